@@ -1,0 +1,48 @@
+# Thin over Meson: `make help` lists what it does.
+MESON_RELEASE = build/release
+MESON_SANITIZED = build/sanitized
+MESON_FUZZ = build/fuzz
+PREFIX ?= /usr/local
+PROGRAMS = kaged kaged-spawner kaged-cage-init
+
+.PHONY: help build run test bench fuzz lint install clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+build: ## release programs into build/bin/
+	@scripts/setup build
+	@scripts/configure $(MESON_RELEASE) --prefix=$(PREFIX)
+	@ninja -C $(MESON_RELEASE) --quiet
+	@mkdir -p build/bin
+	@cd $(MESON_RELEASE)/src && install -m 755 $(PROGRAMS) $(CURDIR)/build/bin/
+
+run: build ## start a daemon here with a caged plugin, and call it
+	@scripts/run
+
+test: ## everything, under ASan and UBSan
+	@scripts/setup build test
+	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
+	@ninja -C $(MESON_SANITIZED) --quiet
+	@tests/run $(MESON_SANITIZED)
+
+bench: build ## measure, as ratios
+	@install -m 755 $(MESON_RELEASE)/bench/kaged-bench build/bin/
+	@build/bin/kaged-bench bench/plugins $(MESON_RELEASE)/bench
+
+fuzz: ## each fuzzer for FUZZ_SECONDS (60)
+	@scripts/setup build fuzz
+	@CC=clang scripts/configure $(MESON_FUZZ) -Db_sanitize=address,undefined -Db_lundef=false -Dfuzz=true -Dbuildtype=debugoptimized
+	@ninja -C $(MESON_FUZZ) --quiet
+	@tests/fuzz/run $(MESON_FUZZ)
+
+lint: ## clang-format, clang-tidy, cppcheck, layers
+	@scripts/setup build lint
+	@scripts/configure $(MESON_RELEASE) --prefix=$(PREFIX)
+	@scripts/lint $(MESON_RELEASE)
+
+install: build ## install below DESTDIR and PREFIX
+	@DESTDIR=$(DESTDIR) meson install -C $(MESON_RELEASE) --no-rebuild --quiet
+
+clean: ## remove build/
+	@rm -rf build

@@ -1,0 +1,222 @@
+/*
+ * The ground that every module stands on: memory, owned locals, text, buffers, errors, log, clock,
+ * ids. Nothing here knows of plugins. Prefix kg_.
+ */
+#ifndef KAGED_BASE_H
+#define KAGED_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+#define KG_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define KG_PRINTF(at, first) __attribute__((format(printf, at, first)))
+#define KG_CONTAINER(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+
+/* -- memory: running out of it ends the program, here and nowhere else ------------------------- */
+
+void *kg_alloc(size_t size);               /* zeroed */
+void *kg_realloc(void *old, size_t size);  /* not zeroed past the old size */
+void *kg_alloc_array(size_t count, size_t size);
+char *kg_strdup(const char *text);
+char *kg_format(const char *format, ...) KG_PRINTF(1, 2);
+
+/* Locals that own: `kg_auto(kg_free) char *path = ...`, handed over with kg_steal(&path). */
+#define kg_auto(function) __attribute__((cleanup(function)))
+#define kg_steal(pointer)                                                                          \
+    __extension__({                                                                                \
+        __auto_type kg_stolen = *(pointer);                                                        \
+        *(pointer) = NULL;                                                                         \
+        kg_stolen;                                                                                 \
+    })
+void kg_free(void *pointer_to_pointer);  /* for kg_auto: frees and clears *(void **)argument */
+void kg_close(int *fd);                  /* for kg_auto: closes unless negative, sets -1 */
+static inline int kg_steal_fd(int *fd)
+{
+    int stolen = *fd;
+    *fd = -1;
+    return stolen;
+}
+
+/* -- text: pointer and length, never assumed to end in NUL ------------------------------------- */
+
+struct kg_str {
+    const char *data;
+    size_t length;
+};
+
+#define KG_STR(literal)  ((struct kg_str){"" literal, sizeof(literal) - 1})
+#define KG_STR_ARG(str)  (int)(str).length, (str).data /* for "%.*s" */
+#define KG_STR_CUT(str, max)                                                                       \
+    (int)((str).length < (max) ? (str).length : (max)), (str).data /* for "%.*s", at most max */
+#define KG_STR_NULL      ((struct kg_str){NULL, 0})
+
+static inline struct kg_str kg_str(const char *text)
+{
+    return (struct kg_str){text, text ? strlen(text) : 0};
+}
+static inline bool kg_str_equal(struct kg_str a, struct kg_str b)
+{
+    return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
+}
+static inline bool kg_str_is(struct kg_str a, const char *text)
+{
+    return kg_str_equal(a, kg_str(text));
+}
+bool kg_str_starts(struct kg_str text, const char *prefix);
+int kg_str_compare(struct kg_str a, struct kg_str b);
+char *kg_str_dup(struct kg_str text); /* NUL-terminated copy; the caller owns it */
+/* A whole decimal integer, nothing around it; false past int64 or on anything else. */
+bool kg_str_to_int(struct kg_str text, int64_t *ret_value);
+/* The candidate nearest to text by edit distance, or NULL when none is near enough to suggest. */
+const char *kg_str_nearest(struct kg_str text, const char *const *candidates, size_t count);
+uint64_t kg_hash(struct kg_str text); /* differs from process to process */
+/* Length of the longest prefix of text that is valid UTF-8. */
+size_t kg_utf8_valid(struct kg_str text);
+/* The first code point of a text that is valid UTF-8 and not empty, and its length. */
+uint32_t kg_utf8_decode(const char *text, size_t *ret_length);
+
+/* -- a growing buffer -------------------------------------------------------------------------- */
+
+struct kg_buf {
+    char *data; /* owned */
+    size_t length;
+    size_t capacity;
+};
+
+void kg_buf_free(struct kg_buf *buf); /* also for kg_auto; leaves an empty buffer */
+void kg_buf_reserve(struct kg_buf *buf, size_t more);
+void kg_buf_append(struct kg_buf *buf, const void *data, size_t length);
+void kg_buf_str(struct kg_buf *buf, struct kg_str text);
+void kg_buf_text(struct kg_buf *buf, const char *text);
+void kg_buf_char(struct kg_buf *buf, char c);
+void kg_buf_int(struct kg_buf *buf, int64_t value);
+void kg_buf_printf(struct kg_buf *buf, const char *format, ...) KG_PRINTF(2, 3);
+/* For people to read: controls, bidirectional marks and bytes that are not UTF-8 become escapes. */
+void kg_buf_escaped(struct kg_buf *buf, struct kg_str text);
+/* The same for valid JSON, which stays valid JSON of the same meaning. */
+void kg_buf_json_escaped(struct kg_buf *buf, struct kg_str json);
+/* Drops the first `length` bytes. */
+void kg_buf_consume(struct kg_buf *buf, size_t length);
+/* Adds a NUL past the end, not counted in length, and returns data. */
+char *kg_buf_terminate(struct kg_buf *buf);
+static inline struct kg_str kg_buf_view(const struct kg_buf *buf)
+{
+    return (struct kg_str){buf->data, buf->length};
+}
+
+/* -- a list of texts: owned, ended by NULL ----------------------------------------------------- */
+
+char **kg_list_new(size_t count); /* room for count texts */
+char **kg_list_copy(const char *const *list);
+size_t kg_list_count(char *const *list);
+void kg_list_add(char ***list, char *text); /* takes the text; for short lists */
+bool kg_list_has(char *const *list, struct kg_str text);
+void kg_list_free(char **list); /* takes NULL */
+
+/* -- a map from text to pointer, insertion order kept; values are borrowed --------------------- */
+
+struct kg_map;
+struct kg_map *kg_map_new(void);
+void kg_map_free(struct kg_map *map);
+void *kg_map_get(const struct kg_map *map, struct kg_str key);
+void kg_map_set(struct kg_map *map, struct kg_str key, void *value); /* copies the key */
+void *kg_map_remove(struct kg_map *map, struct kg_str key);          /* the value, or NULL */
+size_t kg_map_count(const struct kg_map *map);
+/* Walks in insertion order: start with *position 0; false at the end. */
+bool kg_map_next(const struct kg_map *map, size_t *position, struct kg_str *ret_key,
+                 void **ret_value);
+
+/* -- errors ------------------------------------------------------------------------------------ */
+
+/* One row of errors.def is the whole truth about one error: its name, codes and meaning. */
+enum kg_code {
+    KG_OK = 0,
+#define KG_ERROR(symbol, name, rpc, http, exit, meaning) KG_E_##symbol,
+#include "errors.def"
+#undef KG_ERROR
+    KG_CODE_COUNT
+};
+
+struct kg_error_row {
+    const char *name;
+    int rpc_code;
+    int http_status;
+    int exit_code;
+    const char *meaning;
+};
+const struct kg_error_row *kg_error_row(enum kg_code code);
+/* The row whose JSON-RPC code is the given one; plugin_error for a plugin's own codes. */
+enum kg_code kg_code_from_rpc(int64_t rpc_code);
+/* The row of that name, or KG_E_INTERNAL. */
+enum kg_code kg_code_from_name(struct kg_str name);
+
+#define KG_ERR_MESSAGE_MAX 640
+
+struct kg_err {
+    enum kg_code code;
+    int errnum;                       /* errno behind it, or 0 */
+    char message[KG_ERR_MESSAGE_MAX]; /* names the object, the act and the cause */
+    char hint[256];                   /* what to do next, or "" */
+};
+
+/* Each sets err (which may be NULL) and returns the negative errno to return upward. */
+int kg_fail(struct kg_err *err, enum kg_code code, const char *format, ...) KG_PRINTF(3, 4);
+int kg_fail_errno(struct kg_err *err, int errnum, const char *format, ...) KG_PRINTF(3, 4);
+/* Puts "what: " before the message while it climbs; returns result unchanged. */
+int kg_wrap(struct kg_err *err, int result, const char *format, ...) KG_PRINTF(3, 4);
+void kg_hint(struct kg_err *err, const char *format, ...) KG_PRINTF(2, 3);
+
+/* -- log: one line a record on stderr, with level, time and the plugin it is about ------------- */
+
+enum kg_level { KG_DEBUG, KG_INFO, KG_WARN, KG_ERROR_LEVEL };
+enum kg_log_format { KG_LOG_TEXT, KG_LOG_JSON };
+extern const char *const kg_level_names[];
+
+void kg_log_set(enum kg_level level, enum kg_log_format format);
+enum kg_level kg_log_level(void);
+void kg_log(enum kg_level level, const char *format, ...) KG_PRINTF(2, 3);
+void kg_log_about(enum kg_level level, const char *plugin, const char *format, ...)
+    KG_PRINTF(3, 4);
+
+/* -- time: monotonic for deadlines; wall clock in UTC for the audit log only; tests may set both  */
+
+uint64_t kg_monotonic_ms(void);
+uint64_t kg_monotonic_ns(void);
+int64_t kg_wall_ms(void);
+void kg_time_set(int64_t wall_ms_or_negative, int64_t monotonic_ms_or_negative);
+#define KG_TIME_TEXT 25 /* "2026-11-15T22:19:34.123Z" and NUL */
+void kg_time_format(int64_t wall_ms, char ret_text[KG_TIME_TEXT]);
+/* RFC 3339, a date, or a span back from now like "90s", "15m", "2h", "7d". */
+bool kg_time_parse(struct kg_str text, int64_t *ret_wall_ms);
+
+/* -- ids: a prefix and a ULID, growing within the process -------------------------------------- */
+
+#define KG_ULID_LENGTH 26
+#define KG_ID_MAX      32
+struct kg_id {
+    char text[KG_ID_MAX]; /* NUL-terminated */
+};
+struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five characters, or "" */
+
+/* -- files ------------------------------------------------------------------------------------- */
+
+/* Reads a whole file of at most max bytes; a larger one is KG_E_TOO_LARGE. */
+int kg_read_file(const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err);
+int kg_write_all(int fd, const void *data, size_t length);
+int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err);
+
+/* -- rates: at most `per_sec` events in each second; the rest are counted ---------------------- */
+
+struct kg_rate {
+    uint64_t second; /* the window that the counts are of */
+    uint32_t passed;
+    uint32_t dropped;
+};
+/* True if one more event may pass at now_ms. *ret_dropped gets what the window before dropped, once. */
+bool kg_rate_pass(struct kg_rate *rate, uint32_t per_sec, uint64_t now_ms, uint32_t *ret_dropped);
+
+#endif

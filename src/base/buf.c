@@ -1,0 +1,91 @@
+/* A growing buffer: data[0..length) is initialised, capacity is what is allocated. */
+#include "base/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void kg_buf_free(struct kg_buf *buf)
+{
+    free(buf->data);
+    *buf = (struct kg_buf){0};
+}
+
+void kg_buf_reserve(struct kg_buf *buf, size_t more)
+{
+    if (buf->capacity - buf->length >= more)
+        return;
+    size_t capacity = buf->capacity ? buf->capacity : 64;
+    while (capacity - buf->length < more)
+        capacity *= 2;
+    buf->data = kg_realloc(buf->data, capacity);
+    buf->capacity = capacity;
+}
+
+void kg_buf_append(struct kg_buf *buf, const void *data, size_t length)
+{
+    if (length == 0)
+        return;
+    kg_buf_reserve(buf, length);
+    memcpy(buf->data + buf->length, data, length);
+    buf->length += length;
+}
+
+void kg_buf_str(struct kg_buf *buf, struct kg_str text)
+{
+    kg_buf_append(buf, text.data, text.length);
+}
+
+void kg_buf_text(struct kg_buf *buf, const char *text)
+{
+    kg_buf_append(buf, text, strlen(text));
+}
+
+void kg_buf_char(struct kg_buf *buf, char c)
+{
+    kg_buf_append(buf, &c, 1);
+}
+
+void kg_buf_int(struct kg_buf *buf, int64_t value)
+{
+    char digits[20];
+    size_t i = sizeof(digits);
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        digits[--i] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (value < 0)
+        kg_buf_char(buf, '-');
+    kg_buf_append(buf, digits + i, sizeof(digits) - i);
+}
+
+void kg_buf_printf(struct kg_buf *buf, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length > 0) {
+        kg_buf_reserve(buf, (size_t)length + 1);
+        vsnprintf(buf->data + buf->length, (size_t)length + 1, format, again);
+        buf->length += (size_t)length;
+    }
+    va_end(again);
+}
+
+void kg_buf_consume(struct kg_buf *buf, size_t length)
+{
+    if (length == 0)
+        return;
+    memmove(buf->data, buf->data + length, buf->length - length);
+    buf->length -= length;
+}
+
+char *kg_buf_terminate(struct kg_buf *buf)
+{
+    kg_buf_reserve(buf, 1);
+    buf->data[buf->length] = '\0';
+    return buf->data;
+}

@@ -1,0 +1,84 @@
+/*
+ * Text that came from outside must not move the cursor, end the line or turn the writing around where
+ * people read it: such characters, and bytes that are not UTF-8, are written as escapes.
+ */
+#include "base/base.h"
+
+enum form { AS_TEXT, AS_JSON };
+
+/* Controls of the terminal, and those that reorder, hide or break what is written. */
+static bool is_unsafe(uint32_t point)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {
+        {0x00, 0x1F},     {0x7F, 0x9F},     {0x061C, 0x061C}, {0x200E, 0x200F},
+        {0x2028, 0x202E}, {0x2066, 0x2069}, {0xFEFF, 0xFEFF},
+    };
+    for (size_t i = 0; i < KG_COUNT(ranges); i++)
+        if (point >= ranges[i].first && point <= ranges[i].last)
+            return true;
+    return false;
+}
+
+uint32_t kg_utf8_decode(const char *text, size_t *ret_length)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    if (at[0] < 0x80) {
+        *ret_length = 1;
+        return at[0];
+    }
+    size_t length = at[0] >= 0xF0 ? 4 : at[0] >= 0xE0 ? 3 : 2;
+    uint32_t point = at[0] & (0xFFu >> (length + 1));
+    for (size_t i = 1; i < length; i++)
+        point = point << 6 | (at[i] & 0x3Fu);
+    *ret_length = length;
+    return point;
+}
+
+static void put_unsafe(struct kg_buf *out, uint32_t point, enum form form)
+{
+    if (point >= 0x7F && (form == AS_JSON || point >= 0x80))
+        kg_buf_printf(out, "\\u%04x", point);
+    else if (form == AS_JSON)
+        kg_buf_char(out, ' '); /* it can only be the white space between tokens */
+    else
+        kg_buf_printf(out, "\\x%02x", point);
+}
+
+static void put_valid(struct kg_buf *out, struct kg_str text, enum form form)
+{
+    size_t length, run = 0; /* what is safe since then was not put yet */
+    for (size_t at = 0; at < text.length; at += length) {
+        uint32_t point = kg_utf8_decode(text.data + at, &length);
+        if (!is_unsafe(point))
+            continue;
+        kg_buf_append(out, text.data + run, at - run);
+        put_unsafe(out, point, form);
+        run = at + length;
+    }
+    kg_buf_append(out, text.data + run, text.length - run);
+}
+
+static void put_escaped(struct kg_buf *out, struct kg_str text, enum form form)
+{
+    while (text.length > 0) {
+        size_t valid = kg_utf8_valid(text);
+        put_valid(out, (struct kg_str){text.data, valid}, form);
+        if (valid < text.length)
+            kg_buf_printf(out, form == AS_TEXT ? "\\x%02x" : "\\ufffd",
+                          (unsigned char)text.data[valid++]);
+        text.data += valid;
+        text.length -= valid;
+    }
+}
+
+void kg_buf_escaped(struct kg_buf *buf, struct kg_str text)
+{
+    put_escaped(buf, text, AS_TEXT);
+}
+
+void kg_buf_json_escaped(struct kg_buf *buf, struct kg_str json)
+{
+    put_escaped(buf, json, AS_JSON);
+}

@@ -1,0 +1,152 @@
+/*
+ * JSON in three forms. The scanner walks received bytes and validates them without building anything;
+ * the tree is one arena that the JSON, YAML and TOML readers all fill, with positions; the writer
+ * appends to a buffer. Bytes that are passed on are never printed anew.
+ */
+#ifndef KAGED_JSON_H
+#define KAGED_JSON_H
+
+#include "base/base.h"
+
+/* -- scanner ----------------------------------------------------------------------------------- */
+
+#define KG_JSON_DEPTH_MAX 256 /* nesting past this is a fault, whatever follows */
+
+enum kg_json_fault {
+    KG_JSON_OK,
+    KG_JSON_SYNTAX,    /* a byte that cannot stand there */
+    KG_JSON_TRUNCATED, /* the text ends too early */
+    KG_JSON_UTF8,      /* not UTF-8: overlong, surrogate, past U+10FFFF, cut, stray */
+    KG_JSON_SURROGATE, /* an escaped surrogate without its other half */
+    KG_JSON_CONTROL,   /* a raw control character, NUL included, in a string */
+    KG_JSON_DEPTH,     /* nested deeper than KG_JSON_DEPTH_MAX */
+};
+const char *kg_json_fault_text(enum kg_json_fault fault);
+
+/* A place in a text; after a fault `at` is the byte that was wrong. */
+struct kg_json_cursor {
+    const char *at;
+    const char *end;
+};
+
+void kg_json_skip_space(struct kg_json_cursor *cursor);
+/* At the opening quote; leaves the cursor behind the closing one. *ret_raw is what stands between. */
+enum kg_json_fault kg_json_skip_string(struct kg_json_cursor *cursor, struct kg_str *ret_raw,
+                                       bool *ret_escaped);
+/* At the first byte of a value of any kind; leaves the cursor behind it. Validates all of it. */
+enum kg_json_fault kg_json_skip_value(struct kg_json_cursor *cursor, struct kg_str *ret_span);
+/* Whether the whole text is one JSON value with nothing but white space around it. */
+enum kg_json_fault kg_json_check(struct kg_str text, size_t *ret_offset);
+/* Decodes what stands between the quotes of a valid string into out (raw.length bytes suffice). */
+size_t kg_json_unescape(struct kg_str raw, char *out);
+/* Whether a valid raw string, escapes decoded, is the given text. */
+bool kg_json_raw_is(struct kg_str raw, bool escaped, const char *text);
+/*
+ * The span of the value of a top-level member of a valid object, escapes in keys decoded; the first
+ * of that name. False if text is not an object or has no such member.
+ */
+bool kg_json_member(struct kg_str text, const char *key, struct kg_str *ret_value);
+
+/* -- tree -------------------------------------------------------------------------------------- */
+
+enum kg_type { KG_NULL, KG_BOOL, KG_NUMBER, KG_STRING, KG_ARRAY, KG_OBJECT };
+extern const char *const kg_type_names[]; /* "null", "boolean", "number", "string", "array", "object" */
+
+/* TOML's dates and times are strings that remember what they were written as. */
+enum kg_flavor { KG_PLAIN, KG_DATETIME, KG_DATETIME_LOCAL, KG_DATE_LOCAL, KG_TIME_LOCAL };
+
+struct kg_node {
+    uint8_t type;       /* enum kg_type */
+    uint8_t flavor;     /* enum kg_flavor */
+    bool boolean;       /* KG_BOOL */
+    uint32_t line;      /* 1-based, where the value starts */
+    uint32_t column;    /* 1-based, in bytes */
+    uint32_t count;     /* KG_ARRAY: items; KG_OBJECT: members */
+    union {
+        /* KG_STRING: decoded; KG_NUMBER: as JSON writes it, or inf, -inf, nan (TOML) */
+        struct kg_str text;
+        /* KG_OBJECT: the builder's, finds a key among many; NULL in a small object */
+        const struct kg_index *index;
+    };
+    union {
+        struct kg_node *items;     /* KG_ARRAY, in order */
+        struct kg_member *members; /* KG_OBJECT, in the order of the text */
+    };
+};
+
+struct kg_member {
+    struct kg_str key;
+    uint32_t key_line;
+    uint32_t key_column;
+    struct kg_node value;
+};
+
+struct kg_arena;
+struct kg_arena *kg_arena_new(void);
+void kg_arena_free(struct kg_arena *arena);
+void *kg_arena_alloc(struct kg_arena *arena, size_t size); /* zeroed, aligned for any object */
+struct kg_str kg_arena_str(struct kg_arena *arena, struct kg_str text);
+size_t kg_arena_bytes(const struct kg_arena *arena); /* handed out so far */
+
+/* A document owns its arena; every node and text of it lives as long as the document. */
+struct kg_doc {
+    struct kg_arena *arena; /* owned */
+    struct kg_node *root;   /* in the arena */
+};
+void kg_doc_free(struct kg_doc *doc); /* takes NULL; frees doc too */
+void kg_doc_cleanup(struct kg_doc **doc); /* for kg_auto */
+
+/*
+ * The readers. Each copies what it keeps, so the text may go away. A key given twice in one object is
+ * refused. Errors read "3:14: what is wrong", line and column 1-based; the caller puts the file before
+ * it with kg_wrap.
+ */
+struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err);
+
+/* NULL if node is not an object or has no such member. */
+const struct kg_node *kg_node_get(const struct kg_node *node, const char *key);
+const struct kg_member *kg_node_member(const struct kg_node *node, struct kg_str key);
+/* An integer written without fraction or exponent, within int64. */
+bool kg_node_int(const struct kg_node *node, int64_t *ret_value);
+
+/*
+ * Building a tree bottom-up, for the readers. Children are collected in a scratch stack of the builder
+ * and moved to the arena when their container closes, so that items and members are contiguous.
+ * Keys and texts are kept as given: the reader puts them into the builder's arena first.
+ */
+struct kg_builder;
+struct kg_builder *kg_builder_new(void);
+void kg_builder_free(struct kg_builder *builder);
+struct kg_arena *kg_builder_arena(struct kg_builder *builder);
+/* The key of the next value, when the open container is an object. False if it was given before. */
+bool kg_builder_key(struct kg_builder *builder, struct kg_str key, uint32_t line, uint32_t column);
+void kg_builder_value(struct kg_builder *builder, struct kg_node value); /* a scalar */
+void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t line, uint32_t column);
+void kg_builder_close(struct kg_builder *builder);
+unsigned kg_builder_depth(const struct kg_builder *builder);
+/* The finished document; the builder is empty afterwards and must still be freed. */
+struct kg_doc *kg_builder_finish(struct kg_builder *builder);
+
+/* -- writer ------------------------------------------------------------------------------------ */
+
+/* Appends text as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+void kg_json_put_string(struct kg_buf *buf, struct kg_str text);
+
+/* Puts the commas itself. `buf` is borrowed; nothing to free. */
+struct kg_json_writer {
+    struct kg_buf *buf;
+    bool comma; /* whether the next key or item needs one before it */
+};
+struct kg_json_writer kg_json_writer(struct kg_buf *buf);
+void kg_json_begin(struct kg_json_writer *writer, char open); /* '{' or '[' */
+void kg_json_end(struct kg_json_writer *writer, char close);  /* '}' or ']' */
+void kg_json_key(struct kg_json_writer *writer, const char *key);
+void kg_json_str(struct kg_json_writer *writer, struct kg_str text); /* data NULL: null */
+void kg_json_text(struct kg_json_writer *writer, const char *text);  /* NULL: null */
+void kg_json_int(struct kg_json_writer *writer, int64_t value);
+void kg_json_bool(struct kg_json_writer *writer, bool value);
+void kg_json_null(struct kg_json_writer *writer);
+void kg_json_raw(struct kg_json_writer *writer, struct kg_str span); /* valid JSON, passed on as it is */
+void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node);
+
+#endif

@@ -1,0 +1,346 @@
+/*
+ * The tree of one document lives in one arena and dies with it. A builder collects the children of
+ * each open container on a stack and moves them to the arena when it closes, so that the items or
+ * members of a node are contiguous; no object ever holds a key twice, and finding that out takes
+ * the same time for keys chosen by an enemy.
+ */
+#include "base/json/json.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdlib.h>
+
+const char *const kg_type_names[] = {"null", "boolean", "number", "string", "array", "object"};
+
+/* -- arena ------------------------------------------------------------------------------------- */
+
+#define CHUNK_BYTES_MIN ((size_t)2048)
+#define CHUNK_BYTES_MAX ((size_t)256 * 1024)
+
+struct chunk {
+    struct chunk *before; /* owned */
+    size_t used;
+    size_t size; /* of data */
+    alignas(max_align_t) char data[];
+};
+
+struct kg_arena {
+    struct chunk *chunk; /* owned; the one that is being filled */
+    size_t chunk_bytes;  /* of the next ordinary chunk */
+    size_t bytes;
+};
+
+struct kg_arena *kg_arena_new(void)
+{
+    struct kg_arena *arena = kg_alloc(sizeof(*arena));
+    arena->chunk_bytes = CHUNK_BYTES_MIN;
+    return arena;
+}
+
+void kg_arena_free(struct kg_arena *arena)
+{
+    if (arena == NULL)
+        return;
+    struct chunk *chunk = arena->chunk;
+    while (chunk != NULL) {
+        struct chunk *before = chunk->before;
+        free(chunk);
+        chunk = before;
+    }
+    free(arena);
+}
+
+static struct chunk *chunk_new(size_t size)
+{
+    struct chunk *chunk = kg_alloc(sizeof(*chunk) + size);
+    chunk->size = size;
+    return chunk;
+}
+
+/* A large piece gets a chunk of its own, put behind the current one, whose rest stays in use. */
+static void *take_alone(struct kg_arena *arena, size_t size)
+{
+    struct chunk *chunk = chunk_new(size);
+    chunk->used = size;
+    if (arena->chunk == NULL) {
+        arena->chunk = chunk;
+    } else {
+        chunk->before = arena->chunk->before;
+        arena->chunk->before = chunk;
+    }
+    return chunk->data;
+}
+
+/* align is a power of two. */
+static void *take(struct kg_arena *arena, size_t size, size_t align)
+{
+    arena->bytes += size;
+    if (size > arena->chunk_bytes / 2)
+        return take_alone(arena, size);
+    struct chunk *chunk = arena->chunk;
+    size_t start = chunk ? (chunk->used + align - 1) & ~(align - 1) : 0;
+    if (chunk == NULL || start > chunk->size || chunk->size - start < size) {
+        chunk = chunk_new(arena->chunk_bytes);
+        chunk->before = arena->chunk;
+        arena->chunk = chunk;
+        if (arena->chunk_bytes < CHUNK_BYTES_MAX)
+            arena->chunk_bytes *= 2;
+        start = 0;
+    }
+    chunk->used = start + size;
+    return chunk->data + start;
+}
+
+void *kg_arena_alloc(struct kg_arena *arena, size_t size)
+{
+    return take(arena, size, alignof(max_align_t));
+}
+
+struct kg_str kg_arena_str(struct kg_arena *arena, struct kg_str text)
+{
+    char *copy = take(arena, text.length, 1);
+    if (text.length)
+        memcpy(copy, text.data, text.length);
+    return (struct kg_str){copy, text.length};
+}
+
+size_t kg_arena_bytes(const struct kg_arena *arena)
+{
+    return arena->bytes;
+}
+
+/* -- document ---------------------------------------------------------------------------------- */
+
+void kg_doc_free(struct kg_doc *doc)
+{
+    if (doc == NULL)
+        return;
+    kg_arena_free(doc->arena);
+    free(doc);
+}
+
+void kg_doc_cleanup(struct kg_doc **doc)
+{
+    kg_doc_free(*doc);
+    *doc = NULL;
+}
+
+/* -- index: finds a key among many ------------------------------------------------------------- */
+
+#define INDEX_FROM 32 /* members; below, looking at each is as fast */
+
+/* Open addressing, at most half full. */
+struct kg_index {
+    size_t mask;      /* slot count - 1, a power of two */
+    uint32_t slots[]; /* number of the member + 1; 0: free */
+};
+
+/* The slot of that key, or the free one where it belongs. */
+static size_t index_find(const struct kg_index *index, const struct kg_member *members,
+                         struct kg_str key)
+{
+    size_t slot = kg_hash(key) & index->mask;
+    while (index->slots[slot] != 0 && !kg_str_equal(members[index->slots[slot] - 1].key, key))
+        slot = (slot + 1) & index->mask;
+    return slot;
+}
+
+static size_t index_bytes(size_t slot_count)
+{
+    return sizeof(struct kg_index) + slot_count * sizeof(uint32_t);
+}
+
+/* An index with room for twice the members that there are. */
+static struct kg_index *index_new(const struct kg_member *members, size_t count)
+{
+    size_t slot_count = 1;
+    while (slot_count < count * 4)
+        slot_count *= 2;
+    struct kg_index *index = kg_alloc(index_bytes(slot_count));
+    index->mask = slot_count - 1;
+    for (size_t i = 0; i < count; i++)
+        index->slots[index_find(index, members, members[i].key)] = (uint32_t)i + 1;
+    return index;
+}
+
+/* -- access ------------------------------------------------------------------------------------ */
+
+const struct kg_member *kg_node_member(const struct kg_node *node, struct kg_str key)
+{
+    if (node == NULL || node->type != KG_OBJECT)
+        return NULL;
+    if (node->index != NULL) {
+        uint32_t found = node->index->slots[index_find(node->index, node->members, key)];
+        return found ? &node->members[found - 1] : NULL;
+    }
+    for (uint32_t i = 0; i < node->count; i++)
+        if (kg_str_equal(node->members[i].key, key))
+            return &node->members[i];
+    return NULL;
+}
+
+const struct kg_node *kg_node_get(const struct kg_node *node, const char *key)
+{
+    const struct kg_member *member = kg_node_member(node, kg_str(key));
+    return member ? &member->value : NULL;
+}
+
+bool kg_node_int(const struct kg_node *node, int64_t *ret_value)
+{
+    return node != NULL && node->type == KG_NUMBER && kg_str_to_int(node->text, ret_value);
+}
+
+/* -- builder ----------------------------------------------------------------------------------- */
+
+struct frame {
+    enum kg_type type;
+    size_t first;           /* child number of its first one */
+    struct kg_index *index; /* owned; of an object that has grown large */
+};
+
+/* The children of all open containers, those of the innermost last. An item has no key. */
+struct kg_builder {
+    struct kg_arena *arena; /* owned */
+    struct kg_member *children;
+    size_t child_count;
+    size_t child_capacity;
+    struct frame *frames;
+    size_t depth;
+    size_t frame_capacity;
+    struct kg_member next; /* carries the key of the value to come */
+};
+
+struct kg_builder *kg_builder_new(void)
+{
+    struct kg_builder *builder = kg_alloc(sizeof(*builder));
+    builder->arena = kg_arena_new();
+    return builder;
+}
+
+void kg_builder_free(struct kg_builder *builder)
+{
+    if (builder == NULL)
+        return;
+    for (size_t i = 0; i < builder->depth; i++)
+        free(builder->frames[i].index);
+    free(builder->frames);
+    free(builder->children);
+    kg_arena_free(builder->arena);
+    free(builder);
+}
+
+struct kg_arena *kg_builder_arena(struct kg_builder *builder)
+{
+    return builder->arena;
+}
+
+unsigned kg_builder_depth(const struct kg_builder *builder)
+{
+    return (unsigned)builder->depth;
+}
+
+/* Gives the object an index once it is large, and a larger one when that is half full. */
+static void keep_index(struct frame *frame, const struct kg_member *members, size_t count)
+{
+    if (count < INDEX_FROM || (frame->index != NULL && count * 2 <= frame->index->mask))
+        return;
+    free(frame->index);
+    frame->index = index_new(members, count);
+}
+
+bool kg_builder_key(struct kg_builder *builder, struct kg_str key, uint32_t line, uint32_t column)
+{
+    assert(builder->depth > 0 && builder->frames[builder->depth - 1].type == KG_OBJECT);
+    struct frame *frame = &builder->frames[builder->depth - 1];
+    const struct kg_member *members = builder->children + frame->first;
+    size_t count = builder->child_count - frame->first;
+    keep_index(frame, members, count);
+    if (frame->index != NULL) {
+        uint32_t *slot = &frame->index->slots[index_find(frame->index, members, key)];
+        if (*slot != 0)
+            return false;
+        *slot = (uint32_t)count + 1;
+    } else {
+        for (size_t i = 0; i < count; i++)
+            if (kg_str_equal(members[i].key, key))
+                return false;
+    }
+    builder->next = (struct kg_member){.key = key, .key_line = line, .key_column = column};
+    return true;
+}
+
+void kg_builder_value(struct kg_builder *builder, struct kg_node value)
+{
+    if (builder->child_count == builder->child_capacity) {
+        builder->child_capacity = builder->child_capacity ? builder->child_capacity * 2 : 16;
+        builder->children =
+            kg_realloc(builder->children, builder->child_capacity * sizeof(*builder->children));
+    }
+    builder->next.value = value;
+    builder->children[builder->child_count++] = builder->next;
+    builder->next = (struct kg_member){0};
+}
+
+/* The container takes its place among its siblings at once, and gets its children when it closes.
+ */
+void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t line, uint32_t column)
+{
+    assert(type == KG_ARRAY || type == KG_OBJECT);
+    kg_builder_value(builder,
+                     (struct kg_node){.type = (uint8_t)type, .line = line, .column = column});
+    if (builder->depth == builder->frame_capacity) {
+        builder->frame_capacity = builder->frame_capacity ? builder->frame_capacity * 2 : 8;
+        builder->frames =
+            kg_realloc(builder->frames, builder->frame_capacity * sizeof(*builder->frames));
+    }
+    builder->frames[builder->depth++] = (struct frame){.type = type, .first = builder->child_count};
+}
+
+static void take_items(struct kg_arena *arena, struct kg_node *node,
+                       const struct kg_member *children)
+{
+    node->items = kg_arena_alloc(arena, node->count * sizeof(*node->items));
+    for (uint32_t i = 0; i < node->count; i++)
+        node->items[i] = children[i].value;
+}
+
+static void take_members(struct kg_arena *arena, struct kg_node *node,
+                         const struct kg_member *children, const struct kg_index *index)
+{
+    size_t bytes = node->count * sizeof(*node->members);
+    node->members = kg_arena_alloc(arena, bytes);
+    if (bytes)
+        memcpy(node->members, children, bytes);
+    if (index == NULL)
+        return;
+    bytes = index_bytes(index->mask + 1);
+    node->index = memcpy(kg_arena_alloc(arena, bytes), index, bytes);
+}
+
+void kg_builder_close(struct kg_builder *builder)
+{
+    assert(builder->depth > 0);
+    struct frame *frame = &builder->frames[--builder->depth];
+    const struct kg_member *children = builder->children + frame->first;
+    struct kg_node *node = &builder->children[frame->first - 1].value;
+    node->count = (uint32_t)(builder->child_count - frame->first);
+    if (frame->type == KG_ARRAY)
+        take_items(builder->arena, node, children);
+    else
+        take_members(builder->arena, node, children, frame->index);
+    free(frame->index);
+    frame->index = NULL;
+    builder->child_count = frame->first;
+}
+
+struct kg_doc *kg_builder_finish(struct kg_builder *builder)
+{
+    assert(builder->depth == 0 && builder->child_count == 1);
+    struct kg_doc *doc = kg_alloc(sizeof(*doc));
+    doc->root = kg_arena_alloc(builder->arena, sizeof(*doc->root));
+    *doc->root = builder->children[0].value;
+    doc->arena = builder->arena;
+    builder->arena = kg_arena_new();
+    builder->child_count = 0;
+    return doc;
+}

@@ -1,0 +1,177 @@
+/* The writer puts out valid JSON only, whatever bytes it is given; nothing is ever parsed back. */
+#include "base/json/internal.h"
+
+/* One U+FFFD stands for each byte that is not part of a character. */
+static void put_utf8(struct kg_buf *buf, struct kg_str text)
+{
+    for (;;) {
+        size_t valid = kg_utf8_valid(text);
+        kg_buf_append(buf, text.data, valid);
+        if (valid == text.length)
+            return;
+        kg_buf_text(buf, "\xEF\xBF\xBD");
+        text.data += valid + 1;
+        text.length -= valid + 1;
+    }
+}
+
+/* c is a quote, a backslash or a control character. */
+static void put_escape(struct kg_buf *buf, unsigned char c)
+{
+    static const char shorts[0x5D] = {['"'] = '"',  ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f',
+                                      ['\n'] = 'n', ['\r'] = 'r',  ['\t'] = 't'};
+    static const char digits[] = "0123456789abcdef";
+    if (shorts[c] != 0)
+        kg_buf_append(buf, (char[]){'\\', shorts[c]}, 2);
+    else
+        kg_buf_append(buf, (char[]){'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]}, 6);
+}
+
+void kg_json_put_string(struct kg_buf *buf, struct kg_str text)
+{
+    kg_buf_reserve(buf, text.length + 2);
+    kg_buf_char(buf, '"');
+    const char *at = text.data;
+    const char *end = text.length ? at + text.length : at;
+    while (at < end) {
+        uint64_t seen = 0;
+        const char *stop = kg_json_plain_end(at, end, &seen);
+        if (kg_json_seen_wide(seen))
+            put_utf8(buf, (struct kg_str){at, (size_t)(stop - at)});
+        else
+            kg_buf_append(buf, at, (size_t)(stop - at));
+        if (stop == end)
+            break;
+        put_escape(buf, (unsigned char)*stop);
+        at = stop + 1;
+    }
+    kg_buf_char(buf, '"');
+}
+
+struct kg_json_writer kg_json_writer(struct kg_buf *buf)
+{
+    return (struct kg_json_writer){.buf = buf};
+}
+
+/* Before a key or value; comma_after tells what the next one needs. */
+static void separate(struct kg_json_writer *writer, bool comma_after)
+{
+    if (writer->comma)
+        kg_buf_char(writer->buf, ',');
+    writer->comma = comma_after;
+}
+
+void kg_json_begin(struct kg_json_writer *writer, char open)
+{
+    separate(writer, false);
+    kg_buf_char(writer->buf, open);
+}
+
+void kg_json_end(struct kg_json_writer *writer, char close)
+{
+    kg_buf_char(writer->buf, close);
+    writer->comma = true;
+}
+
+static void put_key(struct kg_json_writer *writer, struct kg_str key)
+{
+    separate(writer, false);
+    kg_json_put_string(writer->buf, key);
+    kg_buf_char(writer->buf, ':');
+}
+
+void kg_json_key(struct kg_json_writer *writer, const char *key)
+{
+    put_key(writer, kg_str(key));
+}
+
+void kg_json_str(struct kg_json_writer *writer, struct kg_str text)
+{
+    if (text.data == NULL) {
+        kg_json_null(writer);
+        return;
+    }
+    separate(writer, true);
+    kg_json_put_string(writer->buf, text);
+}
+
+void kg_json_text(struct kg_json_writer *writer, const char *text)
+{
+    kg_json_str(writer, kg_str(text));
+}
+
+void kg_json_int(struct kg_json_writer *writer, int64_t value)
+{
+    separate(writer, true);
+    kg_buf_int(writer->buf, value);
+}
+
+void kg_json_bool(struct kg_json_writer *writer, bool value)
+{
+    kg_json_raw(writer, value ? KG_STR("true") : KG_STR("false"));
+}
+
+void kg_json_null(struct kg_json_writer *writer)
+{
+    kg_json_raw(writer, KG_STR("null"));
+}
+
+void kg_json_raw(struct kg_json_writer *writer, struct kg_str span)
+{
+    separate(writer, true);
+    kg_buf_str(writer->buf, span);
+}
+
+/* JSON has no infinities and no NaN; like JavaScript we write null for those of TOML. */
+static void put_number(struct kg_json_writer *writer, struct kg_str text)
+{
+    char last = text.length ? text.data[text.length - 1] : 'n';
+    if (last >= '0' && last <= '9')
+        kg_json_raw(writer, text);
+    else
+        kg_json_null(writer);
+}
+
+static void put_array(struct kg_json_writer *writer, const struct kg_node *node)
+{
+    kg_json_begin(writer, '[');
+    for (uint32_t i = 0; i < node->count; i++)
+        kg_json_node(writer, &node->items[i]);
+    kg_json_end(writer, ']');
+}
+
+static void put_object(struct kg_json_writer *writer, const struct kg_node *node)
+{
+    kg_json_begin(writer, '{');
+    for (uint32_t i = 0; i < node->count; i++) {
+        put_key(writer, node->members[i].key);
+        kg_json_node(writer, &node->members[i].value);
+    }
+    kg_json_end(writer, '}');
+}
+
+/* Recursive: every reader bounds the depth of what it builds. */
+void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node)
+{
+    switch ((enum kg_type)node->type) {
+    case KG_NULL:
+        kg_json_null(writer);
+        break;
+    case KG_BOOL:
+        kg_json_bool(writer, node->boolean);
+        break;
+    case KG_NUMBER:
+        put_number(writer, node->text);
+        break;
+    case KG_STRING:
+        separate(writer, true);
+        kg_json_put_string(writer->buf, node->text);
+        break;
+    case KG_ARRAY:
+        put_array(writer, node);
+        break;
+    case KG_OBJECT:
+        put_object(writer, node);
+        break;
+    }
+}

@@ -1,0 +1,84 @@
+/* Walks suite folders in one fixed order; a file is given whole or the test fails. */
+#include "suite.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SUITE_FILE_MAX ((size_t)64 * 1024 * 1024)
+
+static char *path_in_suites(const char *name)
+{
+    const char *root = getenv("KAGED_SUITES");
+    return kg_format("%s/%s", root && *root ? root : "../shared/data", name);
+}
+
+char *suite_path(const char *name)
+{
+    kg_auto(kg_free) char *path = path_in_suites(name);
+    if (access(path, R_OK) < 0)
+        return NULL;
+    return kg_steal(&path);
+}
+
+void suite_skip(const char *test, const char *name)
+{
+    kg_auto(kg_free) char *path = path_in_suites(name);
+    const char *ci = getenv("CI");
+    if (ci != NULL && strcmp(ci, "true") == 0)
+        fail_msg("suite %s is not at %s", name, path);
+    printf("SKIP %s: suite %s is not at %s\n", test, name, path);
+}
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t length = strlen(name);
+    size_t tail = strlen(suffix);
+    return length >= tail && strcmp(name + length - tail, suffix) == 0;
+}
+
+static void give_file(const char *path, suite_on_file *on_file, void *data)
+{
+    kg_auto(kg_buf_free) struct kg_buf read = {0};
+    struct kg_err err;
+    if (kg_read_file(path, SUITE_FILE_MAX, &read, &err) < 0)
+        fail_msg("%s", err.message);
+    kg_auto(kg_free) char *exact = malloc(read.length);
+    if (read.length)
+        memcpy(exact, read.data, read.length);
+    on_file(path, (struct kg_str){exact, read.length}, data);
+}
+
+static int not_hidden(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+size_t suite_each_file(const char *dir, const char *suffix, suite_on_file *on_file, void *data)
+{
+    struct dirent **entries;
+    int found = scandir(dir, &entries, not_hidden, alphasort);
+    if (found < 0)
+        fail_msg("cannot list %s", dir);
+    size_t count = 0;
+    for (int i = 0; i < found; i++) {
+        kg_auto(kg_free) char *path = kg_format("%s/%s", dir, entries[i]->d_name);
+        free(entries[i]);
+        struct stat status;
+        if (stat(path, &status) < 0)
+            fail_msg("cannot stat %s", path);
+        if (S_ISDIR(status.st_mode)) {
+            count += suite_each_file(path, suffix, on_file, data);
+        } else if (ends_with(path, suffix)) {
+            give_file(path, on_file, data);
+            count++;
+        }
+    }
+    free(entries);
+    return count;
+}
