@@ -1,0 +1,206 @@
+/*
+ * Shared by the files of the cage: the host as the planner sees it, the plan's steps, the bwrap
+ * arguments, and the messages between the daemon and kaged-spawner.
+ */
+#ifndef KAGED_CAGE_INTERNAL_H
+#define KAGED_CAGE_INTERNAL_H
+
+#include "cage/cage.h"
+
+/* Whom a root daemon's cages run as: never the host's root. */
+#define CAGE_UID 65534
+#define CAGE_GID 65534
+
+#define CAGE_INIT_PATH      "/.kaged/init" /* the shim, in the cage */
+#define CAGE_PATH_MAX       4096
+#define CAGE_PLAN_MAX_BYTES ((size_t)512 * 1024)
+#define CAGE_STEPS_MAX      512
+#define CAGE_WORDS_MAX      2048 /* of a command, and of an environment */
+
+/* -- the host's files: answered by the real host, or by a test's table ------------------------- */
+
+enum cage_file {
+    CAGE_FILE_NONE,
+    CAGE_FILE_PLAIN,
+    CAGE_FILE_PROGRAM,
+    CAGE_FILE_FOLDER,
+    CAGE_FILE_OTHER
+};
+
+struct cage_host {
+    enum cage_file (*kind)(const char *path); /* links followed */
+    char *(*link)(const char *path);          /* what a link says; NULL if it is none; owned */
+    char *(*real)(const char *path);          /* links followed; NULL if it is not there; owned */
+    size_t (*head)(const char *path, char *ret_text, size_t max); /* the first bytes of a file */
+};
+extern const struct cage_host cage_real_host;
+
+struct cage_facts {
+    char *bwrap;  /* owned */
+    char *shim;   /* owned */
+    bool bind_fd; /* bwrap knows --ro-bind-fd */
+    const struct cage_host *host;
+};
+
+/* A program of ours, beside the running one or in the libexec folder. Owned; NULL if in neither. */
+char *cage_helper_path(const char *name);
+
+/* -- the plan ---------------------------------------------------------------------------------- */
+
+enum cage_step_kind {
+    CAGE_STEP_SYSTEM, /* a file or folder of the system, read-only, by its path */
+    CAGE_STEP_BIND,   /* read-only; opened without following links, staged for the cage's user */
+    CAGE_STEP_LINK,   /* a symlink; source is what it says */
+    CAGE_STEP_TMPFS,  /* of a size */
+    CAGE_STEP_PROC,
+    CAGE_STEP_DEV,
+    CAGE_STEP_READ_ONLY, /* no more changes to what is mounted at path */
+    CAGE_STEP_KINDS
+};
+extern const char *const cage_step_names[CAGE_STEP_KINDS];
+
+struct cage_step {
+    enum cage_step_kind kind;
+    char *path;   /* owned; in the cage */
+    char *source; /* owned; on the host, or a link's target; "" where there is none */
+    uint64_t bytes;
+};
+
+struct cage_steps {
+    struct cage_step *items; /* owned */
+    size_t count;
+};
+void cage_steps_add(struct cage_steps *steps, enum cage_step_kind kind, const char *path,
+                    const char *source, uint64_t bytes);
+/* True if the steps already make path reachable: a bind of it or above it, or a link above it. */
+bool cage_steps_reach(const struct cage_steps *steps, const char *path);
+void cage_steps_free(struct cage_steps *steps);
+
+/* Owned texts, ended by NULL so that they serve as an argv. */
+struct cage_words {
+    char **items;
+    size_t count;
+};
+void cage_words_add(struct cage_words *words, const char *text);
+void cage_words_free(struct cage_words *words);
+
+struct cage_plan {
+    char *name;   /* for messages */
+    char *bwrap;  /* the program on the host */
+    char *folder; /* where the command starts */
+    bool bind_fd;
+    unsigned processes_max;
+    struct cage_steps steps;
+    struct cage_words command; /* command[0] is a path in the cage */
+    struct cage_words env;
+};
+
+/* True for an absolute path without "//", "." or ".." in it, and no "/" at its end. */
+bool cage_path_plain(const char *path);
+/* True if path is below folder, or is it. */
+bool cage_path_within(const char *path, const char *folder);
+/* base and relative joined, "." and ".." taken out by the text alone. Owned. */
+char *cage_path_join(const char *base, const char *relative);
+
+/*
+ * Finds command[0] of the policy and every interpreter it needs, and adds the steps that bring them
+ * into the cage. *ret_path, owned, is what to execute there.
+ */
+int cage_program_add(const struct cage_policy *policy, const struct cage_facts *facts,
+                     struct cage_steps *steps, char **ret_path, struct kg_err *err);
+
+/* A plan as bytes, to travel to the spawner, and back. Hostile bytes are refused. */
+void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out);
+struct cage_plan *cage_plan_decode(struct kg_str bytes, struct kg_err *err);
+
+/* -- bwrap's arguments ------------------------------------------------------------------------- */
+
+/* The fds of bwrap have fixed numbers, so that its arguments depend on the plan alone. */
+enum cage_fd {
+    CAGE_FD_ARGS = 3,
+    CAGE_FD_STATUS,    /* json-status */
+    CAGE_FD_CALLS,     /* the filter of system calls */
+    CAGE_FD_ARGUMENTS, /* the filter of their arguments */
+    CAGE_FD_RAN,       /* the shim says here that it ran, and whether the command did */
+    CAGE_FD_IN,        /* the plugin's stdin and stdout. bwrap's own are /dev/null: its processes */
+    CAGE_FD_OUT,       /* keep what they get, and a stream that the plugin closes must end */
+    CAGE_FD_SOURCES,   /* the first opened source; one for each that has no staged path */
+};
+
+/* What the shim writes on CAGE_FD_RAN: before it runs the command, and if that failed. */
+#define CAGE_RAN    'R'
+#define CAGE_FAILED 'F'
+
+/*
+ * The arguments that travel in the memfd, each ended by NUL. staged has one entry a step: the path
+ * to bind a CAGE_STEP_BIND from, or NULL where its source is the next fd from CAGE_FD_SOURCES on.
+ */
+void cage_argv_options(const struct cage_plan *plan, const char *const *staged, struct kg_buf *out);
+/* bwrap's own argv: --args, the shim, the command. */
+void cage_argv_command(const struct cage_plan *plan, struct cage_words *out);
+
+/* -- messages between daemon and spawner ------------------------------------------------------- */
+
+enum cage_request_kind { CAGE_ASK_SPAWN = 1, CAGE_ASK_SIGNAL };
+
+struct cage_request {
+    uint32_t kind;
+    uint32_t child; /* chosen by the daemon */
+    int32_t signal;
+};
+
+enum cage_event_kind { CAGE_TELL_READY = 1, CAGE_TELL_SPAWNED, CAGE_TELL_CHILD, CAGE_TELL_EXITED };
+
+struct cage_event {
+    uint32_t kind;
+    uint32_t child;
+    int32_t pid; /* SPAWNED: bwrap; CHILD: pid 1 of the cage */
+    int32_t exit_code;
+    int32_t signal;
+    uint32_t built;
+    char error[KG_ERR_MESSAGE_MAX]; /* EXITED: why nothing was spawned, or "" */
+};
+
+#define CAGE_MESSAGE_FDS 3
+
+/* Sends one message with its fds. -EAGAIN if the socket is full and does not block. */
+int cage_message_send(int socket, const void *data, size_t size, const int *fds, size_t fd_count);
+/*
+ * 1 for a message of exactly that size, 0 at the end of file, or a negative errno. The fds that
+ * came with it are the caller's, the rest of ret_fds is -1.
+ */
+int cage_message_receive(int socket, void *ret_data, size_t size, int ret_fds[CAGE_MESSAGE_FDS]);
+
+/* The first process under pid in /proc, or 0. */
+pid_t cage_first_child(pid_t pid);
+/* The parent of pid, or 0. */
+pid_t cage_parent_of(pid_t pid);
+/* The processes right under pid, oldest first. Owned; NULL if there are none. */
+pid_t *cage_children_of(pid_t pid, size_t *ret_count);
+
+/* -- in kaged-spawner -------------------------------------------------------------------------- */
+
+/*
+ * A root spawner's own mounts, where the user of the cages can reach what only root could: folders
+ * are bound there with root's files shown as that user's. In a mount namespace of its own.
+ */
+struct cage_stage;
+struct cage_stage *cage_stage_new(struct kg_err *err);
+/* Mounts, read-only, what source is open on; *ret_path is owned. */
+int cage_stage_add(struct cage_stage *stage, int source, char **ret_path, struct kg_err *err);
+void cage_stage_remove(const char *path);
+void cage_stage_free(struct cage_stage *stage);
+
+struct cage_launched {
+    pid_t pid;                 /* bwrap, our child */
+    int in_fd, out_fd, err_fd; /* the daemon's ends of the plugin's stdio */
+    int status_fd;             /* json-status, not blocking */
+    int ran_fd;                /* the shim's word, not blocking */
+    struct cage_words staged;  /* to remove once bwrap has its own mount namespace */
+};
+
+/* Starts bwrap for a plan. stage is NULL for a spawner that is not root. */
+int cage_launch(const struct cage_plan *plan, struct cage_stage *stage,
+                struct cage_launched *ret_launched, struct kg_err *err);
+
+#endif

@@ -1,0 +1,229 @@
+/*
+ * A plan is made from a policy and the host's facts and from nothing else: the same two give the
+ * same plan. What it does not name is not in the cage. Order matters: a later step may cover an
+ * earlier one, so the plugin's own folder comes after what might hold it, and the root is closed
+ * last.
+ */
+#include "cage/internal.h"
+
+#include <stdlib.h>
+
+#define MASK_BYTES 4096 /* of a tmpfs that only covers something */
+
+/* What programs of any kind expect of a system, if the host has it. */
+static const char *const system_paths[] = {
+    "/usr/lib",         "/usr/lib64",          "/lib",           "/lib64",
+    "/etc/ld.so.cache", "/usr/share/zoneinfo", "/etc/localtime", "/usr/share/ca-certificates",
+    "/etc/ssl/certs",
+};
+
+/* Whole trees that are never a plugin's folder, besides those that the plan itself makes. */
+static const char *const refused_folders[] = {"/boot", "/etc", "/home", "/media", "/mnt", "/opt",
+                                              "/root", "/run", "/srv",  "/sys",   "/usr", "/var"};
+
+/* A link that leads into what is bound stays a link; one that leads elsewhere is bound through. */
+static void add_system_path(struct cage_steps *steps, const struct cage_host *host,
+                            const char *path)
+{
+    enum cage_file kind = host->kind(path);
+    if (kind != CAGE_FILE_PLAIN && kind != CAGE_FILE_PROGRAM && kind != CAGE_FILE_FOLDER)
+        return;
+    kg_auto(kg_free) char *target = host->link(path);
+    kg_auto(kg_free) char *real = host->real(path);
+    if (real == NULL)
+        return;
+    if (target != NULL && cage_steps_reach(steps, real))
+        cage_steps_add(steps, CAGE_STEP_LINK, path, target, 0);
+    else
+        cage_steps_add(steps, CAGE_STEP_SYSTEM, path, real, 0);
+}
+
+static void add_system(struct cage_steps *steps, const struct cage_host *host)
+{
+    for (size_t i = 0; i < KG_COUNT(system_paths); i++)
+        add_system_path(steps, host, system_paths[i]);
+    /* Only as a name for /usr/bin: what is in it comes program by program. */
+    kg_auto(kg_free) char *bin = host->link("/bin");
+    if (bin != NULL)
+        cage_steps_add(steps, CAGE_STEP_LINK, "/bin", bin, 0);
+}
+
+/*
+ * /proc/1 is bwrap's reaper, of the same user as the plugin: through its mem the plugin could run
+ * code in it, and outlive its keepers. It is covered whole.
+ */
+static void add_kernel(struct cage_steps *steps, size_t tmp_bytes)
+{
+    cage_steps_add(steps, CAGE_STEP_PROC, "/proc", "", 0);
+    cage_steps_add(steps, CAGE_STEP_SYSTEM, "/proc/sys", "/proc/sys", 0);
+    cage_steps_add(steps, CAGE_STEP_TMPFS, "/proc/1", "", MASK_BYTES);
+    cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/proc/1", "", 0);
+    cage_steps_add(steps, CAGE_STEP_DEV, "/dev", "", 0);
+    cage_steps_add(steps, CAGE_STEP_TMPFS, "/dev/shm", "", tmp_bytes);
+    cage_steps_add(steps, CAGE_STEP_TMPFS, "/tmp", "", tmp_bytes);
+}
+
+/* A link in the path would let another folder be bound than the operator read. */
+static int check_install_dir(const struct cage_policy *policy, const struct cage_host *host,
+                             struct kg_err *err)
+{
+    const char *folder = policy->install_dir;
+    if (!cage_path_plain(folder))
+        return kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s is not a plain absolute path",
+                       policy->name, folder);
+    kg_auto(kg_free) char *real = host->real(folder);
+    if (real == NULL || host->kind(folder) != CAGE_FILE_FOLDER)
+        return kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s is not there", policy->name,
+                       folder);
+    if (strcmp(real, folder) == 0)
+        return 0;
+    int result = kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s has a link in its path",
+                         policy->name, folder);
+    kg_hint(err, "use the real path, %s", real);
+    return result;
+}
+
+/* A folder that holds a part of the cage would uncover the host's. */
+static int check_not_system(const struct cage_policy *policy, const struct cage_steps *steps,
+                            struct kg_err *err)
+{
+    const char *folder = policy->install_dir;
+    bool refused = cage_path_within(folder, "/proc") || cage_path_within(folder, "/sys");
+    for (size_t i = 0; i < KG_COUNT(refused_folders); i++)
+        refused = refused || strcmp(folder, refused_folders[i]) == 0;
+    for (size_t i = 0; i < steps->count; i++)
+        refused = refused || cage_path_within(steps->items[i].path, folder);
+    if (!refused)
+        return 0;
+    return kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s is a folder of the system",
+                   policy->name, folder);
+}
+
+static int check_policy(const struct cage_policy *policy, const struct cage_host *host,
+                        struct kg_err *err)
+{
+    if (policy->processes_max == 0 || policy->tmp_bytes == 0)
+        return kg_fail(err, KG_E_CAGE, "plugin %s: a cage without %s", policy->name,
+                       policy->processes_max == 0 ? "processes" : "room in /tmp");
+    return check_install_dir(policy, host, err);
+}
+
+static int add_command(const struct cage_policy *policy, const char *path, struct cage_words *words,
+                       struct kg_err *err)
+{
+    cage_words_add(words, path);
+    for (const char *const *word = policy->command + 1; *word != NULL; word++) {
+        if (words->count == CAGE_WORDS_MAX)
+            return kg_fail(err, KG_E_CAGE, "plugin %s: its command has more than %d words",
+                           policy->name, CAGE_WORDS_MAX);
+        cage_words_add(words, *word);
+    }
+    return 0;
+}
+
+static int add_env(const struct cage_policy *policy, struct cage_words *words, struct kg_err *err)
+{
+    for (const char *const *entry = policy->env; entry != NULL && *entry != NULL; entry++) {
+        const char *equals = strchr(*entry, '=');
+        if (equals == NULL || equals == *entry)
+            return kg_fail(err, KG_E_CAGE, "plugin %s: environment: \"%.40s\" is not NAME=value",
+                           policy->name, *entry);
+        if (words->count == CAGE_WORDS_MAX)
+            return kg_fail(err, KG_E_CAGE, "plugin %s: its environment has more than %d entries",
+                           policy->name, CAGE_WORDS_MAX);
+        cage_words_add(words, *entry);
+    }
+    return 0;
+}
+
+static int fill(struct cage_plan *plan, const struct cage_policy *policy,
+                const struct cage_facts *facts, struct kg_err *err)
+{
+    struct cage_steps *steps = &plan->steps;
+    int result = check_policy(policy, facts->host, err);
+    if (result < 0)
+        return result;
+    add_system(steps, facts->host);
+    kg_auto(kg_free) char *path = NULL;
+    result = cage_program_add(policy, facts, steps, &path, err);
+    if (result < 0)
+        return result;
+    add_kernel(steps, policy->tmp_bytes);
+    cage_steps_add(steps, CAGE_STEP_BIND, CAGE_INIT_PATH, facts->shim, 0);
+    result = check_not_system(policy, steps, err);
+    if (result < 0)
+        return result;
+    cage_steps_add(steps, CAGE_STEP_BIND, policy->install_dir, policy->install_dir, 0);
+    cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/dev", "", 0);
+    cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/", "", 0);
+    result = add_command(policy, path, &plan->command, err);
+    return result < 0 ? result : add_env(policy, &plan->env, err);
+}
+
+static void free_plan(struct cage_plan **plan)
+{
+    cage_plan_free(*plan);
+}
+
+static int check_size(const struct cage_plan *plan, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf bytes = {0};
+    cage_plan_encode(plan, &bytes);
+    if (bytes.length <= CAGE_PLAN_MAX_BYTES)
+        return 0;
+    return kg_fail(err, KG_E_TOO_LARGE,
+                   "plugin %s: its command and environment are larger than %zu bytes", plan->name,
+                   CAGE_PLAN_MAX_BYTES);
+}
+
+struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct cage_facts *facts,
+                                struct kg_err *err)
+{
+    kg_auto(free_plan) struct cage_plan *plan = kg_alloc(sizeof(*plan));
+    plan->name = kg_strdup(policy->name);
+    plan->bwrap = kg_strdup(facts->bwrap);
+    plan->folder = kg_strdup(policy->install_dir);
+    plan->bind_fd = facts->bind_fd;
+    plan->processes_max = policy->processes_max;
+    if (fill(plan, policy, facts, err) < 0 || check_size(plan, err) < 0)
+        return NULL;
+    return kg_steal(&plan);
+}
+
+void cage_plan_free(struct cage_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    free(plan->name);
+    free(plan->bwrap);
+    free(plan->folder);
+    cage_steps_free(&plan->steps);
+    cage_words_free(&plan->command);
+    cage_words_free(&plan->env);
+    free(plan);
+}
+
+static void print_step(const struct cage_step *step, struct kg_buf *out)
+{
+    kg_buf_printf(out, "%s %s", cage_step_names[step->kind], step->path);
+    if (step->kind == CAGE_STEP_LINK)
+        kg_buf_printf(out, " -> %s", step->source);
+    else if (step->source[0] != '\0' && strcmp(step->source, step->path) != 0)
+        kg_buf_printf(out, " from %s", step->source);
+    if (step->bytes != 0)
+        kg_buf_printf(out, " %llu bytes", (unsigned long long)step->bytes);
+    kg_buf_char(out, '\n');
+}
+
+/* Values of the environment may be secrets: only the names are printed. */
+void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out)
+{
+    for (size_t i = 0; i < plan->steps.count; i++)
+        print_step(&plan->steps.items[i], out);
+    kg_buf_printf(out, "folder %s\nprocesses %u\n", plan->folder, plan->processes_max);
+    for (size_t i = 0; i < plan->env.count; i++)
+        kg_buf_printf(out, "env %.*s\n", (int)strcspn(plan->env.items[i], "="), plan->env.items[i]);
+    for (size_t i = 0; i < plan->command.count; i++)
+        kg_buf_printf(out, "%s%s", i == 0 ? "command " : " ", plan->command.items[i]);
+    kg_buf_char(out, '\n');
+}

@@ -1,0 +1,76 @@
+/*
+ * kaged-cage-init: the first program in a cage. It sets the limits that count per cage, puts stdin
+ * and stdout in their place, lets no other fd but stderr through, and becomes the command. It runs
+ * before any of the plugin's code, says on a pipe of the spawner that it did, and says there too if
+ * the command could not be run.
+ *
+ * usage: kaged-cage-init PROCESSES PIPE STDIN STDOUT -- COMMAND ARGUMENT...
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define FIRST_OTHER_FD 3
+#define OLD_KERNEL_FDS 1024
+
+/* The spawner knows these letters as CAGE_RAN and CAGE_FAILED. */
+static const char ran = 'R';
+static const char failed = 'F';
+
+static void say(int fd, char letter)
+{
+    if (write(fd, &letter, 1) < 0)
+        _exit(126);
+}
+
+static int fail(const char *what, int errnum)
+{
+    fprintf(stderr, "kaged: cannot run %s: %s\n", what, strerror(errnum));
+    return errnum == EACCES || errnum == EPERM ? 126 : 127;
+}
+
+/* A limit that is lower already stays. */
+static int limit(int resource, rlim_t value)
+{
+    struct rlimit both;
+    if (getrlimit(resource, &both) < 0)
+        return -1;
+    both.rlim_max = both.rlim_max < value ? both.rlim_max : value;
+    both.rlim_cur = both.rlim_max;
+    return setrlimit(resource, &both);
+}
+
+static void close_others_on_exec(void)
+{
+    if (close_range(FIRST_OTHER_FD, UINT_MAX, CLOSE_RANGE_CLOEXEC) == 0)
+        return;
+    for (int fd = FIRST_OTHER_FD; fd < OLD_KERNEL_FDS; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 7 || strcmp(argv[5], "--") != 0) {
+        fprintf(stderr, "usage: kaged-cage-init PROCESSES PIPE STDIN STDOUT -- COMMAND "
+                        "ARGUMENT...\n");
+        return 126;
+    }
+    int pipe = atoi(argv[2]);
+    char **command = argv + 6;
+    close_others_on_exec();
+    if (dup2(atoi(argv[3]), STDIN_FILENO) < 0 || dup2(atoi(argv[4]), STDOUT_FILENO) < 0)
+        return fail("stdio", errno);
+    if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NPROC, strtoul(argv[1], NULL, 10)) < 0)
+        return fail("limits", errno);
+    unsetenv("PWD"); /* bwrap's doing; a plugin's environment is what the manual lists */
+    say(pipe, ran);
+    execv(command[0], command);
+    int code = fail(command[0], errno);
+    say(pipe, failed);
+    return code;
+}

@@ -1,0 +1,358 @@
+/*
+ * The spawner, seen from the daemon. Every child that was asked for is told of exactly once that it
+ * ended, also when the spawner is lost: it dies with its children, and each is reported as killed.
+ */
+#include "cage/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define START_TIMEOUT_MS 10000
+#define END_TIMEOUT_MS   5000
+#define EVENTS_A_TURN    64
+
+struct cage_child {
+    struct cage_child *next;
+    struct cage_spawner *spawner; /* borrowed */
+    uint32_t id;
+    pid_t pid1; /* of the cage, or 0 while unknown */
+    const struct cage_child_ops *ops;
+    void *data;
+    const char *error; /* why it is being killed by us, or NULL */
+};
+
+/* A request that did not fit into the socket. */
+struct waiting {
+    struct waiting *next;
+    struct cage_request request;
+    int fd; /* owned, or -1 */
+};
+
+struct cage_spawner {
+    pid_t pid;
+    int socket;
+    uv_poll_t *poll; /* owned by libuv from its close on */
+    void (*on_lost)(void *data);
+    void *data;
+    struct cage_child *children; /* owned */
+    struct waiting *waiting;     /* owned, oldest first */
+    struct waiting **waiting_end;
+    uint32_t last_id;
+    bool lost;
+};
+
+/* -- children ---------------------------------------------------------------------------------- */
+
+static struct cage_child **find_child(struct cage_spawner *spawner, uint32_t id)
+{
+    struct cage_child **at = &spawner->children;
+    while (*at != NULL && (*at)->id != id)
+        at = &(*at)->next;
+    return at;
+}
+
+static void end_child(struct cage_child **at, const struct cage_exit *how, const char *error)
+{
+    struct cage_child *child = *at;
+    *at = child->next;
+    child->ops->on_exited(child->data, how, child->error ? child->error : error);
+    free(child);
+}
+
+/* -- sending ----------------------------------------------------------------------------------- */
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static int send_request(struct cage_spawner *spawner, const struct cage_request *request, int fd)
+{
+    return cage_message_send(spawner->socket, request, sizeof(*request), &fd, fd >= 0);
+}
+
+static void watch(struct cage_spawner *spawner)
+{
+    if (spawner->poll != NULL)
+        uv_poll_start(spawner->poll, UV_READABLE | (spawner->waiting ? UV_WRITABLE : 0), on_poll);
+}
+
+static void drop_waiting(struct cage_spawner *spawner)
+{
+    struct waiting *first = spawner->waiting;
+    spawner->waiting = first->next;
+    if (spawner->waiting == NULL)
+        spawner->waiting_end = &spawner->waiting;
+    kg_close(&first->fd);
+    free(first);
+}
+
+static void send_waiting(struct cage_spawner *spawner)
+{
+    while (spawner->waiting != NULL) {
+        if (send_request(spawner, &spawner->waiting->request, spawner->waiting->fd) == -EAGAIN)
+            return;
+        drop_waiting(spawner);
+    }
+    watch(spawner);
+}
+
+/* Sends now, or when there is room. A dead spawner is noticed by the poll, not here. */
+static void ask(struct cage_spawner *spawner, const struct cage_request *request, int fd)
+{
+    if (spawner->waiting == NULL && send_request(spawner, request, fd) != -EAGAIN)
+        return;
+    struct waiting *last = kg_alloc(sizeof(*last));
+    last->request = *request;
+    last->fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    *spawner->waiting_end = last;
+    spawner->waiting_end = &last->next;
+    watch(spawner);
+}
+
+/* -- receiving --------------------------------------------------------------------------------- */
+
+static void take_spawned(struct cage_spawner *spawner, const struct cage_event *event,
+                         int fds[CAGE_MESSAGE_FDS])
+{
+    struct cage_child *child = *find_child(spawner, event->child);
+    bool whole = fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0;
+    if (child != NULL && whole) {
+        child->ops->on_spawned(child->data, event->pid, fds[0], fds[1], fds[2]);
+        return;
+    }
+    for (size_t i = 0; i < CAGE_MESSAGE_FDS; i++)
+        kg_close(&fds[i]);
+    if (child == NULL)
+        return;
+    child->error = "spawn: the daemon has no file descriptors left";
+    cage_signal(child, SIGKILL);
+}
+
+static void take_child(struct cage_spawner *spawner, const struct cage_event *event)
+{
+    struct cage_child *child = *find_child(spawner, event->child);
+    if (child != NULL)
+        child->pid1 = event->pid;
+}
+
+static void take_exited(struct cage_spawner *spawner, const struct cage_event *event)
+{
+    struct cage_child **at = find_child(spawner, event->child);
+    struct cage_exit how = {
+        .built = event->built != 0, .exit_code = event->exit_code, .signal = event->signal};
+    if (*at != NULL)
+        end_child(at, &how, event->error[0] != '\0' ? event->error : NULL);
+}
+
+static void take_event(struct cage_spawner *spawner, struct cage_event *event,
+                       int fds[CAGE_MESSAGE_FDS])
+{
+    event->error[sizeof(event->error) - 1] = '\0';
+    if (event->kind == CAGE_TELL_SPAWNED)
+        take_spawned(spawner, event, fds);
+    else if (event->kind == CAGE_TELL_CHILD)
+        take_child(spawner, event);
+    else if (event->kind == CAGE_TELL_EXITED)
+        take_exited(spawner, event);
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void stop_polling(struct cage_spawner *spawner)
+{
+    if (spawner->poll != NULL)
+        uv_close((uv_handle_t *)spawner->poll, on_poll_closed);
+    spawner->poll = NULL;
+}
+
+static void lose(struct cage_spawner *spawner)
+{
+    const struct cage_exit killed = {.built = true, .exit_code = -1, .signal = SIGKILL};
+    spawner->lost = true;
+    stop_polling(spawner);
+    while (spawner->children != NULL)
+        end_child(&spawner->children, &killed, "kaged-spawner is gone, and its cages with it");
+    spawner->on_lost(spawner->data);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct cage_spawner *spawner = poll->data;
+    if (status == 0 && (events & UV_WRITABLE) != 0)
+        send_waiting(spawner);
+    for (unsigned i = 0; i < EVENTS_A_TURN; i++) {
+        struct cage_event event;
+        int fds[CAGE_MESSAGE_FDS];
+        int result = cage_message_receive(spawner->socket, &event, sizeof(event), fds);
+        if (result == -EAGAIN)
+            return;
+        if (result <= 0)
+            return lose(spawner);
+        take_event(spawner, &event, fds);
+    }
+}
+
+/* -- start and end ----------------------------------------------------------------------------- */
+
+__attribute__((noreturn)) static void become_spawner(const char *path, int socket, pid_t daemon)
+{
+    char socket_text[16], daemon_text[16];
+    snprintf(socket_text, sizeof(socket_text), "%d", socket);
+    snprintf(daemon_text, sizeof(daemon_text), "%d", daemon);
+    fcntl(socket, F_SETFD, 0);
+    execl(path, "kaged-spawner", socket_text, daemon_text, (char *)NULL);
+    _exit(127);
+}
+
+static int wait_until_ready(int socket, struct kg_err *err)
+{
+    struct pollfd wait = {.fd = socket, .events = POLLIN};
+    struct cage_event event = {0};
+    int fds[CAGE_MESSAGE_FDS];
+    int result = poll(&wait, 1, START_TIMEOUT_MS);
+    if (result > 0)
+        result = cage_message_receive(socket, &event, sizeof(event), fds);
+    if (result <= 0 || event.kind != CAGE_TELL_READY)
+        return kg_fail(err, KG_E_CAGE, "start kaged-spawner: it did not say that it is ready");
+    event.error[sizeof(event.error) - 1] = '\0';
+    if (event.error[0] != '\0')
+        return kg_fail(err, KG_E_CAGE, "start kaged-spawner: %s", event.error);
+    return 0;
+}
+
+struct cage_spawner *cage_spawner_start(struct kg_err *err)
+{
+    kg_auto(kg_free) char *path = cage_helper_path("kaged-spawner");
+    if (path == NULL) {
+        kg_fail(err, KG_E_CAGE, "kaged-spawner is neither beside this program nor in %s",
+                KAGED_LIBEXEC);
+        kg_hint(err, "install kaged whole: make install");
+        return NULL;
+    }
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+        kg_fail_errno(err, errno, "start kaged-spawner: socketpair");
+        return NULL;
+    }
+    pid_t daemon = getpid();
+    pid_t pid = fork();
+    int errnum = errno;
+    if (pid == 0)
+        become_spawner(path, ends[1], daemon);
+    close(ends[1]);
+    struct cage_spawner *spawner = kg_alloc(sizeof(*spawner));
+    spawner->pid = pid;
+    spawner->socket = ends[0];
+    spawner->waiting_end = &spawner->waiting;
+    int result = pid < 0 ? kg_fail_errno(err, errnum, "start kaged-spawner: fork")
+                         : wait_until_ready(spawner->socket, err);
+    if (result == 0 && fcntl(spawner->socket, F_SETFL, O_NONBLOCK) == 0)
+        return spawner;
+    cage_spawner_free(spawner);
+    return NULL;
+}
+
+int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,
+                        void (*on_lost)(void *data), void *data, struct kg_err *err)
+{
+    uv_poll_t *poll = kg_alloc(sizeof(*poll));
+    int result = uv_poll_init(loop_uv(loop), poll, spawner->socket);
+    if (result < 0) {
+        free(poll);
+        return kg_fail_errno(err, -result, "attach kaged-spawner to the loop");
+    }
+    poll->data = spawner;
+    spawner->poll = poll;
+    spawner->on_lost = on_lost;
+    spawner->data = data;
+    watch(spawner);
+    return 0;
+}
+
+/* The end of its socket tells the spawner to end; one that does not is killed, and its cages by
+ * that. */
+static int wait_for_end(pid_t pid)
+{
+    int status = 0;
+    kg_auto(kg_close) int fd = pidfd_open(pid, 0);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    if (fd < 0 || poll(&wait, 1, END_TIMEOUT_MS) <= 0)
+        kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return status;
+}
+
+void cage_spawner_free(struct cage_spawner *spawner)
+{
+    if (spawner == NULL)
+        return;
+    stop_polling(spawner);
+    kg_close(&spawner->socket);
+    while (spawner->waiting != NULL)
+        drop_waiting(spawner);
+    int status = spawner->pid > 0 ? wait_for_end(spawner->pid) : 0;
+    if (status != 0 && !spawner->lost)
+        kg_log(KG_WARN, "kaged-spawner ended with status %#x", (unsigned)status);
+    while (spawner->children != NULL) {
+        struct cage_child *child = spawner->children;
+        spawner->children = child->next;
+        free(child);
+    }
+    free(spawner);
+}
+
+/* -- asking ------------------------------------------------------------------------------------ */
+
+static int write_plan(const struct cage_plan *plan, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf bytes = {0};
+    cage_plan_encode(plan, &bytes);
+    kg_auto(kg_close) int fd = memfd_create("cage-plan", MFD_CLOEXEC);
+    int result = fd < 0 ? -errno : kg_write_all(fd, bytes.data, bytes.length);
+    if (result < 0)
+        return kg_fail_errno(err, -result, "plugin %s: write cage plan", plan->name);
+    return kg_steal_fd(&fd);
+}
+
+struct cage_child *cage_spawn(struct cage_spawner *spawner, const struct cage_plan *plan,
+                              const struct cage_child_ops *ops, void *data, struct kg_err *err)
+{
+    if (spawner->lost) {
+        kg_fail(err, KG_E_CAGE, "plugin %s: spawn: kaged-spawner is gone", plan->name);
+        return NULL;
+    }
+    kg_auto(kg_close) int fd = write_plan(plan, err);
+    if (fd < 0)
+        return NULL;
+    struct cage_child *child = kg_alloc(sizeof(*child));
+    child->spawner = spawner;
+    child->id = ++spawner->last_id;
+    child->ops = ops;
+    child->data = data;
+    child->next = spawner->children;
+    spawner->children = child;
+    ask(spawner, &(struct cage_request){.kind = CAGE_ASK_SPAWN, .child = child->id}, fd);
+    return child;
+}
+
+void cage_signal(struct cage_child *child, int signal)
+{
+    struct cage_request request = {.kind = CAGE_ASK_SIGNAL, .child = child->id, .signal = signal};
+    ask(child->spawner, &request, -1);
+}
+
+pid_t cage_child_pid(const struct cage_child *child)
+{
+    return child->pid1 > 0 ? cage_first_child(child->pid1) : 0;
+}

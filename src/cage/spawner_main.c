@@ -1,0 +1,469 @@
+/*
+ * kaged-spawner: one process, one thread, that alone starts and reaps cages. It keeps a cell for
+ * each; a cell is over when its bwrap is reaped and no process of it is left. As a subreaper it
+ * inherits what a dead bwrap leaves behind: any child of ours that is no living bwrap is killed.
+ * When the daemon is gone, every cell goes, and the spawner with them.
+ *
+ * usage: kaged-spawner SOCKET DAEMON-PID
+ */
+#include "cage/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KILL_AGAIN_MS    100
+#define LAST_WORD_MS     3000 /* for the cells to end when the daemon is gone */
+#define STATUS_MAX_BYTES 4096
+#define DAEMON_DIED      SIGUSR2 /* asked of the kernel as our parent-death signal */
+
+struct cell {
+    struct cell *next;
+    uint32_t id;
+    struct cage_launched at;       /* fds that are ours: status_fd, ran_fd */
+    pid_t pid1;                    /* of the cage, as we see it, or 0 */
+    int pid1_fd;                   /* pidfd of it, or -1 */
+    char status[STATUS_MAX_BYTES]; /* what bwrap reported */
+    size_t status_length;
+    char
+        ran[2]; /* what the shim reported: one letter before the command, one more if that failed */
+    size_t ran_length;
+    bool over;       /* bwrap is reaped */
+    int wait_status; /* of bwrap */
+};
+
+struct spawner {
+    int socket;
+    int signals;
+    struct cage_stage *stage; /* NULL if not root */
+    struct cell *cells;
+    bool daemon_gone;
+};
+
+/* -- telling the daemon ------------------------------------------------------------------------ */
+
+static int tell(struct spawner *spawner, const struct cage_event *event, const int *fds,
+                size_t fd_count)
+{
+    int result = cage_message_send(spawner->socket, event, sizeof(*event), fds, fd_count);
+    if (result == -EPIPE || result == -ECONNRESET)
+        spawner->daemon_gone = true;
+    else if (result < 0)
+        kg_log(KG_ERROR_LEVEL, "spawner: tell the daemon: %s", strerror(-result));
+    return result;
+}
+
+/* bwrap passes an exit code on, and a signal n as 128 + n. */
+static void tell_exited(struct spawner *spawner, const struct cell *cell)
+{
+    int status = cell->wait_status;
+    struct cage_event event = {.kind = CAGE_TELL_EXITED, .child = cell->id, .exit_code = -1};
+    event.built = cell->ran_length == 1 && cell->ran[0] == CAGE_RAN;
+    if (WIFSIGNALED(status))
+        event.signal = WTERMSIG(status);
+    else if (WEXITSTATUS(status) > 128 && WEXITSTATUS(status) <= 128 + SIGRTMAX)
+        event.signal = WEXITSTATUS(status) - 128;
+    else
+        event.exit_code = WEXITSTATUS(status);
+    tell(spawner, &event, NULL, 0);
+}
+
+static void tell_failed(struct spawner *spawner, uint32_t id, const char *message)
+{
+    struct cage_event event = {.kind = CAGE_TELL_EXITED, .child = id, .exit_code = -1};
+    snprintf(event.error, sizeof(event.error), "%s", message);
+    tell(spawner, &event, NULL, 0);
+}
+
+/* -- cells ------------------------------------------------------------------------------------- */
+
+static void unstage(struct cell *cell)
+{
+    for (size_t i = 0; i < cell->at.staged.count; i++)
+        cage_stage_remove(cell->at.staged.items[i]);
+    cage_words_free(&cell->at.staged);
+}
+
+static void cell_free(struct cell *cell)
+{
+    unstage(cell);
+    kg_close(&cell->at.status_fd);
+    kg_close(&cell->at.ran_fd);
+    kg_close(&cell->pid1_fd);
+    free(cell);
+}
+
+static struct cell *find_cell(struct spawner *spawner, uint32_t id)
+{
+    struct cell *cell = spawner->cells;
+    while (cell != NULL && cell->id != id)
+        cell = cell->next;
+    return cell;
+}
+
+static void kill_cell(struct cell *cell)
+{
+    if (cell->pid1_fd >= 0)
+        pidfd_send_signal(cell->pid1_fd, SIGKILL, NULL, 0);
+    if (!cell->over)
+        kill(cell->at.pid, SIGKILL);
+}
+
+/*
+ * pid 1 of a cage ignores signals, so the plugin itself is asked. While there is none yet, or none
+ * any more, nothing is lost by ending the cage.
+ */
+static void ask_cell_to_end(struct cell *cell, int number)
+{
+    pid_t plugin = cell->pid1 > 0 ? cage_first_child(cell->pid1) : 0;
+    kg_auto(kg_close) int fd = plugin > 0 ? pidfd_open(plugin, 0) : -1;
+    if (fd >= 0 && cage_parent_of(plugin) == cell->pid1)
+        pidfd_send_signal(fd, number, NULL, 0);
+    else
+        kill_cell(cell);
+}
+
+/* The pid may be used again by now: it is the cage's only if bwrap, or we, are its parent. */
+static void meet_pid1(struct spawner *spawner, struct cell *cell, pid_t pid)
+{
+    int fd = pidfd_open(pid, 0);
+    pid_t parent = cage_parent_of(pid);
+    if (fd >= 0 && parent != cell->at.pid && parent != getpid())
+        kg_close(&fd);
+    if (fd < 0)
+        return;
+    cell->pid1 = pid;
+    cell->pid1_fd = fd;
+    struct cage_event event = {.kind = CAGE_TELL_CHILD, .child = cell->id, .pid = pid};
+    tell(spawner, &event, NULL, 0);
+}
+
+static void read_pid1(struct spawner *spawner, struct cell *cell)
+{
+    static const char key[] = "\"child-pid\":";
+    cell->status[cell->status_length] = '\0';
+    const char *found = strstr(cell->status, key);
+    char *end;
+    long pid = found ? strtol(found + sizeof(key) - 1, &end, 10) : 0;
+    if (pid > 0 && *end != '\0')
+        meet_pid1(spawner, cell, (pid_t)pid);
+}
+
+/* Reads what is there, up to max bytes in all; at the end of file the fd is closed. */
+static void read_report(int *fd, char *text, size_t *length, size_t max)
+{
+    while (*fd >= 0) {
+        ssize_t got = *length == max ? 0 : read(*fd, text + *length, max - *length);
+        if (got < 0 && errno == EAGAIN)
+            return;
+        if (got <= 0)
+            kg_close(fd);
+        else
+            *length += (size_t)got;
+    }
+}
+
+/*
+ * Once the shim runs, the cage has its own mounts, and what was staged for it can go; not before:
+ * to remove a mount point takes the mount away in every namespace.
+ */
+static void read_reports(struct spawner *spawner, struct cell *cell)
+{
+    read_report(&cell->at.status_fd, cell->status, &cell->status_length, STATUS_MAX_BYTES - 1);
+    read_report(&cell->at.ran_fd, cell->ran, &cell->ran_length, sizeof(cell->ran));
+    if (cell->pid1 == 0)
+        read_pid1(spawner, cell);
+    if (cell->ran_length > 0)
+        unstage(cell);
+}
+
+/* -- reaping ----------------------------------------------------------------------------------- */
+
+static void reap(struct spawner *spawner)
+{
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
+            if (cell->over || cell->at.pid != pid)
+                continue;
+            read_reports(spawner, cell);
+            cell->over = true;
+            cell->wait_status = status;
+        }
+    }
+}
+
+static bool is_living_bwrap(const struct spawner *spawner, pid_t pid)
+{
+    for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
+        if (!cell->over && cell->at.pid == pid)
+            return true;
+    return false;
+}
+
+/* Our children that are no living bwrap were left behind by a dead one: they are killed. */
+static size_t kill_strays(const struct spawner *spawner, pid_t **ret_strays)
+{
+    size_t count, stray_count = 0;
+    pid_t *children = cage_children_of(getpid(), &count);
+    for (size_t i = 0; i < count; i++) {
+        if (is_living_bwrap(spawner, children[i]))
+            continue;
+        kill(children[i], SIGKILL);
+        children[stray_count++] = children[i];
+    }
+    *ret_strays = children;
+    return stray_count;
+}
+
+static bool is_empty(const struct cell *cell, const pid_t *strays, size_t stray_count)
+{
+    if (cell->pid1 == 0)
+        return stray_count == 0;
+    for (size_t i = 0; i < stray_count; i++)
+        if (strays[i] == cell->pid1)
+            return false;
+    return true;
+}
+
+/* True if some cell is over and not yet empty: then this has to be done again soon. */
+static bool end_cells(struct spawner *spawner)
+{
+    bool any_over = false, lingers = false;
+    for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
+        any_over = any_over || cell->over;
+    if (!any_over)
+        return false;
+    kg_auto(kg_free) pid_t *strays = NULL;
+    size_t stray_count = kill_strays(spawner, &strays);
+    for (struct cell **at = &spawner->cells; *at != NULL;) {
+        struct cell *cell = *at;
+        if (!cell->over || !is_empty(cell, strays, stray_count)) {
+            lingers = lingers || cell->over;
+            at = &cell->next;
+            continue;
+        }
+        *at = cell->next;
+        tell_exited(spawner, cell);
+        cell_free(cell);
+    }
+    return lingers;
+}
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
+static struct cage_plan *read_plan(int fd, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf bytes = {0};
+    struct stat status;
+    if (fstat(fd, &status) < 0 || status.st_size > (off_t)CAGE_PLAN_MAX_BYTES) {
+        kg_fail(err, KG_E_CAGE, "read cage plan: there is none, or it is too large");
+        return NULL;
+    }
+    kg_buf_reserve(&bytes, (size_t)status.st_size + 1);
+    ssize_t got = pread(fd, bytes.data, (size_t)status.st_size, 0);
+    if (got < 0) {
+        kg_fail_errno(err, errno, "read cage plan");
+        return NULL;
+    }
+    bytes.length = (size_t)got;
+    return cage_plan_decode(kg_buf_view(&bytes), err);
+}
+
+static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched *at)
+{
+    struct cell *cell = kg_alloc(sizeof(*cell));
+    cell->id = id;
+    cell->at = *at;
+    cell->pid1_fd = -1;
+    cell->next = spawner->cells;
+    spawner->cells = cell;
+
+    const int fds[] = {at->in_fd, at->out_fd, at->err_fd};
+    struct cage_event event = {.kind = CAGE_TELL_SPAWNED, .child = id, .pid = at->pid};
+    if (tell(spawner, &event, fds, KG_COUNT(fds)) < 0)
+        kill_cell(cell);
+    for (size_t i = 0; i < KG_COUNT(fds); i++)
+        close(fds[i]);
+}
+
+static void spawn(struct spawner *spawner, uint32_t id, int plan_fd)
+{
+    struct kg_err err = {0};
+    struct cage_launched launched;
+    struct cage_plan *plan = read_plan(plan_fd, &err);
+    if (plan != NULL && cage_launch(plan, spawner->stage, &launched, &err) == 0)
+        keep_cell(spawner, id, &launched);
+    else
+        tell_failed(spawner, id, err.message);
+    cage_plan_free(plan);
+}
+
+static void deliver_signal(struct spawner *spawner, uint32_t id, int number)
+{
+    struct cell *cell = find_cell(spawner, id);
+    if (cell == NULL)
+        return;
+    read_reports(spawner, cell);
+    if (number == SIGKILL)
+        kill_cell(cell);
+    else
+        ask_cell_to_end(cell, number);
+}
+
+static void read_request(struct spawner *spawner)
+{
+    struct cage_request request;
+    int fds[CAGE_MESSAGE_FDS];
+    int result = cage_message_receive(spawner->socket, &request, sizeof(request), fds);
+    if (result <= 0) {
+        spawner->daemon_gone = true;
+        return;
+    }
+    if (request.kind == CAGE_ASK_SPAWN)
+        spawn(spawner, request.child, fds[0]);
+    else if (request.kind == CAGE_ASK_SIGNAL)
+        deliver_signal(spawner, request.child, request.signal);
+    for (size_t i = 0; i < CAGE_MESSAGE_FDS; i++)
+        kg_close(&fds[i]);
+}
+
+/* -- the loop ---------------------------------------------------------------------------------- */
+
+static void read_signals(struct spawner *spawner)
+{
+    struct signalfd_siginfo info;
+    while (read(spawner->signals, &info, sizeof(info)) == sizeof(info)) {
+        if (info.ssi_signo == DAEMON_DIED)
+            spawner->daemon_gone = true;
+    }
+    reap(spawner);
+}
+
+/* Waits for anything to happen: the socket, a signal, a report from some cage. */
+static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
+{
+    size_t count = 0;
+    polls[count++] = (struct pollfd){.fd = spawner->signals, .events = POLLIN};
+    polls[count++] =
+        (struct pollfd){.fd = spawner->daemon_gone ? -1 : spawner->socket, .events = POLLIN};
+    for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
+        polls[count++] = (struct pollfd){.fd = cell->at.status_fd, .events = POLLIN};
+        polls[count++] = (struct pollfd){.fd = cell->at.ran_fd, .events = POLLIN};
+    }
+    if (poll(polls, count, timeout_ms) <= 0)
+        return;
+    size_t at = 2;
+    for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next, at += 2)
+        if (polls[at].revents != 0 || polls[at + 1].revents != 0)
+            read_reports(spawner, cell);
+    if (polls[0].revents != 0)
+        read_signals(spawner);
+    if (polls[1].revents != 0)
+        read_request(spawner);
+}
+
+static struct pollfd *room_for_polls(const struct spawner *spawner, struct pollfd *old)
+{
+    size_t count = 2;
+    for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
+        count += 2;
+    return kg_realloc(old, count * sizeof(*old));
+}
+
+static void serve(struct spawner *spawner)
+{
+    struct pollfd *polls = NULL;
+    bool lingers = false;
+    while (!spawner->daemon_gone) {
+        polls = room_for_polls(spawner, polls);
+        turn(spawner, polls, lingers ? KILL_AGAIN_MS : -1);
+        lingers = end_cells(spawner);
+    }
+    uint64_t deadline = kg_monotonic_ms() + LAST_WORD_MS;
+    while (spawner->cells != NULL && kg_monotonic_ms() < deadline) {
+        for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
+            kill_cell(cell);
+        polls = room_for_polls(spawner, polls);
+        turn(spawner, polls, KILL_AGAIN_MS);
+        end_cells(spawner);
+    }
+    free(polls);
+    while (spawner->cells != NULL) {
+        struct cell *cell = spawner->cells;
+        spawner->cells = cell->next;
+        cell_free(cell);
+    }
+}
+
+/* -- confinement of the spawner itself --------------------------------------------------------- */
+
+/*
+ * The terminal's Ctrl-C, and a service manager's SIGTERM to the whole group, are for the daemon: it
+ * stops the plugins in good order, and then us.
+ */
+static int take_signals(void)
+{
+    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
+    for (size_t i = 0; i < KG_COUNT(ignored); i++)
+        signal(ignored[i], SIG_IGN);
+    sigset_t taken;
+    sigemptyset(&taken);
+    sigaddset(&taken, SIGCHLD);
+    sigaddset(&taken, DAEMON_DIED);
+    if (sigprocmask(SIG_SETMASK, &taken, NULL) < 0)
+        return -1;
+    return signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int start(struct spawner *spawner, const char *socket, const char *daemon_pid,
+                 struct kg_err *err)
+{
+    setsid();
+    if (chdir("/") < 0)
+        return kg_fail_errno(err, errno, "spawner: chdir /");
+    spawner->socket = atoi(socket);
+    spawner->signals = take_signals();
+    if (spawner->signals < 0)
+        return kg_fail_errno(err, errno, "spawner: take signals");
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || prctl(PR_SET_PDEATHSIG, DAEMON_DIED) < 0)
+        return kg_fail_errno(err, errno, "spawner: prctl");
+    if (getppid() != atoi(daemon_pid))
+        return kg_fail(err, KG_E_CAGE, "spawner: the daemon is gone");
+    if (fcntl(spawner->socket, F_SETFD, FD_CLOEXEC) < 0)
+        return kg_fail_errno(err, errno, "spawner: socket %s", socket);
+    if (geteuid() != 0)
+        return 0;
+    spawner->stage = cage_stage_new(err);
+    if (spawner->stage == NULL) {
+        kg_log(KG_WARN, "%s; plugins see only what any user may read", err->message);
+        err->message[0] = '\0';
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "kaged-spawner is started by kaged\n");
+        return 2;
+    }
+    struct spawner spawner = {.socket = -1, .signals = -1};
+    struct kg_err err = {0};
+    struct cage_event ready = {.kind = CAGE_TELL_READY};
+    if (start(&spawner, argv[1], argv[2], &err) < 0)
+        snprintf(ready.error, sizeof(ready.error), "%s", err.message);
+    if (tell(&spawner, &ready, NULL, 0) == 0 && ready.error[0] == '\0')
+        serve(&spawner);
+    cage_stage_free(spawner.stage);
+    return ready.error[0] == '\0' ? 0 : 1;
+}

@@ -1,0 +1,111 @@
+/* The parts that a plan is made of: paths that mean what they say, steps, words. */
+#include "cage/internal.h"
+
+#include <stdlib.h>
+
+const char *const cage_step_names[CAGE_STEP_KINDS] = {
+    [CAGE_STEP_SYSTEM] = "system",       [CAGE_STEP_BIND] = "bind", [CAGE_STEP_LINK] = "link",
+    [CAGE_STEP_TMPFS] = "tmpfs",         [CAGE_STEP_PROC] = "proc", [CAGE_STEP_DEV] = "dev",
+    [CAGE_STEP_READ_ONLY] = "read-only",
+};
+
+static bool is_dots(const char *part, size_t length)
+{
+    return length == 0 || (length == 1 && part[0] == '.') ||
+           (length == 2 && part[0] == '.' && part[1] == '.');
+}
+
+bool cage_path_plain(const char *path)
+{
+    if (path[0] != '/' || strlen(path) >= CAGE_PATH_MAX)
+        return false;
+    for (const char *part = path + 1;; part++) {
+        size_t length = strcspn(part, "/");
+        if (is_dots(part, length))
+            return false;
+        part += length;
+        if (*part == '\0')
+            return true;
+    }
+}
+
+bool cage_path_within(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    if (strcmp(folder, "/") == 0)
+        return path[0] == '/';
+    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+static void drop_last_part(struct kg_buf *path)
+{
+    while (path->length > 0 && path->data[path->length - 1] != '/')
+        path->length--;
+    if (path->length > 0)
+        path->length--;
+}
+
+char *cage_path_join(const char *base, const char *relative)
+{
+    struct kg_buf path = {0};
+    if (relative[0] != '/' && strcmp(base, "/") != 0)
+        kg_buf_text(&path, base);
+    while (*relative != '\0') {
+        size_t length = strcspn(relative, "/");
+        if (length == 2 && is_dots(relative, length)) {
+            drop_last_part(&path);
+        } else if (!is_dots(relative, length)) {
+            kg_buf_char(&path, '/');
+            kg_buf_append(&path, relative, length);
+        }
+        relative += length + (relative[length] == '/');
+    }
+    if (path.length == 0)
+        kg_buf_char(&path, '/');
+    return kg_buf_terminate(&path);
+}
+
+void cage_steps_add(struct cage_steps *steps, enum cage_step_kind kind, const char *path,
+                    const char *source, uint64_t bytes)
+{
+    steps->items = kg_realloc(steps->items, (steps->count + 1) * sizeof(*steps->items));
+    steps->items[steps->count++] = (struct cage_step){
+        .kind = kind, .path = kg_strdup(path), .source = kg_strdup(source), .bytes = bytes};
+}
+
+bool cage_steps_reach(const struct cage_steps *steps, const char *path)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        const struct cage_step *step = &steps->items[i];
+        if ((step->kind == CAGE_STEP_SYSTEM || step->kind == CAGE_STEP_BIND ||
+             step->kind == CAGE_STEP_LINK) &&
+            cage_path_within(path, step->path))
+            return true;
+    }
+    return false;
+}
+
+void cage_steps_free(struct cage_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        free(steps->items[i].path);
+        free(steps->items[i].source);
+    }
+    free(steps->items);
+    *steps = (struct cage_steps){0};
+}
+
+void cage_words_add(struct cage_words *words, const char *text)
+{
+    words->items = kg_realloc(words->items, (words->count + 2) * sizeof(*words->items));
+    words->items[words->count++] = kg_strdup(text);
+    words->items[words->count] = NULL;
+}
+
+void cage_words_free(struct cage_words *words)
+{
+    for (size_t i = 0; i < words->count; i++)
+        free(words->items[i]);
+    free(words->items);
+    *words = (struct cage_words){0};
+}

@@ -1,0 +1,56 @@
+/* A spawner, a loop and a plugin's folder for the tests, and runs of commands in cages. */
+#ifndef KAGED_TEST_CAGE_WORLD_H
+#define KAGED_TEST_CAGE_WORLD_H
+
+#include "cage/cage.h"
+
+#define WORLD_WAIT_MS   20000
+#define WORLD_PROCESSES 24
+#define WORLD_TMP_BYTES ((size_t)4 * 1024 * 1024)
+
+struct world {
+    struct loop *loop;
+    struct cage_facts *facts;
+    struct cage_spawner *spawner; /* NULL once a test has freed it */
+    bool lost;                    /* the spawner is gone */
+    char folder[64];              /* the plugin's: 0700, with the probes in it */
+};
+
+/* Fails the test if it cannot be made. */
+struct world *world_new(void);
+void world_free(struct world *world);
+/* Puts a file into the plugin's folder. */
+void world_write(struct world *world, const char *name, const char *text, mode_t mode);
+
+/* One command in a cage, from the request to its end. */
+struct run {
+    struct world *world;
+    struct cage_child *child; /* NULL after its end */
+    bool spawned, exited;
+    struct cage_exit how;
+    char *error; /* owned, or NULL */
+    struct kg_buf out, err;
+    bool out_ended, err_ended; /* end of file: nobody holds the other end */
+    int in_fd;
+    pid_t bwrap;
+    uv_poll_t *out_poll, *err_poll;
+};
+
+/* command ends in NULL. Fails the test if the plan cannot be made. */
+struct run *run_start(struct world *world, const char *const *command);
+struct run *run_plan(struct world *world, const struct cage_plan *plan);
+struct cage_plan *world_plan(struct world *world, const char *const *command);
+/* Each fails the test if it does not happen in time. */
+void run_wait_exit(struct run *run); /* and the ends of both outputs */
+void run_wait_line(struct run *run);
+void run_free(struct run *run);
+/* Runs to the end; what it printed must be one line, which is returned without its end. */
+const char *run_line(struct run *run);
+
+#define COMMAND(...)                                                                               \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+#endif
