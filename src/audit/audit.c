@@ -1,0 +1,433 @@
+/*
+ * The loop's side: an event is one line in a buffer, which goes to the writer at the end of the
+ * turn. Taking an event costs no system call, no lock and, once the buffers have grown, no
+ * allocation.
+ */
+#include "audit/internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HAND_OVER_BYTES ((size_t)64 * 1024) /* a turn that emits more hands over in between */
+#define PLAIN_MAX       ((size_t)64)        /* longer strings take the general way */
+
+/* -- texts made once --------------------------------------------------------------------------- */
+
+static struct audit_piece make_piece(const char *before, const char *name, const char *after)
+{
+    struct audit_piece piece = {0};
+    int length = snprintf(piece.text, sizeof(piece.text), "%s\"%s\"%s", before, name, after);
+    assert(length > 0 && (size_t)length < sizeof(piece.text));
+    piece.length = (size_t)length;
+    return piece;
+}
+
+static struct audit_text_row *make_texts(void)
+{
+    struct audit_text_row *texts = kg_alloc_array(AUDIT_EVENT_COUNT, sizeof(*texts));
+    for (int event = 0; event < AUDIT_EVENT_COUNT; event++) {
+        const struct audit_event_row *row = audit_event_row((enum audit_event)event);
+        struct audit_text_row *text = &texts[event];
+        text->event = make_piece(",\"event\":", row->name, "");
+        for (; row->fields[text->count] != NULL; text->count++)
+            text->fields[text->count] = make_piece(",", row->fields[text->count], ":");
+    }
+    return texts;
+}
+
+/* -- the beginning of a line ------------------------------------------------------------------- */
+
+static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/* The next ULID in order, counted up in its text. */
+static void count_id_up(char *id)
+{
+    for (size_t i = AUDIT_ID_LENGTH - 1; i >= 4; i--) {
+        if (id[i] != 'Z') {
+            id[i] = strchr(alphabet, id[i])[1];
+            return;
+        }
+        id[i] = alphabet[0];
+    }
+}
+
+/*
+ * The head holds the newest event's time and id. The clock is read once a turn. Ids grow over the
+ * whole log, also when the clock was set back: readers ask for what came after an id.
+ */
+static void stamp(struct audit *audit)
+{
+    char *id = audit->head + AUDIT_ID_AT;
+    int64_t now_ms = audit->head_is_now ? audit->head_ms : kg_wall_ms();
+    audit->head_is_now = true;
+    if (now_ms == audit->head_ms) {
+        count_id_up(id);
+        return;
+    }
+    audit->head_ms = now_ms;
+    char text[KG_TIME_TEXT];
+    kg_time_format(now_ms, text);
+    memcpy(audit->head + AUDIT_TS_AT, text, AUDIT_TS_LENGTH);
+    struct kg_id fresh = kg_id_new("evt_");
+    if (memcmp(fresh.text, id, AUDIT_ID_LENGTH) > 0)
+        memcpy(id, fresh.text, AUDIT_ID_LENGTH);
+    else
+        count_id_up(id);
+}
+
+static void make_head(struct audit *audit)
+{
+    static const char blank[] = "{\"ts\":\"0000-00-00T00:00:00.000Z\",\"id\":\""
+                                "evt_00000000000000000000000000\"";
+    static_assert(sizeof(blank) - 1 == AUDIT_HEAD_LENGTH, "the places in internal.h");
+    memcpy(audit->head, blank, AUDIT_HEAD_LENGTH);
+    audit->head_ms = -1;
+    const char *last_id = audit->chain.last_id;
+    if (strspn(last_id + 4, alphabet) == KG_ULID_LENGTH)
+        memcpy(audit->head + AUDIT_ID_AT, last_id, AUDIT_ID_LENGTH);
+}
+
+/* -- handing over ------------------------------------------------------------------------------ */
+
+static void hand_over_locked(struct audit *audit)
+{
+    audit->head_is_now = false;
+    if (audit->queue.length == 0) {
+        struct kg_buf empty = audit->queue;
+        audit->queue = audit->fill;
+        audit->fill = empty;
+    } else {
+        kg_buf_str(&audit->queue, kg_buf_view(&audit->fill));
+        audit->fill.length = 0;
+    }
+}
+
+static void hand_over(struct audit *audit)
+{
+    if (audit->fill.length == 0)
+        return;
+    uv_mutex_lock(&audit->lock);
+    hand_over_locked(audit);
+    bool wake = audit->idle || audit->queue.length > audit->urgent_bytes;
+    uv_mutex_unlock(&audit->lock);
+    if (wake)
+        uv_cond_signal(&audit->wake);
+}
+
+static void on_turn_end(struct loop_task *task)
+{
+    hand_over(KG_CONTAINER(task, struct audit, hand_over));
+}
+
+void audit_flush(struct audit *audit, struct loop_message *when_written)
+{
+    when_written->next = NULL;
+    uv_mutex_lock(&audit->lock);
+    hand_over_locked(audit);
+    *audit->flushes_tail = when_written;
+    audit->flushes_tail = &when_written->next;
+    uv_cond_signal(&audit->wake);
+    uv_mutex_unlock(&audit->lock);
+}
+
+/* -- events ------------------------------------------------------------------------------------ */
+
+static inline char *make_room(struct kg_buf *buf, size_t bytes)
+{
+    if (buf->capacity - buf->length < bytes)
+        kg_buf_reserve(buf, bytes);
+    return buf->data + buf->length;
+}
+
+static inline void put_piece(struct kg_buf *buf, const struct audit_piece *piece)
+{
+    memcpy(make_room(buf, sizeof(piece->text)), piece->text, sizeof(piece->text));
+    buf->length += piece->length;
+}
+
+/* Valid JSON may have newlines between its tokens; a line of the log must not. */
+static void put_raw(struct kg_buf *buf, struct kg_str json)
+{
+    size_t start = buf->length;
+    kg_buf_str(buf, json);
+    char *at = buf->data + start, *end = buf->data + buf->length;
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL)
+        *at++ = ' ';
+}
+
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* Copies eight bytes. Not 0 if one of them is below 0x20, a quote, a backslash or past 0x7F. */
+static inline uint64_t copy_word(char *to, const char *from)
+{
+    uint64_t word;
+    memcpy(&word, from, sizeof(word));
+    memcpy(to, &word, sizeof(word));
+    uint64_t marks = (word - EACH(0x20)) | ((word ^ EACH('"')) - EACH(1)) |
+                     ((word ^ EACH('\\')) - EACH(1)) | word;
+    return marks & EACH(0x80);
+}
+
+/* The quick way for names and ids. False, and nothing is kept, if the text is not that simple. */
+static inline bool put_plain(struct kg_buf *buf, struct kg_str text)
+{
+    if (text.length < 8 || text.length > PLAIN_MAX)
+        return false;
+    char *to = make_room(buf, PLAIN_MAX + 2);
+    uint64_t marks = 0;
+    for (size_t at = 0; at + 8 < text.length; at += 8)
+        marks |= copy_word(to + 1 + at, text.data + at);
+    marks |= copy_word(to + text.length - 7, text.data + text.length - 8);
+    to[0] = to[text.length + 1] = '"';
+    if (marks == 0)
+        buf->length += text.length + 2;
+    return marks == 0;
+}
+
+static void put_string(struct kg_buf *buf, struct kg_str text)
+{
+    if (!put_plain(buf, text))
+        kg_json_put_string(buf, text);
+}
+
+static void put_value(struct kg_buf *buf, const struct audit_value *value)
+{
+    static const struct audit_piece words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
+    if (value->type == AUDIT_STR && value->text.data != NULL)
+        put_string(buf, value->text);
+    else if (value->type == AUDIT_INT)
+        kg_buf_int(buf, value->number);
+    else if (value->type == AUDIT_BOOL)
+        put_piece(buf, &words[value->number ? 1 : 2]);
+    else if (value->type == AUDIT_RAW && value->text.length > 0)
+        put_raw(buf, value->text);
+    else
+        put_piece(buf, &words[0]);
+}
+
+static void put_head(struct kg_buf *buf, const char *head)
+{
+    memcpy(make_room(buf, AUDIT_HEAD_LENGTH), head, AUDIT_HEAD_LENGTH);
+    buf->length += AUDIT_HEAD_LENGTH;
+}
+
+static void tell_listeners(struct audit *audit, enum audit_event event, size_t start)
+{
+    struct kg_str line = {audit->fill.data + start, audit->fill.length - start - 1};
+    for (struct audit_listener *at = audit->listeners; at != NULL; at = audit->next_listener) {
+        audit->next_listener = at->next;
+        at->on_event(at, line, event);
+    }
+}
+
+static const struct audit_piece request_id_piece = {",\"request_id\":", 14};
+static const struct audit_piece end_piece = {"}\n", 2};
+
+void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_str request_id,
+                       const struct audit_value *values, size_t count)
+{
+    assert((unsigned)event < AUDIT_EVENT_COUNT);
+    const struct audit_text_row *text = &audit->texts[event];
+    assert(count == text->count);
+    struct kg_buf *buf = &audit->fill;
+    size_t start = buf->length;
+    stamp(audit);
+    put_head(buf, audit->head);
+    put_piece(buf, &text->event);
+    if (request_id.length > 0) {
+        put_piece(buf, &request_id_piece);
+        put_string(buf, request_id);
+    }
+    for (size_t i = 0; i < count; i++) {
+        put_piece(buf, &text->fields[i]);
+        put_value(buf, &values[i]);
+    }
+    put_piece(buf, &end_piece);
+    audit->emitted += buf->length - start;
+    tell_listeners(audit, event, start);
+    if (buf->length >= HAND_OVER_BYTES)
+        hand_over(audit);
+    else
+        loop_defer(audit->loop, &audit->hand_over);
+}
+
+void audit_listen(struct audit *audit, struct audit_listener *listener)
+{
+    listener->next = audit->listeners;
+    audit->listeners = listener;
+}
+
+void audit_unlisten(struct audit *audit, struct audit_listener *listener)
+{
+    struct audit_listener **link = &audit->listeners;
+    while (*link != NULL && *link != listener)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = listener->next;
+    if (audit->next_listener == listener)
+        audit->next_listener = listener->next;
+}
+
+/* -- readiness --------------------------------------------------------------------------------- */
+
+bool audit_ready(const struct audit *audit, const char **ret_why)
+{
+    int refused = atomic_load_explicit(&audit->refused, memory_order_relaxed);
+    uint64_t written = atomic_load_explicit(&audit->written, memory_order_relaxed);
+    if (refused == 0 && audit->emitted - written <= audit->queue_bytes)
+        return true;
+    if (refused == ENOSPC)
+        *ret_why = "the disk is full";
+    else if (refused != 0)
+        *ret_why = strerrordesc_np(refused) ? strerrordesc_np(refused) : "the disk refuses it";
+    else
+        *ret_why = "the disk is slower than the events that come";
+    return false;
+}
+
+static void ask_for_progress(struct audit *audit)
+{
+    uv_mutex_lock(&audit->lock);
+    audit->waited = true;
+    uv_mutex_unlock(&audit->lock);
+}
+
+/* Asks first and looks then, so that the writer's last word cannot fall in between. */
+static void call_waiters(struct audit *audit)
+{
+    const char *why;
+    if (audit->waiters == NULL || audit->closing)
+        return;
+    ask_for_progress(audit);
+    while (audit->waiters != NULL && audit_ready(audit, &why)) {
+        struct audit_waiter *waiter = audit->waiters;
+        audit_unwait(audit, waiter);
+        waiter->on_ready(waiter); /* may emit, wait again, or end other waits */
+    }
+}
+
+static void on_progress(struct loop_message *message)
+{
+    struct audit *audit = KG_CONTAINER(message, struct audit, progress);
+    uv_mutex_lock(&audit->lock);
+    audit->posted = false;
+    uv_mutex_unlock(&audit->lock);
+    call_waiters(audit);
+}
+
+static void on_call_waiters(struct loop_task *task)
+{
+    call_waiters(KG_CONTAINER(task, struct audit, call_waiters));
+}
+
+void audit_wait_ready(struct audit *audit, struct audit_waiter *waiter)
+{
+    if (waiter->waiting)
+        return;
+    waiter->waiting = true;
+    struct audit_waiter **link = &audit->waiters;
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = waiter;
+    waiter->next = NULL;
+    loop_defer(audit->loop, &audit->call_waiters);
+}
+
+void audit_unwait(struct audit *audit, struct audit_waiter *waiter)
+{
+    struct audit_waiter **link = &audit->waiters;
+    while (*link != NULL && *link != waiter)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = waiter->next;
+    waiter->waiting = false;
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+static uint64_t rotation_or_never(uint64_t rotate_bytes)
+{
+    return rotate_bytes ? rotate_bytes : UINT64_MAX;
+}
+
+static void on_writer_done(struct loop_job *job)
+{
+    (void)job;
+}
+
+static void start_writer(struct audit *audit)
+{
+    if (uv_mutex_init(&audit->lock) || uv_cond_init(&audit->wake))
+        abort(); /* fails only without memory */
+    audit->flushes_tail = &audit->flushes;
+    audit->progress.deliver = on_progress;
+    audit->hand_over.run = on_turn_end;
+    audit->call_waiters.run = on_call_waiters;
+    audit->job.run = audit_writer_run;
+    audit->job.done = on_writer_done;
+    audit->worker = loop_worker_new(audit->loop, "audit");
+    loop_worker_submit(audit->worker, &audit->job);
+}
+
+struct audit *audit_open(struct loop *loop, const struct audit_options *options, struct kg_err *err)
+{
+    struct audit_options fixed = *options;
+    fixed.rotate_bytes = rotation_or_never(options->rotate_bytes);
+    struct audit *audit = kg_alloc(sizeof(*audit));
+    if (audit_chain_open(&audit->chain, &fixed, err) < 0) {
+        free(audit);
+        return NULL;
+    }
+    audit->loop = loop;
+    audit->dir = kg_strdup(options->dir);
+    audit->queue_bytes = options->queue_bytes;
+    audit->urgent_bytes = options->queue_bytes / 2;
+    if (audit->urgent_bytes > AUDIT_URGENT_BYTES)
+        audit->urgent_bytes = AUDIT_URGENT_BYTES;
+    audit->seal_interval_ms = options->seal_interval_ms;
+    audit->rotate_bytes = fixed.rotate_bytes;
+    audit->keep = options->keep;
+    audit->texts = make_texts();
+    make_head(audit);
+    start_writer(audit);
+    return audit;
+}
+
+void audit_set_rotation(struct audit *audit, uint64_t rotate_bytes, unsigned keep)
+{
+    uv_mutex_lock(&audit->lock);
+    audit->rotate_bytes = rotation_or_never(rotate_bytes);
+    audit->keep = keep;
+    uv_mutex_unlock(&audit->lock);
+}
+
+/* Freeing the worker waits for its one job, and delivers what the writer posted. */
+static void stop_writer(struct audit *audit)
+{
+    loop_undefer(audit->loop, &audit->hand_over);
+    loop_undefer(audit->loop, &audit->call_waiters);
+    uv_mutex_lock(&audit->lock);
+    hand_over_locked(audit);
+    audit->closing = true;
+    uv_cond_signal(&audit->wake);
+    uv_mutex_unlock(&audit->lock);
+    loop_worker_free(audit->worker);
+}
+
+void audit_close(struct audit *audit)
+{
+    if (audit == NULL)
+        return;
+    stop_writer(audit);
+    audit_chain_close(&audit->chain);
+    uv_cond_destroy(&audit->wake);
+    uv_mutex_destroy(&audit->lock);
+    kg_buf_free(&audit->fill);
+    kg_buf_free(&audit->queue);
+    kg_buf_free(&audit->batch);
+    free(audit->texts);
+    free(audit->dir);
+    free(audit);
+}

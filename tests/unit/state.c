@@ -1,0 +1,227 @@
+/* kaged.db: what was set is there after reopening, and a database from the future is left alone. */
+#include "storage/state/state.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct fixture {
+    char dir[64];
+    char path[96];
+    struct kg_err err;
+};
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    (void)status, (void)type, (void)at;
+    return remove(path);
+}
+
+static int set_up(void **data)
+{
+    struct fixture *fixture = kg_alloc(sizeof(*fixture));
+    snprintf(fixture->dir, sizeof(fixture->dir), "/tmp/kaged-state-XXXXXX");
+    assert_non_null(mkdtemp(fixture->dir));
+    snprintf(fixture->path, sizeof(fixture->path), "%s/kaged.db", fixture->dir);
+    *data = fixture;
+    return 0;
+}
+
+static int tear_down(void **data)
+{
+    struct fixture *fixture = *data;
+    nftw(fixture->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    free(fixture);
+    return 0;
+}
+
+static struct state *open_state(struct fixture *fixture)
+{
+    struct state *state = state_open(fixture->path, &fixture->err);
+    if (state == NULL)
+        fail_msg("%s", fixture->err.message);
+    return state;
+}
+
+static struct state_audit_head some_head(void)
+{
+    struct state_audit_head head = {.first_block = 3, .block = UINT64_C(1) << 40, .events = 12345};
+    memset(head.first_prev, 0xA1, sizeof(head.first_prev));
+    memset(head.hash, 0xB2, sizeof(head.hash));
+    memset(head.signature, 0x00, sizeof(head.signature));
+    return head;
+}
+
+static void run_sql(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void a_new_database_is_private_and_empty(void **data)
+{
+    struct fixture *fixture = *data;
+    struct state *state = open_state(fixture);
+    struct stat status;
+    assert_int_equal(stat(fixture->path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    struct state_audit_head head;
+    bool found = true;
+    assert_int_equal(state_audit_head_get(state, &head, &found, NULL), 0);
+    assert_false(found);
+    state_close(state);
+}
+
+static void the_head_survives_reopening(void **data)
+{
+    struct fixture *fixture = *data;
+    struct state_audit_head set = some_head(), got = {0};
+    struct state *state = open_state(fixture);
+    assert_int_equal(state_audit_head_set(state, &(struct state_audit_head){.block = 1}, NULL), 0);
+    assert_int_equal(state_audit_head_set_synced(state, &set, NULL), 0);
+    state_close(state);
+    state = open_state(fixture);
+    bool found = false;
+    assert_int_equal(state_audit_head_get(state, &got, &found, NULL), 0);
+    assert_true(found);
+    assert_memory_equal(&got, &set, sizeof(set));
+    state_close(state);
+}
+
+static void a_second_handle_sees_what_the_first_wrote(void **data)
+{
+    struct fixture *fixture = *data;
+    struct state *writer = open_state(fixture);
+    struct state *reader = state_open_readonly(fixture->path, &fixture->err);
+    assert_non_null(reader);
+    struct state_audit_head set = some_head(), got = {0};
+    bool found = false;
+    assert_int_equal(state_audit_head_set(writer, &set, NULL), 0);
+    assert_int_equal(state_audit_head_get(reader, &got, &found, NULL), 0);
+    assert_true(found);
+    assert_int_equal(got.events, set.events);
+    state_close(reader);
+    state_close(writer);
+}
+
+static void a_readonly_handle_cannot_write(void **data)
+{
+    struct fixture *fixture = *data;
+    state_close(open_state(fixture));
+    struct state *state = state_open_readonly(fixture->path, &fixture->err);
+    assert_non_null(state);
+    struct state_audit_head head = some_head();
+    assert_int_equal(state_audit_head_set(state, &head, &fixture->err), -EROFS);
+    assert_non_null(strstr(fixture->err.message, fixture->path));
+    state_close(state);
+}
+
+static enum state_choice choice_of(struct state *state, const char *plugin)
+{
+    enum state_choice choice = STATE_UNSAID;
+    assert_int_equal(state_plugin_choice_get(state, kg_str(plugin), &choice, NULL), 0);
+    return choice;
+}
+
+static void the_operators_choice_is_kept_and_can_be_taken_back(void **data)
+{
+    struct state *state = open_state(*data);
+    assert_int_equal(choice_of(state, "git"), STATE_UNSAID);
+    assert_int_equal(state_plugin_choice_set(state, KG_STR("git"), STATE_DISABLED, NULL), 0);
+    assert_int_equal(state_plugin_choice_set(state, KG_STR("github"), STATE_ENABLED, NULL), 0);
+    state_close(state);
+    state = open_state(*data);
+    assert_int_equal(choice_of(state, "git"), STATE_DISABLED);
+    assert_int_equal(choice_of(state, "github"), STATE_ENABLED);
+    assert_int_equal(state_plugin_choice_set(state, KG_STR("git"), STATE_UNSAID, NULL), 0);
+    assert_int_equal(choice_of(state, "git"), STATE_UNSAID);
+    state_close(state);
+}
+
+static void a_newer_schema_is_refused_in_a_sentence(void **data)
+{
+    struct fixture *fixture = *data;
+    state_close(open_state(fixture));
+    run_sql(fixture->path, "PRAGMA user_version = 99");
+    assert_null(state_open(fixture->path, &fixture->err));
+    assert_non_null(strstr(fixture->err.message, "its schema has version 99"));
+    assert_true(fixture->err.hint[0] != '\0');
+    assert_null(state_open_readonly(fixture->path, NULL));
+}
+
+static void a_file_that_is_no_database_is_named(void **data)
+{
+    struct fixture *fixture = *data;
+    FILE *file = fopen(fixture->path, "w");
+    fputs("this is not a database, though it is long enough to be mistaken for one", file);
+    fclose(file);
+    assert_null(state_open(fixture->path, &fixture->err));
+    assert_non_null(strstr(fixture->err.message, fixture->path));
+    assert_non_null(strstr(fixture->err.message, "not a database"));
+}
+
+static void a_missing_folder_is_named(void **data)
+{
+    struct fixture *fixture = *data;
+    assert_null(state_open("/nonexistent/kaged.db", &fixture->err));
+    assert_string_equal(fixture->err.message, "state database /nonexistent/kaged.db: open: "
+                                              "No such file or directory");
+}
+
+static void a_damaged_head_is_an_error_not_a_missing_one(void **data)
+{
+    struct fixture *fixture = *data;
+    struct state *state = open_state(fixture);
+    struct state_audit_head head = some_head(), got;
+    assert_int_equal(state_audit_head_set(state, &head, NULL), 0);
+    state_close(state);
+    run_sql(fixture->path,
+            "PRAGMA ignore_check_constraints = ON; UPDATE audit_head SET hash = x'00'");
+    state = open_state(fixture);
+    bool found = false;
+    assert_true(state_audit_head_get(state, &got, &found, &fixture->err) < 0);
+    assert_non_null(strstr(fixture->err.message, "damaged"));
+    state_close(state);
+}
+
+static void a_file_without_schema_reads_as_empty(void **data)
+{
+    struct fixture *fixture = *data;
+    run_sql(fixture->path, "PRAGMA journal_mode = WAL");
+    struct state *state = state_open_readonly(fixture->path, &fixture->err);
+    assert_non_null(state);
+    struct state_audit_head head;
+    bool found = true;
+    assert_int_equal(state_audit_head_get(state, &head, &found, NULL), 0);
+    assert_false(found);
+    assert_int_equal(choice_of(state, "git"), STATE_UNSAID);
+    state_close(state);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_new_database_is_private_and_empty),
+        TEST(the_head_survives_reopening),
+        TEST(a_second_handle_sees_what_the_first_wrote),
+        TEST(a_readonly_handle_cannot_write),
+        TEST(the_operators_choice_is_kept_and_can_be_taken_back),
+        TEST(a_newer_schema_is_refused_in_a_sentence),
+        TEST(a_file_that_is_no_database_is_named),
+        TEST(a_missing_folder_is_named),
+        TEST(a_damaged_head_is_an_error_not_a_missing_one),
+        TEST(a_file_without_schema_reads_as_empty),
+    };
+    return cmocka_run_group_tests_name("state", tests, NULL, NULL);
+}
