@@ -1,0 +1,156 @@
+/*
+ * The wire between the daemon and one plugin: lines of JSON-RPC 2.0 on two pipes.
+ *   frame  cuts bytes into lines
+ *   rpc    finds the envelope of a line as spans of it
+ *   peer   matches requests and replies, keeps deadlines and bounds
+ */
+#ifndef KAGED_WIRE_H
+#define KAGED_WIRE_H
+
+#include "base/json/json.h"
+#include "loop/loop.h"
+
+/* -- frame ------------------------------------------------------------------------------------- */
+
+struct frame {
+    struct kg_buf partial; /* the start of a line whose end has not come yet */
+    size_t line_max;       /* bytes, without the newline */
+    bool truncates;        /* a longer line is cut to line_max; otherwise it is an error */
+    bool skipping;         /* the rest of a cut line is being passed over */
+};
+enum frame_result { FRAME_OK, FRAME_OVERSIZE, FRAME_STOPPED };
+/* A line without its newline; false stops the delivery. */
+typedef bool frame_line_fn(void *data, struct kg_str line);
+
+/* Where the next bytes should be read to: behind the partial line, or the scratch buffer. */
+char *frame_space(struct frame *frame, char *scratch, size_t scratch_size, size_t *ret_size);
+/* Takes `length` bytes that were read to `space` and delivers the lines that they complete. */
+enum frame_result frame_advance(struct frame *frame, char *space, size_t length,
+                                frame_line_fn *on_line, void *data);
+/* Delivers what is left without a newline, at the end of the stream. */
+void frame_finish(struct frame *frame, frame_line_fn *on_line, void *data);
+void frame_free(struct frame *frame);
+
+/* -- rpc --------------------------------------------------------------------------------------- */
+
+#define RPC_METHOD_MAX 128
+
+enum rpc_kind {
+    RPC_NOISE,            /* not JSON, or JSON that does not even look like JSON-RPC */
+    RPC_BATCH,            /* an array */
+    RPC_REQUEST,
+    RPC_NOTIFICATION,
+    RPC_RESULT,
+    RPC_ERROR,
+    RPC_INVALID_REQUEST,  /* meant as a request or notification, and wrong */
+    RPC_INVALID_RESPONSE, /* meant as a response, and wrong */
+};
+
+/* All spans are of the parsed line. */
+struct rpc_message {
+    enum rpc_kind kind;
+    int64_t id;                      /* when has_id */
+    bool has_id;                     /* it is an integer of ours: 1 or more */
+    char method[RPC_METHOD_MAX + 1]; /* decoded, NUL-terminated */
+    struct kg_str params;            /* as it came; data NULL if absent */
+    struct kg_str result;
+    struct kg_str error;
+    const char *problem;             /* noise and invalid kinds: what is wrong, in words */
+    enum kg_json_fault fault;        /* noise that is not JSON */
+};
+void rpc_parse(struct kg_str line, struct rpc_message *ret_message);
+/* The code and message of an error object that rpc_parse accepted; the message is decoded. */
+int64_t rpc_error_code(struct kg_str error);
+void rpc_error_message(struct kg_str error, struct kg_buf *ret_text);
+
+/* -- peer -------------------------------------------------------------------------------------- */
+
+struct peer;
+
+enum peer_phase {
+    PEER_SILENT,  /* only the answer to `initialize` may come; anything else is a violation */
+    PEER_WAITING, /* answered, not yet told `initialized`: its requests get not_initialized */
+    PEER_OPEN,
+};
+
+enum peer_violation {
+    PEER_OVERSIZE,
+    PEER_UNKNOWN_ID,
+    PEER_BAD_RESPONSE,
+    PEER_TOO_EARLY,
+    PEER_BAD_REQUEST, /* answered -32600, not fatal */
+    PEER_BATCH,       /* answered -32600, not fatal */
+};
+/* The name in the audit log, and whether the plugin must be ended for it. */
+const char *peer_violation_name(enum peer_violation violation);
+bool peer_violation_is_fatal(enum peer_violation violation);
+
+enum peer_end { PEER_STDOUT_CLOSED, PEER_STDIN_CLOSED };
+
+/* None of these may free the peer; peer_close is allowed in all of them. */
+struct peer_ops {
+    void (*on_request)(void *data, int64_t id, struct kg_str method, struct kg_str params);
+    void (*on_notification)(void *data, struct kg_str method, struct kg_str params);
+    void (*on_flood)(void *data, uint32_t notifications); /* in one second */
+    void (*on_noise)(void *data, struct kg_str line, const char *problem);
+    void (*on_violation)(void *data, enum peer_violation violation, const char *detail);
+    void (*on_hung)(void *data, const char *method, uint64_t timeout_ms);
+    void (*on_end)(void *data, enum peer_end end);
+};
+
+struct peer_limits {
+    size_t line_max_bytes;
+    size_t write_queue_max_bytes; /* of calls and notifications; as many again of answers */
+    uint32_t calls_in_flight_max;
+    uint32_t notifications_per_sec;
+};
+
+/* Takes both fds (non-blocking). */
+struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct peer_limits *limits,
+                      const struct peer_ops *ops, void *data);
+void peer_set_phase(struct peer *peer, enum peer_phase phase);
+void peer_set_limits(struct peer *peer, const struct peer_limits *limits);
+/* Stops reading for a while: the plugin is then held back by its own full pipe. */
+void peer_pause(struct peer *peer, bool paused);
+/* No more from or to the plugin; calls that wait are answered PEER_GONE. */
+void peer_close(struct peer *peer);
+/* Writes what is queued, then closes the plugin's stdin; its stdout is still read. */
+void peer_close_input(struct peer *peer);
+/* Reads what is left on stdout after the process is gone, then closes. */
+void peer_drain(struct peer *peer);
+void peer_free(struct peer *peer); /* closes; the memory goes when libuv lets go of it */
+
+enum peer_outcome {
+    PEER_RESULT,  /* payload: the result */
+    PEER_ERROR,   /* payload: the error object */
+    PEER_TIMEOUT, /* the host's deadline: the plugin hangs */
+    PEER_EXPIRED, /* the caller's own, shorter deadline */
+    PEER_GONE,    /* the plugin went away */
+};
+/* payload is borrowed from the received line and dies with the callback. */
+typedef void peer_done_fn(void *data, enum peer_outcome outcome, struct kg_str payload);
+
+struct peer_call {
+    struct kg_str method;
+    const struct kg_str *params; /* pieces of one JSON object, sent one after the other */
+    size_t params_count;
+    uint64_t timeout_ms;        /* the host's: past it the plugin counts as hung; 0: none */
+    uint64_t caller_timeout_ms; /* 0: none */
+    peer_done_fn *on_done;      /* called once */
+    void *data;
+};
+/* Queues a request; *ret_id names it for peer_abandon. Fails with KG_E_BUSY, TOO_LARGE, PLUGIN_DOWN. */
+int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
+              struct kg_err *err);
+/* The caller left: on_done is not called any more; the host's deadline stands. */
+void peer_abandon(struct peer *peer, uint64_t id);
+int peer_notify(struct peer *peer, const char *method, struct kg_str params, struct kg_err *err);
+void peer_answer_error(struct peer *peer, int64_t id, int rpc_code, const char *message);
+
+struct peer_counters {
+    uint64_t bytes_in, bytes_out, notifications_dropped;
+    uint32_t in_flight;
+};
+struct peer_counters peer_counters(const struct peer *peer);
+
+#endif
