@@ -1,0 +1,56 @@
+/* Every exit is explained: the cause we know of, how the kernel saw it, and what follows. */
+#include "supervisor/internal.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+static const struct {
+    const char *name, *words;
+} causes[EXIT_CAUSE_COUNT] = {
+    [EXIT_NONE] = {"none", "has not ended"},
+    [EXIT_LEFT] = {"exited", ""},
+    [EXIT_CAGE] = {"cage", "its cage could not be built"},
+    [EXIT_HANDSHAKE] = {"handshake", "kaged ended it: the handshake failed"},
+    [EXIT_VIOLATION] = {"protocol_violation", "kaged ended it: it broke the rules of the wire"},
+    [EXIT_HUNG] = {"timeout", "kaged ended it: it did not answer a call in time"},
+    [EXIT_HEALTH] = {"health", "kaged ended it: it failed its health checks"},
+    [EXIT_STREAM] = {"stream_closed", "kaged ended it: it closed its stdin or stdout"},
+    [EXIT_OPERATOR] = {"operator", "the operator ended it"},
+    [EXIT_DAEMON] = {"daemon_stop", "the daemon stopped"},
+};
+
+const char *exit_cause_name(enum exit_cause cause)
+{
+    return causes[cause].name;
+}
+
+static void how_it_ended(const struct exit_report *report, struct kg_buf *text)
+{
+    if (report->signal != 0)
+        kg_buf_printf(text, "killed by signal %d (SIG%s)", report->signal,
+                      sigabbrev_np(report->signal) ? sigabbrev_np(report->signal) : "?");
+    else if (report->exit_code >= 0)
+        kg_buf_printf(text, "exited with code %d", report->exit_code);
+}
+
+void exit_report_words(const struct exit_report *report, struct kg_buf *ret_text)
+{
+    if (report->cause == EXIT_LEFT) {
+        how_it_ended(report, ret_text);
+        return;
+    }
+    kg_buf_text(ret_text, causes[report->cause].words);
+    if (report->detail[0] != '\0')
+        kg_buf_printf(ret_text, ": %s", report->detail);
+    if (report->signal != 0 || report->exit_code >= 0) {
+        kg_buf_text(ret_text, " (");
+        how_it_ended(report, ret_text);
+        kg_buf_char(ret_text, ')');
+    }
+}
+
+void exit_report_clear(struct exit_report *report)
+{
+    kg_buf_free(&report->last_stderr);
+    *report = (struct exit_report){.exit_code = -1};
+}

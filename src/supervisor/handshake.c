@@ -1,0 +1,273 @@
+/*
+ * The first exchange: initialize is sent, its answer is held against the manifest, and only then is
+ * the plugin told `initialized` and called. A row of `checks` is one thing that must agree.
+ */
+#include "supervisor/internal.h"
+
+#include <stdio.h>
+
+/* What the plugin said of itself. */
+struct answer {
+    const struct kg_node *name, *version, *api_version, *methods, *notifications, *capabilities;
+};
+
+static bool is_string_list(const struct kg_node *node)
+{
+    if (node == NULL)
+        return true;
+    if (node->type != KG_ARRAY)
+        return false;
+    for (uint32_t i = 0; i < node->count; i++)
+        if (node->items[i].type != KG_STRING)
+            return false;
+    return true;
+}
+
+static const char *read_answer(const struct kg_node *root, struct answer *ret_answer)
+{
+    struct answer answer = {
+        .name = kg_node_get(root, "name"),
+        .version = kg_node_get(root, "version"),
+        .api_version = kg_node_get(root, "api_version"),
+        .methods = kg_node_get(root, "methods"),
+        .notifications = kg_node_get(root, "notifications"),
+        .capabilities = kg_node_get(root, "capabilities_used"),
+    };
+    if (root->type != KG_OBJECT)
+        return "the result of initialize is not an object";
+    if (answer.name == NULL || answer.name->type != KG_STRING)
+        return "the result of initialize has no string \"name\"";
+    if (answer.version == NULL || answer.version->type != KG_STRING)
+        return "the result of initialize has no string \"version\"";
+    if (answer.api_version == NULL || answer.api_version->type != KG_NUMBER)
+        return "the result of initialize has no number \"api_version\"";
+    if (!is_string_list(answer.methods))
+        return "\"methods\" in the result of initialize is not a list of strings";
+    if (!is_string_list(answer.notifications))
+        return "\"notifications\" in the result of initialize is not a list of strings";
+    if (!is_string_list(answer.capabilities))
+        return "\"capabilities_used\" in the result of initialize is not a list of strings";
+    *ret_answer = answer;
+    return NULL;
+}
+
+/* A failure that the author must mend: no restart. */
+#define reject(instance, ...)                                                                      \
+    instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_REJECT, __VA_ARGS__)
+
+static bool check_name(struct instance *instance, const struct answer *answer)
+{
+    struct kg_str claimed = answer->name->text;
+    if (kg_str_is(claimed, instance->name))
+        return true;
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NAME_MISMATCH, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(claimed));
+    reject(instance, "it says that its name is \"%.*s\", the manifest says \"%s\"",
+           KG_STR_CUT(claimed, 64), instance->name);
+    return false;
+}
+
+static bool check_version(struct instance *instance, const struct answer *answer)
+{
+    struct kg_str claimed = answer->version->text;
+    if (kg_str_is(claimed, instance->version))
+        return true;
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_VERSION_MISMATCH, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(claimed), AUDIT_V_TEXT(instance->version));
+    reject(instance, "it says that its version is \"%.*s\", the manifest says \"%s\"",
+           KG_STR_CUT(claimed, 64), instance->version);
+    return false;
+}
+
+static bool check_api(struct instance *instance, const struct answer *answer)
+{
+    struct kg_str claimed = answer->api_version->text;
+    int64_t api;
+    if (kg_str_to_int(claimed, &api) && api == SUPERVISOR_API_VERSION)
+        return true;
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_API_MISMATCH, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(claimed),
+               AUDIT_V_INT(SUPERVISOR_API_VERSION));
+    reject(instance, "it speaks API version %.*s, the daemon speaks %d", KG_STR_CUT(claimed, 32),
+           SUPERVISOR_API_VERSION);
+    return false;
+}
+
+static void put_node(struct kg_buf *buf, const struct kg_node *node)
+{
+    struct kg_json_writer json = kg_json_writer(buf);
+    kg_json_node(&json, node);
+}
+
+static void put_list(struct kg_buf *buf, char *const *list)
+{
+    struct kg_json_writer json = kg_json_writer(buf);
+    kg_json_begin(&json, '[');
+    for (; *list != NULL; list++)
+        kg_json_text(&json, *list);
+    kg_json_end(&json, ']');
+}
+
+static bool check_capabilities(struct instance *instance, const struct answer *answer)
+{
+    const struct kg_node *used = answer->capabilities;
+    for (uint32_t i = 0; used != NULL && i < used->count; i++) {
+        struct kg_str claimed = used->items[i].text;
+        /* "net:[]" asks for nothing. */
+        if (kg_list_has(instance->capabilities, claimed) || kg_str_is(claimed, "net:[]"))
+            continue;
+        kg_auto(kg_buf_free) struct kg_buf all = {0}, allowed = {0};
+        put_node(&all, used);
+        put_list(&allowed, instance->capabilities);
+        audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_CAPABILITY_OVERREACH, KG_STR_NULL,
+                   AUDIT_V_TEXT(instance->name), AUDIT_V_RAW(kg_buf_view(&all)),
+                   AUDIT_V_RAW(kg_buf_view(&allowed)));
+        reject(instance, "it claims the capability \"%.*s\", which its manifest does not declare",
+               KG_STR_CUT(claimed, 128));
+        return false;
+    }
+    return true;
+}
+
+static bool node_has(const struct kg_node *list, const char *text)
+{
+    for (uint32_t i = 0; list != NULL && i < list->count; i++)
+        if (kg_str_is(list->items[i].text, text))
+            return true;
+    return false;
+}
+
+/* Methods that differ from the manifest are no failure: missing ones are marked, extra ones
+ * ignored. */
+static bool check_methods(struct instance *instance, const struct answer *answer)
+{
+    kg_auto(kg_buf_free) struct kg_buf missing = {0}, extra = {0};
+    struct kg_json_writer missing_json = kg_json_writer(&missing);
+    struct kg_json_writer extra_json = kg_json_writer(&extra);
+    bool differ = false;
+    kg_json_begin(&missing_json, '[');
+    kg_json_begin(&extra_json, '[');
+    for (size_t i = 0; instance->methods[i] != NULL; i++) {
+        instance->method_offered[i] = node_has(answer->methods, instance->methods[i]);
+        if (instance->method_offered[i])
+            continue;
+        kg_json_text(&missing_json, instance->methods[i]);
+        differ = true;
+    }
+    for (uint32_t i = 0; answer->methods != NULL && i < answer->methods->count; i++) {
+        if (kg_list_has(instance->methods, answer->methods->items[i].text))
+            continue;
+        kg_json_str(&extra_json, answer->methods->items[i].text);
+        differ = true;
+    }
+    kg_json_end(&missing_json, ']');
+    kg_json_end(&extra_json, ']');
+    if (!differ)
+        return true;
+    kg_log_about(KG_WARN, instance->name,
+                 "its methods differ from the manifest: missing %.300s, extra %.300s",
+                 kg_buf_terminate(&missing), kg_buf_terminate(&extra));
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_METHODS_DIFFER, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_RAW(kg_buf_view(&missing)),
+               AUDIT_V_RAW(kg_buf_view(&extra)));
+    return true;
+}
+
+static bool (*const checks[])(struct instance *instance, const struct answer *answer) = {
+    check_name, check_version, check_api, check_capabilities, check_methods,
+};
+
+static void malformed(struct instance *instance, const char *problem)
+{
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_PROTOCOL_VIOLATION, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_TEXT("malformed_initialize"),
+               AUDIT_V_TEXT(problem));
+    instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH, "%s", problem);
+}
+
+static void on_result(struct instance *instance, struct kg_str result)
+{
+    struct kg_err err;
+    struct answer answer;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
+    const char *problem = doc ? read_answer(doc->root, &answer) : err.message;
+    if (problem != NULL) {
+        malformed(instance, problem);
+        return;
+    }
+    for (size_t i = 0; i < KG_COUNT(checks); i++)
+        if (!checks[i](instance, &answer))
+            return;
+    if (peer_notify(instance->peer, "initialized", KG_STR("{}"), &err) < 0) {
+        instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH, "%s", err.message);
+        return;
+    }
+    peer_set_phase(instance->peer, PEER_OPEN);
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_INITIALIZED, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_INT((int64_t)kg_list_count(instance->methods)),
+               AUDIT_V_INT((int64_t)kg_list_count(instance->capabilities)));
+    instance_raise(instance, ON_READY);
+}
+
+static void on_refusal(struct instance *instance, struct kg_str error)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    rpc_error_message(error, &words);
+    instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH, "it refused initialize: %.200s",
+                 kg_buf_terminate(&words));
+}
+
+static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
+{
+    struct instance *instance = data;
+    uint64_t timeout_ms = instance->supervisor->limits.initialize_timeout_ms;
+    switch (outcome) {
+    case PEER_RESULT:
+        peer_set_phase(instance->peer, PEER_WAITING);
+        on_result(instance, payload);
+        break;
+    case PEER_ERROR:
+        on_refusal(instance, payload);
+        break;
+    case PEER_TIMEOUT:
+    case PEER_EXPIRED:
+        audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_INITIALIZE_TIMEOUT, KG_STR_NULL,
+                   AUDIT_V_TEXT(instance->name), AUDIT_V_INT((int64_t)timeout_ms));
+        instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH,
+                     "no answer to initialize within %llu ms", (unsigned long long)timeout_ms);
+        break;
+    case PEER_GONE:
+        break;
+    }
+}
+
+void handshake_begin(struct instance *instance)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_json_writer json = kg_json_writer(&params);
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "daemon_version");
+    kg_json_text(&json, KAGED_VERSION);
+    kg_json_key(&json, "api_version");
+    kg_json_int(&json, SUPERVISOR_API_VERSION);
+    kg_json_key(&json, "plugin_name");
+    kg_json_text(&json, instance->name);
+    kg_json_key(&json, "storage_available");
+    kg_json_bool(&json, false);
+    kg_json_key(&json, "projects");
+    kg_json_begin(&json, '[');
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    struct kg_str view = kg_buf_view(&params);
+    struct peer_call call = {
+        .method = KG_STR("initialize"),
+        .params = &view,
+        .params_count = 1,
+        .timeout_ms = instance->supervisor->limits.initialize_timeout_ms,
+        .on_done = on_answer,
+        .data = instance,
+    };
+    struct kg_err err;
+    if (peer_call(instance->peer, &call, NULL, &err) < 0)
+        instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH, "%s", err.message);
+}

@@ -1,0 +1,605 @@
+/*
+ * One plugin that may run. The instance owns its peer, its log and its timers; the process belongs
+ * to the cage, which tells us when it is gone. Every way out of a run ends in on_exited, once.
+ *
+ *   start -> cage_spawn -> on_spawned -> handshake -> running -> ... -> on_exited -> settle or
+ * crash
+ */
+#include "supervisor/internal.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* -- what is to run ---------------------------------------------------------------------------- */
+
+static void clear_spec(struct instance *instance)
+{
+    free(instance->version);
+    free(instance->install_dir);
+    kg_list_free(instance->command);
+    kg_list_free(instance->env);
+    kg_list_free(instance->methods);
+    kg_list_free(instance->notifications);
+    kg_list_free(instance->capabilities);
+    free(instance->method_offered);
+}
+
+void instance_set_spec(struct instance *instance, const struct instance_spec *spec)
+{
+    clear_spec(instance);
+    instance->version = kg_strdup(spec->version);
+    instance->install_dir = kg_strdup(spec->install_dir);
+    instance->command = kg_list_copy(spec->command);
+    instance->env = kg_list_copy(spec->env);
+    instance->methods = kg_list_copy(spec->methods);
+    instance->notifications = kg_list_copy(spec->notifications);
+    instance->capabilities = kg_list_copy(spec->capabilities);
+    instance->shutdown_timeout_ms = spec->shutdown_timeout_ms;
+    instance->health_interval_ms = spec->health_interval_ms;
+    instance->method_offered = kg_alloc_array(kg_list_count(instance->methods) + 1, sizeof(bool));
+}
+
+struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec)
+{
+    struct instance *instance = kg_alloc(sizeof(*instance));
+    instance->supervisor = supervisor;
+    instance->name = kg_strdup(spec->name);
+    instance->follow = ON_NOTHING;
+    instance_set_spec(instance, spec);
+    instance->log = plugin_log_new(supervisor, spec->name);
+    exit_report_clear(&instance->report);
+    exit_report_clear(&instance->last_report);
+    return instance;
+}
+
+void instance_free(struct instance *instance)
+{
+    if (instance == NULL)
+        return;
+    struct loop *loop = instance->supervisor->loop;
+    loop_timer_stop(loop, &instance->restart_timer);
+    loop_timer_stop(loop, &instance->ending_timer);
+    loop_timer_stop(loop, &instance->reset_timer);
+    health_end(instance);
+    audit_unwait(instance->supervisor->audit, &instance->audit_waiter);
+    peer_free(instance->peer);
+    plugin_log_free(instance->log);
+    exit_report_clear(&instance->report);
+    exit_report_clear(&instance->last_report);
+    clear_spec(instance);
+    free(instance->name);
+    free(instance);
+}
+
+/* -- what the plugin says ---------------------------------------------------------------------- */
+
+static void on_audit_ready(struct audit_waiter *waiter)
+{
+    struct instance *instance = KG_CONTAINER(waiter, struct instance, audit_waiter);
+    if (instance->peer != NULL)
+        peer_pause(instance->peer, false);
+}
+
+/* A plugin that makes events faster than they can be written is read no faster than that. */
+static void hold_back_if_behind(struct instance *instance)
+{
+    if (audit_ready(instance->supervisor->audit, NULL) || instance->audit_waiter.waiting)
+        return;
+    instance->audit_waiter.on_ready = on_audit_ready;
+    audit_wait_ready(instance->supervisor->audit, &instance->audit_waiter);
+    peer_pause(instance->peer, true);
+}
+
+static void on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
+{
+    struct instance *instance = data;
+    (void)params;
+    char message[RPC_METHOD_MAX + 64];
+    snprintf(message, sizeof(message), "kaged has no method %.*s", KG_STR_ARG(method));
+    peer_answer_error(instance->peer, id, kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code, message);
+}
+
+static void on_notification(void *data, struct kg_str method, struct kg_str params)
+{
+    struct instance *instance = data;
+    (void)params;
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method));
+    hold_back_if_behind(instance);
+}
+
+static void on_flood(void *data, uint32_t notifications)
+{
+    struct instance *instance = data;
+    kg_log_about(KG_WARN, instance->name, "sent %u notifications in a second; some were dropped",
+                 notifications);
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION_FLOOD, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_INT(notifications));
+}
+
+/* True if one more event about bad output may be written in this second. */
+static bool may_complain(struct instance *instance, uint32_t *ret_suppressed)
+{
+    return kg_rate_pass(&instance->noise, instance->supervisor->limits.noise_events_per_sec,
+                        loop_now_ms(instance->supervisor->loop), ret_suppressed);
+}
+
+static void on_noise(void *data, struct kg_str line, const char *problem)
+{
+    struct instance *instance = data;
+    uint32_t suppressed;
+    if (!may_complain(instance, &suppressed))
+        return;
+    if (line.length > 200)
+        line.length = 200;
+    kg_log_about(KG_WARN, instance->name, "stdout: %s: %.*s", problem, KG_STR_ARG(line));
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_STDOUT_NOISE, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(line), AUDIT_V_INT(suppressed));
+    hold_back_if_behind(instance);
+}
+
+static void on_violation(void *data, enum peer_violation violation, const char *detail)
+{
+    struct instance *instance = data;
+    uint32_t suppressed;
+    bool fatal = peer_violation_is_fatal(violation);
+    if (!fatal && !may_complain(instance, &suppressed))
+        return;
+    kg_log_about(KG_WARN, instance->name, "protocol violation: %s: %s",
+                 peer_violation_name(violation), detail);
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_PROTOCOL_VIOLATION, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_TEXT(peer_violation_name(violation)),
+               AUDIT_V_TEXT(detail));
+    hold_back_if_behind(instance);
+    if (!fatal)
+        return;
+    instance_end(instance, EXIT_VIOLATION, ENDING_KILL, ON_CRASH, "%s", detail);
+    peer_close(instance->peer); /* also when it was on its way out: nothing it says counts now */
+}
+
+static void on_hung(void *data, const char *method, uint64_t timeout_ms)
+{
+    instance_end(data, EXIT_HUNG, ENDING_TERM, ON_CRASH, "%s took longer than %llu ms", method,
+                 (unsigned long long)timeout_ms);
+}
+
+static void on_stream_grace_over(struct loop_timer *timer)
+{
+    struct instance *instance = KG_CONTAINER(timer, struct instance, ending_timer);
+    instance_end(instance, EXIT_STREAM, ENDING_TERM, ON_CRASH,
+                 "the process lives on, but cannot be talked to");
+}
+
+/* A closed stream is mostly the first sign of an exit: wait for that a little before acting. */
+static void on_end(void *data, enum peer_end end)
+{
+    struct instance *instance = data;
+    (void)end;
+    if (instance->state != INSTANCE_SPAWNING && instance->state != INSTANCE_RUNNING)
+        return;
+    loop_timer_start(instance->supervisor->loop, &instance->ending_timer,
+                     instance->supervisor->limits.term_timeout_ms / 2, on_stream_grace_over);
+}
+
+static const struct peer_ops peer_ops = {
+    .on_request = on_request,
+    .on_notification = on_notification,
+    .on_flood = on_flood,
+    .on_noise = on_noise,
+    .on_violation = on_violation,
+    .on_hung = on_hung,
+    .on_end = on_end,
+};
+
+/* -- starting ---------------------------------------------------------------------------------- */
+
+static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
+{
+    struct instance *instance = data;
+    struct supervisor *supervisor = instance->supervisor;
+    instance->peer =
+        peer_new(supervisor->loop, in_fd, out_fd, &supervisor->limits.wire, &peer_ops, instance);
+    plugin_log_attach(instance->log, err_fd);
+    audit_emit(supervisor->audit, AUDIT_PLUGIN_SPAWNED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
+               AUDIT_V_TEXT(instance->version), AUDIT_V_INT(pid),
+               AUDIT_V_TEXT(instance->cage_id.text));
+    if (instance->state == INSTANCE_SPAWNING)
+        handshake_begin(instance);
+}
+
+/* What is left in the pipes is read first: an answer given just before the exit still counts. */
+static void collect_rest(struct instance *instance)
+{
+    if (instance->peer != NULL) {
+        peer_drain(instance->peer);
+        peer_free(instance->peer);
+        instance->peer = NULL;
+    }
+    plugin_log_detach(instance->log);
+    audit_unwait(instance->supervisor->audit, &instance->audit_waiter);
+}
+
+static void finish_report(struct instance *instance, const struct cage_exit *how, const char *error)
+{
+    struct exit_report *report = &instance->report;
+    report->at_ms = kg_wall_ms();
+    report->exit_code = how->built ? how->exit_code : -1;
+    report->signal = how->built ? how->signal : 0;
+    plugin_log_tail(instance->log, &report->last_stderr);
+    if (report->cause == EXIT_NONE)
+        report->cause = how->built ? EXIT_LEFT : EXIT_CAGE;
+    if (report->cause == EXIT_CAGE && report->detail[0] == '\0')
+        snprintf(report->detail, sizeof(report->detail), "%s",
+                 error ? error : "the end of its stderr says why");
+    exit_report_clear(&instance->last_report);
+    instance->last_report = *report;
+    *report = (struct exit_report){.exit_code = -1};
+}
+
+static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
+{
+    struct instance *instance = data;
+    struct loop *loop = instance->supervisor->loop;
+    loop_timer_stop(loop, &instance->ending_timer);
+    loop_timer_stop(loop, &instance->reset_timer);
+    health_end(instance);
+    collect_rest(instance);
+    instance->child = NULL;
+    instance->started_at_ms = 0;
+    finish_report(instance, how, error_or_null);
+    instance_raise(instance, ON_EXIT);
+}
+
+static const struct cage_child_ops child_ops = {
+    .on_spawned = on_spawned,
+    .on_exited = on_exited,
+};
+
+/* The documented environment; the manifest's own entries come later and win, where they may. */
+static char **make_environment(const struct instance *instance)
+{
+    static const char *const fixed[] = {
+        "KAGED_PLUGIN_NAME=", "KAGED_PLUGIN_DIR=", "KAGED_API_VERSION="};
+    size_t count = kg_list_count(instance->env);
+    char **env = kg_list_new(count + 8);
+    size_t used = 0;
+    env[used++] = kg_format("KAGED_LOG_LEVEL=%s", kg_level_names[kg_log_level()]);
+    env[used++] = kg_format("HOME=%s", instance->install_dir);
+    env[used++] = kg_strdup("PATH=/usr/bin:/usr/local/bin");
+    env[used++] = kg_strdup("LANG=C.UTF-8");
+    env[used++] = kg_strdup("TMPDIR=/tmp");
+    for (size_t i = 0; i < count; i++) {
+        bool reserved = false;
+        for (size_t k = 0; k < KG_COUNT(fixed); k++)
+            reserved |= kg_str_starts(kg_str(instance->env[i]), fixed[k]);
+        if (!reserved)
+            env[used++] = kg_strdup(instance->env[i]);
+    }
+    env[used++] = kg_format("KAGED_PLUGIN_NAME=%s", instance->name);
+    env[used++] = kg_format("KAGED_PLUGIN_DIR=%s", instance->install_dir);
+    env[used++] = kg_format("KAGED_API_VERSION=%d", SUPERVISOR_API_VERSION);
+    return env;
+}
+
+static int spawn(struct instance *instance, struct kg_err *err)
+{
+    struct supervisor *supervisor = instance->supervisor;
+    char **env = make_environment(instance);
+    struct cage_policy policy = {
+        .name = instance->name,
+        .install_dir = instance->install_dir,
+        .command = (const char *const *)instance->command,
+        .env = (const char *const *)env,
+        .processes_max = supervisor->limits.processes_max,
+        .tmp_bytes = supervisor->limits.tmp_bytes,
+    };
+    struct cage_plan *plan = cage_plan_new(&policy, supervisor->facts, err);
+    if (plan != NULL)
+        instance->child = cage_spawn(supervisor->spawner, plan, &child_ops, instance, err);
+    cage_plan_free(plan);
+    kg_list_free(env);
+    return instance->child != NULL ? 0 : -1;
+}
+
+void instance_start(struct instance *instance, enum instance_event event)
+{
+    (void)event;
+    struct kg_err err;
+    instance->ending = ENDING_NOT;
+    instance->follow = ON_NOTHING;
+    instance->starts++;
+    instance->cage_id = kg_id_new("cage_");
+    instance->started_at_ms = kg_wall_ms();
+    exit_report_clear(&instance->report);
+    plugin_log_forget(instance->log);
+    if (spawn(instance, &err) == 0)
+        return;
+    kg_log_about(KG_ERROR_LEVEL, instance->name, "start: %s", err.message);
+    const struct cage_exit never_built = {.exit_code = -1};
+    instance->report.cause = EXIT_CAGE;
+    snprintf(instance->report.detail, sizeof(instance->report.detail), "%s", err.message);
+    instance->started_at_ms = 0;
+    finish_report(instance, &never_built, NULL);
+    instance_raise(instance, ON_CRASH);
+}
+
+static void on_ran_long_enough(struct loop_timer *timer)
+{
+    instance_forget_failures(KG_CONTAINER(timer, struct instance, reset_timer));
+}
+
+void instance_announce(struct instance *instance, enum instance_event event)
+{
+    (void)event;
+    kg_log_about(KG_INFO, instance->name, "running, version %s", instance->version);
+    loop_timer_start(instance->supervisor->loop, &instance->reset_timer,
+                     instance->supervisor->limits.restart_reset_ms, on_ran_long_enough);
+    health_begin(instance);
+}
+
+void instance_forget_failures(struct instance *instance)
+{
+    instance->failures = 0;
+}
+
+/* -- ending ------------------------------------------------------------------------------------ */
+
+static void end_step(struct instance *instance);
+
+static void on_ending_due(struct loop_timer *timer)
+{
+    struct instance *instance = KG_CONTAINER(timer, struct instance, ending_timer);
+    if (instance->ending < ENDING_KILL)
+        instance->ending++;
+    end_step(instance);
+}
+
+/* The three steps: ask and close stdin; SIGTERM; SIGKILL. Each has its time. */
+static void end_step(struct instance *instance)
+{
+    struct supervisor *supervisor = instance->supervisor;
+    uint64_t wait_ms = 0;
+    switch (instance->ending) {
+    case ENDING_NOT:
+        return;
+    case ENDING_SHUTDOWN:
+        (void)peer_notify(instance->peer, "shutdown", KG_STR("{}"), NULL);
+        peer_close_input(instance->peer);
+        wait_ms = instance->shutdown_timeout_ms;
+        break;
+    case ENDING_TERM:
+        cage_signal(instance->child, SIGTERM);
+        wait_ms = supervisor->limits.term_timeout_ms;
+        break;
+    case ENDING_KILL:
+        cage_signal(instance->child, SIGKILL);
+        return;
+    }
+    loop_timer_start(supervisor->loop, &instance->ending_timer, wait_ms, on_ending_due);
+}
+
+void instance_begin_ending(struct instance *instance, enum instance_event event)
+{
+    health_end(instance);
+    if (event != ON_END) {
+        instance->report.cause = event == ON_STOP ? EXIT_DAEMON : EXIT_OPERATOR;
+        instance->follow = event == ON_STOP ? ON_NOTHING : event;
+        instance->ending = instance->peer != NULL ? ENDING_SHUTDOWN : ENDING_KILL;
+    }
+    end_step(instance);
+}
+
+void instance_end(struct instance *instance, enum exit_cause cause, enum ending from,
+                  enum instance_event follow, const char *format, ...)
+{
+    if (instance->state != INSTANCE_SPAWNING && instance->state != INSTANCE_RUNNING)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(instance->report.detail, sizeof(instance->report.detail), format, args);
+    va_end(args);
+    instance->report.cause = cause;
+    instance->follow = follow;
+    instance->ending = from;
+    kg_log_about(KG_WARN, instance->name, "ending it: %s", instance->report.detail);
+    if (from == ENDING_KILL)
+        peer_close(instance->peer);
+    instance_raise(instance, ON_END);
+}
+
+/* The process that we ended is gone. */
+void instance_settle(struct instance *instance, enum instance_event event)
+{
+    (void)event;
+    struct audit *audit = instance->supervisor->audit;
+    enum instance_event follow = instance->follow;
+    bool asked =
+        instance->last_report.cause == EXIT_OPERATOR || instance->last_report.cause == EXIT_DAEMON;
+    if (asked && instance->ending == ENDING_KILL)
+        audit_emit(audit, AUDIT_PLUGIN_KILLED, KG_STR_NULL, AUDIT_V_TEXT(instance->name));
+    else if (asked)
+        audit_emit(audit, AUDIT_PLUGIN_STOPPED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
+                   AUDIT_V_INT(instance->last_report.exit_code));
+    instance->ending = ENDING_NOT;
+    instance->follow = ON_NOTHING;
+    if (follow != ON_NOTHING)
+        instance_raise(instance, follow);
+}
+
+/* -- restarts ---------------------------------------------------------------------------------- */
+
+static void on_restart_due(struct loop_timer *timer)
+{
+    instance_raise(KG_CONTAINER(timer, struct instance, restart_timer), ON_DUE);
+}
+
+static void audit_exit(struct instance *instance)
+{
+    struct audit *audit = instance->supervisor->audit;
+    const struct exit_report *report = &instance->last_report;
+    if (report->cause == EXIT_LEFT && report->exit_code == 0) {
+        audit_emit(audit, AUDIT_PLUGIN_EXITED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
+                   AUDIT_V_INT(0));
+        return;
+    }
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    exit_report_words(report, &words);
+    audit_emit(audit, AUDIT_PLUGIN_CRASHED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
+               report->exit_code >= 0 ? AUDIT_V_INT(report->exit_code) : AUDIT_V_NULL,
+               report->signal ? AUDIT_V_INT(report->signal) : AUDIT_V_NULL,
+               AUDIT_V_STR(kg_buf_view(&words)), AUDIT_V_STR(kg_buf_view(&report->last_stderr)));
+    kg_log_about(KG_WARN, instance->name, "%s", kg_buf_terminate(&words));
+}
+
+static uint64_t restart_delay_ms(const struct supervisor_limits *limits, uint32_t failures)
+{
+    uint64_t delay_ms = limits->restart_delay_ms;
+    for (uint32_t i = 1; i < failures && delay_ms < limits->restart_delay_max_ms; i++)
+        delay_ms *= 2;
+    return delay_ms < limits->restart_delay_max_ms ? delay_ms : limits->restart_delay_max_ms;
+}
+
+void instance_count_crash(struct instance *instance, enum instance_event event)
+{
+    (void)event;
+    const struct supervisor_limits *limits = &instance->supervisor->limits;
+    struct loop *loop = instance->supervisor->loop;
+    uint64_t now_ms = loop_now_ms(loop);
+    audit_exit(instance);
+    if (instance->failures == 0 ||
+        now_ms - instance->first_failure_ms > limits->restart_window_ms) {
+        instance->failures = 0;
+        instance->first_failure_ms = now_ms;
+    }
+    instance->failures++;
+    instance->last_report.failures = instance->failures;
+    if (instance->failures >= limits->restart_failures) {
+        instance_raise(instance, ON_EXHAUST);
+        return;
+    }
+    uint64_t delay_ms = restart_delay_ms(limits, instance->failures);
+    instance->last_report.restart_at_ms = kg_wall_ms() + (int64_t)delay_ms;
+    loop_timer_start(loop, &instance->restart_timer, delay_ms, on_restart_due);
+}
+
+void instance_give_up(struct instance *instance, enum instance_event event)
+{
+    struct audit *audit = instance->supervisor->audit;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (event == ON_REJECT)
+        audit_exit(instance);
+    exit_report_words(&instance->last_report, &words);
+    kg_log_about(KG_ERROR_LEVEL, instance->name, "failed, and will not be restarted: %s",
+                 kg_buf_terminate(&words));
+    audit_emit(audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
+               AUDIT_V_INT(instance->failures), AUDIT_V_STR(kg_buf_view(&words)));
+    audit_emit(audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
+               AUDIT_V_TEXT(event == ON_REJECT ? "its author must mend it" : "too many failures"),
+               AUDIT_V_NULL);
+}
+
+/* -- what the host asks and tells -------------------------------------------------------------- */
+
+void instance_enable(struct instance *instance)
+{
+    instance_raise(instance, ON_ENABLE);
+}
+
+void instance_disable(struct instance *instance)
+{
+    instance_raise(instance, ON_DISABLE);
+}
+
+void instance_restart(struct instance *instance)
+{
+    instance_raise(instance, ON_RESTART);
+}
+
+void instance_stop(struct instance *instance)
+{
+    instance_raise(instance, ON_STOP);
+}
+
+void instance_kill(struct instance *instance)
+{
+    instance_stop(instance);
+    if (instance->state != INSTANCE_STOPPING)
+        return;
+    instance->ending = ENDING_KILL;
+    end_step(instance);
+}
+
+bool instance_has_process(const struct instance *instance)
+{
+    return instance->child != NULL;
+}
+
+void instance_watch(struct instance *instance,
+                    void (*on_state)(void *data, struct instance *instance), void *data)
+{
+    instance->on_state = on_state;
+    instance->on_state_data = data;
+}
+
+const char *instance_name(const struct instance *instance)
+{
+    return instance->name;
+}
+
+const char *instance_version(const struct instance *instance)
+{
+    return instance->version;
+}
+
+enum instance_state instance_state(const struct instance *instance)
+{
+    return instance->state;
+}
+
+struct peer *instance_peer(const struct instance *instance)
+{
+    return instance->state == INSTANCE_RUNNING ? instance->peer : NULL;
+}
+
+enum instance_method instance_method(const struct instance *instance, struct kg_str method)
+{
+    for (size_t i = 0; instance->methods[i] != NULL; i++)
+        if (kg_str_is(method, instance->methods[i]))
+            return instance->method_offered[i] ? METHOD_OFFERED : METHOD_MISSING;
+    return METHOD_UNKNOWN;
+}
+
+struct instance_facts instance_facts(const struct instance *instance)
+{
+    struct instance_facts facts = {
+        .pid = instance->child ? cage_child_pid(instance->child) : 0,
+        .cage_id = instance->child ? instance->cage_id.text : "",
+        .started_at_ms = instance->started_at_ms,
+        .starts = instance->starts,
+        .failures = instance->failures,
+        .health_failures = instance->health_failures,
+        .last_exit = instance->last_report.cause != EXIT_NONE ? &instance->last_report : NULL,
+    };
+    if (instance->peer != NULL) {
+        struct peer_counters counters = peer_counters(instance->peer);
+        facts.in_flight = counters.in_flight;
+        facts.bytes_in = counters.bytes_in;
+        facts.bytes_out = counters.bytes_out;
+        facts.notifications_dropped = counters.notifications_dropped;
+    }
+    return facts;
+}
+
+void instance_methods(const struct instance *instance,
+                      void (*visit)(void *data, const char *method, bool offered), void *data)
+{
+    for (size_t i = 0; instance->methods[i] != NULL; i++)
+        visit(data, instance->methods[i], instance->method_offered[i]);
+}
+
+int instance_log_read(struct instance *instance, int64_t after, size_t lines,
+                      struct kg_buf *ret_text, int64_t *ret_cursor, struct kg_err *err)
+{
+    return plugin_log_read(instance->log, after, lines, ret_text, ret_cursor, err);
+}

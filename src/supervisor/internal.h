@@ -1,0 +1,104 @@
+/* What the files of supervisor/ share. */
+#ifndef KAGED_SUPERVISOR_INTERNAL_H
+#define KAGED_SUPERVISOR_INTERNAL_H
+
+#include "supervisor/supervisor.h"
+
+#define STDERR_TAIL_LINES      50
+#define STDERR_TAIL_BYTES      16384
+#define STDERR_TAIL_LINE_BYTES 1024
+
+/* -- plugin log, see plugin_log.c -------------------------------------------------------------- */
+
+struct plugin_log;
+struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *name);
+void plugin_log_free(struct plugin_log *log);
+/* Takes the fd of a plugin's stderr and reads it until its end. */
+void plugin_log_attach(struct plugin_log *log, int fd);
+/* Reads what is left, then lets go of the fd. */
+void plugin_log_detach(struct plugin_log *log);
+/* The last lines of the run, newest last; empty after plugin_log_forget. */
+void plugin_log_tail(const struct plugin_log *log, struct kg_buf *ret_text);
+void plugin_log_forget(struct plugin_log *log);
+int plugin_log_read(struct plugin_log *log, int64_t after, size_t lines, struct kg_buf *ret_text,
+                    int64_t *ret_cursor, struct kg_err *err);
+
+/* -- states, see states.c ---------------------------------------------------------------------- */
+
+enum instance_event {
+    ON_ENABLE,  /* the operator, or the start of the daemon */
+    ON_DISABLE, /* the operator */
+    ON_RESTART, /* the operator */
+    ON_STOP,    /* the daemon stops */
+    ON_READY,   /* the handshake is done */
+    ON_END,     /* we end the process: a violation, a hang, bad health */
+    ON_EXIT,    /* the process is gone */
+    ON_CRASH,   /* it went, and should not have */
+    ON_REJECT,  /* its author must mend it: no restart */
+    ON_EXHAUST, /* too many failures in a row */
+    ON_DUE,     /* the delay before a restart is over */
+    ON_NOTHING, /* no event: what follows an exit that was asked for */
+    INSTANCE_EVENT_COUNT = ON_NOTHING
+};
+
+/* How far the ending of a process has gone. */
+enum ending { ENDING_NOT, ENDING_SHUTDOWN, ENDING_TERM, ENDING_KILL };
+
+struct instance {
+    struct supervisor *supervisor; /* borrowed */
+    char *name, *version, *install_dir;
+    char **command, **env, **methods, **notifications, **capabilities; /* owned, NULL-ended */
+    bool *method_offered;                                              /* one for each of methods */
+    uint64_t shutdown_timeout_ms, health_interval_ms;
+
+    enum instance_state state;
+    enum instance_event follow; /* raised after the exit of a process that we end */
+    void (*on_state)(void *data, struct instance *instance);
+    void *on_state_data;
+
+    struct cage_child *child; /* NULL without a process; freed by the cage */
+    struct peer *peer;        /* NULL before the pipes are there */
+    struct kg_id cage_id;
+    int64_t started_at_ms;
+    uint32_t starts;
+    struct plugin_log *log;
+
+    enum ending ending;
+    struct loop_timer ending_timer; /* to the next step of the ending, or a closed stream's grace */
+    struct loop_timer health_timer;
+    struct loop_timer restart_timer;
+    struct loop_timer reset_timer; /* forgets failures once it ran for long enough */
+    bool ping_in_flight;
+    uint32_t health_failures;
+
+    uint32_t failures;         /* in a row */
+    uint64_t first_failure_ms; /* of that row, monotonic */
+    struct kg_rate noise;
+    struct audit_waiter audit_waiter;
+    struct exit_report report, last_report; /* of this run; of the one before */
+};
+
+void instance_raise(struct instance *instance, enum instance_event event);
+
+/* Actions of the table, see instance.c. */
+void instance_start(struct instance *instance, enum instance_event event);
+void instance_begin_ending(struct instance *instance, enum instance_event event);
+void instance_announce(struct instance *instance, enum instance_event event);
+void instance_settle(struct instance *instance, enum instance_event event);
+void instance_count_crash(struct instance *instance, enum instance_event event);
+void instance_give_up(struct instance *instance, enum instance_event event);
+void instance_forget_failures(struct instance *instance);
+
+/* Ends the process for a cause, from the given step on; `follow` is raised when it is gone. */
+void instance_end(struct instance *instance, enum exit_cause cause, enum ending from,
+                  enum instance_event follow, const char *format, ...) KG_PRINTF(5, 6);
+
+/* See handshake.c, health.c. */
+void handshake_begin(struct instance *instance);
+void health_begin(struct instance *instance);
+void health_end(struct instance *instance);
+
+/* See exit.c. */
+void exit_report_clear(struct exit_report *report);
+
+#endif

@@ -1,0 +1,251 @@
+/*
+ * What a plugin writes on stderr: each line goes to its log file, cut to a bound, and the last
+ * lines of a run are kept for its exit report. A plugin that floods is cut to so many lines a
+ * second, and the log says how many it lost. Lines are kept as they came; who shows them must
+ * escape them.
+ */
+#include "supervisor/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READ_BACK_BYTES 262144 /* the most of a log that one question reads */
+
+struct plugin_log {
+    struct supervisor *supervisor;
+    char *name;
+    char *path;
+    int file;           /* -1 until the first line */
+    int64_t file_bytes; /* size of the current file */
+    int64_t file_start; /* cursor of its first byte */
+
+    struct reader {
+        uv_poll_t poll;
+        int fd;
+        struct plugin_log *log; /* NULL: detached */
+        struct frame frame;
+    } * reader; /* frees itself once libuv lets go of it */
+
+    struct kg_rate rate;
+    struct kg_buf pending; /* lines of this read, written at once */
+    struct kg_buf tail;    /* the last lines, each with its newline */
+    unsigned tail_lines;
+};
+
+struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *name)
+{
+    struct plugin_log *log = kg_alloc(sizeof(*log));
+    log->supervisor = supervisor;
+    log->name = kg_strdup(name);
+    log->path = kg_format("%s/%s.log", supervisor->log_dir, name);
+    log->file = -1;
+    struct stat there;
+    if (stat(log->path, &there) == 0)
+        log->file_bytes = there.st_size;
+    return log;
+}
+
+void plugin_log_free(struct plugin_log *log)
+{
+    if (log == NULL)
+        return;
+    plugin_log_detach(log);
+    kg_close(&log->file);
+    kg_buf_free(&log->pending);
+    kg_buf_free(&log->tail);
+    free(log->name);
+    free(log->path);
+    free(log);
+}
+
+/* -- the file ---------------------------------------------------------------------------------- */
+
+static void rotate(struct plugin_log *log)
+{
+    kg_auto(kg_free) char *old = kg_format("%s.1", log->path);
+    kg_close(&log->file);
+    if (rename(log->path, old) < 0)
+        return;
+    log->file_start += log->file_bytes;
+    log->file_bytes = 0;
+}
+
+static void write_pending(struct plugin_log *log)
+{
+    if (log->pending.length == 0)
+        return;
+    if ((size_t)log->file_bytes > log->supervisor->limits.log_rotate_bytes)
+        rotate(log);
+    if (log->file < 0)
+        log->file = open(log->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (log->file >= 0 && kg_write_all(log->file, log->pending.data, log->pending.length) == 0)
+        log->file_bytes += (int64_t)log->pending.length;
+    log->pending.length = 0;
+}
+
+/* -- lines ------------------------------------------------------------------------------------- */
+
+static void drop_oldest(struct plugin_log *log)
+{
+    const char *newline = memchr(log->tail.data, '\n', log->tail.length);
+    kg_buf_consume(&log->tail, (size_t)(newline - log->tail.data) + 1);
+    log->tail_lines--;
+}
+
+static void keep_in_tail(struct plugin_log *log, struct kg_str line)
+{
+    if (line.length > STDERR_TAIL_LINE_BYTES)
+        line.length = STDERR_TAIL_LINE_BYTES;
+    kg_buf_str(&log->tail, line);
+    kg_buf_char(&log->tail, '\n');
+    log->tail_lines++;
+    while (log->tail_lines > STDERR_TAIL_LINES || log->tail.length > STDERR_TAIL_BYTES)
+        drop_oldest(log);
+}
+
+static void take_line(struct plugin_log *log, struct kg_str line)
+{
+    char when[KG_TIME_TEXT];
+    kg_time_format(kg_wall_ms(), when);
+    kg_buf_text(&log->pending, when);
+    kg_buf_char(&log->pending, ' ');
+    kg_buf_str(&log->pending, line);
+    kg_buf_char(&log->pending, '\n');
+    keep_in_tail(log, line);
+    kg_log_about(KG_DEBUG, log->name, "stderr: %.*s", KG_STR_CUT(line, 1024));
+}
+
+static bool on_line(void *data, struct kg_str line)
+{
+    struct plugin_log *log = data;
+    uint32_t lost;
+    bool pass = kg_rate_pass(&log->rate, log->supervisor->limits.stderr_lines_per_sec,
+                             loop_now_ms(log->supervisor->loop), &lost);
+    if (lost > 0) {
+        char note[96];
+        snprintf(note, sizeof(note), "[kaged: %u lines were dropped: more than %u in a second]",
+                 lost, log->supervisor->limits.stderr_lines_per_sec);
+        take_line(log, kg_str(note));
+    }
+    if (pass)
+        take_line(log, line);
+    return true;
+}
+
+/* -- the pipe ---------------------------------------------------------------------------------- */
+
+static void on_reader_closed(uv_handle_t *handle)
+{
+    struct reader *reader = handle->data;
+    frame_free(&reader->frame);
+    free(reader);
+}
+
+static bool read_some(struct reader *reader)
+{
+    struct loop *loop = reader->log->supervisor->loop;
+    size_t size;
+    char *space = frame_space(&reader->frame, loop_scratch(loop), LOOP_SCRATCH_BYTES, &size);
+    ssize_t got = read(reader->fd, space, size);
+    if (got < 0)
+        return errno == EINTR;
+    if (got == 0) {
+        frame_finish(&reader->frame, on_line, reader->log);
+        uv_poll_stop(&reader->poll);
+    } else {
+        frame_advance(&reader->frame, space, (size_t)got, on_line, reader->log);
+    }
+    write_pending(reader->log);
+    return got > 0;
+}
+
+static void on_readable(uv_poll_t *handle, int status, int events)
+{
+    (void)status;
+    (void)events;
+    read_some(handle->data);
+}
+
+void plugin_log_attach(struct plugin_log *log, int fd)
+{
+    struct reader *reader = kg_alloc(sizeof(*reader));
+    reader->fd = fd;
+    reader->log = log;
+    reader->frame.truncates = true;
+    reader->frame.line_max = log->supervisor->limits.stderr_line_max_bytes;
+    uv_poll_init(loop_uv(log->supervisor->loop), &reader->poll, fd);
+    reader->poll.data = reader;
+    uv_poll_start(&reader->poll, UV_READABLE, on_readable);
+    log->reader = reader;
+}
+
+void plugin_log_detach(struct plugin_log *log)
+{
+    struct reader *reader = log->reader;
+    if (reader == NULL)
+        return;
+    while (read_some(reader))
+        ;
+    frame_finish(&reader->frame, on_line, log);
+    write_pending(log);
+    log->reader = NULL;
+    uv_close((uv_handle_t *)&reader->poll, on_reader_closed);
+    kg_close(&reader->fd);
+}
+
+void plugin_log_tail(const struct plugin_log *log, struct kg_buf *ret_text)
+{
+    kg_buf_str(ret_text, kg_buf_view(&log->tail));
+}
+
+void plugin_log_forget(struct plugin_log *log)
+{
+    log->tail.length = 0;
+    log->tail_lines = 0;
+}
+
+/* -- reading back ------------------------------------------------------------------------------ */
+
+static void keep_last_lines(struct kg_buf *text, size_t lines)
+{
+    size_t at = text->length;
+    while (at > 0) {
+        if (text->data[at - 1] == '\n' && at != text->length && lines-- == 1)
+            break;
+        at--;
+    }
+    kg_buf_consume(text, at);
+}
+
+static int read_at(const char *path, int64_t from, struct kg_buf *text, struct kg_err *err)
+{
+    kg_auto(kg_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : kg_fail_errno(err, errno, "open %s", path);
+    kg_buf_reserve(text, READ_BACK_BYTES);
+    ssize_t got = pread(fd, text->data, READ_BACK_BYTES, from);
+    if (got < 0)
+        return kg_fail_errno(err, errno, "read %s", path);
+    text->length = (size_t)got;
+    return 0;
+}
+
+int plugin_log_read(struct plugin_log *log, int64_t after, size_t lines, struct kg_buf *ret_text,
+                    int64_t *ret_cursor, struct kg_err *err)
+{
+    bool follow = after >= 0;
+    int64_t from = follow ? after - log->file_start : log->file_bytes - READ_BACK_BYTES;
+    if (from < 0)
+        from = 0;
+    int result = read_at(log->path, from, ret_text, err);
+    if (result < 0)
+        return result;
+    *ret_cursor = log->file_start + from + (int64_t)ret_text->length;
+    if (!follow)
+        keep_last_lines(ret_text, lines);
+    return 0;
+}

@@ -1,0 +1,153 @@
+/*
+ * The whole life of an instance on one screen: what each event does in each state. An empty cell
+ * means that the event changes nothing there. The drawing in kaged-plugin(7) is this table.
+ *
+ *   disabled -> spawning -> running -> stopping -> stopped -> (what was to follow)
+ *                  ^           |
+ *                  +- crashed <+   after restart_failures in a row: failed
+ */
+#include "supervisor/internal.h"
+
+struct cell {
+    enum instance_state next;
+    void (*action)(struct instance *instance, enum instance_event event); /* NULL: an empty cell */
+};
+
+static void only_move(struct instance *instance, enum instance_event event)
+{
+    (void)instance;
+    (void)event;
+}
+
+static void fresh_start(struct instance *instance, enum instance_event event)
+{
+    instance_forget_failures(instance);
+    instance_start(instance, event);
+}
+
+/* The process is on its way out already; only what comes after it changes. */
+static void follow_with(struct instance *instance, enum instance_event event)
+{
+    instance->follow = event == ON_STOP ? ON_NOTHING : event;
+}
+
+#define TO(state, action)                                                                          \
+    {                                                                                              \
+        INSTANCE_##state, action                                                                   \
+    }
+
+static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
+    {
+        [INSTANCE_DISABLED] =
+            {
+                [ON_ENABLE] = TO(SPAWNING, fresh_start),
+                [ON_RESTART] = TO(SPAWNING, fresh_start),
+            },
+        [INSTANCE_SPAWNING] =
+            {
+                [ON_DISABLE] = TO(STOPPING, instance_begin_ending),
+                [ON_RESTART] = TO(STOPPING, instance_begin_ending),
+                [ON_STOP] = TO(STOPPING, instance_begin_ending),
+                [ON_END] = TO(STOPPING, instance_begin_ending),
+                [ON_READY] = TO(RUNNING, instance_announce),
+                [ON_EXIT] = TO(CRASHED, instance_count_crash),
+                [ON_CRASH] = TO(CRASHED, instance_count_crash),
+                [ON_REJECT] = TO(FAILED, instance_give_up),
+            },
+        [INSTANCE_RUNNING] =
+            {
+                [ON_DISABLE] = TO(STOPPING, instance_begin_ending),
+                [ON_RESTART] = TO(STOPPING, instance_begin_ending),
+                [ON_STOP] = TO(STOPPING, instance_begin_ending),
+                [ON_END] = TO(STOPPING, instance_begin_ending),
+                [ON_EXIT] = TO(CRASHED, instance_count_crash),
+            },
+        [INSTANCE_STOPPING] =
+            {
+                [ON_ENABLE] = TO(STOPPING, follow_with),
+                [ON_DISABLE] = TO(STOPPING, follow_with),
+                [ON_RESTART] = TO(STOPPING, follow_with),
+                [ON_STOP] = TO(STOPPING, follow_with),
+                [ON_EXIT] = TO(STOPPED, instance_settle),
+            },
+        [INSTANCE_CRASHED] =
+            {
+                [ON_ENABLE] = TO(SPAWNING, fresh_start),
+                [ON_RESTART] = TO(SPAWNING, fresh_start),
+                [ON_DUE] = TO(SPAWNING, instance_start),
+                [ON_DISABLE] = TO(DISABLED, only_move),
+                [ON_STOP] = TO(STOPPED, only_move),
+                [ON_EXHAUST] = TO(FAILED, instance_give_up),
+            },
+        [INSTANCE_FAILED] =
+            {
+                [ON_ENABLE] = TO(SPAWNING, fresh_start),
+                [ON_RESTART] = TO(SPAWNING, fresh_start),
+                [ON_DISABLE] = TO(DISABLED, only_move),
+                [ON_STOP] = TO(STOPPED, only_move),
+            },
+        [INSTANCE_STOPPED] =
+            {
+                [ON_ENABLE] = TO(SPAWNING, fresh_start),
+                [ON_RESTART] = TO(SPAWNING, fresh_start),
+                [ON_DISABLE] = TO(DISABLED, only_move),
+                [ON_CRASH] = TO(CRASHED, instance_count_crash),
+                [ON_REJECT] = TO(FAILED, instance_give_up),
+            },
+};
+
+static const struct {
+    const char *name, *meaning;
+} states[INSTANCE_STATE_COUNT] = {
+    [INSTANCE_DISABLED] = {"disabled", "known but not enabled; no process"},
+    [INSTANCE_SPAWNING] = {"spawning", "the process is starting, the handshake is under way"},
+    [INSTANCE_RUNNING] = {"running", "answers calls"},
+    [INSTANCE_STOPPING] = {"stopping", "was asked to leave, or is being killed"},
+    [INSTANCE_CRASHED] = {"crashed", "ended unexpectedly; a restart is due"},
+    [INSTANCE_FAILED] = {"failed", "is not restarted any more until the operator enables it"},
+    [INSTANCE_STOPPED] = {"stopped", "left cleanly because the daemon stops"},
+};
+
+const char *instance_state_name(enum instance_state state)
+{
+    return states[state].name;
+}
+
+const char *instance_state_meaning(enum instance_state state)
+{
+    return states[state].meaning;
+}
+
+void instance_raise(struct instance *instance, enum instance_event event)
+{
+    const struct cell *cell = &table[instance->state][event];
+    if (cell->action == NULL)
+        return;
+    instance->state = cell->next;
+    loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
+    cell->action(instance, event);
+    if (instance->on_state != NULL)
+        instance->on_state(instance->on_state_data, instance);
+}
+
+static const char *const event_words[INSTANCE_EVENT_COUNT] = {
+    [ON_ENABLE] = "the operator enables it",
+    [ON_DISABLE] = "the operator disables it",
+    [ON_RESTART] = "the operator restarts it",
+    [ON_STOP] = "the daemon stops",
+    [ON_READY] = "the handshake is done",
+    [ON_END] = "it hangs, fails its pings or breaks the rules",
+    [ON_EXIT] = "the process is gone",
+    [ON_CRASH] = "the process was ended, or could not be started",
+    [ON_REJECT] = "its author must mend it",
+    [ON_EXHAUST] = "too many failures in a row",
+    [ON_DUE] = "the delay is over",
+};
+
+struct instance_transition instance_transition(enum instance_state state, size_t index)
+{
+    for (int event = 0; event < INSTANCE_EVENT_COUNT; event++)
+        if (table[state][event].action != NULL && index-- == 0)
+            return (struct instance_transition){event_words[event], table[state][event].next};
+    return (struct instance_transition){NULL, state};
+}

@@ -1,0 +1,164 @@
+/*
+ * The life of plugins. An instance is one plugin that may run: its state, its process in a cage,
+ * its peer, its health, its restarts, and the report of its last exit. What moves it from state to
+ * state is one table, in states.c.
+ */
+#ifndef KAGED_SUPERVISOR_H
+#define KAGED_SUPERVISOR_H
+
+#include "audit/audit.h"
+#include "cage/cage.h"
+#include "wire/wire.h"
+
+#define SUPERVISOR_API_VERSION 1
+
+/* -- what all instances share ------------------------------------------------------------------ */
+
+struct supervisor_limits {
+    struct peer_limits wire;
+    uint64_t call_timeout_ms;
+    uint64_t initialize_timeout_ms;
+    uint64_t ping_timeout_ms;
+    uint32_t health_failures;
+    uint64_t restart_delay_ms;
+    uint64_t restart_delay_max_ms;
+    uint32_t restart_failures;
+    uint64_t restart_window_ms;
+    uint64_t restart_reset_ms;
+    uint64_t term_timeout_ms;
+    uint32_t noise_events_per_sec;
+    size_t stderr_line_max_bytes;
+    uint32_t stderr_lines_per_sec;
+    size_t log_rotate_bytes;
+    uint32_t processes_max;
+    size_t tmp_bytes;
+};
+
+/* Each part is borrowed and outlives every instance. */
+struct supervisor {
+    struct loop *loop;
+    struct audit *audit;
+    struct cage_spawner *spawner;
+    const struct cage_facts *facts;
+    const char *log_dir;
+    struct supervisor_limits limits; /* read at use, so that a change applies at once */
+};
+
+/* -- instances --------------------------------------------------------------------------------- */
+
+/* What is to run. The instance takes a copy. */
+struct instance_spec {
+    const char *name; /* plugin or plugin@project */
+    const char *version;
+    const char *install_dir;
+    const char *const *command; /* NULL-ended, like the lists that follow */
+    const char *const *env;     /* the manifest's, "NAME=value" */
+    const char *const *methods;
+    const char *const *notifications;
+    const char *const *capabilities;
+    uint64_t shutdown_timeout_ms;
+    uint64_t health_interval_ms;
+};
+
+enum instance_state {
+    INSTANCE_DISABLED,
+    INSTANCE_SPAWNING,
+    INSTANCE_RUNNING,
+    INSTANCE_STOPPING,
+    INSTANCE_CRASHED,
+    INSTANCE_FAILED,
+    INSTANCE_STOPPED,
+    INSTANCE_STATE_COUNT
+};
+const char *instance_state_name(enum instance_state state);
+const char *instance_state_meaning(enum instance_state state);
+
+/* The table of states.c, for the manual: the index-th event that moves `state`; event NULL at the
+ * end. */
+struct instance_transition {
+    const char *event;
+    enum instance_state next;
+};
+struct instance_transition instance_transition(enum instance_state state, size_t index);
+
+/* Why a process ended. */
+enum exit_cause {
+    EXIT_NONE, /* it has not ended yet */
+    EXIT_LEFT, /* it ended by itself */
+    EXIT_CAGE,
+    EXIT_HANDSHAKE,
+    EXIT_VIOLATION,
+    EXIT_HUNG,
+    EXIT_HEALTH,
+    EXIT_STREAM,
+    EXIT_OPERATOR,
+    EXIT_DAEMON,
+    EXIT_CAUSE_COUNT
+};
+const char *exit_cause_name(enum exit_cause cause);
+
+struct exit_report {
+    enum exit_cause cause;
+    int64_t at_ms;    /* wall clock */
+    int exit_code;    /* -1 when a signal ended it, or nothing ran */
+    int signal;       /* 0 when it exited */
+    char detail[320]; /* what the cause saw, in words; may be empty */
+    struct kg_buf last_stderr;
+    int64_t restart_at_ms; /* wall clock; 0: no restart follows */
+    uint32_t failures;     /* in a row, this one counted */
+};
+/* One sentence: "killed by signal 9 (SIGKILL)". */
+void exit_report_words(const struct exit_report *report, struct kg_buf *ret_text);
+
+struct instance;
+struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec);
+/* Replaces what is to run; takes effect at the next start. */
+void instance_set_spec(struct instance *instance, const struct instance_spec *spec);
+/* Only in a state without a process. */
+void instance_free(struct instance *instance);
+
+void instance_enable(struct instance *instance);  /* forgets failures, starts */
+void instance_disable(struct instance *instance); /* ends the process if there is one */
+void instance_restart(struct instance *instance);
+void instance_stop(struct instance *instance); /* the daemon stops */
+void instance_kill(struct instance *instance); /* the daemon stops, and waits no longer */
+bool instance_has_process(const struct instance *instance);
+
+/* Called after each change of state. */
+void instance_watch(struct instance *instance,
+                    void (*on_state)(void *data, struct instance *instance), void *data);
+
+const char *instance_name(const struct instance *instance);
+const char *instance_version(const struct instance *instance);
+enum instance_state instance_state(const struct instance *instance);
+/* The peer while the instance runs and takes calls, else NULL. */
+struct peer *instance_peer(const struct instance *instance);
+enum instance_method { METHOD_UNKNOWN, METHOD_MISSING, METHOD_OFFERED };
+enum instance_method instance_method(const struct instance *instance, struct kg_str method);
+
+struct instance_facts {
+    pid_t pid;             /* of the plugin itself, 0 without one */
+    const char *cage_id;   /* "" without one */
+    int64_t started_at_ms; /* wall clock, 0 without a process */
+    uint32_t starts;       /* since the daemon started */
+    uint32_t failures;     /* in a row */
+    uint32_t health_failures;
+    uint32_t in_flight;
+    uint64_t bytes_in, bytes_out, notifications_dropped;
+    const struct exit_report *last_exit; /* NULL: none yet */
+};
+struct instance_facts instance_facts(const struct instance *instance);
+/* Calls visit for each method of the manifest. */
+void instance_methods(const struct instance *instance,
+                      void (*visit)(void *data, const char *method, bool offered), void *data);
+
+/* -- the plugin's log: what it wrote on stderr ------------------------------------------------- */
+
+/*
+ * The last `lines` lines; or, with after >= 0, what came after that cursor. *ret_cursor is where
+ * the next read goes on.
+ */
+int instance_log_read(struct instance *instance, int64_t after, size_t lines,
+                      struct kg_buf *ret_text, int64_t *ret_cursor, struct kg_err *err);
+
+#endif
