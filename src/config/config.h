@@ -1,0 +1,63 @@
+/*
+ * Where kaged's files are, and what config.toml says. A file is read whole, checked whole, and
+ * taken whole or not at all.
+ */
+#ifndef KAGED_CONFIG_H
+#define KAGED_CONFIG_H
+
+#include "base/base.h"
+
+/* -- folders ----------------------------------------------------------------------------------- */
+
+/* Each is absolute and owned. */
+struct config_paths {
+    char *home; /* KAGED_HOME or --home; NULL in per-user and system mode */
+    char *config_file;
+    char *plugins_dir;
+    char *state_dir, *state_db, *audit_dir, *audit_key, *logs_dir;
+    char *run_dir, *socket, *pid_file;
+};
+/* home_or_null: from --home; else KAGED_HOME; else the user's folders, or the system's for root. */
+int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
+void config_paths_free(struct config_paths *paths);
+/* Makes the folders that the daemon writes to (0700). */
+int config_paths_make(const struct config_paths *paths, struct kg_err *err);
+
+/* -- config.toml ------------------------------------------------------------------------------- */
+
+enum config_applies { CONFIG_LIVE, CONFIG_START, CONFIG_DAEMON };
+enum config_type { CONFIG_TYPE_INT, CONFIG_TYPE_TEXT, CONFIG_TYPE_LIST };
+
+/* A field for each row of keys.def: `limits_call_timeout_ms`. Texts and lists are owned. */
+struct config {
+#define CONFIG_INT(section, key, fallback, min, max, applies, meaning) int64_t section##_##key;
+#define CONFIG_TEXT(section, key, fallback, choices, applies, meaning) char *section##_##key;
+#define CONFIG_LIST(section, key, applies, meaning)                    char **section##_##key;
+#include "config/keys.def"
+#undef CONFIG_INT
+#undef CONFIG_TEXT
+#undef CONFIG_LIST
+};
+
+struct config_key {
+    const char *section, *key;
+    enum config_type type;
+    enum config_applies applies;
+    size_t offset; /* in struct config */
+    int64_t fallback, min, max;
+    const char *text_fallback, *choices;
+    const char *meaning;
+};
+extern const struct config_key config_keys[];
+extern const size_t config_key_count;
+const char *config_applies_words(enum config_applies applies);
+
+/* The defaults, then the file over them; a missing file is fine. Errors name file, line and key. */
+struct config *config_load(const char *path, struct kg_err *err);
+void config_free(struct config *config);
+/* Appends "section.key" of each key that differs, with how it applies, as a JSON array. */
+void config_diff(const struct config *before, const struct config *after, struct kg_buf *ret_json);
+/* config.toml with every key at its default, commented, for a new operator to start from. */
+void config_print_example(struct kg_buf *out);
+
+#endif

@@ -1,0 +1,128 @@
+/* Where everything is, in the three modes: one home folder, a user's folders, the system's. */
+#include "config/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *absolute(const char *path)
+{
+    if (path[0] == '/')
+        return kg_strdup(path);
+    kg_auto(kg_free) char *cwd = getcwd(NULL, 0);
+    return kg_format("%s/%s", cwd ? cwd : "", path);
+}
+
+/* Without trailing slashes, so that names built on it read well. */
+static char *tidy(const char *path)
+{
+    char *copy = absolute(path);
+    size_t length = strlen(copy);
+    while (length > 1 && copy[length - 1] == '/')
+        copy[--length] = '\0';
+    return copy;
+}
+
+static char *user_dir(const char *variable, const char *below_home)
+{
+    const char *given = getenv(variable);
+    if (given != NULL && given[0] == '/')
+        return kg_format("%s/kaged", given);
+    const char *home = getenv("HOME");
+    kg_auto(kg_free) char *found = home && home[0] ? tidy(home) : kg_strdup("");
+    return kg_format("%s/%s/kaged", found, below_home);
+}
+
+static char *user_run_dir(void)
+{
+    const char *given = getenv("XDG_RUNTIME_DIR");
+    if (given != NULL && given[0] == '/')
+        return kg_format("%s/kaged", given);
+    return kg_format("/tmp/kaged-%u", (unsigned)getuid());
+}
+
+static void fill(struct config_paths *paths, const char *config, const char *data,
+                 const char *state, const char *run)
+{
+    paths->config_file = kg_format("%s/config.toml", config);
+    paths->plugins_dir = kg_format("%s/plugins", data);
+    paths->state_dir = kg_strdup(state);
+    paths->state_db = kg_format("%s/kaged.db", state);
+    paths->audit_dir = kg_format("%s/audit", state);
+    paths->audit_key = kg_format("%s/audit.key", state);
+    paths->logs_dir = kg_format("%s/logs", state);
+    paths->run_dir = kg_strdup(run);
+    paths->socket = kg_format("%s/kaged.sock", run);
+    paths->pid_file = kg_format("%s/kaged.pid", run);
+}
+
+static void fill_home(struct config_paths *paths, const char *home)
+{
+    paths->home = tidy(home);
+    kg_auto(kg_free) char *state = kg_format("%s/state", paths->home);
+    kg_auto(kg_free) char *run = kg_format("%s/run", paths->home);
+    fill(paths, paths->home, paths->home, state, run);
+}
+
+static void fill_user(struct config_paths *paths)
+{
+    kg_auto(kg_free) char *config = user_dir("XDG_CONFIG_HOME", ".config");
+    kg_auto(kg_free) char *data = user_dir("XDG_DATA_HOME", ".local/share");
+    kg_auto(kg_free) char *state = user_dir("XDG_STATE_HOME", ".local/state");
+    kg_auto(kg_free) char *run = user_run_dir();
+    fill(paths, config, data, state, run);
+}
+
+int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err)
+{
+    struct config_paths paths = {0};
+    const char *home = home_or_null ? home_or_null : getenv("KAGED_HOME");
+    if (home != NULL && home[0] == '\0')
+        return kg_fail(err, KG_E_USAGE, "the home folder is given, but empty");
+    if (home != NULL)
+        fill_home(&paths, home);
+    else if (getuid() == 0)
+        fill(&paths, "/etc/kaged", "/var/lib/kaged", "/var/lib/kaged", "/run/kaged");
+    else
+        fill_user(&paths);
+    *ret_paths = paths;
+    return 0;
+}
+
+void config_paths_free(struct config_paths *paths)
+{
+    char **all[] = {&paths->home,     &paths->config_file, &paths->plugins_dir, &paths->state_dir,
+                    &paths->state_db, &paths->audit_dir,   &paths->audit_key,   &paths->logs_dir,
+                    &paths->run_dir,  &paths->socket,      &paths->pid_file};
+    for (size_t i = 0; i < KG_COUNT(all); i++)
+        kg_free(all[i]);
+}
+
+/* A folder that somebody else could swap under us is no place for a socket or a key. */
+static int make_private(const char *path, struct kg_err *err)
+{
+    int result = kg_make_dirs(path, 0700, err);
+    if (result < 0)
+        return result;
+    struct stat there;
+    if (lstat(path, &there) < 0)
+        return kg_fail_errno(err, errno, "look at folder %s", path);
+    if (!S_ISDIR(there.st_mode) || (there.st_uid != geteuid() && there.st_uid != 0))
+        return kg_fail(err, KG_E_REFUSED, "folder %s: belongs to another user", path);
+    if (access(path, W_OK) < 0)
+        return kg_fail_errno(err, errno, "write to folder %s", path);
+    return 0;
+}
+
+int config_paths_make(const struct config_paths *paths, struct kg_err *err)
+{
+    const char *const private[] = {paths->state_dir, paths->audit_dir, paths->logs_dir,
+                                   paths->run_dir};
+    int result = kg_make_dirs(paths->plugins_dir, 0755, err);
+    for (size_t i = 0; i < KG_COUNT(private) && result == 0; i++)
+        result = make_private(private[i], err);
+    if (result < 0)
+        kg_hint(err, "choose a folder you may write to with --home, or mend its permissions");
+    return result;
+}

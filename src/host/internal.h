@@ -1,0 +1,34 @@
+/* What the files of host/ share. */
+#ifndef KAGED_HOST_INTERNAL_H
+#define KAGED_HOST_INTERNAL_H
+
+#include "host/host.h"
+
+struct host {
+    struct loop *loop; /* borrowed */
+    const struct config_paths *paths;
+    struct config *config;      /* owned */
+    struct state *state;        /* owned */
+    struct audit *audit;        /* owned */
+    struct loop_worker *reader; /* owned; reads files for questions */
+    char *plugins_dir;          /* owned */
+    const char *no_cage_reason; /* NULL: cages can be built */
+    struct supervisor supervisor;
+    struct host_plugin **plugins; /* owned, sorted by name */
+    size_t plugin_count;
+    struct host_call *unused_calls; /* kept for reuse */
+    int64_t started_at_ms;
+
+    void (*on_reloaded)(void *data);
+    void *on_reloaded_data;
+
+    bool stopping;
+    char *stop_reason;
+    void (*on_stopped)(void *data);
+    void *on_stopped_data;
+    struct loop_task stop_check;
+};
+
+void host_calls_free(struct host *host);
+
+#endif
