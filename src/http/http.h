@@ -1,0 +1,82 @@
+/*
+ * The HTTP server: llhttp on libuv streams, over the unix socket. Routes are rows of one table; a
+ * handler gets a checked request and answers it, at once or later.
+ */
+#ifndef KAGED_HTTP_H
+#define KAGED_HTTP_H
+
+#include "base/json/json.h"
+#include "host/host.h"
+#include "loop/loop.h"
+
+struct http_server;
+struct http_request;
+
+typedef void http_handler_fn(struct http_request *request);
+
+struct http_parameter {
+    const char *name;
+    const char *type; /* "string" or "integer" */
+    const char *meaning;
+};
+
+/* One row is the whole truth about one route. */
+struct http_route {
+    const char *method;     /* "GET" */
+    const char *pattern;    /* "/api/v1/plugins/{name}/call/{method}" */
+    const char *permission; /* the scope it needs */
+    size_t body_max;        /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
+    bool any_query;         /* query parameters are free (a call's parameters) */
+    const struct http_parameter *query; /* else: these, ended by a NULL name; NULL: none */
+    http_handler_fn *handle;
+    const char *summary;
+};
+extern const struct http_route http_routes[];
+extern const size_t http_route_count;
+
+/* From config's limits.http_*; a change applies to what comes after it. */
+struct http_limits {
+    size_t header_bytes; /* request line and headers together */
+    size_t body_bytes;   /* of a route whose body_max is SIZE_MAX */
+    size_t connections;
+    uint64_t idle_ms; /* for a request to come in whole, an answer to be read, and between them */
+};
+
+/* host is borrowed and not looked at; handlers reach it by http_host. SIGPIPE must be ignored. */
+struct http_server *http_server_new(struct loop *loop, struct host *host,
+                                    const struct http_limits *limits,
+                                    const struct http_route *routes, size_t route_count);
+void http_server_set_limits(struct http_server *server, const struct http_limits *limits);
+/* Binds PATH (0600) after removing a stale socket there. */
+int http_server_listen(struct http_server *server, const char *path, struct kg_err *err);
+/* Takes no new connection and closes idle ones; requests that run are still answered. */
+void http_server_stop(struct http_server *server);
+/*
+ * Closes everything; on_gone is called for requests that run, and they stay valid until answered.
+ * on_freed (or NULL) comes when libuv has let go, never before this returns. NULL is left alone.
+ */
+void http_server_free(struct http_server *server, void (*on_freed)(void *data), void *data);
+
+struct host *http_host(const struct http_request *request);
+const char *http_operator(const struct http_request *request);   /* the peer's user name */
+const char *http_request_id(const struct http_request *request); /* req_..., also sent back */
+struct kg_str http_body(const struct http_request *request);
+/* The {name} of the pattern, decoded; empty if there is none. */
+struct kg_str http_path_parameter(const struct http_request *request, const char *name);
+/* data NULL if not given. */
+struct kg_str http_query_parameter(const struct http_request *request, const char *name);
+/* Walks all query parameters; start with *position 0. */
+bool http_query_next(const struct http_request *request, size_t *position, struct kg_str *ret_name,
+                     struct kg_str *ret_value);
+struct kg_str http_header(const struct http_request *request, const char *name); /* lower case */
+/* Called if the client goes away before the answer, which is still owed to free the request. */
+void http_on_gone(struct http_request *request, void (*on_gone)(void *data), void *data);
+
+/* Each answers; the request must not be used afterwards. */
+void http_reply(struct http_request *request, int status, struct kg_str json);
+void http_reply_text(struct http_request *request, int status, const char *content_type,
+                     struct kg_str body);
+/* {"error":{"code","message","hint","request_id"}}, with the status of the error's row. */
+void http_reply_error(struct http_request *request, const struct kg_err *err);
+
+#endif

@@ -1,0 +1,407 @@
+/*
+ * A request belongs to its connection until it is handed to a handler, then to the handler until it
+ * is answered; only the answer frees it, whether or not the client is still there. Names and values
+ * out of the url are decoded once, after the path was split, so a decoded slash is data.
+ */
+#include "http/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#define ANSWER_HEAD_BYTES 512 /* more than nearly all need */
+
+struct http_request *http_request_new(struct http_connection *connection, struct host *host,
+                                      const char *operator_id)
+{
+    struct http_request *request = kg_alloc(sizeof(*request));
+    request->connection = connection;
+    request->host = host;
+    request->method = HTTP_GET;
+    snprintf(request->operator_id, sizeof(request->operator_id), "%s", operator_id);
+    return request;
+}
+
+void http_request_free(struct http_request *request)
+{
+    if (request == NULL)
+        return;
+    kg_buf_free(&request->head);
+    kg_buf_free(&request->body);
+    free(request->fields);
+    free(request->decoded);
+    free(request->query);
+    free(request->refusal);
+    free(request);
+}
+
+/* -- what came in ------------------------------------------------------------------------------ */
+
+struct host *http_host(const struct http_request *request)
+{
+    return request->host;
+}
+
+const char *http_operator(const struct http_request *request)
+{
+    return request->operator_id;
+}
+
+const char *http_request_id(const struct http_request *request)
+{
+    return request->request_id;
+}
+
+struct kg_str http_body(const struct http_request *request)
+{
+    return kg_buf_view(&request->body);
+}
+
+struct kg_str http_request_text(const struct http_request *request, struct http_span span)
+{
+    return (struct kg_str){request->head.data + span.at, span.length};
+}
+
+struct kg_str http_request_path(const struct http_request *request)
+{
+    struct kg_str url = http_request_text(request, request->url);
+    const char *query = url.length ? memchr(url.data, '?', url.length) : NULL;
+    if (query != NULL)
+        url.length = (size_t)(query - url.data);
+    return url;
+}
+
+const char *http_request_method(const struct http_request *request)
+{
+    return llhttp_method_name(request->method);
+}
+
+struct kg_str http_header(const struct http_request *request, const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < request->field_count; i++) {
+        struct kg_str given = http_request_text(request, request->fields[i].name);
+        if (given.length == length && strncasecmp(given.data, name, length) == 0)
+            return http_request_text(request, request->fields[i].value);
+    }
+    return KG_STR_NULL;
+}
+
+bool http_request_has_body(const struct http_request *request)
+{
+    if (http_header(request, "transfer-encoding").data != NULL)
+        return true;
+    struct kg_str length = http_header(request, "content-length");
+    for (size_t i = 0; i < length.length; i++)
+        if (length.data[i] != '0')
+            return true;
+    return false;
+}
+
+struct kg_str http_path_parameter(const struct http_request *request, const char *name)
+{
+    struct kg_str part;
+    size_t at = 0;
+    for (size_t i = 0; http_pattern_next(request->route->pattern, &at, &part); i++)
+        if (part.length == strlen(name) + 2 && part.data[0] == '{' &&
+            memcmp(part.data + 1, name, part.length - 2) == 0)
+            return request->segments[i];
+    return KG_STR("");
+}
+
+struct kg_str http_query_parameter(const struct http_request *request, const char *name)
+{
+    for (size_t i = 0; i < request->query_count; i++)
+        if (kg_str_is(request->query[i].name, name))
+            return request->query[i].value;
+    return KG_STR_NULL;
+}
+
+bool http_query_next(const struct http_request *request, size_t *position, struct kg_str *ret_name,
+                     struct kg_str *ret_value)
+{
+    if (*position >= request->query_count)
+        return false;
+    *ret_name = request->query[*position].name;
+    *ret_value = request->query[*position].value;
+    (*position)++;
+    return true;
+}
+
+void http_on_gone(struct http_request *request, void (*on_gone)(void *data), void *data)
+{
+    request->on_gone = on_gone;
+    request->on_gone_data = data;
+}
+
+static bool is_id_character(char c)
+{
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '-';
+}
+
+void http_request_identify(struct http_request *request)
+{
+    struct kg_str given = http_header(request, "x-request-id");
+    bool fine = given.length >= 1 && given.length <= HTTP_REQUEST_ID_MAX;
+    for (size_t i = 0; fine && i < given.length; i++)
+        fine = is_id_character(given.data[i]);
+    if (!fine) {
+        struct kg_id made = kg_id_new("req_");
+        snprintf(request->request_id, sizeof(request->request_id), "%s", made.text);
+        return;
+    }
+    memcpy(request->request_id, given.data, given.length);
+    request->request_id[given.length] = '\0';
+}
+
+struct kg_err *http_request_refuse(struct http_request *request, int status)
+{
+    free(request->refusal);
+    request->refusal = kg_alloc(sizeof(*request->refusal));
+    request->refusal->status = status;
+    return &request->refusal->err;
+}
+
+/* -- url --------------------------------------------------------------------------------------- */
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+static int unescape(struct kg_str escape, char *ret_byte)
+{
+    int high = escape.length >= 3 ? hex_value(escape.data[1]) : -1;
+    int low = escape.length >= 3 ? hex_value(escape.data[2]) : -1;
+    if (high < 0 || low < 0 || (high == 0 && low == 0))
+        return -EINVAL;
+    *ret_byte = (char)(high * 16 + low);
+    return 0;
+}
+
+/* Writes to *out, which moves on; the result is never longer than the text. */
+static int decode(struct http_request *request, struct kg_str text, bool plus_is_space, char **out,
+                  struct kg_str *ret_decoded)
+{
+    char *start = *out, *end = start;
+    for (size_t i = 0; i < text.length; i++) {
+        char c = text.data[i];
+        if (c == '%') {
+            if (unescape((struct kg_str){text.data + i, text.length - i}, &c) < 0)
+                return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
+                               "url: a bad %% escape, or an escaped NUL, in \"%.*s\"",
+                               KG_STR_CUT(text, 100u));
+            i += 2;
+        } else if (c == '+' && plus_is_space) {
+            c = ' ';
+        }
+        *end++ = c;
+    }
+    struct kg_str decoded = {start, (size_t)(end - start)};
+    if (kg_utf8_valid(decoded) != decoded.length)
+        return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
+                       "url: \"%.*s\" does not decode to UTF-8", KG_STR_CUT(text, 100u));
+    *out = end;
+    *ret_decoded = decoded;
+    return 0;
+}
+
+/* Takes the text up to the next separator off the front of *rest. */
+static struct kg_str cut(struct kg_str *rest, char separator)
+{
+    const char *at = rest->length ? memchr(rest->data, separator, rest->length) : NULL;
+    size_t length = at ? (size_t)(at - rest->data) : rest->length;
+    struct kg_str part = {rest->data, length};
+    size_t taken = at ? length + 1 : length;
+    rest->data += taken;
+    rest->length -= taken;
+    return part;
+}
+
+static int decode_path(struct http_request *request, struct kg_str path, char **out)
+{
+    size_t slashes = 0;
+    for (size_t i = 0; i < path.length; i++)
+        slashes += path.data[i] == '/';
+    if (slashes > HTTP_SEGMENTS_MAX)
+        return kg_fail(http_request_refuse(request, 0), KG_E_NOT_FOUND,
+                       "no route has more than %d parts, the path has %zu", HTTP_SEGMENTS_MAX,
+                       slashes);
+    struct kg_str rest = path;
+    cut(&rest, '/');
+    for (size_t i = 0; i < slashes; i++) {
+        int result = decode(request, cut(&rest, '/'), false, out, &request->segments[i]);
+        if (result < 0)
+            return result;
+    }
+    request->segment_count = slashes;
+    return 0;
+}
+
+static int decode_pair(struct http_request *request, struct kg_str text, char **out)
+{
+    if (text.length == 0)
+        return 0;
+    if (request->query_count == HTTP_QUERY_MAX)
+        return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
+                       "url: more than %d query parameters", HTTP_QUERY_MAX);
+    struct http_pair *pair = &request->query[request->query_count];
+    struct kg_str name = cut(&text, '=');
+    int result = decode(request, name, true, out, &pair->name);
+    if (result == 0)
+        result = decode(request, text, true, out, &pair->value);
+    if (result < 0)
+        return result;
+    if (pair->name.length == 0)
+        return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
+                       "url: a query parameter without a name");
+    request->query_count++;
+    return 0;
+}
+
+static int decode_query(struct http_request *request, struct kg_str query, char **out)
+{
+    if (query.length == 0)
+        return 0;
+    size_t most = 1;
+    for (size_t i = 0; i < query.length; i++)
+        most += query.data[i] == '&';
+    if (most > HTTP_QUERY_MAX)
+        most = HTTP_QUERY_MAX;
+    request->query = kg_alloc_array(most, sizeof(*request->query));
+    while (query.length > 0) {
+        int result = decode_pair(request, cut(&query, '&'), out);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+int http_request_decode_url(struct http_request *request)
+{
+    struct kg_str url = http_request_text(request, request->url);
+    if (request->method == HTTP_OPTIONS && kg_str_is(url, "*"))
+        return 0;
+    request->decoded = kg_alloc(url.length + 1);
+    char *out = request->decoded;
+    struct kg_str path = cut(&url, '?');
+    int result = decode_path(request, path, &out);
+    return result < 0 ? result : decode_query(request, url, &out);
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+static const struct {
+    int status;
+    const char *reason;
+} reasons[] = {
+    {200, "OK"},
+    {201, "Created"},
+    {202, "Accepted"},
+    {204, "No Content"},
+    {400, "Bad Request"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {409, "Conflict"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {417, "Expectation Failed"},
+    {422, "Unprocessable Content"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {499, "Client Closed Request"},
+    {500, "Internal Server Error"},
+    {502, "Bad Gateway"},
+    {503, "Service Unavailable"},
+    {504, "Gateway Timeout"},
+};
+
+static const char *reason_of(int status)
+{
+    for (size_t i = 0; i < KG_COUNT(reasons); i++)
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    return "";
+}
+
+static void write_head(struct kg_buf *head, const struct http_request *request, int status,
+                       const char *content_type, size_t body_length, bool keep_alive)
+{
+    kg_buf_printf(head, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
+    if (content_type != NULL)
+        kg_buf_printf(head, "Content-Type: %s\r\n", content_type);
+    if (status != 204) /* RFC 9110, 8.6: a 204 has none */
+        kg_buf_printf(head, "Content-Length: %zu\r\n", body_length);
+    kg_buf_printf(head,
+                  "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+                  "X-Request-Id: %s\r\n",
+                  request->request_id);
+    if (request->allow[0] != '\0')
+        kg_buf_printf(head, "Allow: %s\r\n", request->allow);
+    if (!keep_alive)
+        kg_buf_printf(head, "Connection: close\r\n");
+    else if (request->http_1_0)
+        kg_buf_printf(head, "Connection: keep-alive\r\n");
+    kg_buf_printf(head, "\r\n");
+}
+
+void http_request_answer(struct http_request *request, int status, const char *content_type,
+                         struct kg_str body)
+{
+    struct http_connection *connection = request->connection;
+    if (connection != NULL) {
+        bool keep_alive = request->keep_alive && http_connection_stays(connection);
+        kg_auto(kg_buf_free) struct kg_buf head = {0};
+        kg_buf_reserve(&head, ANSWER_HEAD_BYTES);
+        write_head(&head, request, status, content_type, body.length, keep_alive);
+        if (request->method == HTTP_HEAD || status == 204)
+            body = KG_STR_NULL;
+        http_connection_send(connection, kg_buf_view(&head), body, keep_alive);
+    }
+    http_request_free(request);
+}
+
+void http_reply(struct http_request *request, int status, struct kg_str json)
+{
+    http_request_answer(request, status, "application/json", json);
+}
+
+void http_reply_text(struct http_request *request, int status, const char *content_type,
+                     struct kg_str body)
+{
+    http_request_answer(request, status, content_type, body);
+}
+
+void http_reply_error(struct http_request *request, const struct kg_err *err)
+{
+    const struct kg_error_row *row = kg_error_row(err->code);
+    int refused = request->refusal ? request->refusal->status : 0;
+    kg_auto(kg_buf_free) struct kg_buf json = {0};
+    struct kg_json_writer writer = kg_json_writer(&json);
+    kg_json_begin(&writer, '{');
+    kg_json_key(&writer, "error");
+    kg_json_begin(&writer, '{');
+    kg_json_key(&writer, "code");
+    kg_json_text(&writer, row->name);
+    kg_json_key(&writer, "message");
+    kg_json_text(&writer, err->message);
+    if (err->hint[0] != '\0') {
+        kg_json_key(&writer, "hint");
+        kg_json_text(&writer, err->hint);
+    }
+    kg_json_key(&writer, "request_id");
+    kg_json_text(&writer, request->request_id);
+    kg_json_end(&writer, '}');
+    kg_json_end(&writer, '}');
+    http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));
+}

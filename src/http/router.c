@@ -1,0 +1,184 @@
+/*
+ * One row of the table is the whole truth about a route. A request reaches its handler only if
+ * path, method, query and length of the body fit the row; every refusal says what would have
+ * fitted.
+ */
+#include "http/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define SHOWN_MAX 200 /* bytes of a client's text that an error repeats */
+
+bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part)
+{
+    const char *start = pattern + *at;
+    if (*start != '/')
+        return false;
+    start++;
+    size_t length = strcspn(start, "/");
+    *ret_part = (struct kg_str){start, length};
+    *at += 1 + length;
+    return true;
+}
+
+static bool part_fits(struct kg_str part, struct kg_str segment)
+{
+    if (part.length > 0 && part.data[0] == '{')
+        return segment.length > 0;
+    return kg_str_equal(part, segment);
+}
+
+static bool pattern_fits(const char *pattern, const struct http_request *request)
+{
+    struct kg_str part;
+    size_t at = 0, index = 0;
+    for (; http_pattern_next(pattern, &at, &part); index++)
+        if (index >= request->segment_count || !part_fits(part, request->segments[index]))
+            return false;
+    return index == request->segment_count;
+}
+
+/* -- methods ----------------------------------------------------------------------------------- */
+
+static void allow(struct http_request *request, const char *method)
+{
+    if (strstr(request->allow, method) != NULL)
+        return; /* two patterns fit the path */
+    size_t used = strlen(request->allow);
+    snprintf(request->allow + used, sizeof(request->allow) - used, "%s%s", used ? ", " : "",
+             method);
+}
+
+static void answer_options(struct http_request *request)
+{
+    http_request_answer(request, 204, NULL, KG_STR_NULL);
+}
+
+static const struct http_route options_route = {
+    .method = "OPTIONS",
+    .pattern = "*",
+    .handle = answer_options,
+};
+
+/* Sets the route; without one the methods that the path does take are in `allow`. */
+static void match(const struct http_server *server, struct http_request *request)
+{
+    const char *method = request->method == HTTP_HEAD ? "GET" : http_request_method(request);
+    for (size_t i = 0; i < server->route_count; i++) {
+        const struct http_route *route = &server->routes[i];
+        if (!pattern_fits(route->pattern, request))
+            continue;
+        if (strcmp(route->method, method) == 0) {
+            request->route = route;
+            request->allow[0] = '\0';
+            return;
+        }
+        allow(request, route->method);
+        if (strcmp(route->method, "GET") == 0)
+            allow(request, "HEAD");
+    }
+    if (request->allow[0] == '\0')
+        return;
+    allow(request, "OPTIONS");
+    if (request->method == HTTP_OPTIONS)
+        request->route = &options_route;
+}
+
+static int refuse_unmatched(struct http_request *request)
+{
+    struct kg_str path = http_request_path(request);
+    struct kg_err *err = http_request_refuse(request, 0);
+    if (request->allow[0] == '\0')
+        return kg_fail(err, KG_E_NOT_FOUND, "no route %.*s", KG_STR_CUT(path, SHOWN_MAX));
+    kg_fail(err, KG_E_METHOD_NOT_ALLOWED, "%.*s does not take %s", KG_STR_CUT(path, SHOWN_MAX),
+            http_request_method(request));
+    kg_hint(err, "it takes %s", request->allow);
+    return -EINVAL;
+}
+
+/* -- query ------------------------------------------------------------------------------------- */
+
+static const struct http_parameter *find_parameter(const struct http_route *route,
+                                                   struct kg_str name)
+{
+    for (const struct http_parameter *known = route->query; known && known->name; known++)
+        if (kg_str_is(name, known->name))
+            return known;
+    return NULL;
+}
+
+static size_t list_parameters(const struct http_route *route, const char **names, size_t max,
+                              struct kg_buf *ret_text)
+{
+    size_t count = 0;
+    for (const struct http_parameter *known = route->query; known && known->name && count < max;
+         known++) {
+        kg_buf_printf(ret_text, "%s%s", count ? ", " : "", known->name);
+        names[count++] = known->name;
+    }
+    return count;
+}
+
+static int refuse_parameter(struct http_request *request, struct kg_str name)
+{
+    const struct http_route *route = request->route;
+    const char *names[32];
+    kg_auto(kg_buf_free) struct kg_buf known = {0};
+    size_t count = list_parameters(route, names, KG_COUNT(names), &known);
+    struct kg_err *err = http_request_refuse(request, 0);
+    if (count == 0)
+        return kg_fail(err, KG_E_USAGE, "unknown query parameter %.*s: %s %s takes none",
+                       KG_STR_CUT(name, SHOWN_MAX), route->method, route->pattern);
+    kg_fail(err, KG_E_USAGE, "unknown query parameter %.*s: %s %s takes %s",
+            KG_STR_CUT(name, SHOWN_MAX), route->method, route->pattern, kg_buf_terminate(&known));
+    const char *nearest = kg_str_nearest(name, names, count);
+    if (nearest != NULL)
+        kg_hint(err, "did you mean %s?", nearest);
+    return -EINVAL;
+}
+
+static int check_parameter(struct http_request *request, const struct http_pair *given)
+{
+    if (request->route->any_query)
+        return 0;
+    const struct http_parameter *known = find_parameter(request->route, given->name);
+    if (known == NULL)
+        return refuse_parameter(request, given->name);
+    int64_t number;
+    if (strcmp(known->type, "integer") == 0 && !kg_str_to_int(given->value, &number))
+        return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
+                       "query parameter %s: \"%.*s\" is not an integer", known->name,
+                       KG_STR_CUT(given->value, SHOWN_MAX));
+    return 0;
+}
+
+/* One value a name: of two, each reader would take another. */
+static int check_query(struct http_request *request)
+{
+    for (size_t i = 0; i < request->query_count; i++) {
+        const struct http_pair *given = &request->query[i];
+        int result = check_parameter(request, given);
+        if (result < 0)
+            return result;
+        for (size_t j = 0; j < i; j++)
+            if (kg_str_equal(given->name, request->query[j].name))
+                return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
+                               "query parameter %.*s is given twice",
+                               KG_STR_CUT(given->name, SHOWN_MAX));
+    }
+    return 0;
+}
+
+int http_router_find(const struct http_server *server, struct http_request *request)
+{
+    if (request->segment_count == 0)
+        request->route = &options_route; /* OPTIONS *, which is about no path */
+    else
+        match(server, request);
+    if (request->route == NULL)
+        return refuse_unmatched(request);
+    size_t body_max = request->route->body_max;
+    request->body_max = body_max == SIZE_MAX ? server->limits.body_bytes : body_max;
+    return request->route == &options_route ? 0 : check_query(request);
+}
