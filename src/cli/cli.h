@@ -1,0 +1,191 @@
+/*
+ * The command line: one table of commands, each row run by one function. All but a few are clients
+ * of the daemon's HTTP API over its unix socket. Results go to stdout, errors to stderr.
+ */
+#ifndef KAGED_CLI_H
+#define KAGED_CLI_H
+
+#include "base/json/json.h"
+#include "config/config.h"
+
+#include <stdio.h>
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+#define CLI_ARGUMENTS_MAX 4
+#define CLI_OPTIONS_MAX   6
+#define CLI_WORDS_MAX     64 /* the words of a command, with their spaces */
+
+enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* the others come from errors.def */
+
+struct cli;
+
+struct cli_option {
+    const char *name;     /* without its dashes */
+    char letter;          /* 0: none */
+    const char *argument; /* NULL: takes none */
+    const char *meaning;
+};
+
+enum cli_needs {
+    CLI_NOTHING,
+    CLI_PATHS,  /* cli->paths, but no daemon */
+    CLI_DAEMON, /* cli->paths, and a daemon behind its socket */
+};
+
+/* One row is the whole truth about one command: help, completion and manual page come from it. */
+struct cli_command {
+    const char *words;                              /* "plugin call" */
+    const char *arguments[CLI_ARGUMENTS_MAX + 1];   /* "NAME", "[JSON]", "[COMMAND...]", "a|b" */
+    struct cli_option options[CLI_OPTIONS_MAX + 1]; /* ended by a NULL name */
+    const char *summary;                            /* one line */
+    const char *help; /* paragraphs, one a line; " " starts an example */
+    enum cli_needs needs;
+    int (*run)(struct cli *cli); /* the exit code */
+};
+extern const struct cli_command cli_commands[];
+extern const size_t cli_command_count;
+extern const struct cli_option
+    cli_globals[]; /* before or after the command; NULL name at the end */
+
+/* The row of exactly these words, or NULL. */
+const struct cli_command *cli_command_find(const char *words);
+/* Whether a row starts with these words: all rows do with "". */
+bool cli_command_begins(const struct cli_command *command, const char *words);
+
+/* -- what was asked ---------------------------------------------------------------------------- */
+
+struct cli {
+    const char *home; /* as given with --home, or NULL */
+    bool json;
+    bool help;
+    bool version;
+    char words[CLI_WORDS_MAX];         /* of the command, as far as they were given */
+    const struct cli_command *command; /* NULL: the words are no command yet */
+    const char *arguments[CLI_ARGUMENTS_MAX];
+    size_t argument_count;
+    const char
+        *values[CLI_OPTIONS_MAX]; /* of the row's options; "" for a flag, NULL if not given */
+    struct config_paths paths;
+};
+
+/* Reorders argv; everything in ret_cli is borrowed from it. */
+int cli_parse(int argc, char **argv, struct cli *ret_cli, struct kg_err *err);
+/* NULL if it was not given. */
+const char *cli_argument(const struct cli *cli, size_t index);
+const char *cli_option_value(const struct cli *cli, const char *name);
+bool cli_has(const struct cli *cli, const char *name);
+/* The option as a number from min to max; *ret_value is untouched if it was not given. */
+int cli_option_number(const struct cli *cli, const char *name, int64_t min, int64_t max,
+                      int64_t *ret_value, struct kg_err *err);
+
+/* -- help -------------------------------------------------------------------------------------- */
+
+/* Appends "kaged plugin logs NAME [--follow] [--lines N]", broken to lines of 80 columns. */
+void help_usage(struct kg_buf *out, const struct cli_command *command);
+/* Help on a command, on a family ("plugin"), or with "" on all. */
+void help_topic(struct kg_buf *out, const char *words);
+/* Appends the table as JSON, for tools that write documentation. */
+void help_json(struct kg_buf *out);
+void completion_bash(struct kg_buf *out);
+void completion_zsh(struct kg_buf *out);
+void completion_fish(struct kg_buf *out);
+
+/* -- printing ---------------------------------------------------------------------------------- */
+
+/* Cuts what follows `from` to so many columns, "..." included. */
+void print_cut(struct kg_buf *out, size_t from, size_t columns);
+/* "4 s", "3 min", "2 h 5 min", "3 d 4 h" */
+void print_duration(struct kg_buf *out, int64_t ms);
+/* "2026-11-15T22:19:34.123Z (3 min ago)" */
+void print_when(struct kg_buf *out, int64_t wall_ms);
+
+/* Writes to stdout; the caller still owns the text. */
+void print_out(const struct kg_buf *text);
+void print_line(struct kg_str line);
+/* The daemon's JSON on one line: as it came, but for characters that kg_buf_json_escaped escapes. */
+void print_json(struct kg_str json);
+/* The width of the terminal on stdout; SIZE_MAX if there is none. */
+size_t print_columns(void);
+
+/* "kaged: MESSAGE" and, if there is one, "hint: HINT" on stderr; returns the exit code. */
+int print_problem(int exit_code, struct kg_str message, struct kg_str hint);
+/* The same for an error; the exit code is that of its row. */
+static inline int print_error(const struct kg_err *err)
+{
+    return print_problem(kg_error_row(err->code)->exit_code, kg_str(err->message),
+                         kg_str(err->hint));
+}
+
+struct table;
+struct table *table_new(const char *const *headings); /* NULL-ended */
+/* The next cell, line by line; empty text shows as "-". */
+void table_cell(struct table *table, struct kg_str text, const char *color_or_null);
+void table_print(struct table *table); /* and frees it */
+
+/* -- the daemon -------------------------------------------------------------------------------- */
+
+#define CLIENT_WAIT_FOREVER (-1)
+#define CLIENT_LONG_POLL_MS 20000 /* how long the daemon is asked to wait for news */
+#define CLIENT_PAUSE_MS     20    /* between two such questions, if it should not wait at all */
+
+struct client_request {
+    const char *method; /* "GET" */
+    const char *target; /* path and query, encoded */
+    struct kg_str body; /* sent with POST */
+    int64_t timeout_ms; /* the call's, told to the daemon; 0: none */
+    int64_t silence_ms; /* without a byte for this long the daemon is hung; 0: the usual */
+};
+struct client_reply {
+    int status;
+    struct kg_buf body;
+};
+int client_exchange(const char *socket_path, const struct client_request *request,
+                    struct client_reply *ret_reply, struct kg_err *err);
+void client_put_encoded(struct kg_buf *target, struct kg_str text);
+/* Adds "?name=value" or "&name=value". */
+void client_put_query(struct kg_buf *target, const char *name, struct kg_str value);
+void client_put_number(struct kg_buf *target, const char *name, int64_t value);
+
+/* Asks the daemon; prints what went wrong, if anything did. Returns the exit code, 0 on success. */
+int cli_ask(const struct cli *cli, const struct client_request *request, struct kg_buf *ret_body);
+/* The same, and reads the answer. */
+int cli_ask_object(const struct cli *cli, const struct client_request *request,
+                   struct kg_buf *ret_body, struct kg_doc **ret_doc);
+/* "kaged", with --home if it was given, as a shell takes it: for advice on what to do next. */
+char *cli_self(const struct cli *cli);
+/* From now on Ctrl-C ends the program with exit code 0: that is how one leaves --follow. */
+void cli_follow(void);
+void cli_pause_ms(long ms); /* less than a second */
+
+/* A member's text, or its number as text; empty if it is neither. */
+struct kg_str cli_text(const struct kg_node *object, const char *key);
+int64_t cli_number(const struct kg_node *object, const char *key); /* 0 if it is none */
+/* A member that is a time: RFC 3339 or milliseconds. False if it is neither. */
+bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_ms);
+
+/* -- the commands ------------------------------------------------------------------------------ */
+
+int cli_start(struct cli *cli);
+int cli_stop(struct cli *cli);
+int cli_status(struct cli *cli);
+int cli_reload(struct cli *cli);
+int cli_version(struct cli *cli);
+int cli_help(struct cli *cli);
+int cli_completion(struct cli *cli);
+int cli_plugin_list(struct cli *cli);
+int cli_plugin_status(struct cli *cli);
+int cli_plugin_logs(struct cli *cli);
+int cli_plugin_enable(struct cli *cli);
+int cli_plugin_disable(struct cli *cli);
+int cli_plugin_restart(struct cli *cli);
+int cli_plugin_call(struct cli *cli);
+int cli_audit(struct cli *cli);
+int cli_audit_verify(struct cli *cli);
+
+/* What plugin status shows. */
+void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin);
+/* Whether text is a JSON object, fit to be the parameters of a call. */
+int plugin_params_check(struct kg_str text, struct kg_err *err);
+
+#endif

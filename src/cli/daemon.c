@@ -1,0 +1,183 @@
+/* The daemon as a whole: stop, status, reload, version. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define STOP_TIMEOUT_MS  60000
+#define STOP_PATIENCE_MS 1000 /* then a terminal is told what is waited for */
+
+int cli_version(struct cli *cli)
+{
+    puts(cli->json ? "{\"version\":\"" KAGED_VERSION "\"}" : "kaged " KAGED_VERSION);
+    return CLI_DONE;
+}
+
+/* -- status ------------------------------------------------------------------------------------ */
+
+static void put_plugin_counts(struct kg_buf *out, const struct kg_node *plugins)
+{
+    const char *comma = "";
+    for (uint32_t i = 0; plugins != NULL && plugins->type == KG_OBJECT && i < plugins->count; i++) {
+        const struct kg_member *state = &plugins->members[i];
+        int64_t count;
+        if (!kg_node_int(&state->value, &count) || count == 0)
+            continue;
+        kg_buf_printf(out, "%s%" PRId64 " ", comma, count);
+        kg_buf_escaped(out, state->key);
+        comma = ", ";
+    }
+    kg_buf_text(out, comma[0] ? "\n" : "none\n");
+}
+
+/* One line, if there is something to say. */
+static void put_fact(struct kg_buf *out, const char *label, struct kg_str text)
+{
+    if (text.length == 0)
+        return;
+    kg_buf_printf(out, "  %-8s ", label);
+    kg_buf_escaped(out, text);
+    kg_buf_char(out, '\n');
+}
+
+static void put_status(struct kg_buf *out, const struct kg_node *status)
+{
+    int64_t started_ms;
+    const struct kg_node *stopping = kg_node_get(status, "stopping");
+    kg_buf_text(out, "kaged ");
+    kg_buf_escaped(out, cli_text(status, "version"));
+    kg_buf_text(out, stopping && stopping->boolean ? " is stopping\n" : " is running\n");
+    put_fact(out, "pid", cli_text(status, "pid"));
+    put_fact(out, "home", cli_text(status, "home"));
+    put_fact(out, "config", cli_text(status, "config_file"));
+    if (cli_time(status, "started_at", &started_ms)) {
+        kg_buf_text(out, "  started  ");
+        print_when(out, started_ms);
+        kg_buf_char(out, '\n');
+    }
+    put_fact(out, "audit", cli_text(status, "audit_problem"));
+    kg_buf_text(out, "  plugins  ");
+    put_plugin_counts(out, kg_node_get(status, "plugins"));
+}
+
+static int ask_status(const struct cli *cli, struct kg_buf *ret_body, struct kg_doc **ret_doc)
+{
+    const struct client_request request = {.method = "GET", .target = "/api/v1/status"};
+    return cli_ask_object(cli, &request, ret_body, ret_doc);
+}
+
+int cli_status(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = ask_status(cli, &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    if (cli->json) {
+        print_json(kg_buf_view(&body));
+        return CLI_DONE;
+    }
+    put_status(&text, doc->root);
+    print_out(&text);
+    return CLI_DONE;
+}
+
+/* -- reload ------------------------------------------------------------------------------------ */
+
+static void put_changes(struct kg_buf *out, const struct kg_node *changed)
+{
+    if (changed == NULL || changed->type != KG_ARRAY || changed->count == 0) {
+        kg_buf_text(out, "the configuration was read again: nothing changed\n");
+        return;
+    }
+    kg_buf_text(out, "the configuration was read again:\n");
+    for (uint32_t i = 0; i < changed->count; i++) {
+        kg_buf_text(out, "  ");
+        kg_buf_escaped(out, cli_text(&changed->items[i], "key"));
+        kg_buf_text(out, ": ");
+        kg_buf_escaped(out, cli_text(&changed->items[i], "applies"));
+        kg_buf_char(out, '\n');
+    }
+}
+
+int cli_reload(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    const struct client_request request = {.method = "POST", .target = "/api/v1/reload"};
+    int code = cli_ask_object(cli, &request, &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    if (cli->json) {
+        print_json(kg_buf_view(&body));
+        return CLI_DONE;
+    }
+    put_changes(&text, kg_node_get(doc->root, "changed"));
+    print_out(&text);
+    return CLI_DONE;
+}
+
+/* -- stop -------------------------------------------------------------------------------------- */
+
+/* Waits for the process behind pidfd to end; false when it did not in time. */
+static bool wait_until_gone(int pidfd, int64_t pid)
+{
+    uint64_t start_ms = kg_monotonic_ms(), waited_ms = 0;
+    bool shown = false;
+    struct pollfd gone = {.fd = pidfd, .events = POLLIN};
+    while (waited_ms < STOP_TIMEOUT_MS) {
+        if (poll(&gone, 1, STOP_PATIENCE_MS) > 0)
+            break;
+        waited_ms = kg_monotonic_ms() - start_ms;
+        shown = isatty(STDERR_FILENO);
+        if (shown)
+            fprintf(stderr,
+                    "\rwaiting for kaged (pid %" PRId64 ") to stop its plugins: %" PRIu64 " s ",
+                    pid, waited_ms / 1000);
+    }
+    if (shown)
+        fputs("\r\033[K", stderr);
+    return waited_ms < STOP_TIMEOUT_MS;
+}
+
+/* A daemon that left between two questions is just as stopped. */
+static int open_pidfd(int64_t pid, int *ret_fd, struct kg_err *err)
+{
+    int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    if (fd < 0 && errno != ESRCH)
+        return kg_fail_errno(err, errno, "watch kaged (pid %" PRId64 ")", pid);
+    *ret_fd = fd;
+    return 0;
+}
+
+int cli_stop(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_auto(kg_close) int pidfd = -1;
+    struct kg_err err;
+    int code = ask_status(cli, &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    int64_t pid = cli_number(doc->root, "pid");
+    if (open_pidfd(pid, &pidfd, &err) < 0)
+        return print_error(&err);
+    const struct client_request request = {.method = "POST", .target = "/api/v1/stop"};
+    code = cli_ask(cli, &request, &body);
+    if (code != CLI_DONE)
+        return code;
+    if (pidfd >= 0 && !wait_until_gone(pidfd, pid)) {
+        kg_fail(&err, KG_E_CONFLICT, "kaged (pid %" PRId64 ") still runs after %d s", pid,
+                STOP_TIMEOUT_MS / 1000);
+        kg_hint(&err, "a plugin takes long to leave; run stop again");
+        return print_error(&err);
+    }
+    if (cli->json)
+        print_json(kg_buf_view(&body));
+    else
+        print_line(KG_STR("kaged stopped"));
+    return CLI_DONE;
+}

@@ -1,0 +1,56 @@
+/* The program: what was asked is parsed, then one row of the table runs. The exit code says the
+ * rest. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <locale.h>
+
+/* Words that are no command are answered with help, on stderr since nothing was done. */
+static int say_what_there_is(const struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    help_topic(&text, cli->words);
+    fwrite(text.data, 1, text.length, stderr);
+    return CLI_USAGE;
+}
+
+static int run(struct cli *cli)
+{
+    if (cli->help) {
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        help_topic(&text, cli->words);
+        print_out(&text);
+        return CLI_DONE;
+    }
+    if (cli->version)
+        return cli_version(cli);
+    if (cli->command == NULL)
+        return say_what_there_is(cli);
+    struct kg_err err;
+    if (cli->command->needs != CLI_NOTHING && config_paths_find(cli->home, &cli->paths, &err) < 0)
+        return print_error(&err);
+    int code = cli->command->run(cli);
+    config_paths_free(&cli->paths);
+    return code;
+}
+
+/* A result that could not be written was not delivered. */
+static int finish(int code)
+{
+    struct kg_err err;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    kg_fail_errno(&err, errno, "write the result");
+    int failed = print_error(&err);
+    return code != CLI_DONE ? code : failed;
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, "");
+    struct cli cli;
+    struct kg_err err;
+    if (cli_parse(argc, argv, &cli, &err) < 0)
+        return print_error(&err);
+    return finish(run(&cli));
+}

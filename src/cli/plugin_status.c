@@ -1,0 +1,148 @@
+/* A plugin's state in words: what it is, what it does, how it ended last and what follows. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+
+static void put_label(struct kg_buf *out, const char *label)
+{
+    kg_buf_printf(out, "  %-12s ", label);
+}
+
+static void put_text(struct kg_buf *out, const char *label, struct kg_str text)
+{
+    if (text.length == 0)
+        return;
+    put_label(out, label);
+    kg_buf_escaped(out, text);
+    kg_buf_char(out, '\n');
+}
+
+static void put_heading(struct kg_buf *out, const struct kg_node *plugin)
+{
+    struct kg_str meaning = cli_text(plugin, "state_meaning");
+    kg_buf_escaped(out, cli_text(plugin, "name"));
+    kg_buf_char(out, ' ');
+    kg_buf_escaped(out, cli_text(plugin, "version"));
+    kg_buf_text(out, " is ");
+    kg_buf_escaped(out, cli_text(plugin, "state"));
+    if (meaning.length > 0) {
+        kg_buf_text(out, ": ");
+        kg_buf_escaped(out, meaning);
+    }
+    kg_buf_char(out, '\n');
+}
+
+static void put_process(struct kg_buf *out, const struct kg_node *plugin)
+{
+    int64_t started_ms;
+    if (cli_number(plugin, "pid") <= 0)
+        return;
+    put_label(out, "pid");
+    kg_buf_printf(out, "%" PRId64, cli_number(plugin, "pid"));
+    if (cli_time(plugin, "started_at", &started_ms)) {
+        kg_buf_text(out, ", since ");
+        print_when(out, started_ms);
+    }
+    kg_buf_char(out, '\n');
+    put_text(out, "cage", cli_text(plugin, "cage_id"));
+}
+
+static void put_figures(struct kg_buf *out, const struct kg_node *plugin)
+{
+    put_label(out, "calls");
+    kg_buf_printf(out, "%" PRId64 ", of them %" PRId64 " with an error, %" PRId64 " in flight\n",
+                  cli_number(plugin, "calls"), cli_number(plugin, "errors"),
+                  cli_number(plugin, "in_flight"));
+    put_label(out, "traffic");
+    kg_buf_printf(out, "%" PRId64 " bytes in, %" PRId64 " bytes out",
+                  cli_number(plugin, "bytes_in"), cli_number(plugin, "bytes_out"));
+    if (cli_number(plugin, "notifications_dropped") > 0)
+        kg_buf_printf(out, ", %" PRId64 " notifications dropped",
+                      cli_number(plugin, "notifications_dropped"));
+    kg_buf_char(out, '\n');
+    put_label(out, "starts");
+    kg_buf_printf(out,
+                  "%" PRId64 ", failures in a row %" PRId64 ", failed health checks %" PRId64 "\n",
+                  cli_number(plugin, "starts"), cli_number(plugin, "failures"),
+                  cli_number(plugin, "health_failures"));
+}
+
+/* Only a plugin that runs has said which of its methods it offers. */
+static void put_methods(struct kg_buf *out, const struct kg_node *plugin)
+{
+    const char *label = "methods";
+    const struct kg_node *methods = kg_node_get(plugin, "methods");
+    bool has_said = kg_str_is(cli_text(plugin, "state"), "running");
+    for (uint32_t i = 0; methods != NULL && methods->type == KG_ARRAY && i < methods->count; i++) {
+        const struct kg_node *available = kg_node_get(&methods->items[i], "available");
+        put_label(out, label);
+        kg_buf_escaped(out, cli_text(&methods->items[i], "name"));
+        if (has_said && available != NULL && !available->boolean)
+            kg_buf_text(out, " (missing)");
+        kg_buf_char(out, '\n');
+        label = "";
+    }
+}
+
+/* What follows an exit depends on the state that the plugin is in now. */
+static void put_what_follows(struct kg_buf *out, const struct cli *cli,
+                             const struct kg_node *plugin, const struct kg_node *last_exit)
+{
+    int64_t restart_ms;
+    struct kg_str state = cli_text(plugin, "state");
+    if (kg_str_is(state, "crashed") && cli_time(last_exit, "restart_at", &restart_ms)) {
+        put_label(out, "");
+        kg_buf_text(out, "restart in ");
+        /* Rounded up: "in 0 s" reads as if it were stuck. */
+        print_duration(out, restart_ms - kg_wall_ms() + 999);
+        kg_buf_char(out, '\n');
+    } else if (kg_str_is(state, "failed") || kg_str_is(state, "disabled")) {
+        kg_auto(kg_free) char *self = cli_self(cli);
+        put_label(out, "");
+        kg_buf_printf(out, "no restart: enable it with: %s plugin enable ", self);
+        kg_buf_escaped(out, cli_text(plugin, "name"));
+        kg_buf_char(out, '\n');
+    }
+}
+
+static void put_last_stderr(struct kg_buf *out, const struct kg_node *lines)
+{
+    if (lines == NULL || lines->type != KG_ARRAY || lines->count == 0)
+        return;
+    kg_buf_text(out, "  last stderr\n");
+    for (uint32_t i = 0; i < lines->count; i++) {
+        kg_buf_text(out, "    ");
+        kg_buf_escaped(out, lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
+        kg_buf_char(out, '\n');
+    }
+}
+
+static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin)
+{
+    int64_t at_ms;
+    const struct kg_node *last_exit = kg_node_get(plugin, "last_exit");
+    if (last_exit == NULL || last_exit->type != KG_OBJECT)
+        return;
+    put_text(out, "last exit", cli_text(last_exit, "words"));
+    if (cli_time(last_exit, "at", &at_ms)) {
+        put_label(out, "");
+        print_when(out, at_ms);
+        if (cli_number(last_exit, "failures") > 1)
+            kg_buf_printf(out, ", failure %" PRId64 " in a row", cli_number(last_exit, "failures"));
+        kg_buf_char(out, '\n');
+    }
+    put_what_follows(out, cli, plugin, last_exit);
+    put_last_stderr(out, kg_node_get(last_exit, "last_stderr"));
+}
+
+void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin)
+{
+    put_heading(out, plugin);
+    put_text(out, "problem", cli_text(plugin, "problem"));
+    put_text(out, "what to do", cli_text(plugin, "problem_hint"));
+    put_text(out, "description", cli_text(plugin, "description"));
+    put_process(out, plugin);
+    put_figures(out, plugin);
+    put_methods(out, plugin);
+    put_last_exit(out, cli, plugin);
+}

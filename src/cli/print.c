@@ -1,0 +1,164 @@
+/*
+ * All that people read goes through here. What came from a plugin is escaped before it can reach a
+ * terminal; colour is for terminals only, and NO_COLOR turns it off.
+ */
+#include "cli/cli.h"
+
+#include <libsmartcols.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <wchar.h>
+
+/* -- width ------------------------------------------------------------------------------------- */
+
+size_t print_columns(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return SIZE_MAX;
+    return size.ws_col;
+}
+
+void print_cut(struct kg_buf *out, size_t from, size_t columns)
+{
+    size_t used = 0, keep = from, length;
+    for (size_t at = from; at < out->length; at += length) {
+        int width = wcwidth((wchar_t)kg_utf8_decode(out->data + at, &length));
+        used += width < 0 ? 1 : (size_t)width;
+        if (used + 3 <= columns)
+            keep = at + length;
+    }
+    if (used <= columns)
+        return;
+    out->length = keep;
+    kg_buf_text(out, "...");
+}
+
+/* -- time -------------------------------------------------------------------------------------- */
+
+void print_duration(struct kg_buf *out, int64_t ms)
+{
+    static const struct {
+        int64_t seconds;
+        const char *unit;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    int64_t seconds = ms < 0 ? 0 : ms / 1000;
+    size_t i = 0;
+    while (i + 1 < KG_COUNT(units) && seconds < units[i].seconds)
+        i++;
+    kg_buf_printf(out, "%lld %s", (long long)(seconds / units[i].seconds), units[i].unit);
+    int64_t rest = seconds % units[i].seconds;
+    /* Two units are exact enough; seconds matter only within the first minutes. */
+    if (i < 2 && rest >= units[i + 1].seconds)
+        kg_buf_printf(out, " %lld %s", (long long)(rest / units[i + 1].seconds), units[i + 1].unit);
+}
+
+void print_when(struct kg_buf *out, int64_t wall_ms)
+{
+    char text[KG_TIME_TEXT];
+    kg_time_format(wall_ms, text);
+    kg_buf_printf(out, "%s (", text);
+    print_duration(out, kg_wall_ms() - wall_ms);
+    kg_buf_text(out, " ago)");
+}
+
+/* -- out --------------------------------------------------------------------------------------- */
+
+void print_out(const struct kg_buf *text)
+{
+    if (text->length > 0)
+        fwrite(text->data, 1, text->length, stdout);
+}
+
+void print_line(struct kg_str line)
+{
+    if (line.length > 0)
+        fwrite(line.data, 1, line.length, stdout);
+    putchar('\n');
+}
+
+void print_json(struct kg_str json)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_json_escaped(&text, json);
+    print_line(kg_buf_view(&text));
+}
+
+int print_problem(int exit_code, struct kg_str message, struct kg_str hint)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_text(&text, "kaged: ");
+    kg_buf_escaped(&text, message);
+    kg_buf_char(&text, '\n');
+    if (hint.length > 0) {
+        kg_buf_text(&text, "hint: ");
+        kg_buf_escaped(&text, hint);
+        kg_buf_char(&text, '\n');
+    }
+    fflush(stdout); /* so that both read in order on one terminal */
+    fwrite(text.data, 1, text.length, stderr);
+    return exit_code;
+}
+
+/* -- tables ------------------------------------------------------------------------------------ */
+
+struct table {
+    struct libscols_table *columns;
+    struct libscols_line *line;
+    size_t count, next;
+};
+
+static bool wants_colors(void)
+{
+    const char *no_color = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') && terminal != NULL &&
+           strcmp(terminal, "dumb") != 0;
+}
+
+/* libsmartcols fails for lack of memory only, which ends the program. */
+static void need(bool there)
+{
+    if (there)
+        return;
+    fputs("kaged: out of memory\n", stderr);
+    abort();
+}
+
+struct table *table_new(const char *const *headings)
+{
+    struct table *table = kg_alloc(sizeof(*table));
+    table->columns = scols_new_table();
+    need(table->columns != NULL);
+    scols_table_enable_colors(table->columns, wants_colors());
+    /* The cells are escaped here; libsmartcols would escape the backslashes once more. */
+    scols_table_enable_noencoding(table->columns, 1);
+    for (; headings[table->count] != NULL; table->count++) {
+        bool last = headings[table->count + 1] == NULL;
+        need(scols_table_new_column(table->columns, headings[table->count], 0,
+                                    last ? SCOLS_FL_TRUNC : 0) != NULL);
+    }
+    return table;
+}
+
+void table_cell(struct table *table, struct kg_str text, const char *color_or_null)
+{
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    kg_buf_escaped(&shown, text.length > 0 ? text : KG_STR("-"));
+    if (table->next == 0)
+        table->line = scols_table_new_line(table->columns, NULL);
+    need(table->line != NULL);
+    need(scols_line_set_data(table->line, table->next, kg_buf_terminate(&shown)) == 0);
+    if (color_or_null != NULL)
+        scols_cell_set_color(scols_line_get_cell(table->line, table->next), color_or_null);
+    table->next = (table->next + 1) % table->count;
+}
+
+void table_print(struct table *table)
+{
+    fflush(stdout);
+    scols_print_table(table->columns);
+    scols_unref_table(table->columns);
+    free(table);
+}

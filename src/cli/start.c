@@ -1,0 +1,385 @@
+/*
+ * The daemon, from its start to its end. Read top to bottom, cli_start is the order in which it
+ * must happen: config, folders, lock, spawner (before the first thread), then everything else on
+ * the loop.
+ */
+#include "cli/cli.h"
+
+#include "http/http.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct daemon {
+    const struct config_paths *paths;
+    struct config *config; /* until the host takes it */
+    int lock_fd;
+    int ready_fd;  /* told "ready" once; -1: nobody waits */
+    int parent_fd; /* of `kaged start` that waits for us; -1 in the foreground */
+    struct cage_facts *facts;
+    struct kg_err no_cage;
+    struct cage_spawner *spawner;
+    struct loop *loop;
+    struct host *host;
+    struct http_server *server;
+    uv_signal_t signals[3];
+    int exit_code;
+};
+
+/* -- before the loop --------------------------------------------------------------------------- */
+
+static pid_t lock_owner(int fd)
+{
+    char text[16] = {0};
+    int64_t pid = 0;
+    ssize_t got = pread(fd, text, sizeof(text) - 1, 0);
+    if (got > 0)
+        kg_str_to_int((struct kg_str){text, strcspn(text, "\n")}, &pid);
+    return (pid_t)pid;
+}
+
+/* The lock is held for as long as the daemon lives, whatever way it ends. */
+static int take_lock(struct daemon *daemon, struct kg_err *err)
+{
+    const char *path = daemon->paths->pid_file;
+    daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (daemon->lock_fd < 0)
+        return kg_fail_errno(err, errno, "open lock file %s", path);
+    if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    if (errno != EWOULDBLOCK)
+        return kg_fail_errno(err, errno, "lock %s", path);
+    kg_fail(err, KG_E_CONFLICT, "kaged is already running here: process %d holds %s",
+            (int)lock_owner(daemon->lock_fd), path);
+    kg_hint(err, "stop it with: kaged stop; or choose another folder with --home");
+    return -EBUSY;
+}
+
+static int write_pid(struct daemon *daemon, struct kg_err *err)
+{
+    char text[16];
+    int length = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+    if (ftruncate(daemon->lock_fd, 0) < 0 ||
+        pwrite(daemon->lock_fd, text, (size_t)length, 0) != length)
+        return kg_fail_errno(err, errno, "write %s", daemon->paths->pid_file);
+    return 0;
+}
+
+/* Each plugin takes a handful of descriptors; the cage gives its children ordinary limits again. */
+static void raise_fd_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int give_to_user(const struct config_paths *paths, const struct passwd *user,
+                        struct kg_err *err)
+{
+    const char *const folders[] = {paths->state_dir, paths->audit_dir, paths->logs_dir,
+                                   paths->run_dir};
+    for (size_t i = 0; i < KG_COUNT(folders); i++)
+        if (lchown(folders[i], user->pw_uid, user->pw_gid) < 0)
+            return kg_fail_errno(err, errno, "give folder %s to user %s", folders[i],
+                                 user->pw_name);
+    return 0;
+}
+
+/* With daemon.user only the spawner stays root. */
+static int drop_root(const struct daemon *daemon, struct kg_err *err)
+{
+    const char *name = daemon->config->daemon_user;
+    if (name[0] == '\0' || geteuid() != 0)
+        return 0;
+    const struct passwd *user = getpwnam(name);
+    if (user == NULL)
+        return kg_fail(err, KG_E_INVALID_CONFIG, "daemon.user: there is no user \"%s\"", name);
+    int result = give_to_user(daemon->paths, user, err);
+    if (result < 0)
+        return result;
+    if (initgroups(name, user->pw_gid) < 0 ||
+        setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
+        setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0)
+        return kg_fail_errno(err, errno, "become user %s", name);
+    return 0;
+}
+
+/* -- going to the background ------------------------------------------------------------------- */
+
+/* The parent waits until the child is ready, or prints why it is not. */
+static int wait_for_child(int fd, pid_t child)
+{
+    char text[1024];
+    size_t length = 0;
+    ssize_t got;
+    while (length < sizeof(text) - 1 &&
+           ((got = read(fd, text + length, sizeof(text) - 1 - length)) > 0 ||
+            (got < 0 && errno == EINTR)))
+        length += got > 0 ? (size_t)got : 0;
+    text[length] = '\0';
+    if (strcmp(text, "ready\n") == 0) {
+        printf("kaged is running (pid %d)\n", (int)child);
+        return 0;
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    fputs(length > 0 ? text : "kaged: the daemon ended before it was ready\n", stderr);
+    return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1;
+}
+
+static int redirect_to_log(const struct config_paths *paths, struct kg_err *err)
+{
+    kg_auto(kg_free) char *path = kg_format("%s/kaged.log", paths->logs_dir);
+    kg_auto(kg_close) int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    kg_auto(kg_close) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (log < 0 || null < 0)
+        return kg_fail_errno(err, errno, "open log file %s", path);
+    if (dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+        dup2(log, STDERR_FILENO) < 0)
+        return kg_fail_errno(err, errno, "redirect to %s", path);
+    return 0;
+}
+
+/* Where somebody looks: the terminal, or the `kaged start` that waits for us. */
+static int report_failure(struct daemon *daemon, const struct kg_err *err)
+{
+    if (daemon->parent_fd < 0)
+        return print_error(err);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_printf(&text, "kaged: %s\n", err->message);
+    if (err->hint[0] != '\0')
+        kg_buf_printf(&text, "hint: %s\n", err->hint);
+    (void)kg_write_all(daemon->parent_fd, text.data, text.length);
+    kg_close(&daemon->parent_fd);
+    return kg_error_row(err->code)->exit_code;
+}
+
+/* Returns in the child only; *ret_exit_code is the parent's. */
+static bool fork_away(struct daemon *daemon, int *ret_exit_code, struct kg_err *err)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) < 0) {
+        kg_fail_errno(err, errno, "make a pipe");
+        *ret_exit_code = print_error(err);
+        return false;
+    }
+    pid_t child = fork();
+    if (child != 0) {
+        close(fds[1]);
+        *ret_exit_code = child > 0 ? wait_for_child(fds[0], child) : 1;
+        close(fds[0]);
+        return false;
+    }
+    close(fds[0]);
+    daemon->parent_fd = fds[1];
+    setsid();
+    /* Before the spawner is started: it would hold on to the terminal otherwise. */
+    if (redirect_to_log(daemon->paths, err) == 0)
+        return true;
+    *ret_exit_code = report_failure(daemon, err);
+    return false;
+}
+
+static void tell_ready(struct daemon *daemon)
+{
+    int *const fds[] = {&daemon->ready_fd, &daemon->parent_fd};
+    for (size_t i = 0; i < KG_COUNT(fds); i++) {
+        if (*fds[i] >= 0)
+            (void)kg_write_all(*fds[i], "ready\n", 6);
+        kg_close(fds[i]);
+    }
+}
+
+/* -- on the loop ------------------------------------------------------------------------------- */
+
+static struct http_limits http_limits(const struct config *config)
+{
+    return (struct http_limits){
+        .header_bytes = (size_t)config->limits_http_header_bytes,
+        .body_bytes = (size_t)config->limits_http_body_bytes,
+        .connections = (size_t)config->limits_http_connections,
+        .idle_ms = (uint64_t)config->limits_http_idle_ms,
+    };
+}
+
+static void on_reloaded(void *data)
+{
+    struct daemon *daemon = data;
+    struct http_limits limits = http_limits(host_config(daemon->host));
+    http_server_set_limits(daemon->server, &limits);
+}
+
+static void on_server_freed(void *data)
+{
+    struct daemon *daemon = data;
+    daemon->server = NULL;
+    loop_stop(daemon->loop);
+}
+
+static void on_host_stopped(void *data)
+{
+    struct daemon *daemon = data;
+    http_server_free(daemon->server, on_server_freed, daemon);
+}
+
+static void stop(struct daemon *daemon, const char *reason)
+{
+    http_server_stop(daemon->server);
+    host_stop(daemon->host, reason, on_host_stopped, daemon);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct daemon *daemon = handle->data;
+    if (number != SIGHUP) {
+        stop(daemon, number == SIGINT ? "interrupted" : "asked to terminate");
+        return;
+    }
+    kg_auto(kg_buf_free) struct kg_buf changed = {0};
+    struct kg_err err = {0};
+    if (host_reload(daemon->host, NULL, &changed, &err) < 0)
+        kg_log(KG_ERROR_LEVEL, "reload: the old configuration stays: %s", err.message);
+}
+
+/* Without the spawner no plugin runs and none can be started: whoever supervises us starts anew. */
+static void on_spawner_lost(void *data)
+{
+    struct daemon *daemon = data;
+    kg_log(KG_ERROR_LEVEL, "the spawner is gone, and every plugin with it; stopping");
+    daemon->exit_code = 1;
+    stop(daemon, "the spawner is gone");
+}
+
+static void watch_signals(struct daemon *daemon)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < KG_COUNT(numbers); i++) {
+        uv_signal_init(loop_uv(daemon->loop), &daemon->signals[i]);
+        daemon->signals[i].data = daemon;
+        uv_signal_start(&daemon->signals[i], on_signal, numbers[i]);
+    }
+}
+
+static int prepare(struct daemon *daemon, struct kg_err *err)
+{
+    raise_fd_limit();
+    int result = write_pid(daemon, err);
+    if (result < 0)
+        return result;
+    daemon->facts = cage_facts_probe(&daemon->no_cage);
+    daemon->spawner = cage_spawner_start(err);
+    if (daemon->spawner == NULL)
+        return -1;
+    return drop_root(daemon, err);
+}
+
+static int open_for_business(struct daemon *daemon, struct kg_err *err)
+{
+    daemon->loop = loop_new();
+    watch_signals(daemon);
+    int result = cage_spawner_attach(daemon->spawner, daemon->loop, on_spawner_lost, daemon, err);
+    if (result < 0)
+        return result;
+    struct host_parts parts = {
+        .loop = daemon->loop,
+        .spawner = daemon->spawner,
+        .facts = daemon->facts,
+        .no_cage_reason = daemon->no_cage.message,
+        .paths = daemon->paths,
+        .config = kg_steal(&daemon->config),
+        .on_reloaded = on_reloaded,
+        .data = daemon,
+    };
+    daemon->host = host_new(&parts, err);
+    if (daemon->host == NULL)
+        return -1;
+    struct http_limits limits = http_limits(host_config(daemon->host));
+    daemon->server =
+        http_server_new(daemon->loop, daemon->host, &limits, http_routes, http_route_count);
+    return http_server_listen(daemon->server, daemon->paths->socket, err);
+}
+
+/*
+ * Once libuv lets go of a signal it is deadly again, and a second SIGTERM must not cut the orderly end
+ * short. By now this is the only thread, so blocking it here is enough.
+ */
+static void close_signals(struct daemon *daemon)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    for (size_t i = 0; i < KG_COUNT(daemon->signals); i++)
+        if (daemon->signals[i].data != NULL)
+            uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+}
+
+static void tear_down(struct daemon *daemon)
+{
+    if (daemon->server != NULL) {
+        http_server_free(daemon->server, on_server_freed, daemon);
+        loop_run(daemon->loop);
+    }
+    host_free(daemon->host);
+    cage_spawner_free(daemon->spawner);
+    cage_facts_free(daemon->facts);
+    if (daemon->loop != NULL)
+        close_signals(daemon);
+    loop_free(daemon->loop);
+    config_free(daemon->config);
+    kg_close(&daemon->ready_fd);
+    kg_close(&daemon->parent_fd);
+    kg_close(&daemon->lock_fd);
+}
+
+static int run(struct daemon *daemon)
+{
+    struct kg_err err = {0};
+    if (prepare(daemon, &err) < 0 || open_for_business(daemon, &err) < 0)
+        return report_failure(daemon, &err);
+    if (daemon->facts == NULL)
+        kg_log(KG_ERROR_LEVEL, "no plugin can be started: %s; %s", daemon->no_cage.message,
+               daemon->no_cage.hint);
+    host_start(daemon->host);
+    kg_log(KG_INFO, "kaged %s is listening on %s", KAGED_VERSION, daemon->paths->socket);
+    tell_ready(daemon);
+    loop_run(daemon->loop);
+    return daemon->exit_code;
+}
+
+int cli_start(struct cli *cli)
+{
+    struct kg_err err = {0};
+    struct daemon daemon = {.paths = &cli->paths, .lock_fd = -1, .ready_fd = -1, .parent_fd = -1};
+    int64_t ready_fd = -1;
+    int exit_code = 0;
+    if (cli_option_number(cli, "ready-fd", 3, 1 << 20, &ready_fd, &err) < 0)
+        return print_error(&err);
+    if (ready_fd >= 0 && fcntl((int)ready_fd, F_SETFD, FD_CLOEXEC) < 0) {
+        kg_fail(&err, KG_E_USAGE, "--ready-fd %d is not an open file descriptor", (int)ready_fd);
+        return print_error(&err);
+    }
+    daemon.ready_fd = (int)ready_fd;
+    if (cli_has(cli, "no-sandbox"))
+        fputs("kaged: --no-sandbox does not apply to plugins: they are always caged\n", stderr);
+    umask(077);
+    daemon.config = config_load(cli->paths.config_file, &err);
+    if (daemon.config == NULL || config_paths_make(&cli->paths, &err) < 0 ||
+        take_lock(&daemon, &err) < 0)
+        exit_code = print_error(&err);
+    else if (cli_has(cli, "foreground") || fork_away(&daemon, &exit_code, &err))
+        exit_code = run(&daemon);
+    tear_down(&daemon);
+    return exit_code;
+}
