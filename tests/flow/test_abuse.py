@@ -1,0 +1,157 @@
+"""Plugins that harm: the daemon's memory stays bounded, the other plugins answer meanwhile."""
+import os
+import signal
+import socket
+import statistics
+import threading
+import time
+
+from harness import Daemon, FlowTest, has_sanitizer, main, memory_kb, wait_for
+
+GROWTH_MAX_KB = 150_000 if has_sanitizer() else 40_000  # a sanitizer pads and keeps what is freed
+
+
+class Bounded(FlowTest):
+    plugins = ["good-c", "flood", "no-read", "half-line", "request-storm", "big-result",
+               "forks-and-leaves"]
+    config = {"limits.call_timeout_ms": 8000, "limits.shutdown_timeout_ms": 300}
+
+    def setUp(self):
+        self.daemon.call("good-c", "good.echo", {})
+        self.before = memory_kb(self.daemon.pid)
+
+    def tearDown(self):
+        growth = memory_kb(self.daemon.pid) - self.before
+        self.assertLess(growth, GROWTH_MAX_KB, "the daemon's memory grew")
+
+    def others_answer(self, seconds):
+        """Calls a well-behaved plugin all the while; no answer takes long."""
+        times, until = [], time.monotonic() + seconds
+        while time.monotonic() < until:
+            started = time.monotonic()
+            self.assertEqual(self.daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
+            times.append(time.monotonic() - started)
+            self.assertLess(memory_kb(self.daemon.pid) - self.before, GROWTH_MAX_KB)
+        self.assertLess(statistics.median(times), 0.5)
+        self.assertLess(max(times), 3)
+
+    def test_flood_of_notifications_and_stderr(self):
+        self.daemon.call("flood", "flood.start", {"ms": 2500})
+        self.others_answer(2)
+        stats = self.daemon.call("flood", "flood.stats")
+        self.assertGreater(stats["sent"], 1000)
+        self.assertGreater(stats["limited"], 0)  # it was told: system.rate_limited
+        self.daemon.wait_audit("plugin.notification_flood", "flood")
+        status = self.daemon.status("flood")
+        self.assertEqual((status["state"], status["starts"]), ("running", 1))
+        self.assertLess(len(self.daemon.audit("plugin.notification", "flood")), 1000)
+
+    def test_flood_of_stderr_fills_no_disk(self):
+        self.daemon.call("flood", "flood.start", {"ms": 500})
+        wait_for(lambda: "dropped" in "".join(
+            self.daemon.api("GET", "/plugins/flood/logs?lines=1000")[1]["lines"]), "the note")
+        logs = os.path.join(self.daemon.home, "state/logs")
+        size = sum(os.path.getsize(os.path.join(logs, name)) for name in os.listdir(logs))
+        self.assertLess(size, 4 << 20)
+
+    def test_plugin_that_writes_and_never_reads(self):
+        starts = self.daemon.status("no-read")["starts"]
+        self.daemon.try_call("no-read", "work.do", headers={"Kaged-Timeout-Ms": "100"})
+        self.others_answer(1)
+        self.daemon.act("no-read", "restart")
+        self.daemon.wait_restarted("no-read", starts)
+
+    def test_half_lines_up_to_the_bound(self):
+        for _ in range(3):
+            starts = self.daemon.wait_state("half-line", "running")["starts"]
+            self.daemon.try_call("half-line", "half.send", {"bytes": (4 << 20) - 100},
+                                 {"Kaged-Timeout-Ms": "300"})
+            self.daemon.act("half-line", "restart")
+            self.daemon.wait_restarted("half-line", starts)
+
+    def test_storm_of_requests(self):
+        answers = []
+        storm = threading.Thread(target=lambda: answers.append(
+            self.daemon.try_call("request-storm", "storm.start", {"count": 50_000})))
+        storm.start()
+        self.others_answer(0.5)
+        storm.join()
+        self.assertEqual(answers, [(200, 50_000)])
+
+    def test_big_results_are_given_back(self):
+        for _ in range(10):
+            self.daemon.call("big-result", "bytes.give", {"bytes": 4_000_000})
+
+    def test_caller_that_does_not_read_its_answer(self):
+        clients = []
+        for _ in range(4):
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(self.daemon.socket)
+            body = b'{"bytes":4000000}'
+            client.sendall(b"POST /api/v1/plugins/big-result/call/bytes.give HTTP/1.1\r\n"
+                           b"Host: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            clients.append(client)
+        self.others_answer(0.5)
+        for client in clients:
+            client.close()
+
+    def test_plugin_that_forks_and_leaves_again_and_again(self):
+        for _ in range(3):
+            starts = self.daemon.wait_state("forks-and-leaves", "running")["starts"]
+            self.daemon.call("forks-and-leaves", "work.do")
+            self.daemon.wait_restarted("forks-and-leaves", starts)
+
+
+class World(FlowTest):
+    plugins = ["env-dump"]
+
+    def test_environment_is_the_documented_one(self):
+        folder = os.path.join(self.daemon.home, "plugins/env-dump")
+        world = self.daemon.call("env-dump", "world.show")
+        env = world["env"]
+        env.pop("LC_CTYPE", None)
+        self.assertEqual(env, {
+            "KAGED_PLUGIN_NAME": "env-dump", "KAGED_PLUGIN_DIR": folder, "KAGED_API_VERSION": "1",
+            "KAGED_LOG_LEVEL": "info", "HOME": folder, "PATH": "/usr/bin:/usr/local/bin",
+            "LANG": "C.UTF-8", "TMPDIR": "/tmp"})
+        self.assertEqual(world["cwd"], folder)
+        self.assertEqual(world["fds"], [0, 1, 2])
+
+    def test_install_folder_is_read_only(self):
+        self.assertIn(self.daemon.call("env-dump", "folder.write"),
+                      ("Read-only file system", "Permission denied"))
+        self.assertFalse(os.path.exists(os.path.join(self.daemon.home,
+                                                     "plugins/env-dump/written")))
+
+    def test_variables_of_the_manifest_cannot_pretend(self):
+        daemon = Daemon(["env-dump"])
+        with open(os.path.join(daemon.home, "plugins/env-dump/kaged-plugin.yaml"), "a") as file:
+            file.write("env: {KAGED_PLUGIN_NAME: root, LANG: de_DE.UTF-8, MINE: yes it is}\n")
+        with daemon:
+            env = daemon.call("env-dump", "world.show")["env"]
+            self.assertEqual((env["KAGED_PLUGIN_NAME"], env["LANG"], env["MINE"]),
+                             ("env-dump", "de_DE.UTF-8", "yes it is"))
+
+
+class Crowd(FlowTest):
+    def test_many_plugins_in_a_storm_of_kills(self):
+        names = [f"good-c as twin-{number}" for number in range(12)]
+        with Daemon(names) as daemon:
+            for starts in range(3):
+                for name in daemon.names:
+                    os.kill(daemon.wait_restarted(name, starts)["pid"], signal.SIGKILL)
+            for name in daemon.names:
+                daemon.wait_restarted(name, 3)
+                self.assertEqual(daemon.call(name, "good.echo", {"n": 1})["n"], 1)
+
+    def test_plugin_that_stops_itself_is_ended_all_the_same(self):
+        with Daemon(["crash-at-call", "good-c"], {"limits.call_timeout_ms": 300,
+                                                  "limits.term_timeout_ms": 300}) as daemon:
+            answer = daemon.try_call("crash-at-call", "crash.signal",
+                                     {"signal": int(signal.SIGSTOP)})
+            self.assert_error(answer, 504, "plugin_timeout")
+            daemon.wait_restarted("crash-at-call", 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The audit log: what it holds, who may ask, and that a change of it is found."""
+import glob
+import json
+import os
+import threading
+import time
+
+from harness import Daemon, FlowTest, main
+
+
+class Events(FlowTest):
+    plugins = ["context-echo", "error-reply", "good-c", "flood"]
+
+    def test_call_and_its_end_share_the_request_id(self):
+        params = self.daemon.call("context-echo", "params.echo")
+        id = params["_context"]["request_id"]
+        called = [e for e in self.daemon.audit("plugin.method_called") if e["request_id"] == id]
+        returned = [e for e in self.daemon.audit("plugin.method_returned") if e["request_id"] == id]
+        self.assertEqual((len(called), len(returned)), (1, 1))
+        self.assertEqual((called[0]["name"], called[0]["method"]), ("context-echo", "params.echo"))
+        self.assertEqual(called[0]["operator_id"], params["_context"]["operator_id"])
+        self.assertEqual((returned[0]["success"], returned[0]["error"]), (True, None))
+        self.assertGreaterEqual(returned[0]["duration_ms"], 0)
+
+    def test_failed_call_says_so(self):
+        self.daemon.try_call("error-reply", "error.give",
+                             {"error": {"code": -32000, "message": "no"}})
+        returned = self.daemon.audit("plugin.method_returned", "error-reply")[-1]
+        self.assertEqual((returned["success"], returned["error"]), (False, "plugin_error"))
+
+    def test_events_have_time_and_growing_ids(self):
+        self.daemon.call("good-c", "good.echo")
+        events = self.daemon.audit()
+        self.assertEqual(events[0]["event"], "daemon.started")
+        ids = [event["id"] for event in events]
+        self.assertEqual(ids, sorted(set(ids)))
+        for event in events:
+            self.assertRegex(event["ts"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+
+    def test_payloads_are_not_kept(self):
+        secret = "correct horse battery staple"
+        self.daemon.call("good-c", "good.echo", {"text": secret})
+        self.assertNotIn(secret, json.dumps(self.daemon.audit()))
+        for path in glob.glob(os.path.join(self.daemon.home, "state/audit/*")):
+            with open(path, errors="replace") as file:
+                self.assertNotIn(secret, file.read())
+
+    def test_filters(self):
+        self.daemon.call("good-c", "good.echo")
+        self.assertEqual({e["name"] for e in self.daemon.audit(plugin="good-c")}, {"good-c"})
+        self.assertEqual({e["event"] for e in self.daemon.audit("plugin.method_*")},
+                         {"plugin.method_called", "plugin.method_returned"})
+        last = self.daemon.audit(limit=1)
+        self.assertEqual(len(last), 1)
+        self.assertEqual(self.daemon.audit(after=last[0]["id"]), [])
+        self.assertEqual(self.daemon.audit(since="2099-01-01"), [])
+        self.assertEqual(self.daemon.api("GET", "/audit?since=tomorrow")[0], 400)
+
+    def test_question_waits_for_what_comes(self):
+        last = self.daemon.audit(limit=1)[0]["id"]
+        timer = threading.Timer(0.3, lambda: self.daemon.call("good-c", "good.echo"))
+        timer.start()
+        started = time.monotonic()
+        events = self.daemon.audit(plugin="good-c", after=last, wait_ms=10_000)
+        timer.join()
+        self.assertTrue(events)
+        self.assertGreater(time.monotonic() - started, 0.2)
+
+    def test_notification_is_audited_and_a_flood_is_counted(self):
+        self.daemon.call("flood", "flood.start", {"ms": 300})
+        flood = self.daemon.wait_audit("plugin.notification_flood", "flood")[0]
+        self.assertGreater(flood["rate"], 100)
+        notes = self.daemon.audit("plugin.notification", "flood")
+        self.assertEqual(notes[0]["notification_type"], "flood.drop")
+        self.assertLessEqual(len(notes), 300)
+
+    def test_command_prints_lines_of_json(self):
+        self.daemon.call("good-c", "good.echo")
+        code, out, err = self.daemon.cli("--json", "audit", "--event", "plugin.method_called",
+                                         "--plugin", "good-c")
+        self.assertEqual((code, err), (0, ""))
+        for line in out.splitlines():
+            self.assertEqual(json.loads(line)["event"], "plugin.method_called")
+        self.assertTrue(out)
+
+
+class Verify(FlowTest):
+    @staticmethod
+    def use(daemon):
+        for number in range(20):
+            daemon.call("good-c", "good.echo", {"n": number})
+
+    @staticmethod
+    def file_of(daemon):
+        return sorted(glob.glob(os.path.join(daemon.home, "state/audit/*")))[0]
+
+    def tampered(self, change):
+        """Exit code and words of `audit verify` after somebody changed the lines of the log."""
+        with Daemon(["good-c"]) as daemon:
+            self.use(daemon)
+            daemon.stop()
+            self.assertEqual(daemon.cli("audit", "verify")[0], 0)
+            path = self.file_of(daemon)
+            with open(path) as file:
+                lines = file.readlines()
+            with open(path, "w") as file:
+                file.writelines(change(lines))
+            return daemon.cli("audit", "verify")
+
+    def test_whole_log_is_found_whole_with_and_without_a_daemon(self):
+        with Daemon(["good-c"]) as daemon:
+            self.use(daemon)
+            self.assertEqual(daemon.cli("audit", "verify")[0], 0)
+            daemon.stop()
+            code, out, err = daemon.cli("audit", "verify")
+            self.assertEqual((code, err), (0, ""))
+
+    def test_changed_line_is_found(self):
+        def change(lines):
+            at = next(i for i, line in enumerate(lines) if "method_called" in line)
+            lines[at] = lines[at].replace("good.echo", "good.evil")
+            return lines
+
+        code, out, err = self.tampered(change)
+        self.assertEqual(code, 1)
+        self.assertIn("audit", err)
+
+    def test_missing_line_is_found(self):
+        self.assertEqual(self.tampered(lambda lines: lines[:3] + lines[4:])[0], 1)
+
+    def test_cut_off_end_is_found(self):
+        self.assertEqual(self.tampered(lambda lines: lines[:len(lines) // 2])[0], 1)
+
+    def test_log_survives_a_killed_daemon(self):
+        with Daemon(["good-c"]) as daemon:
+            self.use(daemon)
+            before = daemon.audit()
+            daemon.kill()
+            daemon.start()
+            after = daemon.audit()
+            self.assertEqual(after[:len(before)], before)
+            self.assertEqual(daemon.cli("audit", "verify")[0], 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Leaves with exit code 0 when it is called.
+answer() {
+    printf '{"jsonrpc":"2.0","id":%d,"result":%s}\n' "$id" "$1"
+}
+
+while IFS= read -r line; do
+    [[ $line =~ \"method\":\"([a-z._]+)\" ]] && method=${BASH_REMATCH[1]}
+    [[ $line =~ \"id\":([0-9]+) ]] && id=${BASH_REMATCH[1]}
+    case "$method" in
+    initialize)
+        answer '{"name":"'"$KAGED_PLUGIN_NAME"'","version":"1.0.0","api_version":1,"methods":["work.do"]}'
+        ;;
+    ping) answer '{"status":"ok"}' ;;
+    shutdown) exit 0 ;;
+    work.do)
+        exit 0
+        ;;
+    esac
+done

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Does all as it should, in bash without any helper.
+answer() {
+    printf '{"jsonrpc":"2.0","id":%d,"result":%s}\n' "$id" "$1"
+}
+
+while IFS= read -r line; do
+    [[ $line =~ \"method\":\"([a-z._]+)\" ]] && method=${BASH_REMATCH[1]}
+    [[ $line =~ \"id\":([0-9]+) ]] && id=${BASH_REMATCH[1]}
+    case "$method" in
+    initialize)
+        answer '{"name":"'"$KAGED_PLUGIN_NAME"'","version":"1.0.0","api_version":1,"methods":["good.echo"],"capabilities_used":[]}'
+        ;;
+    ping) answer '{"status":"ok"}' ;;
+    shutdown) exit 0 ;;
+    good.echo)
+        params=${line#*\"params\":}
+        answer "${params%\}}"
+        ;;
+    esac
+done
