@@ -60,7 +60,10 @@ static void put_plugin_row(struct table *table, const struct kg_node *plugin, bo
     struct kg_str pid = cli_number(plugin, "pid") > 0 ? cli_text(plugin, "pid") : KG_STR("");
     table_cell(table, cli_text(plugin, "name"), NULL);
     table_cell(table, cli_text(plugin, "version"), NULL);
-    table_cell(table, state, state_color(state));
+    if (problem.length > 0 && kg_str_is(state, "disabled"))
+        table_cell(table, KG_STR("disabled (invalid manifest)"), "red");
+    else
+        table_cell(table, state, state_color(state));
     table_cell(table, pid, NULL);
     if (verbose) {
         kg_auto(kg_buf_free) struct kg_buf capabilities = {0};

@@ -20,9 +20,11 @@ static void put_text(struct kg_buf *out, const char *label, struct kg_str text)
 static void put_heading(struct kg_buf *out, const struct kg_node *plugin)
 {
     struct kg_str meaning = cli_text(plugin, "state_meaning");
+    struct kg_str version = cli_text(plugin, "version");
     kg_buf_escaped(out, cli_text(plugin, "name"));
-    kg_buf_char(out, ' ');
-    kg_buf_escaped(out, cli_text(plugin, "version"));
+    if (version.length > 0)
+        kg_buf_char(out, ' ');
+    kg_buf_escaped(out, version);
     kg_buf_text(out, " is ");
     kg_buf_escaped(out, cli_text(plugin, "state"));
     if (meaning.length > 0) {

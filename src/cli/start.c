@@ -281,7 +281,7 @@ static int prepare(struct daemon *daemon, struct kg_err *err)
     daemon->facts = cage_facts_probe(&daemon->no_cage);
     daemon->spawner = cage_spawner_start(err);
     if (daemon->spawner == NULL)
-        return -1;
+        return -EINVAL;
     return drop_root(daemon, err);
 }
 
@@ -304,7 +304,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     };
     daemon->host = host_new(&parts, err);
     if (daemon->host == NULL)
-        return -1;
+        return -EINVAL;
     struct http_limits limits = http_limits(host_config(daemon->host));
     daemon->server =
         http_server_new(daemon->loop, daemon->host, &limits, http_routes, http_route_count);

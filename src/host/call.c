@@ -5,6 +5,7 @@
 #include "host/internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -58,7 +59,7 @@ static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg
                 "written: %s",
                 why);
         kg_hint(err, "make room on the disk of %s", host->paths->audit_dir);
-        return -1;
+        return -EINVAL;
     }
     if (plugin->instance == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s: %s", plugin->name,
@@ -71,7 +72,7 @@ static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg
         kg_hint(err, "kaged plugin enable %s", plugin->name);
     else
         kg_hint(err, "kaged plugin status %s says more", plugin->name);
-    return -1;
+    return -EINVAL;
 }
 
 static int check_method(const struct host_plugin *plugin, struct kg_str method, struct kg_err *err)
@@ -90,7 +91,7 @@ static int check_method(const struct host_plugin *plugin, struct kg_str method, 
     kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no method %.*s", plugin->name,
             KG_STR_CUT(method, RPC_METHOD_MAX));
     kg_hint(err, "kaged plugin status %s lists its methods", plugin->name);
-    return -1;
+    return -EINVAL;
 }
 
 /* Only the host speaks for who calls and with which config. */

@@ -163,7 +163,7 @@ static int load_plugin(struct host *host, struct host_plugin *plugin)
     }
     if (manifest == NULL) {
         plugin->problem = err;
-        return -1;
+        return -EINVAL;
     }
     manifest_free(plugin->manifest);
     plugin->manifest = manifest;
@@ -288,7 +288,7 @@ static int check_startable(const struct host *host, const struct host_plugin *pl
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (plugin->problem.code != KG_OK) {
         *err = plugin->problem;
-        return -1;
+        return -EINVAL;
     }
     if (host->no_cage_reason != NULL)
         return kg_fail(err, KG_E_CAGE, "plugin %s: start: %s", plugin->name, host->no_cage_reason);
@@ -338,12 +338,12 @@ int host_enable(struct host *host, struct kg_str name, const char *operator_id, 
 {
     struct host_plugin *plugin = host_plugin_find(host, name, err);
     if (plugin == NULL)
-        return -1;
+        return -EINVAL;
     bool has_process = plugin->instance != NULL && instance_has_process(plugin->instance);
     if (!has_process)
         load_plugin(host, plugin); /* its author may have mended it; a failure is in `problem` */
     if (check_startable(host, plugin, err) < 0 || remember(host, plugin, STATE_ENABLED, err) < 0)
-        return -1;
+        return -EINVAL;
     audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT(operator_id));
     instance_enable(plugin->instance);
@@ -354,7 +354,7 @@ int host_disable(struct host *host, struct kg_str name, const char *operator_id,
 {
     struct host_plugin *plugin = host_plugin_find(host, name, err);
     if (plugin == NULL || remember(host, plugin, STATE_DISABLED, err) < 0)
-        return -1;
+        return -EINVAL;
     audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(operator_id));
     if (plugin->instance != NULL)
@@ -367,11 +367,11 @@ int host_restart(struct host *host, struct kg_str name, const char *operator_id,
     (void)operator_id;
     struct host_plugin *plugin = host_plugin_find(host, name, err);
     if (plugin == NULL || check_startable(host, plugin, err) < 0)
-        return -1;
+        return -EINVAL;
     if (!is_enabled(host, plugin)) {
         kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);
         kg_hint(err, "kaged plugin enable %s", plugin->name);
-        return -1;
+        return -EINVAL;
     }
     instance_restart(plugin->instance);
     return 0;
@@ -384,7 +384,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
 {
     struct config *config = config_load(host->paths->config_file, err);
     if (config == NULL)
-        return -1;
+        return -EINVAL;
     config_diff(host->config, config, ret_changed_json);
     config_free(host->config);
     host->config = config;

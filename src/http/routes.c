@@ -141,7 +141,9 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
         facts = instance_facts(plugin->instance);
         state = instance_state(plugin->instance);
     }
-    put_named_text(json, "state_meaning", instance_state_meaning(state));
+    bool invalid = state == INSTANCE_DISABLED && plugin->problem.code != KG_OK;
+    put_named_text(json, "state_meaning",
+                   invalid ? "its manifest is invalid" : instance_state_meaning(state));
     put_named_text(json, "cage_id", facts.cage_id[0] ? facts.cage_id : NULL);
     put_time(json, "started_at", facts.started_at_ms);
     put_named_int(json, "starts", facts.starts);
