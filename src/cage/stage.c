@@ -19,7 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STAGE_FOLDER "/run/kaged/stage"
+/* Not below the daemon's own run folder, which is closed to others. */
+#define STAGE_FOLDER "/run/kaged-stage"
 
 struct cage_stage {
     int user_map; /* a user namespace that maps root to the cage's user, or -1 */
@@ -81,6 +82,8 @@ static int make_folder(struct kg_err *err)
     int result = kg_make_dirs(STAGE_FOLDER, 0755, err);
     if (result < 0)
         return kg_wrap(err, result, "stage");
+    if (chmod(STAGE_FOLDER, 0755) < 0) /* the daemon's umask is strict */
+        return kg_fail_errno(err, errno, "stage: chmod %s", STAGE_FOLDER);
     if (mount("kaged", STAGE_FOLDER, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
               "mode=0755,size=1m") < 0)
         return kg_fail_errno(err, errno, "stage: mount %s", STAGE_FOLDER);

@@ -220,6 +220,17 @@ static void collect_rest(struct instance *instance)
     audit_unwait(instance->supervisor->audit, &instance->audit_waiter);
 }
 
+/* bwrap and the shim say on stderr what they could not do, and that is the last thing they say. */
+static struct kg_str last_line(const struct kg_buf *text)
+{
+    size_t end = text->length, start;
+    while (end > 0 && text->data[end - 1] == '\n')
+        end--;
+    for (start = end; start > 0 && text->data[start - 1] != '\n';)
+        start--;
+    return (struct kg_str){text->data + start, end - start};
+}
+
 static void finish_report(struct instance *instance, const struct cage_exit *how, const char *error)
 {
     struct exit_report *report = &instance->report;
@@ -229,9 +240,10 @@ static void finish_report(struct instance *instance, const struct cage_exit *how
     plugin_log_tail(instance->log, &report->last_stderr);
     if (report->cause == EXIT_NONE)
         report->cause = how->built ? EXIT_LEFT : EXIT_CAGE;
-    if (report->cause == EXIT_CAGE && report->detail[0] == '\0')
-        snprintf(report->detail, sizeof(report->detail), "%s",
-                 error ? error : "the end of its stderr says why");
+    if (report->cause == EXIT_CAGE && report->detail[0] == '\0') {
+        struct kg_str why = error ? kg_str(error) : last_line(&report->last_stderr);
+        snprintf(report->detail, sizeof(report->detail), "%.*s", KG_STR_CUT(why, 300));
+    }
     exit_report_clear(&instance->last_report);
     instance->last_report = *report;
     *report = (struct exit_report){.exit_code = -1};
