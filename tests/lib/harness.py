@@ -111,7 +111,7 @@ def descendants(pid):
         for child in parents.get(todo.pop(), []):
             found[child] = process_start(child)
             todo.append(child)
-    return found
+    return {child: start for child, start in found.items() if start is not None}
 
 
 def memory_kb(pid):
