@@ -320,7 +320,7 @@ static void bench_calls(struct world *world, struct host_plugin *fast, size_t in
     pin(pipes.pid, 0);
     pin(instance_facts(fast->instance).pid, 0);
     for (int round = 0; round < ROUNDS; round++) {
-        raw[round] = raw_drive(&pipes, CALLS / IN_FLIGHT * IN_FLIGHT, in_flight);
+        raw[round] = raw_drive(&pipes, (size_t)CALLS / IN_FLIGHT * IN_FLIGHT, in_flight);
         host[round] = drive(world, CALLS, in_flight, latencies);
     }
     raw_stop(&pipes);

@@ -278,12 +278,13 @@ bool audit_ready(const struct audit *audit, const char **ret_why)
     uint64_t written = atomic_load_explicit(&audit->written, memory_order_relaxed);
     if (refused == 0 && audit->emitted - written <= audit->queue_bytes)
         return true;
+    const char *why = "the disk is slower than the events that come";
     if (refused == ENOSPC)
-        *ret_why = "the disk is full";
+        why = "the disk is full";
     else if (refused != 0)
-        *ret_why = strerrordesc_np(refused) ? strerrordesc_np(refused) : "the disk refuses it";
-    else
-        *ret_why = "the disk is slower than the events that come";
+        why = strerrordesc_np(refused) ? strerrordesc_np(refused) : "the disk refuses it";
+    if (ret_why != NULL)
+        *ret_why = why;
     return false;
 }
 
@@ -301,7 +302,7 @@ static void call_waiters(struct audit *audit)
     if (audit->waiters == NULL || audit->closing)
         return;
     ask_for_progress(audit);
-    while (audit->waiters != NULL && audit_ready(audit, &why)) {
+    while (audit_ready(audit, &why) && audit->waiters != NULL) {
         struct audit_waiter *waiter = audit->waiters;
         audit_unwait(audit, waiter);
         waiter->on_ready(waiter); /* may emit, wait again, or end other waits */

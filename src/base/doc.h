@@ -7,7 +7,7 @@
 
 #include "base/json/json.h"
 
-#define KG_DOC_BYTES_MAX  (1024 * 1024)
+#define KG_DOC_BYTES_MAX  1048576
 #define KG_DOC_DEPTH_MAX  64
 #define KG_YAML_ALIAS_MAX 64 /* aliases in one document; what they repeat counts against the bounds */
 

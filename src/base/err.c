@@ -1,4 +1,5 @@
 /* One error travels up: code, errno, a message that names object, act and cause, a hint. */
+#define KG_ERR_DEFINITIONS
 #include "base/base.h"
 
 #include <errno.h>

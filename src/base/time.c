@@ -75,8 +75,8 @@ static bool parse_span(struct kg_str text, int64_t *ret_wall_ms)
 }
 
 /*
- * Takes what the pattern says from the front of the text: 9 is a digit, of a number that ends at the
- * next other character; that one stands for itself. Numbers go to ret_numbers in their order.
+ * Takes what the pattern says from the front of the text: 9 is a digit, of a number that ends at
+ * the next other character; that one stands for itself. Numbers go to ret_numbers in their order.
  */
 static bool take_pattern(struct kg_str *text, const char *pattern, int *ret_numbers)
 {
@@ -116,7 +116,7 @@ static bool parse_fraction(struct kg_str *text, int64_t *ms)
         return true;
     size_t i = 1;
     for (int scale = 100; i < text->length && text->data[i] >= '0' && text->data[i] <= '9'; i++) {
-        *ms += (text->data[i] - '0') * scale;
+        *ms += (int64_t)(text->data[i] - '0') * scale;
         scale /= 10;
     }
     *text = (struct kg_str){text->data + i, text->length - i};
@@ -134,7 +134,7 @@ static bool parse_zone(struct kg_str text, int64_t *ms)
     if (sign == 0 || !take_pattern(&text, "99:99", offset) || text.length > 0 || offset[0] > 23 ||
         offset[1] > 59)
         return false;
-    *ms -= sign * (offset[0] * 60 + offset[1]) * 60000;
+    *ms -= sign * ((int64_t)offset[0] * 60 + offset[1]) * 60000;
     return true;
 }
 
@@ -148,7 +148,7 @@ static bool parse_time(struct kg_str text, int64_t *ms)
     text = (struct kg_str){text.data + 1, text.length - 1};
     if (!take_pattern(&text, "99:99:99", time) || time[0] > 23 || time[1] > 59 || time[2] > 60)
         return false;
-    *ms += ((time[0] * 60 + time[1]) * 60 + time[2]) * 1000;
+    *ms += (((int64_t)time[0] * 60 + time[1]) * 60 + time[2]) * 1000;
     return parse_fraction(&text, ms) && parse_zone(text, ms);
 }
 

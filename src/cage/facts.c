@@ -188,6 +188,7 @@ static int check_namespaces(const struct cage_facts *facts, struct kg_err *err)
                                 NULL};
     if (try_run(argv, &said) == 0)
         return 0;
+    kg_buf_terminate(&said); /* it may not even have been started */
     said.data[strcspn(said.data, "\n")] = '\0';
     int result = kg_fail(err, KG_E_CAGE, "cage: try bwrap with user namespaces: %s",
                          said.data[0] != '\0' ? said.data : "it failed without a word");

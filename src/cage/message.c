@@ -39,7 +39,16 @@ static void take_fds(struct msghdr *message, int ret_fds[CAGE_MESSAGE_FDS])
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     if (header == NULL || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
         return;
-    memcpy(ret_fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    /* The space for three has room for a fourth; who sends more than we agreed on loses them. */
+    size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+        int fd;
+        memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+        if (i < CAGE_MESSAGE_FDS)
+            ret_fds[i] = fd;
+        else
+            close(fd);
+    }
 }
 
 int cage_message_receive(int socket, void *ret_data, size_t size, int ret_fds[CAGE_MESSAGE_FDS])

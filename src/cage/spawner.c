@@ -103,17 +103,19 @@ static void send_waiting(struct cage_spawner *spawner)
     watch(spawner);
 }
 
-/* Sends now, or when there is room. A dead spawner is noticed by the poll, not here. */
-static void ask(struct cage_spawner *spawner, const struct cage_request *request, int fd)
+/* Sends now, or when there is room. A dead spawner is noticed by the poll, too. */
+static int ask(struct cage_spawner *spawner, const struct cage_request *request, int fd)
 {
-    if (spawner->waiting == NULL && send_request(spawner, request, fd) != -EAGAIN)
-        return;
+    int result = spawner->waiting == NULL ? send_request(spawner, request, fd) : -EAGAIN;
+    if (result != -EAGAIN)
+        return result;
     struct waiting *last = kg_alloc(sizeof(*last));
     last->request = *request;
     last->fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     *spawner->waiting_end = last;
     spawner->waiting_end = &last->next;
     watch(spawner);
+    return 0;
 }
 
 /* -- receiving --------------------------------------------------------------------------------- */
@@ -342,14 +344,19 @@ struct cage_child *cage_spawn(struct cage_spawner *spawner, const struct cage_pl
     child->data = data;
     child->next = spawner->children;
     spawner->children = child;
-    ask(spawner, &(struct cage_request){.kind = CAGE_ASK_SPAWN, .child = child->id}, fd);
-    return child;
+    int result = ask(spawner, &(struct cage_request){.kind = CAGE_ASK_SPAWN, .child = child->id}, fd);
+    if (result == 0)
+        return child;
+    kg_fail_errno(err, -result, "plugin %s: spawn: ask kaged-spawner", plan->name);
+    spawner->children = child->next;
+    free(child);
+    return NULL;
 }
 
 void cage_signal(struct cage_child *child, int signal)
 {
     struct cage_request request = {.kind = CAGE_ASK_SIGNAL, .child = child->id, .signal = signal};
-    ask(child->spawner, &request, -1);
+    (void)ask(child->spawner, &request, -1); /* it fails only when the spawner is gone */
 }
 
 pid_t cage_child_pid(const struct cage_child *child)

@@ -222,7 +222,7 @@ static int unknown_command(const struct cli *cli, const char *word, struct kg_er
 static int find_command(struct cli *cli, int argc, char **argv, int *at, struct kg_err *err)
 {
     while (cli->command == NULL) {
-        int next;
+        int next = 0;
         int result = take_options(cli, argc - *at, argv + *at, &next, err);
         if (result < 0)
             return result;
@@ -272,7 +272,7 @@ int cli_parse(int argc, char **argv, struct cli *ret_cli, struct kg_err *err)
     int at = 0;
     int result = find_command(&cli, argc, argv, &at, err);
     if (result == 0 && cli.command != NULL) {
-        int next;
+        int next = 0;
         result = take_options(&cli, argc - at, argv + at, &next, err);
         if (result == 0 && !cli.help)
             result = keep_arguments(&cli, argc - at - next, argv + at + next, err);

@@ -19,6 +19,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define STOP_MAX_MS       60000 /* the longest shutdown_timeout_sec, and then some */
+#define STOP_AGAIN_MAX_MS 5000  /* after a second request: every plugin is killed by then */
+#define LOG_CHECK_MS      60000
+
 struct daemon {
     const struct config_paths *paths;
     struct config *config; /* until the host takes it */
@@ -32,6 +36,8 @@ struct daemon {
     struct host *host;
     struct http_server *server;
     uv_signal_t signals[3];
+    struct loop_timer stop_timer;
+    struct loop_timer log_timer; /* looks at the size of our own log */
     int exit_code;
 };
 
@@ -151,6 +157,22 @@ static int redirect_to_log(const struct config_paths *paths, struct kg_err *err)
     return 0;
 }
 
+/* Our own log is a file only in the background; past the bound it is put aside and begun anew. */
+static void on_log_check(struct loop_timer *timer)
+{
+    struct daemon *daemon = KG_CONTAINER(timer, struct daemon, log_timer);
+    struct stat log;
+    struct kg_err err;
+    loop_timer_start(daemon->loop, timer, LOG_CHECK_MS, on_log_check);
+    if (fstat(STDERR_FILENO, &log) < 0 ||
+        log.st_size <= host_config(daemon->host)->logging_rotate_bytes)
+        return;
+    kg_auto(kg_free) char *path = kg_format("%s/kaged.log", daemon->paths->logs_dir);
+    kg_auto(kg_free) char *old = kg_format("%s.1", path);
+    if (rename(path, old) < 0 || redirect_to_log(daemon->paths, &err) < 0)
+        kg_log(KG_WARN, "rotate %s: %s", path, strerror(errno));
+}
+
 /* Where somebody looks: the terminal, or the `kaged start` that waits for us. */
 static int report_failure(struct daemon *daemon, const struct kg_err *err)
 {
@@ -216,6 +238,8 @@ static struct http_limits http_limits(const struct config *config)
 static void on_reloaded(void *data)
 {
     struct daemon *daemon = data;
+    if (daemon->server == NULL)
+        return;
     struct http_limits limits = http_limits(host_config(daemon->host));
     http_server_set_limits(daemon->server, &limits);
 }
@@ -224,6 +248,8 @@ static void on_server_freed(void *data)
 {
     struct daemon *daemon = data;
     daemon->server = NULL;
+    loop_timer_stop(daemon->loop, &daemon->stop_timer);
+    loop_timer_stop(daemon->loop, &daemon->log_timer);
     loop_stop(daemon->loop);
 }
 
@@ -233,15 +259,30 @@ static void on_host_stopped(void *data)
     http_server_free(daemon->server, on_server_freed, daemon);
 }
 
+/* Whatever hangs, the daemon does not: the spawner ends with it, and with that every cage. */
+static void on_stop_deadline(struct loop_timer *timer)
+{
+    (void)timer;
+    kg_log(KG_ERROR_LEVEL, "stopping took too long; leaving at once");
+    _exit(1);
+}
+
+/* The socket stays open, so that whoever asks hears that the daemon is stopping. */
 static void stop(struct daemon *daemon, const char *reason)
 {
-    http_server_stop(daemon->server);
+    if (daemon->server == NULL)
+        return; /* all is done; this turn of the loop is the last */
+    bool again = host_is_stopping(daemon->host);
+    loop_timer_start(daemon->loop, &daemon->stop_timer,
+                     again ? STOP_AGAIN_MAX_MS : STOP_MAX_MS, on_stop_deadline);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct daemon *daemon = handle->data;
+    if (daemon->server == NULL)
+        return;
     if (number != SIGHUP) {
         stop(daemon, number == SIGINT ? "interrupted" : "asked to terminate");
         return;
@@ -296,7 +337,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         .loop = daemon->loop,
         .spawner = daemon->spawner,
         .facts = daemon->facts,
-        .no_cage_reason = daemon->no_cage.message,
+        .no_cage = &daemon->no_cage,
         .paths = daemon->paths,
         .config = kg_steal(&daemon->config),
         .on_reloaded = on_reloaded,
@@ -351,6 +392,8 @@ static int run(struct daemon *daemon)
     if (daemon->facts == NULL)
         kg_log(KG_ERROR_LEVEL, "no plugin can be started: %s; %s", daemon->no_cage.message,
                daemon->no_cage.hint);
+    if (daemon->parent_fd >= 0)
+        loop_timer_start(daemon->loop, &daemon->log_timer, LOG_CHECK_MS, on_log_check);
     host_start(daemon->host);
     kg_log(KG_INFO, "kaged %s is listening on %s", KAGED_VERSION, daemon->paths->socket);
     tell_ready(daemon);

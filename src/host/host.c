@@ -24,7 +24,6 @@ static void apply_limits(struct host *host)
                 .calls_in_flight_max = (uint32_t)config->limits_calls_in_flight,
                 .notifications_per_sec = (uint32_t)config->limits_notifications_per_sec,
             },
-        .call_timeout_ms = (uint64_t)config->limits_call_timeout_ms,
         .initialize_timeout_ms = (uint64_t)config->limits_initialize_timeout_ms,
         .ping_timeout_ms = (uint64_t)config->limits_ping_timeout_ms,
         .health_failures = (uint32_t)config->limits_health_failures,
@@ -81,7 +80,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->config = parts->config;
     host->on_reloaded = parts->on_reloaded;
     host->on_reloaded_data = parts->data;
-    host->no_cage_reason = parts->facts ? NULL : parts->no_cage_reason;
+    if (parts->facts == NULL)
+        host->no_cage = *parts->no_cage;
     host->plugins_dir = real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                 : parts->paths->plugins_dir);
     apply_logging(host->config);
@@ -116,6 +116,7 @@ static void plugin_free(struct host_plugin *plugin)
 }
 
 static void on_state(void *data, struct instance *instance);
+static void on_fresh_start(void *data, struct instance *instance);
 
 /* The lists are owned by the manifest; the supervisor only reads them. */
 #define LIST(list) ((const char *const *)(list))
@@ -131,7 +132,6 @@ static void make_instance(struct host *host, struct host_plugin *plugin)
         .command = LIST(manifest->command),
         .env = LIST(manifest->env),
         .methods = LIST(manifest->methods),
-        .notifications = LIST(manifest->notifications),
         .capabilities = LIST(manifest->capabilities),
         .shutdown_timeout_ms = manifest->shutdown_timeout_sec
                                    ? (uint64_t)manifest->shutdown_timeout_sec * 1000
@@ -144,8 +144,8 @@ static void make_instance(struct host *host, struct host_plugin *plugin)
         instance_set_spec(plugin->instance, &spec);
         return;
     }
-    plugin->instance = instance_new(&host->supervisor, &spec);
-    instance_watch(plugin->instance, on_state, host);
+    static const struct instance_ops ops = {on_state, on_fresh_start};
+    plugin->instance = instance_new(&host->supervisor, &spec, &ops, host);
 }
 
 /* Reads the manifest again; on failure the plugin keeps its reason, and a running one keeps
@@ -171,6 +171,15 @@ static int load_plugin(struct host *host, struct host_plugin *plugin)
     if (plugin->instance == NULL || !instance_has_process(plugin->instance))
         make_instance(host, plugin);
     return 0;
+}
+
+/* The author may have mended the manifest since; if it is broken now, what ran before runs again. */
+static void on_fresh_start(void *data, struct instance *instance)
+{
+    struct host *host = data;
+    struct host_plugin *plugin = host_plugin_find(host, kg_str(instance_name(instance)), NULL);
+    if (load_plugin(host, plugin) < 0)
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
 }
 
 static void report_invalid(struct host *host, const struct host_plugin *plugin)
@@ -290,8 +299,10 @@ static int check_startable(const struct host *host, const struct host_plugin *pl
         *err = plugin->problem;
         return -EINVAL;
     }
-    if (host->no_cage_reason != NULL)
-        return kg_fail(err, KG_E_CAGE, "plugin %s: start: %s", plugin->name, host->no_cage_reason);
+    if (host->no_cage.code != KG_OK) {
+        *err = host->no_cage;
+        return kg_wrap(err, -EINVAL, "plugin %s: start", plugin->name);
+    }
     return 0;
 }
 
@@ -303,11 +314,21 @@ static void start_enabled(struct host *host)
         if (plugin->instance == NULL || !is_enabled(host, plugin) ||
             instance_state(plugin->instance) != INSTANCE_DISABLED)
             continue;
-        if (check_startable(host, plugin, &err) == 0)
+        if (check_startable(host, plugin, &err) == 0) {
             instance_enable(plugin->instance);
-        else
-            kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", err.message);
+            continue;
+        }
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", err.message);
+        audit_emit(host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
+                   AUDIT_V_INT(0), AUDIT_V_TEXT(err.message));
     }
+}
+
+static void stop_no_longer_enabled(struct host *host)
+{
+    for (size_t i = 0; i < host->plugin_count; i++)
+        if (host->plugins[i]->instance != NULL && !is_enabled(host, host->plugins[i]))
+            instance_disable(host->plugins[i]->instance);
 }
 
 static void warn_of_missing(struct host *host)
@@ -339,9 +360,8 @@ int host_enable(struct host *host, struct kg_str name, const char *operator_id, 
     struct host_plugin *plugin = host_plugin_find(host, name, err);
     if (plugin == NULL)
         return -EINVAL;
-    bool has_process = plugin->instance != NULL && instance_has_process(plugin->instance);
-    if (!has_process)
-        load_plugin(host, plugin); /* its author may have mended it; a failure is in `problem` */
+    if (plugin->problem.code != KG_OK)
+        load_plugin(host, plugin); /* its author may have mended it */
     if (check_startable(host, plugin, err) < 0 || remember(host, plugin, STATE_ENABLED, err) < 0)
         return -EINVAL;
     audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
@@ -364,7 +384,6 @@ int host_disable(struct host *host, struct kg_str name, const char *operator_id,
 
 int host_restart(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
 {
-    (void)operator_id;
     struct host_plugin *plugin = host_plugin_find(host, name, err);
     if (plugin == NULL || check_startable(host, plugin, err) < 0)
         return -EINVAL;
@@ -373,6 +392,8 @@ int host_restart(struct host *host, struct kg_str name, const char *operator_id,
         kg_hint(err, "kaged plugin enable %s", plugin->name);
         return -EINVAL;
     }
+    audit_emit(host->audit, AUDIT_PLUGIN_RESTARTED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
+               AUDIT_V_TEXT(operator_id));
     instance_restart(plugin->instance);
     return 0;
 }
@@ -382,6 +403,8 @@ int host_restart(struct host *host, struct kg_str name, const char *operator_id,
 int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
                 struct kg_err *err)
 {
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     struct config *config = config_load(host->paths->config_file, err);
     if (config == NULL)
         return -EINVAL;
@@ -399,6 +422,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
             (void)load_plugin(host, host->plugins[i]);
     find_plugins(host);
     warn_of_missing(host);
+    stop_no_longer_enabled(host);
     start_enabled(host);
     if (host->on_reloaded != NULL)
         host->on_reloaded(host->on_reloaded_data);

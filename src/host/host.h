@@ -16,7 +16,7 @@ struct host_parts {
     struct loop *loop;
     struct cage_spawner *spawner;
     const struct cage_facts *facts; /* NULL: no cage can be built here; no plugin starts */
-    const char *no_cage_reason;     /* why, then */
+    const struct kg_err *no_cage;   /* why, then */
     const struct config_paths *paths;
     struct config *config;           /* taken over */
     void (*on_reloaded)(void *data); /* after the host took a new configuration */

@@ -12,7 +12,7 @@ struct host {
     struct audit *audit;        /* owned */
     struct loop_worker *reader; /* owned; reads files for questions */
     char *plugins_dir;          /* owned */
-    const char *no_cage_reason; /* NULL: cages can be built */
+    struct kg_err no_cage; /* KG_OK: cages can be built */
     struct supervisor supervisor;
     struct host_plugin **plugins; /* owned, sorted by name */
     size_t plugin_count;

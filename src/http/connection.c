@@ -10,6 +10,7 @@
  */
 #include "http/internal.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -617,6 +618,7 @@ bool http_connection_stays(const struct http_connection *connection)
 static void dispatch(struct http_connection *connection)
 {
     struct http_request *request = connection->request;
+    assert(request != NULL); /* only a read one makes a connection READY */
     loop_timer_stop(connection->server->loop, &connection->timer);
     connection->phase = RUNNING;
     if (request->request_id[0] == '\0')

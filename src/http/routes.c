@@ -479,8 +479,10 @@ static void on_asker_gone(void *data)
 {
     struct question *question = data;
     question->gone = true;
-    if (loop_timer_running(&question->timer))
-        question->ask(question);
+    if (!loop_timer_running(&question->timer))
+        return; /* it is being asked, and the answer will find nobody */
+    loop_timer_stop(host_loop(http_host(question->request)), &question->timer);
+    question->ask(question);
 }
 
 static struct question *question_new(struct http_request *request,

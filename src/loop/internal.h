@@ -10,7 +10,7 @@
 /* See wheel.c. */
 struct wheel {
     uint64_t now_ms;
-    uint64_t filled[WHEEL_LEVELS]; /* a bit for each slot that has timers */
+    uint64_t filled[WHEEL_LEVELS];                      /* a bit for each slot that has timers */
     struct loop_timer slots[WHEEL_LEVELS][WHEEL_SLOTS]; /* heads of circular lists */
 };
 void wheel_init(struct wheel *wheel, uint64_t now_ms);

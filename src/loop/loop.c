@@ -1,6 +1,6 @@
 /*
- * One turn: libuv polls, callbacks run, then the deferred tasks, then the timer of the wheel is armed
- * and the loop waits again. Other threads reach it only through loop_post.
+ * One turn: libuv polls, callbacks run, then the deferred tasks, then the timer of the wheel is
+ * armed and the loop waits again. Other threads reach it only through loop_post.
  */
 #include "loop/internal.h"
 

@@ -55,7 +55,8 @@ void loop_undefer(struct loop *loop, struct loop_task *task);
 
 struct loop_message {
     struct loop_message *next;
-    void (*deliver)(struct loop_message *message); /* on the loop thread; owns the message from then */
+    void (*deliver)(
+        struct loop_message *message); /* on the loop thread; owns the message from then */
 };
 void loop_post(struct loop *loop, struct loop_message *message); /* from any thread */
 
@@ -63,7 +64,7 @@ void loop_post(struct loop *loop, struct loop_message *message); /* from any thr
 
 struct loop_worker;
 struct loop_job {
-    struct loop_message message; /* first: how it comes back */
+    struct loop_message message;        /* first: how it comes back */
     void (*run)(struct loop_job *job);  /* on the worker */
     void (*done)(struct loop_job *job); /* on the loop */
     struct loop_worker *worker;

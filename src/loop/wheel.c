@@ -1,9 +1,10 @@
 /*
  * A hierarchical timing wheel: adding and removing a timer costs a few instructions, whatever their
  * number. A timer sits at the level of the highest base-64 digit in which its due time differs from
- * now, in the slot of that digit; so every timer of a lower level is due before any of a higher one,
- * and the slot of now's own digit is always empty. When now reaches a slot of a higher level, its
- * timers move down. Seven digits of milliseconds are 139 years, so no due time is ever beyond the top.
+ * now, in the slot of that digit; so every timer of a lower level is due before any of a higher
+ * one, and the slot of now's own digit is always empty. When now reaches a slot of a higher level,
+ * its timers move down. Seven digits of milliseconds are 139 years, so no due time is ever beyond
+ * the top.
  */
 #include "loop/internal.h"
 

@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 #define MANIFEST_FILE      "kaged-plugin.yaml"
-#define MANIFEST_BYTES_MAX (1024 * 1024)
+#define MANIFEST_BYTES_MAX 1048576
 
 /* Lists are owned and NULL-ended, never NULL. */
 struct manifest {

@@ -37,6 +37,8 @@ void exit_report_words(const struct exit_report *report, struct kg_buf *ret_text
 {
     if (report->cause == EXIT_LEFT) {
         how_it_ended(report, ret_text);
+        if (report->detail[0] != '\0')
+            kg_buf_printf(ret_text, ": %s", report->detail);
         return;
     }
     kg_buf_text(ret_text, causes[report->cause].words);

@@ -11,14 +11,19 @@ struct answer {
     const struct kg_node *name, *version, *api_version, *methods, *notifications, *capabilities;
 };
 
+#define LIST_MAX   1024 /* what a manifest may have, too */
+#define TEXT_MAX   256
+#define LISTED_MAX 32 /* in one audit event */
+
+/* A list of short strings, or none. */
 static bool is_string_list(const struct kg_node *node)
 {
     if (node == NULL)
         return true;
-    if (node->type != KG_ARRAY)
+    if (node->type != KG_ARRAY || node->count > LIST_MAX)
         return false;
     for (uint32_t i = 0; i < node->count; i++)
-        if (node->items[i].type != KG_STRING)
+        if (node->items[i].type != KG_STRING || node->items[i].text.length > TEXT_MAX)
             return false;
     return true;
 }
@@ -42,11 +47,11 @@ static const char *read_answer(const struct kg_node *root, struct answer *ret_an
     if (answer.api_version == NULL || answer.api_version->type != KG_NUMBER)
         return "the result of initialize has no number \"api_version\"";
     if (!is_string_list(answer.methods))
-        return "\"methods\" in the result of initialize is not a list of strings";
+        return "\"methods\" in the result of initialize is not a list of short strings";
     if (!is_string_list(answer.notifications))
-        return "\"notifications\" in the result of initialize is not a list of strings";
+        return "\"notifications\" in the result of initialize is not a list of short strings";
     if (!is_string_list(answer.capabilities))
-        return "\"capabilities_used\" in the result of initialize is not a list of strings";
+        return "\"capabilities_used\" in the result of initialize is not a list of short strings";
     *ret_answer = answer;
     return NULL;
 }
@@ -93,10 +98,13 @@ static bool check_api(struct instance *instance, const struct answer *answer)
     return false;
 }
 
-static void put_node(struct kg_buf *buf, const struct kg_node *node)
+static void put_nodes(struct kg_buf *buf, const struct kg_node *list)
 {
     struct kg_json_writer json = kg_json_writer(buf);
-    kg_json_node(&json, node);
+    kg_json_begin(&json, '[');
+    for (uint32_t i = 0; i < list->count && i < LISTED_MAX; i++)
+        kg_json_str(&json, list->items[i].text);
+    kg_json_end(&json, ']');
 }
 
 static void put_list(struct kg_buf *buf, char *const *list)
@@ -117,7 +125,7 @@ static bool check_capabilities(struct instance *instance, const struct answer *a
         if (kg_list_has(instance->capabilities, claimed) || kg_str_is(claimed, "net:[]"))
             continue;
         kg_auto(kg_buf_free) struct kg_buf all = {0}, allowed = {0};
-        put_node(&all, used);
+        put_nodes(&all, used);
         put_list(&allowed, instance->capabilities);
         audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_CAPABILITY_OVERREACH, KG_STR_NULL,
                    AUDIT_V_TEXT(instance->name), AUDIT_V_RAW(kg_buf_view(&all)),
@@ -137,39 +145,57 @@ static bool node_has(const struct kg_node *list, const char *text)
     return false;
 }
 
-/* Methods that differ from the manifest are no failure: missing ones are marked, extra ones
- * ignored. */
+/* Up to LISTED_MAX names, as a JSON list. */
+struct names {
+    struct kg_buf buf;
+    struct kg_json_writer json;
+    size_t count;
+};
+
+static void names_begin(struct names *names)
+{
+    names->json = kg_json_writer(&names->buf);
+    kg_json_begin(&names->json, '[');
+}
+
+static void names_add(struct names *names, struct kg_str name)
+{
+    if (names->count++ < LISTED_MAX)
+        kg_json_str(&names->json, name);
+}
+
+static struct kg_str names_end(struct names *names)
+{
+    kg_json_end(&names->json, ']');
+    kg_buf_terminate(&names->buf);
+    return kg_buf_view(&names->buf);
+}
+
+/* Methods that differ from the manifest are no failure: missing ones are marked, extra ones ignored. */
 static bool check_methods(struct instance *instance, const struct answer *answer)
 {
-    kg_auto(kg_buf_free) struct kg_buf missing = {0}, extra = {0};
-    struct kg_json_writer missing_json = kg_json_writer(&missing);
-    struct kg_json_writer extra_json = kg_json_writer(&extra);
-    bool differ = false;
-    kg_json_begin(&missing_json, '[');
-    kg_json_begin(&extra_json, '[');
+    struct names missing = {0}, extra = {0};
+    names_begin(&missing);
+    names_begin(&extra);
     for (size_t i = 0; instance->methods[i] != NULL; i++) {
         instance->method_offered[i] = node_has(answer->methods, instance->methods[i]);
-        if (instance->method_offered[i])
-            continue;
-        kg_json_text(&missing_json, instance->methods[i]);
-        differ = true;
+        if (!instance->method_offered[i])
+            names_add(&missing, kg_str(instance->methods[i]));
     }
-    for (uint32_t i = 0; answer->methods != NULL && i < answer->methods->count; i++) {
-        if (kg_list_has(instance->methods, answer->methods->items[i].text))
-            continue;
-        kg_json_str(&extra_json, answer->methods->items[i].text);
-        differ = true;
+    for (uint32_t i = 0; answer->methods != NULL && i < answer->methods->count; i++)
+        if (!kg_list_has(instance->methods, answer->methods->items[i].text))
+            names_add(&extra, answer->methods->items[i].text);
+    struct kg_str missing_list = names_end(&missing), extra_list = names_end(&extra);
+    if (missing.count + extra.count > 0) {
+        kg_log_about(KG_WARN, instance->name,
+                     "its methods differ from the manifest: missing %.300s, extra %.300s",
+                     missing_list.data, extra_list.data);
+        audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_METHODS_DIFFER, KG_STR_NULL,
+                   AUDIT_V_TEXT(instance->name), AUDIT_V_RAW(missing_list),
+                   AUDIT_V_RAW(extra_list));
     }
-    kg_json_end(&missing_json, ']');
-    kg_json_end(&extra_json, ']');
-    if (!differ)
-        return true;
-    kg_log_about(KG_WARN, instance->name,
-                 "its methods differ from the manifest: missing %.300s, extra %.300s",
-                 kg_buf_terminate(&missing), kg_buf_terminate(&extra));
-    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_METHODS_DIFFER, KG_STR_NULL,
-               AUDIT_V_TEXT(instance->name), AUDIT_V_RAW(kg_buf_view(&missing)),
-               AUDIT_V_RAW(kg_buf_view(&extra)));
+    kg_buf_free(&missing.buf);
+    kg_buf_free(&extra.buf);
     return true;
 }
 

@@ -59,10 +59,11 @@ static void on_health_due(struct loop_timer *timer)
         .data = instance,
     };
     instance->ping_in_flight = true;
-    if (peer_call(instance->peer, &ping, NULL, &err) < 0) {
-        instance->ping_in_flight = false;
+    if (peer_call(instance->peer, &ping, NULL, &err) == 0)
+        return;
+    instance->ping_in_flight = false;
+    if (err.code != KG_E_BUSY) /* a full queue is no answer; the calls in it have their deadlines */
         health_failed(instance, err.message);
-    }
 }
 
 void health_begin(struct instance *instance)

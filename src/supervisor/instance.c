@@ -20,7 +20,6 @@ static void clear_spec(struct instance *instance)
     kg_list_free(instance->command);
     kg_list_free(instance->env);
     kg_list_free(instance->methods);
-    kg_list_free(instance->notifications);
     kg_list_free(instance->capabilities);
     free(instance->method_offered);
 }
@@ -33,17 +32,19 @@ void instance_set_spec(struct instance *instance, const struct instance_spec *sp
     instance->command = kg_list_copy(spec->command);
     instance->env = kg_list_copy(spec->env);
     instance->methods = kg_list_copy(spec->methods);
-    instance->notifications = kg_list_copy(spec->notifications);
     instance->capabilities = kg_list_copy(spec->capabilities);
     instance->shutdown_timeout_ms = spec->shutdown_timeout_ms;
     instance->health_interval_ms = spec->health_interval_ms;
     instance->method_offered = kg_alloc_array(kg_list_count(instance->methods) + 1, sizeof(bool));
 }
 
-struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec)
+struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec,
+                              const struct instance_ops *ops, void *data)
 {
     struct instance *instance = kg_alloc(sizeof(*instance));
     instance->supervisor = supervisor;
+    instance->ops = *ops;
+    instance->data = data;
     instance->name = kg_strdup(spec->name);
     instance->follow = ON_NOTHING;
     instance_set_spec(instance, spec);
@@ -53,16 +54,21 @@ struct instance *instance_new(struct supervisor *supervisor, const struct instan
     return instance;
 }
 
+static void stop_timers(struct instance *instance)
+{
+    struct loop *loop = instance->supervisor->loop;
+    loop_timer_stop(loop, &instance->ending_timer);
+    loop_timer_stop(loop, &instance->stream_timer);
+    loop_timer_stop(loop, &instance->reset_timer);
+    health_end(instance);
+}
+
 void instance_free(struct instance *instance)
 {
     if (instance == NULL)
         return;
-    struct loop *loop = instance->supervisor->loop;
-    loop_timer_stop(loop, &instance->restart_timer);
-    loop_timer_stop(loop, &instance->ending_timer);
-    loop_timer_stop(loop, &instance->reset_timer);
-    health_end(instance);
-    audit_unwait(instance->supervisor->audit, &instance->audit_waiter);
+    stop_timers(instance);
+    loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
     peer_free(instance->peer);
     plugin_log_free(instance->log);
     exit_report_clear(&instance->report);
@@ -74,21 +80,20 @@ void instance_free(struct instance *instance)
 
 /* -- what the plugin says ---------------------------------------------------------------------- */
 
-static void on_audit_ready(struct audit_waiter *waiter)
+/*
+ * While the audit log cannot be written, what a plugin says unasked is passed over and counted: it
+ * must neither grow our memory nor keep us from reading its answers.
+ */
+static bool audit_takes_more(struct instance *instance)
 {
-    struct instance *instance = KG_CONTAINER(waiter, struct instance, audit_waiter);
-    if (instance->peer != NULL)
-        peer_pause(instance->peer, false);
-}
-
-/* A plugin that makes events faster than they can be written is read no faster than that. */
-static void hold_back_if_behind(struct instance *instance)
-{
-    if (audit_ready(instance->supervisor->audit, NULL) || instance->audit_waiter.waiting)
-        return;
-    instance->audit_waiter.on_ready = on_audit_ready;
-    audit_wait_ready(instance->supervisor->audit, &instance->audit_waiter);
-    peer_pause(instance->peer, true);
+    struct audit *audit = instance->supervisor->audit;
+    if (!audit_ready(audit, NULL))
+        return false;
+    if (instance->unaudited > 0)
+        audit_emit(audit, AUDIT_PLUGIN_NOTIFICATION_FLOOD, KG_STR_NULL,
+                   AUDIT_V_TEXT(instance->name), AUDIT_V_INT(instance->unaudited));
+    instance->unaudited = 0;
+    return true;
 }
 
 static void on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
@@ -104,9 +109,12 @@ static void on_notification(void *data, struct kg_str method, struct kg_str para
 {
     struct instance *instance = data;
     (void)params;
+    if (!audit_takes_more(instance)) {
+        instance->unaudited++;
+        return;
+    }
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method));
-    hold_back_if_behind(instance);
 }
 
 static void on_flood(void *data, uint32_t notifications)
@@ -121,7 +129,8 @@ static void on_flood(void *data, uint32_t notifications)
 /* True if one more event about bad output may be written in this second. */
 static bool may_complain(struct instance *instance, uint32_t *ret_suppressed)
 {
-    return kg_rate_pass(&instance->noise, instance->supervisor->limits.noise_events_per_sec,
+    return audit_takes_more(instance) &&
+           kg_rate_pass(&instance->noise, instance->supervisor->limits.noise_events_per_sec,
                         loop_now_ms(instance->supervisor->loop), ret_suppressed);
 }
 
@@ -136,7 +145,6 @@ static void on_noise(void *data, struct kg_str line, const char *problem)
     kg_log_about(KG_WARN, instance->name, "stdout: %s: %.*s", problem, KG_STR_ARG(line));
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_STDOUT_NOISE, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(line), AUDIT_V_INT(suppressed));
-    hold_back_if_behind(instance);
 }
 
 static void on_violation(void *data, enum peer_violation violation, const char *detail)
@@ -151,7 +159,6 @@ static void on_violation(void *data, enum peer_violation violation, const char *
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_PROTOCOL_VIOLATION, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_TEXT(peer_violation_name(violation)),
                AUDIT_V_TEXT(detail));
-    hold_back_if_behind(instance);
     if (!fatal)
         return;
     instance_end(instance, EXIT_VIOLATION, ENDING_KILL, ON_CRASH, "%s", detail);
@@ -166,7 +173,7 @@ static void on_hung(void *data, const char *method, uint64_t timeout_ms)
 
 static void on_stream_grace_over(struct loop_timer *timer)
 {
-    struct instance *instance = KG_CONTAINER(timer, struct instance, ending_timer);
+    struct instance *instance = KG_CONTAINER(timer, struct instance, stream_timer);
     instance_end(instance, EXIT_STREAM, ENDING_TERM, ON_CRASH,
                  "the process lives on, but cannot be talked to");
 }
@@ -178,7 +185,7 @@ static void on_end(void *data, enum peer_end end)
     (void)end;
     if (instance->state != INSTANCE_SPAWNING && instance->state != INSTANCE_RUNNING)
         return;
-    loop_timer_start(instance->supervisor->loop, &instance->ending_timer,
+    loop_timer_start(instance->supervisor->loop, &instance->stream_timer,
                      instance->supervisor->limits.term_timeout_ms / 2, on_stream_grace_over);
 }
 
@@ -217,7 +224,6 @@ static void collect_rest(struct instance *instance)
         instance->peer = NULL;
     }
     plugin_log_detach(instance->log);
-    audit_unwait(instance->supervisor->audit, &instance->audit_waiter);
 }
 
 /* bwrap and the shim say on stderr what they could not do, and that is the last thing they say. */
@@ -240,10 +246,11 @@ static void finish_report(struct instance *instance, const struct cage_exit *how
     plugin_log_tail(instance->log, &report->last_stderr);
     if (report->cause == EXIT_NONE)
         report->cause = how->built ? EXIT_LEFT : EXIT_CAGE;
-    if (report->cause == EXIT_CAGE && report->detail[0] == '\0') {
-        struct kg_str why = error ? kg_str(error) : last_line(&report->last_stderr);
+    struct kg_str why = kg_str(error);
+    if (error == NULL && report->cause == EXIT_CAGE)
+        why = last_line(&report->last_stderr);
+    if (report->detail[0] == '\0' && why.length > 0)
         snprintf(report->detail, sizeof(report->detail), "%.*s", KG_STR_CUT(why, 300));
-    }
     exit_report_clear(&instance->last_report);
     instance->last_report = *report;
     *report = (struct exit_report){.exit_code = -1};
@@ -252,12 +259,9 @@ static void finish_report(struct instance *instance, const struct cage_exit *how
 static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
 {
     struct instance *instance = data;
-    struct loop *loop = instance->supervisor->loop;
-    loop_timer_stop(loop, &instance->ending_timer);
-    loop_timer_stop(loop, &instance->reset_timer);
-    health_end(instance);
-    collect_rest(instance);
     instance->child = NULL;
+    collect_rest(instance);
+    stop_timers(instance); /* after it: what was still in the pipes may have started some */
     instance->started_at_ms = 0;
     finish_report(instance, how, error_or_null);
     instance_raise(instance, ON_EXIT);
@@ -405,7 +409,8 @@ void instance_begin_ending(struct instance *instance, enum instance_event event)
 void instance_end(struct instance *instance, enum exit_cause cause, enum ending from,
                   enum instance_event follow, const char *format, ...)
 {
-    if (instance->state != INSTANCE_SPAWNING && instance->state != INSTANCE_RUNNING)
+    if (instance->child == NULL ||
+        (instance->state != INSTANCE_SPAWNING && instance->state != INSTANCE_RUNNING))
         return;
     va_list args;
     va_start(args, format);
@@ -418,32 +423,6 @@ void instance_end(struct instance *instance, enum exit_cause cause, enum ending 
     if (from == ENDING_KILL)
         peer_close(instance->peer);
     instance_raise(instance, ON_END);
-}
-
-/* The process that we ended is gone. */
-void instance_settle(struct instance *instance, enum instance_event event)
-{
-    (void)event;
-    struct audit *audit = instance->supervisor->audit;
-    enum instance_event follow = instance->follow;
-    bool asked =
-        instance->last_report.cause == EXIT_OPERATOR || instance->last_report.cause == EXIT_DAEMON;
-    if (asked && instance->ending == ENDING_KILL)
-        audit_emit(audit, AUDIT_PLUGIN_KILLED, KG_STR_NULL, AUDIT_V_TEXT(instance->name));
-    else if (asked)
-        audit_emit(audit, AUDIT_PLUGIN_STOPPED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
-                   AUDIT_V_INT(instance->last_report.exit_code));
-    instance->ending = ENDING_NOT;
-    instance->follow = ON_NOTHING;
-    if (follow != ON_NOTHING)
-        instance_raise(instance, follow);
-}
-
-/* -- restarts ---------------------------------------------------------------------------------- */
-
-static void on_restart_due(struct loop_timer *timer)
-{
-    instance_raise(KG_CONTAINER(timer, struct instance, restart_timer), ON_DUE);
 }
 
 static void audit_exit(struct instance *instance)
@@ -462,6 +441,34 @@ static void audit_exit(struct instance *instance)
                report->signal ? AUDIT_V_INT(report->signal) : AUDIT_V_NULL,
                AUDIT_V_STR(kg_buf_view(&words)), AUDIT_V_STR(kg_buf_view(&report->last_stderr)));
     kg_log_about(KG_WARN, instance->name, "%s", kg_buf_terminate(&words));
+}
+
+/* The process that we ended is gone. */
+void instance_settle(struct instance *instance, enum instance_event event)
+{
+    (void)event;
+    struct audit *audit = instance->supervisor->audit;
+    enum instance_event follow = instance->follow;
+    bool asked =
+        instance->last_report.cause == EXIT_OPERATOR || instance->last_report.cause == EXIT_DAEMON;
+    if (asked && instance->ending == ENDING_KILL)
+        audit_emit(audit, AUDIT_PLUGIN_KILLED, KG_STR_NULL, AUDIT_V_TEXT(instance->name));
+    else if (asked)
+        audit_emit(audit, AUDIT_PLUGIN_STOPPED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
+                   AUDIT_V_INT(instance->last_report.exit_code));
+    else if (follow != ON_CRASH && follow != ON_REJECT)
+        audit_exit(instance); /* the operator was quicker than what was to follow */
+    instance->ending = ENDING_NOT;
+    instance->follow = ON_NOTHING;
+    if (follow != ON_NOTHING)
+        instance_raise(instance, follow);
+}
+
+/* -- restarts ---------------------------------------------------------------------------------- */
+
+static void on_restart_due(struct loop_timer *timer)
+{
+    instance_raise(KG_CONTAINER(timer, struct instance, restart_timer), ON_DUE);
 }
 
 static uint64_t restart_delay_ms(const struct supervisor_limits *limits, uint32_t failures)
@@ -545,13 +552,6 @@ void instance_kill(struct instance *instance)
 bool instance_has_process(const struct instance *instance)
 {
     return instance->child != NULL;
-}
-
-void instance_watch(struct instance *instance,
-                    void (*on_state)(void *data, struct instance *instance), void *data)
-{
-    instance->on_state = on_state;
-    instance->on_state_data = data;
 }
 
 const char *instance_name(const struct instance *instance)

@@ -47,14 +47,14 @@ enum ending { ENDING_NOT, ENDING_SHUTDOWN, ENDING_TERM, ENDING_KILL };
 struct instance {
     struct supervisor *supervisor; /* borrowed */
     char *name, *version, *install_dir;
-    char **command, **env, **methods, **notifications, **capabilities; /* owned, NULL-ended */
+    char **command, **env, **methods, **capabilities; /* owned, NULL-ended */
     bool *method_offered;                                              /* one for each of methods */
     uint64_t shutdown_timeout_ms, health_interval_ms;
 
     enum instance_state state;
     enum instance_event follow; /* raised after the exit of a process that we end */
-    void (*on_state)(void *data, struct instance *instance);
-    void *on_state_data;
+    struct instance_ops ops;
+    void *data;
 
     struct cage_child *child; /* NULL without a process; freed by the cage */
     struct peer *peer;        /* NULL before the pipes are there */
@@ -64,7 +64,8 @@ struct instance {
     struct plugin_log *log;
 
     enum ending ending;
-    struct loop_timer ending_timer; /* to the next step of the ending, or a closed stream's grace */
+    struct loop_timer ending_timer; /* to the next step of the ending */
+    struct loop_timer stream_timer; /* how long a process may live on with a closed stream */
     struct loop_timer health_timer;
     struct loop_timer restart_timer;
     struct loop_timer reset_timer; /* forgets failures once it ran for long enough */
@@ -74,7 +75,7 @@ struct instance {
     uint32_t failures;         /* in a row */
     uint64_t first_failure_ms; /* of that row, monotonic */
     struct kg_rate noise;
-    struct audit_waiter audit_waiter;
+    uint32_t unaudited; /* notifications that came while the audit log could not be written */
     struct exit_report report, last_report; /* of this run; of the one before */
 };
 

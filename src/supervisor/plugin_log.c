@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define READ_BACK_BYTES 262144 /* the most of a log that one question reads */
+#define LAST_READS      64     /* of a pipe whose process is gone; it can hold no more */
 
 struct plugin_log {
     struct supervisor *supervisor;
@@ -115,8 +116,17 @@ static void take_line(struct plugin_log *log, struct kg_str line)
     kg_buf_char(&log->pending, ' ');
     kg_buf_str(&log->pending, line);
     kg_buf_char(&log->pending, '\n');
-    keep_in_tail(log, line);
     kg_log_about(KG_DEBUG, log->name, "stderr: %.*s", KG_STR_CUT(line, 1024));
+}
+
+static void note_lost(struct plugin_log *log, uint32_t lost)
+{
+    char note[96];
+    if (lost == 0)
+        return;
+    snprintf(note, sizeof(note), "[kaged: %u lines were dropped: more than %u in a second]", lost,
+             log->supervisor->limits.stderr_lines_per_sec);
+    take_line(log, kg_str(note));
 }
 
 static bool on_line(void *data, struct kg_str line)
@@ -125,12 +135,8 @@ static bool on_line(void *data, struct kg_str line)
     uint32_t lost;
     bool pass = kg_rate_pass(&log->rate, log->supervisor->limits.stderr_lines_per_sec,
                              loop_now_ms(log->supervisor->loop), &lost);
-    if (lost > 0) {
-        char note[96];
-        snprintf(note, sizeof(note), "[kaged: %u lines were dropped: more than %u in a second]",
-                 lost, log->supervisor->limits.stderr_lines_per_sec);
-        take_line(log, kg_str(note));
-    }
+    keep_in_tail(log, line); /* whatever the rate: the last words matter most */
+    note_lost(log, lost);
     if (pass)
         take_line(log, line);
     return true;
@@ -188,9 +194,11 @@ void plugin_log_detach(struct plugin_log *log)
     struct reader *reader = log->reader;
     if (reader == NULL)
         return;
-    while (read_some(reader))
+    for (int i = 0; i < LAST_READS && read_some(reader); i++)
         ;
     frame_finish(&reader->frame, on_line, log);
+    note_lost(log, log->rate.dropped);
+    log->rate = (struct kg_rate){0};
     write_pending(log);
     log->reader = NULL;
     uv_close((uv_handle_t *)&reader->poll, on_reader_closed);

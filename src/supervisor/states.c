@@ -22,6 +22,8 @@ static void only_move(struct instance *instance, enum instance_event event)
 static void fresh_start(struct instance *instance, enum instance_event event)
 {
     instance_forget_failures(instance);
+    if (instance->ops.on_fresh_start != NULL)
+        instance->ops.on_fresh_start(instance->data, instance);
     instance_start(instance, event);
 }
 
@@ -52,7 +54,6 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
                 [ON_READY] = TO(RUNNING, instance_announce),
                 [ON_EXIT] = TO(CRASHED, instance_count_crash),
                 [ON_CRASH] = TO(CRASHED, instance_count_crash),
-                [ON_REJECT] = TO(FAILED, instance_give_up),
             },
         [INSTANCE_RUNNING] =
             {
@@ -126,8 +127,8 @@ void instance_raise(struct instance *instance, enum instance_event event)
     instance->state = cell->next;
     loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
     cell->action(instance, event);
-    if (instance->on_state != NULL)
-        instance->on_state(instance->on_state_data, instance);
+    if (instance->ops.on_state != NULL)
+        instance->ops.on_state(instance->data, instance);
 }
 
 static const char *const event_words[INSTANCE_EVENT_COUNT] = {

@@ -16,7 +16,6 @@
 
 struct supervisor_limits {
     struct peer_limits wire;
-    uint64_t call_timeout_ms;
     uint64_t initialize_timeout_ms;
     uint64_t ping_timeout_ms;
     uint32_t health_failures;
@@ -54,7 +53,6 @@ struct instance_spec {
     const char *const *command; /* NULL-ended, like the lists that follow */
     const char *const *env;     /* the manifest's, "NAME=value" */
     const char *const *methods;
-    const char *const *notifications;
     const char *const *capabilities;
     uint64_t shutdown_timeout_ms;
     uint64_t health_interval_ms;
@@ -111,8 +109,16 @@ struct exit_report {
 void exit_report_words(const struct exit_report *report, struct kg_buf *ret_text);
 
 struct instance;
-struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec);
-/* Replaces what is to run; takes effect at the next start. */
+
+/* What the one above is told. */
+struct instance_ops {
+    void (*on_state)(void *data, struct instance *instance); /* after each change of state */
+    /* Before a start that the operator asked for: the time for instance_set_spec. */
+    void (*on_fresh_start)(void *data, struct instance *instance);
+};
+struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec,
+                              const struct instance_ops *ops, void *data);
+/* Replaces what is to run; only without a process. */
 void instance_set_spec(struct instance *instance, const struct instance_spec *spec);
 /* Only in a state without a process. */
 void instance_free(struct instance *instance);
@@ -123,10 +129,6 @@ void instance_restart(struct instance *instance);
 void instance_stop(struct instance *instance); /* the daemon stops */
 void instance_kill(struct instance *instance); /* the daemon stops, and waits no longer */
 bool instance_has_process(const struct instance *instance);
-
-/* Called after each change of state. */
-void instance_watch(struct instance *instance,
-                    void (*on_state)(void *data, struct instance *instance), void *data);
 
 const char *instance_name(const struct instance *instance);
 const char *instance_version(const struct instance *instance);

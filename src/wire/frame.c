@@ -1,7 +1,7 @@
 /*
- * Cuts a stream into lines. A line that arrives whole is delivered from the buffer it was read into,
- * without a copy; only the unfinished end of a read is kept. Bytes once searched for a newline are
- * not searched again, so that one byte a second costs no more than one byte.
+ * Cuts a stream into lines. A line that arrives whole is delivered from the buffer it was read
+ * into, without a copy; only the unfinished end of a read is kept. Bytes once searched for a
+ * newline are not searched again, so that one byte a second costs no more than one byte.
  */
 #include "wire/wire.h"
 
@@ -41,7 +41,8 @@ static bool deliver(struct frame *frame, struct kg_str line, frame_line_fn *on_l
     return on_line(data, line);
 }
 
-/* Lines in data[0..length), the first `searched` bytes of which hold no newline. Returns what is used. */
+/* Lines in data[0..length), the first `searched` bytes of which hold no newline. Returns what is
+ * used. */
 static size_t deliver_all(struct frame *frame, const char *bytes, size_t length, size_t searched,
                           frame_line_fn *on_line, void *data, enum frame_result *ret_result)
 {
@@ -52,8 +53,8 @@ static size_t deliver_all(struct frame *frame, const char *bytes, size_t length,
     while (from < length && (newline = memchr(bytes + from, '\n', length - from)) != NULL) {
         size_t end = (size_t)(newline - bytes);
         bool oversize = false;
-        bool go_on = deliver(frame, (struct kg_str){bytes + start, end - start}, on_line, data,
-                             &oversize);
+        bool go_on =
+            deliver(frame, (struct kg_str){bytes + start, end - start}, on_line, data, &oversize);
         start = from = end + 1;
         if (!go_on) {
             *ret_result = oversize ? FRAME_OVERSIZE : FRAME_STOPPED;

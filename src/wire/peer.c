@@ -171,6 +171,11 @@ static void on_host_deadline(struct loop_timer *timer)
 static void on_caller_deadline(struct loop_timer *timer)
 {
     struct pending *pending = KG_CONTAINER(timer, struct pending, caller_timer);
+    struct peer *peer = pending->peer;
+    if (pending->timeout_ms == 0) { /* nothing else would ever end it */
+        pending_end(peer, pending_find(peer, pending->id), PEER_EXPIRED, KG_STR_NULL);
+        return;
+    }
     peer_done_fn *on_done = pending->on_done;
     pending->on_done = NULL;
     if (on_done != NULL)
@@ -521,12 +526,12 @@ static void reject(struct peer *peer, enum peer_violation violation, int64_t id,
     violate(peer, violation, problem);
 }
 
-/* Before the answer to initialize, a line that starts like JSON was meant as that answer. */
+/* Before the answer to initialize, broken JSON that starts like an object was meant as that answer. */
 static bool is_broken_answer(const struct peer *peer, struct kg_str line,
                              const struct rpc_message *message)
 {
     struct kg_json_cursor cursor = {line.data, line.data + line.length};
-    if (peer->phase != PEER_SILENT || message->kind != RPC_NOISE)
+    if (peer->phase != PEER_SILENT || message->kind != RPC_NOISE || message->fault == KG_JSON_OK)
         return false;
     kg_json_skip_space(&cursor);
     return cursor.at < cursor.end && *cursor.at == '{';

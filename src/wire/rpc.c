@@ -201,6 +201,16 @@ static void classify(const struct envelope *envelope, struct rpc_message *messag
         message->kind = value[KEY_RESULT].data != NULL ? RPC_RESULT : RPC_ERROR;
 }
 
+/* A log line in JSON may have an "id" or an "error", too: one such key alone makes no message. */
+static bool looks_like_rpc(const struct envelope *envelope)
+{
+    const struct kg_str *value = envelope->value;
+    if (value[KEY_JSONRPC].data != NULL || value[KEY_METHOD].data != NULL)
+        return true;
+    return value[KEY_ID].data != NULL &&
+           (value[KEY_RESULT].data != NULL || value[KEY_ERROR].data != NULL);
+}
+
 static void noise(struct rpc_message *message, enum kg_json_fault fault, const char *problem)
 {
     message->kind = RPC_NOISE;
@@ -232,10 +242,7 @@ void rpc_parse(struct kg_str line, struct rpc_message *ret_message)
             noise(message, KG_JSON_OK, "not an object");
         return;
     }
-    bool envelope_like = false;
-    for (enum key key = 0; key < KEY_COUNT; key++)
-        envelope_like |= key != KEY_PARAMS && envelope.value[key].data != NULL;
-    if (!envelope_like) {
+    if (!looks_like_rpc(&envelope)) {
         noise(message, KG_JSON_OK, "not JSON-RPC");
         return;
     }

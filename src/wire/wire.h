@@ -36,8 +36,8 @@ void frame_free(struct frame *frame);
 #define RPC_METHOD_MAX 128
 
 enum rpc_kind {
-    RPC_NOISE,            /* not JSON, or JSON that does not even look like JSON-RPC */
-    RPC_BATCH,            /* an array */
+    RPC_NOISE, /* not JSON, or JSON that does not even look like JSON-RPC */
+    RPC_BATCH, /* an array */
     RPC_REQUEST,
     RPC_NOTIFICATION,
     RPC_RESULT,
@@ -55,8 +55,8 @@ struct rpc_message {
     struct kg_str params;            /* as it came; data NULL if absent */
     struct kg_str result;
     struct kg_str error;
-    const char *problem;             /* noise and invalid kinds: what is wrong, in words */
-    enum kg_json_fault fault;        /* noise that is not JSON */
+    const char *problem;      /* noise and invalid kinds: what is wrong, in words */
+    enum kg_json_fault fault; /* noise that is not JSON */
 };
 void rpc_parse(struct kg_str line, struct rpc_message *ret_message);
 /* The code and message of an error object that rpc_parse accepted; the message is decoded. */
@@ -139,7 +139,8 @@ struct peer_call {
     peer_done_fn *on_done;      /* called once */
     void *data;
 };
-/* Queues a request; *ret_id names it for peer_abandon. Fails with KG_E_BUSY, TOO_LARGE, PLUGIN_DOWN. */
+/* Queues a request; *ret_id names it for peer_abandon. Fails with KG_E_BUSY, TOO_LARGE,
+ * PLUGIN_DOWN. */
 int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
               struct kg_err *err);
 /* The caller left: on_done is not called any more; the host's deadline stands. */

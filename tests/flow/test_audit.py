@@ -1,11 +1,14 @@
 """The audit log: what it holds, who may ask, and that a change of it is found."""
+import contextlib
 import glob
 import json
 import os
+import subprocess
 import threading
 import time
+import unittest
 
-from harness import Daemon, FlowTest, main
+from harness import Daemon, FlowTest, UnixConnection, main, wait_for
 
 
 class Events(FlowTest):
@@ -140,6 +143,54 @@ class Verify(FlowTest):
             after = daemon.audit()
             self.assertEqual(after[:len(before)], before)
             self.assertEqual(daemon.cli("audit", "verify")[0], 0)
+
+
+class Followers(FlowTest):
+    plugins = ["good-c"]
+
+    def test_followers_that_leave_cost_nothing(self):
+        # A follower that left while it waited was asked for twice, and answered twice.
+        last = self.daemon.audit(limit=1)[0]["id"]
+        for _ in range(100):
+            connection = UnixConnection(self.daemon.socket, 5)
+            connection.request("GET", f"/api/v1/audit?after={last}&wait_ms=5000")
+            time.sleep(0.002)
+            connection.close()
+        self.assertEqual(self.daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
+
+
+@unittest.skipUnless(os.getuid() == 0, "only root can make a small disk")
+class FullDisk(FlowTest):
+    def test_full_disk_refuses_calls_and_nothing_is_lost(self):
+        daemon = Daemon(["good-c", "noise", "flood"], wait_running=False)
+        disk = os.path.join(daemon.home, "state/audit")
+        os.makedirs(disk)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "none", disk], check=True)
+        try:
+            daemon.start()
+            daemon.wait_state("good-c", "running")
+            daemon.wait_state("noise", "running")
+            with open(os.path.join(disk, "ballast"), "wb", buffering=0) as ballast:
+                with contextlib.suppress(OSError):
+                    while True:
+                        ballast.write(b"x" * 4096)
+            refused = wait_for(lambda: self.refusal(daemon), "a refused call")
+            self.assertIn("the disk is full", refused["message"])
+            self.assertIn("the disk is full", daemon.api("GET", "/status")[1]["audit_problem"])
+            os.unlink(os.path.join(disk, "ballast"))
+            wait_for(lambda: daemon.try_call("good-c", "good.echo")[0] == 200, "a taken call")
+            self.assertEqual(daemon.status("good-c")["starts"], 1)
+            daemon.stop()
+            self.assertEqual(daemon.cli("audit", "verify")[0], 0)
+        finally:
+            daemon.kill_if_running()
+            subprocess.run(["umount", disk], check=True)
+            daemon.discard()
+
+    def refusal(self, daemon):
+        daemon.try_call("noise", "work.do")
+        status, error = daemon.try_call("good-c", "good.echo")
+        return status == 503 and error
 
 
 if __name__ == "__main__":

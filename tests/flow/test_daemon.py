@@ -1,4 +1,5 @@
 """The daemon: its start, its stop, its lock, its config, and what is left when it is killed."""
+import contextlib
 import os
 import signal
 import socket
@@ -287,6 +288,31 @@ class Background(FlowTest):
             self.assertIn("nonsense", err)
         finally:
             daemon.discard()
+
+
+class Stopping(FlowTest):
+    def test_daemon_that_stops_says_so(self):
+        with Daemon(["ignores-shutdown"], {"limits.shutdown_timeout_ms": 3000}) as daemon:
+            self.assertEqual(daemon.api("POST", "/stop")[0], 202)
+            wait_for(lambda: daemon.api("GET", "/status")[1]["stopping"], "stopping")
+            self.assertEqual(daemon.api("POST", "/reload")[0], 503)
+            self.assertEqual(daemon.api("POST", "/plugins/ignores-shutdown/enable")[0], 503)
+            code, _, err = daemon.cli("stop")  # a second time: it does not wait any longer
+            self.assertEqual((code, err), (0, ""))
+
+    def test_bursts_of_signals_do_not_hurt(self):
+        for _ in range(5):
+            with Daemon(["good-c"]) as daemon:
+                for number in [signal.SIGHUP, signal.SIGTERM, signal.SIGHUP] * 5:
+                    with contextlib.suppress(ProcessLookupError):
+                        daemon.process.send_signal(number)
+
+    def test_plugin_that_is_taken_off_the_list_stops_on_reload(self):
+        with Daemon(["good-c", "good-bash"]) as daemon:
+            daemon.write_config(**{"plugins.enabled": ["good-bash"]})
+            self.assertEqual(daemon.api("POST", "/reload")[0], 200)
+            daemon.wait_state("good-c", "disabled")
+            self.assertEqual(daemon.status("good-bash")["state"], "running")
 
 
 if __name__ == "__main__":

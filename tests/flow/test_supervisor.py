@@ -278,5 +278,35 @@ class Operator(FlowTest):
             daemon.wait_state("good-c", "disabled")
 
 
+class LastWords(FlowTest):
+    plugins = ["last-words", "many-methods", "silent-call"]
+    config = {"limits.restart_delay_ms": 20, "limits.restart_failures": 3}
+
+    def test_last_lines_are_kept_whatever_the_rate(self):
+        self.daemon.wait_state("last-words", "running")
+        self.daemon.try_call("last-words", "work.do")
+        report = self.daemon.wait_status("last-words", lambda s: s["last_exit"], "an exit")["last_exit"]
+        self.assertEqual(report["last_stderr"][-1], "FATAL: the reason")
+        self.assertEqual(len(report["last_stderr"]), 50)
+        logged = self.daemon.api("GET", "/plugins/last-words/logs?lines=5")[1]["lines"]
+        self.assertIn("lines were dropped", logged[-1])
+
+    def test_endless_list_of_methods_is_a_malformed_answer(self):
+        self.daemon.wait_state("many-methods", "failed")
+        events = self.daemon.audit("plugin.protocol_violation", "many-methods")
+        self.assertEqual(events[0]["violation_type"], "malformed_initialize")
+        self.assertLess(len(str(events)), 10000)
+
+    def test_end_of_a_hung_plugin_is_audited_though_the_operator_restarts_it(self):
+        daemon = self.daemon
+        daemon.wait_state("silent-call", "running")
+        daemon.write_config(**{"limits.call_timeout_ms": 50})
+        daemon.api("POST", "/reload")
+        daemon.try_call("silent-call", "work.do")
+        daemon.act("silent-call", "restart")
+        daemon.wait_audit("plugin.crashed", "silent-call")
+        self.assertEqual(len(daemon.audit("plugin.restarted", "silent-call")), 1)
+
+
 if __name__ == "__main__":
     main()

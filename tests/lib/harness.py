@@ -299,10 +299,13 @@ class Daemon:
         self.process = None
         wait_for(lambda: not self.left_over(), "the end of all cages", 3 if has_sanitizer() else 1)
 
-    def discard(self):
+    def kill_if_running(self):
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+    def discard(self):
+        self.kill_if_running()
         shutil.rmtree(self.base, ignore_errors=True)
 
     # ways to speak with it

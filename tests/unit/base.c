@@ -71,9 +71,20 @@ static void to_int_takes_all_of_int64_and_not_one_more(void **state)
         assert_int_equal(value, good[i].value);
     }
     static const char *const bad[] = {
-        "",    "-",   "+1",  " 1",  "1 ", "1.0",
-        "1e2", "0x1", "--1", "1-1", "१",  "9223372036854775808",
-        "-9223372036854775809", "99999999999999999999999999",
+        "",
+        "-",
+        "+1",
+        " 1",
+        "1 ",
+        "1.0",
+        "1e2",
+        "0x1",
+        "--1",
+        "1-1",
+        "१",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "99999999999999999999999999",
     };
     for (size_t i = 0; i < KG_COUNT(bad); i++) {
         int64_t value = 99;
@@ -147,19 +158,21 @@ static void utf8_ends_where_it_is_wrong(void **state)
     } rows[] = {
         {KG_STR("plain ascii that is longer than a word"), 38},
         {KG_STR("\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"), 9},
-        {KG_STR("ok\x80"), 2},                   /* stray */
-        {KG_STR("\xC0\xAF"), 0},                 /* overlong / */
+        {KG_STR("ok\x80"), 2},   /* stray */
+        {KG_STR("\xC0\xAF"), 0}, /* overlong / */
         {KG_STR("\xC1\xBF"), 0},
-        {KG_STR("\xE0\x9F\xBF"), 0},             /* overlong in three */
-        {KG_STR("\xF0\x8F\xBF\xBF"), 0},         /* overlong in four */
-        {KG_STR("\xED\x9F\xBF"), 3},             /* the last before the surrogates */
-        {KG_STR("\xED\xA0\x80"), 0},             /* a surrogate */
-        {KG_STR("\xF4\x8F\xBF\xBF"), 4},         /* U+10FFFF */
-        {KG_STR("\xF4\x90\x80\x80"), 0},         /* one past it */
+        {KG_STR("\xE0\x9F\xBF"), 0},     /* overlong in three */
+        {KG_STR("\xF0\x8F\xBF\xBF"), 0}, /* overlong in four */
+        {KG_STR("\xED\x9F\xBF"), 3},     /* the last before the surrogates */
+        {KG_STR("\xED\xA0\x80"), 0},     /* a surrogate */
+        {KG_STR("\xF4\x8F\xBF\xBF"), 4}, /* U+10FFFF */
+        {KG_STR("\xF4\x90\x80\x80"), 0}, /* one past it */
         {KG_STR("\xF5\x80\x80\x80"), 0},
-        {KG_STR("a\xE2\x82"), 1},                /* cut */
+        {KG_STR("a\xE2\x82"), 1}, /* cut */
         {KG_STR("1234567\xE2\x82"), 7},
-        {KG_STR("12345678\xC3\xA9" "12345678\xFF"), 18},
+        {KG_STR("12345678\xC3\xA9"
+                "12345678\xFF"),
+         18},
         {KG_STR("nul\0is text"), 11},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
@@ -233,6 +246,16 @@ static void buf_terminate_does_not_count_the_nul(void **state)
         kg_buf_char(&buf, 'x');
     assert_int_equal(strlen(kg_buf_terminate(&buf)), 64);
     assert_int_equal(buf.length, 64);
+}
+
+static void escaped_text_cannot_turn_the_writing_around(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf buf = {0};
+    kg_buf_escaped(&buf, KG_STR("a\xE2\x80\xAE"
+                                "b\xEF\xBB\xBF\xE2\x80\xA8\0\xE2\x82"));
+    kg_buf_escaped(&buf, KG_STR_NULL);
+    assert_text(kg_buf_view(&buf), "a\\u202eb\\ufeff\\u2028\\x00\\xe2\\x82");
 }
 
 /* -- lists and maps ---------------------------------------------------------------------------- */
@@ -829,6 +852,7 @@ int main(void)
         cmocka_unit_test(buf_int_writes_the_extremes),
         cmocka_unit_test(buf_printf_takes_any_length),
         cmocka_unit_test(buf_terminate_does_not_count_the_nul),
+        cmocka_unit_test(escaped_text_cannot_turn_the_writing_around),
         cmocka_unit_test(list_holds_what_was_added),
         cmocka_unit_test(map_finds_each_of_ten_thousand_keys),
         cmocka_unit_test(map_walks_in_the_order_of_coming),

@@ -160,8 +160,7 @@ static void the_bound_holds_to_the_byte(void **state)
             assert_int_equal(lines, 1);
             assert_int_equal(result_of(bounds[i], bounds[i], reads[k], &lines), FRAME_OK);
             assert_int_equal(lines, 1);
-            assert_int_equal(result_of(bounds[i], bounds[i] + 1, reads[k], &lines),
-                             FRAME_OVERSIZE);
+            assert_int_equal(result_of(bounds[i], bounds[i] + 1, reads[k], &lines), FRAME_OVERSIZE);
             assert_int_equal(lines, 0);
         }
     }

@@ -69,8 +69,7 @@ static void assert_refused(const char *key, const char *text, const char *messag
     if (manifest != NULL)
         fail_msg("%.200s was taken", text);
     assert_int_equal(err.code, KG_E_INVALID_MANIFEST);
-    if (sscanf(err.message, "%u:%u: ", &line, &column) != 2 ||
-        strstr(err.message, message) == NULL)
+    if (sscanf(err.message, "%u:%u: ", &line, &column) != 2 || strstr(err.message, message) == NULL)
         fail_msg("%.200s: %s", text, err.message);
 }
 
@@ -170,7 +169,7 @@ static void a_plugin_that_offers_nothing_is_refused(void **state)
 static void what_is_no_map_of_keys_is_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"",   "42\n",        "[]\n", "just words\n", "name: [\n",
+    static const char *const texts[] = {"",   "42\n",         "[]\n", "just words\n",  "name: [\n",
                                         "\t", "a: 1\na: 2\n", "\xFF", "--- 1\n--- 2\n"};
     for (size_t i = 0; i < KG_COUNT(texts); i++) {
         struct kg_err err = {0};
@@ -225,14 +224,23 @@ static void names_are_slugs(void **state)
 static void versions_are_semantic(void **state)
 {
     (void)state;
-    static const char *const good[] = {"0.0.0", "1.4.2", "10.20.30", "1.0.0-alpha", "1.0.0-alpha.1",
-                                       "1.0.0-0.3.7", "1.0.0-x-y-z.--", "1.0.0+20130313144700",
-                                       "1.0.0-beta+exp.sha.5114f85", "1.0.0+0.build.1-rc.10000",
-                                       "999999999999999999.0.0", "1.0.0+007"};
-    static const char *const bad[] = {"1", "1.2", "1.2.3.4", "01.2.3", "1.02.3", "1.2.03", "v1.2.3",
-                                      "1.2.3-", "1.2.3+", "1.2.3-01", "1.2.3-a..b", "1.2.3+a..b",
-                                      "1.2.3-a_b", "1.2.3+a+b", "1.2.3 ", " 1.2.3", "", "a.b.c",
-                                      "1..3", "1.2.", "-1.2.3", "1.2.3\n", "^1.2.3"};
+    static const char *const good[] = {"0.0.0",
+                                       "1.4.2",
+                                       "10.20.30",
+                                       "1.0.0-alpha",
+                                       "1.0.0-alpha.1",
+                                       "1.0.0-0.3.7",
+                                       "1.0.0-x-y-z.--",
+                                       "1.0.0+20130313144700",
+                                       "1.0.0-beta+exp.sha.5114f85",
+                                       "1.0.0+0.build.1-rc.10000",
+                                       "999999999999999999.0.0",
+                                       "1.0.0+007"};
+    static const char *const bad[] = {
+        "1",         "1.2",       "1.2.3.4", "01.2.3",   "1.02.3",     "1.2.03",
+        "v1.2.3",    "1.2.3-",    "1.2.3+",  "1.2.3-01", "1.2.3-a..b", "1.2.3+a..b",
+        "1.2.3-a_b", "1.2.3+a+b", "1.2.3 ",  " 1.2.3",   "",           "a.b.c",
+        "1..3",      "1.2.",      "-1.2.3",  "1.2.3\n",  "^1.2.3"};
     for (size_t i = 0; i < KG_COUNT(good); i++) {
         kg_auto(kg_free) char *text = kg_format("version: \"%s\"\n", good[i]);
         assert_taken("version", text);
@@ -311,12 +319,30 @@ static void commands_name_a_program(void **state)
 static void methods_have_two_to_four_segments(void **state)
 {
     (void)state;
-    static const char *const good[] = {"a.b", "a.b.c.d", "presets.list", "a_1.b_2__", "kagedx.y",
-                                       "a.kaged.b", "systems.x"};
-    static const char *const bad[] = {"a", "a.b.c.d.e", ".a", "a.", "a..b", "A.b", "a.B", "1.a",
-                                      "a.1", "_a.b", "a._b", "a-b.c", "a.b ", "a b.c", "",
-                                      "kaged.x", "kaged.hook.on_session_start", "system.x",
-                                      "kaged.storage.query", "\xC3\xA9.a", "a.b\\n", "a/b.c"};
+    static const char *const good[] = {"a.b",      "a.b.c.d",   "presets.list", "a_1.b_2__",
+                                       "kagedx.y", "a.kaged.b", "systems.x"};
+    static const char *const bad[] = {"a",
+                                      "a.b.c.d.e",
+                                      ".a",
+                                      "a.",
+                                      "a..b",
+                                      "A.b",
+                                      "a.B",
+                                      "1.a",
+                                      "a.1",
+                                      "_a.b",
+                                      "a._b",
+                                      "a-b.c",
+                                      "a.b ",
+                                      "a b.c",
+                                      "",
+                                      "kaged.x",
+                                      "kaged.hook.on_session_start",
+                                      "system.x",
+                                      "kaged.storage.query",
+                                      "\xC3\xA9.a",
+                                      "a.b\\n",
+                                      "a/b.c"};
     for (size_t i = 0; i < KG_COUNT(good); i++) {
         kg_auto(kg_free) char *text = kg_format("methods: [\"%s\"]\n", good[i]);
         assert_taken("methods", text);

@@ -33,9 +33,9 @@ enum event {
 struct rig {
     struct loop *loop;
     struct peer *peer;
-    int in, out;           /* the plugin's: it reads from in, writes to out */
-    struct kg_buf events;  /* what the peer told us, "name detail|" each */
-    struct kg_buf heard;   /* what the plugin has read */
+    int in, out;          /* the plugin's: it reads from in, writes to out */
+    struct kg_buf events; /* what the peer told us, "name detail|" each */
+    struct kg_buf heard;  /* what the plugin has read */
     size_t lines_heard;
     struct kg_buf to_say;  /* what the plugin still has to write */
     bool deaf;             /* the plugin does not read */
@@ -543,7 +543,8 @@ static void before_the_answer_to_initialize_nothing_else_may_come(void **state)
     expect(rig, "a banner\n", "noise a banner|");
     expect(rig, "\n", "noise |");
     assert_int_equal(caller.answers, 0);
-    assert_int_equal(rig->heard.length, strlen("{" V ",\"id\":1,\"method\":\"a.b\",\"params\":{}}\n"));
+    assert_int_equal(rig->heard.length,
+                     strlen("{" V ",\"id\":1,\"method\":\"a.b\",\"params\":{}}\n"));
     answer(rig, 1, "{}");
     WAIT_FOR(rig, caller.answers);
 }
@@ -552,7 +553,8 @@ static void before_initialized_requests_are_told_so(void **state)
 {
     struct rig *rig = *state;
     peer_set_phase(rig->peer, PEER_WAITING);
-    plugin_says(rig, "{" V ",\"id\":5,\"method\":\"kaged.storage.query\"}\n{" V ",\"method\":\"x\"}\n");
+    plugin_says(rig,
+                "{" V ",\"id\":5,\"method\":\"kaged.storage.query\"}\n{" V ",\"method\":\"x\"}\n");
     WAIT_FOR(rig, strchr(heard(rig), '\n') != NULL);
     assert_non_null(strstr(heard(rig), "\"id\":5,\"error\":{\"code\":-32002,"));
     assert_string_equal(events(rig), "");
@@ -601,7 +603,8 @@ static void noise_is_reported_and_passed_over(void **state)
 static void a_line_is_bounded_to_the_byte(void **state)
 {
     struct rig *rig = *state;
-    kg_auto(kg_free) char *fits = kg_format("{" V ",\"method\":\"x\",\"params\":[%*d]}\n", 65494, 1);
+    kg_auto(kg_free) char *fits =
+        kg_format("{" V ",\"method\":\"x\",\"params\":[%*d]}\n", 65494, 1);
     assert_int_equal(strlen(fits), limits.line_max_bytes + 1);
     plugin_says(rig, fits);
     WAIT_FOR(rig, happened(rig, "notification x"));

@@ -118,14 +118,25 @@ static void ids_are_positive_plain_integers_and_nothing_else(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "0",    "-1",  "-0",    "1.0", "1e2",  "1E0",  "\"1\"",
-        "null", "{}",  "[1]",   "{\"id\":1}", "true", "\"\"",
-        "9223372036854775808",  "-9223372036854775808",
+        "0",
+        "-1",
+        "-0",
+        "1.0",
+        "1e2",
+        "1E0",
+        "\"1\"",
+        "null",
+        "{}",
+        "[1]",
+        "{\"id\":1}",
+        "true",
+        "\"\"",
+        "9223372036854775808",
+        "-9223372036854775808",
         "1000000000000000000000000000000000000000000",
     };
     for (size_t i = 0; i < KG_COUNT(bad); i++) {
-        kg_auto(kg_free) char *request =
-            kg_format("{" V ",\"id\":%s,\"method\":\"a.b\"}", bad[i]);
+        kg_auto(kg_free) char *request = kg_format("{" V ",\"id\":%s,\"method\":\"a.b\"}", bad[i]);
         kg_auto(kg_free) char *result = kg_format("{" V ",\"id\":%s,\"result\":1}", bad[i]);
         check_row(&(struct row){kg_str(request), RPC_INVALID_REQUEST, "id is not a positive"});
         check_row(&(struct row){kg_str(result), RPC_INVALID_RESPONSE, "id is not an integer"});
@@ -358,7 +369,8 @@ static void bad_text_anywhere_spoils_the_line(void **state)
 static void every_cut_of_a_message_is_noise(void **state)
 {
     (void)state;
-    struct kg_str whole = KG_STR("{" V ",\"id\":12,\"result\":{\"a\":[true,\"\\u00e9\"],\"b\":-1.5e3}}");
+    struct kg_str whole =
+        KG_STR("{" V ",\"id\":12,\"result\":{\"a\":[true,\"\\u00e9\"],\"b\":-1.5e3}}");
     for (size_t length = 0; length < whole.length; length++)
         check_row(&(struct row){{whole.data, length}, RPC_NOISE, NULL});
     check_row(&(struct row){whole, RPC_RESULT, NULL});
@@ -414,7 +426,8 @@ static void spans_are_the_bytes_of_the_line(void **state)
 {
     (void)state;
     struct rpc_message message;
-    struct kg_str line = KG_STR("{" V ", \"id\" : 3 , \"result\" : { \"a\" : [ 1.50, \"\\u0041\" ] } }");
+    struct kg_str line =
+        KG_STR("{" V ", \"id\" : 3 , \"result\" : { \"a\" : [ 1.50, \"\\u0041\" ] } }");
     rpc_parse(line, &message);
     assert_span(line, message.result, "{ \"a\" : [ 1.50, \"\\u0041\" ] }");
     assert_null(message.error.data);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints a banner and a progress line on stdout.
+# Prints a banner, a log line and a progress line on stdout.
 echo "noise 1.0.0 (c) 2026"
+echo '{"level":50,"error":"a log line in JSON"}'
 echo
 
 answer() {
