@@ -288,6 +288,12 @@ bool audit_ready(const struct audit *audit, const char **ret_why)
     return false;
 }
 
+bool audit_is_behind(const struct audit *audit)
+{
+    return !audit_ready(audit, NULL) &&
+           atomic_load_explicit(&audit->refused, memory_order_relaxed) == 0;
+}
+
 static void ask_for_progress(struct audit *audit)
 {
     uv_mutex_lock(&audit->lock);

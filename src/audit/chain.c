@@ -175,7 +175,8 @@ static void end_seal(struct audit_chain *chain)
     chain->rotating = chain->file_bytes >= chain->rotate_bytes;
 }
 
-/* Does the rest of what was begun: nothing may be written behind half a seal or into a full file.
+/*
+ * Does the rest of what was begun: nothing may be written behind half a seal or into a full file.
  */
 static int settle(struct audit_chain *chain, struct kg_err *err)
 {

@@ -68,7 +68,8 @@ void audit_files_free(struct audit_files *files); /* for kg_auto */
 #define AUDIT_NAME_MAX 32
 void audit_file_name(uint32_t number, char ret_name[AUDIT_NAME_MAX]);
 char *audit_file_path(const char *dir, uint32_t number); /* the caller owns it */
-/* A file of this process's own that has just been made is lost with its folder's entry: syncs that.
+/*
+ * A file of this process's own that has just been made is lost with its folder's entry: syncs that.
  */
 int audit_sync_dir(const char *dir, struct kg_err *err);
 
@@ -81,7 +82,8 @@ struct audit_reader {
 int audit_reader_open(struct audit_reader *reader, const char *dir, uint32_t number,
                       struct kg_err *err);
 void audit_reader_close(struct audit_reader *reader); /* for kg_auto; a zeroed one is fine */
-/* 1 with a line and its \n, valid until the next call; 0 at the end, where half a line may remain.
+/*
+ * 1 with a line and its \n, valid until the next call; 0 at the end, where half a line may remain.
  */
 int audit_reader_next(struct audit_reader *reader, struct kg_str *ret_line, struct kg_err *err);
 /* How many bytes of half a line remain after a 0. */

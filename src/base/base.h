@@ -12,14 +12,14 @@
 #include <string.h>
 #include <sys/types.h>
 
-#define KG_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define KG_PRINTF(at, first) __attribute__((format(printf, at, first)))
+#define KG_COUNT(array)                     (sizeof(array) / sizeof((array)[0]))
+#define KG_PRINTF(at, first)                __attribute__((format(printf, at, first)))
 #define KG_CONTAINER(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 /* -- memory: running out of it ends the program, here and nowhere else ------------------------- */
 
-void *kg_alloc(size_t size);               /* zeroed */
-void *kg_realloc(void *old, size_t size);  /* not zeroed past the old size */
+void *kg_alloc(size_t size);              /* zeroed */
+void *kg_realloc(void *old, size_t size); /* not zeroed past the old size */
 void *kg_alloc_array(size_t count, size_t size);
 char *kg_strdup(const char *text);
 char *kg_format(const char *format, ...) KG_PRINTF(1, 2);
@@ -32,8 +32,8 @@ char *kg_format(const char *format, ...) KG_PRINTF(1, 2);
         *(pointer) = NULL;                                                                         \
         kg_stolen;                                                                                 \
     })
-void kg_free(void *pointer_to_pointer);  /* for kg_auto: frees and clears *(void **)argument */
-void kg_close(int *fd);                  /* for kg_auto: closes unless negative, sets -1 */
+void kg_free(void *pointer_to_pointer); /* for kg_auto: frees and clears *(void **)argument */
+void kg_close(int *fd);                 /* for kg_auto: closes unless negative, sets -1 */
 static inline int kg_steal_fd(int *fd)
 {
     int stolen = *fd;
@@ -48,11 +48,11 @@ struct kg_str {
     size_t length;
 };
 
-#define KG_STR(literal)  ((struct kg_str){"" literal, sizeof(literal) - 1})
-#define KG_STR_ARG(str)  (int)(str).length, (str).data /* for "%.*s" */
+#define KG_STR(literal) ((struct kg_str){"" literal, sizeof(literal) - 1})
+#define KG_STR_ARG(str) (int)(str).length, (str).data /* for "%.*s" */
 #define KG_STR_CUT(str, max)                                                                       \
     (int)((str).length < (max) ? (str).length : (max)), (str).data /* for "%.*s", at most max */
-#define KG_STR_NULL      ((struct kg_str){NULL, 0})
+#define KG_STR_NULL ((struct kg_str){NULL, 0})
 
 static inline struct kg_str kg_str(const char *text)
 {
@@ -186,10 +186,9 @@ extern const char *const kg_level_names[];
 void kg_log_set(enum kg_level level, enum kg_log_format format);
 enum kg_level kg_log_level(void);
 void kg_log(enum kg_level level, const char *format, ...) KG_PRINTF(2, 3);
-void kg_log_about(enum kg_level level, const char *plugin, const char *format, ...)
-    KG_PRINTF(3, 4);
+void kg_log_about(enum kg_level level, const char *plugin, const char *format, ...) KG_PRINTF(3, 4);
 
-/* -- time: monotonic for deadlines; wall clock in UTC for the audit log only; tests may set both  */
+/* -- time: monotonic for deadlines; wall clock in UTC for the audit log only; tests may set both */
 
 uint64_t kg_monotonic_ms(void);
 uint64_t kg_monotonic_ns(void);
@@ -223,7 +222,7 @@ struct kg_rate {
     uint32_t passed;
     uint32_t dropped;
 };
-/* True if one more event may pass at now_ms. *ret_dropped gets what the window before dropped, once. */
+/* Whether one more event may pass at now_ms; *ret_dropped: what the last window dropped, once. */
 bool kg_rate_pass(struct kg_rate *rate, uint32_t per_sec, uint64_t now_ms, uint32_t *ret_dropped);
 
 #endif

@@ -47,7 +47,8 @@ static inline struct kg_doc_place kg_doc_place_of(struct kg_str text, size_t off
     return place;
 }
 
-/* Refuses what is too long or not UTF-8; drops the byte order mark that may stand before the text.
+/*
+ * Refuses what is too long or not UTF-8; drops the byte order mark that may stand before the text.
  */
 static inline int kg_doc_open(struct kg_str text, struct kg_str *ret_text, struct kg_err *err)
 {

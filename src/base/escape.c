@@ -1,6 +1,6 @@
 /*
- * Text that came from outside must not move the cursor, end the line or turn the writing around where
- * people read it: such characters, and bytes that are not UTF-8, are written as escapes.
+ * Text that came from outside must not move the cursor, end the line or turn the writing around
+ * where people read it: such characters, and bytes that are not UTF-8, are written as escapes.
  */
 #include "base/base.h"
 

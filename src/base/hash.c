@@ -1,6 +1,6 @@
 /*
- * The one hash of texts: SipHash-1-3 under a seed that is drawn at the first use. Nobody outside can
- * choose keys that collide, so tables of hostile keys stay fast.
+ * The one hash of texts: SipHash-1-3 under a seed that is drawn at the first use. Nobody outside
+ * can choose keys that collide, so tables of hostile keys stay fast.
  */
 #include "base/base.h"
 

@@ -60,7 +60,7 @@ struct toml {
     struct kg_arena *draft;     /* has the items */
     struct kg_map *index;       /* number of the table and key: the entry */
     struct kg_buf index_key;
-    struct kg_buf text;         /* the string or number being read */
+    struct kg_buf text; /* the string or number being read */
     uint32_t table_count;
     struct item *root;
     struct item *current; /* the table of the header above */

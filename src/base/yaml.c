@@ -486,7 +486,8 @@ static int on_document_start(struct yaml *yaml, const yaml_event_t *event)
     return 0;
 }
 
-/* libyaml is not asked what follows: its time for directives grows with the square of their count.
+/*
+ * libyaml is not asked what follows: its time for directives grows with the square of their count.
  */
 static int on_document_end(struct yaml *yaml, const yaml_event_t *event)
 {

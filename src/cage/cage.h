@@ -1,8 +1,9 @@
 /*
- * The cage. A policy says what a child may see; a plan, made from it by a pure function, is the list
- * of steps; the spawner, a process of its own, carries the plan out and reports the child's life.
+ * The cage. A policy says what a child may see; a plan, made from it by a pure function, is the
+ * list of steps; the spawner, a process of its own, carries the plan out and reports the child's
+ * life.
  *
- *   daemon: policy -> cage_plan -> encoded -> | socketpair | -> kaged-spawner: open, stage, clone, exec
+ *   daemon: policy -> cage_plan -> encoded -> | socketpair | -> spawner: open, stage, clone, exec
  *   daemon: on_spawned(pid, pipes), on_exited(how)  <- | socketpair | <-
  */
 #ifndef KAGED_CAGE_H
@@ -44,15 +45,19 @@ struct cage_child;
 
 /* How a child ended. */
 struct cage_exit {
-    bool built;      /* false: the cage could not be set up or the command not run; stderr says why */
-    int exit_code;   /* -1 if a signal ended it */
-    int signal;      /* 0 if it exited */
+    bool built;    /* false: the cage could not be set up or the command not run; stderr says why */
+    int exit_code; /* -1 if a signal ended it */
+    int signal;    /* 0 if it exited */
 };
 
 struct cage_child_ops {
-    /* The pipe ends are the receiver's from now on: it reads out and err, writes in. Non-blocking. */
+    /*
+     * The pipe ends are the receiver's from now on: it reads out and err, writes in. Non-blocking.
+     */
     void (*on_spawned)(void *data, pid_t pid, int in_fd, int out_fd, int err_fd);
-    /* The child's whole tree is gone. Called once, after on_spawned or instead of it; frees child. */
+    /*
+     * The child's whole tree is gone. Called once, after on_spawned or instead of it; frees child.
+     */
     void (*on_exited)(void *data, const struct cage_exit *how, const char *error_or_null);
 };
 

@@ -200,7 +200,8 @@ static int check_namespaces(const struct cage_facts *facts, struct kg_err *err)
 
 static int check_kernel(struct kg_err *err)
 {
-    /* A filter at address 0 cannot be read: that the kernel tries to shows that it takes filters.
+    /*
+     * A filter at address 0 cannot be read: that the kernel tries to shows that it takes filters.
      */
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == 0 || errno != EFAULT) {
         kg_fail(err, KG_E_CAGE, "cage: the kernel has no seccomp filters");

@@ -344,7 +344,8 @@ struct cage_child *cage_spawn(struct cage_spawner *spawner, const struct cage_pl
     child->data = data;
     child->next = spawner->children;
     spawner->children = child;
-    int result = ask(spawner, &(struct cage_request){.kind = CAGE_ASK_SPAWN, .child = child->id}, fd);
+    int result =
+        ask(spawner, &(struct cage_request){.kind = CAGE_ASK_SPAWN, .child = child->id}, fd);
     if (result == 0)
         return child;
     kg_fail_errno(err, -result, "plugin %s: spawn: ask kaged-spawner", plan->name);

@@ -103,7 +103,9 @@ void print_when(struct kg_buf *out, int64_t wall_ms);
 /* Writes to stdout; the caller still owns the text. */
 void print_out(const struct kg_buf *text);
 void print_line(struct kg_str line);
-/* The daemon's JSON on one line: as it came, but for characters that kg_buf_json_escaped escapes. */
+/*
+ * The daemon's JSON on one line: as it came, but for characters that kg_buf_json_escaped escapes.
+ */
 void print_json(struct kg_str json);
 /* The width of the terminal on stdout; SIZE_MAX if there is none. */
 size_t print_columns(void);

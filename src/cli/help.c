@@ -214,7 +214,8 @@ int cli_help(struct cli *cli)
     struct cli topic = {0};
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (cli->argument_count > 0) {
-        /* The words go the way of a command line, so that a wrong one is answered in the same way.
+        /*
+         * The words go the way of a command line, so that a wrong one is answered in the same way.
          */
         char *argv[CLI_ARGUMENTS_MAX + 3] = {"kaged"};
         int argc = 1;

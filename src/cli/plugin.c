@@ -133,7 +133,8 @@ static void print_log_lines(const struct kg_node *lines)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     for (uint32_t i = 0; lines != NULL && lines->type == KG_ARRAY && i < lines->count; i++) {
-        kg_buf_escaped(&text, lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
+        kg_buf_escaped(&text,
+                       lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
         kg_buf_char(&text, '\n');
     }
     print_out(&text);

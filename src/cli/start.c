@@ -273,8 +273,8 @@ static void stop(struct daemon *daemon, const char *reason)
     if (daemon->server == NULL)
         return; /* all is done; this turn of the loop is the last */
     bool again = host_is_stopping(daemon->host);
-    loop_timer_start(daemon->loop, &daemon->stop_timer,
-                     again ? STOP_AGAIN_MAX_MS : STOP_MAX_MS, on_stop_deadline);
+    loop_timer_start(daemon->loop, &daemon->stop_timer, again ? STOP_AGAIN_MAX_MS : STOP_MAX_MS,
+                     on_stop_deadline);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
 }
 
@@ -353,8 +353,8 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
 }
 
 /*
- * Once libuv lets go of a signal it is deadly again, and a second SIGTERM must not cut the orderly end
- * short. By now this is the only thread, so blocking it here is enough.
+ * Once libuv lets go of a signal it is deadly again, and a second SIGTERM must not cut the orderly
+ * end short. By now this is the only thread, so blocking it here is enough.
  */
 static void close_signals(struct daemon *daemon)
 {

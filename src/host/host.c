@@ -65,6 +65,14 @@ static struct audit *open_audit(struct host *host, struct kg_err *err)
     return audit_open(host->loop, &options, err);
 }
 
+static void on_audit_event(struct audit_listener *listener, struct kg_str line,
+                           enum audit_event event)
+{
+    (void)line;
+    (void)event;
+    KG_CONTAINER(listener, struct host, listener)->audit_count++;
+}
+
 /* The cage refuses links in a plugin's path, so those above it are followed here. */
 static char *real_path(const char *path)
 {
@@ -100,6 +108,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .log_dir = parts->paths->logs_dir,
     };
     apply_limits(host);
+    host->listener.on_event = on_audit_event;
+    audit_listen(host->audit, &host->listener);
     host->reader = loop_worker_new(host->loop, "kaged-reader");
     return host;
 }
@@ -173,7 +183,9 @@ static int load_plugin(struct host *host, struct host_plugin *plugin)
     return 0;
 }
 
-/* The author may have mended the manifest since; if it is broken now, what ran before runs again. */
+/*
+ * The author may have mended the manifest since; if it is broken now, what ran before runs again.
+ */
 static void on_fresh_start(void *data, struct instance *instance)
 {
     struct host *host = data;
@@ -504,6 +516,11 @@ struct loop *host_loop(struct host *host)
 struct audit *host_audit(struct host *host)
 {
     return host->audit;
+}
+
+uint64_t host_audit_count(const struct host *host)
+{
+    return host->audit_count;
 }
 
 const struct config *host_config(const struct host *host)

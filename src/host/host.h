@@ -39,6 +39,8 @@ bool host_is_stopping(const struct host *host);
 int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
                 struct kg_err *err);
 
+/* Grows with each audit event: who follows the log need not read it while this stands still. */
+uint64_t host_audit_count(const struct host *host);
 /* Asks the audit log, off the loop; on_done gets NDJSON lines, or the error. */
 typedef void host_audit_done_fn(void *data, struct kg_str lines, const struct kg_err *err_or_null);
 void host_audit_query(struct host *host, const struct audit_filter *filter,

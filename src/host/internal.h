@@ -7,12 +7,14 @@
 struct host {
     struct loop *loop; /* borrowed */
     const struct config_paths *paths;
-    struct config *config;      /* owned */
-    struct state *state;        /* owned */
-    struct audit *audit;        /* owned */
+    struct config *config;          /* owned */
+    struct state *state;            /* owned */
+    struct audit *audit;            /* owned */
+    struct audit_listener listener; /* counts events */
+    uint64_t audit_count;
     struct loop_worker *reader; /* owned; reads files for questions */
     char *plugins_dir;          /* owned */
-    struct kg_err no_cage; /* KG_OK: cages can be built */
+    struct kg_err no_cage;      /* KG_OK: cages can be built */
     struct supervisor supervisor;
     struct host_plugin **plugins; /* owned, sorted by name */
     size_t plugin_count;

@@ -1,4 +1,5 @@
-/* Questions about the audit log read files, so a worker answers them, after all that was emitted.
+/*
+ * Questions about the audit log read files, so a worker answers them, after all that was emitted.
  */
 #include "host/internal.h"
 

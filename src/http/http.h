@@ -22,11 +22,11 @@ struct http_parameter {
 
 /* One row is the whole truth about one route. */
 struct http_route {
-    const char *method;     /* "GET" */
-    const char *pattern;    /* "/api/v1/plugins/{name}/call/{method}" */
-    const char *permission; /* the scope it needs */
-    size_t body_max;        /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
-    bool any_query;         /* query parameters are free (a call's parameters) */
+    const char *method;                 /* "GET" */
+    const char *pattern;                /* "/api/v1/plugins/{name}/call/{method}" */
+    const char *permission;             /* the scope it needs */
+    size_t body_max;                    /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
+    bool any_query;                     /* query parameters are free (a call's parameters) */
     const struct http_parameter *query; /* else: these, ended by a NULL name; NULL: none */
     http_handler_fn *handle;
     const char *summary;

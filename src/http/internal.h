@@ -143,7 +143,8 @@ void http_request_answer(struct http_request *request, int status, const char *c
 
 /* -- router.c ---------------------------------------------------------------------------------- */
 
-/* Finds the route and checks the request against its row; refuses the request if it does not fit.
+/*
+ * Finds the route and checks the request against its row; refuses the request if it does not fit.
  */
 int http_router_find(const struct http_server *server, struct http_request *request);
 /* The part of the pattern that starts at *at, without slashes; false at the end. */

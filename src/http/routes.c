@@ -387,9 +387,49 @@ static void make_call(struct http_request *request, struct kg_str params)
     http_on_gone(request, on_caller_gone, waiting);
 }
 
+/* A call that waits until the audit log has caught up: a slow disk slows callers, it refuses none. */
+struct held_call {
+    struct audit_waiter waiter;
+    struct http_request *request;
+    http_handler_fn *handle;
+};
+
+static void on_caught_up(struct audit_waiter *waiter)
+{
+    struct held_call *held = KG_CONTAINER(waiter, struct held_call, waiter);
+    struct http_request *request = held->request;
+    http_handler_fn *handle = held->handle;
+    http_on_gone(request, NULL, NULL);
+    free(held);
+    handle(request);
+}
+
+static void on_held_caller_gone(void *data)
+{
+    struct held_call *held = data;
+    audit_unwait(host_audit(http_host(held->request)), &held->waiter);
+    http_reply(held->request, kg_error_row(KG_E_CANCELLED)->http_status, KG_STR("{}"));
+    free(held);
+}
+
+static bool hold_if_behind(struct http_request *request, http_handler_fn *handle)
+{
+    struct audit *audit = host_audit(http_host(request));
+    if (!audit_is_behind(audit))
+        return false;
+    struct held_call *held = kg_alloc(sizeof(*held));
+    held->waiter.on_ready = on_caught_up;
+    held->request = request;
+    held->handle = handle;
+    http_on_gone(request, on_held_caller_gone, held);
+    audit_wait_ready(audit, &held->waiter);
+    return true;
+}
+
 static void handle_call(struct http_request *request)
 {
-    make_call(request, http_body(request));
+    if (!hold_if_behind(request, handle_call))
+        make_call(request, http_body(request));
 }
 
 /* Query parameters become string params. */
@@ -398,6 +438,8 @@ static void handle_call_by_query(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_str name, value;
     size_t position = 0;
+    if (hold_if_behind(request, handle_call_by_query))
+        return;
     kg_buf_char(&params, '{');
     while (http_query_next(request, &position, &name, &value)) {
         if (params.length > 1)
@@ -419,6 +461,7 @@ struct question {
     struct loop_timer timer;
     uint64_t until_ms;
     bool gone;
+    uint64_t asked_at; /* host_audit_count when the audit log was last asked */
     void (*ask)(struct question *question);
     char *plugin;               /* owned */
     struct audit_filter filter; /* its texts are owned by the question */
@@ -558,6 +601,10 @@ static void on_audit_lines(void *data, struct kg_str lines, const struct kg_err 
 
 static void ask_audit(struct question *question)
 {
+    uint64_t count = host_audit_count(http_host(question->request));
+    if (count == question->asked_at && question_waits(question))
+        return; /* nothing came since: the files need not be read again */
+    question->asked_at = count;
     host_audit_query(http_host(question->request), &question->filter, on_audit_lines, question);
 }
 
@@ -580,6 +627,7 @@ static void handle_audit(struct http_request *request)
     }
     int64_t limit = query_int(request, "limit", 100);
     struct question *question = question_new(request, ask_audit);
+    question->asked_at = UINT64_MAX;
     question->filter = (struct audit_filter){
         .plugin = keep_text(question, 0, http_query_parameter(request, "plugin")),
         .event = keep_text(question, 1, http_query_parameter(request, "event")),

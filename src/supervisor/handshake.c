@@ -171,7 +171,8 @@ static struct kg_str names_end(struct names *names)
     return kg_buf_view(&names->buf);
 }
 
-/* Methods that differ from the manifest are no failure: missing ones are marked, extra ones ignored. */
+/* Methods that differ from the manifest are no failure: missing ones are marked, extra ones
+ * ignored. */
 static bool check_methods(struct instance *instance, const struct answer *answer)
 {
     struct names missing = {0}, extra = {0};

@@ -48,7 +48,7 @@ struct instance {
     struct supervisor *supervisor; /* borrowed */
     char *name, *version, *install_dir;
     char **command, **env, **methods, **capabilities; /* owned, NULL-ended */
-    bool *method_offered;                                              /* one for each of methods */
+    bool *method_offered;                             /* one for each of methods */
     uint64_t shutdown_timeout_ms, health_interval_ms;
 
     enum instance_state state;

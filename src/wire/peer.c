@@ -526,7 +526,9 @@ static void reject(struct peer *peer, enum peer_violation violation, int64_t id,
     violate(peer, violation, problem);
 }
 
-/* Before the answer to initialize, broken JSON that starts like an object was meant as that answer. */
+/*
+ * Before the answer to initialize, broken JSON that starts like an object was meant as that answer.
+ */
 static bool is_broken_answer(const struct peer *peer, struct kg_str line,
                              const struct rpc_message *message)
 {

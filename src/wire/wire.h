@@ -139,8 +139,7 @@ struct peer_call {
     peer_done_fn *on_done;      /* called once */
     void *data;
 };
-/* Queues a request; *ret_id names it for peer_abandon. Fails with KG_E_BUSY, TOO_LARGE,
- * PLUGIN_DOWN. */
+/* Queues a request; peer_abandon takes *ret_id. Fails with KG_E_BUSY, TOO_LARGE, PLUGIN_DOWN. */
 int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
               struct kg_err *err);
 /* The caller left: on_done is not called any more; the host's deadline stands. */

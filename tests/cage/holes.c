@@ -157,7 +157,9 @@ static void probe_gets_its_answer(void **state)
     run_free(run);
 }
 
-/* Root drops its groups; a user cannot, but in the cage they have no number except the user's own. */
+/*
+ * Root drops its groups; a user cannot, but in the cage they have no number except the user's own.
+ */
 static void plugin_is_in_no_group_of_the_host(void **state)
 {
     (void)state;

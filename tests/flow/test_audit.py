@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from harness import Daemon, FlowTest, UnixConnection, main, wait_for
+from harness import Daemon, FlowTest, UnixConnection, at_once, main, wait_for
 
 
 class Events(FlowTest):
@@ -157,6 +157,15 @@ class Followers(FlowTest):
             time.sleep(0.002)
             connection.close()
         self.assertEqual(self.daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
+
+
+class SlowDisk(FlowTest):
+    plugins = ["good-c"]
+    config = {"audit.queue_bytes": 65536}
+
+    def test_log_that_falls_behind_refuses_no_call(self):
+        answers = at_once([lambda: self.daemon.try_call("good-c", "good.echo")] * 200)
+        self.assertEqual({status for status, _ in answers}, {200})
 
 
 @unittest.skipUnless(os.getuid() == 0, "only root can make a small disk")

@@ -782,7 +782,8 @@ struct utf8_count {
     unsigned controls; /* valid UTF-8 that JSON refuses all the same */
 };
 
-/* The bytes between quotes: in JSON a control character is refused too, whatever UTF-8 says of it.
+/*
+ * The bytes between quotes: in JSON a control character is refused too, whatever UTF-8 says of it.
  */
 static void judge_utf8_line(const char *line, struct utf8_count *count)
 {

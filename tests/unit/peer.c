@@ -475,6 +475,18 @@ static void a_caller_with_the_longer_deadline_has_the_hosts(void **state)
     assert_int_equal(caller.answers, 1);
 }
 
+static void a_call_with_only_a_callers_deadline_ends_with_it(void **state)
+{
+    struct rig *rig = *state;
+    static struct caller caller;
+    call_for(rig, &caller, KG_STR("{}"), 0, 10, NULL);
+    WAIT_FOR(rig, caller.answers);
+    assert_int_equal(caller.outcome, PEER_EXPIRED);
+    assert_int_equal(in_flight(rig), 0);
+    answer(rig, caller.id, "1");
+    expect(rig, "hello\n", "noise hello|"); /* the late answer was passed over */
+}
+
 static void a_call_that_nobody_waits_for_can_still_show_a_hang(void **state)
 {
     struct rig *rig = *state;
@@ -541,6 +553,7 @@ static void before_the_answer_to_initialize_nothing_else_may_come(void **state)
     expect(rig, "{" V ",\"id\":1}\n", "fatal malformed_response|");
     expect(rig, "{" V ",\"id\":7,\"result\":1}\n", "fatal unknown_id|");
     expect(rig, "a banner\n", "noise a banner|");
+    expect(rig, "{\"level\":30}\n", "noise {\"level\":30}|");
     expect(rig, "\n", "noise |");
     assert_int_equal(caller.answers, 0);
     assert_int_equal(rig->heard.length,
@@ -1045,6 +1058,7 @@ int main(void)
         RIG_TEST(the_host_deadline_means_that_the_plugin_hangs),
         RIG_TEST(the_callers_own_deadline_only_drops_the_reply),
         RIG_TEST(a_caller_with_the_longer_deadline_has_the_hosts),
+        RIG_TEST(a_call_with_only_a_callers_deadline_ends_with_it),
         RIG_TEST(a_call_that_nobody_waits_for_can_still_show_a_hang),
         RIG_TEST(an_answer_to_an_id_never_issued_is_a_violation),
         RIG_TEST(a_second_answer_is_late),

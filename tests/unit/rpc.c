@@ -278,6 +278,10 @@ static void other_keys_mean_nothing(void **state)
         {KG_STR("{" V ",\"id\":1,\"result\":1,\"id\\u0000\":3}"), RPC_RESULT, NULL},
         {KG_STR("{}"), RPC_NOISE, "not JSON-RPC"},
         {KG_STR("{\"level\":\"info\",\"params\":{}}"), RPC_NOISE, "not JSON-RPC"},
+        {KG_STR("{\"level\":\"error\",\"error\":\"disk full\"}"), RPC_NOISE, "not JSON-RPC"},
+        {KG_STR("{\"msg\":\"done\",\"id\":7}"), RPC_NOISE, "not JSON-RPC"},
+        {KG_STR("{\"result\":1}"), RPC_NOISE, "not JSON-RPC"},
+        {KG_STR("{\"id\":7,\"result\":1}"), RPC_INVALID_RESPONSE, "jsonrpc"},
     };
     CHECK_ROWS(rows);
 }

@@ -1,7 +1,7 @@
 /*
- * JSON in three forms. The scanner walks received bytes and validates them without building anything;
- * the tree is one arena that the JSON, YAML and TOML readers all fill, with positions; the writer
- * appends to a buffer. Bytes that are passed on are never printed anew.
+ * JSON in three forms. The scanner walks received bytes and validates them without building
+ * anything; the tree is one arena that the JSON, YAML and TOML readers all fill, with positions;
+ * the writer appends to a buffer. Bytes that are passed on are never printed anew.
  */
 #ifndef KAGED_JSON_H
 #define KAGED_JSON_H
@@ -30,7 +30,9 @@ struct kg_json_cursor {
 };
 
 void kg_json_skip_space(struct kg_json_cursor *cursor);
-/* At the opening quote; leaves the cursor behind the closing one. *ret_raw is what stands between. */
+/*
+ * At the opening quote; leaves the cursor behind the closing one. *ret_raw is what stands between.
+ */
 enum kg_json_fault kg_json_skip_string(struct kg_json_cursor *cursor, struct kg_str *ret_raw,
                                        bool *ret_escaped);
 /* At the first byte of a value of any kind; leaves the cursor behind it. Validates all of it. */
@@ -50,18 +52,19 @@ bool kg_json_member(struct kg_str text, const char *key, struct kg_str *ret_valu
 /* -- tree -------------------------------------------------------------------------------------- */
 
 enum kg_type { KG_NULL, KG_BOOL, KG_NUMBER, KG_STRING, KG_ARRAY, KG_OBJECT };
-extern const char *const kg_type_names[]; /* "null", "boolean", "number", "string", "array", "object" */
+extern const char
+    *const kg_type_names[]; /* "null", "boolean", "number", "string", "array", "object" */
 
 /* TOML's dates and times are strings that remember what they were written as. */
 enum kg_flavor { KG_PLAIN, KG_DATETIME, KG_DATETIME_LOCAL, KG_DATE_LOCAL, KG_TIME_LOCAL };
 
 struct kg_node {
-    uint8_t type;       /* enum kg_type */
-    uint8_t flavor;     /* enum kg_flavor */
-    bool boolean;       /* KG_BOOL */
-    uint32_t line;      /* 1-based, where the value starts */
-    uint32_t column;    /* 1-based, in bytes */
-    uint32_t count;     /* KG_ARRAY: items; KG_OBJECT: members */
+    uint8_t type;    /* enum kg_type */
+    uint8_t flavor;  /* enum kg_flavor */
+    bool boolean;    /* KG_BOOL */
+    uint32_t line;   /* 1-based, where the value starts */
+    uint32_t column; /* 1-based, in bytes */
+    uint32_t count;  /* KG_ARRAY: items; KG_OBJECT: members */
     union {
         /* KG_STRING: decoded; KG_NUMBER: as JSON writes it, or inf, -inf, nan (TOML) */
         struct kg_str text;
@@ -93,13 +96,13 @@ struct kg_doc {
     struct kg_arena *arena; /* owned */
     struct kg_node *root;   /* in the arena */
 };
-void kg_doc_free(struct kg_doc *doc); /* takes NULL; frees doc too */
+void kg_doc_free(struct kg_doc *doc);     /* takes NULL; frees doc too */
 void kg_doc_cleanup(struct kg_doc **doc); /* for kg_auto */
 
 /*
- * The readers. Each copies what it keeps, so the text may go away. A key given twice in one object is
- * refused. Errors read "3:14: what is wrong", line and column 1-based; the caller puts the file before
- * it with kg_wrap.
+ * The readers. Each copies what it keeps, so the text may go away. A key given twice in one object
+ * is refused. Errors read "3:14: what is wrong", line and column 1-based; the caller puts the file
+ * before it with kg_wrap.
  */
 struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err);
 
@@ -110,9 +113,10 @@ const struct kg_member *kg_node_member(const struct kg_node *node, struct kg_str
 bool kg_node_int(const struct kg_node *node, int64_t *ret_value);
 
 /*
- * Building a tree bottom-up, for the readers. Children are collected in a scratch stack of the builder
- * and moved to the arena when their container closes, so that items and members are contiguous.
- * Keys and texts are kept as given: the reader puts them into the builder's arena first.
+ * Building a tree bottom-up, for the readers. Children are collected in a scratch stack of the
+ * builder and moved to the arena when their container closes, so that items and members are
+ * contiguous. Keys and texts are kept as given: the reader puts them into the builder's arena
+ * first.
  */
 struct kg_builder;
 struct kg_builder *kg_builder_new(void);
@@ -146,7 +150,8 @@ void kg_json_text(struct kg_json_writer *writer, const char *text);  /* NULL: nu
 void kg_json_int(struct kg_json_writer *writer, int64_t value);
 void kg_json_bool(struct kg_json_writer *writer, bool value);
 void kg_json_null(struct kg_json_writer *writer);
-void kg_json_raw(struct kg_json_writer *writer, struct kg_str span); /* valid JSON, passed on as it is */
+void kg_json_raw(struct kg_json_writer *writer,
+                 struct kg_str span); /* valid JSON, passed on as it is */
 void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node);
 
 #endif

@@ -281,7 +281,8 @@ void kg_builder_value(struct kg_builder *builder, struct kg_node value)
     builder->next = (struct kg_member){0};
 }
 
-/* The container takes its place among its siblings at once, and gets its children when it closes.
+/*
+ * The container takes its place among its siblings at once, and gets its children when it closes.
  */
 void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t line, uint32_t column)
 {

@@ -15,11 +15,11 @@ void state_close(struct state *state);
 
 /* The last word on the audit log: what `audit verify` compares the files with. */
 struct state_audit_head {
-    uint64_t first_block;       /* the oldest block that is still kept */
+    uint64_t first_block;         /* the oldest block that is still kept */
     unsigned char first_prev[32]; /* the hash before it */
-    uint64_t block;             /* the newest sealed block */
-    uint64_t events;            /* events in all sealed blocks, deleted files included */
-    unsigned char hash[32];     /* of that block */
+    uint64_t block;               /* the newest sealed block */
+    uint64_t events;              /* events in all sealed blocks, deleted files included */
+    unsigned char hash[32];       /* of that block */
     unsigned char signature[64];
 };
 int state_audit_head_get(struct state *state, struct state_audit_head *ret_head, bool *ret_found,
