@@ -387,7 +387,7 @@ static void make_call(struct http_request *request, struct kg_str params)
     http_on_gone(request, on_caller_gone, waiting);
 }
 
-/* A call that waits until the audit log has caught up: a slow disk slows callers, it refuses none. */
+/* A call that waits until the audit log has caught up: a slow disk slows callers, refuses none. */
 struct held_call {
     struct audit_waiter waiter;
     struct http_request *request;
