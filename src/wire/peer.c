@@ -14,7 +14,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define OUT_KEPT_BYTES 16384 /* an empty outbox larger than this is given back */
+#define FLOOD_READ_BYTES 8192
+#define OUT_KEPT_BYTES   16384 /* an empty outbox larger than this is given back */
 
 /* Lines that wait for the plugin's pipe. */
 struct outbox {
@@ -588,6 +589,9 @@ static bool read_some(struct peer *peer)
 {
     size_t size;
     char *space = frame_space(&peer->frame, loop_scratch(peer->loop), LOOP_SCRATCH_BYTES, &size);
+    /* What a flood says is mostly dropped; the less of it a turn reads, the less others wait. */
+    if (loop_timer_running(&peer->flood_timer) && size > FLOOD_READ_BYTES)
+        size = FLOOD_READ_BYTES;
     ssize_t got = read(peer->out_fd, space, size);
     if (got < 0)
         return errno == EINTR;
