@@ -170,7 +170,13 @@ struct state *state_open_readonly(const char *path, struct kg_err *err)
 {
     kg_auto(cleanup) struct state *state = kg_alloc(sizeof(*state));
     state->path = kg_strdup(path);
-    if (open_database(state, SQLITE_OPEN_READONLY, err) < 0)
+    /*
+     * A crash may have left a journal, which SQLite must play back before anybody can read; so it
+     * is opened for writing where we may write, and then told not to.
+     */
+    int flags = access(path, W_OK) == 0 ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+    if (open_database(state, flags, err) < 0 ||
+        execute(state, "PRAGMA query_only = 1", "make it read-only", err) < 0)
         return NULL;
     return kg_steal(&state);
 }
