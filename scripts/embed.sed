@@ -1,0 +1,3 @@
+# Turns each line of a file into a C string literal; the compiler joins them.
+s/["\\]/\\&/g
+s/.*/"&\\n"/

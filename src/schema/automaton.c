@@ -1,0 +1,405 @@
+/*
+ * Patterns of the plain kind (characters, classes, groups, alternatives, repetitions) as one
+ * automaton of at most 64 positions (Glushkov's), run over bytes: time is linear in the text, and
+ * nothing backtracks. Whatever is not plain, or too large, is left to PCRE2; so is every refusal.
+ */
+#include "schema/internal.h"
+
+#include <stdlib.h>
+
+#define POSITIONS_MAX 64
+#define NESTING_MAX   16
+#define STEPS_MAX     2000 /* of the parser; repeated groups are parsed once for each repetition */
+
+/* Sets of positions are bits of a word. */
+struct schema_automaton {
+    uint64_t accepts[256];           /* the positions that take this byte */
+    uint64_t follows[POSITIONS_MAX]; /* the positions that may come next */
+    uint64_t first, last;
+    bool empty;    /* the empty text fits too */
+    bool at_start; /* the pattern begins with ^ */
+    bool at_end;   /* and ends with $ */
+};
+
+struct fragment {
+    uint64_t first, last;
+    bool empty;
+};
+
+struct parser {
+    struct schema_automaton *automaton;
+    const char *at;
+    const char *end;
+    unsigned positions;
+    unsigned depth;
+    unsigned steps;
+    bool failed; /* not plain, or too large */
+};
+
+struct byte_set {
+    bool has[256];
+};
+
+static const struct fragment nothing = {.empty = true};
+
+/* -- building ---------------------------------------------------------------------------------- */
+
+static struct fragment fail(struct parser *parser)
+{
+    parser->failed = true;
+    return nothing;
+}
+
+static struct fragment position(struct parser *parser, const struct byte_set *set)
+{
+    if (parser->positions == POSITIONS_MAX)
+        return fail(parser);
+    uint64_t bit = (uint64_t)1 << parser->positions++;
+    for (unsigned byte = 0; byte < 256; byte++)
+        if (set->has[byte])
+            parser->automaton->accepts[byte] |= bit;
+    return (struct fragment){bit, bit, false};
+}
+
+static struct fragment byte_range(struct parser *parser, unsigned from, unsigned to)
+{
+    struct byte_set set = {0};
+    for (unsigned byte = from; byte <= to; byte++)
+        set.has[byte] = true;
+    return position(parser, &set);
+}
+
+static void link_positions(struct parser *parser, uint64_t from, uint64_t to)
+{
+    for (; from != 0; from &= from - 1)
+        parser->automaton->follows[__builtin_ctzll(from)] |= to;
+}
+
+static struct fragment concatenate(struct parser *parser, struct fragment a, struct fragment b)
+{
+    link_positions(parser, a.last, b.first);
+    return (struct fragment){a.first | (a.empty ? b.first : 0), b.last | (b.empty ? a.last : 0),
+                             a.empty && b.empty};
+}
+
+static struct fragment either(struct fragment a, struct fragment b)
+{
+    return (struct fragment){a.first | b.first, a.last | b.last, a.empty || b.empty};
+}
+
+static struct fragment repeat(struct parser *parser, struct fragment a)
+{
+    link_positions(parser, a.last, a.first);
+    return a;
+}
+
+static struct fragment optional(struct fragment a)
+{
+    a.empty = true;
+    return a;
+}
+
+/*
+ * Any character beyond ASCII. In valid UTF-8 only a continuation byte can come where one is due, so
+ * any number of them serves.
+ */
+static struct fragment beyond_ascii(struct parser *parser)
+{
+    struct fragment lead = byte_range(parser, 0xC2, 0xF4);
+    struct fragment rest = repeat(parser, byte_range(parser, 0x80, 0xBF));
+    return concatenate(parser, lead, rest);
+}
+
+/* -- parsing ----------------------------------------------------------------------------------- */
+
+static struct fragment alternatives(struct parser *parser);
+
+static char peek(const struct parser *parser)
+{
+    return parser->at < parser->end ? *parser->at : '\0';
+}
+
+static bool take(struct parser *parser, char c)
+{
+    if (parser->at == parser->end || *parser->at != c)
+        return false;
+    parser->at++;
+    return true;
+}
+
+static bool is_word(unsigned c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+/* Behind a backslash: the ASCII characters meant; false if it is more than that. */
+static bool escaped_set(struct parser *parser, struct byte_set *set, bool *ret_one)
+{
+    static const char letters[] = "fnrtv";
+    static const char meanings[] = "\f\n\r\t\v";
+    char c = peek(parser);
+    if ((unsigned char)c >= 0x80 || c == '\0')
+        return false;
+    parser->at++;
+    *ret_one = c != 'd' && c != 'w';
+    for (unsigned byte = 0; byte < 0x80 && !*ret_one; byte++)
+        set->has[byte] |= c == 'd' ? byte >= '0' && byte <= '9' : is_word(byte);
+    if (!*ret_one)
+        return true;
+    const char *letter = strchr(letters, c);
+    if (letter == NULL && is_word((unsigned char)c) && c != '_')
+        return false;
+    set->has[(unsigned char)(letter ? meanings[letter - letters] : c)] = true;
+    return true;
+}
+
+/* One character of a class, or -1 for a set like \d, which is in the set then. */
+static int class_atom(struct parser *parser, struct byte_set *set)
+{
+    struct byte_set one = {0};
+    bool single = true;
+    unsigned char c = (unsigned char)*parser->at++;
+    if (c >= 0x80 || c == '[') {
+        parser->failed = true;
+        return -1;
+    }
+    if (c != '\\')
+        return c;
+    if (!escaped_set(parser, &one, &single)) {
+        parser->failed = true;
+        return -1;
+    }
+    for (int byte = 0; byte < 0x80; byte++) {
+        if (one.has[byte] && single)
+            return byte;
+        set->has[byte] |= one.has[byte];
+    }
+    return -1;
+}
+
+static void class_item(struct parser *parser, struct byte_set *set)
+{
+    int from = class_atom(parser, set);
+    int to = from;
+    if (parser->end - parser->at >= 2 && *parser->at == '-' && parser->at[1] != ']') {
+        parser->at++;
+        to = class_atom(parser, set);
+        parser->failed |= from < 0 || to < from; /* "[\d-x]", "[z-a]" */
+    }
+    for (int byte = from; byte >= 0 && byte <= to; byte++)
+        set->has[byte] = true;
+}
+
+/* Behind the opening bracket. */
+static struct fragment character_class(struct parser *parser)
+{
+    struct byte_set set = {0};
+    bool negated = take(parser, '^');
+    if (peek(parser) == ']')
+        return fail(parser);
+    while (!parser->failed && parser->at < parser->end && *parser->at != ']')
+        class_item(parser, &set);
+    if (parser->failed || !take(parser, ']'))
+        return fail(parser);
+    if (!negated)
+        return position(parser, &set);
+    for (unsigned byte = 0; byte < 0x80; byte++)
+        set.has[byte] = !set.has[byte];
+    return either(position(parser, &set), beyond_ascii(parser));
+}
+
+/* All but the ends of lines: \n, \r, U+2028 and U+2029, which are E2 80 A8 and E2 80 A9. */
+static struct fragment dot(struct parser *parser)
+{
+    struct byte_set set = {0};
+    for (unsigned byte = 0; byte < 0x80; byte++)
+        set.has[byte] = byte != '\n' && byte != '\r';
+    struct fragment ascii = position(parser, &set);
+    memset(&set, 0, sizeof(set));
+    for (unsigned byte = 0xC2; byte <= 0xF4; byte++)
+        set.has[byte] = byte != 0xE2;
+    struct fragment lead = position(parser, &set);
+    struct fragment rest = repeat(parser, byte_range(parser, 0x80, 0xBF));
+    struct fragment other = concatenate(parser, lead, rest);
+    struct fragment e2 = byte_range(parser, 0xE2, 0xE2);
+    struct fragment past_80 =
+        concatenate(parser, byte_range(parser, 0x81, 0xBF), byte_range(parser, 0x80, 0xBF));
+    memset(&set, 0, sizeof(set));
+    for (unsigned byte = 0x80; byte <= 0xBF; byte++)
+        set.has[byte] = byte != 0xA8 && byte != 0xA9;
+    struct fragment eighty =
+        concatenate(parser, byte_range(parser, 0x80, 0x80), position(parser, &set));
+    return either(ascii, either(other, concatenate(parser, e2, either(eighty, past_80))));
+}
+
+/* Behind the opening parenthesis. */
+static struct fragment group(struct parser *parser)
+{
+    if (take(parser, '?') && !take(parser, ':'))
+        return fail(parser);
+    if (peek(parser) == '*' || ++parser->depth > NESTING_MAX)
+        return fail(parser);
+    struct fragment inner = alternatives(parser);
+    parser->depth--;
+    return take(parser, ')') ? inner : fail(parser);
+}
+
+static struct fragment escape(struct parser *parser)
+{
+    struct byte_set set = {0};
+    bool one;
+    return escaped_set(parser, &set, &one) ? position(parser, &set) : fail(parser);
+}
+
+static struct fragment literal(struct parser *parser)
+{
+    struct fragment whole = nothing;
+    do {
+        unsigned char byte = (unsigned char)*parser->at++;
+        whole = concatenate(parser, whole, byte_range(parser, byte, byte));
+    } while (parser->at < parser->end && ((unsigned char)*parser->at & 0xC0) == 0x80);
+    return whole;
+}
+
+static struct fragment atom(struct parser *parser)
+{
+    char c = peek(parser);
+    if (c == '\0' || strchr("^$*+?{}])|", c) != NULL || ++parser->steps > STEPS_MAX)
+        return fail(parser);
+    if (take(parser, '\\'))
+        return escape(parser);
+    if (take(parser, '['))
+        return character_class(parser);
+    if (take(parser, '('))
+        return group(parser);
+    if (take(parser, '.'))
+        return dot(parser);
+    return literal(parser);
+}
+
+#define UNBOUNDED UINT32_MAX
+
+static unsigned take_number(struct parser *parser)
+{
+    unsigned number = 0;
+    while (peek(parser) >= '0' && peek(parser) <= '9' && number < 1000)
+        number = number * 10 + (unsigned)(*parser->at++ - '0');
+    return number;
+}
+
+/* "*", "{2,3}", or nothing, which is once; a '?' behind it changes nothing about what fits. */
+static void quantifier(struct parser *parser, unsigned *ret_min, unsigned *ret_max)
+{
+    *ret_min = *ret_max = 1;
+    if (take(parser, '*')) {
+        *ret_min = 0;
+        *ret_max = UNBOUNDED;
+    } else if (take(parser, '+')) {
+        *ret_max = UNBOUNDED;
+    } else if (take(parser, '?')) {
+        *ret_min = 0;
+    } else if (take(parser, '{')) {
+        parser->failed |= peek(parser) < '0' || peek(parser) > '9';
+        *ret_min = *ret_max = take_number(parser);
+        if (take(parser, ','))
+            *ret_max = peek(parser) == '}' ? UNBOUNDED : take_number(parser);
+        parser->failed |= !take(parser, '}') || *ret_max < *ret_min;
+    } else {
+        return;
+    }
+    take(parser, '?');
+}
+
+/* An atom has as many positions of its own as it can be repeated; so it is parsed that often. */
+static struct fragment term(struct parser *parser)
+{
+    const char *start = parser->at;
+    struct fragment copy = atom(parser);
+    struct fragment whole = nothing;
+    unsigned min, max;
+    quantifier(parser, &min, &max);
+    const char *end = parser->at;
+    unsigned copies = max == UNBOUNDED ? (min ? min : 1) : max;
+    for (unsigned i = 0; i < copies && !parser->failed; i++) {
+        if (i > 0) {
+            parser->at = start;
+            copy = atom(parser);
+        }
+        if (max == UNBOUNDED && i + 1 == copies)
+            copy = repeat(parser, copy);
+        whole = concatenate(parser, whole, i < min ? copy : optional(copy));
+    }
+    parser->at = end;
+    return whole;
+}
+
+static struct fragment sequence(struct parser *parser)
+{
+    struct fragment whole = nothing;
+    while (!parser->failed && parser->at < parser->end && *parser->at != '|' && *parser->at != ')')
+        whole = concatenate(parser, whole, term(parser));
+    return whole;
+}
+
+static struct fragment alternatives(struct parser *parser)
+{
+    struct fragment whole = sequence(parser);
+    while (!parser->failed && take(parser, '|'))
+        whole = either(whole, sequence(parser));
+    return whole;
+}
+
+/* Anchors count only around the whole; "^a|b$" is not plain, since they are of one side each. */
+static bool parse(struct parser *parser)
+{
+    struct schema_automaton *automaton = parser->automaton;
+    automaton->at_start = take(parser, '^');
+    const char *body = parser->at;
+    size_t length = (size_t)(parser->end - body);
+    bool escaped = length >= 2 && body[length - 2] == '\\';
+    automaton->at_end = length >= 1 && body[length - 1] == '$' && !escaped;
+    parser->end -= automaton->at_end;
+    struct fragment whole = sequence(parser);
+    bool anchored = automaton->at_start || automaton->at_end;
+    while (!parser->failed && !anchored && take(parser, '|'))
+        whole = either(whole, sequence(parser));
+    automaton->first = whole.first;
+    automaton->last = whole.last;
+    automaton->empty = whole.empty;
+    return !parser->failed && parser->at == parser->end;
+}
+
+struct schema_automaton *schema_automaton_new(struct kg_str source)
+{
+    struct schema_automaton *automaton = kg_alloc(sizeof(*automaton));
+    struct parser parser = {
+        .automaton = automaton, .at = source.data, .end = source.data + source.length};
+    if (source.length > 0 && parse(&parser))
+        return automaton;
+    free(automaton);
+    return NULL;
+}
+
+/* -- running ----------------------------------------------------------------------------------- */
+
+bool schema_automaton_match(const struct schema_automaton *automaton, struct kg_str text)
+{
+    if (automaton->empty && !(automaton->at_start && automaton->at_end))
+        return true; /* nothing at all fits at the start or at the end */
+    uint64_t entry = automaton->first;
+    uint64_t state = 0; /* positions that the byte before was taken at */
+    for (size_t i = 0; i < text.length; i++) {
+        uint64_t next = entry;
+        for (; state != 0; state &= state - 1)
+            next |= automaton->follows[__builtin_ctzll(state)];
+        state = next & automaton->accepts[(unsigned char)text.data[i]];
+        if (automaton->at_start) {
+            entry = 0;
+            if (state == 0)
+                return false;
+        }
+        if (!automaton->at_end && (state & automaton->last) != 0)
+            return true;
+    }
+    return text.length == 0 ? automaton->empty : (state & automaton->last) != 0;
+}

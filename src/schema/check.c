@@ -1,0 +1,781 @@
+/*
+ * Walks the program and the instance together. The first walk only finds out whether the instance
+ * fits, stops at the first thing that does not, and allocates nothing but for very large
+ * containers; only if it fails and a report is wanted does a second walk collect what is wrong.
+ * Both pay for each step from a budget, so that no schema and no instance can hold the caller up.
+ */
+#include "schema/internal.h"
+
+#include <stdlib.h>
+
+/* -- marks: which members or items of one container have been looked at ------------------------ */
+
+#define MARKS_INLINE 256 /* more of them are allocated */
+
+struct marks {
+    uint64_t *words;
+    uint32_t count;
+    bool all;
+    uint64_t few[MARKS_INLINE / 64];
+};
+
+static size_t marks_words(const struct marks *marks)
+{
+    return ((size_t)marks->count + 63) / 64;
+}
+
+static void marks_begin(struct schema_run *run, struct marks *marks, const struct kg_node *node)
+{
+    bool container = node->type == KG_ARRAY || node->type == KG_OBJECT;
+    marks->count = container ? node->count : 0;
+    marks->all = false;
+    marks->words = marks->few;
+    if (marks->count > MARKS_INLINE)
+        marks->words = kg_alloc(marks_words(marks) * sizeof(*marks->words));
+    else
+        memset(marks->few, 0, sizeof(marks->few));
+    schema_work(&run->work, marks_words(marks));
+}
+
+static void marks_end(struct marks *marks)
+{
+    if (marks->words != marks->few)
+        free(marks->words);
+}
+
+static void mark(struct marks *marks, uint32_t number)
+{
+    if (marks != NULL)
+        marks->words[number / 64] |= (uint64_t)1 << number % 64;
+}
+
+static bool is_marked(const struct marks *marks, uint32_t number)
+{
+    return marks->all || (marks->words[number / 64] >> number % 64 & 1) != 0;
+}
+
+/* Both are of the same container. */
+static void marks_merge(struct marks *into, const struct marks *from)
+{
+    into->all |= from->all;
+    for (size_t i = 0; i < marks_words(into); i++)
+        into->words[i] |= from->words[i];
+}
+
+/* -- subschemas -------------------------------------------------------------------------------- */
+
+typedef bool test_check(struct schema_run *run, const struct schema_subschema *subschema,
+                        const struct schema_test *test, const struct kg_node *node,
+                        struct marks *marks);
+static test_check *const checks[SCHEMA_KEYWORD_COUNT];
+
+/* Without a report the first failure ends it, with one the rest may add more. */
+static bool check_tests(struct schema_run *run, const struct schema_subschema *subschema,
+                        const struct kg_node *node, struct marks *marks)
+{
+    bool fits = true;
+    for (uint32_t i = 0; i < subschema->test_count; i++) {
+        const struct schema_test *test = &subschema->tests[i];
+        if (!(test->types & 1 << node->type) ||
+            checks[test->keyword](run, subschema, test, node, marks))
+            continue;
+        if (run->report == NULL)
+            return false;
+        fits = false;
+    }
+    return fits;
+}
+
+static bool check_tracking(struct schema_run *run, const struct schema_subschema *subschema,
+                           const struct kg_node *node, struct marks *marks)
+{
+    struct marks own;
+    marks_begin(run, &own, node);
+    bool fits = check_tests(run, subschema, node, &own);
+    if (fits && marks != NULL)
+        marks_merge(marks, &own);
+    marks_end(&own);
+    return fits;
+}
+
+static bool check_nested(struct schema_run *run, const struct schema_subschema *subschema,
+                         const struct kg_node *node, struct marks *marks)
+{
+    const struct schema_scope *outer = run->scope;
+    struct schema_scope scope = {outer, subschema->resource};
+    if (run->depth == 0) {
+        run->work = 0;
+        return false;
+    }
+    run->depth--;
+    if (run->schema->dynamic && (outer == NULL || outer->resource != scope.resource))
+        run->scope = &scope;
+    bool fits = subschema->tracks ? check_tracking(run, subschema, node, marks)
+                                  : check_tests(run, subschema, node, marks);
+    run->scope = outer;
+    run->depth++;
+    return fits;
+}
+
+/* One number is often looked at by several tests in a row. */
+static const struct schema_number *read_number(struct schema_run *run, const struct kg_node *node)
+{
+    if (run->numeric != node) {
+        schema_work(&run->work, node->text.length / 16);
+        schema_number_read(&run->number, node->text);
+        run->numeric = node;
+    }
+    return &run->number;
+}
+
+static bool fits_type(struct schema_run *run, const struct schema_subschema *subschema,
+                      const struct kg_node *node)
+{
+    if (!(subschema->types & 1 << node->type))
+        return false;
+    if (!(subschema->types & SCHEMA_INTEGERS) || node->type != KG_NUMBER)
+        return true;
+    return schema_number_is_integer(read_number(run, node));
+}
+
+/* Whether the node fits the subschema. Marks are those of the node, NULL if nobody asks for them.
+ */
+static bool check(struct schema_run *run, uint32_t number, const struct kg_node *node,
+                  struct marks *marks)
+{
+    const struct schema_subschema *subschema = &run->schema->subschemas[number];
+    schema_work(&run->work, 1 + subschema->test_count);
+    if (run->work == 0)
+        return false;
+    if (!fits_type(run, subschema, node)) {
+        schema_report_type(run, subschema, node);
+        return false;
+    }
+    return subschema->leaf ? check_tests(run, subschema, node, NULL)
+                           : check_nested(run, subschema, node, marks);
+}
+
+/* The same without a word in the report; marks are kept only if it fits. */
+static bool check_quietly(struct schema_run *run, uint32_t number, const struct kg_node *node,
+                          struct marks *marks)
+{
+    struct schema_report *report = run->report;
+    struct marks own;
+    run->report = NULL;
+    if (marks != NULL)
+        marks_begin(run, &own, node);
+    bool fits = check(run, number, node, marks ? &own : NULL);
+    if (marks != NULL) {
+        if (fits)
+            marks_merge(marks, &own);
+        marks_end(&own);
+    }
+    run->report = report;
+    return fits;
+}
+
+static bool check_member(struct schema_run *run, uint32_t number, const struct kg_member *member)
+{
+    if (run->report == NULL) /* nobody asks for the path */
+        return check(run, number, &member->value, NULL);
+    struct schema_path path = {run->path, member, 0};
+    run->path = &path;
+    bool fits = check(run, number, &member->value, NULL);
+    run->path = path.up;
+    return fits;
+}
+
+static bool check_item(struct schema_run *run, uint32_t number, const struct kg_node *array,
+                       uint32_t item)
+{
+    if (run->report == NULL)
+        return check(run, number, &array->items[item], NULL);
+    struct schema_path path = {run->path, NULL, item};
+    run->path = &path;
+    bool fits = check(run, number, &array->items[item], NULL);
+    run->path = path.up;
+    return fits;
+}
+
+/* -- values and limits ------------------------------------------------------------------------- */
+
+#define CHECK_PARAMETERS                                                                           \
+    struct schema_run *run, const struct schema_subschema *subschema,                              \
+        const struct schema_test *test, const struct kg_node *node, struct marks *marks
+
+static bool check_const(CHECK_PARAMETERS)
+{
+    (void)marks;
+    bool fits = schema_value_equal(node, schema_value(run->schema, test->number), &run->work);
+    if (!fits)
+        schema_report_choices(run, subschema, SCHEMA_K_CONST, node, test->number, 1);
+    return fits;
+}
+
+static bool is_choice(struct schema_run *run, const struct schema_enum *choices,
+                      const struct kg_node *node)
+{
+    if (node->type == KG_STRING) {
+        schema_work(&run->work, node->text.length / 64);
+        return schema_keys_find(&choices->strings, node->text) != NULL;
+    }
+    for (uint32_t i = 0; i < choices->count && run->work > 0; i++)
+        if (schema_value_equal(node, schema_value(run->schema, choices->first + i), &run->work))
+            return true;
+    return false;
+}
+
+static bool check_enum(CHECK_PARAMETERS)
+{
+    (void)marks;
+    const struct schema_enum *choices = test->choices;
+    bool fits = is_choice(run, choices, node);
+    if (!fits)
+        schema_report_choices(run, subschema, SCHEMA_K_ENUM, node, choices->first, choices->count);
+    return fits;
+}
+
+static bool check_limit(CHECK_PARAMETERS)
+{
+    (void)marks;
+    static const struct {
+        int from, to; /* the orders that fit */
+        const char *phrase;
+    } rows[SCHEMA_KEYWORD_COUNT] = {
+        [SCHEMA_K_MINIMUM] = {0, 1, "at least"},
+        [SCHEMA_K_MAXIMUM] = {-1, 0, "at most"},
+        [SCHEMA_K_EXCLUSIVE_MINIMUM] = {1, 1, "above"},
+        [SCHEMA_K_EXCLUSIVE_MAXIMUM] = {-1, -1, "below"},
+    };
+    const struct schema_number *number = read_number(run, node);
+    int order = (number->small > test->limit->small) - (number->small < test->limit->small);
+    bool ordered = number->is_small && test->limit->is_small;
+    if (!ordered) {
+        schema_work(&run->work, test->limit->text.length / 32);
+        ordered = schema_number_compare(number, test->limit, &order);
+    }
+    if (ordered && order >= rows[test->keyword].from && order <= rows[test->keyword].to)
+        return true;
+    char shown[SCHEMA_SHOWN_MAX];
+    if (run->report != NULL)
+        schema_report_add(run, subschema, test->keyword, node, "must be %s %s",
+                          rows[test->keyword].phrase, schema_show(test->limit->text, shown));
+    return false;
+}
+
+static bool check_multiple(CHECK_PARAMETERS)
+{
+    (void)marks;
+    schema_work(&run->work, node->text.length / 16);
+    if (schema_number_is_multiple(read_number(run, node), test->limit))
+        return true;
+    char shown[SCHEMA_SHOWN_MAX];
+    if (run->report != NULL)
+        schema_report_add(run, subschema, SCHEMA_K_MULTIPLE_OF, node, "must be a multiple of %s",
+                          schema_show(test->limit->text, shown));
+    return false;
+}
+
+/* -- strings ----------------------------------------------------------------------------------- */
+
+static uint64_t count_characters(struct kg_str text)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < text.length; i++)
+        count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+    return count;
+}
+
+static bool check_length(CHECK_PARAMETERS)
+{
+    (void)marks;
+    schema_work(&run->work, node->text.length / 64);
+    bool least = test->keyword == SCHEMA_K_MIN_LENGTH;
+    if (least ? node->text.length / 4 >= test->count : node->text.length <= test->count)
+        return true; /* a character has one byte at least and four at most */
+    uint64_t length = count_characters(node->text);
+    if (least ? length >= test->count : length <= test->count)
+        return true;
+    schema_report_add(run, subschema, test->keyword, node, "must be at %s %llu character%s long",
+                      least ? "least" : "most", (unsigned long long)test->count,
+                      test->count == 1 ? "" : "s");
+    return false;
+}
+
+static bool check_pattern(CHECK_PARAMETERS)
+{
+    (void)marks;
+    if (schema_pattern_match(test->pattern, node->text, &run->work))
+        return true;
+    char shown[SCHEMA_SHOWN_MAX];
+    if (run->report != NULL)
+        schema_report_add(run, subschema, SCHEMA_K_PATTERN, node, "must match the pattern %s",
+                          schema_show(schema_pattern_source(test->pattern), shown));
+    return false;
+}
+
+static bool check_format(CHECK_PARAMETERS)
+{
+    (void)marks;
+    schema_work(&run->work, 16 + test->format->work * (uint64_t)node->text.length);
+    if (test->format->fits(node->text))
+        return true;
+    schema_report_add(run, subschema, SCHEMA_K_FORMAT, node, "must be a valid %s",
+                      test->format->name);
+    return false;
+}
+
+/* -- arrays ------------------------------------------------------------------------------------ */
+
+static bool check_size(CHECK_PARAMETERS)
+{
+    (void)marks;
+    bool least = test->keyword == SCHEMA_K_MIN_ITEMS || test->keyword == SCHEMA_K_MIN_PROPERTIES;
+    if (least ? node->count >= test->count : node->count <= test->count)
+        return true;
+    const char *one = node->type == KG_ARRAY ? "item" : "property";
+    const char *many = node->type == KG_ARRAY ? "items" : "properties";
+    schema_report_add(run, subschema, test->keyword, node, "must have at %s %llu %s, not %u",
+                      least ? "least" : "most", (unsigned long long)test->count,
+                      test->count == 1 ? one : many, node->count);
+    return false;
+}
+
+/* Nothing fits behind the prefix: one sentence about the array says it. */
+static bool check_closed_end(CHECK_PARAMETERS)
+{
+    (void)marks;
+    schema_report_add(run, subschema, test->items->rest_keyword, node,
+                      "must have at most %u item%s, not %u", test->items->prefix_count,
+                      test->items->prefix_count == 1 ? "" : "s", node->count);
+    return false;
+}
+
+static bool check_items(CHECK_PARAMETERS)
+{
+    const struct schema_items *items = test->items;
+    bool fits = true;
+    uint32_t prefix = items->prefix_count < node->count ? items->prefix_count : node->count;
+    for (uint32_t i = 0; i < prefix && (fits || run->report); i++) {
+        fits &= check_item(run, items->prefix[i], node, i);
+        mark(marks, i);
+    }
+    if (items->rest == SCHEMA_NONE || prefix == node->count)
+        return fits;
+    if (run->schema->subschemas[items->rest].types == 0)
+        return check_closed_end(run, subschema, test, node, marks);
+    for (uint32_t i = prefix; i < node->count && (fits || run->report) && run->work > 0; i++)
+        fits &= check_item(run, items->rest, node, i);
+    if (marks != NULL)
+        marks->all = true;
+    return fits;
+}
+
+static bool check_contains(CHECK_PARAMETERS)
+{
+    const struct schema_contains *contains = test->contains;
+    uint64_t found = 0;
+    for (uint32_t i = 0; i < node->count && run->work > 0; i++) {
+        if (!check_quietly(run, contains->target, &node->items[i], NULL))
+            continue;
+        found++;
+        mark(marks, i);
+        if (marks == NULL && found >= contains->min && contains->max == UINT64_MAX)
+            return true;
+    }
+    if (found >= contains->min && found <= contains->max)
+        return true;
+    bool few = found < contains->min;
+    uint64_t limit = few ? contains->min : contains->max;
+    schema_report_add(run, subschema, SCHEMA_K_CONTAINS, node,
+                      "must have at %s %llu item%s that fit%s \"contains\", not %llu",
+                      few ? "least" : "most", (unsigned long long)limit, limit == 1 ? "" : "s",
+                      limit == 1 ? "s" : "", (unsigned long long)found);
+    return false;
+}
+
+/* -- items that are all different -------------------------------------------------------------- */
+
+#define UNIQUE_PAIRS  8   /* up to so many items, each is compared with each */
+#define UNIQUE_INLINE 256 /* more of them need allocated tables */
+
+static bool find_equal_pair(struct schema_run *run, const struct kg_node *array, uint32_t *ret_a,
+                            uint32_t *ret_b)
+{
+    for (uint32_t b = 1; b < array->count; b++) {
+        for (uint32_t a = 0; a < b && run->work > 0; a++) {
+            if (schema_value_equal(&array->items[a], &array->items[b], &run->work)) {
+                *ret_a = a;
+                *ret_b = b;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Items by their hash; slots are free at first and at most half of them get used. */
+static bool find_equal_hash(struct schema_run *run, const struct kg_node *array, uint64_t *hashes,
+                            uint32_t *slots, uint32_t mask, uint32_t *ret_a, uint32_t *ret_b)
+{
+    for (uint32_t b = 0; b < array->count && run->work > 0; b++) {
+        hashes[b] = schema_value_hash(&array->items[b], &run->work);
+        uint32_t slot = (uint32_t)hashes[b] & mask;
+        for (; slots[slot] != 0; slot = (slot + 1) & mask) {
+            uint32_t a = slots[slot] - 1;
+            schema_work(&run->work, 1);
+            if (hashes[a] == hashes[b] &&
+                schema_value_equal(&array->items[a], &array->items[b], &run->work)) {
+                *ret_a = a;
+                *ret_b = b;
+                return true;
+            }
+        }
+        slots[slot] = b + 1;
+    }
+    return false;
+}
+
+static bool find_equal_many(struct schema_run *run, const struct kg_node *array, uint32_t *ret_a,
+                            uint32_t *ret_b)
+{
+    size_t slot_count = UNIQUE_INLINE;
+    while (slot_count < (size_t)array->count * 2)
+        slot_count *= 2;
+    schema_work(&run->work, slot_count / 8);
+    kg_auto(kg_free) uint64_t *hashes = kg_alloc_array(array->count, sizeof(*hashes));
+    kg_auto(kg_free) uint32_t *slots = kg_alloc_array(slot_count, sizeof(*slots));
+    return find_equal_hash(run, array, hashes, slots, (uint32_t)(slot_count - 1), ret_a, ret_b);
+}
+
+static bool find_equal_some(struct schema_run *run, const struct kg_node *array, uint32_t *ret_a,
+                            uint32_t *ret_b)
+{
+    uint64_t hashes[UNIQUE_INLINE];
+    uint32_t slots[UNIQUE_INLINE * 2] = {0};
+    return find_equal_hash(run, array, hashes, slots, UNIQUE_INLINE * 2 - 1, ret_a, ret_b);
+}
+
+static bool check_unique(CHECK_PARAMETERS)
+{
+    (void)test, (void)marks;
+    uint32_t a, b;
+    bool found = node->count <= UNIQUE_PAIRS    ? find_equal_pair(run, node, &a, &b)
+                 : node->count <= UNIQUE_INLINE ? find_equal_some(run, node, &a, &b)
+                                                : find_equal_many(run, node, &a, &b);
+    if (!found)
+        return true;
+    schema_report_add(run, subschema, SCHEMA_K_UNIQUE_ITEMS, node,
+                      "must not have equal items; %u and %u are", a, b);
+    return false;
+}
+
+/* -- objects ----------------------------------------------------------------------------------- */
+
+static void report_missing(struct schema_run *run, const struct schema_subschema *subschema,
+                           const struct schema_keys *keys, const struct kg_node *node)
+{
+    for (uint32_t i = 0; run->report != NULL && i < keys->count; i++) {
+        char shown[SCHEMA_SHOWN_MAX];
+        if (keys->keys[i].required && kg_node_member(node, keys->keys[i].name) == NULL)
+            schema_report_add(run, subschema, SCHEMA_K_REQUIRED, node,
+                              "is missing the property \"%s\"",
+                              schema_show(keys->keys[i].name, shown));
+    }
+}
+
+static bool check_unknown(struct schema_run *run, const struct schema_subschema *subschema,
+                          enum schema_keyword keyword, uint32_t target,
+                          const struct kg_member *member, const struct schema_keys *known)
+{
+    if (run->schema->subschemas[target].types != 0)
+        return check_member(run, target, member);
+    schema_report_member(run, subschema, keyword, member, known);
+    return false;
+}
+
+/* By patternProperties; *ret_matched if one of them matches the key. */
+static bool check_patterns(struct schema_run *run, const struct schema_object *object,
+                           const struct kg_member *member, bool *ret_matched)
+{
+    bool fits = true;
+    for (uint32_t i = 0; i < object->pattern_count; i++) {
+        if (!schema_pattern_match(object->patterns[i].pattern, member->key, &run->work))
+            continue;
+        *ret_matched = true;
+        fits &= check_member(run, object->patterns[i].target, member);
+    }
+    return fits;
+}
+
+static bool check_object(CHECK_PARAMETERS)
+{
+    const struct schema_object *object = test->object;
+    const struct schema_key *guess = object->keys.keys; /* members often come in the same order */
+    const struct schema_key *end = guess + object->keys.count;
+    uint32_t required = 0;
+    bool fits = true;
+    for (uint32_t i = 0; i < node->count && (fits || run->report) && run->work > 0; i++) {
+        const struct kg_member *member = &node->members[i];
+        const struct schema_key *key = guess;
+        if (guess == end || !schema_key_equal(guess->name, member->key))
+            key = schema_keys_find(&object->keys, member->key);
+        if (key != NULL)
+            guess = key + 1;
+        schema_work(&run->work, member->key.length / 64);
+        bool known = key != NULL && key->target != SCHEMA_NONE;
+        required += key != NULL && key->required;
+        if (known)
+            fits &= check_member(run, key->target, member);
+        if (object->pattern_count > 0)
+            fits &= check_patterns(run, object, member, &known);
+        if (!known && object->additional != SCHEMA_NONE) {
+            known = true;
+            fits &= check_unknown(run, subschema, SCHEMA_K_ADDITIONAL_PROPERTIES,
+                                  object->additional, member, &object->keys);
+        }
+        if (known)
+            mark(marks, i);
+    }
+    if (!fits && run->report == NULL)
+        return false;
+    if (required == object->required_count)
+        return fits;
+    report_missing(run, subschema, &object->keys, node);
+    return false;
+}
+
+static bool check_property_names(CHECK_PARAMETERS)
+{
+    (void)subschema, (void)marks;
+    bool fits = true;
+    const struct kg_str *outer = run->name;
+    for (uint32_t i = 0; i < node->count && (fits || run->report) && run->work > 0; i++) {
+        const struct kg_member *member = &node->members[i];
+        struct kg_node name = {.type = KG_STRING,
+                               .line = member->key_line,
+                               .column = member->key_column,
+                               .text = member->key};
+        run->name = &member->key;
+        fits &= check(run, test->number, &name, NULL);
+    }
+    run->name = outer;
+    return fits;
+}
+
+static bool check_dependency(struct schema_run *run, const struct schema_subschema *subschema,
+                             enum schema_keyword keyword, const struct schema_dependency *row,
+                             const struct kg_node *node)
+{
+    bool fits = true;
+    for (uint32_t i = 0; i < row->name_count && (fits || run->report); i++) {
+        schema_work(&run->work, 1 + row->names[i].length / 64);
+        if (run->work > 0 && kg_node_member(node, row->names[i]) != NULL)
+            continue;
+        char key[SCHEMA_SHOWN_MAX];
+        char name[SCHEMA_SHOWN_MAX];
+        fits = false;
+        if (run->report != NULL)
+            schema_report_add(run, subschema, keyword, node,
+                              "has the property \"%s\" and so must have \"%s\"",
+                              schema_show(row->key, key), schema_show(row->names[i], name));
+    }
+    return fits;
+}
+
+static bool check_dependencies(CHECK_PARAMETERS)
+{
+    const struct schema_dependencies *dependencies = test->dependencies;
+    bool fits = true;
+    for (uint32_t i = 0; i < dependencies->count && (fits || run->report) && run->work > 0; i++) {
+        const struct schema_dependency *row = &dependencies->rows[i];
+        schema_work(&run->work, 1 + row->key.length / 64);
+        if (kg_node_member(node, row->key) == NULL)
+            continue;
+        fits &= check_dependency(run, subschema, test->keyword, row, node);
+        if (test->targets[i] != SCHEMA_NONE)
+            fits &= check(run, test->targets[i], node, marks);
+    }
+    return fits;
+}
+
+/* -- subschemas for the same instance ---------------------------------------------------------- */
+
+static bool check_all(CHECK_PARAMETERS)
+{
+    (void)subschema;
+    bool fits = true;
+    for (uint32_t i = 0; i < test->target_count && (fits || run->report) && run->work > 0; i++)
+        fits &= check(run, test->targets[i], node, marks);
+    return fits;
+}
+
+/* The only one of the targets that takes such a type, or SCHEMA_NONE. */
+static uint32_t likely_target(const struct schema_run *run, const struct schema_test *test,
+                              const struct kg_node *node)
+{
+    uint32_t likely = SCHEMA_NONE;
+    for (uint32_t i = 0; i < test->target_count; i++) {
+        if (!(run->schema->subschemas[test->targets[i]].types & 1 << node->type))
+            continue;
+        if (likely != SCHEMA_NONE)
+            return SCHEMA_NONE;
+        likely = test->targets[i];
+    }
+    return likely;
+}
+
+/* None fits: if one was clearly meant, what is wrong by it is worth more than that alone. */
+static void report_alternatives(struct schema_run *run, const struct schema_subschema *subschema,
+                                const struct schema_test *test, const struct kg_node *node)
+{
+    if (run->report == NULL || run->work == 0)
+        return;
+    uint32_t likely = likely_target(run, test, node);
+    if (likely != SCHEMA_NONE)
+        check(run, likely, node, NULL);
+    else
+        schema_report_add(run, subschema, test->keyword, node, "fits none of the %u alternatives",
+                          test->target_count);
+}
+
+static bool check_any(CHECK_PARAMETERS)
+{
+    bool fits = false;
+    for (uint32_t i = 0; i < test->target_count && !(fits && marks == NULL) && run->work > 0; i++)
+        fits |= check_quietly(run, test->targets[i], node, marks);
+    if (!fits)
+        report_alternatives(run, subschema, test, node);
+    return fits;
+}
+
+static bool check_one(CHECK_PARAMETERS)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < test->target_count && found < 2 && run->work > 0; i++)
+        found += check_quietly(run, test->targets[i], node, marks);
+    if (found == 0)
+        report_alternatives(run, subschema, test, node);
+    else if (found > 1)
+        schema_report_add(run, subschema, SCHEMA_K_ONE_OF, node,
+                          "fits more than one of the %u alternatives", test->target_count);
+    return found == 1;
+}
+
+static bool check_not(CHECK_PARAMETERS)
+{
+    (void)marks;
+    if (!check_quietly(run, test->targets[0], node, NULL))
+        return run->work > 0;
+    schema_report_add(run, subschema, SCHEMA_K_NOT, node, "must not fit the schema of \"not\"");
+    return false;
+}
+
+static bool check_if(CHECK_PARAMETERS)
+{
+    (void)subschema;
+    bool fits = check_quietly(run, test->targets[0], node, marks);
+    uint32_t next = test->targets[fits ? 1 : 2];
+    return next == SCHEMA_NONE || check(run, next, node, marks);
+}
+
+/* The target of the outermost resource in scope that has the name, else the one written down. */
+static bool check_dynamic(CHECK_PARAMETERS)
+{
+    (void)subschema;
+    uint32_t target = test->targets[0];
+    for (const struct schema_scope *scope = run->scope; scope != NULL; scope = scope->up) {
+        const struct schema_dynamics *dynamics = &run->schema->resources[scope->resource];
+        schema_work(&run->work, 1 + dynamics->count / 8);
+        for (uint32_t i = 0; i < dynamics->count; i++)
+            if (dynamics->rows[i].name == test->number)
+                target = dynamics->rows[i].target;
+    }
+    return check(run, target, node, marks);
+}
+
+static bool check_unevaluated_items(CHECK_PARAMETERS)
+{
+    (void)subschema;
+    bool fits = true;
+    for (uint32_t i = 0; i < node->count && (fits || run->report) && run->work > 0; i++)
+        if (!is_marked(marks, i))
+            fits &= check_item(run, test->number, node, i);
+    marks->all = true;
+    return fits;
+}
+
+static bool check_unevaluated_properties(CHECK_PARAMETERS)
+{
+    bool fits = true;
+    for (uint32_t i = 0; i < node->count && (fits || run->report) && run->work > 0; i++)
+        if (!is_marked(marks, i))
+            fits &= check_unknown(run, subschema, SCHEMA_K_UNEVALUATED_PROPERTIES, test->number,
+                                  &node->members[i], NULL);
+    marks->all = true;
+    return fits;
+}
+
+static test_check *const checks[SCHEMA_KEYWORD_COUNT] = {
+    [SCHEMA_K_CONST] = check_const,
+    [SCHEMA_K_ENUM] = check_enum,
+    [SCHEMA_K_MINIMUM] = check_limit,
+    [SCHEMA_K_MAXIMUM] = check_limit,
+    [SCHEMA_K_EXCLUSIVE_MINIMUM] = check_limit,
+    [SCHEMA_K_EXCLUSIVE_MAXIMUM] = check_limit,
+    [SCHEMA_K_MULTIPLE_OF] = check_multiple,
+    [SCHEMA_K_MIN_LENGTH] = check_length,
+    [SCHEMA_K_MAX_LENGTH] = check_length,
+    [SCHEMA_K_PATTERN] = check_pattern,
+    [SCHEMA_K_FORMAT] = check_format,
+    [SCHEMA_K_MIN_ITEMS] = check_size,
+    [SCHEMA_K_MAX_ITEMS] = check_size,
+    [SCHEMA_K_MIN_PROPERTIES] = check_size,
+    [SCHEMA_K_MAX_PROPERTIES] = check_size,
+    [SCHEMA_K_ITEMS] = check_items,
+    [SCHEMA_K_ADDITIONAL_ITEMS] = check_items,
+    [SCHEMA_K_CONTAINS] = check_contains,
+    [SCHEMA_K_UNIQUE_ITEMS] = check_unique,
+    [SCHEMA_K_PROPERTIES] = check_object,
+    [SCHEMA_K_PROPERTY_NAMES] = check_property_names,
+    [SCHEMA_K_DEPENDENCIES] = check_dependencies,
+    [SCHEMA_K_DEPENDENT_REQUIRED] = check_dependencies,
+    [SCHEMA_K_DEPENDENT_SCHEMAS] = check_dependencies,
+    [SCHEMA_K_REF] = check_all,
+    [SCHEMA_K_DYNAMIC_REF] = check_dynamic,
+    [SCHEMA_K_ALL_OF] = check_all,
+    [SCHEMA_K_ANY_OF] = check_any,
+    [SCHEMA_K_ONE_OF] = check_one,
+    [SCHEMA_K_NOT] = check_not,
+    [SCHEMA_K_IF] = check_if,
+    [SCHEMA_K_UNEVALUATED_ITEMS] = check_unevaluated_items,
+    [SCHEMA_K_UNEVALUATED_PROPERTIES] = check_unevaluated_properties,
+};
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+bool schema_check(const struct schema *schema, const struct kg_node *instance,
+                  struct schema_report *report_or_null)
+{
+    const struct schema_run start = {
+        .schema = schema, .work = SCHEMA_WORK_MAX, .depth = SCHEMA_WORK_DEPTH_MAX};
+    struct schema_run run = start;
+    bool fits = check(&run, 0, instance, NULL) && run.work > 0;
+    if (fits || report_or_null == NULL)
+        return fits;
+    bool gave_up = run.work == 0;
+    run = start;
+    run.report = report_or_null;
+    if (gave_up) {
+        report_or_null->gave_up = true;
+        schema_report_add(&run, &schema->subschemas[0], SCHEMA_KEYWORD_COUNT, instance,
+                          "takes more work to check than is allowed");
+        return false;
+    }
+    check(&run, 0, instance, NULL);
+    report_or_null->truncated |= run.work == 0;
+    if (report_or_null->count == 0)
+        schema_report_add(&run, &schema->subschemas[0], SCHEMA_KEYWORD_COUNT, instance,
+                          "does not fit, in more ways than can be told apart");
+    return false;
+}
