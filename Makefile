@@ -28,7 +28,10 @@ test: ## everything, under ASan and UBSan
 
 bench: build ## measure, as ratios
 	@install -m 755 $(MESON_RELEASE)/bench/kaged-bench build/bin/
+	@scripts/setup bench
+	@cd bench/peers && npm install --silent --no-audit --no-fund --no-package-lock
 	@build/bin/kaged-bench bench/plugins $(MESON_RELEASE)/bench
+	@bench/compare $(MESON_RELEASE)/bench/schema-bench
 
 fuzz: ## each fuzzer for FUZZ_SECONDS (60)
 	@scripts/setup build fuzz

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "config/config.h"
 #include "http/http.h"
+#include "manifest/manifest.h"
 #include "supervisor/supervisor.h"
 
 #include <stdio.h>
@@ -189,6 +190,16 @@ static void put_states(struct kg_buf *out)
     kg_buf_text(out, ".TE\n");
 }
 
+static void put_problems(struct kg_buf *out)
+{
+    for (int code = 0; code < MANIFEST_CODE_COUNT; code++) {
+        const struct manifest_code_row *row = manifest_code_row((enum manifest_code)code);
+        kg_buf_printf(out, ".TP\n.B %s\n", row->code);
+        put_text(out, row->meaning);
+        kg_buf_text(out, row->severity == MANIFEST_SEVERITY_WARNING ? " A warning.\n" : "\n");
+    }
+}
+
 static void put_version(struct kg_buf *out)
 {
     kg_buf_text(out, KAGED_VERSION);
@@ -201,6 +212,7 @@ static const struct {
     {"@commands@", put_commands},     {"@options@", put_options}, {"@config@", put_config},
     {"@events@", put_events},         {"@routes@", put_routes},   {"@errors@", put_errors},
     {"@rpc-errors@", put_rpc_errors}, {"@states@", put_states},   {"@version@", put_version},
+    {"@problems@", put_problems},
 };
 
 /* Replaces the first @list@ at or behind `at`; returns where to go on, NULL at the end. */
@@ -220,8 +232,12 @@ static const char *fill_next(struct kg_buf *out, const char *at)
         /* A list ends its own last line. */
         return out->data[out->length - 1] == '\n' && *mark == '\n' ? mark + 1 : mark;
     }
-    fprintf(stderr, "gen: no such list: %.20s\n", mark);
-    exit(1);
+    if (mark[1 + strspn(mark + 1, "abcdefghijklmnopqrstuvwxyz-")] == '@') {
+        fprintf(stderr, "gen: no such list: %.20s\n", mark);
+        exit(1);
+    }
+    kg_buf_char(out, '@'); /* one that means itself */
+    return mark + 1;
 }
 
 static void put_page(struct kg_buf *out, const char *path)

@@ -169,6 +169,12 @@ bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_m
 /* -- the commands ------------------------------------------------------------------------------ */
 
 int cli_start(struct cli *cli);
+int cli_plugin_validate(struct cli *cli);
+int cli_config_check(struct cli *cli);
+int cli_config_get(struct cli *cli);
+int cli_config_set(struct cli *cli);
+int cli_config_path(struct cli *cli);
+int cli_schema_check(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_status(struct cli *cli);
 int cli_reload(struct cli *cli);

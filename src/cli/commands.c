@@ -154,6 +154,17 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_call,
     },
     {
+        .words = "plugin validate",
+        .arguments = {"PATH"},
+        .summary = "check a plugin's manifest",
+        .help =
+            "Checks the manifest in the folder PATH, or the file PATH itself, and lists all that "
+            "is wrong with it: line, column, a code, a sentence, and what to do. Warnings do "
+            "not make it invalid. The exit code is 6 if it cannot be used. Needs no daemon.",
+        .needs = CLI_NOTHING,
+        .run = cli_plugin_validate,
+    },
+    {
         .words = "audit",
         .options = {FOLLOW,
                     {"plugin", 0, "NAME", "Only events of this plugin."},
@@ -178,6 +189,59 @@ const struct cli_command cli_commands[] = {
             "exit code is 1 and the message names the file and the line.",
         .needs = CLI_PATHS,
         .run = cli_audit_verify,
+    },
+    {
+        .words = "config check",
+        .summary = "check config.toml and local.toml",
+        .help = "Reads both files as the daemon would. The exit code is 6 if one of them cannot be "
+                "used; the message has its line, its key and what would be right. Needs no daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_config_check,
+    },
+    {
+        .words = "config get",
+        .arguments = {"[KEY]"},
+        .summary = "show a value of the configuration, or all",
+        .help = "Shows the value that a key has, from the file or by default. A key of three parts "
+                "or more is one of local.toml; secrets are shown as [secret]. Needs no daemon.\n"
+                " kaged config get limits.call_timeout_ms",
+        .needs = CLI_PATHS,
+        .run = cli_config_get,
+    },
+    {
+        .words = "config set",
+        .arguments = {"KEY", "VALUE"},
+        .summary = "change a value of the configuration",
+        .help =
+            "Changes one key of config.toml or local.toml and leaves every other byte as it is. "
+            "The value is written as in TOML; what is no TOML is taken as a string. A value "
+            "that the daemon would not take is refused. Needs no daemon; kaged reload makes "
+            "the daemon read it.\n"
+            " kaged config set plugins.enabled '[\"echo\"]'\n"
+            " kaged config set plugins.weather.api_token '${WEATHER_TOKEN}'",
+        .needs = CLI_PATHS,
+        .run = cli_config_set,
+    },
+    {
+        .words = "config path",
+        .summary = "show where the configuration files are",
+        .help = "Shows the paths of config.toml and local.toml, whether they exist or not.",
+        .needs = CLI_PATHS,
+        .run = cli_config_path,
+    },
+    {
+        .words = "schema check",
+        .arguments = {"[SCHEMA]", "[INSTANCE]"},
+        .options =
+            {{"lines", 0, NULL,
+              "Read lines {\"schema\":...,\"instance\":...}; print true or false for each."}},
+        .summary = "check a value against a JSON Schema",
+        .help =
+            "Checks a JSON, YAML or TOML file against a JSON Schema of draft 2020-12 or draft-07 "
+            "and lists what does not fit. The exit code is 6 if something does not. Nothing is "
+            "fetched. Needs no daemon.",
+        .needs = CLI_NOTHING,
+        .run = cli_schema_check,
     },
 };
 const size_t cli_command_count = KG_COUNT(cli_commands);

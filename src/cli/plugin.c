@@ -61,7 +61,11 @@ static void put_plugin_row(struct table *table, const struct kg_node *plugin, bo
     table_cell(table, cli_text(plugin, "name"), NULL);
     table_cell(table, cli_text(plugin, "version"), NULL);
     if (problem.length > 0 && kg_str_is(state, "disabled"))
-        table_cell(table, KG_STR("disabled (invalid manifest)"), "red");
+        table_cell(table,
+                   kg_str_is(cli_text(plugin, "problem_code"), "invalid_manifest")
+                       ? KG_STR("disabled (invalid manifest)")
+                       : KG_STR("disabled (invalid config)"),
+                   "red");
     else
         table_cell(table, state, state_color(state));
     table_cell(table, pid, NULL);

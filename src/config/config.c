@@ -245,18 +245,10 @@ static int take_section(struct config *config, const struct kg_member *section, 
     return 0;
 }
 
-static int take_file(struct config *config, const char *path, struct kg_err *err)
+static int take_text_of_file(struct config *config, struct kg_str text, struct kg_err *err)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    int result = kg_read_file(path, KG_DOC_BYTES_MAX, &text, err);
-    if (result == -ENOENT)
-        return 0;
-    if (result < 0) {
-        if (err != NULL)
-            err->code = KG_E_INVALID_CONFIG;
-        return result;
-    }
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_toml_read(kg_buf_view(&text), err);
+    int result = 0;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_toml_read(text, err);
     if (doc == NULL)
         result = -EINVAL;
     for (uint32_t i = 0; doc != NULL && i < doc->root->count && result == 0; i++)
@@ -266,16 +258,31 @@ static int take_file(struct config *config, const char *path, struct kg_err *err
         if (err->hint[0] == '\0')
             kg_hint(err, "mend the file, or move it away to use the defaults");
     }
-    return result < 0 ? kg_wrap(err, result, "%s", path) : 0;
+    return result;
+}
+
+struct config *config_read(struct kg_str text, struct kg_err *err)
+{
+    struct config *config = new_defaults();
+    if (take_text_of_file(config, text, err) == 0)
+        return config;
+    config_free(config);
+    return NULL;
 }
 
 struct config *config_load(const char *path, struct kg_err *err)
 {
-    struct config *config = new_defaults();
-    if (take_file(config, path, err) == 0)
-        return config;
-    config_free(config);
-    return NULL;
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    int result = kg_read_file(path, KG_DOC_BYTES_MAX, &text, err);
+    if (result < 0 && result != -ENOENT) {
+        if (err != NULL)
+            err->code = KG_E_INVALID_CONFIG;
+        return NULL;
+    }
+    struct config *config = config_read(kg_buf_view(&text), err);
+    if (config == NULL)
+        kg_wrap(err, 0, "%s", path);
+    return config;
 }
 
 /* -- comparing and printing -------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 /* Each is absolute and owned. */
 struct config_paths {
     char *home; /* KAGED_HOME or --home; NULL in per-user and system mode */
-    char *config_file;
+    char *config_file, *local_file;
     char *plugins_dir;
     char *state_dir, *state_db, *audit_dir, *audit_key, *logs_dir;
     char *run_dir, *socket, *pid_file;
@@ -52,6 +52,8 @@ extern const struct config_key config_keys[];
 extern const size_t config_key_count;
 const char *config_applies_words(enum config_applies applies);
 
+/* The defaults, then the text over them. */
+struct config *config_read(struct kg_str text, struct kg_err *err);
 /* The defaults, then the file over them; a missing file is fine. Errors name file, line and key. */
 struct config *config_load(const char *path, struct kg_err *err);
 void config_free(struct config *config);

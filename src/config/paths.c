@@ -46,6 +46,7 @@ static void fill(struct config_paths *paths, const char *config, const char *dat
                  const char *state, const char *run)
 {
     paths->config_file = kg_format("%s/config.toml", config);
+    paths->local_file = kg_format("%s/local.toml", config);
     paths->plugins_dir = kg_format("%s/plugins", data);
     paths->state_dir = kg_strdup(state);
     paths->state_db = kg_format("%s/kaged.db", state);
@@ -92,9 +93,9 @@ int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, 
 
 void config_paths_free(struct config_paths *paths)
 {
-    char **all[] = {&paths->home,     &paths->config_file, &paths->plugins_dir, &paths->state_dir,
-                    &paths->state_db, &paths->audit_dir,   &paths->audit_key,   &paths->logs_dir,
-                    &paths->run_dir,  &paths->socket,      &paths->pid_file};
+    char **all[] = {&paths->home,      &paths->config_file, &paths->local_file, &paths->plugins_dir,
+                    &paths->state_dir, &paths->state_db,    &paths->audit_dir,  &paths->audit_key,
+                    &paths->logs_dir,  &paths->run_dir,     &paths->socket,     &paths->pid_file};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }

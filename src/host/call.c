@@ -12,7 +12,8 @@
 struct host_call {
     struct host *host;
     struct host_plugin *plugin;
-    struct peer *peer; /* the one that the request went to */
+    struct peer *peer;                      /* the one that the request went to */
+    const struct manifest_method *declared; /* in the plugin's manifest */
     uint64_t id;
     uint64_t started_ns;
     host_done_fn *on_done; /* NULL: the caller left */
@@ -117,6 +118,27 @@ static int check_params(struct kg_str params, struct kg_err *err)
     return 0;
 }
 
+/* What a schema of the manifest finds wrong, if it has one for this. */
+static int check_schema(const struct schema *schema, struct kg_str json, enum kg_code code,
+                        const char *what, struct kg_err *err)
+{
+    if (schema == NULL)
+        return 0;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(json, err);
+    kg_auto(schema_report_free) struct schema_report report = {0};
+    if (doc == NULL) {
+        err->code = code;
+        return kg_wrap(err, -EINVAL, "%s", what);
+    }
+    if (schema_check(schema, doc->root, &report))
+        return 0;
+    if (report.count == 0)
+        return kg_fail(err, code, "%s: checking it against its schema took too long", what);
+    const struct schema_error *first = &report.errors[0];
+    return kg_fail(err, code, "%s: %.*s%s%.*s", what, KG_STR_CUT(first->instance_path, 100),
+                   first->instance_path.length ? " " : "", KG_STR_CUT(first->message, 300));
+}
+
 static void put_context(struct kg_buf *buf, const struct host_context *context)
 {
     assert(!context->project_id == !context->agent_path);
@@ -163,6 +185,12 @@ static void fill_plugin_error(struct host_reply *reply, const struct host_call *
     reply->plugin_error = error;
 }
 
+static uint64_t timeout_ms(const struct host_call *call)
+{
+    return call->declared->timeout_ms ? call->declared->timeout_ms
+                                      : (uint64_t)call->host->config->limits_call_timeout_ms;
+}
+
 static void fill_reply(struct host_reply *reply, const struct host_call *call,
                        enum peer_outcome outcome, struct kg_str payload)
 {
@@ -170,14 +198,17 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
     switch (outcome) {
     case PEER_RESULT:
         reply->result = payload;
+        if (check_schema(call->declared->result, payload, KG_E_BAD_RESULT, "the result",
+                         &reply->error) < 0)
+            kg_wrap(&reply->error, 0, "plugin %s: %s", plugin, call->method);
         break;
     case PEER_ERROR:
         fill_plugin_error(reply, call, payload);
         break;
     case PEER_TIMEOUT:
         kg_fail(&reply->error, KG_E_PLUGIN_TIMEOUT,
-                "plugin %s: %s: no answer within %lld ms; the plugin is restarted", plugin,
-                call->method, (long long)call->host->config->limits_call_timeout_ms);
+                "plugin %s: %s: no answer within %llu ms; the plugin is restarted", plugin,
+                call->method, (unsigned long long)timeout_ms(call));
         break;
     case PEER_EXPIRED:
         kg_fail(&reply->error, KG_E_PLUGIN_TIMEOUT,
@@ -232,7 +263,7 @@ static int send_request(struct host_call *call, const struct host_call_request *
         .method = request->method,
         .params = params,
         .params_count = KG_COUNT(params),
-        .timeout_ms = (uint64_t)call->host->config->limits_call_timeout_ms,
+        .timeout_ms = timeout_ms(call),
         .caller_timeout_ms = request->caller_timeout_ms,
         .on_done = on_done,
         .data = call,
@@ -248,10 +279,18 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
         check_method(plugin, request->method, err) < 0 ||
         (request->params.length > 0 && check_params(request->params, err) < 0))
         return NULL;
+    const struct manifest_method *declared =
+        manifest_method_find(plugin->manifest, request->method);
+    if (check_schema(declared->params, request->params.length ? request->params : KG_STR("{}"),
+                     KG_E_INVALID_PARAMS, "the params", err) < 0) {
+        kg_wrap(err, 0, "plugin %s: %s", plugin->name, declared->name);
+        return NULL;
+    }
     struct host_call *call = new_call(host);
     call->host = host;
     call->plugin = plugin;
     call->peer = instance_peer(plugin->instance);
+    call->declared = declared;
     call->started_ns = kg_monotonic_ns();
     call->on_done = request->on_done;
     call->data = request->data;

@@ -93,7 +93,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->plugins_dir = real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                 : parts->paths->plugins_dir);
     apply_logging(host->config);
-    host->state = state_open(parts->paths->state_db, err);
+    host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
+    host->state = host->local ? state_open(parts->paths->state_db, err) : NULL;
     if (host->state != NULL)
         host->audit = open_audit(host, err);
     if (host->audit == NULL) {
@@ -127,11 +128,12 @@ static void plugin_free(struct host_plugin *plugin)
 
 static void on_state(void *data, struct instance *instance);
 static void on_fresh_start(void *data, struct instance *instance);
+static bool may_claim(void *data, struct instance *instance, struct kg_str capability);
 
 /* The lists are owned by the manifest; the supervisor only reads them. */
 #define LIST(list) ((const char *const *)(list))
 
-static void make_instance(struct host *host, struct host_plugin *plugin)
+static void make_instance(struct host *host, struct host_plugin *plugin, struct kg_str settings)
 {
     const struct manifest *manifest = plugin->manifest;
     const struct config *config = host->config;
@@ -141,7 +143,7 @@ static void make_instance(struct host *host, struct host_plugin *plugin)
         .install_dir = plugin->dir,
         .command = LIST(manifest->command),
         .env = LIST(manifest->env),
-        .methods = LIST(manifest->methods),
+        .methods = LIST(manifest->method_names),
         .capabilities = LIST(manifest->capabilities),
         .shutdown_timeout_ms = manifest->shutdown_timeout_sec
                                    ? (uint64_t)manifest->shutdown_timeout_sec * 1000
@@ -149,38 +151,79 @@ static void make_instance(struct host *host, struct host_plugin *plugin)
         .health_interval_ms = manifest->health_interval_sec
                                   ? (uint64_t)manifest->health_interval_sec * 1000
                                   : (uint64_t)config->limits_health_interval_ms,
+        .config = settings,
     };
     if (plugin->instance != NULL) {
         instance_set_spec(plugin->instance, &spec);
         return;
     }
-    static const struct instance_ops ops = {on_state, on_fresh_start};
+    static const struct instance_ops ops = {on_state, on_fresh_start, may_claim};
     plugin->instance = instance_new(&host->supervisor, &spec, &ops, host);
 }
 
-/* Reads the manifest again; on failure the plugin keeps its reason, and a running one keeps
- * running. */
+static void log_warnings(const struct host_plugin *plugin, const struct manifest_problems *problems)
+{
+    for (size_t i = 0; i < problems->count; i++)
+        if (manifest_code_row(problems->items[i].code)->severity == MANIFEST_SEVERITY_WARNING)
+            kg_log_about(KG_WARN, plugin->name, "%s:%u:%u: %s", MANIFEST_FILE,
+                         problems->items[i].line, problems->items[i].column,
+                         problems->items[i].message);
+}
+
+static struct manifest *read_manifest(const struct host_plugin *plugin, struct kg_err *err)
+{
+    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    struct manifest *manifest = manifest_load(plugin->dir, &problems);
+    log_warnings(plugin, &problems);
+    if (manifest == NULL) {
+        kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);
+        manifest_problems_fail(&problems, path, err);
+    } else if (strcmp(manifest->name, plugin->name) != 0) {
+        kg_fail(err, KG_E_INVALID_MANIFEST,
+                "%s/%s: the name is \"%s\", but the folder is called \"%s\"", plugin->dir,
+                MANIFEST_FILE, manifest->name, plugin->name);
+        kg_hint(err, "give both one name");
+        manifest_free(kg_steal(&manifest));
+    }
+    return manifest;
+}
+
+/*
+ * Reads the manifest again; on failure the plugin keeps its reason. One that runs goes on with what
+ * it was started with, since its calls point into that, until its next start.
+ */
 static int load_plugin(struct host *host, struct host_plugin *plugin)
 {
     struct kg_err err = {0};
-    struct manifest *manifest = manifest_load(plugin->dir, &err);
-    if (manifest != NULL && strcmp(manifest->name, plugin->name) != 0) {
-        kg_fail(&err, KG_E_INVALID_MANIFEST,
-                "%s/%s: the name is \"%s\", but the folder is called \"%s\"", plugin->dir,
-                MANIFEST_FILE, manifest->name, plugin->name);
-        kg_hint(&err, "give both one name");
-        manifest_free(kg_steal(&manifest));
-    }
-    if (manifest == NULL) {
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    struct manifest *manifest = read_manifest(plugin, &err);
+    if (manifest == NULL || plugin_config_make(host, manifest, &settings, &err) < 0) {
         plugin->problem = err;
+        manifest_free(manifest);
         return -EINVAL;
+    }
+    plugin->problem = (struct kg_err){.code = KG_OK};
+    if (plugin->instance != NULL && instance_has_process(plugin->instance)) {
+        manifest_free(manifest);
+        return 0;
     }
     manifest_free(plugin->manifest);
     plugin->manifest = manifest;
-    plugin->problem = (struct kg_err){.code = KG_OK};
-    if (plugin->instance == NULL || !instance_has_process(plugin->instance))
-        make_instance(host, plugin);
+    make_instance(host, plugin, kg_buf_view(&settings));
     return 0;
+}
+
+static struct host_plugin *plugin_of(const struct host *host, const struct instance *instance)
+{
+    return host_plugin_find(host, kg_str(instance_name(instance)), NULL);
+}
+
+static bool may_claim(void *data, struct instance *instance, struct kg_str capability)
+{
+    const struct host_plugin *plugin = plugin_of(data, instance);
+    kg_auto(capability_free) struct capability claimed = {0};
+    return capability_parse(capability, &claimed, NULL) == 0 &&
+           capability_set_covers(&plugin->manifest->capability_set, &claimed);
 }
 
 /*
@@ -189,7 +232,7 @@ static int load_plugin(struct host *host, struct host_plugin *plugin)
 static void on_fresh_start(void *data, struct instance *instance)
 {
     struct host *host = data;
-    struct host_plugin *plugin = host_plugin_find(host, kg_str(instance_name(instance)), NULL);
+    struct host_plugin *plugin = plugin_of(host, instance);
     if (load_plugin(host, plugin) < 0)
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
 }
@@ -367,10 +410,21 @@ static int remember(struct host *host, const struct host_plugin *plugin, enum st
     return state_plugin_choice_set(host->state, kg_str(plugin->name), choice, err);
 }
 
+/* The operator may have mended it since. */
+static int read_local_again(struct host *host, struct kg_err *err)
+{
+    struct local *local = local_load(host->paths->local_file, LOCAL_REPLACE, err);
+    if (local == NULL)
+        return -EINVAL;
+    local_free(host->local);
+    host->local = local;
+    return 0;
+}
+
 int host_enable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
 {
     struct host_plugin *plugin = host_plugin_find(host, name, err);
-    if (plugin == NULL)
+    if (plugin == NULL || read_local_again(host, err) < 0)
         return -EINVAL;
     if (plugin->problem.code != KG_OK)
         load_plugin(host, plugin); /* its author may have mended it */
@@ -412,17 +466,35 @@ int host_restart(struct host *host, struct kg_str name, const char *operator_id,
 
 /* -- reload ------------------------------------------------------------------------------------ */
 
+/* A running plugin is told its new configuration, and keeps the old one if that does not fit. */
+static void refresh(struct host *host, struct host_plugin *plugin)
+{
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    struct kg_err err;
+    if (plugin->instance == NULL || !instance_has_process(plugin->instance))
+        (void)load_plugin(host, plugin);
+    else if (plugin_config_make(host, plugin->manifest, &settings, &err) < 0)
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "keeps its configuration: %s", err.message);
+    else
+        instance_set_config(plugin->instance, kg_buf_view(&settings));
+}
+
 int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
                 struct kg_err *err)
 {
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     struct config *config = config_load(host->paths->config_file, err);
-    if (config == NULL)
+    struct local *local = config ? local_load(host->paths->local_file, LOCAL_REPLACE, err) : NULL;
+    if (local == NULL) {
+        config_free(config);
         return -EINVAL;
+    }
     config_diff(host->config, config, ret_changed_json);
     config_free(host->config);
+    local_free(host->local);
     host->config = config;
+    host->local = local;
     apply_logging(config);
     apply_limits(host);
     audit_set_rotation(host->audit, (uint64_t)config->audit_rotate_mb * 1024 * 1024,
@@ -430,8 +502,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
     audit_emit(host->audit, AUDIT_CONFIG_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(operator_id),
                AUDIT_V_RAW(kg_buf_view(ret_changed_json)));
     for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->instance == NULL || !instance_has_process(host->plugins[i]->instance))
-            (void)load_plugin(host, host->plugins[i]);
+        refresh(host, host->plugins[i]);
     find_plugins(host);
     warn_of_missing(host);
     stop_no_longer_enabled(host);
@@ -501,6 +572,7 @@ void host_free(struct host *host)
     loop_worker_free(host->reader);
     state_close(host->state);
     config_free(host->config);
+    local_free(host->local);
     free(host->plugins_dir);
     free(host->stop_reason);
     free(host);

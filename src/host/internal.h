@@ -2,12 +2,14 @@
 #ifndef KAGED_HOST_INTERNAL_H
 #define KAGED_HOST_INTERNAL_H
 
+#include "config/local.h"
 #include "host/host.h"
 
 struct host {
     struct loop *loop; /* borrowed */
     const struct config_paths *paths;
     struct config *config;          /* owned */
+    struct local *local;            /* owned */
     struct state *state;            /* owned */
     struct audit *audit;            /* owned */
     struct audit_listener listener; /* counts events */
@@ -32,5 +34,12 @@ struct host {
 };
 
 void host_calls_free(struct host *host);
+
+/*
+ * The whole configuration of a plugin as a JSON object, appended; nothing if it takes none. What
+ * does not fit its schema is audited. See plugin_config.c.
+ */
+int plugin_config_make(struct host *host, const struct manifest *manifest, struct kg_buf *ret_json,
+                       struct kg_err *err);
 
 #endif

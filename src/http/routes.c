@@ -106,6 +106,7 @@ static void put_problem(struct kg_json_writer *json, const struct host_plugin *p
 {
     bool invalid = plugin->problem.code != KG_OK;
     put_named_text(json, "problem", invalid ? plugin->problem.message : NULL);
+    put_named_text(json, "problem_code", invalid ? kg_error_row(plugin->problem.code)->name : NULL);
     if (invalid && plugin->problem.hint[0] != '\0')
         put_named_text(json, "problem_hint", plugin->problem.hint);
 }
@@ -143,7 +144,8 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     }
     bool invalid = state == INSTANCE_DISABLED && plugin->problem.code != KG_OK;
     put_named_text(json, "state_meaning",
-                   invalid ? "its manifest is invalid" : instance_state_meaning(state));
+                   invalid ? "what it declares, or is configured with, cannot be used"
+                           : instance_state_meaning(state));
     put_named_text(json, "cage_id", facts.cage_id[0] ? facts.cage_id : NULL);
     put_time(json, "started_at", facts.started_at_ms);
     put_named_int(json, "starts", facts.starts);

@@ -1,40 +1,128 @@
 /*
- * kaged-plugin.yaml: what a plugin says that it is, needs and offers. Hostile until checked; every
- * error has line and column.
+ * kaged-plugin.yaml: what a plugin says that it is, needs and offers. Hostile until checked. A
+ * manifest is read whole or not at all; all that is wrong with it is reported at once, each with
+ * its place.
  */
 #ifndef KAGED_MANIFEST_H
 #define KAGED_MANIFEST_H
 
-#include "base/base.h"
+#include "base/json/json.h"
+#include "manifest/capability.h"
+#include "schema/schema.h"
 
-#define MANIFEST_FILE      "kaged-plugin.yaml"
-#define MANIFEST_BYTES_MAX 1048576
+#define MANIFEST_FILE "kaged-plugin.yaml"
 
-/* Lists are owned and NULL-ended, never NULL. */
+/* -- what can be wrong ------------------------------------------------------------------------- */
+
+/* One row of problems.def is the whole truth about one problem. */
+enum manifest_code {
+#define MANIFEST_PROBLEM(symbol, code, severity, meaning) MANIFEST_##symbol,
+#include "manifest/problems.def"
+#undef MANIFEST_PROBLEM
+    MANIFEST_CODE_COUNT
+};
+enum manifest_severity { MANIFEST_SEVERITY_ERROR, MANIFEST_SEVERITY_WARNING };
+
+struct manifest_code_row {
+    const char *code;
+    enum manifest_severity severity;
+    const char *meaning;
+};
+const struct manifest_code_row *manifest_code_row(enum manifest_code code);
+
+struct manifest_problem {
+    enum manifest_code code;
+    uint32_t line, column; /* 1-based; 0: of the file as a whole */
+    char *message;         /* owned */
+    char *hint;            /* owned; NULL if there is none */
+};
+
+#define MANIFEST_PROBLEMS_MAX 100
+
+struct manifest_problems {
+    struct manifest_problem *items; /* owned, by place */
+    size_t count;
+    size_t errors; /* of them; the rest are warnings */
+};
+void manifest_problems_free(struct manifest_problems *problems); /* also for kg_auto */
+/* The first error as "PATH:LINE:COLUMN: message [code]", and how many more there are. */
+int manifest_problems_fail(const struct manifest_problems *problems, const char *path,
+                           struct kg_err *err);
+
+/* -- the manifest ------------------------------------------------------------------------------ */
+
+enum manifest_role { MANIFEST_OBSERVER = 1, MANIFEST_COMPACTOR = 2 }; /* bits */
+
+enum manifest_hook {
+    MANIFEST_ON_SESSION_START,
+    MANIFEST_ON_SESSION_IDLE,
+    MANIFEST_PRE_COMPACT,
+    MANIFEST_POST_COMPACT,
+    MANIFEST_HOOK_COUNT
+};
+extern const char *const manifest_hook_names[MANIFEST_HOOK_COUNT];
+
+struct manifest_method {
+    const char *name;
+    uint64_t timeout_ms;   /* 0: the daemon's */
+    struct schema *params; /* owned; NULL: anything goes */
+    struct schema *result;
+};
+
+struct manifest_tool {
+    const char *name; /* without the plugin's prefix */
+    const char *description;
+    struct schema *parameters;             /* owned; NULL: anything goes */
+    const struct kg_node *parameters_node; /* as declared; NULL if it was not */
+};
+
+struct manifest_knob {
+    const char *name;
+    const char *type;
+    const char *field;          /* of config_schema */
+    const struct kg_node *node; /* the whole declaration */
+};
+
+/* Texts and nodes live in `doc`. Lists of texts are owned, NULL-ended, never NULL. */
 struct manifest {
-    char *name;
-    char *version;
+    struct kg_doc *doc; /* owned */
+    const char *name;
+    const char *package; /* the name, if it was not given */
+    const char *version;
     int64_t kaged_api;
-    char *description;
-    char *author, *license, *homepage; /* NULL if absent */
+    const char *description;
+    const char *author, *license, *homepage; /* NULL if absent */
     char **command;
-    char **env; /* "NAME=value" */
-    char **capabilities;
-    char **methods;
+    char **env;          /* "NAME=value" */
+    char **capabilities; /* in canonical form */
+    struct capability_set capability_set;
+    unsigned roles; /* bits of enum manifest_role */
+    bool hooks[MANIFEST_HOOK_COUNT];
+    struct manifest_method *methods; /* owned, like the arrays that follow */
+    size_t method_count;
+    char **method_names;
+    struct manifest_tool *tools;
+    size_t tool_count;
+    struct manifest_knob *knobs;
+    size_t knob_count;
     char **notifications;
+    struct schema *config_schema; /* NULL if absent, like the next */
+    struct schema *system_config_schema;
+    const struct kg_node *config_schema_node, *system_config_schema_node;
     int64_t shutdown_timeout_sec; /* 0 if absent, like the two below */
     int64_t health_interval_sec;
     int64_t hook_timeout_sec;
 };
 
-struct manifest *manifest_read(struct kg_str text, struct kg_err *err);
-/* Reads DIR/kaged-plugin.yaml. */
-struct manifest *manifest_load(const char *dir, struct kg_err *err);
+/* NULL if there is an error among the problems; warnings alone do not fail. */
+struct manifest *manifest_read(struct kg_str text, struct manifest_problems *problems);
+/* Reads DIR/kaged-plugin.yaml; a file that cannot be read is a problem, too. */
+struct manifest *manifest_load(const char *dir, struct manifest_problems *problems);
 void manifest_free(struct manifest *manifest);
 
+const struct manifest_method *manifest_method_find(const struct manifest *manifest,
+                                                   struct kg_str name);
 /* ^[a-z][a-z0-9-]*$, at most 64 characters. */
 bool manifest_name_is_valid(struct kg_str name);
-/* Dot-delimited, two to four segments, not in a reserved namespace. */
-bool manifest_method_is_valid(struct kg_str method);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "schema/internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static uint32_t number_of(const struct kg_map *map, const void *pointer)
 
 static void set_number(struct kg_map *map, const void *pointer, uint32_t number)
 {
-    kg_map_set(map, pointer_key(&pointer), (void *)((uintptr_t)number + 1)); // NOLINT
+    kg_map_set(map, pointer_key(&pointer), (void *)((uintptr_t)number + 1));
 }
 
 uint32_t schema_compile_number(const struct schema_compiler *compiler, const struct kg_node *node)
@@ -273,7 +274,7 @@ uint32_t schema_compile_name(struct schema_compiler *compiler, struct kg_str nam
     uintptr_t known = (uintptr_t)kg_map_get(compiler->names, name);
     if (known == 0) {
         known = kg_map_count(compiler->names) + 1;
-        kg_map_set(compiler->names, name, (void *)known); // NOLINT
+        kg_map_set(compiler->names, name, (void *)known);
     }
     return (uint32_t)(known - 1);
 }
@@ -281,6 +282,7 @@ uint32_t schema_compile_name(struct schema_compiler *compiler, struct kg_str nam
 /* A $dynamicRef may reach any $dynamicAnchor of a resource that was entered, so all get numbers. */
 static int add_dynamics(struct schema_compiler *compiler, uint32_t number)
 {
+    assert(number < compiler->schema->resource_count && compiler->resources != NULL);
     const struct schema_resource *resource = compiler->resources[number];
     struct schema_dynamic *rows =
         kg_arena_alloc(compiler->schema->arena, kg_map_count(resource->anchors) * sizeof(*rows));

@@ -121,8 +121,7 @@ static bool check_capabilities(struct instance *instance, const struct answer *a
     const struct kg_node *used = answer->capabilities;
     for (uint32_t i = 0; used != NULL && i < used->count; i++) {
         struct kg_str claimed = used->items[i].text;
-        /* "net:[]" asks for nothing. */
-        if (kg_list_has(instance->capabilities, claimed) || kg_str_is(claimed, "net:[]"))
+        if (instance->ops.may_claim(instance->data, instance, claimed))
             continue;
         kg_auto(kg_buf_free) struct kg_buf all = {0}, allowed = {0};
         put_nodes(&all, used);
@@ -212,6 +211,124 @@ static void malformed(struct instance *instance, const char *problem)
     instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH, "%s", problem);
 }
 
+static void finish(struct instance *instance)
+{
+    struct kg_err err;
+    if (peer_notify(instance->peer, "initialized", KG_STR("{}"), &err) < 0) {
+        instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH, "%s", err.message);
+        return;
+    }
+    peer_set_phase(instance->peer, PEER_OPEN);
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_INITIALIZED, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_INT((int64_t)kg_list_count(instance->methods)),
+               AUDIT_V_INT((int64_t)kg_list_count(instance->capabilities)));
+    instance_raise(instance, ON_READY);
+    if (instance->config_again && instance->state == INSTANCE_RUNNING)
+        config_send(instance);
+}
+
+/* -- configuration ----------------------------------------------------------------------------- */
+
+static int call_config_update(struct instance *instance, peer_done_fn *on_done, struct kg_err *err)
+{
+    struct kg_str config = instance->config.length ? kg_buf_view(&instance->config) : KG_STR("{}");
+    const struct kg_str params[] = {KG_STR("{\"config\":"), config, KG_STR("}")};
+    struct peer_call call = {
+        .method = KG_STR("config.update"),
+        .params = params,
+        .params_count = KG_COUNT(params),
+        .timeout_ms = instance->supervisor->limits.initialize_timeout_ms,
+        .on_done = on_done,
+        .data = instance,
+    };
+    return peer_call(instance->peer, &call, NULL, err);
+}
+
+/* The plugin's words, and what it says of the field. */
+static void put_refusal(struct kg_buf *out, struct kg_str error)
+{
+    struct kg_str data;
+    rpc_error_message(error, out);
+    if (kg_json_member(error, "data", &data))
+        kg_buf_printf(out, " %.*s", KG_STR_CUT(data, 160));
+    kg_buf_terminate(out);
+}
+
+static void on_config_refused(struct instance *instance, struct kg_str error)
+{
+    int64_t code = rpc_error_code(error);
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (code == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code) { /* it takes none */
+        finish(instance);
+        return;
+    }
+    if (code == kg_error_row(KG_E_NOT_INITIALIZED)->rpc_code) {
+        instance->config_again = true;
+        finish(instance);
+        return;
+    }
+    put_refusal(&words, error);
+    instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL,
+                 code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code ? ON_REJECT : ON_CRASH,
+                 "it refused its configuration: %.250s", words.data);
+}
+
+/* Before `initialized`: an answer that counts for the handshake. */
+static void on_config_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
+{
+    struct instance *instance = data;
+    switch (outcome) {
+    case PEER_RESULT:
+        finish(instance);
+        break;
+    case PEER_ERROR:
+        on_config_refused(instance, payload);
+        break;
+    case PEER_TIMEOUT:
+    case PEER_EXPIRED:
+        instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH,
+                     "no answer to config.update in time");
+        break;
+    case PEER_GONE:
+        break;
+    }
+}
+
+static void config_offer(struct instance *instance)
+{
+    struct kg_err err;
+    if (call_config_update(instance, on_config_answer, &err) < 0)
+        instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH, "config.update: %s",
+                     err.message);
+}
+
+/* While it runs: a refusal is told, and the plugin goes on with what it had, if it had any. */
+static void on_config_told(void *data, enum peer_outcome outcome, struct kg_str payload)
+{
+    struct instance *instance = data;
+    bool is_first = instance->config_again;
+    instance->config_again = false;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (outcome != PEER_ERROR)
+        return;
+    int64_t code = rpc_error_code(payload);
+    if (code == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code)
+        return;
+    put_refusal(&words, payload);
+    if (is_first && code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code)
+        reject(instance, "it refused its configuration: %.250s", words.data);
+    else
+        kg_log_about(KG_ERROR_LEVEL, instance->name, "it refused its new configuration: %.250s",
+                     words.data);
+}
+
+void config_send(struct instance *instance)
+{
+    struct kg_err err;
+    if (call_config_update(instance, on_config_told, &err) < 0)
+        kg_log_about(KG_ERROR_LEVEL, instance->name, "config.update: %s", err.message);
+}
+
 static void on_result(struct instance *instance, struct kg_str result)
 {
     struct kg_err err;
@@ -225,15 +342,11 @@ static void on_result(struct instance *instance, struct kg_str result)
     for (size_t i = 0; i < KG_COUNT(checks); i++)
         if (!checks[i](instance, &answer))
             return;
-    if (peer_notify(instance->peer, "initialized", KG_STR("{}"), &err) < 0) {
-        instance_end(instance, EXIT_HANDSHAKE, ENDING_KILL, ON_CRASH, "%s", err.message);
-        return;
-    }
-    peer_set_phase(instance->peer, PEER_OPEN);
-    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_INITIALIZED, KG_STR_NULL,
-               AUDIT_V_TEXT(instance->name), AUDIT_V_INT((int64_t)kg_list_count(instance->methods)),
-               AUDIT_V_INT((int64_t)kg_list_count(instance->capabilities)));
-    instance_raise(instance, ON_READY);
+    instance->config_again = false;
+    if (instance->config.length > 0)
+        config_offer(instance);
+    else
+        finish(instance);
 }
 
 static void on_refusal(struct instance *instance, struct kg_str error)

@@ -35,6 +35,8 @@ void instance_set_spec(struct instance *instance, const struct instance_spec *sp
     instance->capabilities = kg_list_copy(spec->capabilities);
     instance->shutdown_timeout_ms = spec->shutdown_timeout_ms;
     instance->health_interval_ms = spec->health_interval_ms;
+    instance->config.length = 0;
+    kg_buf_str(&instance->config, spec->config);
     instance->method_offered = kg_alloc_array(kg_list_count(instance->methods) + 1, sizeof(bool));
 }
 
@@ -74,6 +76,7 @@ void instance_free(struct instance *instance)
     exit_report_clear(&instance->report);
     exit_report_clear(&instance->last_report);
     clear_spec(instance);
+    kg_buf_free(&instance->config);
     free(instance->name);
     free(instance);
 }
@@ -519,6 +522,18 @@ void instance_give_up(struct instance *instance, enum instance_event event)
 }
 
 /* -- what the host asks and tells -------------------------------------------------------------- */
+
+void instance_set_config(struct instance *instance, struct kg_str config)
+{
+    if (kg_str_equal(kg_buf_view(&instance->config), config))
+        return;
+    instance->config.length = 0;
+    kg_buf_str(&instance->config, config);
+    if (instance->state == INSTANCE_RUNNING)
+        config_send(instance);
+    else
+        instance->config_again = true; /* the handshake may have told it the old one */
+}
 
 void instance_enable(struct instance *instance)
 {

@@ -50,6 +50,8 @@ struct instance {
     char **command, **env, **methods, **capabilities; /* owned, NULL-ended */
     bool *method_offered;                             /* one for each of methods */
     uint64_t shutdown_timeout_ms, health_interval_ms;
+    struct kg_buf config; /* for config.update; empty: none */
+    bool config_again;    /* is told after `initialized`, and has not been answered since */
 
     enum instance_state state;
     enum instance_event follow; /* raised after the exit of a process that we end */
@@ -96,6 +98,8 @@ void instance_end(struct instance *instance, enum exit_cause cause, enum ending 
 
 /* See handshake.c, health.c. */
 void handshake_begin(struct instance *instance);
+/* Tells a running plugin its configuration. */
+void config_send(struct instance *instance);
 void health_begin(struct instance *instance);
 void health_end(struct instance *instance);
 

@@ -56,6 +56,7 @@ struct instance_spec {
     const char *const *capabilities;
     uint64_t shutdown_timeout_ms;
     uint64_t health_interval_ms;
+    struct kg_str config; /* a JSON object for config.update; empty: the plugin takes none */
 };
 
 enum instance_state {
@@ -115,6 +116,8 @@ struct instance_ops {
     void (*on_state)(void *data, struct instance *instance); /* after each change of state */
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data, struct instance *instance);
+    /* Whether the plugin may claim this capability. */
+    bool (*may_claim)(void *data, struct instance *instance, struct kg_str capability);
 };
 struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec,
                               const struct instance_ops *ops, void *data);
@@ -122,6 +125,9 @@ struct instance *instance_new(struct supervisor *supervisor, const struct instan
 void instance_set_spec(struct instance *instance, const struct instance_spec *spec);
 /* Only in a state without a process. */
 void instance_free(struct instance *instance);
+
+/* The configuration from now on; a plugin that runs is told at once. */
+void instance_set_config(struct instance *instance, struct kg_str config);
 
 void instance_enable(struct instance *instance);  /* forgets failures, starts */
 void instance_disable(struct instance *instance); /* ends the process if there is one */

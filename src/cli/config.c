@@ -1,0 +1,326 @@
+/*
+ * kaged config: looks at and changes config.toml and local.toml, with comments and order kept.
+ * Needs no daemon. Values of secrets are never printed.
+ */
+#include "cli/cli.h"
+
+#include "base/doc.h"
+#include "config/edit.h"
+#include "config/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PATH_MAX_KEYS 8
+
+/* -- path and check ---------------------------------------------------------------------------- */
+
+int cli_config_path(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    if (cli->json) {
+        struct kg_json_writer json = kg_json_writer(&out);
+        kg_json_begin(&json, '{');
+        kg_json_key(&json, "config");
+        kg_json_text(&json, cli->paths.config_file);
+        kg_json_key(&json, "local");
+        kg_json_text(&json, cli->paths.local_file);
+        kg_json_end(&json, '}');
+        kg_buf_char(&out, '\n');
+    } else {
+        kg_buf_printf(&out, "%s\n%s\n", cli->paths.config_file, cli->paths.local_file);
+    }
+    print_out(&out);
+    return CLI_DONE;
+}
+
+int cli_config_check(struct cli *cli)
+{
+    struct kg_err err = {0};
+    struct config *config = config_load(cli->paths.config_file, &err);
+    struct local *local = config ? local_load(cli->paths.local_file, LOCAL_REPLACE, &err) : NULL;
+    int code = local != NULL ? CLI_DONE : print_error(&err);
+    if (local != NULL) {
+        kg_auto(kg_buf_free) struct kg_buf out = {0};
+        kg_buf_printf(&out, "%s and %s can be used as they are\n", cli->paths.config_file,
+                      cli->paths.local_file);
+        print_out(&out);
+    }
+    config_free(config);
+    local_free(local);
+    return code;
+}
+
+/* -- keys -------------------------------------------------------------------------------------- */
+
+/* A dotted key, cut at its dots; a part in double quotes may have dots itself. */
+struct key_path {
+    char *text; /* owned; the parts point into it */
+    const char *parts[PATH_MAX_KEYS];
+    size_t count;
+};
+
+static void key_path_free(struct key_path *path)
+{
+    free(path->text);
+}
+
+static int key_path_parse(const char *key, struct key_path *ret_path, struct kg_err *err)
+{
+    struct key_path path = {.text = kg_strdup(key)};
+    char *at = path.text;
+    while (path.count < PATH_MAX_KEYS) {
+        char *end;
+        if (*at == '"') {
+            path.parts[path.count++] = ++at;
+            end = strchr(at, '"');
+            if (end != NULL)
+                *end++ = '\0';
+        } else {
+            path.parts[path.count++] = at;
+            end = at + strcspn(at, ".");
+        }
+        if (end == NULL || end == at || *at == '\0' || (*end != '\0' && *end != '.'))
+            break;
+        if (*end == '\0') {
+            *ret_path = path;
+            return 0;
+        }
+        *end = '\0';
+        at = end + 1;
+    }
+    key_path_free(&path);
+    return kg_fail(err, KG_E_USAGE, "\"%s\" is no key; write SECTION.KEY", key);
+}
+
+static const struct config_key *known_key(const struct key_path *path)
+{
+    for (size_t i = 0; path->count == 2 && i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, path->parts[0]) == 0 &&
+            strcmp(config_keys[i].key, path->parts[1]) == 0)
+            return &config_keys[i];
+    return NULL;
+}
+
+/* Whether the key belongs in local.toml: [plugins.NAME], [models], [providers] and the like. */
+static bool is_local(const struct key_path *path)
+{
+    static const char *const sections[] = {"models", "providers", "system_plugins", "projects"};
+    if (strcmp(path->parts[0], "plugins") == 0)
+        return path->count >= 3;
+    for (size_t i = 0; i < KG_COUNT(sections); i++)
+        if (strcmp(path->parts[0], sections[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Everything in local.toml that kaged does not need itself may be a secret. */
+static bool is_secret(const struct key_path *path)
+{
+    if (strcmp(path->parts[0], "providers") == 0 || strcmp(path->parts[0], "system_plugins") == 0)
+        return true;
+    return strcmp(path->parts[0], "plugins") == 0 && path->count >= 3 &&
+           !local_key_is_reserved(kg_str(path->parts[2]));
+}
+
+static int unknown_key(const char *key, struct kg_err *err)
+{
+    const char *names[256];
+    char *made[256];
+    size_t count = 0;
+    for (; count < config_key_count && count < KG_COUNT(names); count++)
+        names[count] = made[count] =
+            kg_format("%s.%s", config_keys[count].section, config_keys[count].key);
+    const char *nearest = kg_str_nearest(kg_str(key), names, count);
+    kg_fail(err, KG_E_NOT_FOUND, "there is no key %s", key);
+    if (nearest != NULL)
+        kg_hint(err, "did you mean %s?", nearest);
+    else
+        kg_hint(err, "kaged.toml(5) lists every key");
+    while (count > 0)
+        free(made[--count]);
+    return -ENOENT;
+}
+
+/* -- get --------------------------------------------------------------------------------------- */
+
+static void put_value(struct kg_buf *out, const struct config *config, const struct config_key *key,
+                      bool json_form)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    const void *field = (const char *)config + key->offset;
+    switch (key->type) {
+    case CONFIG_TYPE_INT:
+        kg_json_int(&json, *(const int64_t *)field);
+        break;
+    case CONFIG_TYPE_TEXT:
+        if (json_form)
+            kg_json_text(&json, *(char *const *)field);
+        else
+            kg_buf_escaped(out, kg_str(*(char *const *)field));
+        break;
+    case CONFIG_TYPE_LIST:
+        kg_json_begin(&json, '[');
+        for (char *const *item = *(char **const *)field; *item != NULL; item++)
+            kg_json_text(&json, *item);
+        kg_json_end(&json, ']');
+        break;
+    }
+}
+
+static int get_all(struct cli *cli, const struct config *config)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    kg_buf_text(&out, cli->json ? "{" : "");
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        kg_buf_printf(&out, cli->json ? "%s\"%s.%s\":" : "%s%s.%s = ", cli->json && i ? "," : "",
+                      key->section, key->key);
+        put_value(&out, config, key, true);
+        kg_buf_text(&out, cli->json ? "" : "\n");
+    }
+    kg_buf_text(&out, cli->json ? "}\n" : "");
+    print_out(&out);
+    return CLI_DONE;
+}
+
+static int get_local(struct cli *cli, const struct key_path *path, const char *name,
+                     struct kg_err *err)
+{
+    struct local *local = local_load(cli->paths.local_file, LOCAL_LEAVE, err);
+    if (local == NULL)
+        return print_error(err);
+    const struct kg_node *node = local->doc->root;
+    for (size_t i = 0; i < path->count && node != NULL; i++)
+        node = kg_node_get(node, path->parts[i]);
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    struct kg_json_writer json = kg_json_writer(&out);
+    if (node != NULL && is_secret(path))
+        kg_buf_text(&out, cli->json ? "\"[secret]\"" : "[secret]");
+    else if (node != NULL && node->type == KG_STRING && !cli->json)
+        kg_buf_escaped(&out, node->text);
+    else if (node != NULL)
+        kg_json_node(&json, node);
+    bool found = node != NULL;
+    local_free(local);
+    if (!found) {
+        kg_fail(err, KG_E_NOT_FOUND, "%s does not have the key %s", cli->paths.local_file, name);
+        return print_error(err);
+    }
+    kg_buf_char(&out, '\n');
+    print_out(&out);
+    return CLI_DONE;
+}
+
+int cli_config_get(struct cli *cli)
+{
+    struct kg_err err = {0};
+    const char *name = cli_argument(cli, 0);
+    kg_auto(key_path_free) struct key_path path = {0};
+    if (name != NULL && key_path_parse(name, &path, &err) < 0)
+        return print_error(&err);
+    if (name != NULL && is_local(&path))
+        return get_local(cli, &path, name, &err);
+    struct config *config = config_load(cli->paths.config_file, &err);
+    if (config == NULL)
+        return print_error(&err);
+    const struct config_key *key = name ? known_key(&path) : NULL;
+    int code = CLI_DONE;
+    if (name == NULL) {
+        code = get_all(cli, config);
+    } else if (key == NULL) {
+        unknown_key(name, &err);
+        code = print_error(&err);
+    } else {
+        kg_auto(kg_buf_free) struct kg_buf out = {0};
+        put_value(&out, config, key, cli->json);
+        kg_buf_char(&out, '\n');
+        print_out(&out);
+    }
+    config_free(config);
+    return code;
+}
+
+/* -- set --------------------------------------------------------------------------------------- */
+
+struct setting {
+    const struct key_path *path;
+    const struct kg_node *value;
+    bool local;
+};
+
+/* The text as it would be must be one that the daemon takes. */
+static int check_text(struct kg_str text, bool local, struct kg_err *err)
+{
+    if (local) {
+        struct local *read = local_read(text, LOCAL_LEAVE, err);
+        local_free(read);
+        return read ? 0 : -EINVAL;
+    }
+    struct config *read = config_read(text, err);
+    config_free(read);
+    return read ? 0 : -EINVAL;
+}
+
+static int change(struct kg_buf *text, void *data, struct kg_err *err)
+{
+    const struct setting *setting = data;
+    int result =
+        edit_toml_set(text, setting->path->parts, setting->path->count, setting->value, err);
+    return result < 0 ? result : check_text(kg_buf_view(text), setting->local, err);
+}
+
+/* What was written on the command line: TOML if it is, else a text. */
+static struct kg_doc *read_value(const char *text, bool wants_text)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    if (!wants_text) {
+        kg_buf_printf(&line, "value = %s\n", text);
+        struct kg_doc *doc = kg_toml_read(kg_buf_view(&line), NULL);
+        if (doc != NULL && doc->root->count == 1)
+            return doc;
+        kg_doc_free(doc);
+    }
+    struct kg_builder *builder = kg_builder_new();
+    struct kg_arena *arena = kg_builder_arena(builder);
+    kg_builder_open(builder, KG_OBJECT, 1, 1);
+    kg_builder_key(builder, KG_STR("value"), 1, 1);
+    kg_builder_value(
+        builder, (struct kg_node){.type = KG_STRING, .text = kg_arena_str(arena, kg_str(text))});
+    kg_builder_close(builder);
+    struct kg_doc *doc = kg_builder_finish(builder);
+    kg_builder_free(builder);
+    return doc;
+}
+
+int cli_config_set(struct cli *cli)
+{
+    struct kg_err err = {0};
+    const char *name = cli_argument(cli, 0);
+    kg_auto(key_path_free) struct key_path path = {0};
+    if (key_path_parse(name, &path, &err) < 0)
+        return print_error(&err);
+    const struct config_key *key = known_key(&path);
+    bool local = is_local(&path);
+    if (key == NULL && !local) {
+        unknown_key(name, &err);
+        return print_error(&err);
+    }
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        read_value(cli_argument(cli, 1), key != NULL && key->type == CONFIG_TYPE_TEXT);
+    struct setting setting = {&path, kg_node_get(doc->root, "value"), local};
+    const char *file = local ? cli->paths.local_file : cli->paths.config_file;
+    if (edit_file(file, change, &setting, &err) < 0) {
+        kg_wrap(&err, 0, "set %s", name);
+        if (err.code != KG_E_INVALID_CONFIG && err.errnum == EINVAL)
+            err.code = KG_E_INVALID_CONFIG;
+        return print_error(&err);
+    }
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    kg_buf_printf(&out, "%s is set in %s", name, file);
+    if (key != NULL)
+        kg_buf_printf(&out, "; it applies %s", config_applies_words(key->applies));
+    kg_buf_char(&out, '\n');
+    print_out(&out);
+    return CLI_DONE;
+}

@@ -1,0 +1,677 @@
+/*
+ * The rules that a schema cannot say, one function each, in one table. They run also on a tree that
+ * the published schema refused, so that an author sees all that is wrong at once: a value of
+ * another type counts as absent here, since the schema has reported it. Each fills its part of the
+ * manifest.
+ */
+#include "manifest/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The most that the published schema allows in a list or map, and among the values of a knob. */
+#define ENTRIES_MAX     1024
+#define KNOB_VALUES_MAX 256
+
+const char *const manifest_hook_names[MANIFEST_HOOK_COUNT] = {
+    [MANIFEST_ON_SESSION_START] = "on_session_start",
+    [MANIFEST_ON_SESSION_IDLE] = "on_session_idle",
+    [MANIFEST_PRE_COMPACT] = "pre_compact",
+    [MANIFEST_POST_COMPACT] = "post_compact",
+};
+
+struct reading {
+    struct manifest *manifest;
+    const struct kg_node *root;
+    struct manifest_problems *problems;
+};
+
+/* -- helpers ----------------------------------------------------------------------------------- */
+
+/* The member if it is of that type, else NULL. */
+static const struct kg_node *typed(const struct kg_node *node, const char *key, enum kg_type type)
+{
+    const struct kg_node *member = kg_node_get(node, key);
+    return member != NULL && member->type == type ? member : NULL;
+}
+
+/* One with more entries than it may have counts as absent, too: no rule has to be quick on it. */
+static const struct kg_node *bounded(const struct kg_node *node, uint32_t max)
+{
+    return node != NULL && node->count <= max ? node : NULL;
+}
+
+static const struct kg_node *list(const struct reading *reading, const char *key)
+{
+    return bounded(typed(reading->root, key, KG_ARRAY), ENTRIES_MAX);
+}
+
+static const struct kg_node *map(const struct reading *reading, const char *key)
+{
+    return bounded(typed(reading->root, key, KG_OBJECT), ENTRIES_MAX);
+}
+
+static const struct kg_node *text(const struct reading *reading, const char *key)
+{
+    return typed(reading->root, key, KG_STRING);
+}
+
+/* A text of the tree with a NUL behind it, kept as long as the manifest. */
+static const char *keep(const struct reading *reading, struct kg_str text)
+{
+    char *copy = kg_arena_alloc(reading->manifest->doc->arena, text.length + 1);
+    if (text.length > 0)
+        memcpy(copy, text.data, text.length);
+    return copy;
+}
+
+static const char *text_of(const struct reading *reading, const char *key)
+{
+    const struct kg_node *node = text(reading, key);
+    return node ? keep(reading, node->text) : NULL;
+}
+
+static double number_of(const struct kg_node *node)
+{
+    kg_auto(kg_free) char *digits = kg_str_dup(node->text);
+    return strtod(digits, NULL);
+}
+
+/* A schema takes 5.0 for an integer, too. Values out of every range here are 0. */
+static int64_t int_value(const struct kg_node *node)
+{
+    double value = node != NULL && node->type == KG_NUMBER ? number_of(node) : 0;
+    return value > -1e9 && value < 1e9 ? (int64_t)value : 0;
+}
+
+static int64_t int_of(const struct reading *reading, const char *key)
+{
+    return int_value(kg_node_get(reading->root, key));
+}
+
+static size_t count_of(const struct kg_node *node)
+{
+    return node ? node->count : 0;
+}
+
+static char **texts_of(const struct kg_node *node)
+{
+    char **texts = kg_list_new(count_of(node));
+    size_t count = 0;
+    for (size_t i = 0; i < count_of(node); i++)
+        if (node->items[i].type == KG_STRING)
+            texts[count++] = kg_str_dup(node->items[i].text);
+    return texts;
+}
+
+static struct schema *compile(const struct reading *reading, const struct kg_node *node,
+                              const char *what)
+{
+    struct kg_err err = {0};
+    const struct schema_options options = {.draft = SCHEMA_DRAFT_2020_12, .formats = true};
+    if (node == NULL || (node->type != KG_OBJECT && node->type != KG_BOOL))
+        return NULL;
+    struct schema *schema = schema_compile(node, &options, &err);
+    if (schema == NULL) {
+        kg_auto(kg_free) char *before = kg_format("%s: ", what);
+        problems_add_err(reading->problems, MANIFEST_SCHEMA_INVALID, before, &err);
+    }
+    return schema;
+}
+
+static bool has_nul(struct kg_str text)
+{
+    return text.length > 0 && memchr(text.data, '\0', text.length) != NULL;
+}
+
+/* A NUL would cut short what an operator reads, and what a program is given. */
+static void find_nul(const struct reading *reading, const struct kg_node *node)
+{
+    bool is_map = node->type == KG_OBJECT;
+    if (node->type == KG_STRING && has_nul(node->text))
+        problems_at(reading->problems, BAD_VALUE, node, NULL, "the text has a NUL in it");
+    for (uint32_t i = 0; (is_map || node->type == KG_ARRAY) && i < node->count; i++) {
+        const struct kg_member *member = is_map ? &node->members[i] : NULL;
+        if (is_map && has_nul(member->key))
+            problems_add(reading->problems, MANIFEST_BAD_VALUE, member->key_line,
+                         member->key_column, NULL, "the key has a NUL in it");
+        find_nul(reading, is_map ? &member->value : &node->items[i]);
+    }
+}
+
+static void check_nul(const struct reading *reading)
+{
+    find_nul(reading, reading->root);
+}
+
+/* -- who it is --------------------------------------------------------------------------------- */
+
+static void take_identity(const struct reading *reading)
+{
+    struct manifest *manifest = reading->manifest;
+    manifest->name = text_of(reading, "name");
+    manifest->version = text_of(reading, "version");
+    manifest->kaged_api = int_of(reading, "kaged_api");
+    manifest->description = text_of(reading, "description");
+    manifest->author = text_of(reading, "author");
+    manifest->license = text_of(reading, "license");
+    manifest->homepage = text_of(reading, "homepage");
+    manifest->shutdown_timeout_sec = int_of(reading, "shutdown_timeout_sec");
+    manifest->health_interval_sec = int_of(reading, "health_interval_sec");
+    manifest->hook_timeout_sec = int_of(reading, "hook_timeout_sec");
+}
+
+static void check_name(const struct reading *reading)
+{
+    static const char *const builtin[] = {"file", "search", "code", "debug", "shell", "kaged"};
+    const struct kg_node *name = text(reading, "name");
+    for (size_t i = 0; name != NULL && i < KG_COUNT(builtin); i++)
+        if (kg_str_is(name->text, builtin[i]))
+            problems_at(reading->problems, NAME_BUILTIN, name, "choose another name",
+                        "the name \"%s\" is that of built-in tools, which would be easy to confuse",
+                        builtin[i]);
+}
+
+static void check_package(const struct reading *reading)
+{
+    struct manifest *manifest = reading->manifest;
+    const char *package = text_of(reading, "package");
+    manifest->package = package ? package : manifest->name;
+    if (package == NULL || manifest->name == NULL)
+        return;
+    const char *slash = strrchr(package, '/');
+    if (strcmp(slash ? slash + 1 : package, manifest->name) != 0)
+        problems_at(reading->problems, PACKAGE_NAME, text(reading, "package"), NULL,
+                    "the package \"%s\" does not end with the name \"%s\"", package,
+                    manifest->name);
+}
+
+/* -- what it runs ------------------------------------------------------------------------------ */
+
+static void take_command(const struct reading *reading)
+{
+    reading->manifest->command = texts_of(list(reading, "command"));
+}
+
+static void take_env(const struct reading *reading)
+{
+    static const char *const reserved[] = {"KAGED_PLUGIN_NAME", "KAGED_PLUGIN_DIR",
+                                           "KAGED_API_VERSION"};
+    const struct kg_node *env = map(reading, "env");
+    reading->manifest->env = kg_list_new(0);
+    for (size_t i = 0; i < count_of(env); i++) {
+        const struct kg_member *member = &env->members[i];
+        if (member->value.type != KG_STRING)
+            continue;
+        for (size_t k = 0; k < KG_COUNT(reserved); k++)
+            if (kg_str_is(member->key, reserved[k]))
+                problems_at(reading->problems, ENV_RESERVED, &member->value, "take it out",
+                            "%s is set by the daemon; this value is not used", reserved[k]);
+        kg_list_add(&reading->manifest->env, kg_format("%.*s=%.*s", KG_STR_ARG(member->key),
+                                                       KG_STR_ARG(member->value.text)));
+    }
+}
+
+/* -- what it needs ----------------------------------------------------------------------------- */
+
+/* The strings of a list whose entries may be written as `- net: [...]`, and the node of each. */
+struct written {
+    char **texts;
+    const struct kg_node **nodes;
+    size_t count;
+};
+
+static void written_add(struct written *written, const struct kg_node *node, char *text)
+{
+    kg_list_add(&written->texts, text);
+    written->nodes = kg_realloc(written->nodes, (written->count + 1) * sizeof(*written->nodes));
+    written->nodes[written->count++] = node;
+}
+
+/* Past the bound one more is kept, so that it is seen. */
+static bool written_is_full(const struct written *written)
+{
+    return written->count > CAPABILITY_COUNT_MAX;
+}
+
+static void written_take(struct written *written, const struct kg_node *entry)
+{
+    if (entry->type == KG_STRING) {
+        written_add(written, entry, kg_str_dup(entry->text));
+        return;
+    }
+    const struct kg_node *targets = typed(entry, "net", KG_ARRAY);
+    if (targets != NULL && targets->count == 0)
+        written_add(written, entry, kg_strdup("net:[]"));
+    for (size_t i = 0; i < count_of(targets) && !written_is_full(written); i++)
+        if (targets->items[i].type == KG_STRING)
+            written_add(written, &targets->items[i],
+                        kg_format("net:%.*s", KG_STR_ARG(targets->items[i].text)));
+}
+
+static void report_remarks(const struct reading *reading, const struct written *written,
+                           const struct capability_remarks *remarks)
+{
+    for (size_t i = 0; i < remarks->count; i++) {
+        const struct capability_remark *remark = &remarks->items[i];
+        const struct kg_node *node = written->nodes[remark->index];
+        problems_add(reading->problems,
+                     remark->is_error ? MANIFEST_CAPABILITY_INVALID : MANIFEST_CAPABILITY_REDUNDANT,
+                     node->line, node->column, remark->hint, "%s", remark->text);
+    }
+}
+
+static void take_capabilities(const struct reading *reading)
+{
+    struct manifest *manifest = reading->manifest;
+    const struct kg_node *capabilities = list(reading, "capabilities");
+    struct written written = {.texts = kg_list_new(0)};
+    kg_auto(capability_remarks_free) struct capability_remarks remarks = {0};
+    for (size_t i = 0; i < count_of(capabilities) && !written_is_full(&written); i++)
+        written_take(&written, &capabilities->items[i]);
+    if (written_is_full(&written))
+        problems_at(reading->problems, OUT_OF_RANGE, capabilities, NULL,
+                    "there are more than %d capabilities", CAPABILITY_COUNT_MAX);
+    (void)capability_set_parse(written.texts, &manifest->capability_set, &remarks, NULL);
+    report_remarks(reading, &written, &remarks);
+    manifest->capabilities = kg_list_new(manifest->capability_set.count);
+    for (size_t i = 0; i < manifest->capability_set.count; i++) {
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        capability_print(&manifest->capability_set.items[i], &text);
+        manifest->capabilities[i] = kg_str_dup(kg_buf_view(&text));
+    }
+    kg_list_free(written.texts);
+    free(written.nodes);
+}
+
+/* -- hooks and roles --------------------------------------------------------------------------- */
+
+static void take_hooks(const struct reading *reading)
+{
+    const struct kg_node *hooks = list(reading, "hooks");
+    for (size_t i = 0; i < count_of(hooks); i++)
+        for (size_t k = 0; k < MANIFEST_HOOK_COUNT; k++)
+            reading->manifest->hooks[k] |= hooks->items[i].type == KG_STRING &&
+                                           kg_str_is(hooks->items[i].text, manifest_hook_names[k]);
+}
+
+static unsigned role_bit(const struct kg_node *role)
+{
+    return role->type == KG_STRING && kg_str_is(role->text, "compactor") ? MANIFEST_COMPACTOR
+                                                                         : MANIFEST_OBSERVER;
+}
+
+static void take_roles(const struct reading *reading)
+{
+    struct manifest *manifest = reading->manifest;
+    const struct kg_node *role = text(reading, "role"), *roles = list(reading, "roles");
+    const struct kg_node *place = roles ? roles : role;
+    if (role != NULL && roles != NULL)
+        problems_at(reading->problems, ROLE_TWICE, role, "keep roles",
+                    "both role and roles are given");
+    if (role != NULL)
+        manifest->roles |= role_bit(role);
+    for (size_t i = 0; i < count_of(roles); i++)
+        manifest->roles |= role_bit(&roles->items[i]);
+    if (place == NULL && count_of(list(reading, "hooks")) > 0)
+        manifest->roles = MANIFEST_OBSERVER;
+    if ((manifest->roles & MANIFEST_COMPACTOR) && !manifest->hooks[MANIFEST_PRE_COMPACT])
+        problems_at(reading->problems, ROLE_WITHOUT_HOOK, place, "add pre_compact to hooks",
+                    "a compactor must subscribe to the hook pre_compact");
+}
+
+/* -- methods, notifications, tools ------------------------------------------------------------- */
+
+static bool is_reserved(struct kg_str name)
+{
+    static const char *const names[] = {"config.update", "projects.activated",
+                                        "projects.deactivated"};
+    for (size_t i = 0; i < KG_COUNT(names); i++)
+        if (kg_str_is(name, names[i]))
+            return true;
+    return kg_str_starts(name, "kaged.") || kg_str_starts(name, "system.");
+}
+
+static void check_reserved(const struct reading *reading, const char *key)
+{
+    const struct kg_node *names = list(reading, key);
+    for (size_t i = 0; i < count_of(names); i++)
+        if (names->items[i].type == KG_STRING && is_reserved(names->items[i].text))
+            problems_at(reading->problems, METHOD_RESERVED, &names->items[i],
+                        "kaged., system. and the system's own methods are taken",
+                        "%s: \"%.*s\" is reserved for kaged", key,
+                        KG_STR_CUT(names->items[i].text, 128));
+}
+
+static void take_methods(const struct reading *reading)
+{
+    struct manifest *manifest = reading->manifest;
+    check_reserved(reading, "methods");
+    check_reserved(reading, "notifications");
+    manifest->method_names = texts_of(list(reading, "methods"));
+    manifest->notifications = texts_of(list(reading, "notifications"));
+    manifest->method_count = kg_list_count(manifest->method_names);
+    manifest->methods = kg_alloc_array(manifest->method_count + 1, sizeof(*manifest->methods));
+    for (size_t i = 0; i < manifest->method_count; i++)
+        manifest->methods[i].name = manifest->method_names[i];
+}
+
+/* The method that a key of `schemas` or `timeouts` names, or NULL with a problem. */
+static struct manifest_method *declared(const struct reading *reading, const char *map,
+                                        const struct kg_member *member)
+{
+    struct manifest *manifest = reading->manifest;
+    for (size_t i = 0; i < manifest->method_count; i++)
+        if (kg_str_is(member->key, manifest->methods[i].name))
+            return &manifest->methods[i];
+    const char *nearest = kg_str_nearest(member->key, (const char *const *)manifest->method_names,
+                                         manifest->method_count);
+    char hint[160] = "declare it in methods";
+    if (nearest != NULL)
+        snprintf(hint, sizeof(hint), "did you mean %s?", nearest);
+    problems_add(reading->problems, MANIFEST_METHOD_UNKNOWN, member->key_line, member->key_column,
+                 hint, "%s: \"%.*s\" is not one of the methods", map, KG_STR_CUT(member->key, 128));
+    return NULL;
+}
+
+static void take_schemas(const struct reading *reading)
+{
+    const struct kg_node *schemas = map(reading, "schemas");
+    for (size_t i = 0; i < count_of(schemas); i++) {
+        const struct kg_member *member = &schemas->members[i];
+        struct manifest_method *method = declared(reading, "schemas", member);
+        if (method == NULL)
+            continue;
+        char what[200];
+        snprintf(what, sizeof(what), "schemas.%s.params", method->name);
+        method->params = compile(reading, kg_node_get(&member->value, "params"), what);
+        snprintf(what, sizeof(what), "schemas.%s.result", method->name);
+        method->result = compile(reading, kg_node_get(&member->value, "result"), what);
+    }
+}
+
+static void take_timeouts(const struct reading *reading)
+{
+    const struct kg_node *timeouts = map(reading, "timeouts");
+    for (size_t i = 0; i < count_of(timeouts); i++) {
+        const struct kg_member *member = &timeouts->members[i];
+        struct manifest_method *method = declared(reading, "timeouts", member);
+        if (method != NULL)
+            method->timeout_ms = (uint64_t)int_value(&member->value) * 1000;
+    }
+}
+
+static void check_tool_is_new(const struct reading *reading, const struct kg_node *name)
+{
+    for (size_t i = 0; i < reading->manifest->tool_count; i++)
+        if (kg_str_is(name->text, reading->manifest->tools[i].name)) {
+            problems_at(reading->problems, TOOL_TWICE, name, NULL,
+                        "the tool \"%.*s\" is declared twice", KG_STR_CUT(name->text, 64));
+            return;
+        }
+}
+
+static void take_tool(const struct reading *reading, const struct kg_node *node)
+{
+    const struct kg_node *name = typed(node, "name", KG_STRING);
+    const struct kg_node *description = typed(node, "description", KG_STRING);
+    if (name == NULL || description == NULL)
+        return;
+    check_tool_is_new(reading, name);
+    struct manifest_tool *tool = &reading->manifest->tools[reading->manifest->tool_count++];
+    tool->name = keep(reading, name->text);
+    tool->description = keep(reading, description->text);
+    tool->parameters_node = kg_node_get(node, "parameters_schema");
+    char what[128];
+    snprintf(what, sizeof(what), "the parameters_schema of %s", tool->name);
+    tool->parameters = compile(reading, tool->parameters_node, what);
+}
+
+static void take_tools(const struct reading *reading)
+{
+    const struct kg_node *tools = list(reading, "tools");
+    reading->manifest->tools =
+        kg_alloc_array(count_of(tools) + 1, sizeof(*reading->manifest->tools));
+    for (size_t i = 0; i < count_of(tools); i++)
+        take_tool(reading, &tools->items[i]);
+}
+
+static void check_offers(const struct reading *reading)
+{
+    static const char *const offers[] = {"methods", "hooks", "tools", "notifications"};
+    for (size_t i = 0; i < KG_COUNT(offers); i++)
+        if (count_of(typed(reading->root, offers[i], KG_ARRAY)) > 0)
+            return;
+    problems_at(reading->problems, NOTHING_OFFERED, reading->root,
+                "declare methods, hooks, tools or notifications", "the plugin offers nothing");
+}
+
+/* -- configuration ----------------------------------------------------------------------------- */
+
+static void take_config_schemas(const struct reading *reading)
+{
+    struct manifest *manifest = reading->manifest;
+    manifest->config_schema_node = map(reading, "config_schema");
+    manifest->system_config_schema_node = map(reading, "system_config_schema");
+    manifest->config_schema = compile(reading, manifest->config_schema_node, "config_schema");
+    manifest->system_config_schema =
+        compile(reading, manifest->system_config_schema_node, "system_config_schema");
+}
+
+static const struct kg_node *properties_of(const struct reading *reading, const char *schema)
+{
+    return typed(map(reading, schema), "properties", KG_OBJECT);
+}
+
+static void check_config_fields(const struct reading *reading)
+{
+    static const char *const reserved[] = {"installed", "local", "config", "hash"};
+    const struct kg_node *project = properties_of(reading, "config_schema");
+    const struct kg_node *system = properties_of(reading, "system_config_schema");
+    for (size_t i = 0; i < count_of(system); i++) {
+        const struct kg_member *member = &system->members[i];
+        if (kg_node_member(project, member->key) != NULL)
+            problems_add(reading->problems, MANIFEST_CONFIG_OVERLAP, member->key_line,
+                         member->key_column, "keep it in one of them",
+                         "the field \"%.*s\" is in both config_schema and system_config_schema",
+                         KG_STR_CUT(member->key, 64));
+        for (size_t k = 0; k < KG_COUNT(reserved); k++)
+            if (kg_str_is(member->key, reserved[k]))
+                problems_add(reading->problems, MANIFEST_CONFIG_RESERVED, member->key_line,
+                             member->key_column, "choose another name",
+                             "system_config_schema: \"%s\" is a key of local.toml itself",
+                             reserved[k]);
+    }
+}
+
+/* -- knobs ------------------------------------------------------------------------------------- */
+
+/* What a knob of a type writes, in the words of a schema's "type". */
+static const struct {
+    const char *knob, *schema, *schema_too;
+} knob_types[] = {
+    {"range", "number", "integer"},  {"int_range", "integer", "number"},
+    {"enum", "string", NULL},        {"boolean", "boolean", NULL},
+    {"text", "string", NULL},        {"multiline", "string", NULL},
+    {"model_alias", "string", NULL}, {"path", "string", NULL},
+};
+
+static bool schema_type_fits(const struct kg_node *field, const char *type)
+{
+    const struct kg_node *declared_type = kg_node_get(field, "type");
+    if (type == NULL || declared_type == NULL)
+        return type != NULL && kg_node_get(field, "enum") != NULL && declared_type == NULL;
+    if (declared_type->type == KG_STRING)
+        return kg_str_is(declared_type->text, type);
+    for (size_t i = 0; declared_type->type == KG_ARRAY && i < declared_type->count; i++)
+        if (declared_type->items[i].type == KG_STRING &&
+            kg_str_is(declared_type->items[i].text, type))
+            return true;
+    return false;
+}
+
+static bool same_texts(const struct kg_node *a, const struct kg_node *b)
+{
+    if (count_of(a) != count_of(b))
+        return false;
+    for (size_t i = 0; i < count_of(a); i++) {
+        bool found = false;
+        for (size_t k = 0; k < count_of(b) && !found; k++)
+            found = a->items[i].type == KG_STRING && b->items[k].type == KG_STRING &&
+                    kg_str_equal(a->items[i].text, b->items[k].text);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static void check_knob_type(const struct reading *reading, const struct manifest_knob *knob,
+                            const struct kg_node *field)
+{
+    const struct kg_node *values = bounded(typed(knob->node, "values", KG_ARRAY), KNOB_VALUES_MAX);
+    const struct kg_node *allowed = typed(field, "enum", KG_ARRAY);
+    bool fits = true; /* as far as this rule goes, for a type that the schema refused */
+    for (size_t i = 0; i < KG_COUNT(knob_types); i++)
+        if (strcmp(knob->type, knob_types[i].knob) == 0)
+            fits = schema_type_fits(field, knob_types[i].schema) ||
+                   schema_type_fits(field, knob_types[i].schema_too);
+    if (!fits)
+        problems_at(reading->problems, KNOB_TYPE, knob->node, NULL,
+                    "the knob \"%s\" is of the type %s, which config_schema does not allow for "
+                    "\"%s\"",
+                    knob->name, knob->type, knob->field);
+    else if (values != NULL && (allowed == NULL || !same_texts(values, allowed)))
+        problems_at(reading->problems, KNOB_TYPE, values, "give both the same values",
+                    "the values of the knob \"%s\" are not those of the enum of \"%s\"", knob->name,
+                    knob->field);
+}
+
+static const char *range_problem(const struct kg_node *knob, const struct kg_node *fallback)
+{
+    const struct kg_node *min = typed(knob, "min", KG_NUMBER), *max = typed(knob, "max", KG_NUMBER);
+    if (min == NULL || max == NULL || fallback->type != KG_NUMBER)
+        return NULL;
+    if (number_of(min) > number_of(max))
+        return "min is larger than max";
+    return number_of(fallback) < number_of(min) || number_of(fallback) > number_of(max)
+               ? "the default is not between min and max"
+               : NULL;
+}
+
+static size_t characters(struct kg_str text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.length; i++)
+        count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/* One of the list's texts is the default, or with `prefix` begins it; if there is a list at all. */
+static bool is_among(const struct kg_node *texts, struct kg_str fallback, bool prefix)
+{
+    for (size_t i = 0; i < count_of(texts); i++) {
+        struct kg_str one = texts->items[i].text;
+        if (texts->items[i].type == KG_STRING &&
+            (prefix
+                 ? fallback.length >= one.length && memcmp(fallback.data, one.data, one.length) == 0
+                 : kg_str_equal(one, fallback)))
+            return true;
+    }
+    return texts == NULL;
+}
+
+/* NULL if the default is within the knob's own bounds, else what is wrong with it. */
+static const char *default_problem(const struct manifest_knob *knob)
+{
+    const struct kg_node *fallback = kg_node_get(knob->node, "default");
+    const struct kg_node *max_length = typed(knob->node, "max_length", KG_NUMBER);
+    if (fallback == NULL)
+        return NULL;
+    if (strcmp(knob->type, "range") == 0 || strcmp(knob->type, "int_range") == 0)
+        return range_problem(knob->node, fallback);
+    if (fallback->type != KG_STRING)
+        return NULL;
+    if (strcmp(knob->type, "enum") == 0 &&
+        !is_among(typed(knob->node, "values", KG_ARRAY), fallback->text, false))
+        return "the default is not one of the values";
+    if (strcmp(knob->type, "path") == 0 &&
+        !is_among(typed(knob->node, "prefixes", KG_ARRAY), fallback->text, true))
+        return "the default has none of the prefixes";
+    if (max_length != NULL && (double)characters(fallback->text) > number_of(max_length))
+        return "the default is longer than max_length";
+    return NULL;
+}
+
+/* The field that binds_to names, or NULL with a problem. */
+static const struct kg_node *bound_field(const struct reading *reading, struct manifest_knob *knob)
+{
+    const struct kg_node *binds = typed(knob->node, "binds_to", KG_STRING);
+    if (binds == NULL)
+        return NULL;
+    const struct kg_node *project = properties_of(reading, "config_schema");
+    const struct kg_node *system = properties_of(reading, "system_config_schema");
+    struct kg_str path = binds->text;
+    bool config = kg_str_starts(path, "config.");
+    struct kg_str field = config ? (struct kg_str){path.data + 7, path.length - 7} : KG_STR_NULL;
+    const struct kg_member *found = config ? kg_node_member(project, field) : NULL;
+    if (found != NULL) {
+        knob->field = keep(reading, field);
+        return &found->value;
+    }
+    if (kg_str_starts(path, "system_config.") ||
+        (config && kg_node_member(system, field) != NULL)) {
+        problems_at(reading->problems, KNOB_SYSTEM, binds, "bind it to a field of config_schema",
+                    "the knob \"%s\" is bound to \"%.*s\", which is the operator's secret",
+                    knob->name, KG_STR_CUT(path, 128));
+        return NULL;
+    }
+    problems_at(reading->problems, KNOB_UNBOUND, binds, "write config.FIELD",
+                "the knob \"%s\" is bound to \"%.*s\", which config_schema does not have",
+                knob->name, KG_STR_CUT(path, 128));
+    return NULL;
+}
+
+static void take_knob(const struct reading *reading, const struct kg_member *member)
+{
+    const struct kg_node *type = typed(&member->value, "type", KG_STRING);
+    if (type == NULL)
+        return;
+    struct manifest_knob *knob = &reading->manifest->knobs[reading->manifest->knob_count++];
+    knob->name = keep(reading, member->key);
+    knob->node = &member->value;
+    knob->type = keep(reading, type->text);
+    const struct kg_node *field = bound_field(reading, knob);
+    if (field != NULL)
+        check_knob_type(reading, knob, field);
+    const char *wrong = default_problem(knob);
+    if (wrong != NULL)
+        problems_at(reading->problems, KNOB_DEFAULT, knob->node, NULL, "the knob \"%s\": %s",
+                    knob->name, wrong);
+}
+
+static void take_knobs(const struct reading *reading)
+{
+    const struct kg_node *knobs = map(reading, "knobs");
+    reading->manifest->knobs =
+        kg_alloc_array(count_of(knobs) + 1, sizeof(*reading->manifest->knobs));
+    for (size_t i = 0; i < count_of(knobs); i++)
+        take_knob(reading, &knobs->members[i]);
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+static void (*const rules[])(const struct reading *reading) = {
+    check_nul,    take_identity, check_name,          check_package,
+    take_command, take_env,      take_capabilities,   take_hooks,
+    take_roles,   take_methods,  take_schemas,        take_timeouts,
+    take_tools,   check_offers,  take_config_schemas, check_config_fields,
+    take_knobs,
+};
+
+void rules_apply(struct manifest *manifest, const struct kg_node *root,
+                 struct manifest_problems *problems)
+{
+    const struct reading reading = {manifest, root, problems};
+    for (size_t i = 0; i < KG_COUNT(rules); i++)
+        rules[i](&reading);
+}
