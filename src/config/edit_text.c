@@ -574,7 +574,7 @@ static int run(const struct edit_format *format, struct kg_buf *text, struct edi
 int edit_run(const struct edit_format *format, struct kg_buf *text, const char *const *path,
              size_t path_count, const struct kg_node *value, struct kg_err *err)
 {
-    struct kg_err unused;
+    struct kg_err unused = {0};
     struct edit_request request = {.value = value};
     err = err ? err : &unused;
     int result = take_path(&request, path, path_count, err);

@@ -40,13 +40,16 @@ static struct kg_str pointer_key(const void *const *pointer)
 
 static uint32_t number_of(const struct kg_map *map, const void *pointer)
 {
-    uintptr_t number = (uintptr_t)kg_map_get(map, pointer_key(&pointer));
-    return number ? (uint32_t)(number - 1) : SCHEMA_NONE;
+    const uint32_t *number = kg_map_get(map, pointer_key(&pointer));
+    return number ? *number : SCHEMA_NONE;
 }
 
-static void set_number(struct kg_map *map, const void *pointer, uint32_t number)
+static void set_number(struct schema_compiler *compiler, struct kg_map *map, struct kg_str key,
+                       uint32_t number)
 {
-    kg_map_set(map, pointer_key(&pointer), (void *)((uintptr_t)number + 1));
+    uint32_t *kept = kg_arena_alloc(compiler->scratch, sizeof(*kept));
+    *kept = number;
+    kg_map_set(map, key, kept);
 }
 
 uint32_t schema_compile_number(const struct schema_compiler *compiler, const struct kg_node *node)
@@ -95,7 +98,8 @@ static int enter_resource(struct schema_compiler *compiler, const struct schema_
         compiler->vocabularies =
             kg_realloc(compiler->vocabularies, room * sizeof(*compiler->vocabularies));
         compiler->vocabularies[number] = vocabularies;
-        set_number(compiler->resource_numbers, resource, number);
+        const void *key = resource;
+        set_number(compiler, compiler->resource_numbers, pointer_key(&key), number);
     }
     *ret_number = number;
     return 0;
@@ -147,7 +151,8 @@ static int adopt(void *data, const struct kg_node *node, struct schema_step step
         step.key = kg_arena_str(schema->arena, step.key);
     schema->places[number] = (struct schema_place){adoption.parent, step, adoption.origin};
     compiler->sources[number] = (struct schema_source){node, adoption.resource};
-    set_number(compiler->numbers, node, number);
+    const void *key = node;
+    set_number(compiler, compiler->numbers, pointer_key(&key), number);
     adoption.parent = number;
     return schema_each_child(node, adoption.resource->draft, adopt, &adoption);
 }
@@ -271,12 +276,11 @@ int schema_compile_reference(struct schema_compiler *compiler, enum schema_keywo
 
 uint32_t schema_compile_name(struct schema_compiler *compiler, struct kg_str name)
 {
-    uintptr_t known = (uintptr_t)kg_map_get(compiler->names, name);
-    if (known == 0) {
-        known = kg_map_count(compiler->names) + 1;
-        kg_map_set(compiler->names, name, (void *)known);
-    }
-    return (uint32_t)(known - 1);
+    const uint32_t *known = kg_map_get(compiler->names, name);
+    uint32_t number = known ? *known : (uint32_t)kg_map_count(compiler->names);
+    if (known == NULL)
+        set_number(compiler, compiler->names, name, number);
+    return number;
 }
 
 /* A $dynamicRef may reach any $dynamicAnchor of a resource that was entered, so all get numbers. */
@@ -388,12 +392,14 @@ static void compiler_free(struct schema_compiler *compiler)
     kg_builder_free(compiler->values);
     kg_map_free(compiler->patterns);
     kg_map_free(compiler->names);
+    kg_arena_free(compiler->scratch);
 }
 
 static void compiler_start(struct schema_compiler *compiler)
 {
     compiler->schema = kg_alloc(sizeof(*compiler->schema));
     compiler->schema->arena = kg_arena_new();
+    compiler->scratch = kg_arena_new();
     compiler->index = schema_index_new();
     compiler->numbers = kg_map_new();
     compiler->resource_numbers = kg_map_new();

@@ -392,21 +392,22 @@ struct schema_source {
 };
 
 struct schema_compiler {
-    struct schema *schema; /* owned while it is being made */
+    struct schema *schema;    /* owned while it is being made */
+    struct kg_arena *scratch; /* owned; what only compiling needs */
     const struct schema_options *options;
     struct schema_index *index;               /* owned; of the document */
     struct schema_source *sources;            /* owned; beside the subschemas */
     uint32_t capacity;                        /* of both */
-    struct kg_map *numbers;                   /* owned; node to subschema + 1 */
+    struct kg_map *numbers;                   /* owned; node to its subschema's number */
     const struct schema_resource **resources; /* owned; beside the schema's */
-    struct kg_map *resource_numbers;          /* owned; resource to number + 1 */
+    struct kg_map *resource_numbers;          /* owned; resource to its number */
     unsigned *vocabularies;                   /* owned; by resource number */
     struct kg_builder *values;                /* owned */
     uint32_t value_count;
     size_t value_nodes;
     struct kg_map *patterns; /* owned; source to pattern */
     size_t pattern_bytes;
-    struct kg_map *names;       /* owned; of dynamic anchors, to number + 1 */
+    struct kg_map *names;       /* owned; of dynamic anchors, to their numbers */
     size_t name_count;          /* in required and the like */
     const struct kg_node *root; /* of the document */
     struct kg_err *err;

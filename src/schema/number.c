@@ -4,6 +4,8 @@
  */
 #include "schema/internal.h"
 
+#include <assert.h>
+
 #define EXPONENT_MAX ((int64_t)1 << 40) /* larger ones are all the same */
 
 static bool is_digit(char c)
@@ -225,6 +227,7 @@ static bool is_decimal_multiple(const struct schema_decimal *number,
     if (power < 0)
         return false;
     uint64_t whole = digits_mod(divisor, UINT64_MAX);
+    assert(whole > 0); /* the compiler takes no other */
     return multiply_mod(digits_mod(number, whole), power_of_ten_mod(power, whole), whole) == 0;
 }
 

@@ -1,7 +1,7 @@
 /*
- * JSON Schema, draft 2020-12 and draft-07. A schema is compiled once into a compact form and checked
- * many times; a check that passes allocates nothing. Nothing is ever fetched: references reach the
- * schema itself, the bundled metaschemas, and documents that were registered.
+ * JSON Schema, draft 2020-12 and draft-07. A schema is compiled once into a compact form and
+ * checked many times; a check that passes allocates nothing. Nothing is ever fetched: references
+ * reach the schema itself, the bundled metaschemas, and documents that were registered.
  */
 #ifndef KAGED_SCHEMA_H
 #define KAGED_SCHEMA_H
@@ -22,16 +22,16 @@ int schema_registry_add(struct schema_registry *registry, struct kg_str uri, str
 enum schema_draft { SCHEMA_DRAFT_2020_12, SCHEMA_DRAFT_7 };
 
 struct schema_options {
-    enum schema_draft draft;                /* where the document has no $schema */
-    bool formats;                           /* "format" is asserted for the formats that are known */
+    enum schema_draft draft; /* where the document has no $schema */
+    bool formats;            /* "format" is asserted for the formats that are known */
     const struct schema_registry *registry; /* NULL: the metaschemas only; outlives the schema */
 };
 
 struct schema; /* immutable; may be shared by threads */
 /*
  * Copies what it keeps, so the tree may go away. A schema that is not valid itself, refers to
- * something unknown, or is past a bound (nodes, depth, pattern size) is refused with its place in it:
- * KG_E_INVALID_PARAMS, "LINE:COLUMN: #/properties/x/pattern: sentence".
+ * something unknown, or is past a bound (nodes, depth, pattern size) is refused with its place in
+ * it: KG_E_INVALID_PARAMS, "LINE:COLUMN: #/properties/x/pattern: sentence".
  */
 struct schema *schema_compile(const struct kg_node *document, const struct schema_options *options,
                               struct kg_err *err);
@@ -62,8 +62,8 @@ bool schema_check(const struct schema *schema, const struct kg_node *instance,
                   struct schema_report *report_or_null);
 
 /*
- * A new document: the instance with the "default" of each absent property put in, as far as they are
- * reached through properties, $ref and allOf. The instance is not changed.
+ * A new document: the instance with the "default" of each absent property put in, as far as they
+ * are reached through properties, $ref and allOf. The instance is not changed.
  */
 struct kg_doc *schema_with_defaults(const struct schema *schema, const struct kg_node *instance);
 

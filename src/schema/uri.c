@@ -19,6 +19,11 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+static bool is_scheme_mark(char c)
+{
+    return c == '+' || c == '-' || c == '.';
+}
+
 static int hex_value(char c)
 {
     if (is_digit(c))
@@ -55,9 +60,9 @@ static struct kg_str cut_tail(struct kg_str *text, const char *mark)
 static size_t scheme_length(struct kg_str text)
 {
     size_t length = 0;
-    while (length < text.length && (is_alpha(text.data[length]) ||
-                                    (length > 0 && (is_digit(text.data[length]) ||
-                                                    memchr("+-.", text.data[length], 3) != NULL))))
+    while (length < text.length &&
+           (is_alpha(text.data[length]) ||
+            (length > 0 && (is_digit(text.data[length]) || is_scheme_mark(text.data[length])))))
         length++;
     return length > 0 && length < text.length && text.data[length] == ':' ? length : 0;
 }
@@ -163,7 +168,7 @@ static void put_resolved(const struct uri *base, const struct uri *ref, struct k
 bool schema_uri_resolve(struct kg_str base, struct kg_str reference, struct kg_buf *ret_uri,
                         struct kg_str *ret_fragment)
 {
-    if (reference.length > 2 * SCHEMA_URI_MAX)
+    if (reference.length > (size_t)2 * SCHEMA_URI_MAX)
         return false;
     struct uri base_parts = split(base);
     struct uri parts = split(reference);

@@ -52,8 +52,10 @@ static void run_file(const char *path, struct kg_str text, void *data)
 {
     struct kg_err err;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, &err);
-    if (doc == NULL)
+    if (doc == NULL) {
         fail_msg("%s: %s", path, err.message);
+        return;
+    }
     for (uint32_t i = 0; i < doc->root->count; i++)
         run_group(data, path, &doc->root->items[i]);
 }

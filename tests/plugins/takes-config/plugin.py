@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Remembers its configuration, or refuses it as MODE says.
 
-MODE: accept; slow (an answer to config.update takes half a second); never (there is none); or codes,
-one for each config.update, "ok" among them: "-32002 ok" refuses the first and takes all that follow.
+MODE: accept; slow (an answer to config.update takes half a second); never (there is none); or
+codes, one for each config.update, "ok" among them: "-32002 ok" refuses the first one only.
 """
 import json
 import os
