@@ -46,7 +46,7 @@ struct schema_error {
     struct kg_str instance_path; /* JSON pointer: "/methods/2" */
     struct kg_str schema_path;   /* "#/properties/methods/items/pattern" */
     struct kg_str message;       /* a sentence: "must be a string, not number" */
-    uint32_t line, column;       /* of the instance's node */
+    uint32_t line, column;       /* of the instance's node; of its key if the property is unknown */
 };
 struct schema_report {
     struct kg_arena *arena; /* owned; NULL while there is no error */
