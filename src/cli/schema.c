@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FILE_BYTES_MAX (16 * 1024 * 1024)
+#define FILE_BYTES_MAX ((size_t)16 * 1024 * 1024)
 
 static int invalid(const struct kg_err *err)
 {

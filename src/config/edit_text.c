@@ -536,7 +536,7 @@ static void edit_begin(struct edit *edit, struct kg_str text)
         text = (struct kg_str){text.data + byte_order_mark.length,
                                text.length - byte_order_mark.length};
     edit->text = text.data ? text : KG_STR("");
-    const char *newline = text.length ? memchr(text.data, '\n', text.length) : NULL;
+    const char *newline = text.data && text.length ? memchr(text.data, '\n', text.length) : NULL;
     edit->eol = newline && newline > text.data && newline[-1] == '\r' ? "\r\n" : "\n";
     edit->arena = kg_arena_new();
 }

@@ -6,6 +6,7 @@
  */
 #include "config/edit_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <yaml.h>
@@ -168,8 +169,10 @@ static int read_pieces(struct yaml *yaml)
         type = event.type;
         bool starts = type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
         bool ends = type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
-        if (ends)
+        if (ends) {
+            assert(depth > 0); /* libyaml ends only what it began */
             close_piece(yaml, open[--depth], &event);
+        }
         if (!starts && type != YAML_SCALAR_EVENT && type != YAML_ALIAS_EVENT)
             continue;
         struct piece *piece = add_piece(yaml, depth ? open[depth - 1] : NULL, &event);
@@ -243,6 +246,7 @@ static struct pair pair_at(struct piece *map, size_t number)
 
 static bool has_anchor(const struct piece *piece)
 {
+    assert(piece != NULL);
     if (piece->anchored)
         return true;
     for (const struct piece *child = piece->first; child != NULL; child = child->next)
@@ -752,6 +756,7 @@ static int set_value(struct yaml *yaml, struct pair pair, const struct kg_node *
                      const struct kg_node *value)
 {
     struct piece *there = pair.value;
+    assert(there != NULL);
     bool both_filled =
         edit_is_container(old) && old->type == value->type && old->count && value->count;
     if (edit_same(old, value))
@@ -841,6 +846,7 @@ static int walk(struct yaml *yaml, const struct edit_request *request)
     for (size_t i = 0;; i++) {
         const struct kg_str *rest = &request->path[i];
         size_t rest_count = request->count - i;
+        assert(map != NULL); /* the tree has a map here, so the pieces do */
         if (map->anchored)
             return refuse_anchor(yaml, map);
         const struct kg_member *member = kg_node_member(node, *rest);

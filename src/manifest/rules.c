@@ -6,6 +6,7 @@
  */
 #include "manifest/internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -254,6 +255,7 @@ static void report_remarks(const struct reading *reading, const struct written *
 {
     for (size_t i = 0; i < remarks->count; i++) {
         const struct capability_remark *remark = &remarks->items[i];
+        assert(written->nodes != NULL && remark->index < written->count);
         const struct kg_node *node = written->nodes[remark->index];
         problems_add(reading->problems,
                      remark->is_error ? MANIFEST_CAPABILITY_INVALID : MANIFEST_CAPABILITY_REDUNDANT,
