@@ -72,6 +72,7 @@ int kg_str_compare(struct kg_str a, struct kg_str b);
 char *kg_str_dup(struct kg_str text); /* NUL-terminated copy; the caller owns it */
 /* A whole decimal integer, nothing around it; false past int64 or on anything else. */
 bool kg_str_to_int(struct kg_str text, int64_t *ret_value);
+int kg_hex_digit(char c); /* its value, or -1 */
 /* The candidate nearest to text by edit distance, or NULL when none is near enough to suggest. */
 const char *kg_str_nearest(struct kg_str text, const char *const *candidates, size_t count);
 uint64_t kg_hash(struct kg_str text); /* differs from process to process */

@@ -50,6 +50,17 @@ bool kg_str_to_int(struct kg_str text, int64_t *ret_value)
     return true;
 }
 
+int kg_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
 static size_t edit_distance(struct kg_str a, struct kg_str b)
 {
     size_t row[65];

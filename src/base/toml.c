@@ -237,23 +237,12 @@ static void put_utf8(struct kg_buf *buf, uint32_t code)
         kg_buf_char(buf, (char)(0x80 | (code >> (6 * more) & 0x3F)));
 }
 
-static int hex_value(char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* Behind \u or \U, which stood at start. */
 static int read_code_point(struct toml *toml, int digits, struct kg_doc_place start)
 {
     uint32_t code = 0;
     for (int i = 0; i < digits; i++, toml->at++) {
-        int value = toml->at < toml->end ? hex_value(*toml->at) : -1;
+        int value = toml->at < toml->end ? kg_hex_digit(*toml->at) : -1;
         if (value < 0)
             return unexpected(toml, digits == 4 ? "one of four hexadecimal digits"
                                                 : "one of eight hexadecimal digits");
@@ -492,7 +481,7 @@ static bool take_digit_run(struct kg_str *rest, int base, struct kg_buf *digits)
 {
     bool after_digit = false;
     while (rest->length) {
-        int value = hex_value(rest->data[0]);
+        int value = kg_hex_digit(rest->data[0]);
         bool digit = value >= 0 && value < base;
         if (!digit && !(rest->data[0] == '_' && after_digit))
             break;
@@ -562,7 +551,7 @@ static bool digits_to_int(struct kg_str digits, int base, int64_t *ret_value)
         return kg_str_to_int(digits, ret_value);
     for (size_t i = 0; i < digits.length; i++)
         if (__builtin_mul_overflow(value, base, &value) ||
-            __builtin_add_overflow(value, hex_value(digits.data[i]), &value))
+            __builtin_add_overflow(value, kg_hex_digit(digits.data[i]), &value))
             return false;
     *ret_value = value;
     return true;

@@ -166,21 +166,10 @@ struct kg_err *http_request_refuse(struct http_request *request, int status)
 
 /* -- url --------------------------------------------------------------------------------------- */
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 static int unescape(struct kg_str escape, char *ret_byte)
 {
-    int high = escape.length >= 3 ? hex_value(escape.data[1]) : -1;
-    int low = escape.length >= 3 ? hex_value(escape.data[2]) : -1;
+    int high = escape.length >= 3 ? kg_hex_digit(escape.data[1]) : -1;
+    int low = escape.length >= 3 ? kg_hex_digit(escape.data[2]) : -1;
     if (high < 0 || low < 0 || (high == 0 && low == 0))
         return -EINVAL;
     *ret_byte = (char)(high * 16 + low);

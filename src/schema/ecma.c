@@ -119,14 +119,10 @@ static int64_t take_hex(struct translation *t, int digits)
 {
     int64_t value = 0;
     for (int i = 0; i < digits; i++) {
-        char c = peek(t, i);
-        char lower = (char)(c | 0x20);
-        if (is_digit(c))
-            value = value * 16 + (c - '0');
-        else if (lower >= 'a' && lower <= 'f')
-            value = value * 16 + (lower - 'a' + 10);
-        else
+        int digit = kg_hex_digit(peek(t, i));
+        if (digit < 0)
             return -1;
+        value = value * 16 + digit;
     }
     t->at += digits;
     return value;

@@ -16,7 +16,7 @@ static bool is_alpha(char c)
 
 static bool is_hex(char c)
 {
-    return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
+    return kg_hex_digit(c) >= 0;
 }
 
 static struct kg_str from(struct kg_str text, size_t offset)

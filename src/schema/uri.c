@@ -24,14 +24,6 @@ static bool is_scheme_mark(char c)
     return c == '+' || c == '-' || c == '.';
 }
 
-static int hex_value(char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Length of the longest start of the text without any of the stops. */
 static size_t length_until(struct kg_str text, const char *stops)
 {
@@ -184,8 +176,8 @@ bool schema_uri_resolve(struct kg_str base, struct kg_str reference, struct kg_b
 void schema_uri_decode(struct kg_str text, struct kg_buf *ret_text)
 {
     for (size_t i = 0; i < text.length; i++) {
-        int high = i + 2 < text.length ? hex_value(text.data[i + 1]) : -1;
-        int low = i + 2 < text.length ? hex_value(text.data[i + 2]) : -1;
+        int high = i + 2 < text.length ? kg_hex_digit(text.data[i + 1]) : -1;
+        int low = i + 2 < text.length ? kg_hex_digit(text.data[i + 2]) : -1;
         bool encoded = text.data[i] == '%' && high >= 0 && low >= 0;
         kg_buf_char(ret_text, encoded ? (char)(high << 4 | low) : text.data[i]);
         i += encoded ? 2 : 0;
@@ -200,8 +192,8 @@ static bool consists_of(struct kg_str text, const char *more)
     for (size_t i = 0; i < text.length; i++) {
         char c = text.data[i];
         if (c == '%') {
-            if (text.length - i < 3 || hex_value(text.data[i + 1]) < 0 ||
-                hex_value(text.data[i + 2]) < 0)
+            if (text.length - i < 3 || kg_hex_digit(text.data[i + 1]) < 0 ||
+                kg_hex_digit(text.data[i + 2]) < 0)
                 return false;
             i += 2;
         } else if (!is_alpha(c) && !is_digit(c) &&

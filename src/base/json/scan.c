@@ -53,15 +53,6 @@ static inline enum kg_json_fault skip_byte(struct kg_json_cursor *cursor, char w
     return KG_JSON_OK;
 }
 
-/* The value of a hexadecimal digit, or -1. */
-static int hex_value(char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* At "\uXXXX". */
 static enum kg_json_fault skip_unicode(struct kg_json_cursor *cursor, unsigned *ret_unit)
 {
@@ -70,7 +61,7 @@ static enum kg_json_fault skip_unicode(struct kg_json_cursor *cursor, unsigned *
         fault = skip_byte(cursor, 'u');
     unsigned unit = 0;
     for (int i = 0; i < 4 && fault == KG_JSON_OK; i++) {
-        int digit = cursor->at == cursor->end ? -1 : hex_value(*cursor->at);
+        int digit = cursor->at == cursor->end ? -1 : kg_hex_digit(*cursor->at);
         if (digit < 0)
             return unexpected(cursor);
         unit = unit << 4 | (unsigned)digit;
