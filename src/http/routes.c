@@ -111,8 +111,16 @@ static void put_problem(struct kg_json_writer *json, const struct host_plugin *p
         put_named_text(json, "problem_hint", plugin->problem.hint);
 }
 
+/* Read once for an answer: it looks into /proc. */
+static struct instance_facts facts_of(const struct host_plugin *plugin)
+{
+    return plugin->instance ? instance_facts(plugin->instance)
+                            : (struct instance_facts){.cage_id = ""};
+}
+
 /* What a plugin is, in a list and alone. */
-static void put_identity(struct kg_json_writer *json, const struct host_plugin *plugin)
+static void put_identity(struct kg_json_writer *json, const struct host_plugin *plugin,
+                         const struct instance_facts *facts)
 {
     const struct manifest *manifest = plugin->manifest;
     put_named_text(json, "name", plugin->name);
@@ -123,46 +131,41 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
     put_named_text(json, "dir", plugin->dir);
     if (manifest != NULL)
         put_list(json, "capabilities", manifest->capabilities);
-    struct instance_facts facts = {0};
-    if (plugin->instance != NULL)
-        facts = instance_facts(plugin->instance);
     kg_json_key(json, "pid");
-    if (facts.pid != 0)
-        kg_json_int(json, facts.pid);
+    if (facts->pid != 0)
+        kg_json_int(json, facts->pid);
     else
         kg_json_null(json);
     put_problem(json, plugin);
 }
 
-static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin)
+static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin,
+                     const struct instance_facts *facts)
 {
-    struct instance_facts facts = {.cage_id = ""};
     enum instance_state state = INSTANCE_DISABLED;
-    if (plugin->instance != NULL) {
-        facts = instance_facts(plugin->instance);
+    if (plugin->instance != NULL)
         state = instance_state(plugin->instance);
-    }
     bool invalid = state == INSTANCE_DISABLED && plugin->problem.code != KG_OK;
     put_named_text(json, "state_meaning",
                    invalid ? "what it declares, or is configured with, cannot be used"
                            : instance_state_meaning(state));
-    put_named_text(json, "cage_id", facts.cage_id[0] ? facts.cage_id : NULL);
-    put_time(json, "started_at", facts.started_at_ms);
-    put_named_int(json, "starts", facts.starts);
-    put_named_int(json, "failures", facts.failures);
-    put_named_int(json, "health_failures", facts.health_failures);
+    put_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
+    put_time(json, "started_at", facts->started_at_ms);
+    put_named_int(json, "starts", facts->starts);
+    put_named_int(json, "failures", facts->failures);
+    put_named_int(json, "health_failures", facts->health_failures);
     put_named_int(json, "calls", (int64_t)plugin->calls);
     put_named_int(json, "errors", (int64_t)plugin->errors);
-    put_named_int(json, "in_flight", facts.in_flight);
-    put_named_int(json, "bytes_in", (int64_t)facts.bytes_in);
-    put_named_int(json, "bytes_out", (int64_t)facts.bytes_out);
-    put_named_int(json, "notifications_dropped", (int64_t)facts.notifications_dropped);
+    put_named_int(json, "in_flight", facts->in_flight);
+    put_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
+    put_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
+    put_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
     kg_json_key(json, "methods");
     kg_json_begin(json, '[');
     if (plugin->instance != NULL)
         instance_methods(plugin->instance, put_method, json);
     kg_json_end(json, ']');
-    put_exit(json, facts.last_exit);
+    put_exit(json, facts->last_exit);
 }
 
 static void reply_plugin(struct http_request *request, const struct host_plugin *plugin)
@@ -170,8 +173,9 @@ static void reply_plugin(struct http_request *request, const struct host_plugin 
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_identity(&json, plugin);
-    put_life(&json, plugin);
+    struct instance_facts facts = facts_of(plugin);
+    put_identity(&json, plugin, &facts);
+    put_life(&json, plugin, &facts);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }
@@ -248,7 +252,8 @@ static void handle_plugins(struct http_request *request)
     kg_json_begin(&json, '[');
     for (size_t i = 0; i < host_plugin_count(host); i++) {
         kg_json_begin(&json, '{');
-        put_identity(&json, host_plugin_at(host, i));
+        struct instance_facts facts = facts_of(host_plugin_at(host, i));
+        put_identity(&json, host_plugin_at(host, i), &facts);
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, ']');

@@ -574,11 +574,6 @@ const char *instance_name(const struct instance *instance)
     return instance->name;
 }
 
-const char *instance_version(const struct instance *instance)
-{
-    return instance->version;
-}
-
 enum instance_state instance_state(const struct instance *instance)
 {
     return instance->state;

@@ -137,7 +137,6 @@ void instance_kill(struct instance *instance); /* the daemon stops, and waits no
 bool instance_has_process(const struct instance *instance);
 
 const char *instance_name(const struct instance *instance);
-const char *instance_version(const struct instance *instance);
 enum instance_state instance_state(const struct instance *instance);
 /* The peer while the instance runs and takes calls, else NULL. */
 struct peer *instance_peer(const struct instance *instance);
