@@ -14,13 +14,50 @@
 
 /* -- policy: what a child may have; every text is borrowed ------------------------------------- */
 
+/* A file or folder of the host, at the same path in the cage. */
+struct cage_path {
+    const char *path; /* absolute */
+    bool write;
+    bool own; /* below a folder that kaged itself keeps for this child: exempt from `kept` */
+};
+
+/* A program that the child may run besides its own command, and the folder it works in. */
+struct cage_program {
+    const char *program; /* a bare name, or an absolute path */
+    const char *folder;  /* absolute; read-only unless a cage_path says more */
+};
+
+/* A host and a port that the child may connect to by TCP. */
+struct cage_reach {
+    const char *host; /* a name, "localhost", a literal address; "*" is every host */
+    uint16_t port;    /* 0 is every port */
+};
+
+/* Folders that a program of this name reads, or runs programs of, besides those we know of. */
+struct cage_support {
+    const char *program;
+    const char *const *folders; /* NULL-ended */
+};
+
 struct cage_policy {
     const char *name;           /* for messages */
     const char *install_dir;    /* absolute, no symlink in it; read-only in the cage, same path */
     const char *const *command; /* argv; a relative command[0] is below install_dir; NULL-ended */
     const char *const *env;     /* "NAME=value", the child's whole environment; NULL-ended */
-    unsigned processes_max;     /* processes and threads in the cage */
-    size_t tmp_bytes;           /* size of /tmp, and of /dev/shm */
+    const struct cage_path *paths;
+    size_t path_count;
+    const struct cage_program *programs;
+    size_t program_count;
+    const struct cage_reach *reaches;
+    size_t reach_count;
+    const struct cage_support *supports;
+    size_t support_count;
+    const char *const *kept;          /* kaged's own folders, refused as paths; NULL-ended */
+    const char *const *root_writable; /* folders of root that a root daemon may let be written */
+    unsigned processes_max;           /* processes and threads in the cage */
+    size_t tmp_bytes;                 /* size of /tmp, and of /dev/shm */
+    uint64_t memory_bytes;            /* of the whole cage; 0: no limit */
+    unsigned cpu_shares;              /* relative to other cages, 1024 is usual; 0: no say */
 };
 
 /* -- host facts: what this machine offers; probed once, given to the pure planner -------------- */
@@ -35,6 +72,8 @@ struct cage_plan;
 struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct cage_facts *facts,
                                 struct kg_err *err);
 void cage_plan_free(struct cage_plan *plan);
+/* True if the child has a network, which needs a gate: see gate.h. */
+bool cage_plan_has_network(const struct cage_plan *plan);
 /* The plan as text, one step a line, for golden files and for people. */
 void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out);
 
@@ -48,7 +87,20 @@ struct cage_exit {
     bool built;    /* false: the cage could not be set up or the command not run; stderr says why */
     int exit_code; /* -1 if a signal ended it */
     int signal;    /* 0 if it exited */
+    uint32_t memory_kills;  /* processes of the cage that the kernel killed at its memory limit */
+    uint32_t fork_refusals; /* how often the limit of processes refused a new one */
 };
+
+/* Sockets of a child's network that are no listener of its plan. */
+enum cage_socket {
+    CAGE_SOCKET_NAMES = 1 << 16, /* UDP port 53: answers who is where */
+    CAGE_SOCKET_ALL,             /* what was redirected arrives here; the kernel knows its target */
+    CAGE_SOCKET_ALL_6,           /* the same for IPv6 */
+    CAGE_SOCKET_REFUSED,         /* a packet socket that sees each attempt to connect */
+};
+
+/* A limit of the cage that was hit while the child goes on. */
+enum cage_limit { CAGE_LIMIT_MEMORY, CAGE_LIMIT_PROCESSES };
 
 struct cage_child_ops {
     /*
@@ -59,6 +111,13 @@ struct cage_child_ops {
      * The child's whole tree is gone. Called once, after on_spawned or instead of it; frees child.
      */
     void (*on_exited)(void *data, const struct cage_exit *how, const char *error_or_null);
+    /*
+     * A socket in the child's network, the receiver's from now on: `index` is that of a listener of
+     * the plan's network, or one of enum cage_socket. May be NULL where the plan has no network.
+     */
+    void (*on_socket)(void *data, uint32_t index, int fd);
+    /* A limit was hit, `count` times in all. May be NULL. */
+    void (*on_limit)(void *data, enum cage_limit limit, uint32_t count);
 };
 
 /*

@@ -4,6 +4,7 @@
  */
 #include "cage/internal.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 
 #define MAGIC "kaged-plan-1"
@@ -26,6 +27,18 @@ static void put_words(struct kg_buf *out, const struct cage_words *words)
         put(out, words->items[i]);
 }
 
+static void put_network(struct kg_buf *out, const struct cage_network *network)
+{
+    put(out, network->nft);
+    put_number(out, network->any);
+    put_number(out, network->count);
+    for (size_t i = 0; i < network->count; i++) {
+        put(out, network->items[i].host);
+        put(out, network->items[i].address);
+        put_number(out, network->items[i].port);
+    }
+}
+
 void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out)
 {
     put(out, MAGIC);
@@ -34,6 +47,12 @@ void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out)
     put(out, plan->folder);
     put_number(out, plan->bind_fd);
     put_number(out, plan->processes_max);
+    put_number(out, plan->cpu_shares);
+    put_number(out, plan->memory_bytes);
+    put_number(out, plan->landlock);
+    put_words(out, &plan->executables);
+    put_words(out, &plan->writables);
+    put_network(out, &plan->network);
     put_number(out, plan->steps.count);
     for (size_t i = 0; i < plan->steps.count; i++) {
         const struct cage_step *step = &plan->steps.items[i];
@@ -89,11 +108,11 @@ static void get_step(struct reader *reader, struct cage_steps *steps)
     const char *source = get(reader);
     uint64_t bytes = get_number(reader, INT64_MAX);
     bool root = kind == CAGE_STEP_READ_ONLY && strcmp(path, "/") == 0;
-    bool bind = kind == CAGE_STEP_SYSTEM || kind == CAGE_STEP_BIND;
+    bool bind = kind == CAGE_STEP_SYSTEM || kind == CAGE_STEP_BIND || kind == CAGE_STEP_WRITE;
+    bool says = kind == CAGE_STEP_LINK || kind == CAGE_STEP_TEXT;
     /* bwrap takes an empty word or a size of zero as something else than is meant. */
     if ((!root && !cage_path_plain(path)) || (bind && !cage_path_plain(source)) ||
-        (kind == CAGE_STEP_LINK) != (!bind && source[0] != '\0') ||
-        (kind == CAGE_STEP_TMPFS) != (bytes != 0))
+        says != (!bind && source[0] != '\0') || (kind == CAGE_STEP_TMPFS) != (bytes != 0))
         reader->bad = true;
     if (!reader->bad)
         cage_steps_add(steps, kind, path, source, bytes);
@@ -106,6 +125,38 @@ static void get_words(struct reader *reader, struct cage_words *words)
         cage_words_add(words, get(reader));
 }
 
+static void get_paths(struct reader *reader, struct cage_words *words)
+{
+    get_words(reader, words);
+    for (size_t i = 0; i < words->count; i++)
+        if (!cage_path_plain(words->items[i]))
+            reader->bad = true;
+}
+
+static bool is_address(const char *text)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+    return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
+}
+
+static void get_network(struct reader *reader, struct cage_network *network)
+{
+    network->nft = kg_strdup(get(reader));
+    network->any = get_number(reader, 1) != 0;
+    uint64_t count = get_number(reader, CAGE_LISTENERS_MAX);
+    if (network->nft[0] != '\0' && !cage_path_plain(network->nft))
+        reader->bad = true;
+    for (uint64_t i = 0; i < count && !reader->bad; i++) {
+        const char *host = get(reader);
+        const char *address = get(reader);
+        uint16_t port = (uint16_t)get_number(reader, UINT16_MAX);
+        if (host[0] == '\0' || !is_address(address))
+            reader->bad = true;
+        if (!reader->bad)
+            cage_network_add(network, host, address, port);
+    }
+}
+
 static void get_plan(struct reader *reader, struct cage_plan *plan)
 {
     if (strcmp(get(reader), MAGIC) != 0)
@@ -115,6 +166,12 @@ static void get_plan(struct reader *reader, struct cage_plan *plan)
     plan->folder = kg_strdup(get_path(reader));
     plan->bind_fd = get_number(reader, 1) != 0;
     plan->processes_max = (unsigned)get_number(reader, INT32_MAX);
+    plan->cpu_shares = (unsigned)get_number(reader, INT32_MAX);
+    plan->memory_bytes = get_number(reader, INT64_MAX);
+    plan->landlock = get_number(reader, 1) != 0;
+    get_paths(reader, &plan->executables);
+    get_paths(reader, &plan->writables);
+    get_network(reader, &plan->network);
     uint64_t steps = get_number(reader, CAGE_STEPS_MAX);
     for (uint64_t i = 0; i < steps && !reader->bad; i++)
         get_step(reader, &plan->steps);

@@ -55,7 +55,13 @@ static size_t real_head(const char *path, char *ret_text, size_t max)
     return got < 0 ? 0 : (size_t)got;
 }
 
-const struct cage_host cage_real_host = {real_kind, real_link, real_real, real_head};
+static bool real_is_roots(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && status.st_uid == 0;
+}
+
+const struct cage_host cage_real_host = {real_kind, real_link, real_real, real_head, real_is_roots};
 
 /* -- our own programs -------------------------------------------------------------------------- */
 
@@ -254,5 +260,6 @@ void cage_facts_free(struct cage_facts *facts)
         return;
     free(facts->bwrap);
     free(facts->shim);
+    free(facts->nft);
     free(facts);
 }

@@ -15,6 +15,7 @@
 #define CAGE_PATH_MAX       4096
 #define CAGE_PLAN_MAX_BYTES ((size_t)512 * 1024)
 #define CAGE_STEPS_MAX      512
+#define CAGE_LISTENERS_MAX  256
 #define CAGE_WORDS_MAX      2048 /* of a command, and of an environment */
 
 /* -- the host's files: answered by the real host, or by a test's table ------------------------- */
@@ -32,13 +33,17 @@ struct cage_host {
     char *(*link)(const char *path);          /* what a link says; NULL if it is none; owned */
     char *(*real)(const char *path);          /* links followed; NULL if it is not there; owned */
     size_t (*head)(const char *path, char *ret_text, size_t max); /* the first bytes of a file */
+    bool (*is_roots)(const char *path);                           /* its owner is uid 0 */
 };
 extern const struct cage_host cage_real_host;
 
 struct cage_facts {
-    char *bwrap;  /* owned */
-    char *shim;   /* owned */
-    bool bind_fd; /* bwrap knows --ro-bind-fd */
+    char *bwrap;       /* owned */
+    char *shim;        /* owned */
+    bool bind_fd;      /* bwrap knows --ro-bind-fd */
+    bool is_root;      /* the cages are built by root, for files that are root's */
+    unsigned landlock; /* the kernel's version of it; 0: none */
+    char *nft;         /* owned; NULL: not on this machine, so no wildcards of the network */
     const struct cage_host *host;
 };
 
@@ -50,6 +55,8 @@ char *cage_helper_path(const char *name);
 enum cage_step_kind {
     CAGE_STEP_SYSTEM, /* a file or folder of the system, read-only, by its path */
     CAGE_STEP_BIND,   /* read-only; opened without following links, staged for the cage's user */
+    CAGE_STEP_WRITE,  /* the same, to be read and written, not executed */
+    CAGE_STEP_TEXT,   /* a file that holds source */
     CAGE_STEP_LINK,   /* a symlink; source is what it says */
     CAGE_STEP_TMPFS,  /* of a size */
     CAGE_STEP_PROC,
@@ -84,12 +91,38 @@ struct cage_words {
 void cage_words_add(struct cage_words *words, const char *text);
 void cage_words_free(struct cage_words *words);
 
+/*
+ * The network of a cage: listeners that stand for what is outside. The first address of a name is
+ * 198.18.0.2, and counts up. `*` has no listener of its own: everything is redirected to one.
+ */
+struct cage_listener {
+    char *host;    /* owned; a name, "localhost" or a literal address, as declared */
+    char *address; /* owned; where it listens in the cage, numeric */
+    uint16_t port; /* 0: every port of the address is redirected */
+};
+
+struct cage_network {
+    struct cage_listener *items; /* owned */
+    size_t count;
+    bool any;  /* every host */
+    char *nft; /* owned; the program, where something is redirected, else "" */
+};
+void cage_network_add(struct cage_network *network, const char *host, const char *address,
+                      uint16_t port);
+void cage_network_free(struct cage_network *network);
+
 struct cage_plan {
     char *name;   /* for messages */
     char *bwrap;  /* the program on the host */
     char *folder; /* where the command starts */
     bool bind_fd;
+    bool landlock;                 /* the second layer, with the two lists below */
+    struct cage_words executables; /* what may be run, or holds what may be */
+    struct cage_words writables;   /* what may be changed, and all below */
+    struct cage_network network;
     unsigned processes_max;
+    unsigned cpu_shares;
+    uint64_t memory_bytes;
     struct cage_steps steps;
     struct cage_words command; /* command[0] is a path in the cage */
     struct cage_words env;
@@ -149,7 +182,14 @@ struct cage_request {
     int32_t signal;
 };
 
-enum cage_event_kind { CAGE_TELL_READY = 1, CAGE_TELL_SPAWNED, CAGE_TELL_CHILD, CAGE_TELL_EXITED };
+enum cage_event_kind {
+    CAGE_TELL_READY = 1,
+    CAGE_TELL_SPAWNED,
+    CAGE_TELL_CHILD,
+    CAGE_TELL_SOCKET, /* number: see on_socket; with its fd */
+    CAGE_TELL_LIMIT,  /* number: enum cage_limit; count */
+    CAGE_TELL_EXITED
+};
 
 struct cage_event {
     uint32_t kind;
@@ -158,6 +198,8 @@ struct cage_event {
     int32_t exit_code;
     int32_t signal;
     uint32_t built;
+    uint32_t number, count;
+    uint32_t memory_kills, fork_refusals;
     char error[KG_ERR_MESSAGE_MAX]; /* EXITED: why nothing was spawned, or "" */
 };
 

@@ -185,6 +185,9 @@ struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct c
     plan->folder = kg_strdup(policy->install_dir);
     plan->bind_fd = facts->bind_fd;
     plan->processes_max = policy->processes_max;
+    plan->cpu_shares = policy->cpu_shares;
+    plan->memory_bytes = policy->memory_bytes;
+    plan->network.nft = kg_strdup("");
     if (fill(plan, policy, facts, err) < 0 || check_size(plan, err) < 0)
         return NULL;
     return kg_steal(&plan);
@@ -197,10 +200,18 @@ void cage_plan_free(struct cage_plan *plan)
     free(plan->name);
     free(plan->bwrap);
     free(plan->folder);
+    cage_words_free(&plan->executables);
+    cage_words_free(&plan->writables);
+    cage_network_free(&plan->network);
     cage_steps_free(&plan->steps);
     cage_words_free(&plan->command);
     cage_words_free(&plan->env);
     free(plan);
+}
+
+bool cage_plan_has_network(const struct cage_plan *plan)
+{
+    return plan->network.any || plan->network.count > 0;
 }
 
 static void print_step(const struct cage_step *step, struct kg_buf *out)

@@ -148,9 +148,32 @@ static void take_exited(struct cage_spawner *spawner, const struct cage_event *e
 {
     struct cage_child **at = find_child(spawner, event->child);
     struct cage_exit how = {
-        .built = event->built != 0, .exit_code = event->exit_code, .signal = event->signal};
+        .built = event->built != 0,
+        .exit_code = event->exit_code,
+        .signal = event->signal,
+        .memory_kills = event->memory_kills,
+        .fork_refusals = event->fork_refusals,
+    };
     if (*at != NULL)
         end_child(at, &how, event->error[0] != '\0' ? event->error : NULL);
+}
+
+/* Who does not take sockets does not get them. */
+static void take_socket(struct cage_spawner *spawner, const struct cage_event *event,
+                        int fds[CAGE_MESSAGE_FDS])
+{
+    struct cage_child *child = *find_child(spawner, event->child);
+    if (child != NULL && child->ops->on_socket != NULL && fds[0] >= 0)
+        child->ops->on_socket(child->data, event->number, kg_steal_fd(&fds[0]));
+    for (size_t i = 0; i < CAGE_MESSAGE_FDS; i++)
+        kg_close(&fds[i]);
+}
+
+static void take_limit(struct cage_spawner *spawner, const struct cage_event *event)
+{
+    struct cage_child *child = *find_child(spawner, event->child);
+    if (child != NULL && child->ops->on_limit != NULL)
+        child->ops->on_limit(child->data, (enum cage_limit)event->number, event->count);
 }
 
 static void take_event(struct cage_spawner *spawner, struct cage_event *event,
@@ -161,6 +184,10 @@ static void take_event(struct cage_spawner *spawner, struct cage_event *event,
         take_spawned(spawner, event, fds);
     else if (event->kind == CAGE_TELL_CHILD)
         take_child(spawner, event);
+    else if (event->kind == CAGE_TELL_SOCKET)
+        take_socket(spawner, event, fds);
+    else if (event->kind == CAGE_TELL_LIMIT)
+        take_limit(spawner, event);
     else if (event->kind == CAGE_TELL_EXITED)
         take_exited(spawner, event);
 }

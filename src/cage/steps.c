@@ -1,12 +1,12 @@
-/* The parts that a plan is made of: paths that mean what they say, steps, words. */
+/* The parts that a plan is made of: paths that mean what they say, steps, words, listeners. */
 #include "cage/internal.h"
 
 #include <stdlib.h>
 
 const char *const cage_step_names[CAGE_STEP_KINDS] = {
-    [CAGE_STEP_SYSTEM] = "system",       [CAGE_STEP_BIND] = "bind", [CAGE_STEP_LINK] = "link",
-    [CAGE_STEP_TMPFS] = "tmpfs",         [CAGE_STEP_PROC] = "proc", [CAGE_STEP_DEV] = "dev",
-    [CAGE_STEP_READ_ONLY] = "read-only",
+    [CAGE_STEP_SYSTEM] = "system",       [CAGE_STEP_BIND] = "bind",   [CAGE_STEP_LINK] = "link",
+    [CAGE_STEP_TMPFS] = "tmpfs",         [CAGE_STEP_PROC] = "proc",   [CAGE_STEP_DEV] = "dev",
+    [CAGE_STEP_READ_ONLY] = "read-only", [CAGE_STEP_WRITE] = "write", [CAGE_STEP_TEXT] = "text",
 };
 
 static bool is_dots(const char *part, size_t length)
@@ -78,7 +78,7 @@ bool cage_steps_reach(const struct cage_steps *steps, const char *path)
     for (size_t i = 0; i < steps->count; i++) {
         const struct cage_step *step = &steps->items[i];
         if ((step->kind == CAGE_STEP_SYSTEM || step->kind == CAGE_STEP_BIND ||
-             step->kind == CAGE_STEP_LINK) &&
+             step->kind == CAGE_STEP_WRITE || step->kind == CAGE_STEP_LINK) &&
             cage_path_within(path, step->path))
             return true;
     }
@@ -108,4 +108,23 @@ void cage_words_free(struct cage_words *words)
         free(words->items[i]);
     free(words->items);
     *words = (struct cage_words){0};
+}
+
+void cage_network_add(struct cage_network *network, const char *host, const char *address,
+                      uint16_t port)
+{
+    network->items = kg_realloc(network->items, (network->count + 1) * sizeof(*network->items));
+    network->items[network->count++] = (struct cage_listener){
+        .host = kg_strdup(host), .address = kg_strdup(address), .port = port};
+}
+
+void cage_network_free(struct cage_network *network)
+{
+    for (size_t i = 0; i < network->count; i++) {
+        free(network->items[i].host);
+        free(network->items[i].address);
+    }
+    free(network->items);
+    free(network->nft);
+    *network = (struct cage_network){0};
 }

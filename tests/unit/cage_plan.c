@@ -118,7 +118,13 @@ static size_t table_head(const char *path, char *ret_text, size_t max)
     return length;
 }
 
-static const struct cage_host table_host = {table_kind, table_link, table_real, table_head};
+static bool table_is_roots(const char *path)
+{
+    return !cage_path_within(path, "/home");
+}
+
+static const struct cage_host table_host = {table_kind, table_link, table_real, table_head,
+                                            table_is_roots};
 
 static struct cage_facts facts = {
     .bwrap = "/usr/bin/bwrap", .shim = "/k/init", .bind_fd = true, .host = &table_host};

@@ -1,0 +1,59 @@
+/*
+ * The gatekeeper. A cage has a network of its own, with nothing in it but listeners that stand for
+ * the hosts it may reach. The daemon holds these listeners: for each connection it looks up the
+ * declared name in the host's own network, connects there, and passes the bytes on. All of it
+ * happens in a thread of its own, so that no plugin's traffic can hold up the control plane.
+ *
+ *   plugin -> connect 198.18.0.2:443 -> listener -> gate: api.example.com -> host's network
+ */
+#ifndef KAGED_GATE_H
+#define KAGED_GATE_H
+
+#include "cage/cage.h"
+
+struct gate;
+struct gate_cage;
+
+struct gate_limits {
+    uint32_t connections_max;     /* of one cage, at the same time */
+    uint32_t connections_per_sec; /* of one cage; more are refused */
+    uint32_t events_per_sec;      /* about one cage; more refusals are counted only */
+    uint64_t connect_timeout_ms;  /* to look up the name and connect */
+    uint64_t idle_timeout_ms;     /* a connection without a byte for so long is closed; 0: never */
+    bool private_networks;        /* whether a name may lead into a private network */
+};
+
+enum gate_event_kind {
+    GATE_CONNECTED, /* allowed, and open */
+    GATE_ENDED,     /* a connection that was open is over */
+    GATE_DENIED,    /* not declared, or not allowed */
+    GATE_FAILED,    /* allowed, but the other side could not be reached */
+};
+
+/* Texts die with the callback. */
+struct gate_event {
+    enum gate_event_kind kind;
+    const char *host;             /* the name that was asked for, or a numeric address */
+    uint16_t port;                /* 0: only the name was asked for */
+    const char *address;          /* where it led, numeric; "" if nowhere */
+    const char *reason;           /* denied and failed: why, in words */
+    uint64_t bytes_out, bytes_in; /* ended: from the plugin, and to it */
+    uint64_t duration_ms;
+    uint32_t suppressed; /* denied: how many more there were that got no event */
+};
+typedef void gate_event_fn(void *data, const struct gate_event *event);
+
+/* Starts the thread. Events come on the loop. */
+struct gate *gate_new(struct loop *loop, const struct gate_limits *limits, struct kg_err *err);
+void gate_set_limits(struct gate *gate, const struct gate_limits *limits);
+void gate_free(struct gate *gate); /* after its cages */
+
+/* The network of one child. The plan may go after the call. */
+struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
+                                gate_event_fn *on_event, void *data);
+/* What on_socket of the child brought; taken over. */
+void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd);
+/* Closes every connection; the events of their ends come before it returns, and none after. */
+void gate_cage_free(struct gate_cage *cage);
+
+#endif
