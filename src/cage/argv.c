@@ -33,20 +33,26 @@ static void add_fd(struct kg_buf *out, const char *option, int fd)
 }
 
 static const char *const step_options[CAGE_STEP_KINDS] = {
-    [CAGE_STEP_SYSTEM] = "--ro-bind",
-    [CAGE_STEP_BIND] = "--ro-bind",
-    [CAGE_STEP_LINK] = "--symlink",
-    [CAGE_STEP_TMPFS] = "--tmpfs",
-    [CAGE_STEP_PROC] = "--proc",
-    [CAGE_STEP_DEV] = "--dev",
-    [CAGE_STEP_READ_ONLY] = "--remount-ro",
+    [CAGE_STEP_SYSTEM] = "--ro-bind", [CAGE_STEP_BIND] = "--ro-bind",
+    [CAGE_STEP_WRITE] = "--bind",     [CAGE_STEP_LINK] = "--symlink",
+    [CAGE_STEP_TMPFS] = "--tmpfs",    [CAGE_STEP_PROC] = "--proc",
+    [CAGE_STEP_DEV] = "--dev",        [CAGE_STEP_READ_ONLY] = "--remount-ro",
+};
+
+/* What is bound from an open fd. */
+static const char *const step_fd_options[CAGE_STEP_KINDS] = {
+    [CAGE_STEP_BIND] = "--ro-bind-fd",
+    [CAGE_STEP_WRITE] = "--bind-fd",
+    [CAGE_STEP_TEXT] = "--ro-bind-data",
 };
 
 static void add_step(struct kg_buf *out, const struct cage_step *step, const char *staged,
                      int *next_fd)
 {
-    if (step->kind == CAGE_STEP_BIND && staged == NULL) {
-        add_fd(out, "--ro-bind-fd", (*next_fd)++);
+    bool from_path = step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE;
+    from_path = from_path && staged != NULL;
+    if (step_fd_options[step->kind] != NULL && !from_path) {
+        add_fd(out, step_fd_options[step->kind], (*next_fd)++);
         add(out, step->path);
         return;
     }
@@ -55,7 +61,7 @@ static void add_step(struct kg_buf *out, const struct cage_step *step, const cha
         add_number(out, step->bytes);
     }
     add(out, step_options[step->kind]);
-    if (step->kind == CAGE_STEP_BIND)
+    if (from_path)
         add(out, staged);
     else if (step->source[0] != '\0')
         add(out, step->source);
@@ -88,6 +94,22 @@ void cage_argv_options(const struct cage_plan *plan, const char *const *staged, 
     add_environment(out, &plan->env);
 }
 
+static void add_rules(char letter, const struct cage_words *paths, struct kg_buf *out)
+{
+    for (size_t i = 0; i < paths->count; i++) {
+        kg_buf_char(out, letter);
+        add(out, paths->items[i]);
+    }
+}
+
+void cage_argv_rules(const struct cage_plan *plan, struct kg_buf *out)
+{
+    if (!plan->landlock)
+        return;
+    add_rules(CAGE_RULE_RUN, &plan->executables, out);
+    add_rules(CAGE_RULE_CHANGE, &plan->writables, out);
+}
+
 static void add_word_number(struct cage_words *out, uint64_t number)
 {
     char text[24];
@@ -107,6 +129,7 @@ void cage_argv_command(const struct cage_plan *plan, struct cage_words *out)
     add_word_number(out, CAGE_FD_RAN);
     add_word_number(out, CAGE_FD_IN);
     add_word_number(out, CAGE_FD_OUT);
+    add_word_number(out, CAGE_FD_RULES);
     cage_words_add(out, "--");
     for (size_t i = 0; i < plan->command.count; i++)
         cage_words_add(out, plan->command.items[i]);

@@ -76,6 +76,8 @@ void cage_plan_free(struct cage_plan *plan);
 bool cage_plan_has_network(const struct cage_plan *plan);
 /* The plan as text, one step a line, for golden files and for people. */
 void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out);
+/* What the plan lets a child do, in words for the operator, one statement a line. */
+void cage_plan_words(const struct cage_plan *plan, struct kg_buf *out);
 
 /* -- the spawner, seen from the daemon --------------------------------------------------------- */
 

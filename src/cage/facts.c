@@ -8,12 +8,14 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -223,9 +225,27 @@ static int check_kernel(struct kg_err *err)
     return 0;
 }
 
+static char *find_nft(void)
+{
+    static const char *const places[] = {"/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft"};
+    for (size_t i = 0; i < KG_COUNT(places); i++)
+        if (real_kind(places[i]) == CAGE_FILE_PROGRAM)
+            return kg_strdup(places[i]);
+    return NULL;
+}
+
+static unsigned landlock_version(void)
+{
+    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    return version > 0 ? (unsigned)version : 0;
+}
+
 static int probe(struct cage_facts *facts, struct kg_err *err)
 {
     facts->host = &cage_real_host;
+    facts->is_root = geteuid() == 0;
+    facts->landlock = landlock_version();
+    facts->nft = find_nft();
     facts->bwrap = find_bwrap();
     if (facts->bwrap == NULL) {
         kg_fail(err, KG_E_CAGE, "cage: bwrap is not on this machine");

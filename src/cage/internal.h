@@ -71,6 +71,7 @@ struct cage_step {
     char *path;   /* owned; in the cage */
     char *source; /* owned; on the host, or a link's target; "" where there is none */
     uint64_t bytes;
+    bool roots; /* WRITE: it may be root's own */
 };
 
 struct cage_steps {
@@ -89,7 +90,25 @@ struct cage_words {
     size_t count;
 };
 void cage_words_add(struct cage_words *words, const char *text);
+bool cage_words_have(const struct cage_words *words, const char *text);
 void cage_words_free(struct cage_words *words);
+
+/* What was granted of files and programs, for people to read. It stays with the planner. */
+enum cage_grant_kind { CAGE_GRANT_READ, CAGE_GRANT_WRITE, CAGE_GRANT_RUN };
+
+struct cage_grant {
+    enum cage_grant_kind kind;
+    char *path;   /* owned */
+    char *folder; /* owned; where a program works, else "" */
+};
+
+struct cage_grants {
+    struct cage_grant *items; /* owned */
+    size_t count;
+};
+void cage_grants_add(struct cage_grants *grants, enum cage_grant_kind kind, const char *path,
+                     const char *folder);
+void cage_grants_free(struct cage_grants *grants);
 
 /*
  * The network of a cage: listeners that stand for what is outside. The first address of a name is
@@ -119,6 +138,7 @@ struct cage_plan {
     bool landlock;                 /* the second layer, with the two lists below */
     struct cage_words executables; /* what may be run, or holds what may be */
     struct cage_words writables;   /* what may be changed, and all below */
+    struct cage_grants grants;     /* not encoded: the spawner has no use for them */
     struct cage_network network;
     unsigned processes_max;
     unsigned cpu_shares;
@@ -136,11 +156,20 @@ bool cage_path_within(const char *path, const char *folder);
 char *cage_path_join(const char *base, const char *relative);
 
 /*
- * Finds command[0] of the policy and every interpreter it needs, and adds the steps that bring them
- * into the cage. *ret_path, owned, is what to execute there.
+ * Finds command[0] of the policy, the programs that it grants and every interpreter they need, and
+ * adds to the plan the steps that bring them into the cage, and what may be executed. *ret_path,
+ * owned, is what to execute first.
  */
 int cage_program_add(const struct cage_policy *policy, const struct cage_facts *facts,
-                     struct cage_steps *steps, char **ret_path, struct kg_err *err);
+                     struct cage_plan *plan, char **ret_path, struct kg_err *err);
+/*
+ * Checks the paths of the policy, and the folders of its programs, and adds them, parents first.
+ * After the programs, whose files may lie in them.
+ */
+int cage_files_add(const struct cage_policy *policy, const struct cage_facts *facts,
+                   struct cage_plan *plan, struct kg_err *err);
+/* True if path is one of those folders, or within one of those trees, that no cage shows whole. */
+bool cage_files_refused(const char *path);
 
 /* A plan as bytes, to travel to the spawner, and back. Hostile bytes are refused. */
 void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out);
@@ -157,6 +186,7 @@ enum cage_fd {
     CAGE_FD_RAN,       /* the shim says here that it ran, and whether the command did */
     CAGE_FD_IN,        /* the plugin's stdin and stdout. bwrap's own are /dev/null: its processes */
     CAGE_FD_OUT,       /* keep what they get, and a stream that the plugin closes must end */
+    CAGE_FD_RULES,     /* of Landlock, for the shim; see cage_argv_rules */
     CAGE_FD_SOURCES,   /* the first opened source; one for each that has no staged path */
 };
 
@@ -166,9 +196,17 @@ enum cage_fd {
 
 /*
  * The arguments that travel in the memfd, each ended by NUL. staged has one entry a step: the path
- * to bind a CAGE_STEP_BIND from, or NULL where its source is the next fd from CAGE_FD_SOURCES on.
+ * to bind a CAGE_STEP_BIND or CAGE_STEP_WRITE from, or NULL where its source is the next fd from
+ * CAGE_FD_SOURCES on. The text of a CAGE_STEP_TEXT is always such an fd.
  */
 void cage_argv_options(const struct cage_plan *plan, const char *const *staged, struct kg_buf *out);
+/*
+ * What the shim is to ask of Landlock: a letter and a path, ended by NUL, for each. CAGE_RULE_RUN:
+ * it may be executed; CAGE_RULE_CHANGE: it may be changed. Empty for a plan without Landlock.
+ */
+#define CAGE_RULE_RUN    'x'
+#define CAGE_RULE_CHANGE 'w'
+void cage_argv_rules(const struct cage_plan *plan, struct kg_buf *out);
 /* bwrap's own argv: --args, the shim, the command. */
 void cage_argv_command(const struct cage_plan *plan, struct cage_words *out);
 
@@ -228,8 +266,12 @@ pid_t *cage_children_of(pid_t pid, size_t *ret_count);
  */
 struct cage_stage;
 struct cage_stage *cage_stage_new(struct kg_err *err);
-/* Mounts, read-only, what source is open on; *ret_path is owned. */
-int cage_stage_add(struct cage_stage *stage, int source, char **ret_path, struct kg_err *err);
+/*
+ * Mounts what source is open on, and nothing that is mounted below it: read-only, or to be written
+ * and not executed. The cage's user is shown as its owner. *ret_path is owned.
+ */
+int cage_stage_add(struct cage_stage *stage, int source, bool write, char **ret_path,
+                   struct kg_err *err);
 void cage_stage_remove(const char *path);
 void cage_stage_free(struct cage_stage *stage);
 

@@ -73,33 +73,76 @@ static int open_source(const char *path, struct kg_err *err)
     return kg_steal_fd(&fd);
 }
 
-static int prepare_source(struct launch *launch, size_t step, struct cage_stage *stage,
+/* Another folder may have taken the place of the one that was planned for. */
+static int check_owner(const struct cage_step *step, int source, struct kg_err *err)
+{
+    struct stat status;
+    if (step->kind != CAGE_STEP_WRITE || step->roots || geteuid() != 0)
+        return 0;
+    if (fstat(source, &status) < 0)
+        return kg_fail_errno(err, errno, "stat %s", step->source);
+    if (status.st_uid != 0)
+        return 0;
+    return kg_fail(err, KG_E_REFUSED, "write %s: it is root's own", step->source);
+}
+
+static int prepare_source(struct launch *launch, size_t at, struct cage_stage *stage,
                           struct kg_err *err)
 {
-    const char *path = launch->plan->steps.items[step].source;
-    kg_auto(kg_close) int fd = open_source(path, err);
+    const struct cage_step *step = &launch->plan->steps.items[at];
+    kg_auto(kg_close) int fd = open_source(step->source, err);
     if (fd < 0)
         return fd;
+    int result = check_owner(step, fd, err);
+    if (result < 0)
+        return result;
     if (stage != NULL) {
-        int result = cage_stage_add(stage, fd, &launch->staged[step], err);
+        result = cage_stage_add(stage, fd, step->kind == CAGE_STEP_WRITE, &launch->staged[at], err);
         if (result == 0)
-            cage_words_add(&launch->to.staged, launch->staged[step]);
-        return kg_wrap(err, result, "%s", path);
+            cage_words_add(&launch->to.staged, launch->staged[at]);
+        return kg_wrap(err, result, "%s", step->source);
     }
     if (launch->plan->bind_fd)
         launch->fds[launch->fd_count++] = kg_steal_fd(&fd);
     else
-        launch->staged[step] = kg_strdup(path);
+        launch->staged[at] = kg_strdup(step->source);
     return 0;
+}
+
+/* bwrap reads such a file to its end, so each start needs its own. */
+static int make_file(const char *name, const void *data, size_t length, int *ret_fd,
+                     struct kg_err *err)
+{
+    kg_auto(kg_close) int fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd < 0)
+        return kg_fail_errno(err, errno, "memfd_create %s", name);
+    int result = kg_write_all(fd, data, length);
+    if (result == 0 && lseek(fd, 0, SEEK_SET) < 0)
+        result = -errno;
+    if (result < 0)
+        return kg_fail_errno(err, -result, "write memfd %s", name);
+    *ret_fd = kg_steal_fd(&fd);
+    return 0;
+}
+
+static int prepare_text(struct launch *launch, const struct cage_step *step, struct kg_err *err)
+{
+    int result =
+        make_file("text", step->source, strlen(step->source), &launch->fds[launch->fd_count], err);
+    launch->fd_count += result == 0;
+    return result;
 }
 
 static int prepare_sources(struct launch *launch, struct cage_stage *stage, struct kg_err *err)
 {
     const struct cage_steps *steps = &launch->plan->steps;
     for (size_t i = 0; i < steps->count; i++) {
+        const struct cage_step *step = &steps->items[i];
         int result = 0;
-        if (steps->items[i].kind == CAGE_STEP_BIND)
+        if (step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE)
             result = prepare_source(launch, i, stage, err);
+        else if (step->kind == CAGE_STEP_TEXT)
+            result = prepare_text(launch, step, err);
         if (result < 0)
             return result;
     }
@@ -154,27 +197,13 @@ static int open_null(struct launch *launch, struct kg_err *err)
     return 0;
 }
 
-/* bwrap reads such a file to its end, so each start needs its own. */
-static int make_file(const char *name, const void *data, size_t length, int *ret_fd,
-                     struct kg_err *err)
-{
-    kg_auto(kg_close) int fd = memfd_create(name, MFD_CLOEXEC);
-    if (fd < 0)
-        return kg_fail_errno(err, errno, "memfd_create %s", name);
-    int result = kg_write_all(fd, data, length);
-    if (result == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        result = -errno;
-    if (result < 0)
-        return kg_fail_errno(err, -result, "write memfd %s", name);
-    *ret_fd = kg_steal_fd(&fd);
-    return 0;
-}
-
 static int make_files(struct launch *launch, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf options = {0};
     cage_argv_options(launch->plan, (const char *const *)launch->staged, &options);
     cage_argv_command(launch->plan, &launch->argv);
+    kg_auto(kg_buf_free) struct kg_buf rules = {0};
+    cage_argv_rules(launch->plan, &rules);
     const struct {
         const char *name;
         int fd;
@@ -184,6 +213,7 @@ static int make_files(struct launch *launch, struct kg_err *err)
         {"args", CAGE_FD_ARGS, options.data, options.length},
         {"calls", CAGE_FD_CALLS, cage_filter_calls, sizeof(cage_filter_calls)},
         {"arguments", CAGE_FD_ARGUMENTS, cage_filter_arguments, sizeof(cage_filter_arguments)},
+        {"rules", CAGE_FD_RULES, rules.data, rules.length},
     };
     for (size_t i = 0; i < KG_COUNT(files); i++) {
         int result = make_file(files[i].name, files[i].data, files[i].length,

@@ -63,6 +63,14 @@ static void add_kernel(struct cage_steps *steps, size_t tmp_bytes)
     cage_steps_add(steps, CAGE_STEP_TMPFS, "/tmp", "", tmp_bytes);
 }
 
+/* What Landlock lets be changed everywhere; in /proc only what is the process's own can be. */
+static void add_writables(struct cage_words *writables)
+{
+    static const char *const folders[] = {"/tmp", "/dev", "/proc"};
+    for (size_t i = 0; i < KG_COUNT(folders); i++)
+        cage_words_add(writables, folders[i]);
+}
+
 /* A link in the path would let another folder be bound than the operator read. */
 static int check_install_dir(const struct cage_policy *policy, const struct cage_host *host,
                              struct kg_err *err)
@@ -145,12 +153,16 @@ static int fill(struct cage_plan *plan, const struct cage_policy *policy,
         return result;
     add_system(steps, facts->host);
     kg_auto(kg_free) char *path = NULL;
-    result = cage_program_add(policy, facts, steps, &path, err);
+    result = cage_program_add(policy, facts, plan, &path, err);
     if (result < 0)
         return result;
     add_kernel(steps, policy->tmp_bytes);
     cage_steps_add(steps, CAGE_STEP_BIND, CAGE_INIT_PATH, facts->shim, 0);
     result = check_not_system(policy, steps, err);
+    if (result < 0)
+        return result;
+    add_writables(&plan->writables);
+    result = cage_files_add(policy, facts, plan, err);
     if (result < 0)
         return result;
     cage_steps_add(steps, CAGE_STEP_BIND, policy->install_dir, policy->install_dir, 0);
@@ -168,6 +180,10 @@ static void free_plan(struct cage_plan **plan)
 static int check_size(const struct cage_plan *plan, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf bytes = {0};
+    if (plan->steps.count > CAGE_STEPS_MAX || plan->executables.count > CAGE_WORDS_MAX ||
+        plan->writables.count > CAGE_WORDS_MAX)
+        return kg_fail(err, KG_E_TOO_LARGE, "plugin %s: it is granted more than %d files",
+                       plan->name, CAGE_STEPS_MAX);
     cage_plan_encode(plan, &bytes);
     if (bytes.length <= CAGE_PLAN_MAX_BYTES)
         return 0;
@@ -184,6 +200,7 @@ struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct c
     plan->bwrap = kg_strdup(facts->bwrap);
     plan->folder = kg_strdup(policy->install_dir);
     plan->bind_fd = facts->bind_fd;
+    plan->landlock = facts->landlock > 0;
     plan->processes_max = policy->processes_max;
     plan->cpu_shares = policy->cpu_shares;
     plan->memory_bytes = policy->memory_bytes;
@@ -202,6 +219,7 @@ void cage_plan_free(struct cage_plan *plan)
     free(plan->folder);
     cage_words_free(&plan->executables);
     cage_words_free(&plan->writables);
+    cage_grants_free(&plan->grants);
     cage_network_free(&plan->network);
     cage_steps_free(&plan->steps);
     cage_words_free(&plan->command);
@@ -219,11 +237,32 @@ static void print_step(const struct cage_step *step, struct kg_buf *out)
     kg_buf_printf(out, "%s %s", cage_step_names[step->kind], step->path);
     if (step->kind == CAGE_STEP_LINK)
         kg_buf_printf(out, " -> %s", step->source);
+    else if (step->kind == CAGE_STEP_TEXT)
+        kg_buf_printf(out, " %zu bytes", strlen(step->source));
     else if (step->source[0] != '\0' && strcmp(step->source, step->path) != 0)
         kg_buf_printf(out, " from %s", step->source);
     if (step->bytes != 0)
         kg_buf_printf(out, " %llu bytes", (unsigned long long)step->bytes);
+    if (step->roots)
+        kg_buf_text(out, " also of root");
     kg_buf_char(out, '\n');
+}
+
+static void print_words(const char *what, const struct cage_words *words, struct kg_buf *out)
+{
+    for (size_t i = 0; i < words->count; i++)
+        kg_buf_printf(out, "%s %s\n", what, words->items[i]);
+}
+
+static void print_network(const struct cage_network *network, struct kg_buf *out)
+{
+    for (size_t i = 0; i < network->count; i++)
+        kg_buf_printf(out, "listen %s %u for %s\n", network->items[i].address,
+                      network->items[i].port, network->items[i].host);
+    if (network->any)
+        kg_buf_text(out, "listen for every host\n");
+    if (network->nft[0] != '\0')
+        kg_buf_printf(out, "redirect by %s\n", network->nft);
 }
 
 /* Values of the environment may be secrets: only the names are printed. */
@@ -232,6 +271,14 @@ void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out)
     for (size_t i = 0; i < plan->steps.count; i++)
         print_step(&plan->steps.items[i], out);
     kg_buf_printf(out, "folder %s\nprocesses %u\n", plan->folder, plan->processes_max);
+    if (plan->memory_bytes != 0)
+        kg_buf_printf(out, "memory %llu bytes\n", (unsigned long long)plan->memory_bytes);
+    if (plan->cpu_shares != 0)
+        kg_buf_printf(out, "cpu %u shares\n", plan->cpu_shares);
+    kg_buf_printf(out, "landlock %s\n", plan->landlock ? "on" : "off");
+    print_words("execute", &plan->executables, out);
+    print_words("change", &plan->writables, out);
+    print_network(&plan->network, out);
     for (size_t i = 0; i < plan->env.count; i++)
         kg_buf_printf(out, "env %.*s\n", (int)strcspn(plan->env.items[i], "="), plan->env.items[i]);
     for (size_t i = 0; i < plan->command.count; i++)

@@ -1,8 +1,8 @@
 /*
- * What a command needs from the host, and no more: its program, the links that lead to it, the
- * interpreter that its first line names. A path that a stranger wrote (in the manifest, or as a
- * link in the plugin's folder) may name a system program or a file of the plugin, never another
- * file.
+ * What a command, or a granted program, needs from the host, and no more: its file, the links that
+ * lead to it, the interpreter that its first line names, the folders that it cannot do without. A
+ * path that a stranger wrote (in the manifest, or as a link in a folder of the plugin's) may name a
+ * system program, a file of the plugin or one below a granted path, never another file.
  */
 #include "cage/internal.h"
 
@@ -20,25 +20,51 @@ static const char *const program_folders[] = {"/usr/bin", "/usr/local/bin"};
 static const char *const system_roots[] = {"/usr",   "/bin", "/sbin",     "/lib",
                                            "/lib64", "/opt", "/nix/store"};
 
-/* What the interpreters of the distribution read besides /usr/lib. */
+/* What programs of the distribution cannot do without, besides what is in /usr/lib. */
 static const struct {
-    const char *program;
-    const char *folders[4];
+    const char *names[5];
+    const char *reads[5];    /* folders */
+    const char *runs[3];     /* folders of the system with programs of its own */
+    const char *programs[3]; /* bare names */
 } support[] = {
-    {"node", {"/usr/share/nodejs", "/usr/share/node_modules"}},
-    {"nodejs", {"/usr/share/nodejs", "/usr/share/node_modules"}},
-    {"perl", {"/etc/perl", "/usr/share/perl", "/usr/share/perl5"}},
-    {"git", {"/usr/share/git-core"}},
+    {.names = {"node", "nodejs"}, .reads = {"/usr/share/nodejs", "/usr/share/node_modules"}},
+    {.names = {"perl"}, .reads = {"/etc/perl", "/usr/share/perl", "/usr/share/perl5"}},
+    {.names = {"git"},
+     .reads = {"/usr/share/git-core"},
+     .runs = {"/usr/lib/git-core", "/usr/libexec/git-core"}},
+    {.names = {"java"},
+     .reads = {"/etc/java-11-openjdk", "/etc/java-17-openjdk", "/etc/java-21-openjdk",
+               "/etc/java-25-openjdk"}},
+    {.names = {"gcc", "cc", "g++", "c++"},
+     .reads = {"/usr/include"},
+     .runs = {"/usr/lib/gcc", "/usr/libexec/gcc"},
+     .programs = {"as", "ld"}},
+};
+
+/* Every dynamic program begins in one of these, by the name that was linked into it. */
+static const char *const loaders[] = {
+    "/lib64/ld-linux-x86-64.so.2",
+    "/lib/ld-linux-aarch64.so.1",
+    "/lib/ld-linux-armhf.so.3",
+    "/lib/ld-linux-riscv64-lp64d.so.1",
+    "/lib64/ld-linux-loongarch-lp64d.so.1",
+    "/lib64/ld64.so.2",
+    "/lib/ld64.so.1",
+    "/lib/ld-linux.so.2",
+    "/lib/ld-musl-x86_64.so.1",
+    "/lib/ld-musl-aarch64.so.1",
 };
 
 struct search {
     const struct cage_policy *policy;
     const struct cage_host *host;
-    struct cage_steps *steps;
+    struct cage_plan *plan;
+    struct cage_steps *steps; /* of the plan */
     struct kg_err *err;
 };
 
 static int add_path(struct search *search, const char *path, unsigned depth);
+static int add_word(struct search *search, const char *word, unsigned depth);
 
 static const char *base_name(const char *path)
 {
@@ -66,6 +92,28 @@ static bool is_own(const struct search *search, const char *path)
     return cage_path_within(path, search->policy->install_dir);
 }
 
+static bool is_writable(const struct search *search, const char *path)
+{
+    const struct cage_policy *policy = search->policy;
+    for (size_t i = 0; i < policy->path_count; i++)
+        if (policy->paths[i].write && cage_path_within(path, policy->paths[i].path))
+            return true;
+    return false;
+}
+
+/* True if a path of the policy, or a folder of one of its programs, brings it into the cage. */
+static bool is_granted(const struct search *search, const char *path)
+{
+    const struct cage_policy *policy = search->policy;
+    for (size_t i = 0; i < policy->path_count; i++)
+        if (cage_path_within(path, policy->paths[i].path))
+            return true;
+    for (size_t i = 0; i < policy->program_count; i++)
+        if (cage_path_within(path, policy->programs[i].folder))
+            return true;
+    return false;
+}
+
 static int fail_missing(struct search *search, const char *program)
 {
     int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s is not on this machine",
@@ -80,7 +128,9 @@ static int fail_outside(struct search *search, const char *path)
     int result = kg_fail(search->err, KG_E_CAGE,
                          "plugin %s: program %s is neither the plugin's nor the system's",
                          search->policy->name, path);
-    kg_hint(search->err, "use a program below /usr or /opt, or ship it in the plugin's folder");
+    kg_hint(search->err,
+            "use a program below /usr or /opt, ship it in the plugin's folder, or grant "
+            "the plugin to read it");
     return result;
 }
 
@@ -98,25 +148,102 @@ static int check_program(struct search *search, const char *path)
     return result;
 }
 
-/* Support folders are matched by name, also with a version behind it: perl5.36. */
-static void add_support(struct search *search, const char *path)
+static void add_executable(struct search *search, const char *path)
+{
+    if (!is_own(search, path) && !cage_words_have(&search->plan->executables, path))
+        cage_words_add(&search->plan->executables, path);
+}
+
+/* Names match with a version behind them too: perl5.36, gcc-12. */
+static bool is_named(const char *path, const char *program)
 {
     const char *name = base_name(path);
+    size_t length = strlen(program);
+    return strncmp(name, program, length) == 0 &&
+           strspn(name + length, "0123456789.-") == strlen(name + length);
+}
+
+static bool is_one_of(const char *path, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        if (is_named(path, *names))
+            return true;
+    return false;
+}
+
+static void add_folder(struct search *search, const char *folder)
+{
+    kg_auto(kg_free) char *real = search->host->real(folder);
+    if (real == NULL || search->host->kind(folder) != CAGE_FILE_FOLDER ||
+        cage_steps_reach(search->steps, folder))
+        return;
+    enum cage_step_kind kind = is_system(real) ? CAGE_STEP_SYSTEM : CAGE_STEP_BIND;
+    cage_steps_add(search->steps, kind, folder, real, 0);
+}
+
+/* Helpers that a program names itself may be missing: then it has to do without. */
+static void add_known_support(struct search *search, const char *path, unsigned depth)
+{
     for (size_t i = 0; i < KG_COUNT(support); i++) {
-        size_t length = strlen(support[i].program);
-        if (strncmp(name, support[i].program, length) != 0 ||
-            strspn(name + length, "0123456789.") != strlen(name + length))
+        if (!is_one_of(path, support[i].names))
             continue;
-        for (const char *const *folder = support[i].folders; *folder != NULL; folder++)
-            if (!cage_steps_reach(search->steps, *folder) &&
-                search->host->kind(*folder) == CAGE_FILE_FOLDER)
-                cage_steps_add(search->steps, CAGE_STEP_SYSTEM, *folder, *folder, 0);
+        for (const char *const *folder = support[i].reads; *folder != NULL; folder++)
+            add_folder(search, *folder);
+        for (const char *const *folder = support[i].runs; *folder != NULL; folder++)
+            if (search->host->kind(*folder) == CAGE_FILE_FOLDER)
+                add_executable(search, *folder);
+        struct search quiet = *search;
+        quiet.err = NULL;
+        for (const char *const *word = support[i].programs; *word != NULL; word++)
+            (void)add_word(&quiet, *word, depth + 1);
     }
+}
+
+/* The operator's own list: what is in these folders may be read and run. */
+static int add_listed_support(struct search *search, const char *path)
+{
+    const struct cage_policy *policy = search->policy;
+    for (size_t i = 0; i < policy->support_count; i++) {
+        const struct cage_support *listed = &policy->supports[i];
+        if (!is_named(path, listed->program))
+            continue;
+        for (const char *const *folder = listed->folders; *folder != NULL; folder++) {
+            if (!cage_path_plain(*folder) || cage_files_refused(*folder))
+                return kg_fail(search->err, KG_E_CAGE,
+                               "plugin %s: program %s: %s cannot be a folder for it", policy->name,
+                               listed->program, *folder);
+            add_folder(search, *folder);
+            if (cage_steps_reach(search->steps, *folder))
+                add_executable(search, *folder);
+        }
+    }
+    return 0;
+}
+
+/* A program that has a bin folder of its own in /usr/lib has its helpers around it: JVMs, LLVM. */
+static void add_home(struct search *search, const char *file)
+{
+    kg_auto(kg_free) char *bin = folder_of(file);
+    kg_auto(kg_free) char *home = folder_of(bin);
+    if (strcmp(base_name(bin), "bin") == 0 && cage_path_within(home, "/usr/lib") &&
+        strcmp(home, "/usr/lib") != 0)
+        add_executable(search, home);
+}
+
+/* A name says something about a program of the operator's, not about one of the plugin's. */
+static int add_support(struct search *search, const char *path, unsigned depth)
+{
+    if (is_own(search, path) || is_writable(search, path))
+        return 0;
+    add_known_support(search, path, depth);
+    return add_listed_support(search, path);
 }
 
 static void add_file(struct search *search, const char *path)
 {
-    if (is_own(search, path) || cage_steps_reach(search->steps, path))
+    add_executable(search, path);
+    add_home(search, path);
+    if (is_own(search, path) || is_granted(search, path) || cage_steps_reach(search->steps, path))
         return;
     /* What is not the system's may sit where the cage's user cannot go; that is staged. */
     enum cage_step_kind kind = is_system(path) ? CAGE_STEP_SYSTEM : CAGE_STEP_BIND;
@@ -125,24 +252,27 @@ static void add_file(struct search *search, const char *path)
 
 static void add_link(struct search *search, const char *path, const char *target)
 {
-    if (!is_own(search, path) && !cage_steps_reach(search->steps, path))
+    if (!is_own(search, path) && !is_granted(search, path) &&
+        !cage_steps_reach(search->steps, path))
         cage_steps_add(search->steps, CAGE_STEP_LINK, path, target, 0);
 }
 
 /*
  * Follows path, recreating each link on the way, to the file itself. A stranger's word carries only
- * into the system's folders; from there on the links are the operator's.
+ * into the system's folders; from there on the links are the operator's, unless the plugin may
+ * write there.
  */
 static char *follow(struct search *search, const char *start)
 {
     kg_auto(kg_free) char *path = kg_strdup(start);
     bool trusted = false;
     for (unsigned links = 0; links < LINKS_MAX; links++) {
-        if (!trusted && !is_own(search, path) && !is_system(path)) {
+        if (!trusted && !is_own(search, path) && !is_system(path) && !is_granted(search, path)) {
             fail_outside(search, path);
             return NULL;
         }
-        trusted = !is_own(search, path);
+        trusted =
+            (trusted || is_system(path)) && !is_own(search, path) && !is_writable(search, path);
         kg_auto(kg_free) char *folder = folder_of(path);
         kg_auto(kg_free) char *real_folder = search->host->real(folder);
         if (real_folder == NULL) {
@@ -261,8 +391,11 @@ static int add_path(struct search *search, const char *path, unsigned depth)
     if (result < 0)
         return result;
     add_file(search, file);
-    add_support(search, path);
-    add_support(search, file);
+    result = add_support(search, path, depth);
+    if (result == 0)
+        result = add_support(search, file, depth);
+    if (result < 0)
+        return result;
 
     char head[HEAD_BYTES + 1];
     size_t length = search->host->head(file, head, HEAD_BYTES);
@@ -273,23 +406,61 @@ static int add_path(struct search *search, const char *path, unsigned depth)
     return add_interpreter(search, head + 2, depth + 1);
 }
 
-int cage_program_add(const struct cage_policy *policy, const struct cage_facts *facts,
-                     struct cage_steps *steps, char **ret_path, struct kg_err *err)
+static int add_command(struct search *search, char **ret_path)
 {
-    struct search search = {policy, facts->host, steps, err};
+    const struct cage_policy *policy = search->policy;
     if (policy->command[0] == NULL || policy->command[0][0] == '\0')
-        return kg_fail(err, KG_E_CAGE, "plugin %s: its command is empty", policy->name);
-    kg_auto(kg_free) char *path = locate(&search, policy->command[0], true);
+        return kg_fail(search->err, KG_E_CAGE, "plugin %s: its command is empty", policy->name);
+    kg_auto(kg_free) char *path = locate(search, policy->command[0], true);
     if (path == NULL)
-        return fail_missing(&search, policy->command[0]);
-    int result = add_path(&search, path, 0);
-    if (result == 0 && is_env(path) && !is_own(&search, path)) {
+        return fail_missing(search, policy->command[0]);
+    int result = add_path(search, path, 0);
+    if (result == 0 && is_env(path) && !is_own(search, path)) {
         size_t count = 0;
         while (policy->command[count + 1] != NULL)
             count++;
-        result = add_env_program(&search, policy->command + 1, count, 0);
+        result = add_env_program(search, policy->command + 1, count, 0);
     }
     if (result == 0)
         *ret_path = kg_steal(&path);
     return result;
+}
+
+static int add_granted(struct search *search)
+{
+    for (size_t i = 0; i < search->policy->program_count; i++) {
+        const struct cage_program *program = &search->policy->programs[i];
+        kg_auto(kg_free) char *path = locate(search, program->program, false);
+        int result =
+            path == NULL ? fail_missing(search, program->program) : add_path(search, path, 0);
+        if (result < 0)
+            return result;
+        cage_grants_add(&search->plan->grants, CAGE_GRANT_RUN, path, program->folder);
+    }
+    return 0;
+}
+
+static void add_loaders(struct search *search)
+{
+    for (size_t i = 0; i < KG_COUNT(loaders); i++) {
+        kg_auto(kg_free) char *real = search->host->real(loaders[i]);
+        if (real != NULL && cage_steps_reach(search->steps, real))
+            add_executable(search, real);
+    }
+}
+
+int cage_program_add(const struct cage_policy *policy, const struct cage_facts *facts,
+                     struct cage_plan *plan, char **ret_path, struct kg_err *err)
+{
+    struct search search = {policy, facts->host, plan, &plan->steps, err};
+    kg_auto(kg_free) char *path = NULL;
+    int result = add_command(&search, &path);
+    if (result == 0)
+        result = add_granted(&search);
+    if (result < 0)
+        return result;
+    add_loaders(&search);
+    cage_words_add(&plan->executables, policy->install_dir);
+    *ret_path = kg_steal(&path);
+    return 0;
 }

@@ -1,4 +1,7 @@
-/* The parts that a plan is made of: paths that mean what they say, steps, words, listeners. */
+/*
+ * The parts that a plan is made of: paths that mean what they say, steps, words, grants,
+ * listeners.
+ */
 #include "cage/internal.h"
 
 #include <stdlib.h>
@@ -102,12 +105,38 @@ void cage_words_add(struct cage_words *words, const char *text)
     words->items[words->count] = NULL;
 }
 
+bool cage_words_have(const struct cage_words *words, const char *text)
+{
+    for (size_t i = 0; i < words->count; i++)
+        if (strcmp(words->items[i], text) == 0)
+            return true;
+    return false;
+}
+
 void cage_words_free(struct cage_words *words)
 {
     for (size_t i = 0; i < words->count; i++)
         free(words->items[i]);
     free(words->items);
     *words = (struct cage_words){0};
+}
+
+void cage_grants_add(struct cage_grants *grants, enum cage_grant_kind kind, const char *path,
+                     const char *folder)
+{
+    grants->items = kg_realloc(grants->items, (grants->count + 1) * sizeof(*grants->items));
+    grants->items[grants->count++] =
+        (struct cage_grant){.kind = kind, .path = kg_strdup(path), .folder = kg_strdup(folder)};
+}
+
+void cage_grants_free(struct cage_grants *grants)
+{
+    for (size_t i = 0; i < grants->count; i++) {
+        free(grants->items[i].path);
+        free(grants->items[i].folder);
+    }
+    free(grants->items);
+    *grants = (struct cage_grants){0};
 }
 
 void cage_network_add(struct cage_network *network, const char *host, const char *address,

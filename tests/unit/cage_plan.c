@@ -22,6 +22,7 @@ struct row {
 static const struct row debian[] = {
     {"/usr/lib", CAGE_FILE_FOLDER, NULL, NULL},
     {"/usr/lib64", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/lib64/ld-linux-x86-64.so.2", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
     {"/lib", CAGE_FILE_FOLDER, "usr/lib", NULL},
     {"/lib64", CAGE_FILE_FOLDER, "usr/lib64", NULL},
     {"/bin", CAGE_FILE_FOLDER, "usr/bin", NULL},
@@ -62,10 +63,43 @@ static const struct row debian[] = {
     {"/tmp", CAGE_FILE_FOLDER, NULL, NULL},
     {"/usr", CAGE_FILE_FOLDER, NULL, NULL},
     {"/srv", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/lib/x", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/share", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/bin/git", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
+    {"/usr/share/git-core", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/lib/git-core", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/bin/java", CAGE_FILE_PROGRAM, "/usr/lib/jvm/java-17/bin/java", NULL},
+    {"/usr/lib/jvm/java-17/bin", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/lib/jvm/java-17/bin/java", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
+    {"/usr/bin/gcc", CAGE_FILE_PROGRAM, "gcc-12", NULL},
+    {"/usr/bin/gcc-12", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
+    {"/usr/bin/ld", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
+    {"/usr/lib/gcc", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/include", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/p", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/opt/x", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/opt/x/deep", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/opt/x/deep/file", CAGE_FILE_PLAIN, NULL, NULL},
+    {"/opt/x/pipe", CAGE_FILE_OTHER, NULL, NULL},
+    {"/opt/x/link", CAGE_FILE_FOLDER, "deep", NULL},
+    {"/opt/python", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/home", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/home/a", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/home/a/bin", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/home/a/bin/tool", CAGE_FILE_PROGRAM, NULL, "#!/usr/bin/python3\n"},
+    {"/home/a/bin/leak", CAGE_FILE_PROGRAM, "/root/secret", NULL},
+    {"/home/a/bin/git", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
+    {"/k", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/k/state", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/k/state/data", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/k/linked", CAGE_FILE_FOLDER, "/home/a", NULL},
 };
 
 static const struct row *find_row(const char *path)
 {
+    static const struct row many = {"/opt/many", CAGE_FILE_FOLDER, NULL, NULL};
+    if (cage_path_within(path, many.path))
+        return &many;
     for (size_t i = 0; i < KG_COUNT(debian); i++)
         if (strcmp(debian[i].path, path) == 0)
             return &debian[i];
@@ -126,8 +160,11 @@ static bool table_is_roots(const char *path)
 static const struct cage_host table_host = {table_kind, table_link, table_real, table_head,
                                             table_is_roots};
 
-static struct cage_facts facts = {
-    .bwrap = "/usr/bin/bwrap", .shim = "/k/init", .bind_fd = true, .host = &table_host};
+static struct cage_facts facts = {.bwrap = "/usr/bin/bwrap",
+                                  .shim = "/k/init",
+                                  .bind_fd = true,
+                                  .landlock = 7,
+                                  .host = &table_host};
 
 /* -- helpers ----------------------------------------------------------------------------------- */
 
@@ -148,14 +185,41 @@ static struct cage_policy policy_of(const char *const *command)
                                 .tmp_bytes = 1048576};
 }
 
-static struct cage_plan *plan_of(const char *const *command)
+static struct cage_plan *plan_for(const struct cage_policy *policy)
 {
-    struct cage_policy policy = policy_of(command);
     struct kg_err err = {0};
-    struct cage_plan *plan = cage_plan_new(&policy, &facts, &err);
+    struct cage_plan *plan = cage_plan_new(policy, &facts, &err);
     if (plan == NULL)
         fail_msg("%s", err.message);
     return plan;
+}
+
+static struct cage_plan *plan_of(const char *const *command)
+{
+    struct cage_policy policy = policy_of(command);
+    return plan_for(&policy);
+}
+
+/* The lines of the printed plan that begin with one of the words, in their order. */
+static char *lines_of(const struct cage_plan *plan, const char *words)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    struct kg_buf found = {0};
+    cage_plan_print(plan, &text);
+    char *rest = NULL;
+    for (char *line = strtok_r(kg_buf_terminate(&text), "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        kg_auto(kg_free) char *word = kg_format(" %.*s ", (int)strcspn(line, " "), line);
+        if (strstr(words, word) != NULL)
+            kg_buf_printf(&found, "%s\n", line);
+    }
+    return kg_buf_terminate(&found);
+}
+
+static void expect_lines(const struct cage_plan *plan, const char *words, const char *expected)
+{
+    kg_auto(kg_free) char *lines = lines_of(plan, words);
+    assert_string_equal(lines, expected);
 }
 
 static void free_plan(struct cage_plan **plan)
@@ -214,6 +278,13 @@ static void plan_of_a_python_plugin_is_this(void **state)
                         "read-only /\n"
                         "folder /p/git\n"
                         "processes 64\n"
+                        "landlock on\n"
+                        "execute /usr/bin/python3.11\n"
+                        "execute /usr/lib64/ld-linux-x86-64.so.2\n"
+                        "execute /p/git\n"
+                        "change /tmp\n"
+                        "change /dev\n"
+                        "change /proc\n"
                         "env PATH\n"
                         "env SECRET\n"
                         "command /usr/bin/python3 main.py\n");
@@ -358,6 +429,382 @@ static void oversized_command_is_refused(void **state)
                    "plugin git: its command and environment are larger than 524288 bytes");
 }
 
+/* -- granted files ----------------------------------------------------------------------------- */
+
+static const char *const just_run[] = {"./run", NULL};
+
+static struct cage_policy with_paths(const struct cage_path *paths, size_t count)
+{
+    struct cage_policy policy = policy_of(just_run);
+    policy.paths = paths;
+    policy.path_count = count;
+    return policy;
+}
+
+static void expect_path_refused(const char *path, bool write, const char *message)
+{
+    const struct cage_path paths[] = {{path, write, false}};
+    expect_refused(with_paths(paths, 1), message);
+}
+
+#define FILE_STEPS " bind write "
+#define SHIM       "bind /.kaged/init from /k/init\n"
+#define INSTALLED  "bind /p/git\n"
+
+static void granted_files_come_parents_first_and_before_the_install_folder(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {
+        {"/p", true, false},      {"/opt/x/deep/file", false, false}, {"/opt/x/deep", true, false},
+        {"/opt/x", false, false}, {"/home/a", true, false},
+    };
+    struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    expect_lines(plan, FILE_STEPS,
+                 SHIM "write /home/a\n"
+                      "bind /opt/x\n"
+                      "write /opt/x/deep\n"
+                      "bind /opt/x/deep/file\n"
+                      "write /p\n" INSTALLED);
+    expect_lines(plan, " change ",
+                 "change /tmp\nchange /dev\nchange /proc\n"
+                 "change /home/a\nchange /opt/x/deep\nchange /p\n");
+}
+
+static void path_that_is_granted_twice_may_be_written_if_one_says_so(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {
+        {"/opt/x", false, false}, {"/opt/x", true, false}, {"/opt/x", false, false}};
+    struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    expect_lines(plan, FILE_STEPS, SHIM "write /opt/x\n" INSTALLED);
+}
+
+static void what_can_be_read_anyway_adds_nothing(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {
+        {"/usr/lib/x", false, false}, {"/p/git/dist", false, false}, {"/p/git", false, false}};
+    struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    expect_lines(plan, FILE_STEPS, SHIM INSTALLED);
+}
+
+static void part_of_the_system_is_read_only_again_below_a_writable_folder(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/usr/share", true, false},
+                                             {"/usr/share/zoneinfo", false, false}};
+    struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    expect_lines(plan, FILE_STEPS, SHIM "write /usr/share\nbind /usr/share/zoneinfo\n" INSTALLED);
+}
+
+static void whole_folders_of_the_system_are_refused(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"/",     "/proc/self", "/sys/fs", "/dev/shm", "/.kaged",
+                                          "/etc",  "/usr",       "/run",    "/boot",    "/home",
+                                          "/root", "/var",       "/tmp",    "/proc",    "/dev"};
+    for (size_t i = 0; i < KG_COUNT(folders); i++) {
+        kg_auto(kg_free) char *message =
+            kg_format("plugin git: read %s: it is the system's own", folders[i]);
+        expect_path_refused(folders[i], false, message);
+    }
+    static const struct cage_path srv[] = {{"/srv", false, false}};
+    struct cage_policy policy = with_paths(srv, 1);
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    assert_true(has_step(plan, CAGE_STEP_BIND, "/srv", "/srv"));
+}
+
+static void path_that_is_not_what_it_says_is_refused(void **state)
+{
+    (void)state;
+    expect_path_refused("opt/x", false, "plugin git: read opt/x: it is not a plain absolute path");
+    expect_path_refused("/opt/../root", false,
+                        "plugin git: read /opt/../root: it is not a plain absolute path");
+    expect_path_refused("/opt/x/link", true,
+                        "plugin git: write /opt/x/link: there is a link in this path");
+    expect_path_refused("/opt/x/pipe", false,
+                        "plugin git: read /opt/x/pipe: neither a folder nor a file");
+    struct kg_err err = {0};
+    static const struct cage_path missing[] = {{"/opt/y", false, false}};
+    struct cage_policy policy = with_paths(missing, 1);
+    assert_null(cage_plan_new(&policy, &facts, &err));
+    assert_string_equal(err.message, "plugin git: read /opt/y: it is not there");
+    assert_string_equal(err.hint, "make it, or take this capability from the plugin");
+}
+
+static void install_folder_cannot_be_written(void **state)
+{
+    (void)state;
+    expect_path_refused("/p/git", true,
+                        "plugin git: write /p/git: the plugin's own folder is always read-only");
+    expect_path_refused("/p/git/dist", true,
+                        "plugin git: write /p/git/dist: the plugin's own folder is always "
+                        "read-only");
+}
+
+static void folders_of_kaged_are_refused_unless_kept_for_the_plugin(void **state)
+{
+    (void)state;
+    static const char *const kept[] = {"/k/state", "/k/linked", NULL};
+    static const char *const refused[] = {"/k", "/k/state", "/k/state/data", "/home/a"};
+    for (size_t i = 0; i < KG_COUNT(refused); i++) {
+        const struct cage_path paths[] = {{refused[i], false, false}};
+        struct cage_policy policy = with_paths(paths, 1);
+        policy.kept = kept;
+        kg_auto(kg_free) char *message =
+            kg_format("plugin git: read %s: it belongs to kaged itself", refused[i]);
+        expect_refused(policy, message);
+    }
+    static const struct cage_path own[] = {{"/k/state/data", true, true}};
+    struct cage_policy policy = with_paths(own, 1);
+    policy.kept = kept;
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    assert_true(has_step(plan, CAGE_STEP_WRITE, "/k/state/data", "/k/state/data"));
+}
+
+static void folders_of_root_are_not_written_for_a_root_daemon_unless_listed(void **state)
+{
+    (void)state;
+    static const char *const listed[] = {"/opt", NULL};
+    static const struct cage_path paths[] = {
+        {"/home/a", true, false}, {"/opt/x", true, false}, {"/k/state/data", true, true}};
+    struct kg_err err = {0};
+    struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
+    facts.is_root = true;
+    struct cage_plan *refused = cage_plan_new(&policy, &facts, &err);
+    policy.root_writable = listed;
+    kg_auto(free_plan) struct cage_plan *plan = cage_plan_new(&policy, &facts, NULL);
+    facts.is_root = false;
+    assert_null(refused);
+    assert_string_equal(err.message, "plugin git: write /opt/x: it is root's own");
+    assert_non_null(strstr(err.hint, "sandbox.root_writable"));
+    assert_non_null(plan);
+    expect_lines(plan, " write ",
+                 "write /home/a\nwrite /k/state/data also of root\nwrite /opt/x also of root\n");
+}
+
+static void more_files_than_a_plan_holds_are_refused(void **state)
+{
+    (void)state;
+    char *folders[CAGE_STEPS_MAX];
+    struct cage_path paths[CAGE_STEPS_MAX];
+    for (size_t i = 0; i < KG_COUNT(folders); i++) {
+        folders[i] = kg_format("/opt/many/%zu", i);
+        paths[i] = (struct cage_path){folders[i], false, false};
+    }
+    expect_refused(with_paths(paths, KG_COUNT(paths)),
+                   "plugin git: it is granted more than 512 files");
+    for (size_t i = 0; i < KG_COUNT(folders); i++)
+        free(folders[i]);
+}
+
+/* -- granted programs -------------------------------------------------------------------------- */
+
+static struct cage_policy with_program(const struct cage_program *program)
+{
+    struct cage_policy policy = policy_of(just_run);
+    policy.programs = program;
+    policy.program_count = 1;
+    return policy;
+}
+
+static void granted_program_comes_with_its_folder_and_what_it_runs(void **state)
+{
+    (void)state;
+    static const struct cage_program git = {"git", "/opt/x"};
+    struct cage_policy policy = with_program(&git);
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/bin/git", "/usr/bin/git"));
+    assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/share/git-core", "/usr/share/git-core"));
+    expect_lines(plan, FILE_STEPS, SHIM "bind /opt/x\n" INSTALLED);
+    expect_lines(plan, " execute ",
+                 "execute /usr/bin/git\nexecute /usr/lib/git-core\n"
+                 "execute /usr/lib64/ld-linux-x86-64.so.2\nexecute /p/git\n");
+}
+
+static void program_with_a_home_in_usr_lib_may_run_what_is_there(void **state)
+{
+    (void)state;
+    static const struct cage_program java = {"java", "/opt/x"};
+    struct cage_policy policy = with_program(&java);
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    assert_true(cage_words_have(&plan->executables, "/usr/lib/jvm/java-17/bin/java"));
+    assert_true(cage_words_have(&plan->executables, "/usr/lib/jvm/java-17"));
+}
+
+static void compiler_comes_with_its_helpers_that_are_there(void **state)
+{
+    (void)state;
+    static const struct cage_program gcc = {"gcc", "/opt/x"};
+    struct cage_policy policy = with_program(&gcc);
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/bin/ld", "/usr/bin/ld"));
+    assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/include", "/usr/include"));
+    assert_true(cage_words_have(&plan->executables, "/usr/lib/gcc"));
+}
+
+static void operator_adds_folders_for_a_program(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"/opt/python", "/opt/none", NULL};
+    static const char *const whole[] = {"/etc", NULL};
+    struct cage_support support = {"python3", folders};
+    struct cage_policy policy = policy_of(COMMAND("python3", "main.py"));
+    policy.supports = &support;
+    policy.support_count = 1;
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/opt/python", "/opt/python"));
+    assert_true(cage_words_have(&plan->executables, "/opt/python"));
+    assert_false(cage_words_have(&plan->executables, "/opt/none"));
+    support.folders = whole;
+    expect_refused(policy, "plugin git: program python3: /etc cannot be a folder for it");
+}
+
+static void program_of_the_plugin_gets_no_support_by_its_name(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/home/a", true, false}};
+    static const struct cage_program own = {"/home/a/bin/git", "/opt/x"};
+    struct cage_policy policy = with_program(&own);
+    policy.paths = paths;
+    policy.path_count = 1;
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    assert_false(has_step(plan, CAGE_STEP_SYSTEM, "/usr/share/git-core", "/usr/share/git-core"));
+}
+
+static void program_may_lie_below_a_granted_path_and_is_not_written_there(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/home/a", true, false}};
+    static const struct cage_program tool = {"/home/a/bin/tool", "/opt/x"};
+    struct cage_policy policy = with_program(&tool);
+    expect_refused(policy, "plugin git: program /home/a/bin/tool is neither the plugin's nor the "
+                           "system's");
+    policy.paths = paths;
+    policy.path_count = 1;
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    expect_lines(plan, FILE_STEPS,
+                 SHIM "write /home/a\nbind /opt/x\nbind /home/a/bin/tool\n" INSTALLED);
+    assert_true(cage_words_have(&plan->executables, "/home/a/bin/tool"));
+    assert_true(cage_words_have(&plan->executables, "/usr/bin/python3.11"));
+}
+
+/* The plugin itself may have put it there in its last life. */
+static void link_below_a_granted_path_does_not_lead_out_of_it(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/home/a", true, false}};
+    static const struct cage_program leak = {"/home/a/bin/leak", "/opt/x"};
+    struct cage_policy policy = with_program(&leak);
+    policy.paths = paths;
+    policy.path_count = 1;
+    expect_refused(policy,
+                   "plugin git: program /root/secret is neither the plugin's nor the system's");
+}
+
+static void program_that_is_run_cannot_be_written(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/home/a/bin/tool", true, false}};
+    static const struct cage_program tool = {"/home/a/bin/tool", "/opt/x"};
+    struct cage_policy policy = with_program(&tool);
+    policy.paths = paths;
+    policy.path_count = 1;
+    expect_refused(policy, "plugin git: write /home/a/bin/tool: a program that it runs cannot be "
+                           "written");
+}
+
+static void folder_of_a_program_follows_the_rules_of_paths(void **state)
+{
+    (void)state;
+    static const struct {
+        struct cage_program program;
+        const char *message;
+    } rows[] = {
+        {{"git", "/opt/x/deep/file"},
+         "plugin git: run git in /opt/x/deep/file: it is not a folder"},
+        {{"git", "/opt/x/link"},
+         "plugin git: run git in /opt/x/link: there is a link in this path"},
+        {{"git", "/etc"}, "plugin git: run git in /etc: it is the system's own"},
+        {{"git", "/opt/y"}, "plugin git: run git in /opt/y: it is not there"},
+        {{"hg", "/opt/x"}, "plugin git: program hg is not on this machine"},
+    };
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        expect_refused(with_program(&rows[i].program), rows[i].message);
+}
+
+static void program_may_work_in_a_folder_that_is_kept_for_the_plugin(void **state)
+{
+    (void)state;
+    static const char *const kept[] = {"/k/state", NULL};
+    static const struct cage_path own[] = {{"/k/state/data", true, true}};
+    static const struct cage_program git = {"git", "/k/state/data"};
+    struct cage_policy policy = with_program(&git);
+    policy.kept = kept;
+    expect_refused(policy, "plugin git: run git in /k/state/data: it belongs to kaged itself");
+    policy.paths = own;
+    policy.path_count = 1;
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    assert_true(has_step(plan, CAGE_STEP_WRITE, "/k/state/data", "/k/state/data"));
+}
+
+/* -- the plan in words ------------------------------------------------------------------------- */
+
+static void expect_words(const struct cage_plan *plan, const char *expected)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    cage_plan_words(plan, &words);
+    assert_string_equal(kg_buf_terminate(&words), expected);
+}
+
+static void words_say_what_was_granted_and_no_more(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/home/a", true, false},
+                                             {"/usr/lib/x", false, false}};
+    static const struct cage_program git = {"git", "/opt/x"};
+    struct cage_policy policy = with_program(&git);
+    policy.paths = paths;
+    policy.path_count = KG_COUNT(paths);
+    policy.memory_bytes = (uint64_t)512 * 1024 * 1024;
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    expect_words(plan, "may read and write /home/a\n"
+                       "may read /opt/x\n"
+                       "may read /usr/lib/x\n"
+                       "may run /usr/bin/git, in /opt/x\n"
+                       "may not use the network\n"
+                       "at most 64 processes, 512 MiB of memory, 1 MiB in /tmp\n"
+                       "nothing else\n");
+}
+
+static void words_tell_the_network_and_a_missing_layer(void **state)
+{
+    (void)state;
+    kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run"));
+    plan->landlock = false;
+    cage_network_add(&plan->network, "api.example.com", "198.18.0.2", 443);
+    cage_network_add(&plan->network, "localhost", "127.0.0.1", 0);
+    cage_network_add(&plan->network, "localhost", "::1", 0);
+    plan->network.any = true;
+    expect_words(plan, "may connect to api.example.com, port 443\n"
+                       "may connect to localhost, every port\n"
+                       "may connect to every host, every port\n"
+                       "at most 64 processes, 1 MiB in /tmp\n"
+                       "the kernel has no Landlock: a file that the plugin writes, or finds in "
+                       "/usr/lib, it may also run\n"
+                       "nothing else\n");
+    expect_lines(plan, " landlock listen ",
+                 "landlock off\n"
+                 "listen 198.18.0.2 443 for api.example.com\n"
+                 "listen 127.0.0.1 0 for localhost\n"
+                 "listen ::1 0 for localhost\n"
+                 "listen for every host\n");
+}
+
 /* -- paths ------------------------------------------------------------------------------------- */
 
 static void joined_paths_have_no_dots(void **state)
@@ -418,7 +865,7 @@ static void options_of_a_static_plugin_are_these(void **state)
         "--proc /proc --ro-bind /proc/sys /proc/sys "
         "--size 4096 --tmpfs /proc/1 --remount-ro /proc/1 "
         "--dev /dev --size 1048576 --tmpfs /dev/shm --size 1048576 --tmpfs /tmp "
-        "--ro-bind-fd 10 /.kaged/init --ro-bind-fd 11 /p/git "
+        "--ro-bind-fd 11 /.kaged/init --ro-bind-fd 12 /p/git "
         "--remount-ro /dev --remount-ro / --chdir /p/git "
         "--setenv PATH /usr/bin --setenv SECRET a=b ");
 }
@@ -434,7 +881,45 @@ static void staged_sources_are_bound_by_path(void **state)
     cage_argv_options(plan, staged, &options);
     join_words(&options);
     assert_non_null(strstr(options.data, "--ro-bind /stage/1 /p/git "));
-    assert_null(strstr(options.data, "-fd 8"));
+    assert_null(strstr(options.data, "-fd 11"));
+}
+
+static void granted_files_are_bound_from_fds_in_the_order_of_the_plan(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/opt/x/deep", true, false},
+                                             {"/opt/x", false, false}};
+    struct cage_policy policy = policy_of(COMMAND("./run"));
+    policy.paths = paths;
+    policy.path_count = KG_COUNT(paths);
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    cage_steps_add(&plan->steps, CAGE_STEP_TEXT, "/etc/hosts", "127.0.0.1 localhost\n", 0);
+    const char *staged[64] = {NULL};
+    kg_auto(kg_buf_free) struct kg_buf options = {0}, by_path = {0};
+    cage_argv_options(plan, staged, &options);
+    join_words(&options);
+    assert_non_null(strstr(options.data, "--ro-bind-fd 11 /.kaged/init --ro-bind-fd 12 /opt/x "
+                                         "--bind-fd 13 /opt/x/deep --ro-bind-fd 14 /p/git "));
+    assert_non_null(strstr(options.data, "--ro-bind-data 15 /etc/hosts "));
+    for (size_t i = 0; i < KG_COUNT(staged); i++)
+        staged[i] = "/stage/1";
+    cage_argv_options(plan, staged, &by_path);
+    join_words(&by_path);
+    assert_non_null(strstr(by_path.data, "--bind /stage/1 /opt/x/deep "));
+    assert_non_null(strstr(by_path.data, "--ro-bind-data 11 /etc/hosts "));
+}
+
+static void rules_for_landlock_are_these(void **state)
+{
+    (void)state;
+    kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run"));
+    kg_auto(kg_buf_free) struct kg_buf rules = {0}, none = {0};
+    cage_argv_rules(plan, &rules);
+    join_words(&rules);
+    assert_string_equal(rules.data, "x/usr/lib64/ld-linux-x86-64.so.2 x/p/git w/tmp w/dev w/proc ");
+    plan->landlock = false;
+    cage_argv_rules(plan, &none);
+    assert_int_equal(none.length, 0);
 }
 
 static void command_line_shows_nothing_of_the_host(void **state)
@@ -443,8 +928,9 @@ static void command_line_shows_nothing_of_the_host(void **state)
     kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run", "--flag"));
     struct cage_words words = {0};
     cage_argv_command(plan, &words);
-    static const char *const expected[] = {"bwrap", "--args", "3", "--", CAGE_INIT_PATH, "65",
-                                           "7",     "8",      "9", "--", "/p/git/run",   "--flag"};
+    static const char *const expected[] = {"bwrap", "--args",     "3",     "--", CAGE_INIT_PATH,
+                                           "65",    "7",          "8",     "9",  "10",
+                                           "--",    "/p/git/run", "--flag"};
     assert_int_equal(words.count, KG_COUNT(expected));
     for (size_t i = 0; i < words.count; i++)
         assert_string_equal(words.items[i], expected[i]);
@@ -505,35 +991,67 @@ static void changed_plan_is_refused_or_read_within_bounds(void **state)
     }
 }
 
-#define HEAD          "kaged-plan-1\0git\0/usr/bin/bwrap\0/p/git\0001\00064\0"
-#define TAIL          "1\0/run\0000\0"
+/* Name, bwrap, folder, bind_fd, processes, shares, memory, landlock, executables, writables. */
+#define START                                                                                      \
+    "kaged-plan-1\0git\0/usr/bin/bwrap\0/p/git\0"                                                  \
+    "1\0"                                                                                          \
+    "64\0"                                                                                         \
+    "0\0"                                                                                          \
+    "0\0"                                                                                          \
+    "1\0"
+#define LISTS                                                                                      \
+    "1\0/x\0"                                                                                      \
+    "1\0/w\0"
+#define NETWORK                                                                                    \
+    "\0"                                                                                           \
+    "0\0"                                                                                          \
+    "0\0"
+#define HEAD START LISTS NETWORK
+#define TAIL                                                                                       \
+    "1\0/run\0"                                                                                    \
+    "0\0"
 #define LITERAL(text) text, sizeof(text) - 1
 
+/* clang-format off */
 static void hostile_fields_are_refused(void **state)
 {
     (void)state;
-    assert_true(decodes(LITERAL(HEAD "1\0002\0/a\0b\0000\0" TAIL)));
+    assert_true(decodes(LITERAL(HEAD "1\0" "4\0/a\0b\0" "0\0" "0\0" TAIL)));
+    assert_true(decodes(LITERAL(HEAD "1\0" "2\0/a\0/b\0" "0\0" "1\0" TAIL)));
+    assert_true(decodes(LITERAL(START LISTS "\0" "0\0" "1\0h\0" "127.0.0.1\0" "80\0" "0\0" TAIL)));
     static const struct {
         const char *data;
         size_t length;
     } rows[] = {
-        {LITERAL(HEAD "1\0007\0/a\0b\0000\0" TAIL)},                  /* no such step */
-        {LITERAL(HEAD "1\0-1\0/a\0b\0000\0" TAIL)},                   /* a negative kind */
-        {LITERAL(HEAD "1\0002\0a\0b\0000\0" TAIL)},                   /* a relative path */
-        {LITERAL(HEAD "1\0002\0/a/../b\0b\0000\0" TAIL)},             /* a path that climbs */
-        {LITERAL(HEAD "1\0000\0/a\0--bind\0000\0" TAIL)},             /* an option as a source */
-        {LITERAL(HEAD "1\0003\0/a\0\0000\0" TAIL)},                   /* a tmpfs without a size */
-        {LITERAL(HEAD "1\0003\0/a\0b\0001\0" TAIL)},                  /* a tmpfs with a source */
-        {LITERAL(HEAD "1\0002\0/a\0\0000\0" TAIL)},                   /* a link to nowhere */
-        {LITERAL(HEAD "99999999999999999999\0" TAIL)},                /* past int64 */
-        {LITERAL(HEAD "513\0" TAIL)},                                 /* too many steps */
-        {LITERAL(HEAD "0\0000\0000\0")},                              /* no command */
-        {LITERAL(HEAD "0\0001\0/run\0001\0NAME\0")},                  /* not NAME=value */
-        {LITERAL("kaged-plan-2\0git\0/b\0/p\0001\0001\0000\0" TAIL)}, /* another version */
+        {LITERAL(HEAD "1\0" "9\0/a\0b\0" "0\0" "0\0" TAIL)},        /* no such step */
+        {LITERAL(HEAD "1\0" "-1\0/a\0b\0" "0\0" "0\0" TAIL)},       /* a negative kind */
+        {LITERAL(HEAD "1\0" "4\0a\0b\0" "0\0" "0\0" TAIL)},         /* a relative path */
+        {LITERAL(HEAD "1\0" "4\0/a/../b\0b\0" "0\0" "0\0" TAIL)},   /* a path that climbs */
+        {LITERAL(HEAD "1\0" "0\0/a\0--bind\0" "0\0" "0\0" TAIL)},   /* an option as a source */
+        {LITERAL(HEAD "1\0" "2\0/a\0b\0" "0\0" "0\0" TAIL)},        /* a relative source */
+        {LITERAL(HEAD "1\0" "2\0/a\0/b\0" "0\0" "2\0" TAIL)},       /* neither yes nor no */
+        {LITERAL(HEAD "1\0" "1\0/a\0/b\0" "0\0" "1\0" TAIL)},       /* root's, but not written */
+        {LITERAL(HEAD "1\0" "5\0/a\0\0" "0\0" "0\0" TAIL)},         /* a tmpfs without a size */
+        {LITERAL(HEAD "1\0" "5\0/a\0b\0" "1\0" "0\0" TAIL)},        /* a tmpfs with a source */
+        {LITERAL(HEAD "1\0" "4\0/a\0\0" "0\0" "0\0" TAIL)},         /* a link to nowhere */
+        {LITERAL(HEAD "1\0" "3\0/a\0\0" "0\0" "0\0" TAIL)},         /* a text without one */
+        {LITERAL(HEAD "99999999999999999999\0" TAIL)},              /* past int64 */
+        {LITERAL(HEAD "513\0" TAIL)},                               /* too many steps */
+        {LITERAL(HEAD "0\0" "0\0" "0\0")},                          /* no command */
+        {LITERAL(HEAD "0\0" "1\0/run\0" "1\0NAME\0")},              /* not NAME=value */
+        {LITERAL(START "1\0x\0" "0\0" NETWORK "0\0" TAIL)},         /* a relative executable */
+        {LITERAL(START "0\0" "1\0/w/..\0" NETWORK "0\0" TAIL)},     /* a writable that climbs */
+        {LITERAL(START LISTS "\0" "2\0" "0\0" "0\0" TAIL)},         /* any, or not */
+        {LITERAL(START LISTS "\0" "0\0" "1\0h\0x\0" "80\0" "0\0" TAIL)},     /* no address */
+        {LITERAL(START LISTS "\0" "0\0" "1\0h\0::1\0" "65536\0" "0\0" TAIL)}, /* no port */
+        {LITERAL("kaged-plan-2\0git\0/usr/bin/bwrap\0/p/git\0" "1\0" "64\0" "0\0" "0\0" "1\0"
+                 LISTS NETWORK "0\0" TAIL)},                        /* another version */
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
-        assert_false(decodes(rows[i].data, rows[i].length));
+        if (decodes(rows[i].data, rows[i].length))
+            fail_msg("row %zu was taken", i);
 }
+/* clang-format on */
 
 /* -- the real host ----------------------------------------------------------------------------- */
 
@@ -602,10 +1120,34 @@ int main(void)
         cmocka_unit_test(install_folder_is_a_plain_path_without_links),
         cmocka_unit_test(environment_is_made_of_names_and_values),
         cmocka_unit_test(oversized_command_is_refused),
+        cmocka_unit_test(granted_files_come_parents_first_and_before_the_install_folder),
+        cmocka_unit_test(path_that_is_granted_twice_may_be_written_if_one_says_so),
+        cmocka_unit_test(what_can_be_read_anyway_adds_nothing),
+        cmocka_unit_test(part_of_the_system_is_read_only_again_below_a_writable_folder),
+        cmocka_unit_test(whole_folders_of_the_system_are_refused),
+        cmocka_unit_test(path_that_is_not_what_it_says_is_refused),
+        cmocka_unit_test(install_folder_cannot_be_written),
+        cmocka_unit_test(folders_of_kaged_are_refused_unless_kept_for_the_plugin),
+        cmocka_unit_test(folders_of_root_are_not_written_for_a_root_daemon_unless_listed),
+        cmocka_unit_test(more_files_than_a_plan_holds_are_refused),
+        cmocka_unit_test(granted_program_comes_with_its_folder_and_what_it_runs),
+        cmocka_unit_test(program_with_a_home_in_usr_lib_may_run_what_is_there),
+        cmocka_unit_test(compiler_comes_with_its_helpers_that_are_there),
+        cmocka_unit_test(operator_adds_folders_for_a_program),
+        cmocka_unit_test(program_of_the_plugin_gets_no_support_by_its_name),
+        cmocka_unit_test(program_may_lie_below_a_granted_path_and_is_not_written_there),
+        cmocka_unit_test(link_below_a_granted_path_does_not_lead_out_of_it),
+        cmocka_unit_test(program_that_is_run_cannot_be_written),
+        cmocka_unit_test(folder_of_a_program_follows_the_rules_of_paths),
+        cmocka_unit_test(program_may_work_in_a_folder_that_is_kept_for_the_plugin),
+        cmocka_unit_test(words_say_what_was_granted_and_no_more),
+        cmocka_unit_test(words_tell_the_network_and_a_missing_layer),
         cmocka_unit_test(joined_paths_have_no_dots),
         cmocka_unit_test(plain_paths_are_told_from_others),
         cmocka_unit_test(options_of_a_static_plugin_are_these),
         cmocka_unit_test(staged_sources_are_bound_by_path),
+        cmocka_unit_test(granted_files_are_bound_from_fds_in_the_order_of_the_plan),
+        cmocka_unit_test(rules_for_landlock_are_these),
         cmocka_unit_test(command_line_shows_nothing_of_the_host),
         cmocka_unit_test(encoded_plan_comes_back_the_same),
         cmocka_unit_test(cut_plan_is_refused),

@@ -1,11 +1,13 @@
 /*
  * kaged-cage-init: the first program in a cage. It sets the limits that count per cage, puts stdin
- * and stdout in their place, lets no other fd but stderr through, and becomes the command. It runs
- * before any of the plugin's code, says on a pipe of the spawner that it did, and says there too if
- * the command could not be run.
+ * and stdout in their place, lets no other fd but stderr through, asks Landlock for the second
+ * layer, and becomes the command. It runs before any of the plugin's code, says on a pipe of the
+ * spawner that it did, and says there too if the command could not be run.
  *
- * usage: kaged-cage-init PROCESSES PIPE STDIN STDOUT -- COMMAND ARGUMENT...
+ * usage: kaged-cage-init PROCESSES PIPE STDIN STDOUT RULES -- COMMAND ARGUMENT...
  */
+#include "landlock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -55,18 +57,20 @@ static void close_others_on_exec(void)
 
 int main(int argc, char **argv)
 {
-    if (argc < 7 || strcmp(argv[5], "--") != 0) {
-        fprintf(stderr, "usage: kaged-cage-init PROCESSES PIPE STDIN STDOUT -- COMMAND "
+    if (argc < 8 || strcmp(argv[6], "--") != 0) {
+        fprintf(stderr, "usage: kaged-cage-init PROCESSES PIPE STDIN STDOUT RULES -- COMMAND "
                         "ARGUMENT...\n");
         return 126;
     }
     int pipe = atoi(argv[2]);
-    char **command = argv + 6;
+    char **command = argv + 7;
     close_others_on_exec();
     if (dup2(atoi(argv[3]), STDIN_FILENO) < 0 || dup2(atoi(argv[4]), STDOUT_FILENO) < 0)
         return fail("stdio", errno);
     if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NPROC, strtoul(argv[1], NULL, 10)) < 0)
         return fail("limits", errno);
+    if (landlock_apply(atoi(argv[5])) < 0)
+        return fail("landlock", errno);
     unsetenv("PWD"); /* bwrap's doing; a plugin's environment is what the manual lists */
     say(pipe, ran);
     execv(command[0], command);

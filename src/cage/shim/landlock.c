@@ -1,0 +1,147 @@
+/*
+ * Landlock on top of the mounts: only what the rules name may be executed, and only below what they
+ * name may anything be changed, whatever the mounts would let through. Reading is left to the
+ * mounts. What an older kernel does not know of is not asked for; the rules themselves are applied
+ * whole or not at all.
+ */
+#include "landlock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define RULES_MAX_BYTES (1024 * 1024)
+
+/* The kernel's interface, which is newer than the headers that kaged may be built with. */
+#define ASK_VERSION  (1u << 0)
+#define RULE_BENEATH 1
+#define RUN          (1ull << 0)
+#define WRITE_FILE   (1ull << 1)
+#define REMOVE_DIR   (1ull << 4)
+#define REMOVE_FILE  (1ull << 5)
+#define MAKE_CHAR    (1ull << 6)
+#define MAKE_DIR     (1ull << 7)
+#define MAKE_REG     (1ull << 8)
+#define MAKE_SOCK    (1ull << 9)
+#define MAKE_FIFO    (1ull << 10)
+#define MAKE_BLOCK   (1ull << 11)
+#define MAKE_SYM     (1ull << 12)
+#define REFER        (1ull << 13)
+#define TRUNCATE     (1ull << 14)
+
+#define SCOPE_ABSTRACT_UNIX_SOCKET (1ull << 0)
+#define SCOPE_SIGNAL               (1ull << 1)
+#define LOG_NEW_EXEC               (1u << 1)
+
+#define VERSION_REFER    2
+#define VERSION_TRUNCATE 3
+#define VERSION_SCOPES   6
+#define VERSION_LOG      7
+
+/* Devices are made by nobody; the rest of what changes a folder goes where it may be changed. */
+#define CHANGE_FILE (WRITE_FILE | TRUNCATE)
+#define CHANGE                                                                                     \
+    (CHANGE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO |        \
+     MAKE_SYM | REFER)
+
+struct ruleset {
+    uint64_t handled_files;
+    uint64_t handled_network;
+    uint64_t scoped;
+};
+
+struct beneath {
+    uint64_t allowed;
+    int32_t folder;
+} __attribute__((packed));
+
+static int make_ruleset(const struct ruleset *ruleset, size_t size, unsigned flags)
+{
+    return (int)syscall(SYS_landlock_create_ruleset, ruleset, size, flags);
+}
+
+/* A kernel takes a larger structure than its own, if what it does not know is zero. */
+static struct ruleset ruleset_for(int version)
+{
+    struct ruleset ruleset = {.handled_files = RUN | CHANGE | MAKE_CHAR | MAKE_BLOCK};
+    if (version < VERSION_REFER)
+        ruleset.handled_files &= ~REFER;
+    if (version < VERSION_TRUNCATE)
+        ruleset.handled_files &= ~TRUNCATE;
+    if (version >= VERSION_SCOPES)
+        ruleset.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
+    return ruleset;
+}
+
+/* What is not there cannot be allowed, and need not be. */
+static int add_rule(int rules, uint64_t handled, char letter, const char *path)
+{
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+    struct stat status;
+    int result = fstat(fd, &status);
+    uint64_t allowed = letter == 'x' ? RUN : S_ISDIR(status.st_mode) ? CHANGE : CHANGE_FILE;
+    struct beneath beneath = {.allowed = allowed & handled, .folder = fd};
+    if (result == 0)
+        result = (int)syscall(SYS_landlock_add_rule, rules, RULE_BENEATH, &beneath, 0);
+    int errnum = errno;
+    close(fd);
+    errno = errnum;
+    return result;
+}
+
+static int add_rules(int rules, uint64_t handled, const char *text, size_t length)
+{
+    for (const char *at = text, *end = text + length; at < end; at += strlen(at) + 1) {
+        if (*at != 'x' && *at != 'w') {
+            errno = EINVAL;
+            return -1;
+        }
+        if (add_rule(rules, handled, *at, at + 1) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int apply(const char *text, size_t length)
+{
+    int version = make_ruleset(NULL, 0, ASK_VERSION);
+    if (version < 0)
+        return -1;
+    struct ruleset ruleset = ruleset_for(version);
+    int rules = make_ruleset(&ruleset, sizeof(ruleset), 0);
+    if (rules < 0 || add_rules(rules, ruleset.handled_files, text, length) < 0)
+        return -1;
+    /* The kernel's own log tells what the plugin was refused, also after it became the command. */
+    unsigned flags = version >= VERSION_LOG ? LOG_NEW_EXEC : 0;
+    int result = (int)syscall(SYS_landlock_restrict_self, rules, flags);
+    close(rules);
+    return result;
+}
+
+int landlock_apply(int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0)
+        return -1;
+    if (status.st_size == 0)
+        return 0;
+    size_t length = (size_t)status.st_size;
+    if (length > RULES_MAX_BYTES) {
+        errno = E2BIG;
+        return -1;
+    }
+    const char *text = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (text == MAP_FAILED)
+        return -1;
+    if (text[length - 1] == '\0')
+        return apply(text, length);
+    errno = EINVAL;
+    return -1;
+}
