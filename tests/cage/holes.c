@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -21,8 +20,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#define ORDINARY_UID 1234
 
 static struct world *world;
 
@@ -677,48 +674,10 @@ static void language_works(void **state)
     run_free(run);
 }
 
-/* -- all of it again as somebody else ---------------------------------------------------------- */
-
-static int run_as_ordinary_user(int output)
-{
-    char *const argv[] = {"cage-holes", NULL};
-    if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
-        return 126;
-    setenv("CMOCKA_MESSAGE_OUTPUT", "STDOUT", 1);
-    if (setgid(ORDINARY_UID) < 0 || setuid(ORDINARY_UID) < 0 || chdir("/") < 0)
-        return 126;
-    char self[4096];
-    prctl(PR_SET_DUMPABLE, 1);
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (length <= 0)
-        return 126;
-    self[length] = '\0';
-    execv(self, argv);
-    return 126;
-}
-
 static void every_hole_is_closed_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    if (geteuid() != 0)
-        return;
-    int ends[2];
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(run_as_ordinary_user(ends[1]));
-    close(ends[1]);
-    kg_auto(kg_buf_free) struct kg_buf said = {0};
-    for (ssize_t got = 1; got > 0;) {
-        kg_buf_reserve(&said, 4096);
-        got = read(ends[0], said.data + said.length, 4096);
-        said.length += got > 0 ? (size_t)got : 0;
-    }
-    close(ends[0]);
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (status != 0)
-        fail_msg("as uid %d: status %d\n%s", ORDINARY_UID, status, kg_buf_terminate(&said));
+    world_again_as_ordinary_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */

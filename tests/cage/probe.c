@@ -56,10 +56,56 @@ static int try_create(char **words)
     return say(open(words[0], O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
 }
 
+/* Writes three letters in the place of what was there. */
+static int try_put(char **words)
+{
+    int fd = open(words[0], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    return say(fd < 0 ? -1 : write(fd, "new", 3));
+}
+
+/* Prints the first line of a file. */
+static int try_show(char **words)
+{
+    FILE *file = fopen(words[0], "re");
+    char line[256] = "";
+    if (file == NULL || fgets(line, sizeof(line), file) == NULL)
+        return say(-1);
+    line[strcspn(line, "\n")] = '\0';
+    puts(line);
+    return 0;
+}
+
+static int try_remove(char **words)
+{
+    return say(unlink(words[0]));
+}
+
+static int try_make_folder(char **words)
+{
+    return say(mkdir(words[0], 0700));
+}
+
 static int try_exec(char **words)
 {
     char *const argv[] = {words[0], NULL};
     return say(execv(words[0], argv));
+}
+
+/* A program of its own, copied to where the plugin may write. */
+static int try_copy_and_exec(char **words)
+{
+    static char bytes[65536];
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/copy", words[0]);
+    char *const argv[] = {path, "hello", NULL};
+    int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int to = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    ssize_t got;
+    while ((got = read(from, bytes, sizeof(bytes))) > 0)
+        if (write(to, bytes, (size_t)got) != got)
+            return say(-1);
+    close(to);
+    return say(got < 0 ? -1 : execv(path, argv));
 }
 
 static int try_mount_is_read_only(char **words)
@@ -347,6 +393,11 @@ static int try_raise(char **words)
     return raise(atoi(words[0]));
 }
 
+static int try_signal(char **words)
+{
+    return say(kill(atoi(words[0]), 0));
+}
+
 static void on_term(int number)
 {
     (void)number;
@@ -431,7 +482,12 @@ static const struct {
     {"read", 1, try_read},
     {"write", 1, try_write},
     {"create", 1, try_create},
+    {"put", 1, try_put},
+    {"show", 1, try_show},
+    {"remove", 1, try_remove},
+    {"make-folder", 1, try_make_folder},
     {"exec", 1, try_exec},
+    {"copy-and-exec", 1, try_copy_and_exec},
     {"mount-is-read-only", 1, try_mount_is_read_only},
     {"fill", 1, try_fill},
     {"list-fds", 0, try_list_fds},
@@ -452,6 +508,7 @@ static const struct {
     {"thread-bomb", 0, try_thread_bomb},
     {"exit", 1, try_exit},
     {"raise", 1, try_raise},
+    {"signal", 1, try_signal},
     {"wait-for-term", 0, try_wait_for_term},
     {"wait-forever", 0, try_wait_forever},
     {"leave-grandchild", 0, try_leave_grandchild},

@@ -6,7 +6,9 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -72,6 +74,49 @@ void world_free(struct world *world)
     cage_facts_free(world->facts);
     assert_int_equal(system(command), 0);
     free(world);
+}
+
+/* -- all of it again as somebody else ---------------------------------------------------------- */
+
+static int run_as_ordinary_user(int output)
+{
+    if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
+        return 126;
+    setenv("CMOCKA_MESSAGE_OUTPUT", "STDOUT", 1);
+    if (setgid(ORDINARY_UID) < 0 || setuid(ORDINARY_UID) < 0 || chdir("/") < 0)
+        return 126;
+    char self[4096];
+    prctl(PR_SET_DUMPABLE, 1);
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (length <= 0)
+        return 126;
+    self[length] = '\0';
+    char *const argv[] = {self, NULL};
+    execv(self, argv);
+    return 126;
+}
+
+void world_again_as_ordinary_user(void)
+{
+    if (geteuid() != 0)
+        return;
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(run_as_ordinary_user(ends[1]));
+    close(ends[1]);
+    kg_auto(kg_buf_free) struct kg_buf said = {0};
+    for (ssize_t got = 1; got > 0;) {
+        kg_buf_reserve(&said, 4096);
+        got = read(ends[0], said.data + said.length, 4096);
+        said.length += got > 0 ? (size_t)got : 0;
+    }
+    close(ends[0]);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (status != 0)
+        fail_msg("as uid %d: status %d\n%s", ORDINARY_UID, status, kg_buf_terminate(&said));
 }
 
 /* -- runs -------------------------------------------------------------------------------------- */
@@ -141,21 +186,31 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
 
 static const struct cage_child_ops run_ops = {on_spawned, on_exited};
 
-struct cage_plan *world_plan(struct world *world, const char *const *command)
+struct cage_policy world_policy(struct world *world, const char *const *command)
 {
     static const char *const env[] = {"PATH=/usr/bin:/usr/local/bin", "LANG=C.UTF-8", "HOME=/tmp",
                                       NULL};
-    struct cage_policy policy = {.name = "probe",
-                                 .install_dir = world->folder,
-                                 .command = command,
-                                 .env = env,
-                                 .processes_max = WORLD_PROCESSES,
-                                 .tmp_bytes = WORLD_TMP_BYTES};
+    return (struct cage_policy){.name = "probe",
+                                .install_dir = world->folder,
+                                .command = command,
+                                .env = env,
+                                .processes_max = WORLD_PROCESSES,
+                                .tmp_bytes = WORLD_TMP_BYTES};
+}
+
+static struct cage_plan *make_plan(struct world *world, const struct cage_policy *policy)
+{
     struct kg_err err = {0};
-    struct cage_plan *plan = cage_plan_new(&policy, world->facts, &err);
+    struct cage_plan *plan = cage_plan_new(policy, world->facts, &err);
     if (plan == NULL)
         fail_msg("%s (%s)", err.message, err.hint);
     return plan;
+}
+
+struct cage_plan *world_plan(struct world *world, const char *const *command)
+{
+    struct cage_policy policy = world_policy(world, command);
+    return make_plan(world, &policy);
 }
 
 struct run *run_plan(struct world *world, const struct cage_plan *plan)
@@ -170,12 +225,18 @@ struct run *run_plan(struct world *world, const struct cage_plan *plan)
     return run;
 }
 
-struct run *run_start(struct world *world, const char *const *command)
+struct run *run_policy(struct world *world, const struct cage_policy *policy)
 {
-    struct cage_plan *plan = world_plan(world, command);
+    struct cage_plan *plan = make_plan(world, policy);
     struct run *run = run_plan(world, plan);
     cage_plan_free(plan);
     return run;
+}
+
+struct run *run_start(struct world *world, const char *const *command)
+{
+    struct cage_policy policy = world_policy(world, command);
+    return run_policy(world, &policy);
 }
 
 static bool is_over(void *data)

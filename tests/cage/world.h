@@ -7,6 +7,7 @@
 #define WORLD_WAIT_MS   20000
 #define WORLD_PROCESSES 24
 #define WORLD_TMP_BYTES ((size_t)4 * 1024 * 1024)
+#define ORDINARY_UID    1234
 
 struct world {
     struct loop *loop;
@@ -15,6 +16,9 @@ struct world {
     bool lost;                    /* the spawner is gone */
     char folder[64];              /* the plugin's: 0700, with the probes in it */
 };
+
+/* Runs this whole program once more as ORDINARY_UID; fails with what it said. Root only. */
+void world_again_as_ordinary_user(void);
 
 /* Fails the test if it cannot be made. */
 struct world *world_new(void);
@@ -36,7 +40,10 @@ struct run {
     uv_poll_t *out_poll, *err_poll;
 };
 
-/* command ends in NULL. Fails the test if the plan cannot be made. */
+/* A policy for the plugin's folder; command ends in NULL, and must live as long. */
+struct cage_policy world_policy(struct world *world, const char *const *command);
+/* Each fails the test if the plan cannot be made. */
+struct run *run_policy(struct world *world, const struct cage_policy *policy);
 struct run *run_start(struct world *world, const char *const *command);
 struct run *run_plan(struct world *world, const struct cage_plan *plan);
 struct cage_plan *world_plan(struct world *world, const char *const *command);

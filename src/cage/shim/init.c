@@ -69,8 +69,10 @@ int main(int argc, char **argv)
         return fail("stdio", errno);
     if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NPROC, strtoul(argv[1], NULL, 10)) < 0)
         return fail("limits", errno);
-    if (landlock_apply(atoi(argv[5])) < 0)
-        return fail("landlock", errno);
+    if (landlock_apply(atoi(argv[5])) < 0) {
+        fprintf(stderr, "kaged: cannot build the cage: landlock: %s\n", strerror(errno));
+        return 126;
+    }
     unsetenv("PWD"); /* bwrap's doing; a plugin's environment is what the manual lists */
     say(pipe, ran);
     execv(command[0], command);
