@@ -86,6 +86,8 @@ void cage_argv_options(const struct cage_plan *plan, const char *const *staged, 
     add_fd(out, "--json-status-fd", CAGE_FD_STATUS);
     add_fd(out, "--add-seccomp-fd", CAGE_FD_CALLS);
     add_fd(out, "--add-seccomp-fd", CAGE_FD_ARGUMENTS);
+    if (cage_plan_has_network(plan))
+        add_fd(out, "--block-fd", CAGE_FD_BLOCK);
     int next_fd = CAGE_FD_SOURCES;
     for (size_t i = 0; i < plan->steps.count; i++)
         add_step(out, &plan->steps.items[i], staged[i], &next_fd);

@@ -16,7 +16,8 @@
 #define CAGE_PLAN_MAX_BYTES ((size_t)512 * 1024)
 #define CAGE_STEPS_MAX      512
 #define CAGE_LISTENERS_MAX  256
-#define CAGE_WORDS_MAX      2048 /* of a command, and of an environment */
+#define CAGE_WORDS_MAX      2048         /* of a command, and of an environment */
+#define CAGE_NET_GATE       "198.18.0.1" /* names are asked for here; names themselves come after */
 
 /* -- the host's files: answered by the real host, or by a test's table ------------------------- */
 
@@ -129,6 +130,9 @@ struct cage_network {
 void cage_network_add(struct cage_network *network, const char *host, const char *address,
                       uint16_t port);
 void cage_network_free(struct cage_network *network);
+/* True if something arrives at CAGE_SOCKET_ALL. */
+bool cage_network_redirects(const struct cage_network *network);
+void cage_network_print(const struct cage_network *network, struct kg_buf *out);
 
 struct cage_plan {
     char *name;   /* for messages */
@@ -171,6 +175,10 @@ int cage_files_add(const struct cage_policy *policy, const struct cage_facts *fa
 /* True if path is one of those folders, or within one of those trees, that no cage shows whole. */
 bool cage_files_refused(const char *path);
 
+/* The listeners for what the policy may reach, and the files that name them. Pure. */
+int cage_network_plan(const struct cage_policy *policy, const struct cage_facts *facts,
+                      struct cage_plan *plan, struct kg_err *err);
+
 /* A plan as bytes, to travel to the spawner, and back. Hostile bytes are refused. */
 void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out);
 struct cage_plan *cage_plan_decode(struct kg_str bytes, struct kg_err *err);
@@ -187,6 +195,7 @@ enum cage_fd {
     CAGE_FD_IN,        /* the plugin's stdin and stdout. bwrap's own are /dev/null: its processes */
     CAGE_FD_OUT,       /* keep what they get, and a stream that the plugin closes must end */
     CAGE_FD_RULES,     /* of Landlock, for the shim; see cage_argv_rules */
+    CAGE_FD_BLOCK,     /* with a network: bwrap waits here until its sockets are with the daemon */
     CAGE_FD_SOURCES,   /* the first opened source; one for each that has no staged path */
 };
 
@@ -280,11 +289,32 @@ struct cage_launched {
     int in_fd, out_fd, err_fd; /* the daemon's ends of the plugin's stdio */
     int status_fd;             /* json-status, not blocking */
     int ran_fd;                /* the shim's word, not blocking */
+    int block_fd;              /* with a network, a byte written here lets bwrap go on */
     struct cage_words staged;  /* to remove once bwrap has its own mount namespace */
 };
 
 /* Starts bwrap for a plan. stage is NULL for a spawner that is not root. */
 int cage_launch(const struct cage_plan *plan, struct cage_stage *stage,
                 struct cage_launched *ret_launched, struct kg_err *err);
+
+/*
+ * The making of a cage's network, in a short-lived child that enters its namespaces. Sockets come
+ * out of it one by one; the caller reaps it, and kills it at its deadline.
+ */
+struct cage_netns {
+    pid_t pid;  /* our child, or 0 once it is reaped */
+    int socket; /* readable when there is something to receive; -1: nothing is under way */
+};
+/* pid1 is a process in the cage, and pid1_fd its pidfd. */
+int cage_netns_start(const struct cage_network *network, pid_t pid1, int pid1_fd,
+                     struct cage_netns *ret_netns, struct kg_err *err);
+/*
+ * 1 for one more socket, the caller's; 0 when the network is complete; -EAGAIN if there is nothing
+ * yet; else it failed, and err says why.
+ */
+int cage_netns_receive(struct cage_netns *netns, uint32_t *ret_number, int *ret_fd,
+                       struct kg_err *err);
+/* Lets a packet socket see only what tells of a refused connection. 0 or a negative errno. */
+int gate_refused_filter(int fd);
 
 #endif

@@ -36,6 +36,9 @@ struct launch {
     struct cage_launched to; /* our ends, handed over at the end */
 };
 
+static const struct cage_launched nothing = {
+    .in_fd = -1, .out_fd = -1, .err_fd = -1, .status_fd = -1, .ran_fd = -1, .block_fd = -1};
+
 static void launch_free(struct launch *launch)
 {
     for (size_t i = 0; i < launch->plan->steps.count; i++)
@@ -48,8 +51,8 @@ static void launch_free(struct launch *launch)
     for (size_t i = 0; i < launch->to.staged.count; i++)
         cage_stage_remove(launch->to.staged.items[i]);
     cage_words_free(&launch->to.staged);
-    int *const ours[] = {&launch->to.in_fd, &launch->to.out_fd, &launch->to.err_fd,
-                         &launch->to.status_fd, &launch->to.ran_fd};
+    int *const ours[] = {&launch->to.in_fd,     &launch->to.out_fd, &launch->to.err_fd,
+                         &launch->to.status_fd, &launch->to.ran_fd, &launch->to.block_fd};
     for (size_t i = 0; i < KG_COUNT(ours); i++)
         kg_close(ours[i]);
 }
@@ -179,6 +182,7 @@ static int make_pipes(struct launch *launch, struct kg_err *err)
         {STDERR_FILENO, STDERR_PIPE_BYTES, CHILD_WRITES, &to->err_fd},
         {CAGE_FD_STATUS, STATUS_PIPE_BYTES, CHILD_WRITES, &to->status_fd},
         {CAGE_FD_RAN, STATUS_PIPE_BYTES, CHILD_WRITES, &to->ran_fd},
+        {CAGE_FD_BLOCK, STATUS_PIPE_BYTES, CHILD_READS, &to->block_fd},
     };
     for (size_t i = 0; i < KG_COUNT(pipes); i++) {
         int result =
@@ -325,7 +329,7 @@ int cage_launch(const struct cage_plan *plan, struct cage_stage *stage,
         .staged = kg_alloc_array(plan->steps.count + 1, sizeof(char *)),
         .fds = kg_alloc_array(CAGE_FD_SOURCES + plan->steps.count, sizeof(int)),
         .fd_count = CAGE_FD_SOURCES,
-        .to = {.in_fd = -1, .out_fd = -1, .err_fd = -1, .status_fd = -1, .ran_fd = -1},
+        .to = nothing,
     };
     for (size_t i = 0; i < launch.fd_count; i++)
         launch.fds[i] = -1;
@@ -339,7 +343,6 @@ int cage_launch(const struct cage_plan *plan, struct cage_stage *stage,
     if (launch.to.pid == 0)
         become_bwrap(&launch, spawner);
     *ret_launched = launch.to;
-    launch.to = (struct cage_launched){
-        .in_fd = -1, .out_fd = -1, .err_fd = -1, .status_fd = -1, .ran_fd = -1};
+    launch.to = nothing;
     return 0;
 }

@@ -163,6 +163,8 @@ static int fill(struct cage_plan *plan, const struct cage_policy *policy,
         return result;
     add_writables(&plan->writables);
     result = cage_files_add(policy, facts, plan, err);
+    if (result == 0)
+        result = cage_network_plan(policy, facts, plan, err);
     if (result < 0)
         return result;
     cage_steps_add(steps, CAGE_STEP_BIND, policy->install_dir, policy->install_dir, 0);
@@ -238,7 +240,7 @@ static void print_step(const struct cage_step *step, struct kg_buf *out)
     if (step->kind == CAGE_STEP_LINK)
         kg_buf_printf(out, " -> %s", step->source);
     else if (step->kind == CAGE_STEP_TEXT)
-        kg_buf_printf(out, " %zu bytes", strlen(step->source));
+        kg_buf_printf(out, " of %zu bytes", strlen(step->source));
     else if (step->source[0] != '\0' && strcmp(step->source, step->path) != 0)
         kg_buf_printf(out, " from %s", step->source);
     if (step->bytes != 0)
@@ -254,22 +256,12 @@ static void print_words(const char *what, const struct cage_words *words, struct
         kg_buf_printf(out, "%s %s\n", what, words->items[i]);
 }
 
-static void print_network(const struct cage_network *network, struct kg_buf *out)
-{
-    for (size_t i = 0; i < network->count; i++)
-        kg_buf_printf(out, "listen %s %u for %s\n", network->items[i].address,
-                      network->items[i].port, network->items[i].host);
-    if (network->any)
-        kg_buf_text(out, "listen for every host\n");
-    if (network->nft[0] != '\0')
-        kg_buf_printf(out, "redirect by %s\n", network->nft);
-}
-
 /* Values of the environment may be secrets: only the names are printed. */
 void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out)
 {
     for (size_t i = 0; i < plan->steps.count; i++)
         print_step(&plan->steps.items[i], out);
+    cage_network_print(&plan->network, out);
     kg_buf_printf(out, "folder %s\nprocesses %u\n", plan->folder, plan->processes_max);
     if (plan->memory_bytes != 0)
         kg_buf_printf(out, "memory %llu bytes\n", (unsigned long long)plan->memory_bytes);
@@ -278,7 +270,6 @@ void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out)
     kg_buf_printf(out, "landlock %s\n", plan->landlock ? "on" : "off");
     print_words("execute", &plan->executables, out);
     print_words("change", &plan->writables, out);
-    print_network(&plan->network, out);
     for (size_t i = 0; i < plan->env.count; i++)
         kg_buf_printf(out, "env %.*s\n", (int)strcspn(plan->env.items[i], "="), plan->env.items[i]);
     for (size_t i = 0; i < plan->command.count; i++)

@@ -22,8 +22,11 @@
 #include <unistd.h>
 
 #define KILL_AGAIN_MS    100
-#define LAST_WORD_MS     3000 /* for the cells to end when the daemon is gone */
+#define LAST_WORD_MS     3000  /* for the cells to end when the daemon is gone */
+#define BUILD_MS         10000 /* for bwrap to tell who is in the cage, where that is waited for */
+#define NETWORK_MS       5000  /* for the network to be made from then on */
 #define STATUS_MAX_BYTES 4096
+#define CELL_POLLS       3       /* fds of a cell that are waited for */
 #define DAEMON_DIED      SIGUSR2 /* asked of the kernel as our parent-death signal */
 
 struct cell {
@@ -37,8 +40,13 @@ struct cell {
     char
         ran[2]; /* what the shim reported: one letter before the command, one more if that failed */
     size_t ran_length;
-    bool over;       /* bwrap is reaped */
-    int wait_status; /* of bwrap */
+    char *name;                     /* owned; for messages */
+    struct cage_network network;    /* to be made once pid1 is known; then empty */
+    struct cage_netns netns;        /* the making of it */
+    uint64_t network_deadline_ms;   /* 0: it is made, or there is none */
+    char error[KG_ERR_MESSAGE_MAX]; /* why we killed it, or "" */
+    bool over;                      /* bwrap is reaped */
+    int wait_status;                /* of bwrap */
 };
 
 struct spawner {
@@ -74,6 +82,7 @@ static void tell_exited(struct spawner *spawner, const struct cell *cell)
         event.signal = WEXITSTATUS(status) - 128;
     else
         event.exit_code = WEXITSTATUS(status);
+    snprintf(event.error, sizeof(event.error), "%s", cell->error);
     tell(spawner, &event, NULL, 0);
 }
 
@@ -98,7 +107,11 @@ static void cell_free(struct cell *cell)
     unstage(cell);
     kg_close(&cell->at.status_fd);
     kg_close(&cell->at.ran_fd);
+    kg_close(&cell->at.block_fd);
     kg_close(&cell->pid1_fd);
+    kg_close(&cell->netns.socket);
+    cage_network_free(&cell->network);
+    free(cell->name);
     free(cell);
 }
 
@@ -132,6 +145,73 @@ static void ask_cell_to_end(struct cell *cell, int number)
         kill_cell(cell);
 }
 
+/* -- the network of a cell --------------------------------------------------------------------- */
+
+/* Nothing more is expected of its maker, who is reaped like any child. */
+static void end_network(struct cell *cell)
+{
+    if (cell->netns.pid > 0)
+        kill(cell->netns.pid, SIGKILL);
+    kg_close(&cell->netns.socket);
+    cage_network_free(&cell->network);
+    cell->network_deadline_ms = 0;
+}
+
+static void fail_network(struct cell *cell, const char *why)
+{
+    snprintf(cell->error, sizeof(cell->error), "plugin %s: %s", cell->name, why);
+    end_network(cell);
+    kill_cell(cell);
+}
+
+static void start_network(struct cell *cell)
+{
+    struct kg_err err = {0};
+    if (cell->network_deadline_ms == 0)
+        return;
+    if (cage_netns_start(&cell->network, cell->pid1, cell->pid1_fd, &cell->netns, &err) < 0)
+        fail_network(cell, err.message);
+    else
+        cell->network_deadline_ms = kg_monotonic_ms() + NETWORK_MS;
+}
+
+/* The daemon has every socket before the plugin's first instruction. */
+static void complete_network(struct cell *cell)
+{
+    static const char go_on = 1;
+    end_network(cell);
+    if (kg_write_all(cell->at.block_fd, &go_on, sizeof(go_on)) < 0)
+        fail_network(cell, "network: bwrap is not there to go on");
+}
+
+static void read_network(struct spawner *spawner, struct cell *cell)
+{
+    while (cell->netns.socket >= 0) {
+        struct kg_err err = {0};
+        struct cage_event event = {.kind = CAGE_TELL_SOCKET, .child = cell->id};
+        kg_auto(kg_close) int fd = -1;
+        int result = cage_netns_receive(&cell->netns, &event.number, &fd, &err);
+        if (result == -EAGAIN)
+            return;
+        if (result == 0)
+            complete_network(cell);
+        else if (result < 0)
+            fail_network(cell, err.message);
+        else if (tell(spawner, &event, &fd, 1) < 0)
+            fail_network(cell, "network: the daemon did not take a socket");
+    }
+}
+
+static void check_deadlines(struct spawner *spawner)
+{
+    uint64_t now = kg_monotonic_ms();
+    for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
+        if (cell->network_deadline_ms != 0 && cell->network_deadline_ms <= now)
+            fail_network(cell, "network: it was not made in time");
+}
+
+/* -- what a cell reports ----------------------------------------------------------------------- */
+
 /* The pid may be used again by now: it is the cage's only if bwrap, or we, are its parent. */
 static void meet_pid1(struct spawner *spawner, struct cell *cell, pid_t pid)
 {
@@ -145,6 +225,7 @@ static void meet_pid1(struct spawner *spawner, struct cell *cell, pid_t pid)
     cell->pid1_fd = fd;
     struct cage_event event = {.kind = CAGE_TELL_CHILD, .child = cell->id, .pid = pid};
     tell(spawner, &event, NULL, 0);
+    start_network(cell);
 }
 
 static void read_pid1(struct spawner *spawner, struct cell *cell)
@@ -193,30 +274,34 @@ static void reap(struct spawner *spawner)
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
+            if (cell->netns.pid == pid)
+                cell->netns.pid = 0;
             if (cell->over || cell->at.pid != pid)
                 continue;
             read_reports(spawner, cell);
+            end_network(cell);
             cell->over = true;
             cell->wait_status = status;
         }
     }
 }
 
-static bool is_living_bwrap(const struct spawner *spawner, pid_t pid)
+static bool is_ours(const struct spawner *spawner, pid_t pid)
 {
     for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
-        if (!cell->over && cell->at.pid == pid)
+        if (!cell->over && (cell->at.pid == pid || cell->netns.pid == pid))
             return true;
     return false;
 }
 
-/* Our children that are no living bwrap were left behind by a dead one: they are killed. */
+/* Our children that we did not start, or that have no bwrap any more, were left behind by one: they
+ * are killed. */
 static size_t kill_strays(const struct spawner *spawner, pid_t **ret_strays)
 {
     size_t count, stray_count = 0;
     pid_t *children = cage_children_of(getpid(), &count);
     for (size_t i = 0; i < count; i++) {
-        if (is_living_bwrap(spawner, children[i]))
+        if (is_ours(spawner, children[i]))
             continue;
         kill(children[i], SIGKILL);
         children[stray_count++] = children[i];
@@ -279,12 +364,18 @@ static struct cage_plan *read_plan(int fd, struct kg_err *err)
     return cage_plan_decode(kg_buf_view(&bytes), err);
 }
 
-static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched *at)
+static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched *at,
+                      struct cage_plan *plan)
 {
     struct cell *cell = kg_alloc(sizeof(*cell));
     cell->id = id;
     cell->at = *at;
     cell->pid1_fd = -1;
+    cell->netns.socket = -1;
+    cell->name = kg_steal(&plan->name);
+    cell->network_deadline_ms = cage_plan_has_network(plan) ? kg_monotonic_ms() + BUILD_MS : 0;
+    cell->network = plan->network;
+    plan->network = (struct cage_network){0};
     cell->next = spawner->cells;
     spawner->cells = cell;
 
@@ -302,7 +393,7 @@ static void spawn(struct spawner *spawner, uint32_t id, int plan_fd)
     struct cage_launched launched;
     struct cage_plan *plan = read_plan(plan_fd, &err);
     if (plan != NULL && cage_launch(plan, spawner->stage, &launched, &err) == 0)
-        keep_cell(spawner, id, &launched);
+        keep_cell(spawner, id, &launched, plan);
     else
         tell_failed(spawner, id, err.message);
     cage_plan_free(plan);
@@ -359,13 +450,17 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
     for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
         polls[count++] = (struct pollfd){.fd = cell->at.status_fd, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = cell->at.ran_fd, .events = POLLIN};
+        polls[count++] = (struct pollfd){.fd = cell->netns.socket, .events = POLLIN};
     }
     if (poll(polls, count, timeout_ms) <= 0)
         return;
     size_t at = 2;
-    for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next, at += 2)
+    for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next, at += CELL_POLLS) {
+        if (polls[at + 2].revents != 0)
+            read_network(spawner, cell);
         if (polls[at].revents != 0 || polls[at + 1].revents != 0)
             read_reports(spawner, cell);
+    }
     if (polls[0].revents != 0)
         read_signals(spawner);
     if (polls[1].revents != 0)
@@ -376,8 +471,21 @@ static struct pollfd *room_for_polls(const struct spawner *spawner, struct pollf
 {
     size_t count = 2;
     for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
-        count += 2;
+        count += CELL_POLLS;
     return kg_realloc(old, count * sizeof(*old));
+}
+
+/* Until the next thing is due, or for ever. */
+static int next_timeout(const struct spawner *spawner, bool lingers)
+{
+    int64_t least = lingers ? KILL_AGAIN_MS : -1;
+    int64_t now = (int64_t)kg_monotonic_ms();
+    for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
+        int64_t left = (int64_t)cell->network_deadline_ms - now;
+        if (cell->network_deadline_ms != 0 && (least < 0 || left < least))
+            least = left > 0 ? left : 0;
+    }
+    return (int)least;
 }
 
 static void serve(struct spawner *spawner)
@@ -386,7 +494,8 @@ static void serve(struct spawner *spawner)
     bool lingers = false;
     while (!spawner->daemon_gone) {
         polls = room_for_polls(spawner, polls);
-        turn(spawner, polls, lingers ? KILL_AGAIN_MS : -1);
+        turn(spawner, polls, next_timeout(spawner, lingers));
+        check_deadlines(spawner);
         lingers = end_cells(spawner);
     }
     uint64_t deadline = kg_monotonic_ms() + LAST_WORD_MS;
