@@ -5,8 +5,8 @@
  */
 #include "cage/internal.h"
 
-#define KIB 1024u
-#define MIB (KIB * KIB)
+#define KIB UINT64_C(1024)
+#define MIB UINT64_C(1048576)
 
 static void add_path(struct kg_buf *out, const char *path)
 {

@@ -68,8 +68,11 @@ static int try_show(char **words)
 {
     FILE *file = fopen(words[0], "re");
     char line[256] = "";
-    if (file == NULL || fgets(line, sizeof(line), file) == NULL)
+    if (file == NULL)
         return say(-1);
+    if (fgets(line, sizeof(line), file) == NULL)
+        line[0] = '\0';
+    fclose(file);
     line[strcspn(line, "\n")] = '\0';
     puts(line);
     return 0;

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RULES_MAX_BYTES (1024 * 1024)
+#define RULES_MAX_BYTES 1048576u
 
 /* The kernel's interface, which is newer than the headers that kaged may be built with. */
 #define ASK_VERSION  (1u << 0)
@@ -65,7 +65,10 @@ static int make_ruleset(const struct ruleset *ruleset, size_t size, unsigned fla
     return (int)syscall(SYS_landlock_create_ruleset, ruleset, size, flags);
 }
 
-/* A kernel takes a larger structure than its own, if what it does not know is zero. */
+/*
+ * A kernel takes a larger structure than its own, if what it does not know is zero. Before REFER
+ * was known, files could not be moved from folder to folder at all; programs then copy them.
+ */
 static struct ruleset ruleset_for(int version)
 {
     struct ruleset ruleset = {.handled_files = RUN | CHANGE | MAKE_CHAR | MAKE_BLOCK};
