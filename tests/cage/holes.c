@@ -658,10 +658,8 @@ static void language_works(void **state)
 {
     const struct language *language = *state;
     if (access(language->program, X_OK) < 0) {
-        const char *ci = getenv("CI");
-        if (ci != NULL && strcmp(ci, "true") == 0)
-            fail_msg("%s is not on this machine", language->program);
-        printf("SKIP %s: %s is not on this machine\n", language->name, language->program);
+        kg_auto(kg_free) char *reason = kg_format("%s is not on this machine", language->program);
+        world_skip(language->name, reason);
         return;
     }
     if (language->file != NULL)
@@ -674,10 +672,12 @@ static void language_works(void **state)
     run_free(run);
 }
 
+/* -- all of it again as somebody else ---------------------------------------------------------- */
+
 static void every_hole_is_closed_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    world_again_as_ordinary_user();
+    world_run_again_as_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */

@@ -17,14 +17,19 @@ struct world {
     char folder[64];              /* the plugin's: 0700, with the probes in it */
 };
 
-/* Runs this whole program once more as ORDINARY_UID; fails with what it said. Root only. */
-void world_again_as_ordinary_user(void);
-
 /* Fails the test if it cannot be made. */
 struct world *world_new(void);
 void world_free(struct world *world);
 /* Puts a file into the plugin's folder. */
 void world_write(struct world *world, const char *name, const char *text, mode_t mode);
+
+/* Says so, and counts it; on a CI machine, which has to have everything, it fails the test. */
+void world_skip(const char *test, const char *reason);
+/*
+ * Started by root: runs this whole program a second time as an ordinary user, and fails the test
+ * if that fails. Started by anybody else it does nothing.
+ */
+void world_run_again_as_user(void);
 
 /* One command in a cage, from the request to its end. */
 struct run {
