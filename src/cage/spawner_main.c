@@ -123,8 +123,19 @@ static struct cell *find_cell(struct spawner *spawner, uint32_t id)
     return cell;
 }
 
+/* Nothing more is expected of the maker of its network, who is reaped like any child. */
+static void end_network(struct cell *cell)
+{
+    if (cell->netns.pid > 0)
+        kill(cell->netns.pid, SIGKILL);
+    kg_close(&cell->netns.socket);
+    cage_network_free(&cell->network);
+    cell->network_deadline_ms = 0;
+}
+
 static void kill_cell(struct cell *cell)
 {
+    end_network(cell);
     if (cell->pid1_fd >= 0)
         pidfd_send_signal(cell->pid1_fd, SIGKILL, NULL, 0);
     if (!cell->over)
@@ -147,20 +158,17 @@ static void ask_cell_to_end(struct cell *cell, int number)
 
 /* -- the network of a cell --------------------------------------------------------------------- */
 
-/* Nothing more is expected of its maker, who is reaped like any child. */
-static void end_network(struct cell *cell)
+/* True if the cage is over by itself; bwrap's stderr says why. */
+static bool is_past(const struct cell *cell)
 {
-    if (cell->netns.pid > 0)
-        kill(cell->netns.pid, SIGKILL);
-    kg_close(&cell->netns.socket);
-    cage_network_free(&cell->network);
-    cell->network_deadline_ms = 0;
+    struct pollfd pid1 = {.fd = cell->pid1_fd, .events = POLLIN};
+    return cell->pid1_fd >= 0 && poll(&pid1, 1, 0) > 0;
 }
 
 static void fail_network(struct cell *cell, const char *why)
 {
-    snprintf(cell->error, sizeof(cell->error), "plugin %s: %s", cell->name, why);
-    end_network(cell);
+    if (!is_past(cell))
+        snprintf(cell->error, sizeof(cell->error), "plugin %s: %s", cell->name, why);
     kill_cell(cell);
 }
 
@@ -182,6 +190,7 @@ static void complete_network(struct cell *cell)
     end_network(cell);
     if (kg_write_all(cell->at.block_fd, &go_on, sizeof(go_on)) < 0)
         fail_network(cell, "network: bwrap is not there to go on");
+    kg_close(&cell->at.block_fd);
 }
 
 static void read_network(struct spawner *spawner, struct cell *cell)
@@ -376,6 +385,8 @@ static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched
     cell->network_deadline_ms = cage_plan_has_network(plan) ? kg_monotonic_ms() + BUILD_MS : 0;
     cell->network = plan->network;
     plan->network = (struct cage_network){0};
+    if (cell->network_deadline_ms == 0)
+        kg_close(&cell->at.block_fd);
     cell->next = spawner->cells;
     spawner->cells = cell;
 

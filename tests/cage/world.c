@@ -29,8 +29,7 @@ void world_write(struct world *world, const char *name, const char *text, mode_t
     assert_int_equal(kg_write_all(fd, text, strlen(text)), 0);
 }
 
-/* The probes are built beside this test. */
-static void copy_probe(struct world *world, const char *name)
+void world_copy(struct world *world, const char *name)
 {
     char self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -61,8 +60,8 @@ struct world *world_new(void)
     assert_int_equal(cage_spawner_attach(world->spawner, world->loop, on_lost, world, &err), 0);
     strcpy(world->folder, "/tmp/kaged-holes-XXXXXX");
     assert_non_null(mkdtemp(world->folder));
-    copy_probe(world, "probe");
-    copy_probe(world, "probe-dynamic");
+    world_copy(world, "probe");
+    world_copy(world, "probe-dynamic");
     return world;
 }
 
@@ -141,7 +140,16 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     run->child = NULL;
 }
 
-static const struct cage_child_ops run_ops = {on_spawned, on_exited};
+static void on_socket(void *data, uint32_t index, int fd)
+{
+    struct run *run = data;
+    if (run->world->on_socket != NULL)
+        run->world->on_socket(run->world, index, fd);
+    else
+        close(fd);
+}
+
+static const struct cage_child_ops run_ops = {on_spawned, on_exited, on_socket, NULL};
 
 struct cage_policy world_policy(struct world *world, const char *const *command)
 {

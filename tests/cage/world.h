@@ -15,6 +15,8 @@ struct world {
     struct cage_spawner *spawner; /* NULL once a test has freed it */
     bool lost;                    /* the spawner is gone */
     char folder[64];              /* the plugin's: 0700, with the probes in it */
+    /* Takes the sockets of a network; NULL: they are closed. */
+    void (*on_socket)(struct world *world, uint32_t index, int fd);
 };
 
 /* Fails the test if it cannot be made. */
@@ -22,6 +24,8 @@ struct world *world_new(void);
 void world_free(struct world *world);
 /* Puts a file into the plugin's folder. */
 void world_write(struct world *world, const char *name, const char *text, mode_t mode);
+/* Puts a program into it that was built beside this test. */
+void world_copy(struct world *world, const char *name);
 
 /* Says so, and counts it; on a CI machine, which has to have everything, it fails the test. */
 void world_skip(const char *test, const char *reason);
