@@ -18,6 +18,7 @@
 #define CAGE_LISTENERS_MAX  256
 #define CAGE_WORDS_MAX      2048         /* of a command, and of an environment */
 #define CAGE_NET_GATE       "198.18.0.1" /* names are asked for here; names themselves come after */
+#define CAGE_NET_ALL_PORT   61198        /* outside of what the kernel gives to clients */
 
 /* -- the host's files: answered by the real host, or by a test's table ------------------------- */
 
@@ -314,6 +315,18 @@ int cage_netns_start(const struct cage_network *network, pid_t pid1, int pid1_fd
  */
 int cage_netns_receive(struct cage_netns *netns, uint32_t *ret_number, int *ret_fd,
                        struct kg_err *err);
+/*
+ * The redirection of what has no listener of its own to CAGE_NET_ALL_PORT, by nft. Of all that
+ * makes a network it takes longest, so it runs beside the rest until it is waited for.
+ */
+struct cage_redirect {
+    pid_t pid;
+    int output;
+    const char *nft; /* borrowed from the network */
+};
+int cage_redirect_start(const struct cage_network *network, struct cage_redirect *ret_redirect,
+                        struct kg_err *err);
+int cage_redirect_wait(const struct cage_redirect *redirect, struct kg_err *err);
 /* Lets a packet socket see only what tells of a refused connection. 0 or a negative errno. */
 int gate_refused_filter(int fd);
 

@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/capability.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/nsfs.h>
@@ -24,21 +23,15 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define BACKLOG        128
-#define NAMES_PORT     53
-#define ALL_PORT       61198 /* outside of what the kernel gives to clients */
-#define RANGE_BITS     15    /* of the network that names get their addresses from */
-#define NFT_SAYS_BYTES 512
+#define BACKLOG    128
+#define NAMES_PORT 53
+#define RANGE_BITS 15 /* of the network that names get their addresses from */
 
 /* One packet from the child: a socket, or its last word. */
 enum { SAYS_SOCKET = 1, SAYS_DONE, SAYS_FAILED };
@@ -56,6 +49,7 @@ struct making {
     int route;  /* rtnetlink */
     int lo;     /* its index */
     bool has_v6;
+    struct cage_redirect redirect;
 };
 
 /* -- entering ---------------------------------------------------------------------------------- */
@@ -343,9 +337,11 @@ static int give_refused(const struct making *making, struct kg_err *err)
 
 static int give_all(const struct making *making, struct kg_err *err)
 {
-    int result = give_bound(making, CAGE_SOCKET_ALL, "127.0.0.1", ALL_PORT, SOCK_STREAM, err);
-    return result < 0 ? result
-                      : give_bound(making, CAGE_SOCKET_ALL_6, "::1", ALL_PORT, SOCK_STREAM, err);
+    int result =
+        give_bound(making, CAGE_SOCKET_ALL, "127.0.0.1", CAGE_NET_ALL_PORT, SOCK_STREAM, err);
+    return result < 0
+               ? result
+               : give_bound(making, CAGE_SOCKET_ALL_6, "::1", CAGE_NET_ALL_PORT, SOCK_STREAM, err);
 }
 
 static int give_sockets(const struct making *making, struct kg_err *err)
@@ -358,120 +354,6 @@ static int give_sockets(const struct making *making, struct kg_err *err)
     return result;
 }
 
-/* -- redirection ------------------------------------------------------------------------------- */
-
-static void write_matches(const struct cage_network *network, const char *verdict, bool whole,
-                          struct kg_buf *out)
-{
-    for (size_t i = 0; i < network->count; i++) {
-        const struct cage_listener *item = &network->items[i];
-        if ((item->port == 0) != whole)
-            continue;
-        kg_buf_printf(out, "%s daddr %s ", strchr(item->address, ':') != NULL ? "ip6" : "ip",
-                      item->address);
-        if (!whole)
-            kg_buf_printf(out, "tcp dport %u ", item->port);
-        kg_buf_printf(out, "%s\n", verdict);
-    }
-}
-
-/*
- * First what has a listener of its own, then whole hosts, then the rest. The plugin's own loopback
- * and the place that answers for names are not part of the rest.
- */
-static void write_rules(const struct cage_network *network, struct kg_buf *out)
-{
-    char redirect[64];
-    snprintf(redirect, sizeof(redirect), "meta l4proto tcp redirect to :%d", ALL_PORT);
-    kg_buf_text(out, "table inet kaged {\nchain output {\n"
-                     "type nat hook output priority -100; policy accept;\n");
-    write_matches(network, "accept", false, out);
-    write_matches(network, redirect, true, out);
-    if (network->any)
-        kg_buf_printf(out, "ip daddr { 127.0.0.0/8, %s } accept\nip6 daddr ::1 accept\n%s\n",
-                      CAGE_NET_GATE, redirect);
-    kg_buf_text(out, "}\n}\n");
-}
-
-/* nft is no root in the cage's namespace either: the one right that it needs goes with it. */
-static int keep_right(void)
-{
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2];
-    if (syscall(SYS_capget, &header, data) < 0)
-        return -errno;
-    data[0].inheritable |= 1u << CAP_NET_ADMIN;
-    if (syscall(SYS_capset, &header, data) < 0 ||
-        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_ADMIN, 0, 0) < 0)
-        return -errno;
-    return 0;
-}
-
-/* In the child of the child. */
-__attribute__((noreturn)) static void become_nft(const char *nft, int rules, int output,
-                                                 pid_t parent)
-{
-    char *const argv[] = {"nft", "-f", "-", NULL};
-    static char *const no_environment[] = {NULL};
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent || keep_right() < 0 ||
-        dup2(rules, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
-        dup2(output, STDERR_FILENO) < 0)
-        _exit(126);
-    execve(nft, argv, no_environment);
-    dprintf(STDERR_FILENO, "%s", strerror(errno));
-    _exit(127);
-}
-
-/* Reads to the end, so that it can say all that it wants; keeps the beginning. */
-static void read_output(int fd, char ret_text[NFT_SAYS_BYTES])
-{
-    size_t length = 0;
-    char block[256];
-    for (ssize_t got; (got = read(fd, block, sizeof(block))) != 0;) {
-        if (got < 0 && errno != EINTR)
-            break;
-        for (ssize_t i = 0; i < got && length < NFT_SAYS_BYTES - 1; i++)
-            ret_text[length++] = block[i];
-    }
-    ret_text[length] = '\0';
-    ret_text[strcspn(ret_text, "\n")] = '\0';
-}
-
-static int write_rules_file(const struct cage_network *network, struct kg_err *err)
-{
-    kg_auto(kg_buf_free) struct kg_buf rules = {0};
-    write_rules(network, &rules);
-    kg_auto(kg_close) int fd = memfd_create("rules", MFD_CLOEXEC);
-    int result = fd < 0 ? -errno : kg_write_all(fd, rules.data, rules.length);
-    if (result == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        result = -errno;
-    return result < 0 ? kg_fail_errno(err, -result, "write the rules") : kg_steal_fd(&fd);
-}
-
-static int run_nft(const struct cage_network *network, struct kg_err *err)
-{
-    char said[NFT_SAYS_BYTES];
-    int ends[2], status = 0;
-    kg_auto(kg_close) int rules = write_rules_file(network, err);
-    if (rules < 0)
-        return rules;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return kg_fail_errno(err, errno, "pipe");
-    pid_t parent = getpid();
-    pid_t pid = fork();
-    if (pid == 0)
-        become_nft(network->nft, rules, ends[1], parent);
-    close(ends[1]);
-    read_output(ends[0], said);
-    close(ends[0]);
-    if (pid < 0 || waitpid(pid, &status, 0) < 0)
-        return kg_fail_errno(err, errno, "run %s", network->nft);
-    if (status == 0)
-        return 0;
-    return kg_fail(err, KG_E_CAGE, "run %s: %s", network->nft,
-                   said[0] != '\0' ? said : "it failed without a word");
-}
-
 /* -- the child --------------------------------------------------------------------------------- */
 
 static int make(struct making *making, pid_t pid1, int pid1_fd, struct kg_err *err)
@@ -482,13 +364,16 @@ static int make(struct making *making, pid_t pid1, int pid1_fd, struct kg_err *e
     /* Only now: a change of user clears it. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != making->spawner)
         return kg_fail(err, KG_E_CAGE, "the spawner is gone");
-    result = make_everything_local(making, err);
+    bool redirects = cage_network_redirects(making->network);
+    if (redirects)
+        result = cage_redirect_start(making->network, &making->redirect, err);
+    if (result == 0)
+        result = make_everything_local(making, err);
     if (result == 0)
         result = give_sockets(making, err);
-    if (result < 0 || !cage_network_redirects(making->network))
-        return result;
-    result = give_all(making, err);
-    return result < 0 ? result : run_nft(making->network, err);
+    if (result == 0 && redirects)
+        result = give_all(making, err);
+    return result < 0 || !redirects ? result : cage_redirect_wait(&making->redirect, err);
 }
 
 /* Signals as a program expects them: those of the spawner's loop are blocked. */
