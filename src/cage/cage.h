@@ -141,4 +141,37 @@ void cage_signal(struct cage_child *child, int signal);
 /* The plugin's own process, as the host sees it, or 0 while unknown. Reads /proc. */
 pid_t cage_child_pid(const struct cage_child *child);
 
+/* -- one run: a command in a cage from its start to its end, with what it wrote ---------------- */
+
+struct cage_run_options {
+    struct kg_str input; /* its stdin; copied */
+    size_t output_max;   /* bytes kept of stdout, and of stderr; the rest is thrown away */
+    uint64_t timeout_ms; /* then the whole cage is killed */
+};
+
+struct cage_run_result {
+    struct kg_buf out, err; /* owned */
+    struct cage_exit how;
+    bool timed_out; /* the deadline killed it */
+    bool truncated; /* there was more output than is kept */
+};
+void cage_run_result_free(struct cage_run_result *result); /* also for kg_auto */
+
+/* Called once, never before cage_run_start returns. Who wants to keep a text takes it out. */
+typedef void cage_run_done_fn(void *data, struct cage_run_result *result,
+                              const struct kg_err *err_or_null);
+
+struct cage_run;
+/* SIGPIPE must be ignored: a command may close its stdin at any time. */
+struct cage_run *cage_run_start(struct cage_spawner *spawner, struct loop *loop,
+                                const struct cage_plan *plan,
+                                const struct cage_run_options *options, cage_run_done_fn *on_done,
+                                void *data, struct kg_err *err);
+/* Kills the cage; on_done is not called. The loop still has to turn until it is gone. */
+void cage_run_cancel(struct cage_run *run);
+/* The same for programs whose loop does not run: returns when all is over. */
+int cage_run(struct cage_spawner *spawner, struct loop *loop, const struct cage_plan *plan,
+             const struct cage_run_options *options, struct cage_run_result *ret_result,
+             struct kg_err *err);
+
 #endif
