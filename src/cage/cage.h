@@ -66,6 +66,59 @@ struct cage_facts;
 struct cage_facts *cage_facts_probe(struct kg_err *err); /* NULL: no cage can be built; says why */
 void cage_facts_free(struct cage_facts *facts);
 
+/* Whose files cages may see: the daemon's user. A root spawner may serve another than root. */
+#define CAGE_GROUPS_MAX 64
+struct cage_owner {
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[CAGE_GROUPS_MAX]; /* the others that he is in */
+    size_t group_count;
+};
+struct cage_owner cage_owner_self(void);
+int cage_owner_find(const char *user, struct cage_owner *ret_owner, struct kg_err *err);
+
+/* -- checks: each layer of the cage, one row; what the daemon counts on and the doctor shows --- */
+
+enum cage_status {
+    CAGE_STATUS_OK,
+    CAGE_STATUS_DEGRADED, /* plugins run, with less around them */
+    CAGE_STATUS_MISSING,  /* plugins refuse to start */
+};
+extern const char *const cage_status_names[];
+
+struct cage_check {
+    const char *name;
+    enum cage_status status;
+    char *detail; /* what is there; owned, as the next two */
+    char *means;  /* what that means; "" if all is well */
+    char *remedy; /* how to mend it, or advice; "" if there is nothing to do */
+};
+
+struct cage_checks {
+    struct cage_check *items; /* owned */
+    size_t count;
+};
+/* Copies the texts. */
+void cage_checks_add(struct cage_checks *checks, const char *name, enum cage_status status,
+                     const char *detail, const char *means, const char *remedy);
+void cage_checks_free(struct cage_checks *checks); /* also for kg_auto */
+enum cage_status cage_checks_worst(const struct cage_checks *checks);
+/* "full", "degraded: landlock, nft" or "none: bwrap is not on this machine". Owned. */
+char *cage_checks_words(const struct cage_checks *checks);
+
+/* Where to look; what is NULL is not looked at. */
+struct cage_site {
+    const struct cage_owner *owner; /* NULL: whoever runs this */
+    const char *const *folders;     /* where the daemon writes; NULL-ended */
+    const char *plugins_dir;        /* whose filesystem a root spawner maps */
+};
+/*
+ * Every row, also after one that is missing; that one is the error. Forks, so it must be called
+ * before the process has a second thread.
+ */
+struct cage_facts *cage_facts_check(const struct cage_site *site, struct cage_checks *ret_checks,
+                                    struct kg_err *err);
+
 /* -- plan -------------------------------------------------------------------------------------- */
 
 struct cage_plan;
@@ -127,6 +180,8 @@ struct cage_child_ops {
  * called before the process has a second thread. The fd is attached to a loop later.
  */
 struct cage_spawner *cage_spawner_start(struct kg_err *err);
+/* The same for a daemon that is about to become that user, while the spawner stays root. */
+struct cage_spawner *cage_spawner_start_for(const struct cage_owner *owner, struct kg_err *err);
 /* on_lost: the spawner is gone, and with it every child. */
 int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,
                         void (*on_lost)(void *data), void *data, struct kg_err *err);

@@ -43,7 +43,7 @@ struct cage_facts {
     char *bwrap;       /* owned */
     char *shim;        /* owned */
     bool bind_fd;      /* bwrap knows --ro-bind-fd */
-    bool is_root;      /* the cages are built by root, for files that are root's */
+    bool is_root;      /* the owner is root: the files that cages see are root's */
     unsigned landlock; /* the kernel's version of it; 0: none */
     char *nft;         /* owned; NULL: not on this machine, so no wildcards of the network */
     const struct cage_host *host;
@@ -51,6 +51,40 @@ struct cage_facts {
 
 /* A program of ours, beside the running one or in the libexec folder. Owned; NULL if in neither. */
 char *cage_helper_path(const char *name);
+/* A program of the system that builds cages. Owned; NULL if it is not on this machine. */
+char *cage_tool_path(const char *name);
+bool cage_tool_is(const char *path, const char *name); /* path is where that program is */
+
+/* What is known of a failed attempt to make user namespaces. A setting that is not there is -1. */
+struct cage_userns {
+    const char *said;           /* bwrap's first line */
+    int unshare_errno;          /* of a plain attempt; 0: that worked */
+    bool cannot_drop;           /* root could not become the user of the cages */
+    int64_t max;                /* user.max_user_namespaces */
+    int64_t unprivileged_clone; /* kernel.unprivileged_userns_clone */
+    int64_t apparmor_restricts; /* kernel.apparmor_restrict_unprivileged_userns */
+    bool proc_masked;           /* something is mounted over parts of /proc */
+};
+struct cage_userns_cause {
+    const char *detail, *remedy;
+};
+struct cage_userns cage_userns_look(const char *said);
+const struct cage_userns_cause *cage_userns_cause(const struct cage_userns *seen);
+int64_t cage_read_number(const char *path); /* the one number in a file; -1: there is none */
+/* In a child: gives up root for the user that cages run as. Others stay who they are. */
+bool cage_become_user(void);
+
+/* The owner as words of kaged-spawner's command line; the text is owned. */
+char *cage_owner_groups_text(const struct cage_owner *owner);
+bool cage_owner_parse(const char *uid, const char *groups, struct cage_owner *ret_owner);
+/* Takes root's rights over files away for those of the owner, until cage_owner_leave. */
+int cage_owner_enter(const struct cage_owner *owner, struct kg_err *err);
+void cage_owner_leave(void);
+
+/* A map that shows the owner's files as those of the cages' user; its fd, or -1. */
+int cage_idmap_new(uid_t uid, gid_t gid);
+/* Whether the folder's filesystem takes the map: 0, or a negative errno. */
+int cage_idmap_try(int map, const char *folder);
 
 /* -- the plan ---------------------------------------------------------------------------------- */
 
@@ -272,13 +306,15 @@ pid_t *cage_children_of(pid_t pid, size_t *ret_count);
 
 /*
  * A root spawner's own mounts, where the user of the cages can reach what only root could: folders
- * are bound there with root's files shown as that user's. In a mount namespace of its own.
+ * are bound there with the owner's files shown as that user's. In a mount namespace of its own.
  */
 struct cage_stage;
-struct cage_stage *cage_stage_new(struct kg_err *err);
+struct cage_stage *cage_stage_new(const struct cage_owner *owner, struct kg_err *err);
+const struct cage_owner *cage_stage_owner(const struct cage_stage *stage);
 /*
  * Mounts what source is open on, and nothing that is mounted below it: read-only, or to be written
- * and not executed. The cage's user is shown as its owner. *ret_path is owned.
+ * and not executed. The cage's user is shown as its owner: the daemon's, if that is not root, else
+ * whoever the thing belongs to. *ret_path is owned.
  */
 int cage_stage_add(struct cage_stage *stage, int source, bool write, char **ret_path,
                    struct kg_err *err);

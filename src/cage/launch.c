@@ -76,11 +76,16 @@ static int open_source(const char *path, struct kg_err *err)
     return kg_steal_fd(&fd);
 }
 
-/* Another folder may have taken the place of the one that was planned for. */
-static int check_owner(const struct cage_step *step, int source, struct kg_err *err)
+/*
+ * Another folder may have taken the place of the one that was planned for. A daemon that is not
+ * root's is held to its own user's rights instead.
+ */
+static int check_not_roots(const struct cage_step *step, const struct cage_stage *stage, int source,
+                           struct kg_err *err)
 {
     struct stat status;
-    if (step->kind != CAGE_STEP_WRITE || step->roots || geteuid() != 0)
+    if (step->kind != CAGE_STEP_WRITE || step->roots || geteuid() != 0 ||
+        (stage != NULL && cage_stage_owner(stage)->uid != 0))
         return 0;
     if (fstat(source, &status) < 0)
         return kg_fail_errno(err, errno, "stat %s", step->source);
@@ -89,14 +94,43 @@ static int check_owner(const struct cage_step *step, int source, struct kg_err *
     return kg_fail(err, KG_E_REFUSED, "write %s: it is root's own", step->source);
 }
 
+/* O_PATH asks for no right to the thing itself; a cage of it would. */
+static int check_owner_may(int fd, bool write)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0)
+        return -errno;
+    int rights = R_OK | (write ? W_OK : 0) | (S_ISDIR(status.st_mode) ? X_OK : 0);
+    return faccessat(fd, "", rights, AT_EMPTY_PATH | AT_EACCESS) < 0 ? -errno : 0;
+}
+
+/* A daemon that is not root's gets nothing into a cage that its own user may not have. */
+static int open_for_owner(const struct cage_stage *stage, const struct cage_step *step,
+                          struct kg_err *err)
+{
+    const struct cage_owner *owner = stage != NULL ? cage_stage_owner(stage) : NULL;
+    if (owner == NULL || owner->uid == 0)
+        return open_source(step->source, err);
+    int result = cage_owner_enter(owner, err);
+    if (result < 0)
+        return result;
+    kg_auto(kg_close) int fd = open_source(step->source, err);
+    int allowed = fd < 0 ? 0 : check_owner_may(fd, step->kind == CAGE_STEP_WRITE);
+    cage_owner_leave();
+    if (allowed < 0)
+        return kg_fail_errno(err, -allowed, "open %s as uid %u", step->source,
+                             (unsigned)owner->uid);
+    return fd < 0 ? -EACCES : kg_steal_fd(&fd);
+}
+
 static int prepare_source(struct launch *launch, size_t at, struct cage_stage *stage,
                           struct kg_err *err)
 {
     const struct cage_step *step = &launch->plan->steps.items[at];
-    kg_auto(kg_close) int fd = open_source(step->source, err);
+    kg_auto(kg_close) int fd = open_for_owner(stage, step, err);
     if (fd < 0)
         return fd;
-    int result = check_owner(step, fd, err);
+    int result = check_not_roots(step, stage, fd, err);
     if (result < 0)
         return result;
     if (stage != NULL) {

@@ -233,13 +233,16 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 /* -- start and end ----------------------------------------------------------------------------- */
 
-__attribute__((noreturn)) static void become_spawner(const char *path, int socket, pid_t daemon)
+__attribute__((noreturn)) static void become_spawner(const char *path, int socket, pid_t daemon,
+                                                     const struct cage_owner *owner)
 {
-    char socket_text[16], daemon_text[16];
+    char socket_text[16], daemon_text[16], uid_text[16];
     snprintf(socket_text, sizeof(socket_text), "%d", socket);
     snprintf(daemon_text, sizeof(daemon_text), "%d", daemon);
+    snprintf(uid_text, sizeof(uid_text), "%u", (unsigned)owner->uid);
     fcntl(socket, F_SETFD, 0);
-    execl(path, "kaged-spawner", socket_text, daemon_text, (char *)NULL);
+    execl(path, "kaged-spawner", socket_text, daemon_text, uid_text, cage_owner_groups_text(owner),
+          (char *)NULL);
     _exit(127);
 }
 
@@ -261,6 +264,12 @@ static int wait_until_ready(int socket, struct kg_err *err)
 
 struct cage_spawner *cage_spawner_start(struct kg_err *err)
 {
+    struct cage_owner self = cage_owner_self();
+    return cage_spawner_start_for(&self, err);
+}
+
+struct cage_spawner *cage_spawner_start_for(const struct cage_owner *owner, struct kg_err *err)
+{
     kg_auto(kg_free) char *path = cage_helper_path("kaged-spawner");
     if (path == NULL) {
         kg_fail(err, KG_E_CAGE, "kaged-spawner is neither beside this program nor in %s",
@@ -277,7 +286,7 @@ struct cage_spawner *cage_spawner_start(struct kg_err *err)
     pid_t pid = fork();
     int errnum = errno;
     if (pid == 0)
-        become_spawner(path, ends[1], daemon);
+        become_spawner(path, ends[1], daemon, owner);
     close(ends[1]);
     struct cage_spawner *spawner = kg_alloc(sizeof(*spawner));
     spawner->pid = pid;
@@ -315,8 +324,9 @@ static int wait_for_end(pid_t pid)
     int status = 0;
     kg_auto(kg_close) int fd = pidfd_open(pid, 0);
     struct pollfd wait = {.fd = fd, .events = POLLIN};
-    if (fd < 0 || poll(&wait, 1, END_TIMEOUT_MS) <= 0)
-        kill(pid, SIGKILL);
+    /* A daemon that has given up root cannot kill root's spawner; that goes by itself, later. */
+    if ((fd < 0 || poll(&wait, 1, END_TIMEOUT_MS) <= 0) && kill(pid, SIGKILL) < 0)
+        return -1;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     return status;

@@ -4,7 +4,7 @@
  * inherits what a dead bwrap leaves behind: any child of ours that is no living bwrap is killed.
  * When the daemon is gone, every cell goes, and the spawner with them.
  *
- * usage: kaged-spawner SOCKET DAEMON-PID
+ * usage: kaged-spawner SOCKET DAEMON-PID OWNER-UID OWNER-GID[,GROUP...]
  */
 #include "cage/internal.h"
 
@@ -52,6 +52,7 @@ struct cell {
 struct spawner {
     int socket;
     int signals;
+    struct cage_owner owner;  /* whom the daemon runs as */
     struct cage_stage *stage; /* NULL if not root */
     struct cell *cells;
     bool daemon_gone;
@@ -398,12 +399,28 @@ static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched
         close(fds[i]);
 }
 
+/* What builds the cages is the system's, whatever a plan says that came from another user. */
+static int check_tools(const struct spawner *spawner, const struct cage_plan *plan,
+                       struct kg_err *err)
+{
+    const char *nft = plan->network.nft;
+    if (spawner->stage == NULL || spawner->owner.uid == 0)
+        return 0;
+    if (!cage_tool_is(plan->bwrap, "bwrap"))
+        return kg_fail(err, KG_E_REFUSED, "plugin %s: %s is not the system's bwrap", plan->name,
+                       plan->bwrap);
+    if (nft[0] != '\0' && !cage_tool_is(nft, "nft"))
+        return kg_fail(err, KG_E_REFUSED, "plugin %s: %s is not the system's nft", plan->name, nft);
+    return 0;
+}
+
 static void spawn(struct spawner *spawner, uint32_t id, int plan_fd)
 {
     struct kg_err err = {0};
     struct cage_launched launched;
     struct cage_plan *plan = read_plan(plan_fd, &err);
-    if (plan != NULL && cage_launch(plan, spawner->stage, &launched, &err) == 0)
+    if (plan != NULL && check_tools(spawner, plan, &err) == 0 &&
+        cage_launch(plan, spawner->stage, &launched, &err) == 0)
         keep_cell(spawner, id, &launched, plan);
     else
         tell_failed(spawner, id, err.message);
@@ -563,7 +580,10 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
         return kg_fail_errno(err, errno, "spawner: socket %s", socket);
     if (geteuid() != 0)
         return 0;
-    spawner->stage = cage_stage_new(err);
+    spawner->stage = cage_stage_new(&spawner->owner, err);
+    /* Only a stage knows the owner: without one, root would open what he may not. */
+    if (spawner->stage == NULL && spawner->owner.uid != 0)
+        return -EINVAL;
     if (spawner->stage == NULL) {
         kg_log(KG_WARN, "%s; plugins see only what any user may read", err->message);
         err->message[0] = '\0';
@@ -573,11 +593,11 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
+    struct spawner spawner = {.socket = -1, .signals = -1};
+    if (argc != 5 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
         fprintf(stderr, "kaged-spawner is started by kaged\n");
         return 2;
     }
-    struct spawner spawner = {.socket = -1, .signals = -1};
     struct kg_err err = {0};
     struct cage_event ready = {.kind = CAGE_TELL_READY};
     if (start(&spawner, argv[1], argv[2], &err) < 0)

@@ -1,7 +1,7 @@
 /*
- * After the drop from root a cage cannot read root's own folders. So a root spawner, in a mount
- * namespace that nobody else sees, binds each of them where the cage's user may go, through a map
- * that shows the files of the folder's owner as that user's: what the plugin writes is the owner's
+ * After the drop from root a cage cannot read what its owner keeps to himself. So a root spawner,
+ * in a mount namespace that nobody else sees, binds each of it where the cage's user may go,
+ * through a map that shows an owner's files as that user's: what the plugin writes is the owner's
  * on disk. What is mounted below a folder is not there. The mounts last until bwrap has copied the
  * namespace. A filesystem that knows no such maps is bound plainly: then its modes decide.
  */
@@ -11,13 +11,10 @@
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Not below the daemon's own run folder, which is closed to others. */
@@ -33,67 +30,11 @@ struct owner_map {
 };
 
 struct cage_stage {
+    struct cage_owner owner;
     struct owner_map maps[MAPS_MAX];
     unsigned map_count; /* ever made */
     unsigned next;
 };
-
-/* One range of a map, unless it is empty. */
-static void add_range(struct kg_buf *map, uint64_t first, uint64_t as, uint64_t end)
-{
-    if (first < end)
-        kg_buf_printf(map, "%llu %llu %llu\n", (unsigned long long)first, (unsigned long long)as,
-                      (unsigned long long)(end - first));
-}
-
-/* The owner's files are shown as the cage's user's, all others but that user's as their own. */
-static int write_map(pid_t pid, const char *file, uint32_t owner, uint32_t as)
-{
-    uint32_t low = owner < as ? owner : as, high = owner < as ? as : owner;
-    kg_auto(kg_buf_free) struct kg_buf map = {0};
-    add_range(&map, 0, 0, low);
-    add_range(&map, owner, as, (uint64_t)owner + 1);
-    add_range(&map, (uint64_t)low + 1, (uint64_t)low + 1, high);
-    add_range(&map, (uint64_t)high + 1, (uint64_t)high + 1, UINT32_MAX);
-    kg_auto(kg_free) char *path = kg_format("/proc/%d/%s", pid, file);
-    kg_auto(kg_close) int fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : kg_write_all(fd, map.data, map.length);
-}
-
-static int open_map_of(pid_t pid, const struct owner_map *owner)
-{
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
-    if (write_map(pid, "uid_map", owner->uid, CAGE_UID) < 0 ||
-        write_map(pid, "gid_map", owner->gid, CAGE_GID) < 0)
-        return -1;
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-/* A namespace needs a process to be born in; it only waits to be killed. */
-static int make_user_map(const struct owner_map *owner)
-{
-    int ready[2];
-    if (pipe2(ready, O_CLOEXEC) < 0)
-        return -1;
-    pid_t pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (unshare(CLONE_NEWUSER) < 0 || write(ready[1], "", 1) < 0)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    close(ready[1]);
-    char byte;
-    int map = pid > 0 && read(ready[0], &byte, 1) == 1 ? open_map_of(pid, owner) : -1;
-    close(ready[0]);
-    if (pid > 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-    }
-    return map;
-}
 
 static int make_folder(struct kg_err *err)
 {
@@ -113,11 +54,18 @@ static int make_folder(struct kg_err *err)
     return 0;
 }
 
-struct cage_stage *cage_stage_new(struct kg_err *err)
+struct cage_stage *cage_stage_new(const struct cage_owner *owner, struct kg_err *err)
 {
     if (make_folder(err) < 0)
         return NULL;
-    return kg_alloc(sizeof(struct cage_stage));
+    struct cage_stage *stage = kg_alloc(sizeof(*stage));
+    stage->owner = *owner;
+    return stage;
+}
+
+const struct cage_owner *cage_stage_owner(const struct cage_stage *stage)
+{
+    return &stage->owner;
 }
 
 static unsigned maps_kept(const struct cage_stage *stage)
@@ -125,17 +73,22 @@ static unsigned maps_kept(const struct cage_stage *stage)
     return stage->map_count < MAPS_MAX ? stage->map_count : MAPS_MAX;
 }
 
-/* The fd of the map for what has this owner, or -1; it stays the stage's. */
+/*
+ * The fd of the map for what has this owner, or -1; it stays the stage's. Root may act for whoever
+ * a folder belongs to; another daemon only for its own user.
+ */
 static int map_for(struct cage_stage *stage, const struct stat *status)
 {
+    bool by_root = stage->owner.uid == 0;
+    uid_t uid = by_root ? status->st_uid : stage->owner.uid;
+    gid_t gid = by_root ? status->st_gid : stage->owner.gid;
     for (unsigned i = 0; i < maps_kept(stage); i++)
-        if (stage->maps[i].uid == status->st_uid && stage->maps[i].gid == status->st_gid)
+        if (stage->maps[i].uid == uid && stage->maps[i].gid == gid)
             return stage->maps[i].fd;
     struct owner_map *map = &stage->maps[stage->map_count % MAPS_MAX];
     if (stage->map_count++ >= MAPS_MAX)
         kg_close(&map->fd);
-    *map = (struct owner_map){.uid = status->st_uid, .gid = status->st_gid};
-    map->fd = make_user_map(map);
+    *map = (struct owner_map){uid, gid, cage_idmap_new(uid, gid)};
     return map->fd;
 }
 
