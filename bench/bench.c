@@ -99,7 +99,7 @@ static void open_world(struct world *world)
     install(world, "fast");
     install(world, "flood");
     if (config_paths_find(world->home, &world->paths, &err) < 0 ||
-        config_paths_make(&world->paths, &err) < 0 ||
+        config_paths_make(&world->paths, geteuid(), &err) < 0 ||
         (world->facts = cage_facts_probe(&err)) == NULL ||
         (world->spawner = cage_spawner_start(&err)) == NULL)
         die("prepare", err.message);

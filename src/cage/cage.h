@@ -76,6 +76,9 @@ struct cage_owner {
 };
 struct cage_owner cage_owner_self(void);
 int cage_owner_find(const char *user, struct cage_owner *ret_owner, struct kg_err *err);
+/* For root with one thread: gives its rights over files up for the owner's, for a moment. */
+int cage_owner_enter(const struct cage_owner *owner, struct kg_err *err);
+void cage_owner_leave(void);
 
 /* -- checks: each layer of the cage, one row; what the daemon counts on and the doctor shows --- */
 

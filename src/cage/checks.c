@@ -458,13 +458,13 @@ static void check_open_files(struct look *look, struct cage_check *check)
 static void check_user(struct look *look, struct cage_check *check)
 {
     const struct passwd *entry = getpwuid(look->owner.uid);
-    const char *name = entry ? entry->pw_name : "?";
-    unsigned uid = (unsigned)look->owner.uid;
+    kg_auto(kg_free) char *name =
+        entry ? kg_strdup(entry->pw_name) : kg_format("uid %u", (unsigned)look->owner.uid);
     if (geteuid() != 0) {
-        found(check, "the daemon and its plugins run as %s (uid %u)", name, uid);
-    } else if (uid != 0) {
-        found(check, "the daemon runs as %s (uid %u), kaged-spawner as root, plugins as uid %u",
-              name, uid, CAGE_UID);
+        found(check, "the daemon and its plugins run as %s", name);
+    } else if (look->owner.uid != 0) {
+        found(check, "the daemon runs as %s, kaged-spawner as root, plugins as uid %u", name,
+              CAGE_UID);
     } else {
         found(check, "the daemon runs as root, plugins as uid %u", CAGE_UID);
         check->remedy = kg_strdup("set daemon.user in config.toml: then only kaged-spawner stays "

@@ -77,9 +77,6 @@ bool cage_become_user(void);
 /* The owner as words of kaged-spawner's command line; the text is owned. */
 char *cage_owner_groups_text(const struct cage_owner *owner);
 bool cage_owner_parse(const char *uid, const char *groups, struct cage_owner *ret_owner);
-/* Takes root's rights over files away for those of the owner, until cage_owner_leave. */
-int cage_owner_enter(const struct cage_owner *owner, struct kg_err *err);
-void cage_owner_leave(void);
 
 /* A map that shows the owner's files as those of the cages' user; its fd, or -1. */
 int cage_idmap_new(uid_t uid, gid_t gid);

@@ -107,6 +107,8 @@ void print_line(struct kg_str line);
  * The daemon's JSON on one line: as it came, but for characters that kg_buf_json_escaped escapes.
  */
 void print_json(struct kg_str json);
+/* Whether stdout is a terminal that shows colours, and nobody asked for none. */
+bool print_colors(void);
 /* The width of the terminal on stdout; SIZE_MAX if there is none. */
 size_t print_columns(void);
 
@@ -166,9 +168,22 @@ int64_t cli_number(const struct kg_node *object, const char *key); /* 0 if it is
 /* A member that is a time: RFC 3339 or milliseconds. False if it is neither. */
 bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_ms);
 
+/* -- daemon.user ------------------------------------------------------------------------------- */
+
+struct cage_owner;
+/* Whom the daemon runs as when it is started with this configuration by whoever runs this. */
+int user_find(const struct config *config, struct cage_owner *ret_owner, struct kg_err *err);
+/* Each does nothing unless the daemon is to become somebody else. */
+int user_give_folders(const struct config_paths *paths, const struct cage_owner *owner,
+                      struct kg_err *err);
+int user_become(const struct cage_owner *owner, struct kg_err *err);
+/* As open(2), with that user's rights. */
+int user_open(const struct cage_owner *owner, const char *path, int flags, mode_t mode);
+
 /* -- the commands ------------------------------------------------------------------------------ */
 
 int cli_start(struct cli *cli);
+int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
 int cli_config_check(struct cli *cli);
 int cli_config_get(struct cli *cli);

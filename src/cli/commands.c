@@ -54,6 +54,17 @@ const struct cli_command cli_commands[] = {
         .run = cli_reload,
     },
     {
+        .words = "doctor",
+        .summary = "show whether plugins can be caged here, and what to mend",
+        .help = "Looks at every layer that a cage is made of, builds a full one and runs a program "
+                "in it. For each layer that is lacking it says what that means and how to mend it. "
+                "Needs no daemon, and disturbs none.\n"
+                "The exit code is 0 if plugins run fully caged, 1 if some layer is degraded, 5 if "
+                "plugins refuse to start.",
+        .needs = CLI_PATHS,
+        .run = cli_doctor,
+    },
+    {
         .words = "version",
         .summary = "show the version",
         .help = "Shows the version of this program. The daemon's own is in: kaged status.",

@@ -51,6 +51,7 @@ static void put_status(struct kg_buf *out, const struct kg_node *status)
     kg_buf_escaped(out, cli_text(status, "version"));
     kg_buf_text(out, stopping && stopping->boolean ? " is stopping\n" : " is running\n");
     put_fact(out, "pid", cli_text(status, "pid"));
+    put_fact(out, "user", cli_text(status, "user"));
     put_fact(out, "home", cli_text(status, "home"));
     put_fact(out, "config", cli_text(status, "config_file"));
     if (cli_time(status, "started_at", &started_ms)) {
@@ -59,6 +60,7 @@ static void put_status(struct kg_buf *out, const struct kg_node *status)
         kg_buf_char(out, '\n');
     }
     put_fact(out, "audit", cli_text(status, "audit_problem"));
+    put_fact(out, "cages", cli_text(status, "cages"));
     kg_buf_text(out, "  plugins  ");
     put_plugin_counts(out, kg_node_get(status, "plugins"));
 }

@@ -47,6 +47,9 @@ static void put_process(struct kg_buf *out, const struct kg_node *plugin)
     }
     kg_buf_char(out, '\n');
     put_text(out, "cage", cli_text(plugin, "cage_id"));
+    /* A full one is what everybody expects. */
+    if (!kg_str_is(cli_text(plugin, "cage"), "full"))
+        put_text(out, "", cli_text(plugin, "cage"));
 }
 
 static void put_figures(struct kg_buf *out, const struct kg_node *plugin)

@@ -109,7 +109,7 @@ struct table {
     size_t count, next;
 };
 
-static bool wants_colors(void)
+bool print_colors(void)
 {
     const char *no_color = getenv("NO_COLOR");
     const char *terminal = getenv("TERM");
@@ -131,7 +131,7 @@ struct table *table_new(const char *const *headings)
     struct table *table = kg_alloc(sizeof(*table));
     table->columns = scols_new_table();
     need(table->columns != NULL);
-    scols_table_enable_colors(table->columns, wants_colors());
+    scols_table_enable_colors(table->columns, print_colors());
     /* The cells are escaped here; libsmartcols would escape the backslashes once more. */
     scols_table_enable_noencoding(table->columns, 1);
     for (; headings[table->count] != NULL; table->count++) {

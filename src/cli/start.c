@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -27,10 +26,14 @@ struct daemon {
     const struct config_paths *paths;
     struct config *config; /* until the host takes it */
     int lock_fd;
-    int ready_fd;  /* told "ready" once; -1: nobody waits */
-    int parent_fd; /* of `kaged start` that waits for us; -1 in the foreground */
+    int ready_fd;            /* told "ready" once; -1: nobody waits */
+    int parent_fd;           /* of `kaged start` that waits for us; -1 in the foreground */
+    struct cage_owner owner; /* whom it runs as */
+    struct cage_checks checks;
     struct cage_facts *facts;
     struct kg_err no_cage;
+    char *cages; /* owned; what the checks found, in words */
+    char *user;  /* owned; the owner's name */
     struct cage_spawner *spawner;
     struct loop *loop;
     struct host *host;
@@ -57,7 +60,8 @@ static pid_t lock_owner(int fd)
 static int take_lock(struct daemon *daemon, struct kg_err *err)
 {
     const char *path = daemon->paths->pid_file;
-    daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    daemon->lock_fd =
+        user_open(&daemon->owner, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (daemon->lock_fd < 0)
         return kg_fail_errno(err, errno, "open lock file %s", path);
     if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) == 0)
@@ -90,37 +94,6 @@ static void raise_fd_limit(void)
     }
 }
 
-static int give_to_user(const struct config_paths *paths, const struct passwd *user,
-                        struct kg_err *err)
-{
-    const char *const folders[] = {paths->state_dir, paths->audit_dir, paths->logs_dir,
-                                   paths->run_dir};
-    for (size_t i = 0; i < KG_COUNT(folders); i++)
-        if (lchown(folders[i], user->pw_uid, user->pw_gid) < 0)
-            return kg_fail_errno(err, errno, "give folder %s to user %s", folders[i],
-                                 user->pw_name);
-    return 0;
-}
-
-/* With daemon.user only the spawner stays root. */
-static int drop_root(const struct daemon *daemon, struct kg_err *err)
-{
-    const char *name = daemon->config->daemon_user;
-    if (name[0] == '\0' || geteuid() != 0)
-        return 0;
-    const struct passwd *user = getpwnam(name);
-    if (user == NULL)
-        return kg_fail(err, KG_E_INVALID_CONFIG, "daemon.user: there is no user \"%s\"", name);
-    int result = give_to_user(daemon->paths, user, err);
-    if (result < 0)
-        return result;
-    if (initgroups(name, user->pw_gid) < 0 ||
-        setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
-        setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0)
-        return kg_fail_errno(err, errno, "become user %s", name);
-    return 0;
-}
-
 /* -- going to the background ------------------------------------------------------------------- */
 
 /* The parent waits until the child is ready, or prints why it is not. */
@@ -144,10 +117,11 @@ static int wait_for_child(int fd, pid_t child)
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1;
 }
 
-static int redirect_to_log(const struct config_paths *paths, struct kg_err *err)
+static int redirect_to_log(const struct daemon *daemon, struct kg_err *err)
 {
-    kg_auto(kg_free) char *path = kg_format("%s/kaged.log", paths->logs_dir);
-    kg_auto(kg_close) int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    kg_auto(kg_free) char *path = kg_format("%s/kaged.log", daemon->paths->logs_dir);
+    kg_auto(kg_close) int log =
+        user_open(&daemon->owner, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     kg_auto(kg_close) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (log < 0 || null < 0)
         return kg_fail_errno(err, errno, "open log file %s", path);
@@ -169,7 +143,7 @@ static void on_log_check(struct loop_timer *timer)
         return;
     kg_auto(kg_free) char *path = kg_format("%s/kaged.log", daemon->paths->logs_dir);
     kg_auto(kg_free) char *old = kg_format("%s.1", path);
-    if (rename(path, old) < 0 || redirect_to_log(daemon->paths, &err) < 0)
+    if (rename(path, old) < 0 || redirect_to_log(daemon, &err) < 0)
         kg_log(KG_WARN, "rotate %s: %s", path, strerror(errno));
 }
 
@@ -207,7 +181,7 @@ static bool fork_away(struct daemon *daemon, int *ret_exit_code, struct kg_err *
     daemon->parent_fd = fds[1];
     setsid();
     /* Before the spawner is started: it would hold on to the terminal otherwise. */
-    if (redirect_to_log(daemon->paths, err) == 0)
+    if (redirect_to_log(daemon, err) == 0)
         return true;
     *ret_exit_code = report_failure(daemon, err);
     return false;
@@ -242,6 +216,13 @@ static void on_reloaded(void *data)
         return;
     struct http_limits limits = http_limits(host_config(daemon->host));
     http_server_set_limits(daemon->server, &limits);
+}
+
+static void on_refused(void *data, uid_t uid, pid_t pid, const char *reason)
+{
+    struct daemon *daemon = data;
+    audit_emit(host_audit(daemon->host), AUDIT_AUTH_PEER_REFUSED, KG_STR_NULL, AUDIT_V_INT(uid),
+               AUDIT_V_INT(pid), AUDIT_V_TEXT(reason));
 }
 
 static void on_server_freed(void *data)
@@ -313,17 +294,46 @@ static void watch_signals(struct daemon *daemon)
     }
 }
 
+static const char *plugins_dir(const struct daemon *daemon)
+{
+    const char *chosen = daemon->config->plugins_dir;
+    return chosen[0] != '\0' ? chosen : daemon->paths->plugins_dir;
+}
+
+static void look_at_cages(struct daemon *daemon)
+{
+    struct cage_site site = {.owner = &daemon->owner, .plugins_dir = plugins_dir(daemon)};
+    daemon->facts = cage_facts_check(&site, &daemon->checks, &daemon->no_cage);
+    daemon->cages = cage_checks_words(&daemon->checks);
+    const struct passwd *entry = getpwuid(daemon->owner.uid);
+    daemon->user = entry ? kg_strdup(entry->pw_name) : kg_format("%u", (unsigned)daemon->owner.uid);
+}
+
+/* Each layer that is lacking is said once, at the start. */
+static void log_cages(const struct daemon *daemon)
+{
+    for (size_t i = 0; i < daemon->checks.count; i++) {
+        const struct cage_check *check = &daemon->checks.items[i];
+        if (check->status == CAGE_STATUS_DEGRADED)
+            kg_log(KG_WARN, "cages are degraded: %s: %s: %s; to mend it: %s", check->name,
+                   check->detail, check->means, check->remedy);
+    }
+    if (daemon->facts == NULL)
+        kg_log(KG_ERROR_LEVEL, "no plugin can be started: %s; to mend it: %s",
+               daemon->no_cage.message, daemon->no_cage.hint);
+}
+
 static int prepare(struct daemon *daemon, struct kg_err *err)
 {
     raise_fd_limit();
     int result = write_pid(daemon, err);
     if (result < 0)
         return result;
-    daemon->facts = cage_facts_probe(&daemon->no_cage);
-    daemon->spawner = cage_spawner_start(err);
+    look_at_cages(daemon);
+    daemon->spawner = cage_spawner_start_for(&daemon->owner, err);
     if (daemon->spawner == NULL)
         return -EINVAL;
-    return drop_root(daemon, err);
+    return user_become(&daemon->owner, err);
 }
 
 static int open_for_business(struct daemon *daemon, struct kg_err *err)
@@ -338,6 +348,8 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         .spawner = daemon->spawner,
         .facts = daemon->facts,
         .no_cage = &daemon->no_cage,
+        .cages = daemon->cages,
+        .user = daemon->user,
         .paths = daemon->paths,
         .config = kg_steal(&daemon->config),
         .on_reloaded = on_reloaded,
@@ -349,6 +361,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     struct http_limits limits = http_limits(host_config(daemon->host));
     daemon->server =
         http_server_new(daemon->loop, daemon->host, &limits, http_routes, http_route_count);
+    http_server_on_refused(daemon->server, on_refused, daemon);
     return http_server_listen(daemon->server, daemon->paths->socket, err);
 }
 
@@ -375,6 +388,9 @@ static void tear_down(struct daemon *daemon)
     host_free(daemon->host);
     cage_spawner_free(daemon->spawner);
     cage_facts_free(daemon->facts);
+    cage_checks_free(&daemon->checks);
+    free(daemon->cages);
+    free(daemon->user);
     if (daemon->loop != NULL)
         close_signals(daemon);
     loop_free(daemon->loop);
@@ -389,9 +405,7 @@ static int run(struct daemon *daemon)
     struct kg_err err = {0};
     if (prepare(daemon, &err) < 0 || open_for_business(daemon, &err) < 0)
         return report_failure(daemon, &err);
-    if (daemon->facts == NULL)
-        kg_log(KG_ERROR_LEVEL, "no plugin can be started: %s; %s", daemon->no_cage.message,
-               daemon->no_cage.hint);
+    log_cages(daemon);
     if (daemon->parent_fd >= 0)
         loop_timer_start(daemon->loop, &daemon->log_timer, LOG_CHECK_MS, on_log_check);
     host_start(daemon->host);
@@ -418,8 +432,9 @@ int cli_start(struct cli *cli)
         fputs("kaged: --no-sandbox does not apply to plugins: they are always caged\n", stderr);
     umask(077);
     daemon.config = config_load(cli->paths.config_file, &err);
-    if (daemon.config == NULL || config_paths_make(&cli->paths, &err) < 0 ||
-        take_lock(&daemon, &err) < 0)
+    if (daemon.config == NULL || user_find(daemon.config, &daemon.owner, &err) < 0 ||
+        config_paths_make(&cli->paths, daemon.owner.uid, &err) < 0 ||
+        user_give_folders(&cli->paths, &daemon.owner, &err) < 0 || take_lock(&daemon, &err) < 0)
         exit_code = print_error(&err);
     else if (cli_has(cli, "foreground") || fork_away(&daemon, &exit_code, &err))
         exit_code = run(&daemon);

@@ -20,8 +20,8 @@ struct config_paths {
 /* home_or_null: from --home; else KAGED_HOME; else the user's folders, or the system's for root. */
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
 void config_paths_free(struct config_paths *paths);
-/* Makes the folders that the daemon writes to (0700). */
-int config_paths_make(const struct config_paths *paths, struct kg_err *err);
+/* Makes the folders that the daemon writes to (0700). One may belong to root or to user. */
+int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_err *err);
 
 /* -- config.toml ------------------------------------------------------------------------------- */
 

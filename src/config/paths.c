@@ -101,7 +101,7 @@ void config_paths_free(struct config_paths *paths)
 }
 
 /* A folder that somebody else could swap under us is no place for a socket or a key. */
-static int make_private(const char *path, struct kg_err *err)
+static int make_private(const char *path, uid_t user, struct kg_err *err)
 {
     int result = kg_make_dirs(path, 0700, err);
     if (result < 0)
@@ -109,20 +109,20 @@ static int make_private(const char *path, struct kg_err *err)
     struct stat there;
     if (lstat(path, &there) < 0)
         return kg_fail_errno(err, errno, "look at folder %s", path);
-    if (!S_ISDIR(there.st_mode) || (there.st_uid != geteuid() && there.st_uid != 0))
+    if (!S_ISDIR(there.st_mode) || (there.st_uid != user && there.st_uid != 0))
         return kg_fail(err, KG_E_REFUSED, "folder %s: belongs to another user", path);
     if (access(path, W_OK) < 0)
         return kg_fail_errno(err, errno, "write to folder %s", path);
     return 0;
 }
 
-int config_paths_make(const struct config_paths *paths, struct kg_err *err)
+int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_err *err)
 {
     const char *const private[] = {paths->state_dir, paths->audit_dir, paths->logs_dir,
                                    paths->run_dir};
     int result = kg_make_dirs(paths->plugins_dir, 0755, err);
     for (size_t i = 0; i < KG_COUNT(private) && result == 0; i++)
-        result = make_private(private[i], err);
+        result = make_private(private[i], user, err);
     if (result < 0)
         kg_hint(err, "choose a folder you may write to with --home, or mend its permissions");
     return result;

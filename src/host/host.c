@@ -85,6 +85,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     struct host *host = kg_alloc(sizeof(*host));
     host->loop = parts->loop;
     host->paths = parts->paths;
+    host->cages = parts->cages;
+    host->user = parts->user;
     host->config = parts->config;
     host->on_reloaded = parts->on_reloaded;
     host->on_reloaded_data = parts->data;
@@ -373,7 +375,8 @@ static void start_enabled(struct host *host)
             instance_enable(plugin->instance);
             continue;
         }
-        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", err.message);
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s%s%s", err.message,
+                     err.hint[0] != '\0' ? "; to mend it: " : "", err.hint);
         audit_emit(host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                    AUDIT_V_INT(0), AUDIT_V_TEXT(err.message));
     }
@@ -608,6 +611,16 @@ const struct config_paths *host_paths(const struct host *host)
 int64_t host_started_at_ms(const struct host *host)
 {
     return host->started_at_ms;
+}
+
+const char *host_cages(const struct host *host)
+{
+    return host->cages;
+}
+
+const char *host_user(const struct host *host)
+{
+    return host->user;
 }
 
 bool host_is_stopping(const struct host *host)

@@ -17,6 +17,8 @@ struct host_parts {
     struct cage_spawner *spawner;
     const struct cage_facts *facts; /* NULL: no cage can be built here; no plugin starts */
     const struct kg_err *no_cage;   /* why, then */
+    const char *cages;              /* how good cages are here, in words */
+    const char *user;               /* whom the daemon runs as */
     const struct config_paths *paths;
     struct config *config;           /* taken over */
     void (*on_reloaded)(void *data); /* after the host took a new configuration */
@@ -35,6 +37,9 @@ const struct config *host_config(const struct host *host);
 const struct config_paths *host_paths(const struct host *host);
 int64_t host_started_at_ms(const struct host *host);
 bool host_is_stopping(const struct host *host);
+/* "full", "degraded: ..." or "none: ..." */
+const char *host_cages(const struct host *host);
+const char *host_user(const struct host *host); /* whom the daemon runs as */
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */
 int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
                 struct kg_err *err);

@@ -17,6 +17,7 @@ struct host {
     struct loop_worker *reader; /* owned; reads files for questions */
     char *plugins_dir;          /* owned */
     struct kg_err no_cage;      /* KG_OK: cages can be built */
+    const char *cages, *user;   /* borrowed */
     struct supervisor supervisor;
     struct host_plugin **plugins; /* owned, sorted by name */
     size_t plugin_count;

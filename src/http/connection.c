@@ -11,6 +11,7 @@
 #include "http/internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -23,9 +24,8 @@
 /* Set aside for a body on a client's word alone. */
 #define BODY_RESERVE_MAX ((uint64_t)256 * 1024)
 /* Bytes of framing granted to each byte of a chunked body. */
-#define CHUNK_OVERHEAD 16
-/* Nobody can fill the log by knocking. */
-#define REFUSALS_LOGGED_PER_SEC 1
+#define CHUNK_OVERHEAD        16
+#define REFUSALS_TOLD_PER_SEC 1
 
 enum phase {
     READING,   /* waits for a request or is in the middle of one */
@@ -814,19 +814,44 @@ void http_connection_close(struct http_connection *connection)
         request->on_gone(request->on_gone_data);
 }
 
+/* It is told why and left at once: not a byte of it is read, nor is it kept for a moment longer. */
 static void refuse_client(struct http_connection *connection, int status, const struct kg_err *err)
 {
     begin_request(connection);
     *http_request_refuse(connection->request, status) = *err;
     end_refused(connection);
-    connection->unread = status == 0; /* one too many is not kept for a moment longer */
+    connection->unread = false;
     advance(connection);
 }
 
-static void log_refused(struct http_server *server, const struct kg_err *err)
+/* Nobody can fill the logs by knocking. */
+static void report_refused(struct http_server *server, const struct ucred *peer,
+                           const struct kg_err *err)
 {
-    if (kg_rate_pass(&server->refusals, REFUSALS_LOGGED_PER_SEC, loop_now_ms(server->loop), NULL))
-        kg_log(KG_WARN, "http: client refused: %s", err->message);
+    uint32_t more = 0;
+    if (!kg_rate_pass(&server->refusals, REFUSALS_TOLD_PER_SEC, loop_now_ms(server->loop), &more))
+        return;
+    kg_log(KG_WARN, "http: client refused: %s", err->message);
+    if (more > 0)
+        kg_log(KG_WARN, "http: %u more clients were refused", (unsigned)more);
+    if (server->on_refused != NULL)
+        server->on_refused(server->refused_data, peer->uid, peer->pid, err->message);
+}
+
+static int check_peer(struct http_connection *connection, struct kg_err *err)
+{
+    struct http_server *server = connection->server;
+    struct ucred peer = {.uid = (uid_t)-1, .gid = (gid_t)-1};
+    socklen_t length = sizeof(peer);
+    int fd = fd_of(connection);
+    int result = 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
+        result = kg_fail(err, KG_E_REFUSED, "read the peer's credentials: %s", strerror(errno));
+    if (result == 0)
+        result = http_server_check_peer(server, fd, &peer, connection->operator_id, err);
+    if (result < 0)
+        report_refused(server, &peer, err);
+    return result;
 }
 
 void http_connection_accept(struct http_server *server)
@@ -843,8 +868,7 @@ void http_connection_accept(struct http_server *server)
         return;
     }
     struct kg_err err;
-    if (http_server_check_peer(server, fd_of(connection), connection->operator_id, &err) < 0) {
-        log_refused(server, &err);
+    if (check_peer(connection, &err) < 0) {
         refuse_client(connection, 0, &err);
     } else if (server->connection_count > server->limits.connections) {
         kg_fail(&err, KG_E_BUSY, "there are %zu connections already", server->limits.connections);

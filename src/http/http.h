@@ -46,6 +46,9 @@ struct http_limits {
 struct http_server *http_server_new(struct loop *loop, struct host *host,
                                     const struct http_limits *limits,
                                     const struct http_route *routes, size_t route_count);
+/* Told of a process that may not use the API and was turned away; not of more than one a second. */
+typedef void http_refused_fn(void *data, uid_t uid, pid_t pid, const char *reason);
+void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data);
 void http_server_set_limits(struct http_server *server, const struct http_limits *limits);
 /* Binds PATH (0600) after removing a stale socket there. */
 int http_server_listen(struct http_server *server, const char *path, struct kg_err *err);

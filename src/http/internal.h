@@ -5,6 +5,8 @@
 #include "http/http.h"
 
 #include <llhttp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #define HTTP_URL_MAX        ((size_t)16 * 1024)
 #define HTTP_HEADERS_MAX    128
@@ -30,9 +32,11 @@ struct http_server {
     bool stopped;
 
     char own_name[HTTP_OPERATOR_MAX], root_name[HTTP_OPERATOR_MAX];
-    char user_namespace[64];
+    struct stat user_namespace; /* the daemon's; device and inode tell it from others */
 
     struct kg_rate refusals;
+    http_refused_fn *on_refused; /* or NULL */
+    void *refused_data;
 
     struct http_connection *connections; /* those that are open */
     size_t connection_count;
@@ -44,7 +48,7 @@ struct http_server {
 };
 
 /* Whether the process behind fd may use the API, and the name of its user. */
-int http_server_check_peer(const struct http_server *server, int fd,
+int http_server_check_peer(const struct http_server *server, int fd, const struct ucred *peer,
                            char ret_operator[HTTP_OPERATOR_MAX], struct kg_err *err);
 /* libuv has let go of one handle. */
 void http_server_handle_closed(struct http_server *server);

@@ -140,7 +140,7 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
 }
 
 static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin,
-                     const struct instance_facts *facts)
+                     const struct instance_facts *facts, const char *cages)
 {
     enum instance_state state = INSTANCE_DISABLED;
     if (plugin->instance != NULL)
@@ -150,6 +150,7 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
                    invalid ? "what it declares, or is configured with, cannot be used"
                            : instance_state_meaning(state));
     put_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
+    put_named_text(json, "cage", cages);
     put_time(json, "started_at", facts->started_at_ms);
     put_named_int(json, "starts", facts->starts);
     put_named_int(json, "failures", facts->failures);
@@ -175,7 +176,7 @@ static void reply_plugin(struct http_request *request, const struct host_plugin 
     kg_json_begin(&json, '{');
     struct instance_facts facts = facts_of(plugin);
     put_identity(&json, plugin, &facts);
-    put_life(&json, plugin, &facts);
+    put_life(&json, plugin, &facts, host_cages(http_host(request)));
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }
@@ -205,6 +206,8 @@ static void handle_status(struct http_request *request)
     put_named_text(&json, "home", host_paths(host)->home);
     put_named_text(&json, "config_file", host_paths(host)->config_file);
     put_named_text(&json, "socket", host_paths(host)->socket);
+    put_named_text(&json, "user", host_user(host));
+    put_named_text(&json, "cages", host_cages(host));
     put_time(&json, "started_at", host_started_at_ms(host));
     put_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
     kg_json_key(&json, "stopping");

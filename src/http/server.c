@@ -9,6 +9,7 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -16,6 +17,10 @@
 
 #define LISTEN_BACKLOG 128
 #define PASSWD_BYTES   4096
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
 
 /* -- who is who -------------------------------------------------------------------------------- */
 
@@ -31,50 +36,72 @@ static void name_user(uid_t uid, char ret_name[HTTP_OPERATOR_MAX])
         snprintf(ret_name, HTTP_OPERATOR_MAX, "%u", (unsigned)uid);
 }
 
-static int read_user_namespace(const char *process, char *ret_name, size_t size)
+/*
+ * While the pidfd says that the peer lives, its number is not another's. Older kernels have none:
+ * *ret_pidfd is -1 then.
+ */
+static int open_peer(int fd, int *ret_pidfd)
 {
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%s/ns/user", process);
-    ssize_t length = readlink(path, ret_name, size - 1);
-    if (length < 0)
+    int pidfd;
+    socklen_t length = sizeof(pidfd);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0)
+        *ret_pidfd = pidfd;
+    else if (errno == ENOPROTOOPT)
+        *ret_pidfd = -1;
+    else
         return -errno;
-    ret_name[length] = '\0';
     return 0;
 }
 
-static int check_namespace(const struct http_server *server, const struct ucred *peer,
+static bool is_gone(int pidfd)
+{
+    return pidfd >= 0 && pidfd_send_signal(pidfd, 0, NULL, 0) < 0 && errno == ESRCH;
+}
+
+static int stat_user_namespace(const char *process, struct stat *ret_namespace)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%s/ns/user", process);
+    return stat(path, ret_namespace) < 0 ? -errno : 0;
+}
+
+static int check_namespace(const struct http_server *server, int fd, const struct ucred *peer,
                            struct kg_err *err)
 {
-    char process[16], name[sizeof(server->user_namespace)];
+    char process[16];
+    struct stat theirs;
+    kg_auto(kg_close) int pidfd = -1;
     snprintf(process, sizeof(process), "%d", (int)peer->pid);
-    int result = read_user_namespace(process, name, sizeof(name));
+    int result = open_peer(fd, &pidfd);
+    if (result == 0)
+        result = stat_user_namespace(process, &theirs);
+    if (is_gone(pidfd))
+        result = -ESRCH;
     /* A user's daemon may not look at root's processes, and none of its cages can hold one. */
     if (result == -EACCES && peer->uid == 0 && geteuid() != 0)
         return 0;
     if (result < 0)
-        return kg_fail(err, KG_E_REFUSED, "process %d: read its user namespace: %s", (int)peer->pid,
-                       strerror(-result));
-    if (strcmp(name, server->user_namespace) != 0)
+        return kg_fail(err, KG_E_REFUSED, "process %d: look at its user namespace: %s",
+                       (int)peer->pid, strerror(-result));
+    if (theirs.st_dev != server->user_namespace.st_dev ||
+        theirs.st_ino != server->user_namespace.st_ino)
         return kg_fail(err, KG_E_REFUSED,
-                       "process %d: it runs in another user namespace than the daemon",
+                       "process %d: it runs in another user namespace than the daemon, as in a "
+                       "cage or a container; none of those may use it",
                        (int)peer->pid);
     return 0;
 }
 
-int http_server_check_peer(const struct http_server *server, int fd,
+int http_server_check_peer(const struct http_server *server, int fd, const struct ucred *peer,
                            char ret_operator[HTTP_OPERATOR_MAX], struct kg_err *err)
 {
-    struct ucred peer;
-    socklen_t length = sizeof(peer);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
-        return kg_fail(err, KG_E_REFUSED, "read the peer's credentials: %s", strerror(errno));
-    if (peer.uid != geteuid() && peer.uid != 0)
-        return kg_fail(err, KG_E_REFUSED, "uid %u may not use the daemon of uid %u",
-                       (unsigned)peer.uid, (unsigned)geteuid());
-    int result = check_namespace(server, &peer, err);
+    if (peer->uid != geteuid() && peer->uid != 0)
+        return kg_fail(err, KG_E_REFUSED, "process %d: uid %u may not use the daemon of uid %u",
+                       (int)peer->pid, (unsigned)peer->uid, (unsigned)geteuid());
+    int result = check_namespace(server, fd, peer, err);
     if (result < 0)
         return result;
-    memcpy(ret_operator, peer.uid == geteuid() ? server->own_name : server->root_name,
+    memcpy(ret_operator, peer->uid == geteuid() ? server->own_name : server->root_name,
            HTTP_OPERATOR_MAX);
     return 0;
 }
@@ -97,8 +124,15 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
     /* Looked up once: the user database may be slow, and the loop must not wait for it. */
     name_user(geteuid(), server->own_name);
     name_user(0, server->root_name);
-    read_user_namespace("self", server->user_namespace, sizeof(server->user_namespace));
+    /* Unknown, it equals nobody's, and only root gets in. */
+    stat_user_namespace("self", &server->user_namespace);
     return server;
+}
+
+void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data)
+{
+    server->on_refused = on_refused;
+    server->refused_data = data;
 }
 
 void http_server_set_limits(struct http_server *server, const struct http_limits *limits)

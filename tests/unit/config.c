@@ -444,8 +444,8 @@ static void folders_are_made_private(void **state)
     (void)state;
     kg_auto(config_paths_free) struct config_paths paths = paths_in_folder();
     mode_t mask = umask(0);
-    assert_int_equal(config_paths_make(&paths, NULL), 0);
-    assert_int_equal(config_paths_make(&paths, NULL), 0);
+    assert_int_equal(config_paths_make(&paths, geteuid(), NULL), 0);
+    assert_int_equal(config_paths_make(&paths, geteuid(), NULL), 0);
     umask(mask);
     assert_int_equal(mode_of(paths.state_dir), 0700);
     assert_int_equal(mode_of(paths.audit_dir), 0700);
@@ -457,7 +457,7 @@ static void folders_are_made_private(void **state)
 static void assert_not_made(const struct config_paths *paths, const char *message)
 {
     struct kg_err err = {0};
-    assert_true(config_paths_make(paths, &err) < 0);
+    assert_true(config_paths_make(paths, geteuid(), &err) < 0);
     if (strstr(err.message, message) == NULL)
         fail_msg("%s", err.message);
     assert_non_null(strstr(err.hint, "--home"));
@@ -467,7 +467,7 @@ static void a_link_or_a_file_is_no_place_for_a_socket(void **state)
 {
     (void)state;
     kg_auto(config_paths_free) struct config_paths paths = paths_in_folder();
-    assert_int_equal(config_paths_make(&paths, NULL), 0);
+    assert_int_equal(config_paths_make(&paths, geteuid(), NULL), 0);
     assert_int_equal(rmdir(paths.run_dir), 0);
     assert_int_equal(symlink(folder, paths.run_dir), 0);
     assert_not_made(&paths, "run: ");
@@ -480,7 +480,7 @@ static void a_folder_of_somebody_else_is_refused(void **state)
 {
     (void)state;
     kg_auto(config_paths_free) struct config_paths paths = paths_in_folder();
-    assert_int_equal(config_paths_make(&paths, NULL), 0);
+    assert_int_equal(config_paths_make(&paths, geteuid(), NULL), 0);
     if (chown(paths.run_dir, 65534, (gid_t)-1) < 0) /* only root may give it away */
         pretended_euid = 65534;
     assert_not_made(&paths, "belongs to another user");

@@ -1,0 +1,259 @@
+/*
+ * kaged doctor: the rows that the daemon itself decides by, and then a full cage, built the way
+ * that plugins get theirs, with a program in it that tells what it sees. The verdict is measured.
+ */
+#include "cli/cli.h"
+
+#include "cage/cage.h"
+#include "loop/loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TRIAL_TIMEOUT_MS 20000
+#define TRIAL_BYTES      65536
+#define TRIAL_INPUT      "as it went in"
+#define DAEMON_WAIT_MS   3000
+#define NAME_COLUMNS     16
+
+/* -- the trial --------------------------------------------------------------------------------- */
+
+/* What the program must find in its /proc/self/status: each is a wall that stands. */
+static const struct {
+    const char *line, *wall;
+} walls[] = {
+    {"\nNoNewPrivs:\t1\n", "it could gain privileges"},
+    {"\nSeccomp:\t2\n", "no filter of system calls is loaded"},
+    {"\nCapEff:\t0000000000000000\n", "it has capabilities"},
+    {"\nCapBnd:\t0000000000000000\n", "it could gain capabilities"},
+};
+
+static int check_walls(struct cage_run_result *result, struct kg_err *err)
+{
+    const char *seen = kg_buf_terminate(&result->out);
+    if (strncmp(seen, TRIAL_INPUT "\n", sizeof(TRIAL_INPUT)) != 0)
+        return kg_fail(err, KG_E_CAGE, "what went in did not come out");
+    for (size_t i = 0; i < KG_COUNT(walls); i++)
+        if (strstr(seen, walls[i].line) == NULL)
+            return kg_fail(err, KG_E_CAGE, "the cage stands, but %s", walls[i].wall);
+    return 0;
+}
+
+static int check_result(struct cage_run_result *result, struct kg_err *err)
+{
+    char *said = kg_buf_terminate(&result->err);
+    said[strcspn(said, "\n")] = '\0';
+    if (result->timed_out)
+        return kg_fail(err, KG_E_CAGE, "the program did not end within %d s",
+                       TRIAL_TIMEOUT_MS / 1000);
+    if (!result->how.built || result->how.exit_code != 0)
+        return kg_fail(err, KG_E_CAGE, "%s",
+                       said[0] != '\0' ? said : "the program ended without a word");
+    return check_walls(result, err);
+}
+
+static void on_lost(void *data)
+{
+    (void)data; /* the run ends with an error then */
+}
+
+static int run_trial(struct cage_spawner *spawner, const struct cage_plan *plan, struct kg_err *err)
+{
+    struct cage_run_options options = {.input = KG_STR(TRIAL_INPUT "\n"),
+                                       .output_max = TRIAL_BYTES,
+                                       .timeout_ms = TRIAL_TIMEOUT_MS};
+    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
+    struct loop *loop = loop_new();
+    int failed = cage_spawner_attach(spawner, loop, on_lost, NULL, err);
+    if (failed == 0)
+        failed = cage_run(spawner, loop, plan, &options, &result, err);
+    if (failed == 0)
+        failed = check_result(&result, err);
+    cage_spawner_free(spawner);
+    loop_free(loop);
+    return failed;
+}
+
+/* In a folder of its own, which belongs to whom the daemon's plugins belong to. */
+static int try_cage(const struct cage_facts *facts, const struct cage_owner *owner,
+                    const char *folder, struct kg_err *err)
+{
+    static const char *const command[] = {"cat", "-", "/proc/self/status", NULL};
+    struct cage_policy policy = {.name = "doctor",
+                                 .install_dir = folder,
+                                 .command = command,
+                                 .processes_max = 8,
+                                 .tmp_bytes = 65536};
+    if (owner->uid != geteuid() && chown(folder, owner->uid, owner->gid) < 0)
+        return kg_fail_errno(err, errno, "give folder %s to uid %u", folder, (unsigned)owner->uid);
+    struct cage_plan *plan = cage_plan_new(&policy, facts, err);
+    struct cage_spawner *spawner = plan != NULL ? cage_spawner_start_for(owner, err) : NULL;
+    int result = spawner != NULL ? run_trial(spawner, plan, err) : -EINVAL;
+    cage_plan_free(plan);
+    return result;
+}
+
+static void add_trial(struct cage_checks *checks, const struct cage_facts *facts,
+                      const struct cage_owner *owner)
+{
+    struct kg_err err = {0};
+    char folder[] = "/tmp/kaged-doctor-XXXXXX";
+    uint64_t start_ms = kg_monotonic_ms();
+    signal(SIGPIPE, SIG_IGN);
+    if (mkdtemp(folder) == NULL) {
+        kg_fail_errno(&err, errno, "make folder %s", folder);
+    } else {
+        try_cage(facts, owner, folder, &err);
+        rmdir(folder);
+    }
+    kg_auto(kg_free) char *detail =
+        err.code == KG_OK ? kg_format("a program ran in a full cage, %llu ms",
+                                      (unsigned long long)(kg_monotonic_ms() - start_ms))
+                          : kg_format("run a program in a full cage: %s", err.message);
+    if (err.code == KG_OK)
+        cage_checks_add(checks, "trial", CAGE_STATUS_OK, detail, NULL, NULL);
+    else
+        cage_checks_add(checks, "trial", CAGE_STATUS_MISSING, detail, "no plugin can start",
+                        err.hint[0] != '\0' ? err.hint : "mend what the message names");
+}
+
+/* -- the daemon that runs ---------------------------------------------------------------------- */
+
+/* What it found at its start may differ: limits, rights and namespaces are each process's own. */
+static void add_daemon(const struct cli *cli, struct cage_checks *checks)
+{
+    const struct client_request request = {
+        .method = "GET", .target = "/api/v1/status", .silence_ms = DAEMON_WAIT_MS};
+    struct kg_err err = {0};
+    struct client_reply reply = {0};
+    kg_auto(kg_free) char *detail = NULL;
+    if (client_exchange(cli->paths.socket, &request, &reply, &err) < 0) {
+        detail = err.code == KG_E_NO_DAEMON ? kg_strdup("not running")
+                                            : kg_format("cannot be asked: %s", err.message);
+    } else {
+        kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&reply.body), NULL);
+        struct kg_str cages = doc ? cli_text(doc->root, "cages") : KG_STR("");
+        struct kg_str user = doc ? cli_text(doc->root, "user") : KG_STR("");
+        detail = kg_format("runs as %.*s; its cages: %.*s", KG_STR_CUT(user, 64),
+                           KG_STR_CUT(cages, 256));
+    }
+    kg_buf_free(&reply.body);
+    cage_checks_add(checks, "daemon", CAGE_STATUS_OK, detail, NULL, NULL);
+}
+
+/* -- showing ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *mark, *color, *verdict, *sentence;
+    int exit_code;
+} verdicts[] = {
+    [CAGE_STATUS_OK] = {"ok", "32", "full", "Plugins run fully caged.", CLI_DONE},
+    [CAGE_STATUS_DEGRADED] = {"warn", "33", "degraded",
+                              "Plugins run caged, with less around them than there could be.",
+                              CLI_FAILED},
+    [CAGE_STATUS_MISSING] = {"FAIL", "31", "none", "Plugins will refuse to start.", 5},
+};
+
+static void put_extra(struct kg_buf *out, const char *label, const char *text)
+{
+    if (text[0] == '\0')
+        return;
+    kg_buf_printf(out, "      %-*s %s: ", NAME_COLUMNS, "", label);
+    kg_buf_escaped(out, kg_str(text));
+    kg_buf_char(out, '\n');
+}
+
+static void put_check(struct kg_buf *out, const struct cage_check *check, bool colors)
+{
+    const char *mark = verdicts[check->status].mark;
+    if (colors)
+        kg_buf_printf(out, "\033[%sm%-4s\033[0m", verdicts[check->status].color, mark);
+    else
+        kg_buf_printf(out, "%-4s", mark);
+    kg_buf_printf(out, "  %-*s ", NAME_COLUMNS, check->name);
+    kg_buf_escaped(out, kg_str(check->detail));
+    kg_buf_char(out, '\n');
+    put_extra(out, "means", check->means);
+    put_extra(out, check->status == CAGE_STATUS_OK ? "advice" : "to mend it", check->remedy);
+}
+
+static void put_checks(struct kg_buf *out, const struct cage_checks *checks)
+{
+    bool colors = print_colors();
+    for (size_t i = 0; i < checks->count; i++)
+        put_check(out, &checks->items[i], colors);
+    kg_buf_printf(out, "\n%s\n", verdicts[cage_checks_worst(checks)].sentence);
+}
+
+static void put_json(struct kg_buf *out, const struct cage_checks *checks)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "checks");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < checks->count; i++) {
+        const struct cage_check *check = &checks->items[i];
+        const char *const members[][2] = {{"name", check->name},
+                                          {"status", cage_status_names[check->status]},
+                                          {"detail", check->detail},
+                                          {"means", check->means},
+                                          {"remedy", check->remedy}};
+        kg_json_begin(&json, '{');
+        for (size_t k = 0; k < KG_COUNT(members); k++) {
+            kg_json_key(&json, members[k][0]);
+            kg_json_text(&json, members[k][1]);
+        }
+        kg_json_end(&json, '}');
+    }
+    kg_json_end(&json, ']');
+    kg_json_key(&json, "verdict");
+    kg_json_text(&json, verdicts[cage_checks_worst(checks)].verdict);
+    kg_json_end(&json, '}');
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static void examine(const struct cli *cli, const struct config *config,
+                    const struct cage_owner *owner, struct cage_checks *ret_checks)
+{
+    const struct config_paths *paths = &cli->paths;
+    const char *chosen = config->plugins_dir;
+    const char *const folders[] = {paths->plugins_dir, paths->state_dir, paths->audit_dir,
+                                   paths->logs_dir,    paths->run_dir,   NULL};
+    struct cage_site site = {
+        .owner = owner,
+        .folders = folders,
+        .plugins_dir = chosen[0] != '\0' ? chosen : paths->plugins_dir,
+    };
+    struct kg_err err = {0};
+    struct cage_facts *facts = cage_facts_check(&site, ret_checks, &err);
+    if (facts != NULL)
+        add_trial(ret_checks, facts, owner);
+    cage_facts_free(facts);
+    add_daemon(cli, ret_checks);
+}
+
+int cli_doctor(struct cli *cli)
+{
+    struct kg_err err = {0};
+    struct cage_owner owner;
+    kg_auto(cage_checks_free) struct cage_checks checks = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    struct config *config = config_load(cli->paths.config_file, &err);
+    if (config == NULL || user_find(config, &owner, &err) < 0) {
+        config_free(config);
+        return print_error(&err);
+    }
+    examine(cli, config, &owner, &checks);
+    config_free(config);
+    if (cli->json) {
+        put_json(&text, &checks);
+        print_json(kg_buf_view(&text));
+    } else {
+        put_checks(&text, &checks);
+        print_out(&text);
+    }
+    return verdicts[cage_checks_worst(&checks)].exit_code;
+}

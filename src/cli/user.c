@@ -1,0 +1,93 @@
+/*
+ * Who the daemon is. Started by root with daemon.user it becomes that user, and only kaged-spawner
+ * stays root. Folders that the daemon writes to are given to that user, files never: whatever lies
+ * in a folder of his may be a link to somebody else's. The home with config.toml is not given
+ * either, since who may write there chooses daemon.user.
+ */
+#include "cli/cli.h"
+
+#include "cage/cage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int user_find(const struct config *config, struct cage_owner *ret_owner, struct kg_err *err)
+{
+    if (geteuid() == 0 && config->daemon_user[0] != '\0')
+        return cage_owner_find(config->daemon_user, ret_owner, err);
+    *ret_owner = cage_owner_self();
+    return 0;
+}
+
+static int give_folder(const char *path, const struct cage_owner *owner)
+{
+    kg_auto(kg_close) int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat folder;
+    if (fd < 0 || fstat(fd, &folder) < 0)
+        return -errno;
+    if (folder.st_uid == owner->uid)
+        return 0;
+    return fchown(fd, owner->uid, owner->gid) < 0 ? -errno : 0;
+}
+
+/* The folders are his; those above them are not, and may keep him out. */
+static int check_reach(const char *path, const struct cage_owner *owner, struct kg_err *err)
+{
+    int result = cage_owner_enter(owner, err);
+    if (result < 0)
+        return result;
+    int problem = faccessat(AT_FDCWD, path, R_OK | W_OK | X_OK, AT_EACCESS) < 0 ? errno : 0;
+    cage_owner_leave();
+    if (problem == 0)
+        return 0;
+    result = kg_fail_errno(err, problem, "folder %s: use it as daemon.user (uid %u)", path,
+                           (unsigned)owner->uid);
+    kg_hint(err, "let that user through the folders above it: chmod o+x");
+    return result;
+}
+
+int user_give_folders(const struct config_paths *paths, const struct cage_owner *owner,
+                      struct kg_err *err)
+{
+    const char *const folders[] = {paths->plugins_dir, paths->state_dir, paths->audit_dir,
+                                   paths->logs_dir, paths->run_dir};
+    if (owner->uid == geteuid())
+        return 0;
+    for (size_t i = 0; i < KG_COUNT(folders); i++) {
+        int result = give_folder(folders[i], owner);
+        if (result < 0)
+            return kg_fail_errno(err, -result, "give folder %s to daemon.user (uid %u)", folders[i],
+                                 (unsigned)owner->uid);
+        result = check_reach(folders[i], owner, err);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+int user_open(const struct cage_owner *owner, const char *path, int flags, mode_t mode)
+{
+    if (owner->uid == geteuid())
+        return open(path, flags, mode);
+    if (cage_owner_enter(owner, NULL) < 0)
+        return -1;
+    int fd = open(path, flags, mode);
+    int errnum = errno;
+    cage_owner_leave();
+    errno = errnum;
+    return fd;
+}
+
+int user_become(const struct cage_owner *owner, struct kg_err *err)
+{
+    if (owner->uid == geteuid())
+        return 0;
+    if (setgroups(owner->group_count, owner->groups) < 0 ||
+        setresgid(owner->gid, owner->gid, owner->gid) < 0 ||
+        setresuid(owner->uid, owner->uid, owner->uid) < 0)
+        return kg_fail_errno(err, errno, "become daemon.user (uid %u)", (unsigned)owner->uid);
+    return 0;
+}
