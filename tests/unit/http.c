@@ -456,7 +456,8 @@ static void ask_as_child(const char *path)
     int fd = connect_to(path);
     if (fd < 0)
         _exit(3);
-    if (send(fd, "GET / HTTP/1.1\r\n" HEAD, 35, MSG_NOSIGNAL) < 0)
+    /* Who is refused may be left before he has said anything; the answer is there all the same. */
+    if (send(fd, "GET / HTTP/1.1\r\n" HEAD, 35, MSG_NOSIGNAL) < 0 && errno != EPIPE)
         _exit(4);
     ssize_t got = recv(fd, text, sizeof(text) - 1, MSG_WAITALL);
     _exit(got > 12 && strncmp(text, "HTTP/1.1 403", 12) == 0 ? 1 : 2);
@@ -492,6 +493,62 @@ static void client_in_another_user_namespace_is_refused(void **state)
         skip_test(__func__, "user namespaces cannot be made here");
     else
         assert_int_equal(code, 1);
+}
+
+struct refused {
+    unsigned count;
+    uid_t uid;
+    pid_t pid;
+    char reason[256];
+};
+
+static void on_refused(void *data, uid_t uid, pid_t pid, const char *reason)
+{
+    struct refused *refused = data;
+    refused->count++;
+    refused->uid = uid;
+    refused->pid = pid;
+    snprintf(refused->reason, sizeof(refused->reason), "%s", reason);
+}
+
+static bool was_refused(void *data)
+{
+    return ((struct refused *)data)->count > 0;
+}
+
+/* Its number may be another's by the time that one looks: so nobody answers for it. */
+static void client_that_is_gone_is_refused_and_reported(void **state)
+{
+    struct fixture *fixture = *state;
+    struct refused refused = {0};
+    int status;
+    http_server_on_refused(fixture->server, on_refused, &refused);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = connect_to(fixture->path);
+        _exit(fd >= 0 && send(fd, "GET / HTTP/1.1\r\n" HEAD, 35, MSG_NOSIGNAL) == 35 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(loop_run_until(fixture->loop, was_refused, &refused, WAIT_MS));
+    assert_int_equal(refused.pid, child);
+    assert_int_equal(refused.uid, geteuid());
+    assert_non_null(strstr(refused.reason, "user namespace"));
+}
+
+static void refusals_are_reported_once_a_second(void **state)
+{
+    struct fixture *fixture = *state;
+    struct refused refused = {0};
+    http_server_on_refused(fixture->server, on_refused, &refused);
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(connect_to(fixture->path) < 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+    }
+    assert_true(loop_run_until(fixture->loop, was_refused, &refused, WAIT_MS));
+    assert_true(refused.count < 20);
 }
 
 static void client_of_another_user_is_refused(void **state)
@@ -1311,6 +1368,8 @@ int main(void)
         TEST(file_in_the_way_is_not_removed),
         TEST(path_that_is_too_long_is_explained),
         TEST(client_in_another_user_namespace_is_refused),
+        TEST(client_that_is_gone_is_refused_and_reported),
+        TEST(refusals_are_reported_once_a_second),
         TEST(client_of_another_user_is_refused),
         TEST(operator_is_the_name_of_the_peers_user),
         TEST(answer_has_the_headers_of_every_answer),
