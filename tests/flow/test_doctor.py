@@ -1,0 +1,283 @@
+"""kaged doctor and what the daemon says of its cages, with bwrap and without; who may speak to it;
+and a daemon that gives up root."""
+import json
+import os
+import pwd
+import subprocess
+import unittest
+
+from harness import KAGED, PATIENCE, Daemon, FlowTest, descendants, main, process_name
+
+IS_ROOT = os.getuid() == 0
+
+# Runs commands, one a line of stdin, as the shell sees them; for each a line of JSON tells the rest.
+RECORDER = r"""
+import json, subprocess, sys
+for line in sys.stdin:
+    done = subprocess.run(json.loads(line), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    print(json.dumps([done.returncode, done.stdout, done.stderr]), flush=True)
+"""
+
+
+def without_bwrap(daemon, *commands):
+    """[(exit code, stdout, stderr)] of kaged's commands where bwrap is not: in a mount namespace of
+    their own, and for ordinary users in a user namespace around it."""
+    hide = 'mount --bind /dev/null /usr/bin/bwrap && exec "$@"'
+    prefix = ["unshare", "--mount"] if IS_ROOT else ["unshare", "--user", "--map-root-user", "--mount"]
+    lines = [json.dumps([KAGED, "--home", daemon.home, *command]) for command in commands]
+    done = subprocess.run(prefix + ["sh", "-c", hide, "sh", "python3", "-c", RECORDER], text=True,
+                          input="\n".join(lines) + "\n", capture_output=True, timeout=PATIENCE * 3,
+                          env=daemon.environment())
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class Doctor(FlowTest):
+    def setUp(self):
+        self.home = Daemon(["good-c"])  # not started
+
+    def tearDown(self):
+        self.home.check_sanitizers()
+        self.home.discard()
+
+    def examine(self):
+        code, out, err = self.home.cli("doctor", "--json")
+        self.assertEqual(err, "")
+        return code, json.loads(out)
+
+    def test_verdict_follows_from_the_rows_and_a_real_cage(self):
+        code, answer = self.examine()
+        states = {check["name"]: check["status"] for check in answer["checks"]}
+        self.assertEqual(states["trial"], "ok", answer)
+        self.assertNotIn("missing", states.values())
+        degraded = "degraded" in states.values()
+        self.assertEqual(code, 1 if degraded else 0)
+        self.assertEqual(answer["verdict"], "degraded" if degraded else "full")
+        for check in answer["checks"]:
+            self.assertEqual(check["status"] == "ok", check["means"] == "", check)
+            self.assertTrue(check["status"] == "ok" or check["remedy"], check)
+
+    def test_one_line_a_check_and_no_colours_in_a_pipe(self):
+        code, out, err = self.home.cli("doctor")
+        self.assertIn(code, (0, 1))
+        self.assertRegex(out, r"(?m)^ok    bwrap            /")
+        self.assertRegex(out, r"(?m)^ok    trial            a program ran in a full cage")
+        self.assertRegex(out.splitlines()[-1], "^Plugins run (fully )?caged")
+        self.assertNotIn("\033", out)
+
+    def test_it_makes_nothing(self):
+        before = sorted(os.listdir(self.home.home))
+        self.examine()
+        self.assertEqual(sorted(os.listdir(self.home.home)), before)
+
+    def test_running_daemon_is_asked_and_not_disturbed(self):
+        with Daemon(["good-c"]) as daemon:
+            code, out, _ = daemon.cli("doctor", "--json")
+            rows = {check["name"]: check for check in json.loads(out)["checks"]}
+            self.assertIn(code, (0, 1))
+            self.assertIn("cages: " + daemon.api("GET", "/status")[1]["cages"],
+                          rows["daemon"]["detail"])
+            self.assertEqual(daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
+        self.assertEqual({check["name"]: check for check in self.examine()[1]["checks"]}
+                         ["daemon"]["detail"], "not running")
+
+    def test_daemon_and_doctor_say_the_same(self):
+        code, answer = self.examine()
+        with Daemon(["good-c"]) as daemon:
+            cages = daemon.api("GET", "/status")[1]["cages"]
+            lacking = [check["name"] for check in answer["checks"] if check["status"] != "ok"]
+            self.assertEqual(cages, "degraded: " + ", ".join(lacking) if lacking else "full")
+            self.assertEqual(daemon.status("good-c")["cage"], cages)
+            self.assertIn("cages    " + cages, daemon.cli("status")[1])
+            for name in lacking:
+                self.assertEqual(daemon.log().count(f"cages are degraded: {name}:"), 1)
+
+    def test_broken_config_is_said_first(self):
+        with open(os.path.join(self.home.home, "config.toml"), "w") as file:
+            file.write("[limit]\n")
+        code, _, err = self.home.cli("doctor")
+        self.assertEqual(code, 6)
+        self.assertIn("config.toml", err)
+
+
+class WithoutBwrap(FlowTest):
+    def setUp(self):
+        self.home = Daemon(["good-c"])
+
+    def tearDown(self):
+        self.home.check_sanitizers()
+        self.home.discard()
+
+    def test_doctor_names_the_cause_and_the_remedy_and_exits_5(self):
+        (code, out, _), (json_code, answer, _) = without_bwrap(self.home, ["doctor"],
+                                                               ["doctor", "--json"])
+        self.assertEqual((code, json_code), (5, 5), out)
+        self.assertRegex(out, r"(?m)^FAIL  bwrap            bwrap is not on this machine$")
+        self.assertIn("to mend it: install the package bubblewrap", out)
+        self.assertIn("Plugins will refuse to start.", out)
+        self.assertEqual(json.loads(answer)["verdict"], "none")
+
+    def test_daemon_starts_and_plugins_refuse_with_cause_and_remedy(self):
+        started, status, shown, enabled, called, stopped = without_bwrap(
+            self.home, ["start"], ["status", "--json"], ["status"], ["plugin", "enable", "good-c"],
+            ["plugin", "call", "good-c", "good.echo"], ["stop"])
+        self.assertEqual(started[0], 0, started)
+        self.assertEqual(json.loads(status[1])["cages"], "none: bwrap is not on this machine")
+        self.assertIn("cages    none: bwrap is not on this machine", shown[1])
+        self.assertEqual(enabled[0], 1)
+        self.assertIn("good-c: start: cage: bwrap is not on this machine", enabled[2])
+        self.assertIn("hint: install the package bubblewrap", enabled[2])
+        self.assertNotEqual(called[0], 0)
+        self.assertEqual(stopped[0], 0)
+        with open(os.path.join(self.home.home, "state/logs/kaged.log")) as log:
+            text = log.read()
+        self.assertIn("no plugin can be started: cage: bwrap is not on this machine; to mend it: "
+                      "install the package bubblewrap", text)
+
+
+class Peers(FlowTest):
+    plugins = ["good-c"]
+
+    def from_another_namespace(self, *arguments):
+        """kaged's command, by the same user in a user namespace of its own."""
+        return subprocess.run(["unshare", "--user", "--map-current-user", KAGED, "--home",
+                               self.daemon.home, *arguments], capture_output=True, text=True,
+                              timeout=PATIENCE, env=self.daemon.environment())
+
+    def test_client_in_another_user_namespace_is_refused_and_audited(self):
+        self.assertEqual(self.daemon.cli("status")[0], 0)
+        done = self.from_another_namespace("status")
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("another user namespace", done.stderr)
+        self.assertEqual(done.stdout, "")
+        event = self.daemon.wait_audit("auth.peer_refused")[-1]
+        self.assertEqual(event["uid"], os.getuid())
+        self.assertGreater(event["pid"], 0)
+        self.assertIn("another user namespace", event["reason"])
+        self.assertIn("client refused", self.daemon.log())
+        self.assertEqual(self.daemon.cli("status")[0], 0)
+
+    def test_many_refusals_make_few_events(self):
+        before = len(self.daemon.audit("auth.peer_refused"))
+        script = ("import socket\nfor _ in range(200):\n s = socket.socket(socket.AF_UNIX)\n"
+                  f" s.connect({self.daemon.socket!r})\n s.recv(4096)\n s.close()\n")
+        subprocess.run(["unshare", "--user", "--map-current-user", "python3", "-c", script],
+                       check=True, timeout=PATIENCE)
+        self.assertLess(len(self.daemon.audit("auth.peer_refused")) - before, 100)
+        self.assertEqual(self.daemon.cli("status")[0], 0)
+
+
+def uids(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(line for line in status if line.startswith("Uid:")).split()[1:]
+
+
+@unittest.skipUnless(IS_ROOT, "only root can become another user")
+class GivesUpRoot(FlowTest):
+    def home_for(self, user, plugins=("env-dump", "good-c"), enabled=None):
+        daemon = Daemon(list(plugins), {"daemon.user": user}, enabled)
+        os.chmod(daemon.base, 0o755)
+        os.chmod(daemon.home, 0o755)
+        os.chmod(os.path.join(daemon.home, "config.toml"), 0o644)
+        return daemon
+
+    def test_daemon_is_the_user_and_only_the_spawner_root(self):
+        for user in ("daemon", "nobody"):
+            uid = str(pwd.getpwnam(user).pw_uid)
+            with self.subTest(user=user), self.home_for(user) as daemon:
+                self.assertEqual(daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
+                self.assertEqual(daemon.call("env-dump", "world.show")["uid"], 65534)
+                self.assertEqual(uids(daemon.pid), [uid] * 4)
+                spawners = [pid for pid in descendants(daemon.pid)
+                            if process_name(pid) == "kaged-spawner"]
+                self.assertEqual([uids(pid) for pid in spawners], [["0"] * 4])
+                status = daemon.api("GET", "/status")[1]
+                self.assertEqual(status["user"], user)
+                self.assertIn(f"user     {user}", daemon.cli("status")[1])
+
+    def test_it_starts_again_in_the_folders_that_it_was_given(self):
+        with self.home_for("daemon") as daemon:
+            daemon.stop()
+            daemon.start()
+            self.assertEqual(daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
+            for folder in ("plugins", "state", "state/audit", "state/logs", "run"):
+                path = os.path.join(daemon.home, folder)
+                self.assertEqual(os.stat(path).st_uid, pwd.getpwnam("daemon").pw_uid, folder)
+            self.assertEqual(os.stat(daemon.home).st_uid, 0)
+
+    def test_it_starts_and_stops_in_the_background(self):
+        daemon = self.home_for("daemon")
+        try:
+            self.assertEqual(daemon.cli("start")[0], 0)
+            self.assertIn("user     daemon", daemon.cli("status")[1])
+            self.assertEqual(daemon.cli("stop")[0], 0)
+            log = os.stat(os.path.join(daemon.home, "state/logs/kaged.log"))
+            self.assertEqual(log.st_uid, pwd.getpwnam("daemon").pw_uid)
+        finally:
+            daemon.discard()
+
+    def test_folder_that_only_root_may_read_cannot_be_caged(self):
+        daemon = self.home_for("daemon", ["good-c", "good-c as secret"], ["good-c"])
+        os.chmod(os.path.join(daemon.home, "plugins/secret"), 0o700)
+        with daemon:
+            self.assertEqual(daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
+            status = daemon.api("GET", "/plugins/secret")[1]
+            self.assertNotEqual(status.get("state"), "running")
+            self.assertIn("Permission denied", json.dumps(status))
+
+    def test_home_that_the_user_cannot_reach_is_explained(self):
+        daemon = self.home_for("daemon")
+        try:
+            os.chmod(daemon.base, 0o700)
+            done = subprocess.run([KAGED, "--home", daemon.home, "start", "--foreground"],
+                                  env=daemon.environment(), capture_output=True, text=True,
+                                  timeout=PATIENCE)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr, r"daemon\.user .*Permission denied")
+            self.assertIn("chmod o+x", done.stderr)
+            code, out, _ = daemon.cli("doctor")
+            self.assertEqual(code, 5)
+            self.assertRegex(out, r"(?m)^FAIL  folders .*Permission denied")
+        finally:
+            daemon.discard()
+
+    def test_doctor_says_as_whom_and_tries_a_cage_of_his(self):
+        daemon = self.home_for("daemon")
+        try:
+            code, out, _ = daemon.cli("doctor")
+            self.assertIn(code, (0, 1), out)
+            self.assertIn("the daemon runs as daemon, kaged-spawner as root, plugins as uid 65534",
+                          out)
+            self.assertRegex(out, r"(?m)^ok    trial ")
+        finally:
+            daemon.discard()
+
+    def test_lock_and_log_are_not_written_through_links_of_that_user(self):
+        # Whoever owns the folder could make root write to any file of the machine.
+        daemon = self.home_for("daemon")
+        victim = os.path.join(daemon.base, "victim")
+        try:
+            with open(victim, "w") as file:
+                file.write("untouched")
+            os.chmod(victim, 0o600)
+            logs = os.path.join(daemon.home, "state/logs")
+            os.makedirs(logs)
+            os.symlink(victim, os.path.join(logs, "kaged.log"))
+            self.assertNotEqual(daemon.cli("start")[0], 0)
+            with open(victim) as file:
+                self.assertEqual(file.read(), "untouched")
+        finally:
+            daemon.discard()
+
+    def test_unknown_user_is_explained(self):
+        daemon = self.home_for("no-such-user")
+        try:
+            done = daemon.cli("start")
+            self.assertEqual(done[0], 6)
+            self.assertIn('daemon.user: there is no user "no-such-user"', done[2])
+        finally:
+            daemon.discard()
+
+
+if __name__ == "__main__":
+    main()
