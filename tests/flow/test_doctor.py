@@ -135,6 +135,46 @@ class WithoutBwrap(FlowTest):
                       "install the package bubblewrap", text)
 
 
+class NoUserNamespaces(FlowTest):
+    """The machine is made to lack them in several ways; the doctor tells which one it is."""
+
+    # An ordinary user, although the namespace around it had to be made by its root.
+    AS_USER = "unshare --user --map-user=1000 --map-group=1000"
+
+    def says(self, prefix, script, cause, remedy):
+        home = Daemon()
+        try:
+            done = subprocess.run([*prefix, "sh", "-c", script, "sh", KAGED, "--home", home.home,
+                                   "doctor"], capture_output=True, text=True, timeout=PATIENCE,
+                                  env=home.environment())
+            self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+            row = done.stdout.partition("FAIL  user-namespaces")[2].splitlines()
+            self.assertIn(cause, row[0])
+            self.assertIn(remedy, row[2])
+            self.assertEqual(done.stdout.count("FAIL"), 1, done.stdout)
+            home.check_sanitizers()
+        finally:
+            home.discard()
+
+    def test_root_of_a_container_that_cannot_become_another_user(self):
+        self.says(["unshare", "--user", "--map-root-user"], 'exec "$@"',
+                  "root here cannot become uid 65534", "run kaged as an ordinary user")
+
+    def test_limit_of_namespaces_that_is_reached(self):
+        self.says(["unshare", "--user", "--map-root-user"],
+                  f'echo 1 >/proc/sys/user/max_user_namespaces && exec {self.AS_USER} "$@"',
+                  "no more user namespaces", "raise user.max_user_namespaces")
+
+    def test_container_that_covers_parts_of_proc(self):
+        if IS_ROOT:
+            self.says(["unshare", "--mount"], 'mount --bind /dev/null /proc/version && exec "$@"',
+                      "parts of /proc are covered", "systempaths=unconfined")
+        else:
+            self.says(["unshare", "--user", "--map-root-user", "--mount"],
+                      f'mount --bind /dev/null /proc/version && exec {self.AS_USER} "$@"',
+                      "parts of /proc are covered", "systempaths=unconfined")
+
+
 class Peers(FlowTest):
     plugins = ["good-c"]
 
