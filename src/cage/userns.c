@@ -154,7 +154,8 @@ static bool covers_proc(const char *line)
         line += strcspn(line, " \n");
         line += *line == ' ';
     }
-    return strncmp(line, "/proc/", 6) == 0 && strncmp(line, BINFMT_MISC, sizeof(BINFMT_MISC) - 1);
+    return strncmp(line, "/proc/", 6) == 0 &&
+           strncmp(line, BINFMT_MISC, sizeof(BINFMT_MISC) - 1) != 0;
 }
 
 static bool is_proc_covered(void)

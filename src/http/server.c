@@ -69,7 +69,7 @@ static int check_namespace(const struct http_server *server, int fd, const struc
                            struct kg_err *err)
 {
     char process[16];
-    struct stat theirs;
+    struct stat theirs = {0};
     kg_auto(kg_close) int pidfd = -1;
     snprintf(process, sizeof(process), "%d", (int)peer->pid);
     int result = open_peer(fd, &pidfd);
