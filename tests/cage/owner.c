@@ -189,6 +189,9 @@ static int free_world(void **state)
 static void only_root_serves_others(void **state)
 {
     (void)state;
+    const char *ci = getenv("CI");
+    if (ci != NULL && strcmp(ci, "true") == 0)
+        fail_msg("only root's spawner serves another user");
     printf("SKIP %s: only root's spawner serves another user\n", __func__);
 }
 
