@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
@@ -271,17 +270,6 @@ __attribute__((noreturn)) static void give_up(const char *what)
     _exit(127);
 }
 
-static void drop_root(void)
-{
-    if (geteuid() != 0)
-        return;
-    if (setgroups(0, NULL) < 0 || setresgid(CAGE_GID, CAGE_GID, CAGE_GID) < 0 ||
-        setresuid(CAGE_UID, CAGE_UID, CAGE_UID) < 0)
-        give_up("drop root");
-    if (geteuid() == 0 || getuid() == 0 || setuid(0) == 0)
-        give_up("drop root for good");
-}
-
 static void set_limits(void)
 {
     struct rlimit limit = {0, 0};
@@ -330,7 +318,8 @@ __attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t 
     static char *const no_environment[] = {NULL};
     place_fds(launch);
     raise_oom_score();
-    drop_root();
+    if (!cage_become_user())
+        give_up("drop root for good");
     /* Only now: a change of user clears it. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != spawner)
         give_up("die with the spawner");

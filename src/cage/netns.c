@@ -13,7 +13,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/nsfs.h>
@@ -54,20 +53,6 @@ struct making {
 
 /* -- entering ---------------------------------------------------------------------------------- */
 
-/*
- * A root spawner opens the namespace as root, and enters it as the user whose cage it is: what
- * comes after needs no right over the host.
- */
-static int drop_root(struct kg_err *err)
-{
-    if (geteuid() != 0)
-        return 0;
-    if (setgroups(0, NULL) < 0 || setresgid(CAGE_GID, CAGE_GID, CAGE_GID) < 0 ||
-        setresuid(CAGE_UID, CAGE_UID, CAGE_UID) < 0)
-        return kg_fail_errno(err, errno, "drop root");
-    return 0;
-}
-
 /* The cage may nest a user namespace in another: wanted is the one that the network belongs to. */
 static int enter(pid_t pid1, int pid1_fd, struct kg_err *err)
 {
@@ -82,9 +67,9 @@ static int enter(pid_t pid1, int pid1_fd, struct kg_err *err)
     kg_auto(kg_close) int user = ioctl(net, NS_GET_USERNS);
     if (user < 0)
         return kg_fail_errno(err, errno, "find the owner of %s", path);
-    int result = drop_root(err);
-    if (result < 0)
-        return result;
+    /* What comes after needs no right over the host. */
+    if (!cage_become_user())
+        return kg_fail_errno(err, errno, "drop root");
     /* Of our own namespace the kernel refuses this: a cage without one is never worked on. */
     if (setns(user, CLONE_NEWUSER) < 0 || setns(net, CLONE_NEWNET) < 0)
         return kg_fail_errno(err, errno, "enter the namespaces of the cage");

@@ -93,3 +93,11 @@ int cage_owner_enter(const struct cage_owner *owner, struct kg_err *err)
     return kg_fail(err, KG_E_CAGE, "take the rights of uid %u: the kernel refused",
                    (unsigned)owner->uid);
 }
+
+bool cage_become_user(void)
+{
+    if (geteuid() != 0)
+        return true;
+    return setgroups(0, NULL) == 0 && setresgid(CAGE_GID, CAGE_GID, CAGE_GID) == 0 &&
+           setresuid(CAGE_UID, CAGE_UID, CAGE_UID) == 0 && getuid() != 0 && setuid(0) < 0;
+}

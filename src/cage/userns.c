@@ -126,13 +126,6 @@ int64_t cage_read_number(const char *path)
     return kg_str_to_int(line, &value) ? value : -1;
 }
 
-bool cage_become_user(void)
-{
-    return geteuid() != 0 ||
-           (setgroups(0, NULL) == 0 && setresgid(CAGE_GID, CAGE_GID, CAGE_GID) == 0 &&
-            setresuid(CAGE_UID, CAGE_UID, CAGE_UID) == 0);
-}
-
 /* The errno of a plain attempt, NO_DROP, or 0. */
 static int try_unshare(void)
 {

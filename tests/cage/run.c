@@ -1,6 +1,5 @@
 /* One run in a cage: what goes in comes out, bounded in size and time, whatever the command does.
  */
-#include "again.h"
 #include "world.h"
 
 #include <setjmp.h>
@@ -192,7 +191,7 @@ static void cancelled_run_tells_nobody_and_others_go_on(void **state)
 static void all_of_it_holds_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    again_as_ordinary_user();
+    world_run_again_as_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */
