@@ -6,7 +6,6 @@
 #include "cage/internal.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>

@@ -210,10 +210,14 @@ static bool is_over(void *data)
     return run->exited && (!run->spawned || (run->out_ended && run->err_ended));
 }
 
-static bool has_line(void *data)
+static bool has_line(const struct run *run)
 {
-    struct run *run = data;
-    return memchr(run->out.data ? run->out.data : "", '\n', run->out.length) != NULL || run->exited;
+    return memchr(run->out.data ? run->out.data : "", '\n', run->out.length) != NULL;
+}
+
+static bool has_line_or_is_over(void *data)
+{
+    return has_line(data) || is_over(data);
 }
 
 void run_wait_exit(struct run *run)
@@ -226,7 +230,8 @@ void run_wait_exit(struct run *run)
 
 void run_wait_line(struct run *run)
 {
-    if (!loop_run_until(run->world->loop, has_line, run, WORLD_WAIT_MS) || run->exited)
+    if (!loop_run_until(run->world->loop, has_line_or_is_over, run, WORLD_WAIT_MS) ||
+        !has_line(run))
         fail_msg("no line: out \"%s\", err \"%s\", error \"%s\"", kg_buf_terminate(&run->out),
                  kg_buf_terminate(&run->err), run->error ? run->error : "");
 }
