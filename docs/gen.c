@@ -95,6 +95,9 @@ static void put_config_default(struct kg_buf *out, const struct config_key *key)
         kg_buf_printf(out, "An integer from %lld to %lld; the default is %lld.\n",
                       (long long)key->min, (long long)key->max, (long long)key->fallback);
         break;
+    case CONFIG_TYPE_BOOL:
+        kg_buf_printf(out, "True or false; the default is %s.\n", key->fallback ? "true" : "false");
+        break;
     case CONFIG_TYPE_TEXT:
         if (key->choices[0] != '\0')
             kg_buf_printf(out, "One of %s; the default is %s.\n", key->choices, key->text_fallback);

@@ -153,6 +153,9 @@ static void put_value(struct kg_buf *out, const struct config *config, const str
     case CONFIG_TYPE_INT:
         kg_json_int(&json, *(const int64_t *)field);
         break;
+    case CONFIG_TYPE_BOOL:
+        kg_json_bool(&json, *(const bool *)field);
+        break;
     case CONFIG_TYPE_TEXT:
         if (json_form)
             kg_json_text(&json, *(char *const *)field);

@@ -23,6 +23,18 @@ const struct config_key config_keys[] = {
      NULL,                                                                                         \
      NULL,                                                                                         \
      meaning},
+#define CONFIG_BOOL(section, key, fallback, applies, meaning)                                      \
+    {#section,                                                                                     \
+     #key,                                                                                         \
+     CONFIG_TYPE_BOOL,                                                                             \
+     CONFIG_##applies,                                                                             \
+     offsetof(struct config, section##_##key),                                                     \
+     fallback,                                                                                     \
+     false,                                                                                        \
+     true,                                                                                         \
+     NULL,                                                                                         \
+     NULL,                                                                                         \
+     meaning},
 #define CONFIG_TEXT(section, key, fallback, choices, applies, meaning)                             \
     {#section,                                                                                     \
      #key,                                                                                         \
@@ -49,6 +61,7 @@ const struct config_key config_keys[] = {
      meaning},
 #include "config/keys.def"
 #undef CONFIG_INT
+#undef CONFIG_BOOL
 #undef CONFIG_TEXT
 #undef CONFIG_LIST
 };
@@ -83,6 +96,8 @@ static struct config *new_defaults(void)
         const struct config_key *key = &config_keys[i];
         if (key->type == CONFIG_TYPE_INT)
             *(int64_t *)field(config, key) = key->fallback;
+        else if (key->type == CONFIG_TYPE_BOOL)
+            *(bool *)field(config, key) = key->fallback;
         else if (key->type == CONFIG_TYPE_TEXT)
             set_text(config, key, kg_str(key->text_fallback));
         else
@@ -120,6 +135,15 @@ static int take_int(struct config *config, const struct config_key *key, const s
         return fail_at(err, node, "%s.%s is %lld; it must be from %lld to %lld", key->section,
                        key->key, (long long)value, (long long)key->min, (long long)key->max);
     *(int64_t *)field(config, key) = value;
+    return 0;
+}
+
+static int take_bool(struct config *config, const struct config_key *key,
+                     const struct kg_node *node, struct kg_err *err)
+{
+    if (node->type != KG_BOOL)
+        return fail_at(err, node, "%s.%s takes true or false", key->section, key->key);
+    *(bool *)field(config, key) = node->boolean;
     return 0;
 }
 
@@ -179,6 +203,8 @@ static int take_value(struct config *config, const struct config_key *key,
     switch (key->type) {
     case CONFIG_TYPE_INT:
         return take_int(config, key, node, err);
+    case CONFIG_TYPE_BOOL:
+        return take_bool(config, key, node, err);
     case CONFIG_TYPE_TEXT:
         return take_text(config, key, node, err);
     case CONFIG_TYPE_LIST:
@@ -300,6 +326,8 @@ static bool same(const struct config *a, const struct config *b, const struct co
     switch (key->type) {
     case CONFIG_TYPE_INT:
         return *(int64_t *)field(a, key) == *(int64_t *)field(b, key);
+    case CONFIG_TYPE_BOOL:
+        return *(bool *)field(a, key) == *(bool *)field(b, key);
     case CONFIG_TYPE_TEXT:
         return strcmp(*(char **)field(a, key), *(char **)field(b, key)) == 0;
     case CONFIG_TYPE_LIST:
@@ -343,6 +371,8 @@ void config_print_example(struct kg_buf *out)
         kg_buf_printf(out, " Applies %s.\n", config_applies_words(key->applies));
         if (key->type == CONFIG_TYPE_INT)
             kg_buf_printf(out, "#%s = %lld\n", key->key, (long long)key->fallback);
+        else if (key->type == CONFIG_TYPE_BOOL)
+            kg_buf_printf(out, "#%s = %s\n", key->key, key->fallback ? "true" : "false");
         else if (key->type == CONFIG_TYPE_TEXT)
             kg_buf_printf(out, "#%s = \"%s\"\n", key->key, key->text_fallback);
         else

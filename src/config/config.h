@@ -26,15 +26,17 @@ int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_er
 /* -- config.toml ------------------------------------------------------------------------------- */
 
 enum config_applies { CONFIG_LIVE, CONFIG_START, CONFIG_DAEMON };
-enum config_type { CONFIG_TYPE_INT, CONFIG_TYPE_TEXT, CONFIG_TYPE_LIST };
+enum config_type { CONFIG_TYPE_INT, CONFIG_TYPE_BOOL, CONFIG_TYPE_TEXT, CONFIG_TYPE_LIST };
 
 /* A field for each row of keys.def: `limits_call_timeout_ms`. Texts and lists are owned. */
 struct config {
 #define CONFIG_INT(section, key, fallback, min, max, applies, meaning) int64_t section##_##key;
+#define CONFIG_BOOL(section, key, fallback, applies, meaning)          bool section##_##key;
 #define CONFIG_TEXT(section, key, fallback, choices, applies, meaning) char *section##_##key;
 #define CONFIG_LIST(section, key, applies, meaning)                    char **section##_##key;
 #include "config/keys.def"
 #undef CONFIG_INT
+#undef CONFIG_BOOL
 #undef CONFIG_TEXT
 #undef CONFIG_LIST
 };
@@ -43,8 +45,8 @@ struct config_key {
     const char *section, *key;
     enum config_type type;
     enum config_applies applies;
-    size_t offset; /* in struct config */
-    int64_t fallback, min, max;
+    size_t offset;              /* in struct config */
+    int64_t fallback, min, max; /* of a bool: 0 or 1 */
     const char *text_fallback, *choices;
     const char *meaning;
 };

@@ -161,10 +161,12 @@ static void values_of_each_type_are_taken(void **state)
     (void)state;
     struct config *config = must_load("[logging]\nlevel = \"debug\"\n[plugins]\n"
                                       "enabled = [\"git\", 'oh-my-pi']\ndir = \"\"\n"
+                                      "[sandbox]\nprivate_networks = false\n"
                                       "[limits]\ncall_timeout_ms = 1_500\n");
     assert_string_equal(config->logging_level, "debug");
     assert_string_equal(config->plugins_dir, "");
     assert_int_equal(config->limits_call_timeout_ms, 1500);
+    assert_false(config->sandbox_private_networks);
     assert_int_equal(kg_list_count(config->plugins_enabled), 2);
     assert_string_equal(config->plugins_enabled[1], "oh-my-pi");
     config_free(config);
@@ -201,6 +203,10 @@ static void errors_name_place_key_and_remedy(void **state)
          "2:9: logging.level is \"loud\"; it must be one of debug|info|warn|error", "mend"},
         {"[logging]\nlevel = \"\"\n", "2:9: logging.level is \"\"; it must be one of", "mend"},
         {"[logging]\nlevel = 3\n", "2:9: logging.level takes a string", "mend"},
+        {"[sandbox]\nprivate_networks = \"false\"\n",
+         "2:20: sandbox.private_networks takes true or false", "mend"},
+        {"[sandbox]\nprivate_networks = 0\n", "2:20: sandbox.private_networks takes true or false",
+         "mend"},
         {"[daemon]\nuser = 2026-11-15\n", "2:8: daemon.user takes a string", "mend"},
         {"[daemon]\nuser = \"a\\u0000b\"\n", "2:8: daemon.user takes a string", "mend"},
         {"[plugins]\nenabled = \"git\"\n", "2:11: plugins.enabled takes a list of strings", "mend"},
@@ -293,6 +299,7 @@ static void a_difference_names_the_key_and_how_it_applies(void **state)
     (void)state;
     struct config *before = defaults();
     struct config *after = must_load("[logging]\nlevel = \"warn\"\n[plugins]\nenabled = [\"a\"]\n"
+                                     "[sandbox]\nprivate_networks = false\n"
                                      "[limits]\nline_max_bytes = 2048\n");
     kg_auto(kg_buf_free) struct kg_buf diff = {0};
     config_diff(before, after, &diff);
@@ -300,6 +307,7 @@ static void a_difference_names_the_key_and_how_it_applies(void **state)
         kg_buf_terminate(&diff),
         "[{\"key\":\"logging.level\",\"applies\":\"at once\"},"
         "{\"key\":\"plugins.enabled\",\"applies\":\"at once\"},"
+        "{\"key\":\"sandbox.private_networks\",\"applies\":\"at once\"},"
         "{\"key\":\"limits.line_max_bytes\",\"applies\":\"at the plugin's next start\"}]");
     config_free(before);
     config_free(after);
