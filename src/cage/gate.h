@@ -36,11 +36,12 @@ struct gate_event {
     const char *host;             /* the name that was asked for, or a numeric address */
     uint16_t port;                /* 0: only the name was asked for */
     const char *address;          /* where it led, numeric; "" if nowhere */
-    const char *reason;           /* denied and failed: why, in words */
+    const char *reason;           /* why, in words; "" where the two sides just did so */
     uint64_t bytes_out, bytes_in; /* ended: from the plugin, and to it */
     uint64_t duration_ms;
-    uint32_t suppressed; /* denied: how many more there were that got no event */
+    uint32_t suppressed; /* denied, failed: how many more there were that got no event */
 };
+/* Must not free the cage. */
 typedef void gate_event_fn(void *data, const struct gate_event *event);
 
 /* Starts the thread. Events come on the loop. */

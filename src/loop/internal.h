@@ -35,6 +35,5 @@ struct loop {
     bool (*until_done)(void *data); /* of loop_run_until, while it runs */
     void *until_data;
 };
-void loop_deliver_messages(struct loop *loop);
 
 #endif

@@ -59,6 +59,8 @@ struct loop_message {
         struct loop_message *message); /* on the loop thread; owns the message from then */
 };
 void loop_post(struct loop *loop, struct loop_message *message); /* from any thread */
+/* Delivers what was posted, now: for who ends a thread and must hear its last messages. */
+void loop_deliver_messages(struct loop *loop);
 
 /* -- workers: a named thread that runs jobs one after the other -------------------------------- */
 

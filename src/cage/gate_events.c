@@ -1,0 +1,197 @@
+/*
+ * Events on their way from the relay to the loop. A mailbox lives until the loop has nothing more
+ * to deliver from it, which may be after its cage. What began is always told to its end; refusals
+ * are told at a bounded rate; and while the loop is far behind, nothing new begins.
+ */
+#include "cage/gate_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BACKLOG_MAX 1024
+#define REST_MS     1000 /* after which a refusal that was only counted is told */
+
+struct note {
+    struct note *next;
+    struct gate_event event;
+    char host[GATE_HOST_TEXT];
+    char address[GATE_ADDRESS_TEXT];
+    char reason[GATE_REASON_TEXT];
+};
+
+struct gate_mailbox {
+    struct loop_message message;
+    struct loop *loop; /* borrowed */
+    gate_event_fn *on_event;
+    void *data;
+
+    uv_mutex_t lock; /* around what follows, up to the relay's part */
+    struct note *notes, **notes_tail;
+    size_t count;
+    bool posted; /* the message is on its way */
+    bool closed;
+
+    /* The relay's: refusals. */
+    struct kg_rate told;
+    struct note *last; /* owned; the newest that was only counted */
+    uint32_t suppressed;
+    struct loop_timer rest;
+    struct gate_cage *cage; /* borrowed; whose refusals they are */
+};
+
+/* -- on the loop ------------------------------------------------------------------------------- */
+
+static struct note *take_note(struct gate_mailbox *mailbox)
+{
+    uv_mutex_lock(&mailbox->lock);
+    struct note *note = mailbox->notes;
+    if (note != NULL) {
+        mailbox->notes = note->next;
+        mailbox->count--;
+    }
+    if (mailbox->notes == NULL)
+        mailbox->notes_tail = &mailbox->notes;
+    uv_mutex_unlock(&mailbox->lock);
+    return note;
+}
+
+static void deliver_notes(struct gate_mailbox *mailbox)
+{
+    struct note *note;
+    while ((note = take_note(mailbox)) != NULL) {
+        mailbox->on_event(mailbox->data, &note->event);
+        free(note);
+    }
+}
+
+static void destroy(struct gate_mailbox *mailbox)
+{
+    uv_mutex_destroy(&mailbox->lock);
+    free(mailbox);
+}
+
+static void on_message(struct loop_message *message)
+{
+    struct gate_mailbox *mailbox = KG_CONTAINER(message, struct gate_mailbox, message);
+    uv_mutex_lock(&mailbox->lock);
+    mailbox->posted = false;
+    bool closed = mailbox->closed;
+    uv_mutex_unlock(&mailbox->lock);
+    if (closed)
+        destroy(mailbox);
+    else
+        deliver_notes(mailbox);
+}
+
+struct gate_mailbox *gate_mailbox_new(struct gate_cage *cage, struct loop *loop,
+                                      gate_event_fn *on_event, void *data)
+{
+    struct gate_mailbox *mailbox = kg_alloc(sizeof(*mailbox));
+    mailbox->message.deliver = on_message;
+    mailbox->loop = loop;
+    mailbox->on_event = on_event;
+    mailbox->data = data;
+    mailbox->cage = cage;
+    mailbox->notes_tail = &mailbox->notes;
+    if (uv_mutex_init(&mailbox->lock))
+        abort(); /* it only fails without memory */
+    return mailbox;
+}
+
+void gate_mailbox_close(struct gate_mailbox *mailbox)
+{
+    deliver_notes(mailbox);
+    uv_mutex_lock(&mailbox->lock);
+    mailbox->closed = true;
+    bool posted = mailbox->posted;
+    uv_mutex_unlock(&mailbox->lock);
+    if (!posted)
+        destroy(mailbox);
+}
+
+/* -- on the relay ------------------------------------------------------------------------------ */
+
+bool gate_mailbox_is_full(struct gate_mailbox *mailbox)
+{
+    uv_mutex_lock(&mailbox->lock);
+    bool full = mailbox->count >= BACKLOG_MAX;
+    uv_mutex_unlock(&mailbox->lock);
+    return full;
+}
+
+static struct note *new_note(const struct gate_event *event)
+{
+    struct note *note = kg_alloc(sizeof(*note));
+    note->event = *event;
+    snprintf(note->host, sizeof(note->host), "%s", event->host);
+    snprintf(note->address, sizeof(note->address), "%s", event->address);
+    snprintf(note->reason, sizeof(note->reason), "%s", event->reason);
+    note->event.host = note->host;
+    note->event.address = note->address;
+    note->event.reason = note->reason;
+    return note;
+}
+
+static void put_note(struct gate_mailbox *mailbox, struct note *note)
+{
+    uv_mutex_lock(&mailbox->lock);
+    *mailbox->notes_tail = note;
+    mailbox->notes_tail = &note->next;
+    mailbox->count++;
+    bool post = !mailbox->posted;
+    mailbox->posted = true;
+    uv_mutex_unlock(&mailbox->lock);
+    if (post)
+        loop_post(mailbox->loop, &mailbox->message);
+}
+
+void gate_tell(struct gate_cage *cage, const struct gate_event *event)
+{
+    put_note(cage->mailbox, new_note(event));
+}
+
+void gate_tell_rest(struct gate_cage *cage)
+{
+    struct gate_mailbox *mailbox = cage->mailbox;
+    loop_timer_stop(cage->gate->relay, &mailbox->rest);
+    if (mailbox->last == NULL)
+        return;
+    mailbox->last->event.suppressed = mailbox->suppressed - 1; /* it was counted itself */
+    mailbox->suppressed = 0;
+    put_note(mailbox, kg_steal(&mailbox->last));
+}
+
+static void on_rest(struct loop_timer *timer)
+{
+    struct gate_mailbox *mailbox = KG_CONTAINER(timer, struct gate_mailbox, rest);
+    if (gate_mailbox_is_full(mailbox))
+        loop_timer_start(mailbox->cage->gate->relay, timer, REST_MS, on_rest);
+    else
+        gate_tell_rest(mailbox->cage);
+}
+
+/* Keeps the newest, to be told with the count of the others once the flood has passed. */
+static void count_only(struct gate_cage *cage, struct note *note)
+{
+    struct gate_mailbox *mailbox = cage->mailbox;
+    free(mailbox->last);
+    mailbox->last = note;
+    mailbox->suppressed++;
+    if (!loop_timer_running(&mailbox->rest))
+        loop_timer_start(cage->gate->relay, &mailbox->rest, REST_MS, on_rest);
+}
+
+void gate_tell_refusal(struct gate_cage *cage, enum gate_event_kind kind, const char *host,
+                       uint16_t port, const char *address, const char *reason)
+{
+    struct gate_mailbox *mailbox = cage->mailbox;
+    struct gate_event event = {
+        .kind = kind, .host = host, .port = port, .address = address, .reason = reason};
+    struct note *note = new_note(&event);
+    if (gate_mailbox_is_full(mailbox) ||
+        !kg_rate_pass(&mailbox->told, cage->gate->limits.events_per_sec, kg_monotonic_ms(), NULL)) {
+        count_only(cage, note);
+        return;
+    }
+    put_note(mailbox, note);
+}

@@ -1,0 +1,698 @@
+/*
+ * Connections: accepted in the cage, looked up, made in the host's network, and then bytes are
+ * moved both ways until both sides are done. Nothing here waits. A connection holds at most one
+ * buffer a direction, and only while the receiver is slower than the sender; one cage's traffic
+ * gets no more of a turn than another's. How a side ends is passed on: an end of file as one, a
+ * reset as a reset.
+ */
+#include "cage/gate_internal.h"
+
+#include <errno.h>
+#include <linux/netfilter_ipv4.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ORIGINAL_TARGET_6    80 /* IP6T_SO_ORIGINAL_DST; its header does not go with netinet/in.h */
+#define ACCEPTS_PER_TURN     16
+#define CONNECTIONS_PER_TURN 16                               /* of one cage */
+#define BYTES_PER_TURN       ((size_t)4 * GATE_SCRATCH_BYTES) /* of one direction of one connection */
+#define PAUSE_MS             100
+#define HALF_OPEN_IDLE_MS    600000 /* one side is done, and the other says nothing any more */
+
+enum stage { STAGE_LOOKING, STAGE_CONNECTING, STAGE_OPEN, STAGE_OVER };
+
+struct side {
+    struct gate_source source;
+    struct gate_connection *connection;
+    char *kept; /* owned; what this side could not take yet, or NULL */
+    size_t kept_at, kept_size;
+    bool hung_up;     /* epoll told of an end: only reading shows which */
+    bool is_read;     /* to its end */
+    bool is_finished; /* it was told that nothing more comes */
+    uint64_t bytes;   /* that it took */
+};
+
+struct gate_connection {
+    struct gate_cage *cage;
+    struct gate_connection *next, **link; /* of its cage */
+    enum stage stage;
+    struct side inner, outer; /* the plugin's, the host's */
+    char host[GATE_HOST_TEXT];
+    uint16_t port;
+    enum gate_trust trust;
+    struct gate_name *name; /* held; NULL unless `*` gave it */
+    struct gate_lookup *lookup;
+    struct gate_connection *next_waiting; /* of the lookup */
+    union gate_address addresses[GATE_ADDRESSES_MAX];
+    size_t address_count, tried;
+    int last_error; /* of the addresses tried */
+    struct loop_timer timer;
+    uint64_t deadline_ms; /* to be open */
+    uint64_t opened_ms, moved_ms;
+    struct gate_connection *next_ready;
+    bool is_ready;
+};
+
+static void connect_next(struct gate_connection *connection);
+
+/* -- the end ----------------------------------------------------------------------------------- */
+
+static void reset_on_close(int fd)
+{
+    struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+}
+
+static void close_side(struct gate_connection *connection, struct side *side, bool reset)
+{
+    if (side->source.fd >= 0 && reset)
+        reset_on_close(side->source.fd);
+    gate_unwatch(connection->cage->gate, &side->source);
+    kg_free(&side->kept);
+}
+
+static void leave_lookup(struct gate_connection *connection)
+{
+    if (connection->lookup == NULL)
+        return;
+    struct gate_connection **link = &connection->lookup->waiting;
+    while (*link != connection)
+        link = &(*link)->next_waiting;
+    *link = connection->next_waiting;
+    connection->lookup = NULL;
+}
+
+static void bury(struct gate_connection *connection)
+{
+    connection->next = connection->cage->gate->dead;
+    connection->cage->gate->dead = connection;
+}
+
+/* Frees all that the connection has but its memory, which events of this turn may still name. */
+static void close_connection(struct gate_connection *connection, bool reset)
+{
+    struct gate_cage *cage = connection->cage;
+    connection->stage = STAGE_OVER;
+    close_side(connection, &connection->inner, reset);
+    close_side(connection, &connection->outer, reset);
+    loop_timer_stop(cage->gate->relay, &connection->timer);
+    leave_lookup(connection);
+    if (connection->name != NULL)
+        gate_name_release(connection->name);
+    *connection->link = connection->next;
+    if (connection->next != NULL)
+        connection->next->link = connection->link;
+    cage->connection_count--;
+    if (connection->is_ready)
+        return; /* the list of ready ones has it yet, and hands it on */
+    bury(connection);
+}
+
+void gate_free_dead(struct gate *gate)
+{
+    for (struct gate_connection *next; gate->dead != NULL; gate->dead = next) {
+        next = gate->dead->next;
+        free(gate->dead);
+    }
+}
+
+/* The address that is or was connected to, or the last that was tried; "" if there is none. */
+static const char *current_address(const struct gate_connection *connection,
+                                   char text[GATE_ADDRESS_TEXT])
+{
+    text[0] = '\0';
+    if (connection->tried > 0)
+        gate_address_print(&connection->addresses[connection->tried - 1], text);
+    return text;
+}
+
+static void refuse(struct gate_connection *connection, enum gate_event_kind kind,
+                   const char *address, const char *reason)
+{
+    gate_tell_refusal(connection->cage, kind, connection->host, connection->port, address, reason);
+    close_connection(connection, true);
+}
+
+static void fail(struct gate_connection *connection, const char *reason)
+{
+    char address[GATE_ADDRESS_TEXT];
+    refuse(connection, GATE_FAILED, current_address(connection, address), reason);
+}
+
+/* An open connection is over; reason is "" where the two sides ended it. */
+static void end(struct gate_connection *connection, bool reset, const char *reason)
+{
+    char address[GATE_ADDRESS_TEXT];
+    struct gate_event event = {
+        .kind = GATE_ENDED,
+        .host = connection->host,
+        .port = connection->port,
+        .address = current_address(connection, address),
+        .reason = reason,
+        .bytes_out = connection->outer.bytes,
+        .bytes_in = connection->inner.bytes,
+        .duration_ms = kg_monotonic_ms() - connection->opened_ms,
+    };
+    gate_tell(connection->cage, &event);
+    close_connection(connection, reset);
+}
+
+void gate_connections_end(struct gate_cage *cage, const char *reason)
+{
+    while (cage->connections != NULL) {
+        if (cage->connections->stage == STAGE_OPEN)
+            end(cage->connections, true, reason);
+        else
+            fail(cage->connections, reason);
+    }
+}
+
+/* -- moving bytes ------------------------------------------------------------------------------ */
+
+enum moved { MOVED_ALL, MOVED_SHARE, MOVED_BROKEN };
+
+/* Sends; returns how much the socket took, or -1 if it is broken. */
+static ssize_t send_some(struct side *to, const char *data, size_t size)
+{
+    size_t sent = 0;
+    while (sent < size) {
+        ssize_t result = send(to->source.fd, data + sent, size - sent, MSG_NOSIGNAL);
+        if (result < 0 && errno == EINTR)
+            continue;
+        if (result < 0 && errno == EAGAIN)
+            break;
+        if (result < 0)
+            return -1;
+        sent += (size_t)result;
+    }
+    to->bytes += sent;
+    return (ssize_t)sent;
+}
+
+/* True if nothing is kept any more; *ret_broken if that can never be. */
+static bool flush(struct side *to, bool *ret_broken)
+{
+    if (to->kept == NULL)
+        return true;
+    ssize_t sent = send_some(to, to->kept + to->kept_at, to->kept_size - to->kept_at);
+    if (sent < 0) {
+        *ret_broken = true;
+        return false;
+    }
+    to->kept_at += (size_t)sent;
+    if (to->kept_at < to->kept_size)
+        return false;
+    kg_free(&to->kept);
+    return true;
+}
+
+static void keep(struct side *to, const char *data, size_t size)
+{
+    to->kept = kg_alloc(size);
+    memcpy(to->kept, data, size);
+    to->kept_at = 0;
+    to->kept_size = size;
+}
+
+static void finish(struct side *to)
+{
+    if (to->is_finished)
+        return;
+    to->is_finished = true;
+    shutdown(to->source.fd, SHUT_WR);
+}
+
+/* Moves what `from` has to `to`: all of it, or a share, or until `to` takes no more. */
+static enum moved move(struct side *from, struct side *to, char *scratch)
+{
+    size_t moved = 0;
+    bool broken = false;
+    while (moved < BYTES_PER_TURN) {
+        if (!flush(to, &broken))
+            return broken ? MOVED_BROKEN : MOVED_ALL;
+        if (from->is_read) {
+            finish(to);
+            return MOVED_ALL;
+        }
+        ssize_t size = recv(from->source.fd, scratch, GATE_SCRATCH_BYTES, 0);
+        if (size < 0 && errno == EINTR)
+            continue;
+        if (size < 0)
+            return errno == EAGAIN ? MOVED_ALL : MOVED_BROKEN;
+        from->is_read = size == 0;
+        ssize_t sent = send_some(to, scratch, (size_t)size);
+        if (sent < 0)
+            return MOVED_BROKEN;
+        if (sent < size)
+            keep(to, scratch + sent, (size_t)(size - sent));
+        moved += (size_t)size;
+        /* A short read means that there is no more, unless the end was told already. */
+        if (size > 0 && (size_t)size < GATE_SCRATCH_BYTES && !from->hung_up && sent == size)
+            return MOVED_ALL;
+    }
+    return MOVED_SHARE;
+}
+
+static void make_ready(struct gate_connection *connection)
+{
+    struct gate_cage *cage = connection->cage;
+    struct gate *gate = cage->gate;
+    if (!connection->is_ready) {
+        connection->is_ready = true;
+        connection->next_ready = NULL;
+        *cage->ready_tail = connection;
+        cage->ready_tail = &connection->next_ready;
+    }
+    if (!cage->is_ready) {
+        cage->is_ready = true;
+        cage->next_ready = NULL;
+        *gate->ready_tail = cage;
+        gate->ready_tail = &cage->next_ready;
+    }
+}
+
+static void move_both(struct gate_connection *connection)
+{
+    char *scratch = connection->cage->gate->scratch;
+    uint64_t before = connection->inner.bytes + connection->outer.bytes;
+    enum moved out = move(&connection->inner, &connection->outer, scratch);
+    enum moved in = move(&connection->outer, &connection->inner, scratch);
+    if (connection->inner.bytes + connection->outer.bytes != before)
+        connection->moved_ms = loop_now_ms(connection->cage->gate->relay);
+    if (out == MOVED_BROKEN || in == MOVED_BROKEN)
+        end(connection, true, "");
+    else if (connection->inner.is_finished && connection->outer.is_finished)
+        end(connection, false, "");
+    else if (out == MOVED_SHARE || in == MOVED_SHARE)
+        make_ready(connection);
+}
+
+static struct gate_connection *take_ready(struct gate_cage *cage)
+{
+    struct gate_connection *connection = cage->ready;
+    cage->ready = connection->next_ready;
+    if (cage->ready == NULL)
+        cage->ready_tail = &cage->ready;
+    connection->is_ready = false;
+    return connection;
+}
+
+static void run_cage(struct gate_cage *cage)
+{
+    for (int i = 0; i < CONNECTIONS_PER_TURN && cage->ready != NULL; i++) {
+        struct gate_connection *connection = take_ready(cage);
+        if (connection->stage == STAGE_OVER)
+            bury(connection);
+        else
+            move_both(connection);
+    }
+}
+
+bool gate_run_ready(struct gate *gate)
+{
+    struct gate_cage *cage = gate->ready;
+    gate->ready = NULL;
+    gate->ready_tail = &gate->ready;
+    for (struct gate_cage *next; cage != NULL; cage = next) {
+        next = cage->next_ready;
+        cage->is_ready = false;
+        run_cage(cage);
+        if (cage->ready != NULL)
+            make_ready(cage->ready);
+    }
+    return gate->ready != NULL;
+}
+
+void gate_forget_ready(struct gate_cage *cage)
+{
+    struct gate *gate = cage->gate;
+    while (cage->ready != NULL)
+        bury(take_ready(cage)); /* all are over */
+    if (!cage->is_ready)
+        return;
+    struct gate_cage **link = &gate->ready;
+    while (*link != cage)
+        link = &(*link)->next_ready;
+    *link = cage->next_ready;
+    if (*link == NULL)
+        gate->ready_tail = link;
+}
+
+/* -- time -------------------------------------------------------------------------------------- */
+
+static void on_timer(struct loop_timer *timer);
+
+static uint64_t idle_limit(const struct gate_connection *connection)
+{
+    uint64_t limit = connection->cage->gate->limits.idle_timeout_ms;
+    bool half_open = connection->inner.is_read || connection->outer.is_read;
+    if (half_open && (limit == 0 || limit > HALF_OPEN_IDLE_MS))
+        return HALF_OPEN_IDLE_MS;
+    return limit;
+}
+
+/* The timer is not moved with each byte: when it is due, it looks at the last one. */
+static void watch_idle(struct gate_connection *connection)
+{
+    struct loop *relay = connection->cage->gate->relay;
+    uint64_t limit = idle_limit(connection), now = loop_now_ms(relay);
+    uint64_t idle = now - connection->moved_ms;
+    if (limit != 0 && idle >= limit) {
+        end(connection, true, "no byte for too long");
+        return;
+    }
+    uint64_t wait = limit != 0 ? limit - idle : HALF_OPEN_IDLE_MS;
+    if (wait > HALF_OPEN_IDLE_MS)
+        wait = HALF_OPEN_IDLE_MS; /* it may be half open by then */
+    loop_timer_start(relay, &connection->timer, wait, on_timer);
+}
+
+static void on_timer(struct loop_timer *timer)
+{
+    struct gate_connection *connection = KG_CONTAINER(timer, struct gate_connection, timer);
+    struct gate *gate = connection->cage->gate;
+    if (connection->stage == STAGE_OPEN) {
+        watch_idle(connection);
+    } else if (connection->stage == STAGE_CONNECTING &&
+               loop_now_ms(gate->relay) < connection->deadline_ms) {
+        connection->last_error = ETIMEDOUT;
+        connect_next(connection);
+    } else {
+        fail(connection, connection->stage == STAGE_LOOKING ? "looking up the name took too long"
+                                                            : "no answer within the time");
+    }
+}
+
+/* -- connecting -------------------------------------------------------------------------------- */
+
+static void set_options(int fd)
+{
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* what came is passed on at once */
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+static void open_connection(struct gate_connection *connection)
+{
+    char address[GATE_ADDRESS_TEXT];
+    connection->stage = STAGE_OPEN;
+    connection->opened_ms = kg_monotonic_ms();
+    connection->moved_ms = loop_now_ms(connection->cage->gate->relay);
+    struct gate_event event = {
+        .kind = GATE_CONNECTED,
+        .host = connection->host,
+        .port = connection->port,
+        .address = current_address(connection, address),
+        .reason = "",
+    };
+    gate_tell(connection->cage, &event);
+    watch_idle(connection);
+    make_ready(connection);
+}
+
+static void on_inner(struct gate_source *source, uint32_t events)
+{
+    struct side *side = KG_CONTAINER(source, struct side, source);
+    struct gate_connection *connection = side->connection;
+    side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (connection->stage == STAGE_OPEN)
+        make_ready(connection);
+    else if (events & (EPOLLHUP | EPOLLERR))
+        fail(connection, "the plugin gave up before there was a connection");
+}
+
+static void on_outer(struct gate_source *source, uint32_t events)
+{
+    struct side *side = KG_CONTAINER(source, struct side, source);
+    struct gate_connection *connection = side->connection;
+    side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (connection->stage == STAGE_OPEN) {
+        make_ready(connection);
+        return;
+    }
+    int error = 0;
+    socklen_t size = sizeof(error);
+    getsockopt(source->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+        connection->last_error = error;
+        connect_next(connection);
+    } else if (events & EPOLLOUT) {
+        open_connection(connection);
+    }
+}
+
+/* Begins to connect to the next address. 0, or why that cannot even be begun. */
+static int begin_connect(struct gate_connection *connection, const union gate_address *address)
+{
+    struct gate *gate = connection->cage->gate;
+    kg_auto(kg_close) int fd =
+        socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    set_options(fd);
+    if (connect(fd, &address->any, gate_address_size(address)) < 0 && errno != EINPROGRESS)
+        return errno;
+    connection->outer.hung_up = false;
+    connection->outer.source = (struct gate_source){.fd = kg_steal_fd(&fd), .on_ready = on_outer};
+    int result =
+        gate_watch(gate, &connection->outer.source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    if (result < 0)
+        gate_unwatch(gate, &connection->outer.source);
+    return -result;
+}
+
+/* Each address gets its share of the time that is left, so that a dead one is not the last. */
+static void connect_next(struct gate_connection *connection)
+{
+    struct loop *relay = connection->cage->gate->relay;
+    connection->stage = STAGE_CONNECTING;
+    gate_unwatch(connection->cage->gate, &connection->outer.source);
+    while (connection->tried < connection->address_count) {
+        size_t left = connection->address_count - connection->tried;
+        int error = begin_connect(connection, &connection->addresses[connection->tried++]);
+        if (error != 0) {
+            connection->last_error = error;
+            continue;
+        }
+        uint64_t now = loop_now_ms(relay);
+        uint64_t time = connection->deadline_ms > now ? connection->deadline_ms - now : 0;
+        loop_timer_start(relay, &connection->timer, time / left, on_timer);
+        return;
+    }
+    fail(connection, strerror(connection->last_error));
+}
+
+static void on_found(struct gate_lookup *lookup)
+{
+    struct gate_cage *cage = lookup->cage;
+    if (cage != NULL) {
+        struct gate_lookup **link = &cage->lookups;
+        while (*link != lookup)
+            link = &(*link)->next_of_cage;
+        *link = lookup->next_of_cage;
+    }
+    while (lookup->waiting != NULL) {
+        struct gate_connection *connection = lookup->waiting;
+        lookup->waiting = connection->next_waiting;
+        connection->lookup = NULL;
+        connection->address_count = lookup->count;
+        memcpy(connection->addresses, lookup->addresses, sizeof(lookup->addresses));
+        if (lookup->found == GATE_FOUND)
+            connect_next(connection);
+        else if (lookup->found == GATE_FOUND_DENIED)
+            refuse(connection, GATE_DENIED, lookup->address, lookup->reason);
+        else
+            fail(connection, lookup->reason);
+    }
+    free(lookup);
+}
+
+static struct gate_lookup *find_lookup(const struct gate_connection *connection)
+{
+    struct gate_lookup *lookup = connection->cage->lookups;
+    for (; lookup != NULL; lookup = lookup->next_of_cage)
+        if (lookup->port == connection->port && lookup->trust == connection->trust &&
+            strcmp(lookup->host, connection->host) == 0)
+            return lookup;
+    return NULL;
+}
+
+/* Connections that wait for the same host share one look-up. */
+static void look_up(struct gate_connection *connection)
+{
+    struct gate_cage *cage = connection->cage;
+    struct gate_lookup *lookup = find_lookup(connection);
+    if (lookup == NULL) {
+        lookup = kg_alloc(sizeof(*lookup));
+        lookup->done = on_found;
+        lookup->owner = cage;
+        lookup->cage = cage;
+        memcpy(lookup->host, connection->host, sizeof(lookup->host));
+        lookup->port = connection->port;
+        lookup->trust = connection->trust;
+        lookup->private_networks = cage->gate->limits.private_networks;
+        lookup->next_of_cage = cage->lookups;
+        cage->lookups = lookup;
+        gate_resolver_ask(cage->gate->resolver, lookup);
+    }
+    connection->lookup = lookup;
+    connection->next_waiting = lookup->waiting;
+    lookup->waiting = connection;
+}
+
+/* -- accepting --------------------------------------------------------------------------------- */
+
+/* Where an accepted connection wants to go. */
+struct target {
+    const char *host; /* borrowed from the cage, or is numeric */
+    char numeric[GATE_ADDRESS_TEXT];
+    uint16_t port;
+    enum gate_trust trust;
+    struct gate_name *name;
+    const char *denied; /* why it may not, or NULL */
+};
+
+static bool original_target(int fd, bool is_v6, union gate_address *ret_address)
+{
+    struct sockaddr_storage raw;
+    socklen_t size = sizeof(raw);
+    int failed = is_v6 ? getsockopt(fd, IPPROTO_IPV6, ORIGINAL_TARGET_6, &raw, &size)
+                       : getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &raw, &size);
+    return failed == 0 && gate_address_take((struct sockaddr *)&raw, size, ret_address);
+}
+
+/* What was redirected: the kernel has kept where it was meant to go. */
+static void find_redirected(const struct gate_socket *socket, int fd, struct target *target)
+{
+    struct gate_cage *cage = socket->cage;
+    union gate_address address;
+    if (!original_target(fd, socket->index == CAGE_SOCKET_ALL_6, &address)) {
+        target->host = "?";
+        target->denied = "it was not redirected: its target is not known";
+        return;
+    }
+    gate_address_print(&address, target->numeric);
+    target->port = gate_address_port(&address);
+    target->host = gate_cage_name_of(cage, &address, target->numeric);
+    const struct gate_host *host = gate_cage_host(cage, &address, target->port);
+    if (host != NULL) {
+        target->host = host->host;
+        target->trust = gate_trust_of(host->host);
+    } else if (cage->any) {
+        target->trust = GATE_TRUST_ANY;
+        target->name = gate_names_find(cage->names, &address);
+    } else {
+        target->denied = "it is not declared";
+    }
+}
+
+static void find_target(const struct gate_socket *socket, int fd, struct target *target)
+{
+    if (socket->index >= socket->cage->host_count) {
+        find_redirected(socket, fd, target);
+        return;
+    }
+    const struct gate_host *host = &socket->cage->hosts[socket->index];
+    target->host = host->host;
+    target->port = host->port;
+    target->trust = gate_trust_of(host->host);
+}
+
+static void check_limits(struct gate_cage *cage, struct target *target)
+{
+    const struct gate_limits *limits = &cage->gate->limits;
+    if (target->denied != NULL)
+        return;
+    if (cage->connection_count >= limits->connections_max)
+        target->denied = "the plugin has too many connections";
+    else if (!kg_rate_pass(&cage->accepted, limits->connections_per_sec, kg_monotonic_ms(), NULL))
+        target->denied = "the plugin makes too many connections a second";
+    else if (gate_mailbox_is_full(cage->mailbox))
+        target->denied = "too many events of the plugin wait to be told";
+}
+
+/* Takes the fd over. */
+static void begin(struct gate_cage *cage, int fd, const struct target *target)
+{
+    struct gate *gate = cage->gate;
+    struct gate_connection *connection = kg_alloc(sizeof(*connection));
+    connection->cage = cage;
+    connection->inner.connection = connection->outer.connection = connection;
+    connection->inner.source = (struct gate_source){.fd = fd, .on_ready = on_inner};
+    connection->outer.source.fd = -1;
+    snprintf(connection->host, sizeof(connection->host), "%s", target->host);
+    connection->port = target->port;
+    connection->trust = target->trust;
+    connection->name = target->name;
+    if (connection->name != NULL)
+        gate_name_hold(connection->name);
+    connection->next = cage->connections;
+    connection->link = &cage->connections;
+    if (connection->next != NULL)
+        connection->next->link = &connection->next;
+    cage->connections = connection;
+    cage->connection_count++;
+    set_options(fd);
+    connection->deadline_ms = loop_now_ms(gate->relay) + gate->limits.connect_timeout_ms;
+    loop_timer_start(gate->relay, &connection->timer, gate->limits.connect_timeout_ms, on_timer);
+    int result =
+        gate_watch(gate, &connection->inner.source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    if (result < 0)
+        fail(connection, strerror(-result));
+    else
+        look_up(connection);
+}
+
+static void admit(struct gate_socket *socket, int fd)
+{
+    struct target target = {0};
+    find_target(socket, fd, &target);
+    check_limits(socket->cage, &target);
+    if (target.denied == NULL) {
+        begin(socket->cage, fd, &target);
+        return;
+    }
+    gate_tell_refusal(socket->cage, GATE_DENIED, target.host, target.port, "", target.denied);
+    reset_on_close(fd);
+    close(fd);
+}
+
+static void on_resume(struct loop_timer *timer)
+{
+    struct gate_cage *cage = KG_CONTAINER(timer, struct gate_cage, resume);
+    cage->paused = false;
+    for (struct gate_socket *at = cage->sockets; at != NULL; at = at->next)
+        if (at->source.on_ready == gate_listener_ready)
+            gate_watch(cage->gate, &at->source, EPOLLIN);
+}
+
+/* Out of file descriptors or memory: what waits would be told of again and again. */
+static void pause_accepting(struct gate_cage *cage)
+{
+    if (cage->paused)
+        return;
+    cage->paused = true;
+    for (struct gate_socket *at = cage->sockets; at != NULL; at = at->next)
+        if (at->source.on_ready == gate_listener_ready)
+            gate_watch(cage->gate, &at->source, 0);
+    loop_timer_start(cage->gate->relay, &cage->resume, PAUSE_MS, on_resume);
+}
+
+void gate_listener_ready(struct gate_source *source, uint32_t events)
+{
+    (void)events;
+    struct gate_socket *socket = KG_CONTAINER(source, struct gate_socket, source);
+    for (int i = 0; i < ACCEPTS_PER_TURN && !socket->cage->paused; i++) {
+        int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            admit(socket, fd);
+        else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            pause_accepting(socket->cage);
+        else if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+}
