@@ -6,10 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <linux/rtnetlink.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -75,74 +72,48 @@ int gate_address_is_own(const union gate_address *address)
 
 /* -- own listeners ----------------------------------------------------------------------------- */
 
-#define INODES_MAX 64 /* sockets that listen on one port: addresses, families, shared ports */
-
-struct inodes {
-    uint64_t items[INODES_MAX];
-    size_t count;
-    bool unknown; /* more than fit, or a file that cannot be read */
-};
-
-/* Adds the sockets that listen on the port, as a table of the kernel's has them. */
-static void find_listeners(const char *table, bool optional, uint16_t port, struct inodes *inodes)
+/*
+ * The network namespace of a socket, 0 if a kernel before 5.14 cannot tell. The listeners of cages
+ * are sockets of this process too, but of other networks.
+ */
+static uint64_t network_of(int fd)
 {
-    FILE *file = fopen(table, "re");
-    if (file == NULL) {
-        inodes->unknown |= !(optional && errno == ENOENT);
-        return;
-    }
-    char line[512];
-    while (fgets(line, sizeof(line), file) != NULL) {
-        unsigned local_port, state;
-        uint64_t inode;
-        if (sscanf(line, " %*u: %*x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %" SCNu64,
-                   &local_port, &state, &inode) != 3)
-            continue;
-        if (state != 0x0A || local_port != port)
-            continue;
-        if (inodes->count < INODES_MAX)
-            inodes->items[inodes->count++] = inode;
-        else
-            inodes->unknown = true;
-    }
-    inodes->unknown |= ferror(file) != 0;
-    fclose(file);
+    uint64_t cookie = 0;
+    socklen_t size = sizeof(cookie);
+    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size);
+    return cookie;
 }
 
-static bool is_one_of(const struct inodes *inodes, const char *link)
+static bool listens_on(int fd, uint16_t port, uint64_t network)
 {
-    uint64_t inode;
-    if (sscanf(link, "socket:[%" SCNu64 "]", &inode) != 1)
+    int listens = 0;
+    socklen_t size = sizeof(listens);
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 || !listens)
         return false;
-    for (size_t i = 0; i < inodes->count; i++)
-        if (inodes->items[i] == inode)
-            return true;
-    return false;
-}
-
-static bool we_hold_one(const struct inodes *inodes)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL)
-        return true;
-    bool held = false;
-    const struct dirent *entry;
-    while (!held && (entry = readdir(folder)) != NULL) {
-        char link[64];
-        ssize_t length = readlinkat(dirfd(folder), entry->d_name, link, sizeof(link) - 1);
-        if (length <= 0)
-            continue;
-        link[length] = '\0';
-        held = is_one_of(inodes, link);
-    }
-    closedir(folder);
-    return held;
+    struct sockaddr_storage raw = {0};
+    union gate_address address;
+    size = sizeof(raw);
+    return getsockname(fd, (struct sockaddr *)&raw, &size) == 0 &&
+           gate_address_take((struct sockaddr *)&raw, size, &address) &&
+           gate_address_port(&address) == port && network_of(fd) == network;
 }
 
 bool gate_port_is_ours(uint16_t port)
 {
-    struct inodes inodes = {0};
-    find_listeners("/proc/thread-self/net/tcp", false, port, &inodes);
-    find_listeners("/proc/thread-self/net/tcp6", true, port, &inodes); /* no IPv6: no table */
-    return inodes.unknown || (inodes.count > 0 && we_hold_one(&inodes));
+    kg_auto(kg_close) int here = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    DIR *folder = opendir("/proc/self/fd");
+    if (here < 0 || folder == NULL) {
+        if (folder != NULL)
+            closedir(folder);
+        return true;
+    }
+    bool ours = false;
+    uint64_t network = network_of(here);
+    const struct dirent *entry;
+    /* A number may be closed and used anew meanwhile: it is only asked what it is. */
+    while (!ours && (entry = readdir(folder)) != NULL)
+        if (entry->d_name[0] != '.')
+            ours = listens_on(atoi(entry->d_name), port, network);
+    closedir(folder);
+    return ours;
 }
