@@ -19,6 +19,7 @@ struct cage_path {
     const char *path; /* absolute */
     bool write;
     bool own; /* below a folder that kaged itself keeps for this child: exempt from `kept` */
+    const char *note; /* why it is granted, for words; may be NULL */
 };
 
 /* A program that the child may run besides its own command, and the folder it works in. */
@@ -160,6 +161,9 @@ enum cage_socket {
 /* A limit of the cage that was hit while the child goes on. */
 enum cage_limit { CAGE_LIMIT_MEMORY, CAGE_LIMIT_PROCESSES };
 
+/* What the kernel refused to a child, where it tells. */
+enum cage_access { CAGE_ACCESS_EXECUTE, CAGE_ACCESS_WRITE, CAGE_ACCESS_PROCESS };
+
 struct cage_child_ops {
     /*
      * The pipe ends are the receiver's from now on: it reads out and err, writes in. Non-blocking.
@@ -176,6 +180,8 @@ struct cage_child_ops {
     void (*on_socket)(void *data, uint32_t index, int fd);
     /* A limit was hit, `count` times in all. May be NULL. */
     void (*on_limit)(void *data, enum cage_limit limit, uint32_t count);
+    /* The kernel refused something, and said so. May be NULL. */
+    void (*on_denied)(void *data, enum cage_access access, const char *path);
 };
 
 /*
@@ -188,6 +194,8 @@ struct cage_spawner *cage_spawner_start_for(const struct cage_owner *owner, stru
 /* on_lost: the spawner is gone, and with it every child. */
 int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,
                         void (*on_lost)(void *data), void *data, struct kg_err *err);
+/* How much of what is refused in cages can be known here, in words. */
+const char *cage_spawner_knowledge(const struct cage_spawner *spawner);
 /* Ends the spawner and every child of it; closes the handles. */
 void cage_spawner_free(struct cage_spawner *spawner);
 

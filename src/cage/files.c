@@ -18,6 +18,7 @@ static const char *const whole_folders[] = {"/",    "/boot", "/etc", "/home", "/
 struct file {
     const char *path;    /* borrowed from the policy */
     const char *program; /* whose folder it is, or NULL */
+    const char *note;    /* or NULL */
     bool write, own;
     bool roots; /* root's own may be written */
 };
@@ -80,6 +81,8 @@ static int check_kind(const struct files *files, const struct file *file)
     const struct cage_host *host = files->facts->host;
     kg_auto(kg_free) char *real = host->real(file->path);
     enum cage_file kind = host->kind(file->path);
+    if (kind == CAGE_FILE_NONE && file->own && file->write)
+        return 0; /* it is made before the start */
     if (real == NULL || kind == CAGE_FILE_NONE) {
         int result = refuse(files, file, "it is not there");
         kg_hint(files->err, "make it, or take this capability from the plugin");
@@ -170,6 +173,7 @@ static void collect(struct files *files)
         kg_alloc_array(policy->path_count + policy->program_count + 1, sizeof(*files->items));
     for (size_t i = 0; i < policy->path_count; i++)
         files->items[files->count++] = (struct file){.path = policy->paths[i].path,
+                                                     .note = policy->paths[i].note,
                                                      .write = policy->paths[i].write,
                                                      .own = policy->paths[i].own};
     for (size_t i = 0; i < policy->program_count; i++) {
@@ -197,6 +201,8 @@ static void sort(struct files *files)
             files->items[kept++] = files->items[i];
             continue;
         }
+        if (last->note == NULL || (files->items[i].write && !last->write))
+            last->note = files->items[i].note;
         last->write = last->write || files->items[i].write;
         last->roots = last->roots || files->items[i].roots;
     }
@@ -224,7 +230,7 @@ static void add_file(const struct files *files, const struct file *file)
     if (is_own(files, file))
         return;
     cage_grants_add(&files->plan->grants, file->write ? CAGE_GRANT_WRITE : CAGE_GRANT_READ,
-                    file->path, "");
+                    file->path, file->note ? file->note : "");
     if (!file->write && is_shown_already(steps, file->path))
         return;
     cage_steps_add(steps, file->write ? CAGE_STEP_WRITE : CAGE_STEP_BIND, file->path, file->path,

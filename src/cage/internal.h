@@ -131,8 +131,8 @@ enum cage_grant_kind { CAGE_GRANT_READ, CAGE_GRANT_WRITE, CAGE_GRANT_RUN };
 
 struct cage_grant {
     enum cage_grant_kind kind;
-    char *path;   /* owned */
-    char *folder; /* owned; where a program works, else "" */
+    char *path; /* owned */
+    char *note; /* owned; where a program works, why a path is granted, or "" */
 };
 
 struct cage_grants {
@@ -140,7 +140,7 @@ struct cage_grants {
     size_t count;
 };
 void cage_grants_add(struct cage_grants *grants, enum cage_grant_kind kind, const char *path,
-                     const char *folder);
+                     const char *note);
 void cage_grants_free(struct cage_grants *grants);
 
 /*
@@ -262,11 +262,12 @@ struct cage_request {
 };
 
 enum cage_event_kind {
-    CAGE_TELL_READY = 1,
+    CAGE_TELL_READY = 1, /* count: 1 if the kernel tells what it refuses */
     CAGE_TELL_SPAWNED,
     CAGE_TELL_CHILD,
     CAGE_TELL_SOCKET, /* number: see on_socket; with its fd */
     CAGE_TELL_LIMIT,  /* number: enum cage_limit; count */
+    CAGE_TELL_DENIED, /* number: enum cage_access; error: the path */
     CAGE_TELL_EXITED
 };
 
@@ -298,6 +299,20 @@ pid_t cage_first_child(pid_t pid);
 pid_t cage_parent_of(pid_t pid);
 /* The processes right under pid, oldest first. Owned; NULL if there are none. */
 pid_t *cage_children_of(pid_t pid, size_t *ret_count);
+
+/* -- what the kernel refused, see kernel_log.c ------------------------------------------------- */
+
+/* One record: a refusal in a Landlock domain, or (with a pid) which process a domain began with. */
+struct cage_denial {
+    uint64_t domain;
+    pid_t pid; /* 0: a refusal */
+    enum cage_access access;
+    char *path; /* owned */
+};
+/* -1 if the kernel does not tell, or not to us. */
+int cage_kernel_log_open(void);
+/* The next record that is there; false if there is none. */
+bool cage_kernel_log_read(int fd, struct cage_denial *ret_denial);
 
 /* -- in kaged-spawner -------------------------------------------------------------------------- */
 

@@ -48,6 +48,7 @@ struct cage_spawner {
     struct waiting **waiting_end;
     uint32_t last_id;
     bool lost;
+    bool kernel_tells; /* what it refuses in cages */
 };
 
 /* -- children ---------------------------------------------------------------------------------- */
@@ -176,6 +177,13 @@ static void take_limit(struct cage_spawner *spawner, const struct cage_event *ev
         child->ops->on_limit(child->data, (enum cage_limit)event->number, event->count);
 }
 
+static void take_denied(struct cage_spawner *spawner, const struct cage_event *event)
+{
+    struct cage_child *child = *find_child(spawner, event->child);
+    if (child != NULL && child->ops->on_denied != NULL)
+        child->ops->on_denied(child->data, (enum cage_access)event->number, event->error);
+}
+
 static void take_event(struct cage_spawner *spawner, struct cage_event *event,
                        int fds[CAGE_MESSAGE_FDS])
 {
@@ -188,6 +196,8 @@ static void take_event(struct cage_spawner *spawner, struct cage_event *event,
         take_socket(spawner, event, fds);
     else if (event->kind == CAGE_TELL_LIMIT)
         take_limit(spawner, event);
+    else if (event->kind == CAGE_TELL_DENIED)
+        take_denied(spawner, event);
     else if (event->kind == CAGE_TELL_EXITED)
         take_exited(spawner, event);
 }
@@ -246,19 +256,20 @@ __attribute__((noreturn)) static void become_spawner(const char *path, int socke
     _exit(127);
 }
 
-static int wait_until_ready(int socket, struct kg_err *err)
+static int wait_until_ready(struct cage_spawner *spawner, struct kg_err *err)
 {
-    struct pollfd wait = {.fd = socket, .events = POLLIN};
+    struct pollfd wait = {.fd = spawner->socket, .events = POLLIN};
     struct cage_event event = {0};
     int fds[CAGE_MESSAGE_FDS];
     int result = poll(&wait, 1, START_TIMEOUT_MS);
     if (result > 0)
-        result = cage_message_receive(socket, &event, sizeof(event), fds);
+        result = cage_message_receive(spawner->socket, &event, sizeof(event), fds);
     if (result <= 0 || event.kind != CAGE_TELL_READY)
         return kg_fail(err, KG_E_CAGE, "start kaged-spawner: it did not say that it is ready");
     event.error[sizeof(event.error) - 1] = '\0';
     if (event.error[0] != '\0')
         return kg_fail(err, KG_E_CAGE, "start kaged-spawner: %s", event.error);
+    spawner->kernel_tells = event.count != 0;
     return 0;
 }
 
@@ -293,11 +304,25 @@ struct cage_spawner *cage_spawner_start_for(const struct cage_owner *owner, stru
     spawner->socket = ends[0];
     spawner->waiting_end = &spawner->waiting;
     int result = pid < 0 ? kg_fail_errno(err, errnum, "start kaged-spawner: fork")
-                         : wait_until_ready(spawner->socket, err);
+                         : wait_until_ready(spawner, err);
     if (result == 0 && fcntl(spawner->socket, F_SETFL, O_NONBLOCK) == 0)
         return spawner;
     cage_spawner_free(spawner);
     return NULL;
+}
+
+const char *cage_spawner_knowledge(const struct cage_spawner *spawner)
+{
+    return spawner->kernel_tells
+               ? "Refused hosts and ports are known from the gatekeeper, if the plugin has a "
+                 "network "
+                 "at all; programs and writing from the kernel's audit log. What is not in the "
+                 "cage "
+                 "is simply not there, and nobody sees the attempt."
+               : "Refused hosts and ports are known from the gatekeeper, if the plugin has a "
+                 "network "
+                 "at all. Refused files and programs are not known: the kernel's audit log is off, "
+                 "or the spawner is not root.";
 }
 
 int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,

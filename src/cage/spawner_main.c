@@ -26,7 +26,9 @@
 #define BUILD_MS         10000 /* for bwrap to tell who is in the cage, where that is waited for */
 #define NETWORK_MS       5000  /* for the network to be made from then on */
 #define STATUS_MAX_BYTES 4096
+#define OWN_POLLS        3       /* fds that are waited for, besides those of cells */
 #define CELL_POLLS       3       /* fds of a cell that are waited for */
+#define RECORDS_A_TURN   64      /* of the kernel's log, which others fill too */
 #define DAEMON_DIED      SIGUSR2 /* asked of the kernel as our parent-death signal */
 
 struct cell {
@@ -44,6 +46,7 @@ struct cell {
     struct cage_network network;    /* to be made once pid1 is known; then empty */
     struct cage_netns netns;        /* the making of it */
     uint64_t network_deadline_ms;   /* 0: it is made, or there is none */
+    uint64_t domain;                /* Landlock's, once the kernel told of it */
     char error[KG_ERR_MESSAGE_MAX]; /* why we killed it, or "" */
     bool over;                      /* bwrap is reaped */
     int wait_status;                /* of bwrap */
@@ -52,8 +55,10 @@ struct cell {
 struct spawner {
     int socket;
     int signals;
-    struct cage_owner owner;  /* whom the daemon runs as */
-    struct cage_stage *stage; /* NULL if not root */
+    int kernel_log;            /* -1: the kernel does not tell us */
+    struct cage_denial denial; /* of a domain whose process is told next; path NULL: none */
+    struct cage_owner owner;   /* whom the daemon runs as */
+    struct cage_stage *stage;  /* NULL if not root */
     struct cell *cells;
     bool daemon_gone;
 };
@@ -277,6 +282,55 @@ static void read_reports(struct spawner *spawner, struct cell *cell)
         unstage(cell);
 }
 
+/* -- what the kernel tells --------------------------------------------------------------------- */
+
+static struct cell *cell_of_domain(struct spawner *spawner, uint64_t domain)
+{
+    struct cell *cell = spawner->cells;
+    while (cell != NULL && cell->domain != domain)
+        cell = cell->next;
+    return cell;
+}
+
+/* The shim of a cage entered the domain; it is the plugin's first process by now. */
+static void meet_domain(struct spawner *spawner, const struct cage_denial *told)
+{
+    pid_t parent = cage_parent_of(told->pid);
+    for (struct cell *cell = spawner->cells; cell != NULL && parent > 0; cell = cell->next)
+        if (cell->pid1 == parent)
+            cell->domain = told->domain;
+}
+
+static void tell_denial(struct spawner *spawner, struct cage_denial *denial)
+{
+    struct cell *cell = denial->path ? cell_of_domain(spawner, denial->domain) : NULL;
+    struct cage_event event = {.kind = CAGE_TELL_DENIED, .number = denial->access};
+    if (cell != NULL) {
+        event.child = cell->id;
+        snprintf(event.error, sizeof(event.error), "%s", denial->path);
+        tell(spawner, &event, NULL, 0);
+    }
+    kg_free(&denial->path);
+}
+
+/* The first refusal of a domain is told before the process that it began with. */
+static void read_kernel_log(struct spawner *spawner)
+{
+    struct cage_denial told;
+    for (unsigned i = 0; i < RECORDS_A_TURN && cage_kernel_log_read(spawner->kernel_log, &told);
+         i++) {
+        if (told.pid != 0) {
+            meet_domain(spawner, &told);
+            tell_denial(spawner, &spawner->denial);
+        } else if (cell_of_domain(spawner, told.domain) != NULL) {
+            tell_denial(spawner, &told);
+        } else {
+            kg_free(&spawner->denial.path);
+            spawner->denial = told;
+        }
+    }
+}
+
 /* -- reaping ----------------------------------------------------------------------------------- */
 
 static void reap(struct spawner *spawner)
@@ -475,6 +529,7 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
     polls[count++] = (struct pollfd){.fd = spawner->signals, .events = POLLIN};
     polls[count++] =
         (struct pollfd){.fd = spawner->daemon_gone ? -1 : spawner->socket, .events = POLLIN};
+    polls[count++] = (struct pollfd){.fd = spawner->kernel_log, .events = POLLIN};
     for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
         polls[count++] = (struct pollfd){.fd = cell->at.status_fd, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = cell->at.ran_fd, .events = POLLIN};
@@ -482,13 +537,15 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
     }
     if (poll(polls, count, timeout_ms) <= 0)
         return;
-    size_t at = 2;
+    size_t at = OWN_POLLS;
     for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next, at += CELL_POLLS) {
         if (polls[at + 2].revents != 0)
             read_network(spawner, cell);
         if (polls[at].revents != 0 || polls[at + 1].revents != 0)
             read_reports(spawner, cell);
     }
+    if (polls[2].revents != 0)
+        read_kernel_log(spawner);
     if (polls[0].revents != 0)
         read_signals(spawner);
     if (polls[1].revents != 0)
@@ -497,7 +554,7 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
 
 static struct pollfd *room_for_polls(const struct spawner *spawner, struct pollfd *old)
 {
-    size_t count = 2;
+    size_t count = OWN_POLLS;
     for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
         count += CELL_POLLS;
     return kg_realloc(old, count * sizeof(*old));
@@ -580,6 +637,7 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
         return kg_fail_errno(err, errno, "spawner: socket %s", socket);
     if (geteuid() != 0)
         return 0;
+    spawner->kernel_log = cage_kernel_log_open();
     spawner->stage = cage_stage_new(&spawner->owner, err);
     /* Only a stage knows the owner: without one, root would open what he may not. */
     if (spawner->stage == NULL && spawner->owner.uid != 0)
@@ -593,7 +651,7 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
 
 int main(int argc, char **argv)
 {
-    struct spawner spawner = {.socket = -1, .signals = -1};
+    struct spawner spawner = {.socket = -1, .signals = -1, .kernel_log = -1};
     if (argc != 5 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
         fprintf(stderr, "kaged-spawner is started by kaged\n");
         return 2;
@@ -602,8 +660,10 @@ int main(int argc, char **argv)
     struct cage_event ready = {.kind = CAGE_TELL_READY};
     if (start(&spawner, argv[1], argv[2], &err) < 0)
         snprintf(ready.error, sizeof(ready.error), "%s", err.message);
+    ready.count = spawner.kernel_log >= 0;
     if (tell(&spawner, &ready, NULL, 0) == 0 && ready.error[0] == '\0')
         serve(&spawner);
     cage_stage_free(spawner.stage);
+    kg_free(&spawner.denial.path);
     return ready.error[0] == '\0' ? 0 : 1;
 }

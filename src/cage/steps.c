@@ -122,18 +122,18 @@ void cage_words_free(struct cage_words *words)
 }
 
 void cage_grants_add(struct cage_grants *grants, enum cage_grant_kind kind, const char *path,
-                     const char *folder)
+                     const char *note)
 {
     grants->items = kg_realloc(grants->items, (grants->count + 1) * sizeof(*grants->items));
     grants->items[grants->count++] =
-        (struct cage_grant){.kind = kind, .path = kg_strdup(path), .folder = kg_strdup(folder)};
+        (struct cage_grant){.kind = kind, .path = kg_strdup(path), .note = kg_strdup(note)};
 }
 
 void cage_grants_free(struct cage_grants *grants)
 {
     for (size_t i = 0; i < grants->count; i++) {
         free(grants->items[i].path);
-        free(grants->items[i].folder);
+        free(grants->items[i].note);
     }
     free(grants->items);
     *grants = (struct cage_grants){0};

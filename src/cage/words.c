@@ -21,6 +21,11 @@ static void add_files(const struct cage_grants *grants, struct kg_buf *out)
             continue;
         kg_buf_text(out, grant->kind == CAGE_GRANT_WRITE ? "may read and write " : "may read ");
         add_path(out, grant->path);
+        if (grant->note[0] != '\0') {
+            kg_buf_text(out, " (");
+            add_path(out, grant->note);
+            kg_buf_char(out, ')');
+        }
         kg_buf_char(out, '\n');
     }
 }
@@ -34,7 +39,7 @@ static void add_programs(const struct cage_grants *grants, struct kg_buf *out)
         kg_buf_text(out, "may run ");
         add_path(out, grant->path);
         kg_buf_text(out, ", in ");
-        add_path(out, grant->folder);
+        add_path(out, grant->note);
         kg_buf_char(out, '\n');
     }
 }

@@ -198,6 +198,7 @@ int cli_help(struct cli *cli);
 int cli_completion(struct cli *cli);
 int cli_plugin_list(struct cli *cli);
 int cli_plugin_status(struct cli *cli);
+int cli_plugin_why(struct cli *cli);
 int cli_plugin_logs(struct cli *cli);
 int cli_plugin_enable(struct cli *cli);
 int cli_plugin_disable(struct cli *cli);
@@ -208,6 +209,8 @@ int cli_audit_verify(struct cli *cli);
 
 /* What plugin status shows. */
 void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin);
+/* What plugin why shows. */
+void plugin_why_put(struct kg_buf *out, const struct kg_node *answer);
 /* Whether text is a JSON object, fit to be the parameters of a call. */
 int plugin_params_check(struct kg_str text, struct kg_err *err);
 

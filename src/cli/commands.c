@@ -105,12 +105,25 @@ const struct cli_command cli_commands[] = {
     {
         .words = "plugin status",
         .arguments = {"NAME"},
+        .options = {{"cage", 0, NULL, "Show as well what its cage lets it see and do."}},
         .summary = "show how a plugin is, and why it ended last",
         .help =
             "Shows the state of a plugin, its process, its calls, its methods, and how its last "
             "process ended: why, when, what follows, and what it wrote last on stderr.",
         .needs = CLI_DAEMON,
         .run = cli_plugin_status,
+    },
+    {
+        .words = "plugin why",
+        .arguments = {"NAME"},
+        .summary = "show what a plugin was refused, and what would allow it",
+        .help =
+            "Shows each host, port, file or program that the cage refused to the plugin, how often "
+            "and when, the capability that would have allowed it, and how kaged knows. Hosts and "
+            "ports are always known; files and programs only where the kernel's audit log tells "
+            "them, which takes a daemon or spawner that is root and a kernel that has it enabled.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_why,
     },
     {
         .words = "plugin logs",
@@ -167,12 +180,16 @@ const struct cli_command cli_commands[] = {
     {
         .words = "plugin validate",
         .arguments = {"PATH"},
+        .options = {{"cage", 0, NULL, "Show as well what its cage would let it see and do here."}},
         .summary = "check a plugin's manifest",
         .help =
             "Checks the manifest in the folder PATH, or the file PATH itself, and lists all that "
             "is wrong with it: line, column, a code, a sentence, and what to do. Warnings do "
-            "not make it invalid. The exit code is 6 if it cannot be used. Needs no daemon.",
-        .needs = CLI_NOTHING,
+            "not make it invalid. The exit code is 6 if it cannot be used. Needs no daemon.\n"
+            "With --cage the cage of the plugin is planned for this machine and told in words: "
+            "what it may read, write, run and reach. Settings have their default values. If no "
+            "cage can be built, the exit code is 5 and the message says why.",
+        .needs = CLI_PATHS,
         .run = cli_plugin_validate,
     },
     {

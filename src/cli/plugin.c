@@ -119,7 +119,7 @@ int cli_plugin_status(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = ask_plugin(cli, "GET", "", &body, &doc);
+    int code = ask_plugin(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", &body, &doc);
     if (code != CLI_DONE)
         return code;
     if (cli->json) {
@@ -127,6 +127,24 @@ int cli_plugin_status(struct cli *cli)
         return CLI_DONE;
     }
     plugin_status_put(&text, cli, doc->root);
+    print_out(&text);
+    return CLI_DONE;
+}
+
+/* -- why --------------------------------------------------------------------------------------- */
+
+int cli_plugin_why(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = ask_plugin(cli, "GET", "/why", &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    if (cli->json) {
+        print_json(kg_buf_view(&body));
+        return CLI_DONE;
+    }
+    plugin_why_put(&text, doc->root);
     print_out(&text);
     return CLI_DONE;
 }

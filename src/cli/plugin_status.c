@@ -48,8 +48,8 @@ static void put_process(struct kg_buf *out, const struct kg_node *plugin)
     kg_buf_char(out, '\n');
     put_text(out, "cage", cli_text(plugin, "cage_id"));
     /* A full one is what everybody expects. */
-    if (!kg_str_is(cli_text(plugin, "cage"), "full"))
-        put_text(out, "", cli_text(plugin, "cage"));
+    if (!kg_str_is(cli_text(plugin, "cages"), "full"))
+        put_text(out, "", cli_text(plugin, "cages"));
 }
 
 static void put_figures(struct kg_buf *out, const struct kg_node *plugin)
@@ -110,16 +110,21 @@ static void put_what_follows(struct kg_buf *out, const struct cli *cli,
     }
 }
 
+static void put_indented(struct kg_buf *out, const struct kg_node *lines)
+{
+    for (uint32_t i = 0; lines != NULL && lines->type == KG_ARRAY && i < lines->count; i++) {
+        kg_buf_text(out, "    ");
+        kg_buf_escaped(out, lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
+        kg_buf_char(out, '\n');
+    }
+}
+
 static void put_last_stderr(struct kg_buf *out, const struct kg_node *lines)
 {
     if (lines == NULL || lines->type != KG_ARRAY || lines->count == 0)
         return;
     kg_buf_text(out, "  last stderr\n");
-    for (uint32_t i = 0; i < lines->count; i++) {
-        kg_buf_text(out, "    ");
-        kg_buf_escaped(out, lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
-        kg_buf_char(out, '\n');
-    }
+    put_indented(out, lines);
 }
 
 static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin)
@@ -140,6 +145,17 @@ static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struc
     put_last_stderr(out, kg_node_get(last_exit, "last_stderr"));
 }
 
+static void put_cage(struct kg_buf *out, const struct kg_node *cage)
+{
+    if (cage == NULL)
+        return;
+    const struct kg_node *words = kg_node_get(cage, "words");
+    kg_buf_text(out, words != NULL && words->count > 0 ? "  in its cage it\n" : "");
+    put_indented(out, words);
+    put_text(out, "no cage", cli_text(cage, "problem"));
+    put_text(out, "what to do", cli_text(cage, "hint"));
+}
+
 void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin)
 {
     put_heading(out, plugin);
@@ -150,4 +166,5 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
     put_figures(out, plugin);
     put_methods(out, plugin);
     put_last_exit(out, cli, plugin);
+    put_cage(out, kg_node_get(plugin, "cage"));
 }

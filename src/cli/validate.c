@@ -2,9 +2,10 @@
 #include "cli/cli.h"
 
 #include "base/doc.h"
-#include "manifest/manifest.h"
+#include "host/host.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 static const char *severity_of(const struct manifest_problem *problem)
@@ -45,7 +46,73 @@ static void put_problem_json(struct kg_json_writer *json, const struct manifest_
     kg_json_end(json, '}');
 }
 
-static void put_json(struct kg_buf *out, const char *path, const struct manifest_problems *problems)
+/* -- the cage ---------------------------------------------------------------------------------- */
+
+/* What the plugin would be configured with if nobody had said anything. */
+static void put_default_settings(const struct manifest *manifest, struct kg_buf *out)
+{
+    static const struct kg_node nothing = {.type = KG_OBJECT};
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_auto(kg_doc_cleanup) struct kg_doc *settings =
+        manifest->config_schema ? schema_with_defaults(manifest->config_schema, &nothing) : NULL;
+    if (settings != NULL)
+        kg_json_node(&json, settings->root);
+}
+
+static struct cage_plan *plan_cage(const struct cli *cli, const char *path,
+                                   const struct manifest *manifest, const struct cage_facts *facts,
+                                   struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    kg_auto(kg_free) char *dir = realpath(path, NULL);
+    struct config *config = config_load(cli->paths.config_file, err);
+    if (config == NULL)
+        return NULL;
+    *strrchr(dir, '/') = '\0';
+    put_default_settings(manifest, &settings);
+    const struct host_cage_parts parts = {
+        .manifest = manifest,
+        .dir = dir,
+        .plugins_dir = config->plugins_dir[0] ? config->plugins_dir : cli->paths.plugins_dir,
+        .config = config,
+        .paths = &cli->paths,
+        .settings = kg_buf_view(&settings),
+        .facts = facts,
+    };
+    struct cage_plan *plan = host_cage_plan(&parts, err);
+    config_free(config);
+    return plan;
+}
+
+/* The words of the cage, or why there is none. */
+static int describe_cage(const struct cli *cli, const char *path, const struct manifest *manifest,
+                         struct kg_buf *ret_words, struct kg_err *err)
+{
+    struct cage_facts *facts = cage_facts_probe(err);
+    struct cage_plan *plan = facts ? plan_cage(cli, path, manifest, facts, err) : NULL;
+    if (plan != NULL)
+        cage_plan_words(plan, ret_words);
+    int result = plan != NULL ? 0 : -EINVAL;
+    cage_plan_free(plan);
+    cage_facts_free(facts);
+    return result;
+}
+
+/* -- what is shown ----------------------------------------------------------------------------- */
+
+static void put_cage_json(struct kg_json_writer *json, struct kg_buf *words)
+{
+    char *rest = NULL;
+    kg_json_key(json, "cage");
+    kg_json_begin(json, '[');
+    for (char *line = strtok_r(kg_buf_terminate(words), "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest))
+        kg_json_text(json, line);
+    kg_json_end(json, ']');
+}
+
+static void put_json(struct kg_buf *out, const char *path, const struct manifest_problems *problems,
+                     struct kg_buf *cage_words)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -58,6 +125,8 @@ static void put_json(struct kg_buf *out, const char *path, const struct manifest
     for (size_t i = 0; i < problems->count; i++)
         put_problem_json(&json, &problems->items[i]);
     kg_json_end(&json, ']');
+    if (cage_words->length > 0)
+        put_cage_json(&json, cage_words);
     kg_json_end(&json, '}');
     kg_buf_char(out, '\n');
 }
@@ -83,11 +152,42 @@ static char *manifest_path(const char *path)
     return kg_strdup(path);
 }
 
+static void put_cage(struct kg_buf *out, const struct manifest *manifest, struct kg_buf *words)
+{
+    char *rest = NULL;
+    kg_buf_printf(out, "in its cage %s\n", manifest->name);
+    for (char *line = strtok_r(kg_buf_terminate(words), "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        kg_buf_text(out, "  ");
+        kg_buf_escaped(out, kg_str(line));
+        kg_buf_char(out, '\n');
+    }
+}
+
+static int show(const struct cli *cli, const char *path, const struct manifest *manifest,
+                const struct manifest_problems *problems)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0}, words = {0};
+    struct kg_err err = {.code = KG_OK};
+    bool caged = manifest != NULL && cli_has(cli, "cage");
+    int result = caged ? describe_cage(cli, path, manifest, &words, &err) : 0;
+    if (cli->json)
+        put_json(&out, path, problems, &words);
+    else
+        put_text(&out, path, manifest, problems);
+    if (!cli->json && words.length > 0)
+        put_cage(&out, manifest, &words);
+    print_out(&out);
+    if (result < 0)
+        return print_error(&err);
+    return problems->errors == 0 ? CLI_DONE : kg_error_row(KG_E_INVALID_MANIFEST)->exit_code;
+}
+
 int cli_plugin_validate(struct cli *cli)
 {
     kg_auto(kg_free) char *path = manifest_path(cli_argument(cli, 0));
     kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
-    kg_auto(kg_buf_free) struct kg_buf text = {0}, out = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_err err;
     int result = kg_read_file(path, KG_DOC_BYTES_MAX, &text, &err);
     if (result < 0) {
@@ -95,11 +195,7 @@ int cli_plugin_validate(struct cli *cli)
         return print_error(&err);
     }
     struct manifest *manifest = manifest_read(kg_buf_view(&text), &problems);
-    if (cli->json)
-        put_json(&out, path, &problems);
-    else
-        put_text(&out, path, manifest, &problems);
+    int code = show(cli, path, manifest, &problems);
     manifest_free(manifest);
-    print_out(&out);
-    return problems.errors == 0 ? CLI_DONE : kg_error_row(KG_E_INVALID_MANIFEST)->exit_code;
+    return code;
 }

@@ -13,7 +13,7 @@
 struct config_paths {
     char *home; /* KAGED_HOME or --home; NULL in per-user and system mode */
     char *config_file, *local_file;
-    char *plugins_dir;
+    char *plugins_dir, *plugin_data_dir;
     char *state_dir, *state_db, *audit_dir, *audit_key, *logs_dir;
     char *run_dir, *socket, *pid_file;
 };

@@ -48,6 +48,7 @@ static void fill(struct config_paths *paths, const char *config, const char *dat
     paths->config_file = kg_format("%s/config.toml", config);
     paths->local_file = kg_format("%s/local.toml", config);
     paths->plugins_dir = kg_format("%s/plugins", data);
+    paths->plugin_data_dir = kg_format("%s/plugin-data", data);
     paths->state_dir = kg_strdup(state);
     paths->state_db = kg_format("%s/kaged.db", state);
     paths->audit_dir = kg_format("%s/audit", state);
@@ -95,7 +96,7 @@ void config_paths_free(struct config_paths *paths)
 {
     char **all[] = {&paths->home,      &paths->config_file, &paths->local_file, &paths->plugins_dir,
                     &paths->state_dir, &paths->state_db,    &paths->audit_dir,  &paths->audit_key,
-                    &paths->logs_dir,  &paths->run_dir,     &paths->socket,     &paths->pid_file};
+                    &paths->plugin_data_dir, &paths->logs_dir,  &paths->run_dir,     &paths->socket,     &paths->pid_file};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }
@@ -118,8 +119,8 @@ static int make_private(const char *path, uid_t user, struct kg_err *err)
 
 int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_err *err)
 {
-    const char *const private[] = {paths->state_dir, paths->audit_dir, paths->logs_dir,
-                                   paths->run_dir};
+    const char *const private[] = {paths->plugin_data_dir, paths->state_dir, paths->audit_dir,
+                                   paths->logs_dir, paths->run_dir};
     int result = kg_make_dirs(paths->plugins_dir, 0755, err);
     for (size_t i = 0; i < KG_COUNT(private) && result == 0; i++)
         result = make_private(private[i], user, err);

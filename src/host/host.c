@@ -37,8 +37,18 @@ static void apply_limits(struct host *host)
         .stderr_line_max_bytes = (size_t)config->limits_stderr_line_bytes,
         .stderr_lines_per_sec = (uint32_t)config->limits_stderr_lines_per_sec,
         .log_rotate_bytes = (size_t)config->logging_rotate_bytes,
-        .processes_max = (uint32_t)config->sandbox_processes_max,
-        .tmp_bytes = (size_t)config->sandbox_tmp_bytes,
+    };
+}
+
+static struct gate_limits gate_limits(const struct config *config)
+{
+    return (struct gate_limits){
+        .connections_max = (uint32_t)config->limits_net_connections,
+        .connections_per_sec = (uint32_t)config->limits_net_connections_per_sec,
+        .events_per_sec = (uint32_t)config->limits_net_events_per_sec,
+        .connect_timeout_ms = (uint64_t)config->limits_net_connect_timeout_ms,
+        .idle_timeout_ms = (uint64_t)config->limits_net_idle_timeout_ms,
+        .private_networks = config->sandbox_private_networks,
     };
 }
 
@@ -80,6 +90,16 @@ static char *real_path(const char *path)
     return real ? real : kg_strdup(path);
 }
 
+static int open_gate(struct host *host, struct kg_err *err)
+{
+    const struct gate_limits limits = gate_limits(host->config);
+    if (host->facts == NULL)
+        return 0; /* nobody will have a network */
+    host->gate = gate_new(host->loop, &limits, err);
+    host->supervisor.gate = host->gate;
+    return host->gate != NULL ? 0 : -EINVAL;
+}
+
 struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 {
     struct host *host = kg_alloc(sizeof(*host));
@@ -90,6 +110,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->config = parts->config;
     host->on_reloaded = parts->on_reloaded;
     host->on_reloaded_data = parts->data;
+    host->facts = parts->facts;
     if (parts->facts == NULL)
         host->no_cage = *parts->no_cage;
     host->plugins_dir = real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
@@ -107,10 +128,13 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .loop = parts->loop,
         .audit = host->audit,
         .spawner = parts->spawner,
-        .facts = parts->facts,
         .log_dir = parts->paths->logs_dir,
     };
     apply_limits(host);
+    if (open_gate(host, err) < 0) {
+        host_free(host);
+        return NULL;
+    }
     host->listener.on_event = on_audit_event;
     audit_listen(host->audit, &host->listener);
     host->reader = loop_worker_new(host->loop, "kaged-reader");
@@ -125,11 +149,13 @@ static void plugin_free(struct host_plugin *plugin)
     manifest_free(plugin->manifest);
     free(plugin->name);
     free(plugin->dir);
+    kg_buf_free(&plugin->cage_words);
     free(plugin);
 }
 
 static void on_state(void *data, struct instance *instance);
 static void on_fresh_start(void *data, struct instance *instance);
+static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err);
 static bool may_claim(void *data, struct instance *instance, struct kg_str capability);
 
 /* The lists are owned by the manifest; the supervisor only reads them. */
@@ -142,9 +168,6 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
     struct instance_spec spec = {
         .name = plugin->name,
         .version = manifest->version,
-        .install_dir = plugin->dir,
-        .command = LIST(manifest->command),
-        .env = LIST(manifest->env),
         .methods = LIST(manifest->method_names),
         .capabilities = LIST(manifest->capabilities),
         .shutdown_timeout_ms = manifest->shutdown_timeout_sec
@@ -159,7 +182,7 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
         instance_set_spec(plugin->instance, &spec);
         return;
     }
-    static const struct instance_ops ops = {on_state, on_fresh_start, may_claim};
+    static const struct instance_ops ops = {on_state, on_fresh_start, make_plan, may_claim};
     plugin->instance = instance_new(&host->supervisor, &spec, &ops, host);
 }
 
@@ -218,6 +241,38 @@ static int load_plugin(struct host *host, struct host_plugin *plugin)
 static struct host_plugin *plugin_of(const struct host *host, const struct instance *instance)
 {
     return host_plugin_find(host, kg_str(instance_name(instance)), NULL);
+}
+
+struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
+                                   bool make_folders, struct kg_err *err)
+{
+    if (host->no_cage.code != KG_OK) {
+        *err = host->no_cage;
+        return NULL;
+    }
+    const struct host_cage_parts parts = {
+        .manifest = plugin->manifest,
+        .dir = plugin->dir,
+        .plugins_dir = host->plugins_dir,
+        .config = host->config,
+        .paths = host->paths,
+        .settings = instance_config(plugin->instance),
+        .facts = host->facts,
+        .make_folders = make_folders,
+    };
+    return host_cage_plan(&parts, err);
+}
+
+/* What the cage of a running plugin is made of is kept, since its plan could be another by now. */
+static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err)
+{
+    struct host *host = data;
+    struct host_plugin *plugin = plugin_of(host, instance);
+    struct cage_plan *plan = host_plugin_plan(host, plugin, true, err);
+    kg_buf_free(&plugin->cage_words);
+    if (plan != NULL)
+        cage_plan_words(plan, &plugin->cage_words);
+    return plan;
 }
 
 static bool may_claim(void *data, struct instance *instance, struct kg_str capability)
@@ -469,6 +524,16 @@ int host_restart(struct host *host, struct kg_str name, const char *operator_id,
 
 /* -- reload ------------------------------------------------------------------------------------ */
 
+/* Where a setting of the type `path` points is a part of the cage: a change needs a new one. */
+static void apply_settings(struct host_plugin *plugin, struct kg_str settings)
+{
+    struct instance *instance = plugin->instance;
+    bool moves = policy_paths_differ(plugin->manifest, instance_config(instance), settings);
+    instance_set_config(instance, settings);
+    if (moves)
+        instance_restart(instance);
+}
+
 /* A running plugin is told its new configuration, and keeps the old one if that does not fit. */
 static void refresh(struct host *host, struct host_plugin *plugin)
 {
@@ -479,7 +544,7 @@ static void refresh(struct host *host, struct host_plugin *plugin)
     else if (plugin_config_make(host, plugin->manifest, &settings, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "keeps its configuration: %s", err.message);
     else
-        instance_set_config(plugin->instance, kg_buf_view(&settings));
+        apply_settings(plugin, kg_buf_view(&settings));
 }
 
 int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
@@ -500,6 +565,9 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
     host->local = local;
     apply_logging(config);
     apply_limits(host);
+    const struct gate_limits network = gate_limits(config);
+    if (host->gate != NULL)
+        gate_set_limits(host->gate, &network);
     audit_set_rotation(host->audit, (uint64_t)config->audit_rotate_mb * 1024 * 1024,
                        (unsigned)config->audit_keep);
     audit_emit(host->audit, AUDIT_CONFIG_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(operator_id),
@@ -571,6 +639,7 @@ void host_free(struct host *host)
         plugin_free(host->plugins[i]);
     free(host->plugins);
     host_calls_free(host);
+    gate_free(host->gate);
     audit_close(host->audit);
     loop_worker_free(host->reader);
     state_close(host->state);

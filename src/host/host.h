@@ -60,6 +60,7 @@ struct host_plugin {
     struct kg_err problem;     /* why, then */
     struct instance *instance; /* NULL while invalid and never started */
     uint64_t calls, errors;    /* since the daemon started */
+    struct kg_buf cage_words;  /* of the cage of its last process; empty: never started */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
@@ -73,6 +74,29 @@ int host_disable(struct host *host, struct kg_str name, const char *operator_id,
                  struct kg_err *err);
 int host_restart(struct host *host, struct kg_str name, const char *operator_id,
                  struct kg_err *err);
+
+/* -- the cage of a plugin, see policy.c -------------------------------------------------------- */
+
+/* Borrowed. Needs no host, so that a plugin can be looked at before it is installed. */
+struct host_cage_parts {
+    const struct manifest *manifest;
+    const char *dir;         /* of the plugin, without a link in it */
+    const char *plugins_dir; /* where plugins are installed */
+    const struct config *config;
+    const struct config_paths *paths;
+    struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
+    const char *project_root; /* NULL: it belongs to no project */
+    const struct cage_facts *facts;
+    bool make_folders; /* those below config:/ that it may write to, if they are not there */
+};
+struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
+/* The plan for the next start of a plugin that has an instance. */
+struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
+                                   bool make_folders, struct kg_err *err);
+
+/* What the plugin was refused, as a JSON object, newest first. See why.c. */
+void host_why(struct host *host, const struct host_plugin *plugin, host_audit_done_fn *on_done,
+              void *data);
 
 /* -- the one door ------------------------------------------------------------------------------ */
 

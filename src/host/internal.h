@@ -14,10 +14,12 @@ struct host {
     struct audit *audit;            /* owned */
     struct audit_listener listener; /* counts events */
     uint64_t audit_count;
-    struct loop_worker *reader; /* owned; reads files for questions */
-    char *plugins_dir;          /* owned */
-    struct kg_err no_cage;      /* KG_OK: cages can be built */
-    const char *cages, *user;   /* borrowed */
+    struct loop_worker *reader;     /* owned; reads files for questions */
+    char *plugins_dir;              /* owned */
+    const struct cage_facts *facts; /* borrowed; NULL: see no_cage */
+    struct kg_err no_cage;          /* KG_OK: cages can be built */
+    const char *cages, *user;       /* borrowed */
+    struct gate *gate;              /* owned; NULL without cages */
     struct supervisor supervisor;
     struct host_plugin **plugins; /* owned, sorted by name */
     size_t plugin_count;
@@ -42,5 +44,9 @@ void host_calls_free(struct host *host);
  */
 int plugin_config_make(struct host *host, const struct manifest *manifest, struct kg_buf *ret_json,
                        struct kg_err *err);
+
+/* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
+bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
+                         struct kg_str new_settings);
 
 #endif

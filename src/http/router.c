@@ -150,6 +150,11 @@ static int check_parameter(struct http_request *request, const struct http_pair 
         return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
                        "query parameter %s: \"%.*s\" is not an integer", known->name,
                        KG_STR_CUT(given->value, SHOWN_MAX));
+    if (strcmp(known->type, "boolean") == 0 && !kg_str_is(given->value, "true") &&
+        !kg_str_is(given->value, "false"))
+        return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
+                       "query parameter %s: \"%.*s\" is neither true nor false", known->name,
+                       KG_STR_CUT(given->value, SHOWN_MAX));
     return 0;
 }
 

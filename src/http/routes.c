@@ -150,7 +150,7 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
                    invalid ? "what it declares, or is configured with, cannot be used"
                            : instance_state_meaning(state));
     put_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
-    put_named_text(json, "cage", cages);
+    put_named_text(json, "cages", cages);
     put_time(json, "started_at", facts->started_at_ms);
     put_named_int(json, "starts", facts->starts);
     put_named_int(json, "failures", facts->failures);
@@ -169,6 +169,28 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     put_exit(json, facts->last_exit);
 }
 
+/* A running plugin's cage as it is, else what the next start would build, or why it would not. */
+static void put_cage(struct kg_json_writer *json, struct host *host,
+                     const struct host_plugin *plugin)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    struct kg_err err = plugin->problem;
+    kg_json_key(json, "cage");
+    kg_json_begin(json, '{');
+    if (plugin->instance != NULL && instance_has_process(plugin->instance)) {
+        kg_buf_str(&words, kg_buf_view(&plugin->cage_words));
+    } else if (plugin->instance != NULL) {
+        struct cage_plan *plan = host_plugin_plan(host, plugin, false, &err);
+        if (plan != NULL)
+            cage_plan_words(plan, &words);
+        cage_plan_free(plan);
+    }
+    put_lines(json, "words", kg_buf_view(&words));
+    put_named_text(json, "problem", words.length == 0 ? err.message : NULL);
+    put_named_text(json, "hint", words.length == 0 && err.hint[0] != '\0' ? err.hint : NULL);
+    kg_json_end(json, '}');
+}
+
 static void reply_plugin(struct http_request *request, const struct host_plugin *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
@@ -177,6 +199,8 @@ static void reply_plugin(struct http_request *request, const struct host_plugin 
     struct instance_facts facts = facts_of(plugin);
     put_identity(&json, plugin, &facts);
     put_life(&json, plugin, &facts, host_cages(http_host(request)));
+    if (kg_str_is(http_query_parameter(request, "cage"), "true"))
+        put_cage(&json, http_host(request), plugin);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }
@@ -648,9 +672,32 @@ static void handle_audit(struct http_request *request)
     ask_audit(question);
 }
 
+/* -- refusals ---------------------------------------------------------------------------------- */
+
+static void on_refusals(void *data, struct kg_str json, const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
+    else
+        http_reply(request, 200, json);
+}
+
+static void handle_why(struct http_request *request)
+{
+    struct host_plugin *plugin = find_plugin(request);
+    if (plugin != NULL)
+        host_why(http_host(request), plugin, on_refusals, request);
+}
+
 /* -- the table
  * -------------------------------------------------------------------------------------------------------
  */
+
+static const struct http_parameter plugin_query[] = {
+    {"cage", "boolean", "true: also what its cage lets it see and do, in words"},
+    {NULL, NULL, NULL},
+};
 
 static const struct http_parameter logs_query[] = {
     {"lines", "integer", "how many of the last lines"},
@@ -678,7 +725,7 @@ const struct http_route http_routes[] = {
      "Read the configuration again"},
     {"POST", "/api/v1/stop", "admin", 0, false, NULL, handle_stop, "Stop the daemon"},
     {"GET", "/api/v1/plugins", "plugins:read", 0, false, NULL, handle_plugins, "All plugins"},
-    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, NULL, handle_plugin,
+    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, handle_plugin,
      "One plugin with its state and its last exit"},
     {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, false, NULL, handle_enable,
      "Enable and start a plugin"},
@@ -688,6 +735,8 @@ const struct http_route http_routes[] = {
      "Restart a plugin"},
     {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, false, logs_query, handle_logs,
      "What a plugin wrote on stderr"},
+    {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, false, NULL, handle_why,
+     "What a plugin was refused, and what would allow it"},
     {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, true, NULL,
      handle_call_by_query, "Call a method, parameters in the query"},
     {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, false, NULL,

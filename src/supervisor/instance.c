@@ -16,9 +16,6 @@
 static void clear_spec(struct instance *instance)
 {
     free(instance->version);
-    free(instance->install_dir);
-    kg_list_free(instance->command);
-    kg_list_free(instance->env);
     kg_list_free(instance->methods);
     kg_list_free(instance->capabilities);
     free(instance->method_offered);
@@ -28,9 +25,6 @@ void instance_set_spec(struct instance *instance, const struct instance_spec *sp
 {
     clear_spec(instance);
     instance->version = kg_strdup(spec->version);
-    instance->install_dir = kg_strdup(spec->install_dir);
-    instance->command = kg_list_copy(spec->command);
-    instance->env = kg_list_copy(spec->env);
     instance->methods = kg_list_copy(spec->methods);
     instance->capabilities = kg_list_copy(spec->capabilities);
     instance->shutdown_timeout_ms = spec->shutdown_timeout_ms;
@@ -129,8 +123,7 @@ static void on_flood(void *data, uint32_t notifications)
                AUDIT_V_TEXT(instance->name), AUDIT_V_INT(notifications));
 }
 
-/* True if one more event about bad output may be written in this second. */
-static bool may_complain(struct instance *instance, uint32_t *ret_suppressed)
+bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed)
 {
     return audit_takes_more(instance) &&
            kg_rate_pass(&instance->noise, instance->supervisor->limits.noise_events_per_sec,
@@ -141,7 +134,7 @@ static void on_noise(void *data, struct kg_str line, const char *problem)
 {
     struct instance *instance = data;
     uint32_t suppressed;
-    if (!may_complain(instance, &suppressed))
+    if (!instance_may_complain(instance, &suppressed))
         return;
     if (line.length > 200)
         line.length = 200;
@@ -155,7 +148,7 @@ static void on_violation(void *data, enum peer_violation violation, const char *
     struct instance *instance = data;
     uint32_t suppressed;
     bool fatal = peer_violation_is_fatal(violation);
-    if (!fatal && !may_complain(instance, &suppressed))
+    if (!fatal && !instance_may_complain(instance, &suppressed))
         return;
     kg_log_about(KG_WARN, instance->name, "protocol violation: %s: %s",
                  peer_violation_name(violation), detail);
@@ -263,6 +256,7 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
 {
     struct instance *instance = data;
     instance->child = NULL;
+    walls_end(instance);
     collect_rest(instance);
     stop_timers(instance); /* after it: what was still in the pipes may have started some */
     instance->started_at_ms = 0;
@@ -273,51 +267,19 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
 static const struct cage_child_ops child_ops = {
     .on_spawned = on_spawned,
     .on_exited = on_exited,
+    .on_socket = walls_take,
+    .on_denied = walls_denied,
 };
-
-/* The documented environment; the manifest's own entries come later and win, where they may. */
-static char **make_environment(const struct instance *instance)
-{
-    static const char *const fixed[] = {
-        "KAGED_PLUGIN_NAME=", "KAGED_PLUGIN_DIR=", "KAGED_API_VERSION="};
-    size_t count = kg_list_count(instance->env);
-    char **env = kg_list_new(count + 8);
-    size_t used = 0;
-    env[used++] = kg_format("KAGED_LOG_LEVEL=%s", kg_level_names[kg_log_level()]);
-    env[used++] = kg_format("HOME=%s", instance->install_dir);
-    env[used++] = kg_strdup("PATH=/usr/bin:/usr/local/bin");
-    env[used++] = kg_strdup("LANG=C.UTF-8");
-    env[used++] = kg_strdup("TMPDIR=/tmp");
-    for (size_t i = 0; i < count; i++) {
-        bool reserved = false;
-        for (size_t k = 0; k < KG_COUNT(fixed); k++)
-            reserved |= kg_str_starts(kg_str(instance->env[i]), fixed[k]);
-        if (!reserved)
-            env[used++] = kg_strdup(instance->env[i]);
-    }
-    env[used++] = kg_format("KAGED_PLUGIN_NAME=%s", instance->name);
-    env[used++] = kg_format("KAGED_PLUGIN_DIR=%s", instance->install_dir);
-    env[used++] = kg_format("KAGED_API_VERSION=%d", SUPERVISOR_API_VERSION);
-    return env;
-}
 
 static int spawn(struct instance *instance, struct kg_err *err)
 {
-    struct supervisor *supervisor = instance->supervisor;
-    char **env = make_environment(instance);
-    struct cage_policy policy = {
-        .name = instance->name,
-        .install_dir = instance->install_dir,
-        .command = (const char *const *)instance->command,
-        .env = (const char *const *)env,
-        .processes_max = supervisor->limits.processes_max,
-        .tmp_bytes = supervisor->limits.tmp_bytes,
-    };
-    struct cage_plan *plan = cage_plan_new(&policy, supervisor->facts, err);
+    struct cage_plan *plan = instance->ops.make_plan(instance->data, instance, err);
     if (plan != NULL)
-        instance->child = cage_spawn(supervisor->spawner, plan, &child_ops, instance, err);
+        instance->child =
+            cage_spawn(instance->supervisor->spawner, plan, &child_ops, instance, err);
+    if (instance->child != NULL)
+        walls_begin(instance, plan);
     cage_plan_free(plan);
-    kg_list_free(env);
     return instance->child != NULL ? 0 : -1;
 }
 
@@ -533,6 +495,11 @@ void instance_set_config(struct instance *instance, struct kg_str config)
         config_send(instance);
     else
         instance->config_again = true; /* the handshake may have told it the old one */
+}
+
+struct kg_str instance_config(const struct instance *instance)
+{
+    return kg_buf_view(&instance->config);
 }
 
 void instance_enable(struct instance *instance)

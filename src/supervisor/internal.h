@@ -46,9 +46,9 @@ enum ending { ENDING_NOT, ENDING_SHUTDOWN, ENDING_TERM, ENDING_KILL };
 
 struct instance {
     struct supervisor *supervisor; /* borrowed */
-    char *name, *version, *install_dir;
-    char **command, **env, **methods, **capabilities; /* owned, NULL-ended */
-    bool *method_offered;                             /* one for each of methods */
+    char *name, *version;
+    char **methods, **capabilities; /* owned, NULL-ended */
+    bool *method_offered;           /* one for each of methods */
     uint64_t shutdown_timeout_ms, health_interval_ms;
     struct kg_buf config; /* for config.update; empty: none */
     bool config_again;    /* is told after `initialized`, and has not been answered since */
@@ -58,8 +58,9 @@ struct instance {
     struct instance_ops ops;
     void *data;
 
-    struct cage_child *child; /* NULL without a process; freed by the cage */
-    struct peer *peer;        /* NULL before the pipes are there */
+    struct cage_child *child;  /* NULL without a process; freed by the cage */
+    struct gate_cage *network; /* NULL without one */
+    struct peer *peer;         /* NULL before the pipes are there */
     struct kg_id cage_id;
     int64_t started_at_ms;
     uint32_t starts;
@@ -92,6 +93,8 @@ void instance_count_crash(struct instance *instance, enum instance_event event);
 void instance_give_up(struct instance *instance, enum instance_event event);
 void instance_forget_failures(struct instance *instance);
 
+/* True if one more event about what the plugin does wrong may be written in this second. */
+bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed);
 /* Ends the process for a cause, from the given step on; `follow` is raised when it is gone. */
 void instance_end(struct instance *instance, enum exit_cause cause, enum ending from,
                   enum instance_event follow, const char *format, ...) KG_PRINTF(5, 6);
@@ -102,6 +105,12 @@ void handshake_begin(struct instance *instance);
 void config_send(struct instance *instance);
 void health_begin(struct instance *instance);
 void health_end(struct instance *instance);
+
+/* See walls.c. */
+void walls_begin(struct instance *instance, const struct cage_plan *plan);
+void walls_take(void *instance, uint32_t index, int fd);
+void walls_end(struct instance *instance);
+void walls_denied(void *instance, enum cage_access access, const char *path);
 
 /* See exit.c. */
 void exit_report_clear(struct exit_report *report);

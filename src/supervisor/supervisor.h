@@ -7,7 +7,7 @@
 #define KAGED_SUPERVISOR_H
 
 #include "audit/audit.h"
-#include "cage/cage.h"
+#include "cage/gate.h"
 #include "wire/wire.h"
 
 #define SUPERVISOR_API_VERSION 1
@@ -29,8 +29,6 @@ struct supervisor_limits {
     size_t stderr_line_max_bytes;
     uint32_t stderr_lines_per_sec;
     size_t log_rotate_bytes;
-    uint32_t processes_max;
-    size_t tmp_bytes;
 };
 
 /* Each part is borrowed and outlives every instance. */
@@ -38,7 +36,7 @@ struct supervisor {
     struct loop *loop;
     struct audit *audit;
     struct cage_spawner *spawner;
-    const struct cage_facts *facts;
+    struct gate *gate; /* NULL: no cage can be built here */
     const char *log_dir;
     struct supervisor_limits limits; /* read at use, so that a change applies at once */
 };
@@ -49,10 +47,7 @@ struct supervisor {
 struct instance_spec {
     const char *name; /* plugin or plugin@project */
     const char *version;
-    const char *install_dir;
-    const char *const *command; /* NULL-ended, like the lists that follow */
-    const char *const *env;     /* the manifest's, "NAME=value" */
-    const char *const *methods;
+    const char *const *methods; /* NULL-ended, like the list that follows */
     const char *const *capabilities;
     uint64_t shutdown_timeout_ms;
     uint64_t health_interval_ms;
@@ -116,6 +111,8 @@ struct instance_ops {
     void (*on_state)(void *data, struct instance *instance); /* after each change of state */
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data, struct instance *instance);
+    /* Before each start: the plan of the cage, which is the supervisor's; NULL with err. */
+    struct cage_plan *(*make_plan)(void *data, struct instance *instance, struct kg_err *err);
     /* Whether the plugin may claim this capability. */
     bool (*may_claim)(void *data, struct instance *instance, struct kg_str capability);
 };
@@ -128,6 +125,7 @@ void instance_free(struct instance *instance);
 
 /* The configuration from now on; a plugin that runs is told at once. */
 void instance_set_config(struct instance *instance, struct kg_str config);
+struct kg_str instance_config(const struct instance *instance); /* until the next change */
 
 void instance_enable(struct instance *instance);  /* forgets failures, starts */
 void instance_disable(struct instance *instance); /* ends the process if there is one */

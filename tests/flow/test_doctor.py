@@ -87,7 +87,7 @@ class Doctor(FlowTest):
             cages = daemon.api("GET", "/status")[1]["cages"]
             lacking = [check["name"] for check in answer["checks"] if check["status"] != "ok"]
             self.assertEqual(cages, "degraded: " + ", ".join(lacking) if lacking else "full")
-            self.assertEqual(daemon.status("good-c")["cage"], cages)
+            self.assertEqual(daemon.status("good-c")["cages"], cages)
             self.assertIn("cages    " + cages, daemon.cli("status")[1])
             for name in lacking:
                 self.assertEqual(daemon.log().count(f"cages are degraded: {name}:"), 1)

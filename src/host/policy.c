@@ -1,0 +1,325 @@
+/*
+ * What a plugin's approved capabilities, its settings and the configuration come to: the policy of
+ * its cage. Paths are put in their place here; whether they may be had is the planner's to say.
+ * A folder below config:/ is made when the plugin may write there, and by nobody's links: a plugin
+ * that ran before may have planted some.
+ */
+#include "host/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A policy, and what its texts live in. */
+struct policy {
+    const struct host_cage_parts *parts;
+    struct cage_policy cage;
+    struct cage_path *paths; /* owned, like all that follows */
+    struct cage_program *programs;
+    struct cage_reach *reaches;
+    char **texts;
+    char **env;
+    char **kept;
+    char *config_root;
+};
+
+static void policy_free(struct policy *policy)
+{
+    free(policy->paths);
+    free(policy->programs);
+    free(policy->reaches);
+    kg_list_free(policy->texts);
+    kg_list_free(policy->env);
+    kg_list_free(policy->kept);
+    free(policy->config_root);
+}
+
+/* The cage refuses links in a path; those above kaged's own folders are followed here. */
+static char *real_path(const char *path)
+{
+    char *real = realpath(path, NULL);
+    return real ? real : kg_strdup(path);
+}
+
+/* -- paths ------------------------------------------------------------------------------------- */
+
+static const char config_prefix[] = "config:/";
+static const char project_prefix[] = "project:/";
+
+static char *below(const char *root, const char *rest)
+{
+    return rest[0] == '\0' ? kg_strdup(root) : kg_format("%s/%s", root, rest);
+}
+
+/* A declared path as one of the host; owned. NULL with err if it has no place now. */
+static char *place(const struct policy *policy, const char *path, bool *ret_own, struct kg_err *err)
+{
+    const struct host_cage_parts *parts = policy->parts;
+    *ret_own = false;
+    if (strncmp(path, config_prefix, sizeof(config_prefix) - 1) == 0) {
+        *ret_own = true;
+        return below(policy->config_root, path + sizeof(config_prefix) - 1);
+    }
+    if (strncmp(path, project_prefix, sizeof(project_prefix) - 1) != 0)
+        return kg_strdup(path);
+    if (parts->project_root != NULL)
+        return below(parts->project_root, path + sizeof(project_prefix) - 1);
+    kg_fail(err, KG_E_REFUSED, "plugin %s: %s: it works in a project, and there is none",
+            parts->manifest->name, path);
+    kg_hint(err, "a plugin with %s is started by the project that declares it", project_prefix);
+    return NULL;
+}
+
+/* note is taken over; NULL: the path is as it was declared. */
+static int add_path(struct policy *policy, const char *declared, bool write, char *note,
+                    struct kg_err *err)
+{
+    struct cage_policy *cage = &policy->cage;
+    struct cage_path path = {.write = write, .note = note};
+    if (note != NULL)
+        kg_list_add(&policy->texts, note);
+    char *text = place(policy, declared, &path.own, err);
+    if (text == NULL)
+        return -EINVAL;
+    kg_list_add(&policy->texts, text);
+    path.path = text;
+    policy->paths = kg_realloc(policy->paths, (cage->path_count + 1) * sizeof(*policy->paths));
+    policy->paths[cage->path_count++] = path;
+    return 0;
+}
+
+static int add_program(struct policy *policy, const struct capability *capability,
+                       struct kg_err *err)
+{
+    struct cage_policy *cage = &policy->cage;
+    bool own;
+    char *folder = place(policy, capability->path, &own, err);
+    if (folder == NULL)
+        return -EINVAL;
+    kg_list_add(&policy->texts, folder);
+    policy->programs =
+        kg_realloc(policy->programs, (cage->program_count + 1) * sizeof(*policy->programs));
+    policy->programs[cage->program_count++] =
+        (struct cage_program){.program = capability->program, .folder = folder};
+    return own ? add_path(policy, capability->path, false, NULL, err) : 0;
+}
+
+static int add_reach(struct policy *policy, const char *host, uint16_t port)
+{
+    struct cage_policy *cage = &policy->cage;
+    policy->reaches =
+        kg_realloc(policy->reaches, (cage->reach_count + 1) * sizeof(*policy->reaches));
+    policy->reaches[cage->reach_count++] = (struct cage_reach){.host = host, .port = port};
+    return 0;
+}
+
+static int add_capability(struct policy *policy, const struct capability *capability,
+                          struct kg_err *err)
+{
+    switch (capability->kind) {
+    case CAPABILITY_READ:
+    case CAPABILITY_WRITE:
+        return add_path(policy, capability->path, capability->kind == CAPABILITY_WRITE,
+                        capability->path[0] == '/' ? NULL : kg_strdup(capability->path), err);
+    case CAPABILITY_EXEC:
+        return add_program(policy, capability, err);
+    case CAPABILITY_NET_HOST:
+        return add_reach(policy, capability->host, capability->port);
+    case CAPABILITY_NET_ANY:
+        return add_reach(policy, "*", 0);
+    default:
+        return 0; /* nothing that the cage could give */
+    }
+}
+
+static struct kg_str text_of(const struct kg_doc *settings, const char *field)
+{
+    const struct kg_node *value = settings ? kg_node_get(settings->root, field) : NULL;
+    return value != NULL && value->type == KG_STRING ? value->text : KG_STR_NULL;
+}
+
+/*
+ * A plugin may read and write where a setting of the type `path` points, if that is below config:/
+ * or project:/. The grammar of capabilities says what such a path may look like.
+ */
+static int add_knobs(struct policy *policy, struct kg_err *err)
+{
+    const struct manifest *manifest = policy->parts->manifest;
+    kg_auto(kg_doc_cleanup) struct kg_doc *settings = NULL;
+    if (policy->parts->settings.length > 0)
+        settings = kg_json_read(policy->parts->settings, NULL);
+    for (size_t i = 0; i < manifest->knob_count; i++) {
+        const struct manifest_knob *knob = &manifest->knobs[i];
+        struct kg_str value = text_of(settings, knob->field);
+        if (strcmp(knob->type, "path") != 0 || value.length == 0)
+            continue;
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        kg_auto(capability_free) struct capability capability = {0};
+        kg_buf_text(&text, "write:fs:");
+        kg_buf_str(&text, value);
+        if (capability_parse(kg_buf_view(&text), &capability, NULL) < 0 ||
+            capability.path[0] == '/')
+            continue;
+        char *note = kg_format("where its setting %s points, now %s", knob->name, capability.path);
+        int result = add_path(policy, capability.path, true, note, err);
+        if (result < 0)
+            return kg_wrap(err, result, "its setting %s", knob->name);
+    }
+    return 0;
+}
+
+bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
+                         struct kg_str new_settings)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *old = kg_json_read(old_settings, NULL);
+    kg_auto(kg_doc_cleanup) struct kg_doc *new = kg_json_read(new_settings, NULL);
+    for (size_t i = 0; i < manifest->knob_count; i++) {
+        const struct manifest_knob *knob = &manifest->knobs[i];
+        if (strcmp(knob->type, "path") == 0 &&
+            !kg_str_equal(text_of(old, knob->field), text_of(new, knob->field)))
+            return true;
+    }
+    return false;
+}
+
+/* -- folders that kaged keeps for the plugin --------------------------------------------------- */
+
+/* Opens the folder `name` in `folder`, which is made if it is not there; a link is not followed. */
+static int enter(int folder, const char *name)
+{
+    if (mkdirat(folder, name, 0700) < 0 && errno != EEXIST)
+        return -1;
+    return openat(folder, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Part by part, so that no link on the way, planted by the plugin, leads anywhere else. */
+static int make_below(const char *root, const char *path, struct kg_err *err)
+{
+    kg_auto(kg_free) char *rest = kg_strdup(path + strlen(root));
+    kg_auto(kg_close) int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char *next = NULL;
+    for (char *part = strtok_r(rest, "/", &next); part != NULL && folder >= 0;
+         part = strtok_r(NULL, "/", &next)) {
+        struct stat there;
+        bool is_file =
+            fstatat(folder, part, &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(there.st_mode);
+        if (is_file && next[strspn(next, "/")] == '\0')
+            return 0; /* the setting or the manifest names a file */
+        int inner = enter(folder, part);
+        close(folder);
+        folder = inner;
+    }
+    return folder < 0 ? kg_fail_errno(err, errno, "make folder %s", path) : 0;
+}
+
+static int make_folders(const struct policy *policy, struct kg_err *err)
+{
+    kg_auto(kg_free) char *data_dir = real_path(policy->parts->paths->plugin_data_dir);
+    for (size_t i = 0; i < policy->cage.path_count; i++) {
+        const struct cage_path *path = &policy->paths[i];
+        int result = path->own && path->write ? make_below(data_dir, path->path, err) : 0;
+        if (result < 0)
+            return kg_wrap(err, result, "plugin %s", policy->parts->manifest->name);
+    }
+    return 0;
+}
+
+/* -- environment ------------------------------------------------------------------------------- */
+
+static bool is_reserved(const char *entry)
+{
+    static const char *const ours[] = {
+        "KAGED_PLUGIN_NAME=", "KAGED_PLUGIN_DIR=",   "KAGED_API_VERSION=",
+        "KAGED_CONFIG_ROOT=", "KAGED_PROJECT_ROOT=", "KAGED_PROJECT_ID="};
+    for (size_t i = 0; i < KG_COUNT(ours); i++)
+        if (kg_str_starts(kg_str(entry), ours[i]))
+            return true;
+    return false;
+}
+
+static bool uses_config_root(const struct policy *policy)
+{
+    for (size_t i = 0; i < policy->cage.path_count; i++)
+        if (policy->paths[i].own)
+            return true;
+    return false;
+}
+
+/* The documented environment; the manifest's own entries come later and win, where they may. */
+static void make_environment(struct policy *policy)
+{
+    const struct host_cage_parts *parts = policy->parts;
+    char **env = kg_list_new(0);
+    kg_list_add(&env, kg_format("KAGED_LOG_LEVEL=%s", kg_level_names[kg_log_level()]));
+    kg_list_add(&env, kg_format("HOME=%s", parts->dir));
+    kg_list_add(&env, kg_strdup("PATH=/usr/bin:/usr/local/bin"));
+    kg_list_add(&env, kg_strdup("LANG=C.UTF-8"));
+    kg_list_add(&env, kg_strdup("TMPDIR=/tmp"));
+    for (char **entry = parts->manifest->env; *entry != NULL; entry++)
+        if (!is_reserved(*entry))
+            kg_list_add(&env, kg_strdup(*entry));
+    kg_list_add(&env, kg_format("KAGED_PLUGIN_NAME=%s", parts->manifest->name));
+    kg_list_add(&env, kg_format("KAGED_PLUGIN_DIR=%s", parts->dir));
+    kg_list_add(&env, kg_format("KAGED_API_VERSION=%d", SUPERVISOR_API_VERSION));
+    if (uses_config_root(policy))
+        kg_list_add(&env, kg_format("KAGED_CONFIG_ROOT=%s", policy->config_root));
+    policy->env = env;
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+/* What no plugin may see, whatever it declares. */
+static char **kept_folders(const struct host_cage_parts *parts)
+{
+    const struct config_paths *paths = parts->paths;
+    kg_auto(kg_free) char *config_dir = kg_strdup(paths->config_file);
+    *strrchr(config_dir, '/') = '\0';
+    const char *const folders[] = {config_dir,         paths->plugins_dir,
+                                   parts->plugins_dir, paths->plugin_data_dir,
+                                   paths->state_dir,   paths->run_dir};
+    char **kept = kg_list_new(0);
+    for (size_t i = 0; i < KG_COUNT(folders); i++)
+        kg_list_add(&kept, real_path(folders[i]));
+    return kept;
+}
+
+static int fill(struct policy *policy, struct kg_err *err)
+{
+    const struct host_cage_parts *parts = policy->parts;
+    const struct manifest *manifest = parts->manifest;
+    kg_auto(kg_free) char *data_dir = real_path(parts->paths->plugin_data_dir);
+    policy->config_root = kg_format("%s/%s", data_dir, manifest->name);
+    policy->kept = kept_folders(parts);
+    policy->texts = kg_list_new(0);
+    for (size_t i = 0; i < manifest->capability_set.count; i++) {
+        int result = add_capability(policy, &manifest->capability_set.items[i], err);
+        if (result < 0)
+            return result;
+    }
+    int result = add_knobs(policy, err);
+    if (result < 0)
+        return result;
+    make_environment(policy);
+    return 0;
+}
+
+struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err)
+{
+    kg_auto(policy_free) struct policy policy = {.parts = parts};
+    const struct config *config = parts->config;
+    if (fill(&policy, err) < 0 || (parts->make_folders && make_folders(&policy, err) < 0))
+        return NULL;
+    policy.cage.name = parts->manifest->name;
+    policy.cage.install_dir = parts->dir;
+    policy.cage.command = (const char *const *)parts->manifest->command;
+    policy.cage.env = (const char *const *)policy.env;
+    policy.cage.paths = policy.paths;
+    policy.cage.programs = policy.programs;
+    policy.cage.reaches = policy.reaches;
+    policy.cage.kept = (const char *const *)policy.kept;
+    policy.cage.processes_max = (unsigned)config->sandbox_processes_max;
+    policy.cage.tmp_bytes = (size_t)config->sandbox_tmp_bytes;
+    return cage_plan_new(&policy.cage, parts->facts, err);
+}

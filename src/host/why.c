@@ -1,0 +1,234 @@
+/*
+ * What a plugin was refused, from the audit log: one entry for each thing, with the capability that
+ * would have allowed it. The log is what survives a restart, so nothing is kept besides it.
+ */
+#include "host/internal.h"
+
+#include <libgen.h>
+#include <stdlib.h>
+
+#define REFUSALS_MAX 100
+#define EVENTS_MAX   2000 /* of each kind, the last ones */
+
+struct refusal {
+    char *what;       /* owned, like the texts that follow */
+    char *capability; /* NULL: none would allow it */
+    char *reason;
+    const char *source;
+    int64_t count;
+    char *first, *last; /* as in the log */
+};
+
+struct why {
+    struct host *host;
+    const struct host_plugin *plugin;
+    size_t next; /* of the kinds of events */
+    struct refusal items[REFUSALS_MAX];
+    size_t count;
+    host_audit_done_fn *on_done;
+    void *data;
+};
+
+static struct kg_str text_at(const struct kg_node *event, const char *key)
+{
+    const struct kg_node *node = kg_node_get(event, key);
+    return node != NULL && node->type == KG_STRING ? node->text : KG_STR_NULL;
+}
+
+static int64_t number_at(const struct kg_node *event, const char *key)
+{
+    int64_t number = 0;
+    const struct kg_node *node = kg_node_get(event, key);
+    if (node != NULL && node->type == KG_NUMBER)
+        (void)kg_node_int(node, &number);
+    return number;
+}
+
+/* -- what would have allowed it ---------------------------------------------------------------- */
+
+/* The text if it is a capability that the plugin does not have already; owned. */
+static char *allowing(const struct why *why, char *text)
+{
+    kg_auto(kg_free) char *owned = text;
+    kg_auto(capability_free) struct capability capability = {0};
+    kg_auto(kg_buf_free) struct kg_buf canonical = {0};
+    if (capability_parse(kg_str(owned), &capability, NULL) < 0 ||
+        capability_set_covers(&why->plugin->manifest->capability_set, &capability))
+        return NULL;
+    capability_print(&capability, &canonical);
+    return kg_str_dup(kg_buf_view(&canonical));
+}
+
+static char *host_and_port(struct kg_str host, int64_t port)
+{
+    bool is_v6 = memchr(host.data, ':', host.length) != NULL;
+    return kg_format(is_v6 ? "[%.*s]:%d" : "%.*s:%d", KG_STR_ARG(host), (int)port);
+}
+
+static void read_network(struct why *why, const struct kg_node *event, struct refusal *ret_refusal)
+{
+    struct kg_str host = text_at(event, "host");
+    int64_t port = number_at(event, "port");
+    kg_auto(kg_free) char *target = host_and_port(host, port ? port : 443);
+    ret_refusal->what = port ? kg_format("to connect to %.*s, port %d", KG_STR_ARG(host), (int)port)
+                             : kg_format("to look up the host %.*s", KG_STR_ARG(host));
+    ret_refusal->capability = allowing(why, kg_format("net:%s", target));
+    ret_refusal->source = "the gatekeeper of its network, which refused it";
+}
+
+static void read_access(struct why *why, const struct kg_node *event, struct refusal *ret_refusal)
+{
+    struct kg_str access = text_at(event, "access"), path = text_at(event, "path");
+    kg_auto(kg_free) char *file = kg_str_dup(path);
+    kg_auto(kg_free) char *folder = kg_str_dup(path);
+    ret_refusal->what = kg_format("to %.*s %s", KG_STR_ARG(access), file);
+    ret_refusal->source = "the kernel's audit log";
+    if (kg_str_is(access, "execute"))
+        ret_refusal->capability = allowing(why, kg_format("exec:%s:%s", file, dirname(folder)));
+    else if (kg_str_is(access, "write"))
+        ret_refusal->capability = allowing(why, kg_format("write:fs:%s", file));
+}
+
+static const struct {
+    const char *event;
+    void (*read)(struct why *why, const struct kg_node *event, struct refusal *ret_refusal);
+} kinds[] = {
+    {"plugin.net_denied", read_network},
+    {"plugin.access_denied", read_access},
+};
+
+/* -- gathering --------------------------------------------------------------------------------- */
+
+static void refusal_free(struct refusal *refusal)
+{
+    free(refusal->what);
+    free(refusal->capability);
+    free(refusal->reason);
+    free(refusal->first);
+    free(refusal->last);
+}
+
+static void add_refusal(struct why *why, struct refusal *refusal)
+{
+    for (size_t i = 0; i < why->count; i++) {
+        struct refusal *known = &why->items[i];
+        if (strcmp(known->what, refusal->what) != 0 || strcmp(known->reason, refusal->reason) != 0)
+            continue;
+        known->count += refusal->count;
+        free(known->last);
+        known->last = kg_steal(&refusal->last);
+        refusal_free(refusal);
+        return;
+    }
+    if (why->count == REFUSALS_MAX) {
+        refusal_free(&why->items[0]);
+        memmove(&why->items[0], &why->items[1], (REFUSALS_MAX - 1) * sizeof(why->items[0]));
+        why->count--;
+    }
+    why->items[why->count++] = *refusal;
+}
+
+static void read_line(struct why *why, struct kg_str line)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
+    if (doc == NULL)
+        return;
+    struct refusal refusal = {
+        .reason = kg_str_dup(text_at(doc->root, "reason")),
+        .count = 1 + number_at(doc->root, "suppressed"),
+        .first = kg_str_dup(text_at(doc->root, "ts")),
+        .last = kg_str_dup(text_at(doc->root, "ts")),
+    };
+    kinds[why->next].read(why, doc->root, &refusal);
+    add_refusal(why, &refusal);
+}
+
+static void put(struct kg_json_writer *json, const char *key, const char *text)
+{
+    kg_json_key(json, key);
+    kg_json_text(json, text);
+}
+
+static void put_refusal(struct kg_json_writer *json, const struct refusal *refusal)
+{
+    kg_json_begin(json, '{');
+    put(json, "what", refusal->what);
+    put(json, "reason", refusal->reason);
+    put(json, "capability", refusal->capability);
+    put(json, "source", refusal->source);
+    kg_json_key(json, "count");
+    kg_json_int(json, refusal->count);
+    put(json, "first", refusal->first);
+    put(json, "last", refusal->last);
+    kg_json_end(json, '}');
+}
+
+static void answer(struct why *why)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    put(&json, "name", why->plugin->name);
+    kg_json_key(&json, "refusals");
+    kg_json_begin(&json, '[');
+    for (size_t i = why->count; i > 0; i--)
+        put_refusal(&json, &why->items[i - 1]);
+    kg_json_end(&json, ']');
+    put(&json, "knowledge", cage_spawner_knowledge(why->host->supervisor.spawner));
+    kg_json_end(&json, '}');
+    why->on_done(why->data, kg_buf_view(&body), NULL);
+}
+
+static void why_free(struct why *why)
+{
+    for (size_t i = 0; i < why->count; i++)
+        refusal_free(&why->items[i]);
+    free(why);
+}
+
+static void ask_next(struct why *why);
+
+static void on_lines(void *data, struct kg_str lines, const struct kg_err *err_or_null)
+{
+    struct why *why = data;
+    if (err_or_null != NULL) {
+        why->on_done(why->data, KG_STR_NULL, err_or_null);
+        why_free(why);
+        return;
+    }
+    while (lines.length > 0) {
+        const char *newline = memchr(lines.data, '\n', lines.length);
+        size_t length = newline ? (size_t)(newline - lines.data) : lines.length;
+        read_line(why, (struct kg_str){lines.data, length});
+        length += newline != NULL;
+        lines = (struct kg_str){lines.data + length, lines.length - length};
+    }
+    why->next++;
+    ask_next(why);
+}
+
+static void ask_next(struct why *why)
+{
+    if (why->next == KG_COUNT(kinds)) {
+        answer(why);
+        why_free(why);
+        return;
+    }
+    const struct audit_filter filter = {
+        .plugin = kg_str(why->plugin->name),
+        .event = kg_str(kinds[why->next].event),
+        .limit = EVENTS_MAX,
+    };
+    host_audit_query(why->host, &filter, on_lines, why);
+}
+
+void host_why(struct host *host, const struct host_plugin *plugin, host_audit_done_fn *on_done,
+              void *data)
+{
+    struct why *why = kg_alloc(sizeof(*why));
+    why->host = host;
+    why->plugin = plugin;
+    why->on_done = on_done;
+    why->data = data;
+    ask_next(why);
+}
