@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define SPARE_PROCESSES 16
+
 /* Each makes one way out of a plain bwrap impossible; the tests name them. */
 static const char *const fixed_options[] = {
     "--unshare-all", "--unshare-user",    "--disable-userns",
@@ -119,15 +121,16 @@ static void add_word_number(struct cage_words *out, uint64_t number)
     cage_words_add(out, text);
 }
 
-void cage_argv_command(const struct cage_plan *plan, struct cage_words *out)
+void cage_argv_command(const struct cage_plan *plan, bool grouped, struct cage_words *out)
 {
     cage_words_add(out, "bwrap");
     cage_words_add(out, "--args");
     add_word_number(out, CAGE_FD_ARGS);
     cage_words_add(out, "--");
     cage_words_add(out, CAGE_INIT_PATH);
-    /* bwrap's reaper counts too. */
-    add_word_number(out, (uint64_t)plan->processes_max + 1);
+    /* bwrap's reaper counts too. A group has the exact limit, and counts how often it is hit. */
+    add_word_number(out, (uint64_t)plan->processes_max + 1 + (grouped ? SPARE_PROCESSES : 0));
+    add_word_number(out, grouped ? 0 : plan->memory_bytes);
     add_word_number(out, CAGE_FD_RAN);
     add_word_number(out, CAGE_FD_IN);
     add_word_number(out, CAGE_FD_OUT);

@@ -123,6 +123,23 @@ struct cage_site {
 struct cage_facts *cage_facts_check(const struct cage_site *site, struct cage_checks *ret_checks,
                                     struct kg_err *err);
 
+/* -- limits: who holds down a cage's memory, processes and processor time ---------------------- */
+
+enum cage_limits_mode {
+    CAGE_LIMITS_NONE, /* no groups of the kernel: a limit for each process, and a watchdog */
+    CAGE_LIMITS_V1,
+    CAGE_LIMITS_V2,
+    CAGE_LIMITS_MODES
+};
+extern const char *const cage_limits_names[CAGE_LIMITS_MODES];
+
+struct cage_limits {
+    enum cage_limits_mode mode;
+    char words[KG_ERR_MESSAGE_MAX]; /* how, and why not better */
+};
+/* What this process would get as a daemon. Looks only; cage_spawner_limits knows what is so. */
+void cage_limits_probe(struct cage_limits *ret_limits);
+
 /* -- plan -------------------------------------------------------------------------------------- */
 
 struct cage_plan;
@@ -196,6 +213,8 @@ int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,
                         void (*on_lost)(void *data), void *data, struct kg_err *err);
 /* How much of what is refused in cages can be known here, in words. */
 const char *cage_spawner_knowledge(const struct cage_spawner *spawner);
+/* How the spawner limits its cages. */
+const struct cage_limits *cage_spawner_limits(const struct cage_spawner *spawner);
 /* Ends the spawner and every child of it; closes the handles. */
 void cage_spawner_free(struct cage_spawner *spawner);
 
@@ -206,6 +225,8 @@ struct cage_child *cage_spawn(struct cage_spawner *spawner, const struct cage_pl
 void cage_signal(struct cage_child *child, int signal);
 /* The plugin's own process, as the host sees it, or 0 while unknown. Reads /proc. */
 pid_t cage_child_pid(const struct cage_child *child);
+/* The resident memory of every process of the cage. Reads /proc. */
+uint64_t cage_child_memory(const struct cage_child *child);
 
 /* -- one run: a command in a cage from its start to its end, with what it wrote ---------------- */
 

@@ -248,8 +248,11 @@ void cage_argv_options(const struct cage_plan *plan, const char *const *staged, 
 #define CAGE_RULE_RUN    'x'
 #define CAGE_RULE_CHANGE 'w'
 void cage_argv_rules(const struct cage_plan *plan, struct kg_buf *out);
-/* bwrap's own argv: --args, the shim, the command. */
-void cage_argv_command(const struct cage_plan *plan, struct cage_words *out);
+/*
+ * bwrap's own argv: --args, the shim, the command. What a group limits, the shim need not: grouped
+ * is whether there is one.
+ */
+void cage_argv_command(const struct cage_plan *plan, bool grouped, struct cage_words *out);
 
 /* -- messages between daemon and spawner ------------------------------------------------------- */
 
@@ -262,7 +265,9 @@ struct cage_request {
 };
 
 enum cage_event_kind {
-    CAGE_TELL_READY = 1, /* count: 1 if the kernel tells what it refuses */
+    /* built: it is; number and error: mode and words of its limits; count: the kernel tells what
+       it refuses */
+    CAGE_TELL_READY = 1,
     CAGE_TELL_SPAWNED,
     CAGE_TELL_CHILD,
     CAGE_TELL_SOCKET, /* number: see on_socket; with its fd */
@@ -280,7 +285,11 @@ struct cage_event {
     uint32_t built;
     uint32_t number, count;
     uint32_t memory_kills, fork_refusals;
-    char error[KG_ERR_MESSAGE_MAX]; /* EXITED: why nothing was spawned, or "" */
+    /*
+     * EXITED: why nothing was spawned, or "". READY: why it is not, and built is 0; or, with the
+     * mode as its number, the words of struct cage_limits.
+     */
+    char error[KG_ERR_MESSAGE_MAX];
 };
 
 #define CAGE_MESSAGE_FDS 3
@@ -299,6 +308,8 @@ pid_t cage_first_child(pid_t pid);
 pid_t cage_parent_of(pid_t pid);
 /* The processes right under pid, oldest first. Owned; NULL if there are none. */
 pid_t *cage_children_of(pid_t pid, size_t *ret_count);
+/* The resident memory of pid and of all that its threads and their children started. */
+uint64_t cage_memory_of(pid_t pid);
 
 /* -- what the kernel refused, see kernel_log.c ------------------------------------------------- */
 
@@ -342,8 +353,12 @@ struct cage_launched {
     struct cage_words staged;  /* to remove once bwrap has its own mount namespace */
 };
 
-/* Starts bwrap for a plan. stage is NULL for a spawner that is not root. */
-int cage_launch(const struct cage_plan *plan, struct cage_stage *stage,
+struct cage_group; /* see cgroup.h */
+/*
+ * Starts bwrap for a plan. stage is NULL for a spawner that is not root; group is NULL where there
+ * are none.
+ */
+int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_group *group,
                 struct cage_launched *ret_launched, struct kg_err *err);
 
 /*

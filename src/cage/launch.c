@@ -2,6 +2,7 @@
  * From a plan to a running bwrap. All that can fail with a message happens before the fork; the
  * child gives up root, every fd but the listed ones and the environment, and becomes bwrap.
  */
+#include "cage/cgroup.h"
 #include "cage/internal.h"
 #include "seccomp-filters.h"
 
@@ -28,8 +29,9 @@
 /* What one launch owns until bwrap runs. fds[n] becomes fd n of bwrap. */
 struct launch {
     const struct cage_plan *plan;
-    char **staged; /* a path for each step, or NULL; see cage_argv_options */
-    int *fds;      /* the child's; stdio first */
+    struct cage_group *group; /* borrowed; NULL: none */
+    char **staged;            /* a path for each step, or NULL; see cage_argv_options */
+    int *fds;                 /* the child's; stdio first */
     size_t fd_count;
     struct cage_words argv;
     struct cage_launched to; /* our ends, handed over at the end */
@@ -238,7 +240,7 @@ static int make_files(struct launch *launch, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf options = {0};
     cage_argv_options(launch->plan, (const char *const *)launch->staged, &options);
-    cage_argv_command(launch->plan, &launch->argv);
+    cage_argv_command(launch->plan, launch->group != NULL, &launch->argv);
     kg_auto(kg_buf_free) struct kg_buf rules = {0};
     cage_argv_rules(launch->plan, &rules);
     const struct {
@@ -313,10 +315,13 @@ static void place_fds(struct launch *launch)
         give_up("close fds");
 }
 
-__attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t spawner)
+__attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t spawner, int join)
 {
     static char *const no_environment[] = {NULL};
     place_fds(launch);
+    errno = -join;
+    if (join < 0)
+        give_up("join its group");
     raise_oom_score();
     if (!cage_become_user())
         give_up("drop root for good");
@@ -344,11 +349,12 @@ static int prepare(struct launch *launch, struct cage_stage *stage, struct kg_er
     return result < 0 ? result : make_files(launch, err);
 }
 
-int cage_launch(const struct cage_plan *plan, struct cage_stage *stage,
+int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_group *group,
                 struct cage_launched *ret_launched, struct kg_err *err)
 {
     kg_auto(launch_free) struct launch launch = {
         .plan = plan,
+        .group = group,
         .staged = kg_alloc_array(plan->steps.count + 1, sizeof(char *)),
         .fds = kg_alloc_array(CAGE_FD_SOURCES + plan->steps.count, sizeof(int)),
         .fd_count = CAGE_FD_SOURCES,
@@ -360,11 +366,12 @@ int cage_launch(const struct cage_plan *plan, struct cage_stage *stage,
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", plan->name);
     pid_t spawner = getpid();
-    launch.to.pid = fork();
+    int join;
+    launch.to.pid = cage_group_fork(group, &join);
     if (launch.to.pid < 0)
         return kg_fail_errno(err, errno, "plugin %s: fork", plan->name);
     if (launch.to.pid == 0)
-        become_bwrap(&launch, spawner);
+        become_bwrap(&launch, spawner, join);
     *ret_launched = launch.to;
     launch.to = nothing;
     return 0;

@@ -47,6 +47,7 @@ struct cage_spawner {
     struct waiting *waiting;     /* owned, oldest first */
     struct waiting **waiting_end;
     uint32_t last_id;
+    struct cage_limits limits;
     bool lost;
     bool kernel_tells; /* what it refuses in cages */
 };
@@ -267,8 +268,11 @@ static int wait_until_ready(struct cage_spawner *spawner, struct kg_err *err)
     if (result <= 0 || event.kind != CAGE_TELL_READY)
         return kg_fail(err, KG_E_CAGE, "start kaged-spawner: it did not say that it is ready");
     event.error[sizeof(event.error) - 1] = '\0';
-    if (event.error[0] != '\0')
+    if (event.built == 0)
         return kg_fail(err, KG_E_CAGE, "start kaged-spawner: %s", event.error);
+    struct cage_limits *limits = &spawner->limits;
+    limits->mode = event.number < CAGE_LIMITS_MODES ? event.number : CAGE_LIMITS_NONE;
+    memcpy(limits->words, event.error, sizeof(limits->words));
     spawner->kernel_tells = event.count != 0;
     return 0;
 }
@@ -340,6 +344,11 @@ int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,
     spawner->data = data;
     watch(spawner);
     return 0;
+}
+
+const struct cage_limits *cage_spawner_limits(const struct cage_spawner *spawner)
+{
+    return &spawner->limits;
 }
 
 /* The end of its socket tells the spawner to end; one that does not is killed, and its cages by
@@ -425,4 +434,9 @@ void cage_signal(struct cage_child *child, int signal)
 pid_t cage_child_pid(const struct cage_child *child)
 {
     return child->pid1 > 0 ? cage_first_child(child->pid1) : 0;
+}
+
+uint64_t cage_child_memory(const struct cage_child *child)
+{
+    return child->pid1 > 0 ? cage_memory_of(child->pid1) : 0;
 }

@@ -6,6 +6,7 @@
  *
  * usage: kaged-spawner SOCKET DAEMON-PID OWNER-UID OWNER-GID[,GROUP...]
  */
+#include "cage/cgroup.h"
 #include "cage/internal.h"
 
 #include <errno.h>
@@ -26,15 +27,17 @@
 #define BUILD_MS         10000 /* for bwrap to tell who is in the cage, where that is waited for */
 #define NETWORK_MS       5000  /* for the network to be made from then on */
 #define STATUS_MAX_BYTES 4096
-#define OWN_POLLS        3       /* fds that are waited for, besides those of cells */
-#define CELL_POLLS       3       /* fds of a cell that are waited for */
+#define OWN_POLLS        3 /* fds that are waited for, besides those of cells */
+#define CELL_POLLS       (3 + CAGE_GROUP_POLLS)
 #define RECORDS_A_TURN   64      /* of the kernel's log, which others fill too */
+#define BWRAP_PROCESSES  2       /* of a cage, besides the plugin's: the monitor and the reaper */
 #define DAEMON_DIED      SIGUSR2 /* asked of the kernel as our parent-death signal */
 
 struct cell {
     struct cell *next;
     uint32_t id;
     struct cage_launched at;       /* fds that are ours: status_fd, ran_fd */
+    struct cage_group *group;      /* owned; NULL without cgroups */
     pid_t pid1;                    /* of the cage, as we see it, or 0 */
     int pid1_fd;                   /* pidfd of it, or -1 */
     char status[STATUS_MAX_BYTES]; /* what bwrap reported */
@@ -55,10 +58,11 @@ struct cell {
 struct spawner {
     int socket;
     int signals;
-    int kernel_log;            /* -1: the kernel does not tell us */
-    struct cage_denial denial; /* of a domain whose process is told next; path NULL: none */
-    struct cage_owner owner;   /* whom the daemon runs as */
-    struct cage_stage *stage;  /* NULL if not root */
+    int kernel_log;               /* -1: the kernel does not tell us */
+    struct cage_denial denial;    /* of a domain whose process is told next; path NULL: none */
+    struct cage_owner owner;      /* whom the daemon runs as */
+    struct cage_stage *stage;     /* NULL if not root */
+    struct cage_cgroups *cgroups; /* NULL if there are none for us */
     struct cell *cells;
     bool daemon_gone;
 };
@@ -89,7 +93,26 @@ static void tell_exited(struct spawner *spawner, const struct cell *cell)
     else
         event.exit_code = WEXITSTATUS(status);
     snprintf(event.error, sizeof(event.error), "%s", cell->error);
+    if (cell->group != NULL) {
+        uint32_t counts[2];
+        cage_group_read(cell->group, counts);
+        event.memory_kills = counts[CAGE_LIMIT_MEMORY];
+        event.fork_refusals = counts[CAGE_LIMIT_PROCESSES];
+    }
     tell(spawner, &event, NULL, 0);
+}
+
+static void tell_limits(struct spawner *spawner, struct cell *cell,
+                        const struct pollfd polls[CAGE_GROUP_POLLS])
+{
+    uint32_t counts[2];
+    unsigned rose = cage_group_look(cell->group, polls, kg_monotonic_ms(), counts);
+    for (uint32_t limit = 0; limit < KG_COUNT(counts); limit++) {
+        struct cage_event event = {.kind = CAGE_TELL_LIMIT, .child = cell->id, .number = limit};
+        event.count = counts[limit];
+        if ((rose & (1u << limit)) != 0)
+            tell(spawner, &event, NULL, 0);
+    }
 }
 
 static void tell_failed(struct spawner *spawner, uint32_t id, const char *message)
@@ -108,9 +131,10 @@ static void unstage(struct cell *cell)
     cage_words_free(&cell->at.staged);
 }
 
-static void cell_free(struct cell *cell)
+static void cell_free(struct spawner *spawner, struct cell *cell)
 {
     unstage(cell);
+    cage_group_end(spawner->cgroups, cell->group);
     kg_close(&cell->at.status_fd);
     kg_close(&cell->at.ran_fd);
     kg_close(&cell->at.block_fd);
@@ -403,7 +427,7 @@ static bool end_cells(struct spawner *spawner)
         }
         *at = cell->next;
         tell_exited(spawner, cell);
-        cell_free(cell);
+        cell_free(spawner, cell);
     }
     return lingers;
 }
@@ -429,11 +453,12 @@ static struct cage_plan *read_plan(int fd, struct kg_err *err)
 }
 
 static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched *at,
-                      struct cage_plan *plan)
+                      struct cage_plan *plan, struct cage_group *group)
 {
     struct cell *cell = kg_alloc(sizeof(*cell));
     cell->id = id;
     cell->at = *at;
+    cell->group = group;
     cell->pid1_fd = -1;
     cell->netns.socket = -1;
     cell->name = kg_steal(&plan->name);
@@ -468,15 +493,34 @@ static int check_tools(const struct spawner *spawner, const struct cage_plan *pl
     return 0;
 }
 
+/* A cage that cannot be limited is not started. */
+static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, struct kg_err *err)
+{
+    struct cage_launched launched;
+    struct cage_group *group = NULL;
+    const struct cage_group_limits limits = {
+        .memory_bytes = plan->memory_bytes,
+        .processes = plan->processes_max + BWRAP_PROCESSES,
+        .cpu_shares = plan->cpu_shares,
+    };
+    if (spawner->cgroups != NULL) {
+        group = cage_group_new(spawner->cgroups, id, &limits, err);
+        if (group == NULL)
+            return kg_wrap(err, -EINVAL, "plugin %s", plan->name);
+    }
+    int result = cage_launch(plan, spawner->stage, group, &launched, err);
+    if (result < 0)
+        cage_group_end(spawner->cgroups, group);
+    else
+        keep_cell(spawner, id, &launched, plan, group);
+    return result;
+}
+
 static void spawn(struct spawner *spawner, uint32_t id, int plan_fd)
 {
     struct kg_err err = {0};
-    struct cage_launched launched;
     struct cage_plan *plan = read_plan(plan_fd, &err);
-    if (plan != NULL && check_tools(spawner, plan, &err) == 0 &&
-        cage_launch(plan, spawner->stage, &launched, &err) == 0)
-        keep_cell(spawner, id, &launched, plan);
-    else
+    if (plan == NULL || check_tools(spawner, plan, &err) < 0 || launch(spawner, id, plan, &err) < 0)
         tell_failed(spawner, id, err.message);
     cage_plan_free(plan);
 }
@@ -522,10 +566,17 @@ static void read_signals(struct spawner *spawner)
     reap(spawner);
 }
 
-/* Waits for anything to happen: the socket, a signal, a report from some cage. */
+/* The shorter of two waits; -1 is for ever. */
+static int shorter(int a_ms, int b_ms)
+{
+    return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
+/* Waits for anything to happen: the socket, a signal, a report from some cage, a limit. */
 static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
 {
     size_t count = 0;
+    uint64_t now_ms = kg_monotonic_ms();
     polls[count++] = (struct pollfd){.fd = spawner->signals, .events = POLLIN};
     polls[count++] =
         (struct pollfd){.fd = spawner->daemon_gone ? -1 : spawner->socket, .events = POLLIN};
@@ -534,8 +585,11 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
         polls[count++] = (struct pollfd){.fd = cell->at.status_fd, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = cell->at.ran_fd, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = cell->netns.socket, .events = POLLIN};
+        cage_group_polls(cell->group, &polls[count]);
+        count += CAGE_GROUP_POLLS;
+        timeout_ms = shorter(timeout_ms, cage_group_wait_ms(cell->group, now_ms));
     }
-    if (poll(polls, count, timeout_ms) <= 0)
+    if (poll(polls, count, timeout_ms) < 0)
         return;
     size_t at = OWN_POLLS;
     for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next, at += CELL_POLLS) {
@@ -543,6 +597,7 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
             read_network(spawner, cell);
         if (polls[at].revents != 0 || polls[at + 1].revents != 0)
             read_reports(spawner, cell);
+        tell_limits(spawner, cell, &polls[at + 3]);
     }
     if (polls[2].revents != 0)
         read_kernel_log(spawner);
@@ -582,6 +637,7 @@ static void serve(struct spawner *spawner)
         turn(spawner, polls, next_timeout(spawner, lingers));
         check_deadlines(spawner);
         lingers = end_cells(spawner);
+        lingers = (spawner->cgroups != NULL && cage_cgroups_tidy(spawner->cgroups)) || lingers;
     }
     uint64_t deadline = kg_monotonic_ms() + LAST_WORD_MS;
     while (spawner->cells != NULL && kg_monotonic_ms() < deadline) {
@@ -595,7 +651,7 @@ static void serve(struct spawner *spawner)
     while (spawner->cells != NULL) {
         struct cell *cell = spawner->cells;
         spawner->cells = cell->next;
-        cell_free(cell);
+        cell_free(spawner, cell);
     }
 }
 
@@ -620,7 +676,7 @@ static int take_signals(void)
 }
 
 static int start(struct spawner *spawner, const char *socket, const char *daemon_pid,
-                 struct kg_err *err)
+                 struct cage_limits *ret_limits, struct kg_err *err)
 {
     setsid();
     if (chdir("/") < 0)
@@ -635,6 +691,8 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
         return kg_fail(err, KG_E_CAGE, "spawner: the daemon is gone");
     if (fcntl(spawner->socket, F_SETFD, FD_CLOEXEC) < 0)
         return kg_fail_errno(err, errno, "spawner: socket %s", socket);
+    const struct cage_cgroup_asker asker = {"/proc", atoi(daemon_pid), geteuid() == 0};
+    spawner->cgroups = cage_cgroups_new(&asker, ret_limits);
     if (geteuid() != 0)
         return 0;
     spawner->kernel_log = cage_kernel_log_open();
@@ -657,13 +715,16 @@ int main(int argc, char **argv)
         return 2;
     }
     struct kg_err err = {0};
+    struct cage_limits limits = {.mode = CAGE_LIMITS_NONE};
     struct cage_event ready = {.kind = CAGE_TELL_READY};
-    if (start(&spawner, argv[1], argv[2], &err) < 0)
-        snprintf(ready.error, sizeof(ready.error), "%s", err.message);
+    ready.built = start(&spawner, argv[1], argv[2], &limits, &err) == 0;
+    ready.number = limits.mode;
     ready.count = spawner.kernel_log >= 0;
-    if (tell(&spawner, &ready, NULL, 0) == 0 && ready.error[0] == '\0')
+    snprintf(ready.error, sizeof(ready.error), "%s", ready.built ? limits.words : err.message);
+    if (tell(&spawner, &ready, NULL, 0) == 0 && ready.built)
         serve(&spawner);
     cage_stage_free(spawner.stage);
+    cage_cgroups_free(spawner.cgroups);
     kg_free(&spawner.denial.path);
-    return ready.error[0] == '\0' ? 0 : 1;
+    return ready.built ? 0 : 1;
 }

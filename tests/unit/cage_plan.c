@@ -922,14 +922,38 @@ static void command_line_shows_nothing_of_the_host(void **state)
     (void)state;
     kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run", "--flag"));
     struct cage_words words = {0};
-    cage_argv_command(plan, &words);
-    static const char *const expected[] = {"bwrap", "--args",     "3",     "--", CAGE_INIT_PATH,
-                                           "65",    "7",          "8",     "9",  "10",
-                                           "--",    "/p/git/run", "--flag"};
+    cage_argv_command(plan, false, &words);
+    static const char *const expected[] = {"bwrap", "--args", "3",          "--",    CAGE_INIT_PATH,
+                                           "65",    "0",      "7",          "8",     "9",
+                                           "10",    "--",     "/p/git/run", "--flag"};
     assert_int_equal(words.count, KG_COUNT(expected));
     for (size_t i = 0; i < words.count; i++)
         assert_string_equal(words.items[i], expected[i]);
     cage_words_free(&words);
+}
+
+static void expect_limits(const struct cage_plan *plan, bool grouped, const char *processes,
+                          const char *bytes)
+{
+    struct cage_words words = {0};
+    cage_argv_command(plan, grouped, &words);
+    assert_string_equal(words.items[5], processes);
+    assert_string_equal(words.items[6], bytes);
+    cage_words_free(&words);
+}
+
+static void limits_of_a_group_come_before_those_of_the_shim(void **state)
+{
+    (void)state;
+    struct cage_policy policy = policy_of(COMMAND("./run"));
+    policy.memory_bytes = 1048576;
+    policy.cpu_shares = 256;
+    kg_auto(free_plan) struct cage_plan *plan = cage_plan_new(&policy, &facts, NULL);
+    expect_limits(plan, false, "65", "1048576");
+    expect_limits(plan, true, "81", "0");
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    cage_plan_print(plan, &text);
+    assert_non_null(strstr(kg_buf_terminate(&text), "\nmemory 1048576 bytes\ncpu shares 256\n"));
 }
 
 /* -- the encoding ------------------------------------------------------------------------------ */
@@ -1144,6 +1168,7 @@ int main(void)
         cmocka_unit_test(granted_files_are_bound_from_fds_in_the_order_of_the_plan),
         cmocka_unit_test(rules_for_landlock_are_these),
         cmocka_unit_test(command_line_shows_nothing_of_the_host),
+        cmocka_unit_test(limits_of_a_group_come_before_those_of_the_shim),
         cmocka_unit_test(encoded_plan_comes_back_the_same),
         cmocka_unit_test(cut_plan_is_refused),
         cmocka_unit_test(changed_plan_is_refused_or_read_within_bounds),

@@ -1,10 +1,10 @@
 /*
- * kaged-cage-init: the first program in a cage. It sets the limits that count per cage, puts stdin
- * and stdout in their place, lets no other fd but stderr through, asks Landlock for the second
- * layer, and becomes the command. It runs before any of the plugin's code, says on a pipe of the
- * spawner that it did, and says there too if the command could not be run.
+ * kaged-cage-init: the first program in a cage. It sets the limits that count per cage or process,
+ * puts stdin and stdout in their place, lets no other fd but stderr through, asks Landlock for the
+ * second layer, and becomes the command. It runs before any of the plugin's code, says on a pipe of
+ * the spawner that it did, and says there too if the command could not be run.
  *
- * usage: kaged-cage-init PROCESSES PIPE STDIN STDOUT RULES -- COMMAND ARGUMENT...
+ * usage: kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND ARGUMENT...
  */
 #include "landlock.h"
 
@@ -55,21 +55,30 @@ static void close_others_on_exec(void)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
+/* Data and not address space: node, go and java reserve far more of that than they use. */
+static int set_limits(const char *processes, const char *bytes)
+{
+    rlim_t data = strtoull(bytes, NULL, 10);
+    if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NPROC, strtoul(processes, NULL, 10)) < 0)
+        return -1;
+    return data != 0 ? limit(RLIMIT_DATA, data) : 0;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 8 || strcmp(argv[6], "--") != 0) {
-        fprintf(stderr, "usage: kaged-cage-init PROCESSES PIPE STDIN STDOUT RULES -- COMMAND "
+    if (argc < 9 || strcmp(argv[7], "--") != 0) {
+        fprintf(stderr, "usage: kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND "
                         "ARGUMENT...\n");
         return 126;
     }
-    int pipe = atoi(argv[2]);
-    char **command = argv + 7;
+    int pipe = atoi(argv[3]);
+    char **command = argv + 8;
     close_others_on_exec();
-    if (dup2(atoi(argv[3]), STDIN_FILENO) < 0 || dup2(atoi(argv[4]), STDOUT_FILENO) < 0)
+    if (dup2(atoi(argv[4]), STDIN_FILENO) < 0 || dup2(atoi(argv[5]), STDOUT_FILENO) < 0)
         return fail("stdio", errno);
-    if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NPROC, strtoul(argv[1], NULL, 10)) < 0)
+    if (set_limits(argv[1], argv[2]) < 0)
         return fail("limits", errno);
-    if (landlock_apply(atoi(argv[5])) < 0) {
+    if (landlock_apply(atoi(argv[6])) < 0) {
         fprintf(stderr, "kaged: cannot build the cage: landlock: %s\n", strerror(errno));
         return 126;
     }
