@@ -213,7 +213,7 @@ static int check_writable(const char *folder, struct kg_err *err)
     static const char *const files[] = {"", "/cgroup.procs"};
     for (size_t i = 0; i < KG_COUNT(files); i++) {
         kg_auto(kg_free) char *path = kg_format("%s%s", folder, files[i]);
-        if (access(path, W_OK) < 0)
+        if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
             return kg_fail(err, KG_E_CAGE, "%s is not ours to write", folder);
     }
     return 0;
@@ -440,6 +440,7 @@ static void forget(struct cage_cgroups *cgroups)
 static bool find_way(const struct tables *tables, bool take, struct cage_cgroups *cgroups,
                      struct kg_buf *why, const char **ret_name)
 {
+    kg_auto(kg_free) char *last = kg_strdup("");
     for (size_t i = 0; i < KG_COUNT(ways); i++) {
         struct kg_err err = {0};
         if (ways[i].find(tables, take, cgroups, &err) == 0) {
@@ -447,7 +448,10 @@ static bool find_way(const struct tables *tables, bool take, struct cage_cgroups
             return true;
         }
         forget(cgroups);
-        kg_buf_printf(why, "%s%s: %s", why->length ? "; " : "", ways[i].name, err.message);
+        if (strcmp(last, err.message) != 0)
+            kg_buf_printf(why, "%s%s: %s", why->length ? "; " : "", ways[i].name, err.message);
+        free(last);
+        last = kg_strdup(err.message);
     }
     return false;
 }

@@ -32,6 +32,7 @@
 #endif
 
 #define BIT_32 (1ul << 32)
+#define MIB    ((size_t)1024 * 1024)
 
 static int say(long result)
 {
@@ -475,6 +476,69 @@ static int try_hello(char **words)
     return 0;
 }
 
+/* -- memory ------------------------------------------------------------------------------------ */
+
+/* Uses so many MiB, or as many as it gets. */
+static unsigned hog(unsigned wanted)
+{
+    unsigned got = 0;
+    char *block;
+    while (got < wanted && (block = malloc(MIB)) != NULL) {
+        memset(block, (int)got + 1, MIB);
+        got++;
+    }
+    return got;
+}
+
+static int try_hog(char **words)
+{
+    unsigned wanted = (unsigned)atoi(words[0]);
+    puts(hog(wanted) < wanted ? strerrorname_np(errno) : "ok");
+    return 0;
+}
+
+/* Says how the child ended, and lives on. */
+static int try_hog_in_child(char **words)
+{
+    char line[64];
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(hog((unsigned)atoi(words[0])) > 0 ? 0 : 1);
+    waitpid(child, &status, 0);
+    snprintf(line, sizeof(line), "signal %d", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    return wait_until_killed(line);
+}
+
+static void *hog_in_child_of_thread(void *data)
+{
+    if (fork() == 0) {
+        hog((unsigned)atoi(data));
+        wait_until_killed("ready");
+    }
+    pause();
+    return NULL;
+}
+
+static int try_hog_in_child_of_thread(char **words)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, hog_in_child_of_thread, words[0]);
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+static int try_bomb_and_live_on(char **words)
+{
+    (void)words;
+    pid_t pid = 0;
+    for (unsigned forks = 0; forks < 1000 && (pid = fork()) > 0; forks++)
+        continue;
+    if (pid == 0)
+        _exit(wait_until_killed("child"));
+    return wait_until_killed("bombed");
+}
+
 /* -- the table --------------------------------------------------------------------------------- */
 
 static const struct {
@@ -518,6 +582,10 @@ static const struct {
     {"kill-everyone", 0, try_kill_everyone},
     {"echo", 0, try_echo},
     {"hello", 0, try_hello},
+    {"hog", 1, try_hog},
+    {"hog-in-child", 1, try_hog_in_child},
+    {"hog-in-child-of-thread", 1, try_hog_in_child_of_thread},
+    {"bomb-and-live-on", 0, try_bomb_and_live_on},
 };
 
 int main(int argc, char **argv)

@@ -41,6 +41,7 @@ struct run {
     struct cage_child *child; /* NULL after its end */
     bool spawned, exited;
     struct cage_exit how;
+    uint32_t limits[2]; /* by enum cage_limit: how often it was told to be hit */
     char *error; /* owned, or NULL */
     struct kg_buf out, err;
     bool out_ended, err_ended; /* end of file: nobody holds the other end */
