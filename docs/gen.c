@@ -105,9 +105,25 @@ static void put_config_default(struct kg_buf *out, const struct config_key *key)
             kg_buf_text(out, "A string; empty by default.\n");
         break;
     case CONFIG_TYPE_LIST:
-        kg_buf_text(out, "A list of strings; empty by default.\n");
+        kg_buf_printf(out, "A list of %s; empty by default.\n",
+                      key->folders ? "absolute folders" : "strings");
+        break;
+    case CONFIG_TYPE_INTS:
+        kg_buf_printf(out, "An integer from %lld to %lld.\n", (long long)key->min,
+                      (long long)key->max);
+        break;
+    case CONFIG_TYPE_LISTS:
+        kg_buf_text(out, "A list of absolute folders.\n");
         break;
     }
+}
+
+/* The "*" of a section is for the operator to name. */
+static void put_config_section(struct kg_buf *out, const char *section)
+{
+    size_t length = strcspn(section, "*");
+    kg_buf_printf(out, ".SS [%.*s%s]\n", (int)length, section,
+                  section[length] != '\0' ? "NAME" : "");
 }
 
 static void put_config(struct kg_buf *out)
@@ -116,9 +132,9 @@ static void put_config(struct kg_buf *out)
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         if (strcmp(section, key->section) != 0)
-            kg_buf_printf(out, ".SS [%s]\n", key->section);
+            put_config_section(out, key->section);
         section = key->section;
-        kg_buf_printf(out, ".TP\n.B %s\n", key->key);
+        kg_buf_printf(out, ".TP\n.B %s\n", strcmp(key->key, "*") == 0 ? "NAME" : key->key);
         put_text(out, key->meaning);
         kg_buf_char(out, '\n');
         put_config_default(out, key);

@@ -93,13 +93,12 @@ static int key_path_parse(const char *key, struct key_path *ret_path, struct kg_
     return kg_fail(err, KG_E_USAGE, "\"%s\" is no key; write SECTION.KEY", key);
 }
 
-static const struct config_key *known_key(const struct key_path *path)
+static const struct config_key *known_key(const struct key_path *path, struct kg_str *ret_name)
 {
-    for (size_t i = 0; path->count == 2 && i < config_key_count; i++)
-        if (strcmp(config_keys[i].section, path->parts[0]) == 0 &&
-            strcmp(config_keys[i].key, path->parts[1]) == 0)
-            return &config_keys[i];
-    return NULL;
+    struct kg_str parts[PATH_MAX_KEYS];
+    for (size_t i = 0; i < path->count; i++)
+        parts[i] = kg_str(path->parts[i]);
+    return config_key_find(parts, path->count, ret_name);
 }
 
 /* Whether the key belongs in local.toml: [plugins.NAME], [models], [providers] and the like. */
@@ -123,14 +122,18 @@ static bool is_secret(const struct key_path *path)
            !local_key_is_reserved(kg_str(path->parts[2]));
 }
 
-static int unknown_key(const char *key, struct kg_err *err)
+/* A key that is one for each name is compared with the name that was given. */
+static int unknown_key(const struct key_path *path, const char *key, struct kg_err *err)
 {
     const char *names[256];
     char *made[256];
     size_t count = 0;
-    for (; count < config_key_count && count < KG_COUNT(names); count++)
-        names[count] = made[count] =
-            kg_format("%s.%s", config_keys[count].section, config_keys[count].key);
+    struct kg_str name = path->count > 2 ? kg_str(path->parts[2]) : KG_STR("NAME");
+    for (; count < config_key_count && count < KG_COUNT(names); count++) {
+        struct kg_buf text = {0};
+        config_key_print(&config_keys[count], name, &text);
+        names[count] = made[count] = kg_buf_terminate(&text);
+    }
     const char *nearest = kg_str_nearest(kg_str(key), names, count);
     kg_fail(err, KG_E_NOT_FOUND, "there is no key %s", key);
     if (nearest != NULL)
@@ -144,8 +147,24 @@ static int unknown_key(const char *key, struct kg_err *err)
 
 /* -- get --------------------------------------------------------------------------------------- */
 
+static void put_list(struct kg_json_writer *json, char *const *list)
+{
+    kg_json_begin(json, '[');
+    for (; *list != NULL; list++)
+        kg_json_text(json, *list);
+    kg_json_end(json, ']');
+}
+
+static const struct config_names *names_of(const struct config *config,
+                                           const struct config_key *key)
+{
+    bool named = key->type == CONFIG_TYPE_INTS || key->type == CONFIG_TYPE_LISTS;
+    return named ? (const void *)((const char *)config + key->offset) : NULL;
+}
+
+/* The value of the key; of a key that is one for each name, that for this name. */
 static void put_value(struct kg_buf *out, const struct config *config, const struct config_key *key,
-                      bool json_form)
+                      struct kg_str name, bool json_form)
 {
     struct kg_json_writer json = kg_json_writer(out);
     const void *field = (const char *)config + key->offset;
@@ -163,12 +182,34 @@ static void put_value(struct kg_buf *out, const struct config *config, const str
             kg_buf_escaped(out, kg_str(*(char *const *)field));
         break;
     case CONFIG_TYPE_LIST:
-        kg_json_begin(&json, '[');
-        for (char *const *item = *(char **const *)field; *item != NULL; item++)
-            kg_json_text(&json, *item);
-        kg_json_end(&json, ']');
+        put_list(&json, *(char **const *)field);
+        break;
+    case CONFIG_TYPE_INTS:
+        kg_json_int(&json, config_named_get(field, name)->number);
+        break;
+    case CONFIG_TYPE_LISTS:
+        put_list(&json, config_named_get(field, name)->list);
         break;
     }
+}
+
+/* One entry of the list of all keys. */
+static void put_key(struct kg_buf *out, const struct cli *cli, const struct config *config,
+                    const struct config_key *key, struct kg_str name)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    config_key_print(key, name, &text);
+    if (cli->json) {
+        struct kg_json_writer json = kg_json_writer(out);
+        kg_buf_text(out, out->length > 1 ? "," : "");
+        kg_json_str(&json, kg_buf_view(&text));
+        kg_buf_char(out, ':');
+    } else {
+        kg_buf_str(out, kg_buf_view(&text));
+        kg_buf_text(out, " = ");
+    }
+    put_value(out, config, key, name, true);
+    kg_buf_text(out, cli->json ? "" : "\n");
 }
 
 static int get_all(struct cli *cli, const struct config *config)
@@ -177,10 +218,11 @@ static int get_all(struct cli *cli, const struct config *config)
     kg_buf_text(&out, cli->json ? "{" : "");
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
-        kg_buf_printf(&out, cli->json ? "%s\"%s.%s\":" : "%s%s.%s = ", cli->json && i ? "," : "",
-                      key->section, key->key);
-        put_value(&out, config, key, true);
-        kg_buf_text(&out, cli->json ? "" : "\n");
+        const struct config_names *names = names_of(config, key);
+        if (names == NULL)
+            put_key(&out, cli, config, key, KG_STR_NULL);
+        for (size_t k = 0; names != NULL && k < names->count; k++)
+            put_key(&out, cli, config, key, kg_str(names->items[k].name));
     }
     kg_buf_text(&out, cli->json ? "}\n" : "");
     print_out(&out);
@@ -215,6 +257,17 @@ static int get_local(struct cli *cli, const struct key_path *path, const char *n
     return CLI_DONE;
 }
 
+/* What is not said for a name has no value of its own. */
+static int check_is_said(const struct cli *cli, const struct config *config,
+                         const struct config_key *key, struct kg_str name, struct kg_err *err)
+{
+    const struct config_names *names = names_of(config, key);
+    if (names == NULL || config_named_get(names, name) != NULL)
+        return 0;
+    return kg_fail(err, KG_E_NOT_FOUND, "%s says nothing for %.*s", cli->paths.config_file,
+                   KG_STR_CUT(name, 64));
+}
+
 int cli_config_get(struct cli *cli)
 {
     struct kg_err err = {0};
@@ -227,16 +280,19 @@ int cli_config_get(struct cli *cli)
     struct config *config = config_load(cli->paths.config_file, &err);
     if (config == NULL)
         return print_error(&err);
-    const struct config_key *key = name ? known_key(&path) : NULL;
+    struct kg_str named = KG_STR_NULL;
+    const struct config_key *key = name ? known_key(&path, &named) : NULL;
     int code = CLI_DONE;
     if (name == NULL) {
         code = get_all(cli, config);
     } else if (key == NULL) {
-        unknown_key(name, &err);
+        unknown_key(&path, name, &err);
+        code = print_error(&err);
+    } else if (check_is_said(cli, config, key, named, &err) < 0) {
         code = print_error(&err);
     } else {
         kg_auto(kg_buf_free) struct kg_buf out = {0};
-        put_value(&out, config, key, cli->json);
+        put_value(&out, config, key, named, cli->json);
         kg_buf_char(&out, '\n');
         print_out(&out);
     }
@@ -303,10 +359,11 @@ int cli_config_set(struct cli *cli)
     kg_auto(key_path_free) struct key_path path = {0};
     if (key_path_parse(name, &path, &err) < 0)
         return print_error(&err);
-    const struct config_key *key = known_key(&path);
+    struct kg_str named;
+    const struct config_key *key = known_key(&path, &named);
     bool local = is_local(&path);
     if (key == NULL && !local) {
-        unknown_key(name, &err);
+        unknown_key(&path, name, &err);
         return print_error(&err);
     }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =

@@ -10,60 +10,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define ROW(section, key, type, applies, field, ...)                                               \
+    {section,    key, CONFIG_TYPE_##type, CONFIG_##applies, offsetof(struct config, field),        \
+     __VA_ARGS__},
 const struct config_key config_keys[] = {
 #define CONFIG_INT(section, key, fallback, min, max, applies, meaning)                             \
-    {#section,                                                                                     \
-     #key,                                                                                         \
-     CONFIG_TYPE_INT,                                                                              \
-     CONFIG_##applies,                                                                             \
-     offsetof(struct config, section##_##key),                                                     \
-     fallback,                                                                                     \
-     min,                                                                                          \
-     max,                                                                                          \
-     NULL,                                                                                         \
-     NULL,                                                                                         \
-     meaning},
+    ROW(#section, #key, INT, applies, section##_##key, fallback, min, max, NULL, NULL, false,      \
+        meaning)
 #define CONFIG_BOOL(section, key, fallback, applies, meaning)                                      \
-    {#section,                                                                                     \
-     #key,                                                                                         \
-     CONFIG_TYPE_BOOL,                                                                             \
-     CONFIG_##applies,                                                                             \
-     offsetof(struct config, section##_##key),                                                     \
-     fallback,                                                                                     \
-     false,                                                                                        \
-     true,                                                                                         \
-     NULL,                                                                                         \
-     NULL,                                                                                         \
-     meaning},
+    ROW(#section, #key, BOOL, applies, section##_##key, fallback, false, true, NULL, NULL, false,  \
+        meaning)
 #define CONFIG_TEXT(section, key, fallback, choices, applies, meaning)                             \
-    {#section,                                                                                     \
-     #key,                                                                                         \
-     CONFIG_TYPE_TEXT,                                                                             \
-     CONFIG_##applies,                                                                             \
-     offsetof(struct config, section##_##key),                                                     \
-     0,                                                                                            \
-     0,                                                                                            \
-     0,                                                                                            \
-     fallback,                                                                                     \
-     choices,                                                                                      \
-     meaning},
+    ROW(#section, #key, TEXT, applies, section##_##key, 0, 0, 0, fallback, choices, false, meaning)
 #define CONFIG_LIST(section, key, applies, meaning)                                                \
-    {#section,                                                                                     \
-     #key,                                                                                         \
-     CONFIG_TYPE_LIST,                                                                             \
-     CONFIG_##applies,                                                                             \
-     offsetof(struct config, section##_##key),                                                     \
-     0,                                                                                            \
-     0,                                                                                            \
-     0,                                                                                            \
-     NULL,                                                                                         \
-     NULL,                                                                                         \
-     meaning},
+    ROW(#section, #key, LIST, applies, section##_##key, 0, 0, 0, NULL, NULL, false, meaning)
+#define CONFIG_FOLDERS(section, key, applies, meaning)                                             \
+    ROW(#section, #key, LIST, applies, section##_##key, 0, 0, 0, NULL, NULL, true, meaning)
+#define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
+    ROW(#section "." #group ".*", #key, INTS, applies, section##_##group##_##key, 0, min, max,     \
+        NULL, NULL, false, meaning)
+#define CONFIG_FOLDER_LISTS(section, group, applies, meaning)                                      \
+    ROW(#section "." #group, "*", LISTS, applies, section##_##group, 0, 0, 0, NULL, NULL, true,    \
+        meaning)
 #include "config/keys.def"
 #undef CONFIG_INT
 #undef CONFIG_BOOL
 #undef CONFIG_TEXT
 #undef CONFIG_LIST
+#undef CONFIG_FOLDERS
+#undef CONFIG_INTS
+#undef CONFIG_FOLDER_LISTS
 };
 const size_t config_key_count = KG_COUNT(config_keys);
 
@@ -100,10 +76,19 @@ static struct config *new_defaults(void)
             *(bool *)field(config, key) = key->fallback;
         else if (key->type == CONFIG_TYPE_TEXT)
             set_text(config, key, kg_str(key->text_fallback));
-        else
+        else if (key->type == CONFIG_TYPE_LIST)
             *(char ***)field(config, key) = kg_list_new(0);
     }
     return config;
+}
+
+static void free_names(struct config_names *names)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        free(names->items[i].name);
+        kg_list_free(names->items[i].list);
+    }
+    free(names->items);
 }
 
 void config_free(struct config *config)
@@ -111,12 +96,124 @@ void config_free(struct config *config)
     if (config == NULL)
         return;
     for (size_t i = 0; i < config_key_count; i++) {
-        if (config_keys[i].type == CONFIG_TYPE_TEXT)
-            kg_free(field(config, &config_keys[i]));
-        else if (config_keys[i].type == CONFIG_TYPE_LIST)
-            kg_list_free(*(char ***)field(config, &config_keys[i]));
+        void *place = field(config, &config_keys[i]);
+        switch (config_keys[i].type) {
+        case CONFIG_TYPE_INT:
+        case CONFIG_TYPE_BOOL:
+            break;
+        case CONFIG_TYPE_TEXT:
+            kg_free(place);
+            break;
+        case CONFIG_TYPE_LIST:
+            kg_list_free(*(char ***)place);
+            break;
+        case CONFIG_TYPE_INTS:
+        case CONFIG_TYPE_LISTS:
+            free_names(place);
+            break;
+        }
     }
     free(config);
+}
+
+const struct config_named *config_named_get(const struct config_names *names, struct kg_str name)
+{
+    for (size_t i = 0; i < names->count; i++)
+        if (kg_str_is(name, names->items[i].name))
+            return &names->items[i];
+    return NULL;
+}
+
+int64_t config_int_for(const struct config_names *names, const char *name, int64_t fallback)
+{
+    const struct config_named *found = config_named_get(names, kg_str(name));
+    return found ? found->number : fallback;
+}
+
+/* -- paths: where in the file a key is --------------------------------------------------------- */
+
+#define PARTS_MAX  4 /* of a key, with its section */
+#define NAME_SHOWN 64
+
+struct path {
+    struct kg_str parts[PARTS_MAX];
+    size_t count;
+};
+
+/* The key's own path, with "*" for a name. */
+static struct path path_of(const struct config_key *key)
+{
+    struct path path = {0};
+    for (const char *at = key->section; path.count < PARTS_MAX - 1;) {
+        size_t length = strcspn(at, ".");
+        path.parts[path.count++] = (struct kg_str){at, length};
+        if (at[length] == '\0')
+            break;
+        at += length + 1;
+    }
+    path.parts[path.count++] = kg_str(key->key);
+    return path;
+}
+
+/* True if what is given is the key's path, or its beginning. */
+static bool leads_to(const struct kg_str *given, size_t count, const struct path *path,
+                     struct kg_str *ret_name)
+{
+    struct kg_str name = KG_STR_NULL;
+    if (count > path->count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (kg_str_is(path->parts[i], "*"))
+            name = given[i];
+        else if (!kg_str_equal(given[i], path->parts[i]))
+            return false;
+    }
+    *ret_name = name;
+    return true;
+}
+
+const struct config_key *config_key_find(const struct kg_str *path, size_t path_count,
+                                         struct kg_str *ret_name)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        struct path wanted = path_of(&config_keys[i]);
+        if (wanted.count == path_count && leads_to(path, path_count, &wanted, ret_name))
+            return &config_keys[i];
+    }
+    return NULL;
+}
+
+/* A name with a dot or a blank in it has to be quoted, as in the file. */
+static void print_part(struct kg_buf *out, struct kg_str part)
+{
+    bool bare = part.length > 0;
+    for (size_t i = 0; i < part.length; i++) {
+        char c = part.data[i];
+        bare = bare && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || c == '-' || c == '_');
+    }
+    if (part.length > NAME_SHOWN)
+        part.length = NAME_SHOWN;
+    kg_buf_text(out, bare ? "" : "\"");
+    kg_buf_escaped(out, part);
+    kg_buf_text(out, bare ? "" : "\"");
+}
+
+static void print_path(struct kg_buf *out, const struct kg_str *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        kg_buf_text(out, i > 0 ? "." : "");
+        print_part(out, parts[i]);
+    }
+}
+
+void config_key_print(const struct config_key *key, struct kg_str name, struct kg_buf *out)
+{
+    struct path path = path_of(key);
+    for (size_t i = 0; i < path.count; i++)
+        if (kg_str_is(path.parts[i], "*"))
+            path.parts[i] = name;
+    print_path(out, path.parts, path.count);
 }
 
 /* -- reading ----------------------------------------------------------------------------------- */
@@ -125,25 +222,45 @@ void config_free(struct config *config)
     (kg_fail(err, KG_E_INVALID_CONFIG, __VA_ARGS__),                                               \
      kg_wrap(err, -EINVAL, "%u:%u", (node)->line, (node)->column))
 
-static int take_int(struct config *config, const struct config_key *key, const struct kg_node *node,
-                    struct kg_err *err)
+/* A key on its way from the file into the configuration. */
+struct setting {
+    struct config *config;
+    const struct config_key *key;
+    struct kg_str name; /* where the key is one for each name */
+    const char *text;   /* the whole key, for messages */
+};
+
+/* The place for the value of a name. The file cannot say it twice. */
+static struct config_named *add_name(const struct setting *setting)
 {
+    struct config_names *names = field(setting->config, setting->key);
+    names->items = kg_realloc(names->items, (names->count + 1) * sizeof(*names->items));
+    struct config_named *named = &names->items[names->count++];
+    *named = (struct config_named){.name = kg_str_dup(setting->name)};
+    return named;
+}
+
+static int take_int(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
+{
+    const struct config_key *key = setting->key;
     int64_t value;
     if (node->type != KG_NUMBER || !kg_node_int(node, &value))
-        return fail_at(err, node, "%s.%s takes an integer", key->section, key->key);
+        return fail_at(err, node, "%s takes an integer", setting->text);
     if (value < key->min || value > key->max)
-        return fail_at(err, node, "%s.%s is %lld; it must be from %lld to %lld", key->section,
-                       key->key, (long long)value, (long long)key->min, (long long)key->max);
-    *(int64_t *)field(config, key) = value;
+        return fail_at(err, node, "%s is %lld; it must be from %lld to %lld", setting->text,
+                       (long long)value, (long long)key->min, (long long)key->max);
+    if (key->type == CONFIG_TYPE_INTS)
+        add_name(setting)->number = value;
+    else
+        *(int64_t *)field(setting->config, key) = value;
     return 0;
 }
 
-static int take_bool(struct config *config, const struct config_key *key,
-                     const struct kg_node *node, struct kg_err *err)
+static int take_bool(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
 {
     if (node->type != KG_BOOL)
-        return fail_at(err, node, "%s.%s takes true or false", key->section, key->key);
-    *(bool *)field(config, key) = node->boolean;
+        return fail_at(err, node, "%s takes true or false", setting->text);
+    *(bool *)field(setting->config, setting->key) = node->boolean;
     return 0;
 }
 
@@ -168,107 +285,127 @@ static bool is_plain_text(const struct kg_node *node)
            (node->text.length == 0 || memchr(node->text.data, '\0', node->text.length) == NULL);
 }
 
-static int take_text(struct config *config, const struct config_key *key,
-                     const struct kg_node *node, struct kg_err *err)
+static int take_text(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
 {
+    const struct config_key *key = setting->key;
     if (!is_plain_text(node))
-        return fail_at(err, node, "%s.%s takes a string", key->section, key->key);
+        return fail_at(err, node, "%s takes a string", setting->text);
     if (!is_choice(key->choices, node->text))
-        return fail_at(err, node, "%s.%s is \"%.*s\"; it must be one of %s", key->section, key->key,
+        return fail_at(err, node, "%s is \"%.*s\"; it must be one of %s", setting->text,
                        KG_STR_CUT(node->text, 64), key->choices);
-    set_text(config, key, node->text);
+    set_text(setting->config, key, node->text);
     return 0;
 }
 
-static int take_list(struct config *config, const struct config_key *key,
-                     const struct kg_node *node, struct kg_err *err)
+static int take_list(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
 {
+    const struct config_key *key = setting->key;
+    const char *items = key->folders ? "absolute folders" : "strings";
     if (node->type != KG_ARRAY)
-        return fail_at(err, node, "%s.%s takes a list of strings", key->section, key->key);
-    for (uint32_t i = 0; i < node->count; i++)
-        if (!is_plain_text(&node->items[i]))
-            return fail_at(err, &node->items[i], "%s.%s takes a list of strings", key->section,
-                           key->key);
+        return fail_at(err, node, "%s takes a list of %s", setting->text, items);
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct kg_node *item = &node->items[i];
+        if (!is_plain_text(item) || (key->folders && !kg_str_starts(item->text, "/")))
+            return fail_at(err, item, "%s takes a list of %s", setting->text, items);
+    }
     char **list = kg_list_new(node->count);
     for (uint32_t i = 0; i < node->count; i++)
         list[i] = kg_str_dup(node->items[i].text);
-    kg_list_free(*(char ***)field(config, key));
-    *(char ***)field(config, key) = list;
+    if (key->type == CONFIG_TYPE_LISTS) {
+        add_name(setting)->list = list;
+        return 0;
+    }
+    kg_list_free(*(char ***)field(setting->config, key));
+    *(char ***)field(setting->config, key) = list;
     return 0;
 }
 
-static int take_value(struct config *config, const struct config_key *key,
-                      const struct kg_node *node, struct kg_err *err)
+/* It must survive as a C string, and be somebody's. */
+static bool is_name(struct kg_str name)
 {
-    switch (key->type) {
+    return name.length > 0 && memchr(name.data, '\0', name.length) == NULL;
+}
+
+static int take_value(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
+{
+    bool named = setting->key->type == CONFIG_TYPE_INTS || setting->key->type == CONFIG_TYPE_LISTS;
+    if (named && !is_name(setting->name))
+        return fail_at(err, node, "%s: this is no name", setting->text);
+    switch (setting->key->type) {
     case CONFIG_TYPE_INT:
-        return take_int(config, key, node, err);
+    case CONFIG_TYPE_INTS:
+        return take_int(setting, node, err);
     case CONFIG_TYPE_BOOL:
-        return take_bool(config, key, node, err);
+        return take_bool(setting, node, err);
     case CONFIG_TYPE_TEXT:
-        return take_text(config, key, node, err);
+        return take_text(setting, node, err);
     case CONFIG_TYPE_LIST:
-        return take_list(config, key, node, err);
+    case CONFIG_TYPE_LISTS:
+        return take_list(setting, node, err);
     }
     return -EINVAL;
 }
 
-static const struct config_key *find_key(struct kg_str section, struct kg_str name)
+/* Suggests the nearest of what could stand at the end of the path. */
+static int unknown(const struct path *path, const struct kg_member *member, struct kg_err *err)
 {
-    for (size_t i = 0; i < config_key_count; i++)
-        if (kg_str_is(section, config_keys[i].section) && kg_str_is(name, config_keys[i].key))
-            return &config_keys[i];
-    return NULL;
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, above = {0};
+    char *candidates[KG_COUNT(config_keys)];
+    size_t count = 0, last = path->count - 1;
+    print_path(&text, path->parts, path->count);
+    print_path(&above, path->parts, last);
+    for (size_t i = 0; i < config_key_count; i++) {
+        struct path wanted = path_of(&config_keys[i]);
+        struct kg_str name;
+        if (wanted.count > last && leads_to(path->parts, last, &wanted, &name))
+            candidates[count++] = kg_str_dup(wanted.parts[last]);
+    }
+    const char *nearest = kg_str_nearest(member->key, (const char *const *)candidates, count);
+    kg_fail(err, KG_E_INVALID_CONFIG, "%u:%u: unknown %s %s", member->key_line, member->key_column,
+            last > 0 ? "key" : "section", kg_buf_terminate(&text));
+    if (nearest != NULL)
+        kg_hint(err, "did you mean %s%s%s?", kg_buf_terminate(&above), last > 0 ? "." : "",
+                nearest);
+    else
+        kg_hint(err, "kaged.toml(5) lists every key");
+    while (count > 0)
+        free(candidates[--count]);
+    return -EINVAL;
 }
 
-static bool is_section(struct kg_str name)
+static bool is_section(const struct path *path)
 {
-    for (size_t i = 0; i < config_key_count; i++)
-        if (kg_str_is(name, config_keys[i].section))
+    struct kg_str name;
+    for (size_t i = 0; i < config_key_count; i++) {
+        struct path wanted = path_of(&config_keys[i]);
+        if (wanted.count > path->count && leads_to(path->parts, path->count, &wanted, &name))
             return true;
+    }
     return false;
 }
 
-/* Suggests the nearest of the section's keys, or of the sections when section is empty. */
-static int unknown(const struct kg_member *member, struct kg_str section, struct kg_err *err)
+/* One key of the file, or a section with all that is in it; `above` leads to where it stands. */
+static int take_member(struct config *config, const struct path *above,
+                       const struct kg_member *member, struct kg_err *err)
 {
-    const char *candidates[KG_COUNT(config_keys)];
-    size_t count = 0;
-    for (size_t i = 0; i < config_key_count; i++) {
-        if (section.length == 0)
-            candidates[count++] = config_keys[i].section;
-        else if (kg_str_is(section, config_keys[i].section))
-            candidates[count++] = config_keys[i].key;
-    }
-    const char *nearest = kg_str_nearest(member->key, candidates, count);
-    const char *dot = section.length ? "." : "";
-    kg_fail(err, KG_E_INVALID_CONFIG, "%u:%u: unknown %s %.*s%s%.*s", member->key_line,
-            member->key_column, section.length ? "key" : "section", KG_STR_ARG(section), dot,
-            KG_STR_CUT(member->key, 64));
-    if (nearest != NULL)
-        kg_hint(err, "did you mean %.*s%s%s?", KG_STR_ARG(section), dot, nearest);
-    else
-        kg_hint(err, "kaged.toml(5) lists every key");
-    return -EINVAL;
-}
-
-static int take_section(struct config *config, const struct kg_member *section, struct kg_err *err)
-{
-    if (!is_section(section->key))
-        return unknown(section, KG_STR_NULL, err);
-    if (section->value.type != KG_OBJECT)
-        return fail_at(err, &section->value, "%.*s is a section: write it as [%.*s]",
-                       KG_STR_ARG(section->key), KG_STR_ARG(section->key));
-    for (uint32_t i = 0; i < section->value.count; i++) {
-        const struct kg_member *member = &section->value.members[i];
-        const struct config_key *key = find_key(section->key, member->key);
-        if (key == NULL)
-            return unknown(member, section->key, err);
-        int result = take_value(config, key, &member->value, err);
-        if (result < 0)
-            return result;
-    }
-    return 0;
+    struct path path = *above;
+    path.parts[path.count++] = member->key;
+    struct setting setting = {.config = config};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    print_path(&text, path.parts, path.count);
+    setting.text = kg_buf_terminate(&text);
+    setting.key = config_key_find(path.parts, path.count, &setting.name);
+    if (setting.key != NULL)
+        return take_value(&setting, &member->value, err);
+    if (!is_section(&path))
+        return unknown(&path, member, err);
+    if (member->value.type != KG_OBJECT)
+        return fail_at(err, &member->value, "%s is a section: write it as [%s]", setting.text,
+                       setting.text);
+    int result = 0;
+    for (uint32_t i = 0; i < member->value.count && result == 0; i++)
+        result = take_member(config, &path, &member->value.members[i], err);
+    return result;
 }
 
 static int take_text_of_file(struct config *config, struct kg_str text, struct kg_err *err)
@@ -278,7 +415,7 @@ static int take_text_of_file(struct config *config, struct kg_str text, struct k
     if (doc == NULL)
         result = -EINVAL;
     for (uint32_t i = 0; doc != NULL && i < doc->root->count && result == 0; i++)
-        result = take_section(config, &doc->root->members[i], err);
+        result = take_member(config, &(struct path){0}, &doc->root->members[i], err);
     if (result < 0 && err != NULL) {
         err->code = KG_E_INVALID_CONFIG;
         if (err->hint[0] == '\0')
@@ -332,8 +469,40 @@ static bool same(const struct config *a, const struct config *b, const struct co
         return strcmp(*(char **)field(a, key), *(char **)field(b, key)) == 0;
     case CONFIG_TYPE_LIST:
         return same_list(*(char ***)field(a, key), *(char ***)field(b, key));
+    case CONFIG_TYPE_INTS:
+    case CONFIG_TYPE_LISTS:
+        break; /* name by name: see put_changed_names */
     }
     return true;
+}
+
+static void put_change(struct kg_json_writer *json, const struct config_key *key,
+                       struct kg_str name)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    config_key_print(key, name, &text);
+    kg_json_begin(json, '{');
+    kg_json_key(json, "key");
+    kg_json_str(json, kg_buf_view(&text));
+    kg_json_key(json, "applies");
+    kg_json_text(json, config_applies_words(key->applies));
+    kg_json_end(json, '}');
+}
+
+/* What is in one and missing in the other, and, with `both`, what differs. */
+static void put_changed_names(struct kg_json_writer *json, const struct config_key *key,
+                              const struct config_names *one, const struct config_names *other,
+                              bool both)
+{
+    for (size_t i = 0; i < one->count; i++) {
+        const struct config_named *a = &one->items[i];
+        const struct config_named *b = config_named_get(other, kg_str(a->name));
+        bool differ = b == NULL;
+        if (b != NULL && both)
+            differ = a->number != b->number || (a->list != NULL && !same_list(a->list, b->list));
+        if (differ)
+            put_change(json, key, kg_str(a->name));
+    }
 }
 
 void config_diff(const struct config *before, const struct config *after, struct kg_buf *ret_json)
@@ -342,18 +511,47 @@ void config_diff(const struct config *before, const struct config *after, struct
     kg_json_begin(&json, '[');
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
-        if (same(before, after, key))
-            continue;
-        char name[96];
-        snprintf(name, sizeof(name), "%s.%s", key->section, key->key);
-        kg_json_begin(&json, '{');
-        kg_json_key(&json, "key");
-        kg_json_text(&json, name);
-        kg_json_key(&json, "applies");
-        kg_json_text(&json, config_applies_words(key->applies));
-        kg_json_end(&json, '}');
+        if (!same(before, after, key))
+            put_change(&json, key, KG_STR_NULL);
+        if (key->type == CONFIG_TYPE_INTS || key->type == CONFIG_TYPE_LISTS) {
+            put_changed_names(&json, key, field(before, key), field(after, key), true);
+            put_changed_names(&json, key, field(after, key), field(before, key), false);
+        }
     }
     kg_json_end(&json, ']');
+}
+
+static void print_example_value(const struct config_key *key, struct kg_buf *out)
+{
+    switch (key->type) {
+    case CONFIG_TYPE_INT:
+        kg_buf_printf(out, "#%s = %lld\n", key->key, (long long)key->fallback);
+        break;
+    case CONFIG_TYPE_BOOL:
+        kg_buf_printf(out, "#%s = %s\n", key->key, key->fallback ? "true" : "false");
+        break;
+    case CONFIG_TYPE_TEXT:
+        kg_buf_printf(out, "#%s = \"%s\"\n", key->key, key->text_fallback);
+        break;
+    case CONFIG_TYPE_LIST:
+        kg_buf_printf(out, "#%s = []\n", key->key);
+        break;
+    case CONFIG_TYPE_INTS: /* these have no default to show, only a form */
+        kg_buf_printf(out, "# %s = INTEGER\n", key->key);
+        break;
+    case CONFIG_TYPE_LISTS:
+        kg_buf_text(out, "# NAME = [\"/FOLDER\"]\n");
+        break;
+    }
+}
+
+static void print_example_section(const struct config_key *key, struct kg_buf *out)
+{
+    const char *star = strchr(key->section, '*');
+    if (star != NULL)
+        kg_buf_printf(out, "\n# [%.*sNAME]\n", (int)(star - key->section), key->section);
+    else
+        kg_buf_printf(out, "\n[%s]\n", key->section);
 }
 
 void config_print_example(struct kg_buf *out)
@@ -363,19 +561,12 @@ void config_print_example(struct kg_buf *out)
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         if (strcmp(section, key->section) != 0)
-            kg_buf_printf(out, "\n[%s]\n", key->section);
+            print_example_section(key, out);
         section = key->section;
         kg_buf_printf(out, "# %s", key->meaning);
         if (key->type == CONFIG_TYPE_TEXT && key->choices[0] != '\0')
             kg_buf_printf(out, " One of %s.", key->choices);
         kg_buf_printf(out, " Applies %s.\n", config_applies_words(key->applies));
-        if (key->type == CONFIG_TYPE_INT)
-            kg_buf_printf(out, "#%s = %lld\n", key->key, (long long)key->fallback);
-        else if (key->type == CONFIG_TYPE_BOOL)
-            kg_buf_printf(out, "#%s = %s\n", key->key, key->fallback ? "true" : "false");
-        else if (key->type == CONFIG_TYPE_TEXT)
-            kg_buf_printf(out, "#%s = \"%s\"\n", key->key, key->text_fallback);
-        else
-            kg_buf_printf(out, "#%s = []\n", key->key);
+        print_example_value(key, out);
     }
 }

@@ -26,7 +26,28 @@ int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_er
 /* -- config.toml ------------------------------------------------------------------------------- */
 
 enum config_applies { CONFIG_LIVE, CONFIG_START, CONFIG_DAEMON };
-enum config_type { CONFIG_TYPE_INT, CONFIG_TYPE_BOOL, CONFIG_TYPE_TEXT, CONFIG_TYPE_LIST };
+enum config_type {
+    CONFIG_TYPE_INT,
+    CONFIG_TYPE_BOOL,
+    CONFIG_TYPE_TEXT,
+    CONFIG_TYPE_LIST,
+    CONFIG_TYPE_INTS, /* a value for each of many names */
+    CONFIG_TYPE_LISTS
+};
+
+/* What the file says for each name; in its order. */
+struct config_named {
+    char *name; /* owned */
+    int64_t number;
+    char **list; /* owned; NULL where a number is meant */
+};
+struct config_names {
+    struct config_named *items; /* owned */
+    size_t count;
+};
+const struct config_named *config_named_get(const struct config_names *names, struct kg_str name);
+/* What is said for the name, or the fallback. */
+int64_t config_int_for(const struct config_names *names, const char *name, int64_t fallback);
 
 /* A field for each row of keys.def: `limits_call_timeout_ms`. Texts and lists are owned. */
 struct config {
@@ -34,25 +55,38 @@ struct config {
 #define CONFIG_BOOL(section, key, fallback, applies, meaning)          bool section##_##key;
 #define CONFIG_TEXT(section, key, fallback, choices, applies, meaning) char *section##_##key;
 #define CONFIG_LIST(section, key, applies, meaning)                    char **section##_##key;
+#define CONFIG_FOLDERS(section, key, applies, meaning)                 char **section##_##key;
+#define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
+    struct config_names section##_##group##_##key;
+#define CONFIG_FOLDER_LISTS(section, group, applies, meaning) struct config_names section##_##group;
 #include "config/keys.def"
 #undef CONFIG_INT
 #undef CONFIG_BOOL
 #undef CONFIG_TEXT
 #undef CONFIG_LIST
+#undef CONFIG_FOLDERS
+#undef CONFIG_INTS
+#undef CONFIG_FOLDER_LISTS
 };
 
 struct config_key {
-    const char *section, *key;
+    const char *section, *key; /* "*" in them stands for any name */
     enum config_type type;
     enum config_applies applies;
     size_t offset;              /* in struct config */
     int64_t fallback, min, max; /* of a bool: 0 or 1 */
     const char *text_fallback, *choices;
+    bool folders; /* of a list: only absolute paths */
     const char *meaning;
 };
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
 const char *config_applies_words(enum config_applies applies);
+/* The key that a path leads to, or NULL. *ret_name is what stands for its "*", or empty. */
+const struct config_key *config_key_find(const struct kg_str *path, size_t path_count,
+                                         struct kg_str *ret_name);
+/* Appends the key as it is written with dots, with the name in the place of its "*". */
+void config_key_print(const struct config_key *key, struct kg_str name, struct kg_buf *out);
 
 /* The defaults, then the text over them. */
 struct config *config_read(struct kg_str text, struct kg_err *err);

@@ -286,7 +286,10 @@ static void the_example_reads_back_to_the_defaults(void **state)
     struct config *wanted = defaults();
     struct config *commented = must_load(kg_buf_terminate(&example));
     assert_same(wanted, commented);
-    assert_int_equal(uncomment(example.data), config_key_count);
+    size_t with_default = 0;
+    for (size_t i = 0; i < config_key_count; i++)
+        with_default += config_keys[i].type <= CONFIG_TYPE_LIST;
+    assert_int_equal(uncomment(example.data), with_default);
     struct config *uncommented = must_load(example.data);
     assert_same(wanted, uncommented);
     config_free(wanted);
@@ -329,6 +332,87 @@ static void lists_differ_by_order_and_length(void **state)
             config_free(b);
         }
     }
+}
+
+/* -- values for each of many names ------------------------------------------------------------- */
+
+static void values_for_a_name_are_taken(void **state)
+{
+    (void)state;
+    struct config *config =
+        must_load("[sandbox]\nmemory_mb = 100\nroot_writable = [\"/srv/data\"]\n"
+                  "[sandbox.plugins.git]\nmemory_mb = 1024\ncpu_shares = 512\n"
+                  "[sandbox.plugins.\"oh.my\"]\nmemory_mb = 7\n"
+                  "[sandbox.support]\n\"python3.11\" = [\"/opt/a\", \"/opt/b\"]\nnode = []\n");
+    assert_int_equal(config_int_for(&config->sandbox_plugins_memory_mb, "git", 100), 1024);
+    assert_int_equal(config_int_for(&config->sandbox_plugins_memory_mb, "oh.my", 100), 7);
+    assert_int_equal(config_int_for(&config->sandbox_plugins_memory_mb, "gi", 100), 100);
+    assert_int_equal(config_int_for(&config->sandbox_plugins_cpu_shares, "git", 1), 512);
+    assert_int_equal(config_int_for(&config->sandbox_plugins_tmp_bytes, "git", 1), 1);
+    assert_string_equal(config->sandbox_root_writable[0], "/srv/data");
+    assert_int_equal(config->sandbox_support.count, 2);
+    assert_string_equal(config->sandbox_support.items[0].name, "python3.11");
+    assert_string_equal(config->sandbox_support.items[0].list[1], "/opt/b");
+    assert_null(config->sandbox_support.items[1].list[0]);
+    config_free(config);
+}
+
+static void errors_for_a_name_name_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message, *hint;
+    } rows[] = {
+        {"[sandbox.plugins.git]\nmemory_mb = -1\n",
+         "2:13: sandbox.plugins.git.memory_mb is -1; it must be from 0 to 1048576", "mend"},
+        {"[sandbox.plugins.git]\nmemory_mb = \"1\"\n",
+         "2:13: sandbox.plugins.git.memory_mb takes an integer", "mend"},
+        {"[sandbox.plugins.git]\nmemroy_mb = 1\n", "2:1: unknown key sandbox.plugins.git.memroy_mb",
+         "did you mean sandbox.plugins.git.memory_mb?"},
+        {"[sandbox.plugins]\ngit = 1\n", "2:7: sandbox.plugins.git is a section: write it as", ""},
+        {"[sandbox]\nplugins = 1\n", "2:11: sandbox.plugins is a section: write it as", ""},
+        {"[sandbox.plugin.git]\nmemory_mb = 1\n", "1:10: unknown key sandbox.plugin",
+         "did you mean sandbox.plugins?"},
+        {"[sandbox.plugins.git.deep]\nx = 1\n", "1:22: unknown key sandbox.plugins.git.deep", ""},
+        {"[sandbox.plugins.\"\"]\nmemory_mb = 1\n", "2:13: sandbox.plugins.\"\".memory_mb: ", ""},
+        {"[sandbox.support]\nnode = \"/x\"\n",
+         "2:8: sandbox.support.node takes a list of absolute folders", "mend"},
+        {"[sandbox.support]\nnode = [\"/x\", \"y\"]\n",
+         "2:15: sandbox.support.node takes a list of absolute folders", "mend"},
+        {"[sandbox.support]\n\"a\\u0000b\" = []\n", "2:14: sandbox.support.", ""},
+        {"[sandbox]\nroot_writable = [\"srv\"]\n",
+         "2:18: sandbox.root_writable takes a list of absolute folders", "mend"},
+    };
+    for (size_t i = 0; i < KG_COUNT(rows); i++) {
+        struct kg_err err = {0};
+        struct config *config = config_read(kg_str(rows[i].text), &err);
+        if (config != NULL || !kg_str_starts(kg_str(err.message), rows[i].message))
+            fail_msg("row %zu: %s", i, err.message);
+        if (strstr(err.hint, rows[i].hint) == NULL)
+            fail_msg("row %zu: hint: %s", i, err.hint);
+    }
+}
+
+#define NEXT_START "\"applies\":\"at the plugin's next start\"}"
+
+static void differences_name_each_name(void **state)
+{
+    (void)state;
+    struct config *before = must_load("[sandbox.plugins.a]\nmemory_mb = 1\n[sandbox.plugins.b]\n"
+                                      "memory_mb = 2\n[sandbox.plugins.c]\nmemory_mb = 3\n"
+                                      "[sandbox.support]\nnode = [\"/a\"]\n\"p.1\" = [\"/a\"]\n");
+    struct config *after = must_load("[sandbox.plugins.d]\nmemory_mb = 4\n[sandbox.plugins.c]\n"
+                                     "memory_mb = 5\n[sandbox.plugins.b]\nmemory_mb = 2\n"
+                                     "[sandbox.support]\nnode = [\"/a\"]\n\"p.1\" = [\"/b\"]\n");
+    kg_auto(kg_buf_free) struct kg_buf diff = {0};
+    config_diff(before, after, &diff);
+    assert_string_equal(kg_buf_terminate(&diff),
+                        "[{\"key\":\"sandbox.plugins.a.memory_mb\"," NEXT_START
+                        ",{\"key\":\"sandbox.plugins.c.memory_mb\"," NEXT_START
+                        ",{\"key\":\"sandbox.plugins.d.memory_mb\"," NEXT_START
+                        ",{\"key\":\"sandbox.support.\\\"p.1\\\"\"," NEXT_START "]");
+    config_free(before);
+    config_free(after);
 }
 
 /* -- folders ---------------------------------------------------------------------------------- */
@@ -510,6 +594,9 @@ int main(void)
         FOLDER_TEST(the_example_reads_back_to_the_defaults),
         FOLDER_TEST(a_difference_names_the_key_and_how_it_applies),
         FOLDER_TEST(lists_differ_by_order_and_length),
+        FOLDER_TEST(values_for_a_name_are_taken),
+        FOLDER_TEST(errors_for_a_name_name_it),
+        FOLDER_TEST(differences_name_each_name),
         FOLDER_TEST(with_a_home_all_is_under_it),
         FOLDER_TEST(a_relative_home_becomes_absolute),
         FOLDER_TEST(an_empty_home_is_refused),
