@@ -61,6 +61,7 @@ static void put_status(struct kg_buf *out, const struct kg_node *status)
     }
     put_fact(out, "audit", cli_text(status, "audit_problem"));
     put_fact(out, "cages", cli_text(status, "cages"));
+    put_fact(out, "limits", cli_text(status, "limits"));
     kg_buf_text(out, "  plugins  ");
     put_plugin_counts(out, kg_node_get(status, "plugins"));
 }

@@ -72,6 +72,27 @@ static void put_figures(struct kg_buf *out, const struct kg_node *plugin)
                   cli_number(plugin, "health_failures"));
 }
 
+static void put_limits(struct kg_buf *out, const struct kg_node *plugin)
+{
+    const struct kg_node *limits = kg_node_get(plugin, "limits");
+    if (limits == NULL || limits->type != KG_OBJECT)
+        return;
+    put_label(out, "limits");
+    if (cli_number(limits, "memory_bytes") > 0)
+        kg_buf_printf(out, "%" PRId64 " MiB of memory, ", cli_number(limits, "memory_bytes") >> 20);
+    kg_buf_printf(out, "%" PRId64 " processes\n", cli_number(limits, "processes_max"));
+    if (cli_number(plugin, "memory_kills") > 0) {
+        put_label(out, "");
+        kg_buf_printf(out, "%" PRId64 " of its processes were killed at the limit of memory\n",
+                      cli_number(plugin, "memory_kills"));
+    }
+    if (cli_number(plugin, "fork_refusals") > 0) {
+        put_label(out, "");
+        kg_buf_printf(out, "%" PRId64 " new processes were refused at the limit\n",
+                      cli_number(plugin, "fork_refusals"));
+    }
+}
+
 /* Only a plugin that runs has said which of its methods it offers. */
 static void put_methods(struct kg_buf *out, const struct kg_node *plugin)
 {
@@ -164,6 +185,7 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
     put_text(out, "description", cli_text(plugin, "description"));
     put_process(out, plugin);
     put_figures(out, plugin);
+    put_limits(out, plugin);
     put_methods(out, plugin);
     put_last_exit(out, cli, plugin);
     put_cage(out, kg_node_get(plugin, "cage"));

@@ -406,6 +406,8 @@ static int run(struct daemon *daemon)
     if (prepare(daemon, &err) < 0 || open_for_business(daemon, &err) < 0)
         return report_failure(daemon, &err);
     log_cages(daemon);
+    const struct cage_limits *limits = cage_spawner_limits(daemon->spawner);
+    kg_log(limits->mode == CAGE_LIMITS_NONE ? KG_WARN : KG_INFO, "limits: %s", limits->words);
     if (daemon->parent_fd >= 0)
         loop_timer_start(daemon->loop, &daemon->log_timer, LOG_CHECK_MS, on_log_check);
     host_start(daemon->host);

@@ -37,6 +37,7 @@ static void apply_limits(struct host *host)
         .stderr_line_max_bytes = (size_t)config->limits_stderr_line_bytes,
         .stderr_lines_per_sec = (uint32_t)config->limits_stderr_lines_per_sec,
         .log_rotate_bytes = (size_t)config->logging_rotate_bytes,
+        .watchdog_interval_ms = (uint64_t)config->limits_watchdog_interval_ms,
     };
 }
 
@@ -176,6 +177,7 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
         .health_interval_ms = manifest->health_interval_sec
                                   ? (uint64_t)manifest->health_interval_sec * 1000
                                   : (uint64_t)config->limits_health_interval_ms,
+        .limits = policy_limits(config, plugin->name),
         .config = settings,
     };
     if (plugin->instance != NULL) {
@@ -539,6 +541,9 @@ static void refresh(struct host *host, struct host_plugin *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_err err;
+    struct instance_limits limits = policy_limits(host->config, plugin->name);
+    if (plugin->instance != NULL)
+        instance_set_limits(plugin->instance, &limits);
     if (plugin->instance == NULL || !instance_has_process(plugin->instance))
         (void)load_plugin(host, plugin);
     else if (plugin_config_make(host, plugin->manifest, &settings, &err) < 0)
@@ -690,6 +695,11 @@ const char *host_cages(const struct host *host)
 const char *host_user(const struct host *host)
 {
     return host->user;
+}
+
+const struct cage_limits *host_limits(const struct host *host)
+{
+    return cage_spawner_limits(host->supervisor.spawner);
 }
 
 bool host_is_stopping(const struct host *host)

@@ -40,6 +40,8 @@ bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
 const char *host_cages(const struct host *host);
 const char *host_user(const struct host *host); /* whom the daemon runs as */
+/* How the cages of this daemon are limited. */
+const struct cage_limits *host_limits(const struct host *host);
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */
 int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
                 struct kg_err *err);

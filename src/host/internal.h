@@ -45,6 +45,8 @@ void host_calls_free(struct host *host);
 int plugin_config_make(struct host *host, const struct manifest *manifest, struct kg_buf *ret_json,
                        struct kg_err *err);
 
+/* The limits of one plugin's cage, by the configuration. See policy.c. */
+struct instance_limits policy_limits(const struct config *config, const char *plugin);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
                          struct kg_str new_settings);

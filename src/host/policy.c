@@ -19,6 +19,7 @@ struct policy {
     struct cage_path *paths; /* owned, like all that follows */
     struct cage_program *programs;
     struct cage_reach *reaches;
+    struct cage_support *supports;
     char **texts;
     char **env;
     char **kept;
@@ -30,6 +31,7 @@ static void policy_free(struct policy *policy)
     free(policy->paths);
     free(policy->programs);
     free(policy->reaches);
+    free(policy->supports);
     kg_list_free(policy->texts);
     kg_list_free(policy->env);
     kg_list_free(policy->kept);
@@ -285,6 +287,17 @@ static char **kept_folders(const struct host_cage_parts *parts)
     return kept;
 }
 
+static struct cage_support *supports_of(const struct config_names *names)
+{
+    struct cage_support *supports = kg_alloc_array(names->count + 1, sizeof(*supports));
+    for (size_t i = 0; i < names->count; i++)
+        supports[i] = (struct cage_support){
+            .program = names->items[i].name,
+            .folders = (const char *const *)names->items[i].list,
+        };
+    return supports;
+}
+
 static int fill(struct policy *policy, struct kg_err *err)
 {
     const struct host_cage_parts *parts = policy->parts;
@@ -293,6 +306,7 @@ static int fill(struct policy *policy, struct kg_err *err)
     policy->config_root = kg_format("%s/%s", data_dir, manifest->name);
     policy->kept = kept_folders(parts);
     policy->texts = kg_list_new(0);
+    policy->supports = supports_of(&parts->config->sandbox_support);
     for (size_t i = 0; i < manifest->capability_set.count; i++) {
         int result = add_capability(policy, &manifest->capability_set.items[i], err);
         if (result < 0)
@@ -305,10 +319,24 @@ static int fill(struct policy *policy, struct kg_err *err)
     return 0;
 }
 
+/* What is said for the plugin, or else for all. */
+struct instance_limits policy_limits(const struct config *config, const char *plugin)
+{
+#define FOR_PLUGIN(key)                                                                            \
+    config_int_for(&config->sandbox_plugins_##key, plugin, config->sandbox_##key)
+    return (struct instance_limits){
+        .memory_bytes = (uint64_t)FOR_PLUGIN(memory_mb) << 20,
+        .cpu_shares = (unsigned)FOR_PLUGIN(cpu_shares),
+        .processes_max = (unsigned)FOR_PLUGIN(processes_max),
+        .tmp_bytes = (size_t)FOR_PLUGIN(tmp_bytes),
+    };
+#undef FOR_PLUGIN
+}
+
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err)
 {
     kg_auto(policy_free) struct policy policy = {.parts = parts};
-    const struct config *config = parts->config;
+    const struct instance_limits limits = policy_limits(parts->config, parts->manifest->name);
     if (fill(&policy, err) < 0 || (parts->make_folders && make_folders(&policy, err) < 0))
         return NULL;
     policy.cage.name = parts->manifest->name;
@@ -319,7 +347,12 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.programs = policy.programs;
     policy.cage.reaches = policy.reaches;
     policy.cage.kept = (const char *const *)policy.kept;
-    policy.cage.processes_max = (unsigned)config->sandbox_processes_max;
-    policy.cage.tmp_bytes = (size_t)config->sandbox_tmp_bytes;
+    policy.cage.supports = policy.supports;
+    policy.cage.support_count = parts->config->sandbox_support.count;
+    policy.cage.root_writable = (const char *const *)parts->config->sandbox_root_writable;
+    policy.cage.processes_max = limits.processes_max;
+    policy.cage.tmp_bytes = limits.tmp_bytes;
+    policy.cage.memory_bytes = limits.memory_bytes;
+    policy.cage.cpu_shares = limits.cpu_shares;
     return cage_plan_new(&policy.cage, parts->facts, err);
 }

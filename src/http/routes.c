@@ -62,6 +62,23 @@ static void put_lines(struct kg_json_writer *json, const char *key, struct kg_st
     kg_json_end(json, ']');
 }
 
+static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
+{
+    put_named_int(json, "memory_kills", hits[CAGE_LIMIT_MEMORY]);
+    put_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
+}
+
+static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits)
+{
+    kg_json_key(json, "limits");
+    kg_json_begin(json, '{');
+    put_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
+    put_named_int(json, "cpu_shares", limits->cpu_shares);
+    put_named_int(json, "processes_max", limits->processes_max);
+    put_named_int(json, "tmp_bytes", (int64_t)limits->tmp_bytes);
+    kg_json_end(json, '}');
+}
+
 static void put_exit(struct kg_json_writer *json, const struct exit_report *report)
 {
     kg_json_key(json, "last_exit");
@@ -88,6 +105,7 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
     put_time(json, "at", report->at_ms);
     put_time(json, "restart_at", report->restart_at_ms);
     put_named_int(json, "failures", report->failures);
+    put_hits(json, report->hits);
     put_lines(json, "last_stderr", kg_buf_view(&report->last_stderr));
     kg_json_end(json, '}');
 }
@@ -161,6 +179,9 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     put_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
     put_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
     put_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
+    put_hits(json, facts->hits);
+    if (plugin->instance != NULL)
+        put_limits(json, &facts->limits);
     kg_json_key(json, "methods");
     kg_json_begin(json, '[');
     if (plugin->instance != NULL)
@@ -237,6 +258,9 @@ static void handle_status(struct http_request *request)
     kg_json_key(&json, "stopping");
     kg_json_bool(&json, host_is_stopping(host));
     put_named_text(&json, "audit_problem", audit_ok ? NULL : why);
+    const struct cage_limits *limits = host_limits(host);
+    put_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
+    put_named_text(&json, "limits", limits->words);
     kg_json_key(&json, "plugins");
     kg_json_begin(&json, '{');
     for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)

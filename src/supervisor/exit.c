@@ -15,6 +15,8 @@ static const struct {
     [EXIT_HUNG] = {"timeout", "kaged ended it: it did not answer a call in time"},
     [EXIT_HEALTH] = {"health", "kaged ended it: it failed its health checks"},
     [EXIT_STREAM] = {"stream_closed", "kaged ended it: it closed its stdin or stdout"},
+    [EXIT_MEMORY] = {"out_of_memory", "it ran out of memory"},
+    [EXIT_SECCOMP] = {"seccomp", "it made a system call of a kind that no cage allows"},
     [EXIT_OPERATOR] = {"operator", "the operator ended it"},
     [EXIT_DAEMON] = {"daemon_stop", "the daemon stopped"},
 };
@@ -33,7 +35,7 @@ static void how_it_ended(const struct exit_report *report, struct kg_buf *text)
         kg_buf_printf(text, "exited with code %d", report->exit_code);
 }
 
-void exit_report_words(const struct exit_report *report, struct kg_buf *ret_text)
+static void cause_and_end(const struct exit_report *report, struct kg_buf *ret_text)
 {
     if (report->cause == EXIT_LEFT) {
         how_it_ended(report, ret_text);
@@ -49,6 +51,19 @@ void exit_report_words(const struct exit_report *report, struct kg_buf *ret_text
         how_it_ended(report, ret_text);
         kg_buf_char(ret_text, ')');
     }
+}
+
+void exit_report_words(const struct exit_report *report, struct kg_buf *ret_text)
+{
+    uint32_t killed = report->hits[CAGE_LIMIT_MEMORY];
+    uint32_t refused = report->hits[CAGE_LIMIT_PROCESSES];
+    cause_and_end(report, ret_text);
+    if (killed > 0)
+        kg_buf_printf(ret_text, "; at its limit of %llu MiB the kernel killed %u of its processes",
+                      (unsigned long long)(report->limits.memory_bytes >> 20), killed);
+    if (refused > 0)
+        kg_buf_printf(ret_text, "; at its limit of %u processes it was refused %u more",
+                      report->limits.processes_max, refused);
 }
 
 void exit_report_clear(struct exit_report *report)

@@ -29,6 +29,7 @@ void instance_set_spec(struct instance *instance, const struct instance_spec *sp
     instance->capabilities = kg_list_copy(spec->capabilities);
     instance->shutdown_timeout_ms = spec->shutdown_timeout_ms;
     instance->health_interval_ms = spec->health_interval_ms;
+    instance->limits = spec->limits;
     instance->config.length = 0;
     kg_buf_str(&instance->config, spec->config);
     instance->method_offered = kg_alloc_array(kg_list_count(instance->methods) + 1, sizeof(bool));
@@ -56,6 +57,7 @@ static void stop_timers(struct instance *instance)
     loop_timer_stop(loop, &instance->ending_timer);
     loop_timer_stop(loop, &instance->stream_timer);
     loop_timer_stop(loop, &instance->reset_timer);
+    watchdog_end(instance);
     health_end(instance);
 }
 
@@ -204,6 +206,7 @@ static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
     instance->peer =
         peer_new(supervisor->loop, in_fd, out_fd, &supervisor->limits.wire, &peer_ops, instance);
     plugin_log_attach(instance->log, err_fd);
+    watchdog_begin(instance);
     audit_emit(supervisor->audit, AUDIT_PLUGIN_SPAWNED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
                AUDIT_V_TEXT(instance->version), AUDIT_V_INT(pid),
                AUDIT_V_TEXT(instance->cage_id.text));
@@ -233,6 +236,15 @@ static struct kg_str last_line(const struct kg_buf *text)
     return (struct kg_str){text->data + start, end - start};
 }
 
+static enum exit_cause cause_of(const struct cage_exit *how)
+{
+    if (!how->built)
+        return EXIT_CAGE;
+    if (how->signal == SIGKILL && how->memory_kills > 0)
+        return EXIT_MEMORY;
+    return how->signal == SIGSYS ? EXIT_SECCOMP : EXIT_LEFT;
+}
+
 static void finish_report(struct instance *instance, const struct cage_exit *how, const char *error)
 {
     struct exit_report *report = &instance->report;
@@ -241,7 +253,12 @@ static void finish_report(struct instance *instance, const struct cage_exit *how
     report->signal = how->built ? how->signal : 0;
     plugin_log_tail(instance->log, &report->last_stderr);
     if (report->cause == EXIT_NONE)
-        report->cause = how->built ? EXIT_LEFT : EXIT_CAGE;
+        report->cause = cause_of(how);
+    limits_report(instance, CAGE_LIMIT_MEMORY, how->memory_kills);
+    limits_report(instance, CAGE_LIMIT_PROCESSES, how->fork_refusals);
+    if (report->cause == EXIT_SECCOMP)
+        audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_SECCOMP_KILLED, KG_STR_NULL,
+                   AUDIT_V_TEXT(instance->name), AUDIT_V_INT(how->signal));
     struct kg_str why = kg_str(error);
     if (error == NULL && report->cause == EXIT_CAGE)
         why = last_line(&report->last_stderr);
@@ -264,10 +281,18 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     instance_raise(instance, ON_EXIT);
 }
 
+static void on_limit(void *data, enum cage_limit limit, uint32_t count)
+{
+    struct instance *instance = data;
+    if (audit_takes_more(instance))
+        limits_report(instance, limit, count);
+}
+
 static const struct cage_child_ops child_ops = {
     .on_spawned = on_spawned,
     .on_exited = on_exited,
     .on_socket = walls_take,
+    .on_limit = on_limit,
     .on_denied = walls_denied,
 };
 
@@ -293,6 +318,7 @@ void instance_start(struct instance *instance, enum instance_event event)
     instance->cage_id = kg_id_new("cage_");
     instance->started_at_ms = kg_wall_ms();
     exit_report_clear(&instance->report);
+    instance->report.limits = instance->limits;
     plugin_log_forget(instance->log);
     if (spawn(instance, &err) == 0)
         return;
@@ -502,6 +528,11 @@ struct kg_str instance_config(const struct instance *instance)
     return kg_buf_view(&instance->config);
 }
 
+void instance_set_limits(struct instance *instance, const struct instance_limits *limits)
+{
+    instance->limits = *limits;
+}
+
 void instance_enable(struct instance *instance)
 {
     instance_raise(instance, ON_ENABLE);
@@ -568,6 +599,8 @@ struct instance_facts instance_facts(const struct instance *instance)
         .starts = instance->starts,
         .failures = instance->failures,
         .health_failures = instance->health_failures,
+        .limits = instance->child ? instance->report.limits : instance->limits,
+        .hits = {instance->report.hits[0], instance->report.hits[1]},
         .last_exit = instance->last_report.cause != EXIT_NONE ? &instance->last_report : NULL,
     };
     if (instance->peer != NULL) {

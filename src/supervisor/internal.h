@@ -50,8 +50,9 @@ struct instance {
     char **methods, **capabilities; /* owned, NULL-ended */
     bool *method_offered;           /* one for each of methods */
     uint64_t shutdown_timeout_ms, health_interval_ms;
-    struct kg_buf config; /* for config.update; empty: none */
-    bool config_again;    /* is told after `initialized`, and has not been answered since */
+    struct instance_limits limits; /* for the next start; those of this run are in its report */
+    struct kg_buf config;          /* for config.update; empty: none */
+    bool config_again; /* is told after `initialized`, and has not been answered since */
 
     enum instance_state state;
     enum instance_event follow; /* raised after the exit of a process that we end */
@@ -71,6 +72,7 @@ struct instance {
     struct loop_timer stream_timer; /* how long a process may live on with a closed stream */
     struct loop_timer health_timer;
     struct loop_timer restart_timer;
+    struct loop_timer watchdog_timer;
     struct loop_timer reset_timer; /* forgets failures once it ran for long enough */
     bool ping_in_flight;
     uint32_t health_failures;
@@ -111,6 +113,11 @@ void walls_begin(struct instance *instance, const struct cage_plan *plan);
 void walls_take(void *instance, uint32_t index, int fd);
 void walls_end(struct instance *instance);
 void walls_denied(void *instance, enum cage_access access, const char *path);
+/* See watchdog.c. */
+void watchdog_begin(struct instance *instance);
+void watchdog_end(struct instance *instance);
+/* So many hits of a limit in this run: what is new of them is logged and audited. */
+void limits_report(struct instance *instance, enum cage_limit limit, uint32_t hits);
 
 /* See exit.c. */
 void exit_report_clear(struct exit_report *report);

@@ -29,6 +29,7 @@ struct supervisor_limits {
     size_t stderr_line_max_bytes;
     uint32_t stderr_lines_per_sec;
     size_t log_rotate_bytes;
+    uint64_t watchdog_interval_ms; /* where the kernel has no groups for us */
 };
 
 /* Each part is borrowed and outlives every instance. */
@@ -43,6 +44,14 @@ struct supervisor {
 
 /* -- instances --------------------------------------------------------------------------------- */
 
+/* What one cage may use of the machine. */
+struct instance_limits {
+    uint64_t memory_bytes; /* 0: no limit */
+    unsigned cpu_shares;
+    unsigned processes_max;
+    size_t tmp_bytes;
+};
+
 /* What is to run. The instance takes a copy. */
 struct instance_spec {
     const char *name; /* plugin or plugin@project */
@@ -51,6 +60,7 @@ struct instance_spec {
     const char *const *capabilities;
     uint64_t shutdown_timeout_ms;
     uint64_t health_interval_ms;
+    struct instance_limits limits;
     struct kg_str config; /* a JSON object for config.update; empty: the plugin takes none */
 };
 
@@ -85,6 +95,8 @@ enum exit_cause {
     EXIT_HUNG,
     EXIT_HEALTH,
     EXIT_STREAM,
+    EXIT_MEMORY,
+    EXIT_SECCOMP,
     EXIT_OPERATOR,
     EXIT_DAEMON,
     EXIT_CAUSE_COUNT
@@ -97,6 +109,8 @@ struct exit_report {
     int exit_code;    /* -1 when a signal ended it, or nothing ran */
     int signal;       /* 0 when it exited */
     char detail[320]; /* what the cause saw, in words; may be empty */
+    struct instance_limits limits;
+    uint32_t hits[2]; /* by enum cage_limit: how often a limit was hit */
     struct kg_buf last_stderr;
     int64_t restart_at_ms; /* wall clock; 0: no restart follows */
     uint32_t failures;     /* in a row, this one counted */
@@ -126,6 +140,8 @@ void instance_free(struct instance *instance);
 /* The configuration from now on; a plugin that runs is told at once. */
 void instance_set_config(struct instance *instance, struct kg_str config);
 struct kg_str instance_config(const struct instance *instance); /* until the next change */
+/* The limits from the next start on. */
+void instance_set_limits(struct instance *instance, const struct instance_limits *limits);
 
 void instance_enable(struct instance *instance);  /* forgets failures, starts */
 void instance_disable(struct instance *instance); /* ends the process if there is one */
@@ -150,6 +166,8 @@ struct instance_facts {
     uint32_t health_failures;
     uint32_t in_flight;
     uint64_t bytes_in, bytes_out, notifications_dropped;
+    struct instance_limits limits;       /* of the process; without one, of the next */
+    uint32_t hits[2];                    /* by enum cage_limit, of this run */
     const struct exit_report *last_exit; /* NULL: none yet */
 };
 struct instance_facts instance_facts(const struct instance *instance);
