@@ -81,6 +81,8 @@ static void put_limits(struct kg_buf *out, const struct kg_node *plugin)
     if (cli_number(limits, "memory_bytes") > 0)
         kg_buf_printf(out, "%" PRId64 " MiB of memory, ", cli_number(limits, "memory_bytes") >> 20);
     kg_buf_printf(out, "%" PRId64 " processes\n", cli_number(limits, "processes_max"));
+    if (kg_str_is(cli_text(limits, "mode"), "none"))
+        put_text(out, "", KG_STR("kept without cgroups: see kaged status"));
     if (cli_number(plugin, "memory_kills") > 0) {
         put_label(out, "");
         kg_buf_printf(out, "%" PRId64 " of its processes were killed at the limit of memory\n",

@@ -68,10 +68,12 @@ static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
     put_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
 }
 
-static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits)
+static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits,
+                       enum cage_limits_mode mode)
 {
     kg_json_key(json, "limits");
     kg_json_begin(json, '{');
+    put_named_text(json, "mode", cage_limits_names[mode]);
     put_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
     put_named_int(json, "cpu_shares", limits->cpu_shares);
     put_named_int(json, "processes_max", limits->processes_max);
@@ -181,7 +183,7 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     put_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
     put_hits(json, facts->hits);
     if (plugin->instance != NULL)
-        put_limits(json, &facts->limits);
+        put_limits(json, &facts->limits, facts->limits_mode);
     kg_json_key(json, "methods");
     kg_json_begin(json, '[');
     if (plugin->instance != NULL)

@@ -600,6 +600,7 @@ struct instance_facts instance_facts(const struct instance *instance)
         .failures = instance->failures,
         .health_failures = instance->health_failures,
         .limits = instance->child ? instance->report.limits : instance->limits,
+        .limits_mode = cage_spawner_limits(instance->supervisor->spawner)->mode,
         .hits = {instance->report.hits[0], instance->report.hits[1]},
         .last_exit = instance->last_report.cause != EXIT_NONE ? &instance->last_report : NULL,
     };

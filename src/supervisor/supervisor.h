@@ -167,6 +167,7 @@ struct instance_facts {
     uint32_t in_flight;
     uint64_t bytes_in, bytes_out, notifications_dropped;
     struct instance_limits limits;       /* of the process; without one, of the next */
+    enum cage_limits_mode limits_mode;   /* who keeps them */
     uint32_t hits[2];                    /* by enum cage_limit, of this run */
     const struct exit_report *last_exit; /* NULL: none yet */
 };

@@ -143,6 +143,7 @@ class Watchdog(FlowTest):
 
     def test_daemon_warns_of_it(self):
         self.assertIn("limits: no cgroups: ", self.daemon.log())
+        self.assertIn("kept without cgroups", self.daemon.cli("plugin", "status", "greedy")[1])
 
 
 if __name__ == "__main__":
