@@ -348,7 +348,7 @@ static int find_delegated(const struct tables *tables, bool take, struct cage_cg
                           struct kg_err *err)
 {
     kg_auto(kg_free) char *folder = NULL, *top = NULL;
-    bool cpu;
+    bool cpu = false;
     int result = own_folder(tables, NULL, &folder, &top, err);
     if (result == 0)
         result = check_controllers(folder, &cpu, err);
@@ -369,7 +369,7 @@ static int find_at_top(const struct tables *tables, bool take, struct cage_cgrou
                        struct kg_err *err)
 {
     kg_auto(kg_free) char *folder = NULL, *top = NULL;
-    bool cpu;
+    bool cpu = false;
     if (!tables->asker->is_root)
         return kg_fail(err, KG_E_CAGE, "only root may make groups at its top");
     int result = own_folder(tables, NULL, &folder, &top, err);
@@ -377,11 +377,11 @@ static int find_at_top(const struct tables *tables, bool take, struct cage_cgrou
         result = check_controllers(top, &cpu, err);
     if (result == 0)
         result = check_writable(top, err);
-    kg_auto(kg_free) char *base = kg_format("%s/kaged", top);
     if (result == 0 && take)
         result = enable_controllers(top, &cpu, err);
     if (result < 0)
         return result;
+    kg_auto(kg_free) char *base = kg_format("%s/kaged", top);
     set_v2(cgroups, base, cpu);
     cgroups->own_bases = take;
     return cage_cgroups_prepare(cgroups, err);

@@ -42,7 +42,7 @@ struct run {
     bool spawned, exited;
     struct cage_exit how;
     uint32_t limits[2]; /* by enum cage_limit: how often it was told to be hit */
-    char *error; /* owned, or NULL */
+    char *error;        /* owned, or NULL */
     struct kg_buf out, err;
     bool out_ended, err_ended; /* end of file: nobody holds the other end */
     int in_fd;
