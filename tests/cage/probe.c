@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -482,10 +483,11 @@ static int try_hello(char **words)
 static unsigned hog(unsigned wanted)
 {
     unsigned got = 0;
-    char *block;
-    while (got < wanted && (block = malloc(MIB)) != NULL) {
+    for (; got < wanted; got++) {
+        char *block = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (block == MAP_FAILED)
+            break;
         memset(block, (int)got + 1, MIB);
-        got++;
     }
     return got;
 }
