@@ -311,99 +311,19 @@ static void check_kernel_log(struct look *look, struct cage_check *check)
                             "explained from what is declared");
 }
 
-/* -- cgroups: a look without a touch ----------------------------------------------------------- */
-
-static bool has_word(const char *list, size_t length, const char *separators, const char *word)
-{
-    while (length > 0) {
-        size_t size = strcspn(list, separators);
-        size = size < length ? size : length;
-        if (size == strlen(word) && memcmp(list, word, size) == 0)
-            return true;
-        size += size < length;
-        list += size;
-        length -= size;
-    }
-    return false;
-}
-
-/* The path of our own group in a hierarchy, "" for that of version 2. Owned; NULL: in none. */
-static char *own_group(char *groups, const char *controller)
-{
-    for (char *line = groups; *line != '\0';) {
-        size_t length = strcspn(line, "\n");
-        char *names = memchr(line, ':', length);
-        char *path = names ? memchr(names + 1, ':', length - (size_t)(names + 1 - line)) : NULL;
-        size_t size = path ? (size_t)(path - names - 1) : 0;
-        if (path != NULL &&
-            (controller[0] == '\0' ? size == 0 : has_word(names + 1, size, ",:", controller)))
-            return kg_str_dup((struct kg_str){path + 1, length - (size_t)(path + 1 - line)});
-        line += length + (line[length] == '\n');
-    }
-    return NULL;
-}
-
-/* Where a hierarchy is mounted. Owned; NULL: nowhere. */
-static char *mount_point(const char *mounts, const char *controller)
-{
-    char where[512], type[32], options[512];
-    for (const char *line = mounts; *line != '\0';) {
-        bool read = sscanf(line, "%*s %511s %31s %511s", where, type, options) == 3;
-        bool is_two = read && strcmp(type, "cgroup2") == 0;
-        bool is_one = read && strcmp(type, "cgroup") == 0;
-        if (controller[0] == '\0' ? is_two
-                                  : is_one && has_word(options, strlen(options), ",", controller))
-            return kg_strdup(where);
-        line += strcspn(line, "\n");
-        line += *line == '\n';
-    }
-    return NULL;
-}
-
-/* Our group of a hierarchy, if we may make groups below it. Owned. */
-static char *writable_group(char *groups, const char *mounts, const char *controller)
-{
-    kg_auto(kg_free) char *own = own_group(groups, controller);
-    kg_auto(kg_free) char *mount = mount_point(mounts, controller);
-    if (own == NULL || mount == NULL)
-        return NULL;
-    kg_auto(kg_free) char *path = kg_format("%s%s", mount, strcmp(own, "/") == 0 ? "" : own);
-    kg_auto(kg_free) char *procs = kg_format("%s/cgroup.procs", path);
-    return access(path, W_OK) == 0 && access(procs, W_OK) == 0 ? kg_steal(&path) : NULL;
-}
-
-static bool has_controllers(const char *group)
-{
-    kg_auto(kg_free) char *path = kg_format("%s/cgroup.controllers", group);
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    if (kg_read_file(path, FILE_MAX, &text, NULL) < 0)
-        return false;
-    const char *list = kg_buf_terminate(&text);
-    return has_word(list, text.length, " \n", "memory") &&
-           has_word(list, text.length, " \n", "pids");
-}
+/* -- cgroups ----------------------------------------------------------------------------------- */
 
 static void check_cgroups(struct look *look, struct cage_check *check)
 {
     (void)look;
-    kg_auto(kg_buf_free) struct kg_buf groups = {0}, mounts = {0};
-    kg_read_file("/proc/self/cgroup", FILE_MAX, &groups, NULL);
-    kg_read_file("/proc/self/mounts", FILE_MAX, &mounts, NULL);
-    char *lines = kg_buf_terminate(&groups);
-    const char *table = kg_buf_terminate(&mounts);
-    kg_auto(kg_free) char *two = writable_group(lines, table, "");
-    kg_auto(kg_free) char *memory = writable_group(lines, table, "memory");
-    kg_auto(kg_free) char *pids = writable_group(lines, table, "pids");
-    if (two != NULL && has_controllers(two)) {
-        found(check, "version 2, delegated: %s", two);
-    } else if (memory != NULL && pids != NULL) {
-        found(check, "version 1: %s and %s", memory, pids);
-    } else {
-        found(check, "none that kaged may use");
+    struct cage_limits limits;
+    cage_limits_probe(&limits);
+    found(check, "%s", limits.words);
+    if (limits.mode == CAGE_LIMITS_NONE)
         degrade(check,
-                "memory is bounded for each process of a plugin, not for all of them together",
+                "memory is bounded for each process of a plugin, and a watchdog looks at all of "
+                "them together; processor time is not shared out",
                 "let systemd start kaged with Delegate=yes, or start it as root");
-    }
 }
 
 /* -- programs, limits, people and folders ------------------------------------------------------ */

@@ -21,7 +21,6 @@
 
 #include <cmocka.h>
 
-#define ORDINARY_UID 1234
 #define MIB          ((uint64_t)1024 * 1024)
 #define MEMORY       (64 * MIB)
 #define SHARES       512
@@ -332,43 +331,10 @@ static void next_daemon_removes_what_a_killed_one_left(void **state)
 
 /* -- all of it again as somebody else ---------------------------------------------------------- */
 
-static int run_as_ordinary_user(int output)
-{
-    char *const argv[] = {"cage-limits", NULL};
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (length <= 0 || dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
-        return 126;
-    self[length] = '\0';
-    setenv("CMOCKA_MESSAGE_OUTPUT", "STDOUT", 1);
-    if (setgid(ORDINARY_UID) < 0 || setuid(ORDINARY_UID) < 0 || chdir("/") < 0)
-        return 126;
-    prctl(PR_SET_DUMPABLE, 1);
-    execv(self, argv);
-    return 126;
-}
-
 static void limits_hold_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    if (geteuid() != 0)
-        return;
-    int ends[2], status = 0;
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(run_as_ordinary_user(ends[1]));
-    close(ends[1]);
-    kg_auto(kg_buf_free) struct kg_buf said = {0};
-    for (ssize_t got = 1; got > 0;) {
-        kg_buf_reserve(&said, 4096);
-        got = read(ends[0], said.data + said.length, 4096);
-        said.length += got > 0 ? (size_t)got : 0;
-    }
-    close(ends[0]);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (status != 0)
-        fail_msg("as uid %d: status %d\n%s", ORDINARY_UID, status, kg_buf_terminate(&said));
+    world_run_again_as_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */
