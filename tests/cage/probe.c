@@ -2,6 +2,8 @@
  * Runs in a cage and tries one thing: `probe ATTEMPT ARGUMENT...` prints one line with what
  * came of it, "ok" or the name of the error, or what the attempt's row says.
  */
+#include "probe.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -34,8 +36,11 @@
 
 #define BIT_32 (1ul << 32)
 #define MIB    ((size_t)1024 * 1024)
+/* Where nothing stops an attempt, it stops itself here. */
+#define BLOCKS_TRIED    64
+#define PROCESSES_TRIED 200
 
-static int say(long result)
+int say(long result)
 {
     puts(result < 0 ? strerrorname_np(errno) : "ok");
     return 0;
@@ -128,7 +133,7 @@ static int try_fill(char **words)
     static char block[1024 * 1024];
     int fd = open(words[0], O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     unsigned blocks = 0;
-    while (blocks < 1000 && write(fd, block, sizeof(block)) == (ssize_t)sizeof(block))
+    while (blocks < BLOCKS_TRIED && write(fd, block, sizeof(block)) == (ssize_t)sizeof(block))
         blocks++;
     ssize_t last = write(fd, block, sizeof(block));
     printf("%u MiB %s\n", blocks, last < 0 ? strerrorname_np(errno) : "ok");
@@ -355,13 +360,13 @@ static int try_fork_bomb(char **words)
     (void)words;
     unsigned forks = 0;
     pid_t pid = 0;
-    while (forks < 1000 && (pid = fork()) > 0)
+    while (forks < PROCESSES_TRIED && (pid = fork()) > 0)
         forks++;
     if (pid == 0) {
         pause();
         _exit(0);
     }
-    printf("%u %s\n", forks, strerrorname_np(errno));
+    printf("%u %s\n", forks, pid < 0 ? strerrorname_np(errno) : "ok");
     return 0;
 }
 
@@ -380,9 +385,10 @@ static int try_thread_bomb(char **words)
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 65536);
-    while (threads < 1000 && (result = pthread_create(&thread, &small, wait_in_thread, NULL)) == 0)
+    while (threads < PROCESSES_TRIED &&
+           (result = pthread_create(&thread, &small, wait_in_thread, NULL)) == 0)
         threads++;
-    printf("%u %s\n", threads, strerrorname_np(result));
+    printf("%u %s\n", threads, result != 0 ? strerrorname_np(result) : "ok");
     return 0;
 }
 
@@ -543,11 +549,7 @@ static int try_bomb_and_live_on(char **words)
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    int arguments;
-    int (*run)(char **words);
-} attempts[] = {
+static const struct attempt attempts[] = {
     {"read", 1, try_read},
     {"write", 1, try_write},
     {"create", 1, try_create},
@@ -590,11 +592,27 @@ static const struct {
     {"bomb-and-live-on", 0, try_bomb_and_live_on},
 };
 
+static const struct attempt *find(const struct attempt *table, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc > 1 && i < sizeof(attempts) / sizeof(attempts[0]); i++)
-        if (strcmp(attempts[i].name, argv[1]) == 0 && argc == attempts[i].arguments + 2)
-            return attempts[i].run(argv + 2);
+    const char *name = argc > 1 ? argv[1] : "";
+    /* Outside of a cage pid 1 is the host's. */
+    if (access("/.kaged", F_OK) < 0) {
+        fprintf(stderr, "probe: this is no cage\n");
+        return 2;
+    }
+    const struct attempt *attempt = find(attempts, sizeof(attempts) / sizeof(attempts[0]), name);
+    if (attempt == NULL)
+        attempt = find(probe_attacks, probe_attack_count, name);
+    if (attempt != NULL && argc == attempt->arguments + 2)
+        return attempt->run(argv + 2);
     fprintf(stderr, "usage: probe ATTEMPT ARGUMENT...\n");
     return 2;
 }
