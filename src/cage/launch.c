@@ -23,7 +23,8 @@
 #define STDERR_PIPE_BYTES 16384
 #define STATUS_PIPE_BYTES 4096
 #define FILES_SOFT        1024
-#define FILES_HARD        524288
+#define FILES_HARD        4096  /* the kernel's own default: all cages share what the host has */
+#define CORE_BYTES        1     /* see keep_core_limit in seccomp-gen.c */
 #define OOM_SCORE         "500" /* when memory is short, a plugin goes before the daemon */
 
 /* What one launch owns until bwrap runs. fds[n] becomes fd n of bwrap. */
@@ -274,7 +275,8 @@ __attribute__((noreturn)) static void give_up(const char *what)
 
 static void set_limits(void)
 {
-    struct rlimit limit = {0, 0};
+    struct rlimit limit = {CORE_BYTES, CORE_BYTES};
+    /* Refused only where it is 0 already, and may not be raised. */
     setrlimit(RLIMIT_CORE, &limit);
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         give_up("read limits");

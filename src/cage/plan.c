@@ -17,6 +17,13 @@ static const char *const system_paths[] = {
     "/etc/ssl/certs",
 };
 
+/*
+ * What the kernel shows to everybody, and a plugin has no need of: whose keys the daemon holds, and
+ * the command line of the boot, which may have passwords in it. /dev/null cannot be opened where
+ * it is bound.
+ */
+static const char *const masked_files[] = {"/proc/keys", "/proc/cmdline"};
+
 /* Whole trees that are never a plugin's folder, besides those that the plan itself makes. */
 static const char *const refused_folders[] = {"/boot", "/etc", "/home", "/media", "/mnt", "/opt",
                                               "/root", "/run", "/srv",  "/sys",   "/usr", "/var"};
@@ -50,14 +57,24 @@ static void add_system(struct cage_steps *steps, const struct cage_host *host)
 
 /*
  * /proc/1 is bwrap's reaper, of the same user as the plugin: through its mem the plugin could run
- * code in it, and outlive its keepers. It is covered whole.
+ * code in it, and outlive its keepers. It is covered whole. In what is left nothing can be written,
+ * such as how soon the kernel ends this process when memory is short.
  */
-static void add_kernel(struct cage_steps *steps, size_t tmp_bytes)
+static void add_proc(struct cage_steps *steps, const struct cage_host *host)
 {
     cage_steps_add(steps, CAGE_STEP_PROC, "/proc", "", 0);
     cage_steps_add(steps, CAGE_STEP_SYSTEM, "/proc/sys", "/proc/sys", 0);
+    for (size_t i = 0; i < KG_COUNT(masked_files); i++)
+        if (host->kind(masked_files[i]) == CAGE_FILE_PLAIN)
+            cage_steps_add(steps, CAGE_STEP_SYSTEM, masked_files[i], "/dev/null", 0);
     cage_steps_add(steps, CAGE_STEP_TMPFS, "/proc/1", "", MASK_BYTES);
     cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/proc/1", "", 0);
+    cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/proc", "", 0);
+}
+
+static void add_kernel(struct cage_steps *steps, const struct cage_host *host, size_t tmp_bytes)
+{
+    add_proc(steps, host);
     cage_steps_add(steps, CAGE_STEP_DEV, "/dev", "", 0);
     cage_steps_add(steps, CAGE_STEP_TMPFS, "/dev/shm", "", tmp_bytes);
     cage_steps_add(steps, CAGE_STEP_TMPFS, "/tmp", "", tmp_bytes);
@@ -156,7 +173,7 @@ static int fill(struct cage_plan *plan, const struct cage_policy *policy,
     result = cage_program_add(policy, facts, plan, &path, err);
     if (result < 0)
         return result;
-    add_kernel(steps, policy->tmp_bytes);
+    add_kernel(steps, facts->host, policy->tmp_bytes);
     cage_steps_add(steps, CAGE_STEP_BIND, CAGE_INIT_PATH, facts->shim, 0);
     result = check_not_system(policy, steps, err);
     if (result < 0)

@@ -5,6 +5,7 @@
  * since the kernel drops those.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +27,7 @@
 #define SOCKET_TYPE     0xfu
 #define FAMILIES        64 /* above every family that the kernel knows */
 #define TIOCSETD_NUMBER 0x5423u
+#define F_SETDELEG_CALL 1040u /* of Linux 6.19 */
 
 static void need(int result, const char *what)
 {
@@ -130,6 +133,27 @@ static void refuse_terminals(scmp_filter_ctx filter)
         refuse(filter, EPERM, "ioctl", SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, requests[i]));
 }
 
+/* A lease on a file that can be read makes those wait, outside, who open it to write. */
+static void refuse_leases(scmp_filter_ctx filter)
+{
+    static const uint64_t commands[] = {F_SETLEASE, F_SETDELEG_CALL};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        refuse(filter, EINVAL, "fcntl", SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, commands[i]));
+}
+
+/*
+ * The limit of 1 byte that a cage starts with keeps the kernel from calling a handler of core
+ * dumps, which is a program of the host's root; 0 would not. So it stays, and who sets it is told
+ * that he did: some programs end if they cannot.
+ */
+static void keep_core_limit(scmp_filter_ctx filter)
+{
+    refuse(filter, 0, "setrlimit", SCMP_A0(SCMP_CMP_MASKED_EQ, LOW_32, RLIMIT_CORE));
+    const struct scmp_arg_cmp set[] = {SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, RLIMIT_CORE),
+                                       SCMP_A2(SCMP_CMP_NE, 0)};
+    rule(filter, SCMP_ACT_ERRNO(0), "prlimit64", 2, set);
+}
+
 /* A setuid file on the host's disk would work outside of the cage. */
 static void refuse_setuid_modes(scmp_filter_ctx filter)
 {
@@ -166,6 +190,8 @@ static scmp_filter_ctx make_arguments_filter(void)
     refuse_namespaces(filter);
     refuse_sockets(filter);
     refuse_terminals(filter);
+    refuse_leases(filter);
+    keep_core_limit(filter);
     refuse_setuid_modes(filter);
     return filter;
 }

@@ -267,20 +267,25 @@ struct row {
 
 static const struct row rows[] = {
     /*
-     * root. /proc/sys is read-only besides, so that a slip in the drop alone does not give the host
-     * away: both layers are taken away here.
+     * root. /proc/sys is bound read-only besides, and so is all of /proc, so that a slip in the
+     * drop alone does not give the host away: all are taken away here.
      */
     {"root_that_was_dropped_cannot_write_core_pattern",
-     WITHOUT_DROP_ROOT | WITHOUT_PROC_SYS,
+     WITHOUT_DROP_ROOT | WITHOUT_PROC_SYS | WITHOUT_PROC_READ_ONLY,
      {"write", CORE_PATTERN_FILE},
      "ok",
      "EACCES",
      .who = ROOT},
     {"proc_sys_cannot_be_written",
-     WITHOUT_PROC_SYS,
+     WITHOUT_PROC_SYS | WITHOUT_PROC_READ_ONLY,
      {"mount-is-read-only", "/proc/sys"},
      "no",
      "yes"},
+    {"place_in_the_kernels_list_of_victims_is_not_changed",
+     WITHOUT_PROC_READ_ONLY,
+     {"oom-score", "1000"},
+     "ok",
+     "EROFS"},
     {"root_that_was_dropped_cannot_read_shadow",
      WITHOUT_DROP_ROOT,
      {"read", "/etc/shadow"},
@@ -370,7 +375,7 @@ static const struct row rows[] = {
      "ENOENT"},
     {"pid_1_is_not_seen", WITHOUT_PROC_1_MASK, {"read", "/proc/1/environ"}, "ok", "ENOENT"},
     {"memory_of_pid_1_is_not_written",
-     WITHOUT_PROC_1_MASK,
+     WITHOUT_PROC_1_MASK | WITHOUT_PROC_READ_ONLY,
      {"write", "/proc/1/mem"},
      "ok",
      "ENOENT"},
@@ -381,6 +386,18 @@ static const struct row rows[] = {
      "found",
      "not found"},
     {"stderr_cannot_be_read_back", WITHOUT_PIPES, {"reopen-stderr"}, "found", "not found"},
+    /* Those of root have no name in the cage. */
+    {"keys_of_the_daemon_are_not_listed",
+     WITHOUT_PROC_MASKS,
+     {"find", "/proc/keys", SECRET},
+     "found",
+     "EACCES",
+     .who = USER},
+    {"command_line_of_the_kernel_is_not_seen",
+     WITHOUT_PROC_MASKS,
+     {"read", "/proc/cmdline"},
+     "ok",
+     "EACCES"},
     {"keys_of_the_daemon_are_not_used", WITHOUT_CALL_FILTER, {"key", SECRET}, "ok", "ENOSYS"},
 
     /* other processes */
@@ -548,6 +565,16 @@ static const struct row rows[] = {
     /* using things up */
     {"fork_bomb_is_bounded", WITHOUT_PROCESS_LIMIT, {"fork-bomb"}, "200 ok", "23 EAGAIN"},
     {"thread_bomb_is_bounded", WITHOUT_PROCESS_LIMIT, {"thread-bomb"}, "200 ok", "23 EAGAIN"},
+    /* Held by whoever may read it, it makes the host's programs wait that want to write. */
+    {"leases_are_not_taken", WITHOUT_ARGUMENT_FILTER, {"lease", "/tmp/x"}, "ok", "EINVAL"},
+    {"file_system_of_the_host_is_not_flushed",
+     WITHOUT_CALL_FILTER,
+     {"flush-filesystem", "/usr/lib"},
+     "ok",
+     "ENOSYS"},
+    {"open_files_are_bounded", WITHOUT_LIMITS, {"files"}, "10000 ok", "4093 EMFILE"},
+    {"queued_signals_are_bounded", WITHOUT_SHIM, {"signals"}, "10000 ok", "1024 EAGAIN"},
+    {"handler_of_core_dumps_is_not_called", WITHOUT_ARGUMENT_FILTER, {"core-limit", "0"}, "0", "1"},
     {"core_is_not_dumped",
      WITHOUT_LIMITS | WITHOUT_SHIM,
      {"core"},

@@ -132,7 +132,7 @@ static const struct attempt attempts[] = {
     {"plugin_can_gain_no_capabilities", {"status", "CapBnd"}, "0000000000000000"},
     {"plugin_can_gain_no_privileges", {"status", "NoNewPrivs"}, "1"},
     {"both_filters_are_loaded", {"status", "Seccomp_filters"}, "2"},
-    {"core_dumps_are_off", {"limit", "core"}, "0"},
+    {"core_dumps_are_off", {"limit", "core"}, "1"},
     {"file_limit_is_the_usual_one", {"limit", "files"}, "1024"},
     {"name_of_the_host_is_hidden", {"hostname"}, "kaged"},
     {"fork_bomb_is_bounded", {"fork-bomb"}, "23 EAGAIN"},

@@ -32,14 +32,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FIRST_OTHER_FD  3
-#define FILES_TRIED     10000
-#define SIGNALS_TRIED   10000
-#define INODES_TRIED    10000
-#define TERABYTE        ((off_t)1 << 40)
-#define MEBIBYTE        ((size_t)1024 * 1024)
-#define SECRET          "kaged-attack-secret"
-#define F_SETLEASE_CALL 1024
+#define FIRST_OTHER_FD 3
+#define FILES_TRIED    10000
+#define SIGNALS_TRIED  10000
+#define INODES_TRIED   10000
+#define TERABYTE       ((off_t)1 << 40)
+#define MEBIBYTE       ((size_t)1024 * 1024)
+#define SECRET         "kaged-attack-secret"
 
 /* -- what can be read -------------------------------------------------------------------------- */
 
@@ -269,7 +268,8 @@ static int attack_flush_filesystem(char **words)
 /* While it is held, whoever opens the file for writing waits, up to 45 seconds. */
 static int attack_lease(char **words)
 {
-    return say(fcntl(open(words[0], O_RDONLY | O_CLOEXEC), F_SETLEASE_CALL, F_RDLCK));
+    int fd = open(words[0], O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
+    return say(fcntl(fd, F_SETLEASE, F_RDLCK));
 }
 
 /* -- terminals --------------------------------------------------------------------------------- */

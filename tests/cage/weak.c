@@ -48,7 +48,7 @@ static const struct {
     {WITHOUT_DEV_READ_ONLY, CAGE_STEP_READ_ONLY, "/dev"},
     {WITHOUT_PROC_MASKS, CAGE_STEP_SYSTEM, "/proc/keys"},
     {WITHOUT_PROC_MASKS, CAGE_STEP_SYSTEM, "/proc/cmdline"},
-    {WITHOUT_PROC_MASKS, CAGE_STEP_SYSTEM, "/proc/interrupts"},
+    {WITHOUT_PROC_READ_ONLY, CAGE_STEP_READ_ONLY, "/proc"},
 };
 
 static bool is_taken_away(const struct cage_step *step, unsigned without)
@@ -288,7 +288,7 @@ static void place_fds(struct launch *launch, bool close_others)
 
 static void set_limits(bool limited)
 {
-    struct rlimit core = {limited ? 0 : RLIM_INFINITY, limited ? 0 : RLIM_INFINITY};
+    struct rlimit core = {limited ? 1 : RLIM_INFINITY, limited ? 1 : RLIM_INFINITY};
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max < FILES_SOFT ? files.rlim_max : FILES_SOFT;

@@ -42,7 +42,8 @@ enum weak_without {
     WITHOUT_LANDLOCK = 1 << 25,
     WITHOUT_PROCESS_LIMIT = 1 << 26,
     WITHOUT_SHIM = 1 << 27, /* the command right away: no limits, no closing of fds, no Landlock */
-    WITHOUT_PROC_MASKS = 1 << 28,
+    WITHOUT_PROC_MASKS = 1 << 28, /* of single files */
+    WITHOUT_PROC_READ_ONLY = 1 << 29,
 };
 
 struct weak_cage {

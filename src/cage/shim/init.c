@@ -19,6 +19,7 @@
 
 #define FIRST_OTHER_FD 3
 #define OLD_KERNEL_FDS 1024
+#define SIGNALS_QUEUED 1024 /* all cages of a user share what the kernel grants him */
 
 /* The spawner knows these letters as CAGE_RAN and CAGE_FAILED. */
 static const char ran = 'R';
@@ -59,7 +60,8 @@ static void close_others_on_exec(void)
 static int set_limits(const char *processes, const char *bytes)
 {
     rlim_t data = strtoull(bytes, NULL, 10);
-    if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NPROC, strtoul(processes, NULL, 10)) < 0)
+    if (limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED) < 0 ||
+        limit(RLIMIT_NPROC, strtoul(processes, NULL, 10)) < 0)
         return -1;
     return data != 0 ? limit(RLIMIT_DATA, data) : 0;
 }
