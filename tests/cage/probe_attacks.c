@@ -23,6 +23,7 @@
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -272,6 +273,13 @@ static int attack_lease(char **words)
     return say(fcntl(fd, F_SETLEASE, F_RDLCK));
 }
 
+/* A program that runs as its owner, made where the host can run it. */
+static int attack_setuid(char **words)
+{
+    int fd = open(words[0], O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    return say(fd < 0 ? fd : fchmod(fd, 04755));
+}
+
 /* -- terminals --------------------------------------------------------------------------------- */
 
 /* The request may have bits set above those that the kernel looks at. */
@@ -443,6 +451,20 @@ static int attack_run_by_loader(char **words)
     return run(argv);
 }
 
+/* A program that he brought himself, in a place that he may write to. */
+static int attack_run_copy(char **words)
+{
+    struct stat status;
+    int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int to = open(words[0], O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    if (from < 0 || to < 0 || fstat(from, &status) < 0 ||
+        sendfile(to, from, NULL, (size_t)status.st_size) != status.st_size)
+        return say(-1);
+    close(to);
+    char *const argv[] = {words[0], "exit", "0", NULL};
+    return run(argv);
+}
+
 /* -- the table --------------------------------------------------------------------------------- */
 
 const struct attempt probe_attacks[] = {
@@ -471,6 +493,7 @@ const struct attempt probe_attacks[] = {
     {"file-handle", 0, attack_file_handle},
     {"flush-filesystem", 1, attack_flush_filesystem},
     {"lease", 1, attack_lease},
+    {"setuid", 1, attack_setuid},
     {"open-terminal", 0, attack_open_terminal},
     {"type-into-terminal", 0, attack_type_into_terminal},
     {"type-into-own-terminal", 1, attack_type_into_own_terminal},
@@ -483,5 +506,6 @@ const struct attempt probe_attacks[] = {
     {"oom-score", 1, attack_oom_score},
     {"run", 1, attack_run},
     {"run-by-loader", 1, attack_run_by_loader},
+    {"run-copy", 1, attack_run_copy},
 };
 const size_t probe_attack_count = sizeof(probe_attacks) / sizeof(probe_attacks[0]);
