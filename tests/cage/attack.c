@@ -789,7 +789,7 @@ static void files_of_root_are_not_read_by_the_user_of_the_cage(void **state)
 static void every_attack_fails_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    world_run_again_as_user();
+    world_again_as_ordinary_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */

@@ -261,7 +261,7 @@ static void program_in_a_folder_that_may_be_written_is_not_run(void **state)
 static void every_attack_on_files_fails_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    world_run_again_as_user();
+    world_again_as_ordinary_user();
 }
 
 int main(void)

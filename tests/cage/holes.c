@@ -677,7 +677,7 @@ static void language_works(void **state)
 static void every_hole_is_closed_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    world_run_again_as_user();
+    world_again_as_ordinary_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */

@@ -277,7 +277,7 @@ void world_skip(const char *test, const char *reason)
     printf("SKIP %s: %s\n", test, reason);
 }
 
-static int run_as_user(int output)
+static int run_as_ordinary_user(int output)
 {
     char *const argv[] = {program_invocation_short_name, NULL};
     if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
@@ -307,7 +307,7 @@ static void pass_on(char *text, bool failed)
             printf("%s\n", line);
 }
 
-void world_run_again_as_user(void)
+void world_again_as_ordinary_user(void)
 {
     if (geteuid() != 0)
         return;
@@ -315,7 +315,7 @@ void world_run_again_as_user(void)
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(run_as_user(ends[1]));
+        _exit(run_as_ordinary_user(ends[1]));
     close(ends[1]);
     kg_auto(kg_buf_free) struct kg_buf said = {0};
     for (ssize_t got = 1; got > 0;) {

@@ -5,6 +5,7 @@
 #include "cage/cage.h"
 
 #define WORLD_WAIT_MS   20000
+#define ORDINARY_UID    1234
 #define WORLD_PROCESSES 24
 #define WORLD_TMP_BYTES ((size_t)4 * 1024 * 1024)
 #define ORDINARY_UID    1234
@@ -33,7 +34,7 @@ void world_skip(const char *test, const char *reason);
  * Started by root: runs this whole program a second time as an ordinary user, and fails the test
  * if that fails. Started by anybody else it does nothing.
  */
-void world_run_again_as_user(void);
+void world_again_as_ordinary_user(void);
 
 /* One command in a cage, from the request to its end. */
 struct run {
