@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#define SHOWN_LINES_MAX 100 /* of a second run that failed */
 #define PROBE_MAX_BYTES ((size_t)64 * 1024 * 1024)
 
 static void on_lost(void *data)
@@ -300,10 +301,12 @@ static int run_as_ordinary_user(int output)
 /* What was skipped over there is a note here; what failed is shown whole, but for what did not. */
 static void pass_on(char *text, bool failed)
 {
+    unsigned shown = 0;
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
         if (strncmp(line, "SKIP ", 5) == 0)
             printf("# as uid %d: %s\n", ORDINARY_UID, line);
-        else if (failed && strstr(line, " OK ] ") == NULL && strstr(line, "[ RUN ") == NULL)
+        else if (failed && strstr(line, " OK ] ") == NULL && strstr(line, "[ RUN ") == NULL &&
+                 shown++ < SHOWN_LINES_MAX)
             printf("%s\n", line);
 }
 
