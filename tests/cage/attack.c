@@ -217,6 +217,11 @@ static const char *no_modules(void)
     return access("/proc/modules", F_OK) < 0 ? "the kernel knows no modules" : NULL;
 }
 
+static const char *no_kexec(void)
+{
+    return access("/sys/kernel/kexec_loaded", F_OK) < 0 ? "the kernel knows no kexec" : NULL;
+}
+
 static const char *no_tiocsti(void)
 {
     char setting = '1';
@@ -570,6 +575,29 @@ static const struct row rows[] = {
      NULL,
      "ENOSYS",
      .missing = no_modules},
+    {"nothing_is_unmounted", WITHOUT_CALL_FILTER, {"call", "umount2"}, NULL, "ENOSYS"},
+    {"root_is_not_exchanged", WITHOUT_CALL_FILTER, {"call", "pivot_root"}, NULL, "ENOSYS"},
+    {"mounts_are_not_moved", WITHOUT_CALL_FILTER, {"call", "move_mount"}, NULL, "ENOSYS"},
+    {"file_systems_are_not_opened", WITHOUT_CALL_FILTER, {"call", "fsopen"}, NULL, "ENOSYS"},
+    {"keys_are_not_added", WITHOUT_CALL_FILTER, {"call", "add_key"}, NULL, "ENOSYS"},
+    {"memory_of_others_is_not_written",
+     WITHOUT_CALL_FILTER,
+     {"call", "process_vm_writev"},
+     NULL,
+     "ENOSYS"},
+    {"kexec_is_not_tried",
+     WITHOUT_CALL_FILTER,
+     {"call", "kexec_load"},
+     NULL,
+     "ENOSYS",
+     .missing = no_kexec},
+    {"console_is_not_asked", WITHOUT_ARGUMENT_FILTER, {"call", "tioclinux"}, NULL, "EPERM"},
+    {"line_disciplines_are_not_loaded",
+     WITHOUT_ARGUMENT_FILTER,
+     {"call", "tiocsetd"},
+     NULL,
+     "EPERM"},
+    {"setuid_bits_are_not_set", WITHOUT_ARGUMENT_FILTER, {"setuid-bits"}, NULL, "none"},
     {"clone3_is_not_there", WITHOUT_CALL_FILTER, {"call", "clone3"}, NULL, "ENOSYS"},
     {"openat2_is_not_there", WITHOUT_CALL_FILTER, {"call", "openat2"}, NULL, "ENOSYS"},
 
@@ -681,6 +709,66 @@ static void signals_to_the_own_group_stay_inside(void **state)
     run_free(run);
 }
 
+/* The letter of /proc/PID/stat: R, S, T, Z; 0 if there is no such process. */
+static char state_of(pid_t pid)
+{
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/stat", pid);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (kg_read_file(path, 4096, &text, NULL) < 0)
+        return '\0';
+    const char *after = strrchr(kg_buf_terminate(&text), ')');
+    return after != NULL ? after[2] : '\0';
+}
+
+static bool plugin_is_stopped(void *data)
+{
+    const struct run *run = data;
+    return run->exited || state_of(cage_child_pid(run->child)) == 'T';
+}
+
+static void stopping_the_own_group_stops_only_the_plugin(void **state)
+{
+    (void)state;
+    const char *const *command = COMMAND("./probe", "signal-group", "19");
+    struct weak_run *weakly = start_weakly(WITHOUT_NEW_SESSION | WITHOUT_LANDLOCK, command);
+    int status = 0;
+    assert_int_equal(waitpid(weakly->bwrap, &status, WUNTRACED), weakly->bwrap);
+    assert_true(WIFSTOPPED(status));
+    kill(weakly->bwrap, SIGKILL);
+    weak_wait(weakly);
+    weak_free(weakly);
+
+    struct run *run = run_start(world, command);
+    /* That it stops is no event of the loop: it has to be looked at again and again. */
+    unsigned waited_ms = 0;
+    while (!loop_run_until(world->loop, plugin_is_stopped, run, 10) && waited_ms < WORLD_WAIT_MS)
+        waited_ms += 10;
+    assert_true(plugin_is_stopped(run));
+    assert_false(run->exited);
+    assert_int_not_equal(state_of(run->bwrap), 'T');
+    cage_signal(run->child, SIGKILL);
+    run_wait_exit(run);
+    assert_int_equal(run->how.signal, SIGKILL);
+    run_free(run);
+}
+
+/* The numbers of calls mean others there, so no filter could tell them apart. */
+static void calls_of_32_bit_programs_end_the_plugin(void **state)
+{
+    (void)state;
+    const char *const *command = COMMAND("./probe", "int80");
+    struct weak_run *weakly = start_weakly(WITHOUT_CALL_FILTER | WITHOUT_ARGUMENT_FILTER, command);
+    weak_wait(weakly);
+    bool are_there = strcmp(kg_buf_terminate(&weakly->out), "ok\n") == 0;
+    weak_free(weakly);
+    struct run *run = run_start(world, command);
+    run_wait_exit(run);
+    assert_int_equal(run->out.length, 0);
+    assert_int_equal(run->how.signal, are_there ? SIGSYS : SIGSEGV);
+    run_free(run);
+    say_skipped(__func__, are_there ? NULL : "the kernel runs no 32-bit programs");
+}
+
 /* A terminal in raw mode: what is typed can be counted at once. */
 static int open_terminal(char *ret_path, size_t size)
 {
@@ -762,12 +850,8 @@ static pid_t plugin_of(struct weak_run *run)
 
 static bool is_running(pid_t pid)
 {
-    kg_auto(kg_free) char *path = kg_format("/proc/%d/stat", pid);
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    if (kg_read_file(path, 4096, &text, NULL) < 0)
-        return false;
-    const char *after = strrchr(kg_buf_terminate(&text), ')');
-    return after != NULL && after[2] != 'Z' && after[2] != 'X';
+    char letter = state_of(pid);
+    return letter != '\0' && letter != 'Z' && letter != 'X';
 }
 
 /* That the real cage goes with its bwrap, and with its spawner, is among the other tests. */
@@ -828,6 +912,8 @@ int main(void)
 {
     static const struct CMUnitTest plain[] = {
         cmocka_unit_test(signals_to_the_own_group_stay_inside),
+        cmocka_unit_test(stopping_the_own_group_stops_only_the_plugin),
+        cmocka_unit_test(calls_of_32_bit_programs_end_the_plugin),
         cmocka_unit_test(nothing_is_typed_into_the_terminal_of_the_daemon),
         cmocka_unit_test(terminal_of_the_daemon_is_not_opened),
         cmocka_unit_test(cage_would_outlive_its_bwrap),
