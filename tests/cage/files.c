@@ -662,7 +662,7 @@ static void cage_whose_rules_cannot_be_applied_is_not_built(void **state)
 static void all_of_it_holds_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    world_run_again_as_user();
+    world_again_as_ordinary_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */

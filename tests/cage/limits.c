@@ -334,7 +334,7 @@ static void next_daemon_removes_what_a_killed_one_left(void **state)
 static void limits_hold_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    world_run_again_as_user();
+    world_again_as_ordinary_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */

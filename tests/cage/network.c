@@ -661,7 +661,7 @@ static void freeing_the_spawner_while_networks_are_made_leaves_nothing(void **st
 static void all_of_it_works_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    world_run_again_as_user();
+    world_again_as_ordinary_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */

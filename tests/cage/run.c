@@ -191,7 +191,7 @@ static void cancelled_run_tells_nobody_and_others_go_on(void **state)
 static void all_of_it_holds_for_an_ordinary_user_too(void **state)
 {
     (void)state;
-    world_run_again_as_user();
+    world_again_as_ordinary_user();
 }
 
 /* -- the suite --------------------------------------------------------------------------------- */

@@ -166,7 +166,7 @@ static void make_argv(const struct cage_plan *plan, const struct cage_words *opt
                       unsigned without, struct cage_words *argv)
 {
     struct cage_words all = {0};
-    cage_argv_command(plan, &all);
+    cage_argv_command(plan, false, &all);
     size_t at = 0;
     while (strcmp(all.items[at], "--") != 0)
         at++;
@@ -270,6 +270,9 @@ static void prepare(struct launch *launch)
     launch->fds[CAGE_FD_CALLS] = memory_file(cage_filter_calls, sizeof(cage_filter_calls));
     launch->fds[CAGE_FD_ARGUMENTS] =
         memory_file(cage_filter_arguments, sizeof(cage_filter_arguments));
+    struct kg_buf rules = {0};
+    cage_argv_rules(launch->plan, &rules);
+    launch->fds[CAGE_FD_RULES] = memory_file(rules.data, rules.length);
 }
 
 /* Above every fd that the test may have left open, so that none of those is overwritten. */

@@ -954,7 +954,7 @@ static void limits_of_a_group_come_before_those_of_the_shim(void **state)
     expect_limits(plan, true, "81", "0");
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     cage_plan_print(plan, &text);
-    assert_non_null(strstr(kg_buf_terminate(&text), "\nmemory 1048576 bytes\ncpu shares 256\n"));
+    assert_non_null(strstr(kg_buf_terminate(&text), "\nmemory 1048576 bytes\ncpu 256 shares\n"));
 }
 
 /* -- the encoding ------------------------------------------------------------------------------ */
