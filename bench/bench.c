@@ -15,11 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUNDS      7
-#define CALLS       10000
-#define IN_FLIGHT   64
-#define ANSWER      "{\"ok\":true}"
-#define DEADLINE_MS 60000
+#define ROUNDS       7
+#define START_ROUNDS 41
+#define CALLS        10000
+#define IN_FLIGHT    64
+#define ANSWER       "{\"ok\":true}"
+#define DEADLINE_MS  60000
 
 /* -- statistics -------------------------------------------------------------------------------- */
 
@@ -244,12 +245,18 @@ static double drive(struct world *world, size_t calls, size_t in_flight, double 
 
 /* -- the limit: the same plugin on raw pipes, without a host ----------------------------------- */
 
+#define WRAPPER_MAX 8
+static const char *const no_wrapper[] = {NULL};
+static const char *const bare_bwrap[] = {
+    "/usr/bin/bwrap", "--unshare-all", "--ro-bind", "/", "/", NULL};
+
 struct raw {
     pid_t pid;
     int in, out;
 };
 
-static struct raw raw_start(const struct world *world)
+/* wrapper: words to put before the program, NULL-ended. */
+static struct raw raw_start(const struct world *world, const char *const *wrapper)
 {
     int in[2], out[2];
     kg_auto(kg_free) char *program = kg_format("%s/plugins/fast/fast", world->home);
@@ -257,9 +264,14 @@ static struct raw raw_start(const struct world *world)
         die("pipe", strerror(errno));
     pid_t pid = fork();
     if (pid == 0) {
+        const char *words[WRAPPER_MAX + 2] = {0};
+        size_t count = 0;
+        for (; wrapper[count] != NULL && count < WRAPPER_MAX; count++)
+            words[count] = wrapper[count];
+        words[count] = program;
         dup2(in[0], 0);
         dup2(out[1], 1);
-        execl(program, program, (char *)NULL);
+        execv(words[0], (char *const *)words);
         _exit(127);
     }
     close(in[0]);
@@ -315,7 +327,7 @@ static void bench_calls(struct world *world, struct host_plugin *fast, size_t in
 {
     static double latencies[CALLS];
     double host[ROUNDS], raw[ROUNDS];
-    struct raw pipes = raw_start(world);
+    struct raw pipes = raw_start(world, no_wrapper);
     pin(0, 0);
     pin(pipes.pid, 0);
     pin(instance_facts(fast->instance).pid, 0);
@@ -344,10 +356,10 @@ static void bench_flood(struct world *world)
               "p99 in quiet", quantile(quiet, ROUNDS, 0.5));
 }
 
-static double raw_start_ms(const struct world *world)
+static double raw_start_ms(const struct world *world, const char *const *wrapper)
 {
     uint64_t start_ns = kg_monotonic_ns();
-    struct raw raw = raw_start(world);
+    struct raw raw = raw_start(world, wrapper);
     raw_drive(&raw, 1, 1);
     double ms = (double)(kg_monotonic_ns() - start_ns) / 1e6;
     raw_stop(&raw);
@@ -356,17 +368,22 @@ static double raw_start_ms(const struct world *world)
 
 static void bench_start(struct world *world, struct host_plugin *fast)
 {
-    double caged[ROUNDS], plain[ROUNDS], latency;
-    for (int round = 0; round < ROUNDS; round++) {
+    double caged[START_ROUNDS], plain[START_ROUNDS], bare[START_ROUNDS], latency;
+    for (int round = 0; round < START_ROUNDS; round++) {
         stop_plugin(world, fast);
-        plain[round] = raw_start_ms(world);
+        plain[round] = raw_start_ms(world, no_wrapper);
+        bare[round] = raw_start_ms(world, bare_bwrap);
         uint64_t start_ns = kg_monotonic_ns();
         start_plugin(world, "fast");
         drive(world, 1, 1, &latency);
         caged[round] = (double)(kg_monotonic_ns() - start_ns) / 1e6;
     }
-    print_row("start to first answer, caged", quantile(caged, ROUNDS, 0.5), "ms",
-              "plain exec, no handshake", quantile(plain, ROUNDS, 0.5));
+    double median = quantile(caged, START_ROUNDS, 0.5);
+    double of_plain = quantile(plain, START_ROUNDS, 0.5);
+    print_row("start to first answer, caged", median, "ms", "plain exec, no handshake", of_plain);
+    print_row("start to first answer, caged", median, "ms", "bare bwrap, no handshake",
+              quantile(bare, START_ROUNDS, 0.5));
+    print_row("start, cost over plain exec", median - of_plain, "ms", "goal", 7);
 }
 
 int main(int argc, char **argv)

@@ -335,10 +335,12 @@ static int open_in(const char *folder, const char *file, int flags, struct kg_er
 static int open_files(struct cage_group *group, struct kg_err *err)
 {
     bool one_tree = group->mode == CAGE_LIMITS_V2;
+    /* A thread that moves itself, as `tasks` does, is the one case the kernel need not wait for. */
+    const char *joins = one_tree ? "cgroup.procs" : "tasks";
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS; which++) {
         if (group->folders[which] == NULL || (one_tree && which != CAGE_MEMORY))
             continue;
-        group->procs[which] = open_in(group->folders[which], "cgroup.procs", O_WRONLY, err);
+        group->procs[which] = open_in(group->folders[which], joins, O_WRONLY, err);
         if (group->procs[which] < 0)
             return group->procs[which];
     }
@@ -387,8 +389,8 @@ void cage_group_end(struct cage_cgroups *cgroups, struct cage_group *group)
 /* -- joining ----------------------------------------------------------------------------------- */
 
 /*
- * To be born in a group costs nothing; to join one later makes the kernel wait for every processor,
- * some milliseconds when none has joined for a while.
+ * To be born in a group costs nothing; to join one as a process makes the kernel wait for every
+ * processor, some milliseconds when none has joined for a while.
  */
 static pid_t clone_into(int folder)
 {
@@ -397,6 +399,7 @@ static pid_t clone_into(int folder)
     return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
 
+/* In the child, which has one thread. */
 static int join(const struct cage_group *group)
 {
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS; which++) {
