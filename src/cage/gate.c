@@ -39,11 +39,14 @@ void gate_unwatch(struct gate *gate, struct gate_source *source)
 
 static void on_again(uv_idle_t *handle);
 
+void gate_wake(struct gate *gate)
+{
+    uv_idle_start(&gate->again, on_again);
+}
+
 static void run_ready(struct gate *gate)
 {
-    if (gate_run_ready(gate))
-        uv_idle_start(&gate->again, on_again);
-    else
+    if (!gate_run_ready(gate))
         uv_idle_stop(&gate->again);
     gate_free_dead(gate);
 }
@@ -288,7 +291,7 @@ void gate_cage_close(struct gate_cage *cage)
     for (struct gate_lookup *at = cage->lookups; at != NULL; at = at->next_of_cage)
         at->cage = NULL; /* each comes back, to nobody */
     gate_forget_ready(cage);
-    gate_tell_rest(cage);
+    gate_tell_last(cage);
 }
 
 const struct gate_host *gate_cage_host(const struct gate_cage *cage,

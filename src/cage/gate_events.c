@@ -31,7 +31,8 @@ struct gate_mailbox {
     bool posted; /* the message is on its way */
     bool closed;
 
-    /* The relay's: refusals. */
+    /* The relay's: */
+    struct loop_task post; /* at the end of a turn, so that bytes go first and events together */
     struct kg_rate told;
     struct note *last; /* owned; the newest that was only counted */
     uint32_t suppressed;
@@ -83,11 +84,24 @@ static void on_message(struct loop_message *message)
         deliver_notes(mailbox);
 }
 
+/* On the relay. */
+static void post(struct loop_task *task)
+{
+    struct gate_mailbox *mailbox = KG_CONTAINER(task, struct gate_mailbox, post);
+    uv_mutex_lock(&mailbox->lock);
+    bool posted = mailbox->posted;
+    mailbox->posted = true;
+    uv_mutex_unlock(&mailbox->lock);
+    if (!posted)
+        loop_post(mailbox->loop, &mailbox->message);
+}
+
 struct gate_mailbox *gate_mailbox_new(struct gate_cage *cage, struct loop *loop,
                                       gate_event_fn *on_event, void *data)
 {
     struct gate_mailbox *mailbox = kg_alloc(sizeof(*mailbox));
     mailbox->message.deliver = on_message;
+    mailbox->post.run = post;
     mailbox->loop = loop;
     mailbox->on_event = on_event;
     mailbox->data = data;
@@ -138,11 +152,8 @@ static void put_note(struct gate_mailbox *mailbox, struct note *note)
     *mailbox->notes_tail = note;
     mailbox->notes_tail = &note->next;
     mailbox->count++;
-    bool post = !mailbox->posted;
-    mailbox->posted = true;
     uv_mutex_unlock(&mailbox->lock);
-    if (post)
-        loop_post(mailbox->loop, &mailbox->message);
+    loop_defer(mailbox->cage->gate->relay, &mailbox->post);
 }
 
 void gate_tell(struct gate_cage *cage, const struct gate_event *event)
@@ -150,15 +161,20 @@ void gate_tell(struct gate_cage *cage, const struct gate_event *event)
     put_note(cage->mailbox, new_note(event));
 }
 
-void gate_tell_rest(struct gate_cage *cage)
+static void tell_rest(struct gate_mailbox *mailbox)
 {
-    struct gate_mailbox *mailbox = cage->mailbox;
-    loop_timer_stop(cage->gate->relay, &mailbox->rest);
     if (mailbox->last == NULL)
         return;
     mailbox->last->event.suppressed = mailbox->suppressed - 1; /* it was counted itself */
     mailbox->suppressed = 0;
     put_note(mailbox, kg_steal(&mailbox->last));
+}
+
+void gate_tell_last(struct gate_cage *cage)
+{
+    loop_timer_stop(cage->gate->relay, &cage->mailbox->rest);
+    tell_rest(cage->mailbox);
+    loop_undefer(cage->gate->relay, &cage->mailbox->post); /* who closes it takes what is there */
 }
 
 static void on_rest(struct loop_timer *timer)
@@ -167,7 +183,7 @@ static void on_rest(struct loop_timer *timer)
     if (gate_mailbox_is_full(mailbox))
         loop_timer_start(mailbox->cage->gate->relay, timer, REST_MS, on_rest);
     else
-        gate_tell_rest(mailbox->cage);
+        tell_rest(mailbox);
 }
 
 /* Keeps the newest, to be told with the count of the others once the flood has passed. */

@@ -98,6 +98,7 @@ struct gate_lookup {
 
 struct gate_resolver;
 struct gate_resolver *gate_resolver_new(struct loop *relay);
+/* `done` comes at once for what is no name; it owns the look-up. */
 void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *lookup);
 /* Does not wait for look-ups that run: they end by themselves, and nobody hears of it. */
 void gate_resolver_free(struct gate_resolver *resolver);
@@ -161,6 +162,8 @@ struct gate_source {
 int gate_watch(struct gate *gate, struct gate_source *source, uint32_t events);
 /* Stops watching and closes; what epoll told already is not delivered any more. */
 void gate_unwatch(struct gate *gate, struct gate_source *source);
+/* Makes the relay's next turn come at once. */
+void gate_wake(struct gate *gate);
 
 struct gate {
     struct loop *loop; /* borrowed; where events are heard */
@@ -250,7 +253,7 @@ void gate_tell(struct gate_cage *cage, const struct gate_event *event);
 /* Denied, failed: so many a second, the rest are counted. */
 void gate_tell_refusal(struct gate_cage *cage, enum gate_event_kind kind, const char *host,
                        uint16_t port, const char *address, const char *reason);
-/* Tells what was only counted yet; on the relay, at the end. */
-void gate_tell_rest(struct gate_cage *cage);
+/* Tells what was only counted yet; on the relay, at the end: nothing may be told after it. */
+void gate_tell_last(struct gate_cage *cage);
 
 #endif

@@ -272,6 +272,7 @@ static void make_ready(struct gate_connection *connection)
         cage->next_ready = NULL;
         *gate->ready_tail = cage;
         gate->ready_tail = &cage->next_ready;
+        gate_wake(gate);
     }
 }
 
@@ -445,7 +446,7 @@ static void on_outer(struct gate_source *source, uint32_t events)
     }
 }
 
-/* Begins to connect to the next address. 0, or why that cannot even be begun. */
+/* Begins to connect to an address. 0, or why that cannot even be begun. */
 static int begin_connect(struct gate_connection *connection, const union gate_address *address)
 {
     struct gate *gate = connection->cage->gate;
@@ -454,7 +455,8 @@ static int begin_connect(struct gate_connection *connection, const union gate_ad
     if (fd < 0)
         return errno;
     set_options(fd);
-    if (connect(fd, &address->any, gate_address_size(address)) < 0 && errno != EINPROGRESS)
+    bool is_open = connect(fd, &address->any, gate_address_size(address)) == 0;
+    if (!is_open && errno != EINPROGRESS)
         return errno;
     connection->outer.hung_up = false;
     connection->outer.source = (struct gate_source){.fd = kg_steal_fd(&fd), .on_ready = on_outer};
@@ -462,6 +464,8 @@ static int begin_connect(struct gate_connection *connection, const union gate_ad
         gate_watch(gate, &connection->outer.source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
     if (result < 0)
         gate_unwatch(gate, &connection->outer.source);
+    else if (is_open)
+        open_connection(connection);
     return -result;
 }
 
@@ -478,6 +482,8 @@ static void connect_next(struct gate_connection *connection)
             connection->last_error = error;
             continue;
         }
+        if (connection->stage == STAGE_OPEN)
+            return;
         uint64_t now = loop_now_ms(relay);
         uint64_t time = connection->deadline_ms > now ? connection->deadline_ms - now : 0;
         loop_timer_start(relay, &connection->timer, time / left, on_timer);
@@ -521,27 +527,31 @@ static struct gate_lookup *find_lookup(const struct gate_connection *connection)
     return NULL;
 }
 
+static struct gate_lookup *new_lookup(const struct gate_connection *connection)
+{
+    struct gate_cage *cage = connection->cage;
+    struct gate_lookup *lookup = kg_alloc(sizeof(*lookup));
+    lookup->done = on_found;
+    lookup->owner = lookup->cage = cage;
+    memcpy(lookup->host, connection->host, sizeof(lookup->host));
+    lookup->port = connection->port;
+    lookup->trust = connection->trust;
+    lookup->private_networks = cage->gate->limits.private_networks;
+    lookup->next_of_cage = cage->lookups;
+    cage->lookups = lookup;
+    return lookup;
+}
+
 /* Connections that wait for the same host share one look-up. */
 static void look_up(struct gate_connection *connection)
 {
-    struct gate_cage *cage = connection->cage;
-    struct gate_lookup *lookup = find_lookup(connection);
-    if (lookup == NULL) {
-        lookup = kg_alloc(sizeof(*lookup));
-        lookup->done = on_found;
-        lookup->owner = cage;
-        lookup->cage = cage;
-        memcpy(lookup->host, connection->host, sizeof(lookup->host));
-        lookup->port = connection->port;
-        lookup->trust = connection->trust;
-        lookup->private_networks = cage->gate->limits.private_networks;
-        lookup->next_of_cage = cage->lookups;
-        cage->lookups = lookup;
-        gate_resolver_ask(cage->gate->resolver, lookup);
-    }
+    struct gate_lookup *known = find_lookup(connection);
+    struct gate_lookup *lookup = known ? known : new_lookup(connection);
     connection->lookup = lookup;
     connection->next_waiting = lookup->waiting;
     lookup->waiting = connection;
+    if (known == NULL)
+        gate_resolver_ask(connection->cage->gate->resolver, lookup);
 }
 
 /* -- accepting --------------------------------------------------------------------------------- */

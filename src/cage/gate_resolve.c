@@ -1,8 +1,8 @@
 /*
- * Where a host is. A name server may take as long as it likes, so each look-up runs in a thread of
- * a small pool; the answer holds only addresses that may be connected to. One cage never has more
- * than a share of the threads, and what needs no name server has a thread that no name can hold up.
- * A look-up cannot be called off: at the end the threads are left alone and free the pool.
+ * Where a host is. A name server may take as long as it likes, so a name is looked up in a thread
+ * of a small pool, of which one cage never has more than a share; what needs no name server is
+ * answered at once. The answer holds only addresses that may be connected to. A look-up cannot be
+ * called off: at the end the threads are left alone, and the last one frees the pool.
  */
 #include "cage/gate_internal.h"
 
@@ -16,26 +16,19 @@
 #define STACK_BYTES   ((size_t)512 * 1024)
 #define ADDRESSES_ALL 64 /* looked at; a longer answer is cut */
 
-struct pool {
-    struct gate_lookup *queue, **queue_tail;
-    unsigned queued;
-    unsigned threads, threads_max;
-    unsigned idle; /* threads that wait; one that was woken counts until it runs */
-    unsigned owner_max;
-    pthread_cond_t wake;
-};
-
 struct gate_resolver {
     struct loop *relay;   /* borrowed; not touched once closed */
     pthread_mutex_t lock; /* around all that follows */
-    struct pool names;    /* asks name servers */
-    struct pool numbers;  /* asks nobody */
+    pthread_cond_t wake;
+    struct gate_lookup *queue, **queue_tail;
+    unsigned queued;
     struct gate_lookup *running;
     unsigned threads;
+    unsigned idle; /* threads that wait; one that was woken counts until it runs */
     bool closed;
 };
 
-/* -- one look-up, in a thread of the pool ------------------------------------------------------ */
+/* -- one look-up ------------------------------------------------------------------------------- */
 
 /* Why the address itself may not be connected to, or NULL. */
 static const char *judge_one(const struct gate_lookup *lookup, const union gate_address *address)
@@ -146,16 +139,16 @@ static unsigned running_for(const struct gate_resolver *resolver, const void *ow
 }
 
 /* Moves the first look-up whose owner has its share left to those that run. */
-static struct gate_lookup *take(struct gate_resolver *resolver, struct pool *pool)
+static struct gate_lookup *take(struct gate_resolver *resolver)
 {
-    for (struct gate_lookup **link = &pool->queue; *link != NULL; link = &(*link)->next) {
+    for (struct gate_lookup **link = &resolver->queue; *link != NULL; link = &(*link)->next) {
         struct gate_lookup *lookup = *link;
-        if (running_for(resolver, lookup->owner) >= pool->owner_max)
+        if (running_for(resolver, lookup->owner) >= OWNER_MAX)
             continue;
         *link = lookup->next;
         if (*link == NULL)
-            pool->queue_tail = link;
-        pool->queued--;
+            resolver->queue_tail = link;
+        resolver->queued--;
         lookup->next = resolver->running;
         resolver->running = lookup;
         return lookup;
@@ -177,111 +170,87 @@ static void give_back(struct gate_resolver *resolver, struct gate_lookup *lookup
 
 static void destroy(struct gate_resolver *resolver)
 {
-    pthread_cond_destroy(&resolver->names.wake);
-    pthread_cond_destroy(&resolver->numbers.wake);
+    pthread_cond_destroy(&resolver->wake);
     pthread_mutex_destroy(&resolver->lock);
     free(resolver);
 }
 
-static void work(struct gate_resolver *resolver, struct pool *pool)
+static void *work(void *data)
 {
+    struct gate_resolver *resolver = data;
     pthread_setname_np(pthread_self(), "kaged-names");
     pthread_mutex_lock(&resolver->lock);
     while (!resolver->closed) {
-        struct gate_lookup *lookup = take(resolver, pool);
+        struct gate_lookup *lookup = take(resolver);
         if (lookup == NULL) {
-            pool->idle++;
-            pthread_cond_wait(&pool->wake, &resolver->lock);
-            pool->idle--;
+            resolver->idle++;
+            pthread_cond_wait(&resolver->wake, &resolver->lock);
+            resolver->idle--;
             continue;
         }
         pthread_mutex_unlock(&resolver->lock);
         run(lookup);
         pthread_mutex_lock(&resolver->lock);
         give_back(resolver, lookup);
-        pthread_cond_signal(&pool->wake); /* the owner has one more of its share */
     }
     bool last = --resolver->threads == 0;
     pthread_mutex_unlock(&resolver->lock);
     if (last)
         destroy(resolver);
-}
-
-static void *work_on_names(void *data)
-{
-    struct gate_resolver *resolver = data;
-    work(resolver, &resolver->names);
-    return NULL;
-}
-
-static void *work_on_numbers(void *data)
-{
-    struct gate_resolver *resolver = data;
-    work(resolver, &resolver->numbers);
     return NULL;
 }
 
 /* With the lock held. */
-static void add_thread(struct gate_resolver *resolver, struct pool *pool)
+static void add_thread(struct gate_resolver *resolver)
 {
     pthread_attr_t attributes;
     pthread_t thread;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    if (pthread_create(&thread, &attributes,
-                       pool == &resolver->names ? work_on_names : work_on_numbers, resolver) == 0) {
-        pool->threads++;
+    if (pthread_create(&thread, &attributes, work, resolver) == 0)
         resolver->threads++;
-    }
     pthread_attr_destroy(&attributes);
-}
-
-static void pool_init(struct pool *pool, unsigned threads_max, unsigned owner_max)
-{
-    pool->queue_tail = &pool->queue;
-    pool->threads_max = threads_max;
-    pool->owner_max = owner_max;
-    pthread_cond_init(&pool->wake, NULL);
 }
 
 struct gate_resolver *gate_resolver_new(struct loop *relay)
 {
     struct gate_resolver *resolver = kg_alloc(sizeof(*resolver));
     resolver->relay = relay;
+    resolver->queue_tail = &resolver->queue;
     pthread_mutex_init(&resolver->lock, NULL);
-    pool_init(&resolver->names, THREADS_MAX, OWNER_MAX);
-    pool_init(&resolver->numbers, 1, UINT32_MAX);
+    pthread_cond_init(&resolver->wake, NULL);
     return resolver;
+}
+
+/* False: there is not one thread, and none can be had. */
+static bool enqueue(struct gate_resolver *resolver, struct gate_lookup *lookup)
+{
+    pthread_mutex_lock(&resolver->lock);
+    if (resolver->idle <= resolver->queued && resolver->threads < THREADS_MAX)
+        add_thread(resolver);
+    bool possible = resolver->threads > 0;
+    if (possible) {
+        *resolver->queue_tail = lookup;
+        resolver->queue_tail = &lookup->next;
+        resolver->queued++;
+        pthread_cond_signal(&resolver->wake);
+    }
+    pthread_mutex_unlock(&resolver->lock);
+    return possible;
 }
 
 void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *lookup)
 {
-    struct pool *pool = is_numeric(lookup) ? &resolver->numbers : &resolver->names;
     lookup->message.deliver = on_message;
     lookup->next = NULL;
-    pthread_mutex_lock(&resolver->lock);
-    if (pool->idle <= pool->queued && pool->threads < pool->threads_max)
-        add_thread(resolver, pool);
-    if (pool->threads == 0) { /* not one thread can be had */
-        pthread_mutex_unlock(&resolver->lock);
+    if (is_numeric(lookup)) {
+        run(lookup);
+        lookup->done(lookup);
+    } else if (!enqueue(resolver, lookup)) {
         lookup->found = GATE_FOUND_NOTHING;
-        snprintf(lookup->reason, sizeof(lookup->reason), "no thread to look it up");
-        loop_post(resolver->relay, &lookup->message);
-        return;
-    }
-    *pool->queue_tail = lookup;
-    pool->queue_tail = &lookup->next;
-    pool->queued++;
-    pthread_cond_signal(&pool->wake);
-    pthread_mutex_unlock(&resolver->lock);
-}
-
-static void free_queue(struct pool *pool)
-{
-    for (struct gate_lookup *next; pool->queue != NULL; pool->queue = next) {
-        next = pool->queue->next;
-        free(pool->queue);
+        snprintf(lookup->reason, sizeof(lookup->reason), "no thread to look up the name");
+        lookup->done(lookup);
     }
 }
 
@@ -291,11 +260,12 @@ void gate_resolver_free(struct gate_resolver *resolver)
         return;
     pthread_mutex_lock(&resolver->lock);
     resolver->closed = true;
-    free_queue(&resolver->names);
-    free_queue(&resolver->numbers);
+    for (struct gate_lookup *next; resolver->queue != NULL; resolver->queue = next) {
+        next = resolver->queue->next;
+        free(resolver->queue);
+    }
     bool last = resolver->threads == 0;
-    pthread_cond_broadcast(&resolver->names.wake);
-    pthread_cond_broadcast(&resolver->numbers.wake);
+    pthread_cond_broadcast(&resolver->wake);
     pthread_mutex_unlock(&resolver->lock);
     if (last)
         destroy(resolver);
