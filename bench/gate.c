@@ -17,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUNDS      9
-#define CONNECTIONS 200 /* in a round */
+#define ROUNDS      ((size_t)9)
+#define CONNECTIONS ((size_t)200) /* in a round */
 #define BULK_BYTES  ((size_t)512 << 20)
 #define CHUNK_BYTES ((size_t)256 << 10)
 

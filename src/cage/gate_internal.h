@@ -65,8 +65,8 @@ const char *gate_verdict(enum gate_trust trust, enum gate_class class, bool is_o
 
 /* Whether what is sent there stays on this machine; the kernel's routes say. -errno if unknown. */
 int gate_address_is_own(const union gate_address *address);
-/* Whether a socket of this process listens on the port, on any address; true if unknown. */
-bool gate_port_is_ours(uint16_t port);
+/* Whether a socket of this process would take a connection to this address of the host. */
+bool gate_listener_is_ours(const union gate_address *address);
 
 /* -- looking up: in threads of their own, so that nobody waits for a slow name server -----------
  */
@@ -226,6 +226,20 @@ const struct gate_host *gate_cage_host(const struct gate_cage *cage,
 /* What people know an address by: a name, or `numeric`. */
 const char *gate_cage_name_of(const struct gate_cage *cage, const union gate_address *address,
                               const char *numeric);
+
+/* Where an accepted connection wants to go. */
+struct gate_target {
+    const char *host; /* borrowed from the cage, or is numeric */
+    char numeric[GATE_ADDRESS_TEXT];
+    uint16_t port;
+    enum gate_trust trust;
+    struct gate_name *name; /* NULL unless `*` gave it */
+    const char *denied;     /* why it may not, or NULL */
+};
+/* Looks up, connects and moves bytes from now on. Takes the fd. */
+void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_target *target);
+/* The other side will see a reset and no end of file. */
+void gate_reset_on_close(int fd);
 
 void gate_listener_ready(struct gate_source *source, uint32_t events);
 void gate_names_ready(struct gate_source *source, uint32_t events);

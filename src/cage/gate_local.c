@@ -4,12 +4,27 @@
  */
 #include "cage/gate_internal.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <linux/inet_diag.h>
 #include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* Asks by netlink; the size of the answer, or a negative errno. */
+static ssize_t ask_kernel(int family, const struct nlmsghdr *question, char *ret_answer, size_t max)
+{
+    kg_auto(kg_close) int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family);
+    if (fd < 0 || send(fd, question, question->nlmsg_len, 0) < 0)
+        return -errno;
+    /* The kernel answers while it is asked: there is nothing to wait for. */
+    ssize_t size = recv(fd, ret_answer, max, MSG_DONTWAIT);
+    return size < 0 ? -errno : size;
+}
 
 /* -- own addresses ----------------------------------------------------------------------------- */
 
@@ -53,24 +68,18 @@ static int read_route(const char *answer, size_t size)
 int gate_address_is_own(const union gate_address *address)
 {
     struct route_question question;
+    _Alignas(struct nlmsghdr) char answer[1024] = {0};
     ask_route(address, &question);
-    kg_auto(kg_close) int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-    if (fd < 0)
-        return -errno;
-    if (send(fd, &question, question.head.nlmsg_len, 0) < 0)
-        return -errno;
-    /* The kernel answers while it is asked: there is nothing to wait for. */
-    _Alignas(struct nlmsghdr) char answer[4096];
-    ssize_t size = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
+    ssize_t size = ask_kernel(NETLINK_ROUTE, &question.head, answer, sizeof(answer));
     if (size < 0)
-        return -errno;
+        return (int)size;
     int type = read_route(answer, (size_t)size);
     if (type == -ENETUNREACH || type == -EHOSTUNREACH || type == -EACCES)
         return 0; /* no way there, so not here either; connecting says so */
     return type < 0 ? type : type == RTN_LOCAL;
 }
 
-/* -- own listeners ----------------------------------------------------------------------------- */
+/* -- own listeners: the slow and sure way ------------------------------------------------------ */
 
 /*
  * The network namespace of a socket, 0 if a kernel before 5.14 cannot tell. The listeners of cages
@@ -98,16 +107,14 @@ static bool listens_on(int fd, uint16_t port, uint64_t network)
            gate_address_port(&address) == port && network_of(fd) == network;
 }
 
-bool gate_port_is_ours(uint16_t port)
+/* Looks at every file descriptor of this process; true if that cannot be done. */
+static bool we_listen_on(uint16_t port)
 {
     kg_auto(kg_close) int here = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     DIR *folder = opendir("/proc/self/fd");
-    if (here < 0 || folder == NULL) {
-        if (folder != NULL)
-            closedir(folder);
+    if (folder == NULL)
         return true;
-    }
-    bool ours = false;
+    bool ours = here < 0;
     uint64_t network = network_of(here);
     const struct dirent *entry;
     /* A number may be closed and used anew meanwhile: it is only asked what it is. */
@@ -115,5 +122,89 @@ bool gate_port_is_ours(uint16_t port)
         if (entry->d_name[0] != '.')
             ours = listens_on(atoi(entry->d_name), port, network);
     closedir(folder);
+    return ours;
+}
+
+/* -- own listeners: the quick way -------------------------------------------------------------- */
+
+#define STRANGERS_MAX 64
+
+/*
+ * Listeners that were looked for among ours once and are not. A cookie names one socket and never
+ * another, so with many connections open the slow way is gone once for each.
+ */
+static struct {
+    pthread_mutex_t lock; /* around what follows */
+    uint64_t cookies[STRANGERS_MAX];
+    size_t next;
+    bool kernel_answers; /* it told of a listener: when it knows of none there is none */
+} strangers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+struct listener_question {
+    struct nlmsghdr head;
+    struct inet_diag_req_v2 request;
+};
+
+static void ask_listener(const union gate_address *address, struct listener_question *ret_question)
+{
+    *ret_question = (struct listener_question){
+        .head = {.nlmsg_len = sizeof(*ret_question),
+                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                 .nlmsg_flags = NLM_F_REQUEST},
+        .request = {.sdiag_family = (uint8_t)address->any.sa_family,
+                    .sdiag_protocol = IPPROTO_TCP,
+                    .idiag_states = UINT32_MAX,
+                    .id = {.idiag_sport = htons(gate_address_port(address)),
+                           .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}},
+    };
+    if (address->any.sa_family == AF_INET)
+        memcpy(ret_question->request.id.idiag_src, &address->v4.sin_addr, 4);
+    else
+        memcpy(ret_question->request.id.idiag_src, &address->v6.sin6_addr, 16);
+}
+
+/* The socket that would take a connection to the address; 0 if the kernel tells of none. */
+static uint64_t find_listener(const union gate_address *address)
+{
+    struct listener_question question;
+    _Alignas(struct nlmsghdr) char answer[1024] = {0};
+    ask_listener(address, &question);
+    ssize_t size = ask_kernel(NETLINK_SOCK_DIAG, &question.head, answer, sizeof(answer));
+    const struct nlmsghdr *head = (const struct nlmsghdr *)answer;
+    if (size < 0 || !NLMSG_OK(head, (size_t)size) || head->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+        head->nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
+        return 0;
+    const struct inet_diag_msg *found = NLMSG_DATA(head);
+    return (uint64_t)found->id.idiag_cookie[1] << 32 | found->id.idiag_cookie[0];
+}
+
+static bool is_stranger(uint64_t cookie)
+{
+    bool known = false;
+    pthread_mutex_lock(&strangers.lock);
+    strangers.kernel_answers |= cookie != 0;
+    if (cookie == 0)
+        known = strangers.kernel_answers;
+    for (size_t i = 0; i < STRANGERS_MAX && !known; i++)
+        known = strangers.cookies[i] == cookie && cookie != 0;
+    pthread_mutex_unlock(&strangers.lock);
+    return known;
+}
+
+static void remember_stranger(uint64_t cookie)
+{
+    pthread_mutex_lock(&strangers.lock);
+    strangers.cookies[strangers.next++ % STRANGERS_MAX] = cookie;
+    pthread_mutex_unlock(&strangers.lock);
+}
+
+bool gate_listener_is_ours(const union gate_address *address)
+{
+    uint64_t cookie = find_listener(address);
+    if (is_stranger(cookie))
+        return false;
+    bool ours = we_listen_on(gate_address_port(address));
+    if (!ours && cookie != 0)
+        remember_stranger(cookie);
     return ours;
 }

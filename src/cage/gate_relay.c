@@ -8,19 +8,14 @@
 #include "cage/gate_internal.h"
 
 #include <errno.h>
-#include <linux/netfilter_ipv4.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#define ORIGINAL_TARGET_6    80 /* IP6T_SO_ORIGINAL_DST; its header does not go with netinet/in.h */
-#define ACCEPTS_PER_TURN     16
-#define CONNECTIONS_PER_TURN 16                               /* of one cage */
-#define BYTES_PER_TURN       ((size_t)4 * GATE_SCRATCH_BYTES) /* of one direction of one connection */
-#define PAUSE_MS             100
+#define CONNECTIONS_PER_TURN 16                       /* of one cage */
+#define BYTES_PER_TURN       (4 * GATE_SCRATCH_BYTES) /* of one direction of one connection */
 #define HALF_OPEN_IDLE_MS    600000 /* one side is done, and the other says nothing any more */
 
 enum stage { STAGE_LOOKING, STAGE_CONNECTING, STAGE_OPEN, STAGE_OVER };
@@ -61,7 +56,7 @@ static void connect_next(struct gate_connection *connection);
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-static void reset_on_close(int fd)
+void gate_reset_on_close(int fd)
 {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
@@ -70,7 +65,7 @@ static void reset_on_close(int fd)
 static void close_side(struct gate_connection *connection, struct side *side, bool reset)
 {
     if (side->source.fd >= 0 && reset)
-        reset_on_close(side->source.fd);
+        gate_reset_on_close(side->source.fd);
     gate_unwatch(connection->cage->gate, &side->source);
     kg_free(&side->kept);
 }
@@ -554,79 +549,7 @@ static void look_up(struct gate_connection *connection)
         gate_resolver_ask(connection->cage->gate->resolver, lookup);
 }
 
-/* -- accepting --------------------------------------------------------------------------------- */
-
-/* Where an accepted connection wants to go. */
-struct target {
-    const char *host; /* borrowed from the cage, or is numeric */
-    char numeric[GATE_ADDRESS_TEXT];
-    uint16_t port;
-    enum gate_trust trust;
-    struct gate_name *name;
-    const char *denied; /* why it may not, or NULL */
-};
-
-static bool original_target(int fd, bool is_v6, union gate_address *ret_address)
-{
-    struct sockaddr_storage raw;
-    socklen_t size = sizeof(raw);
-    int failed = is_v6 ? getsockopt(fd, IPPROTO_IPV6, ORIGINAL_TARGET_6, &raw, &size)
-                       : getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &raw, &size);
-    return failed == 0 && gate_address_take((struct sockaddr *)&raw, size, ret_address);
-}
-
-/* What was redirected: the kernel has kept where it was meant to go. */
-static void find_redirected(const struct gate_socket *socket, int fd, struct target *target)
-{
-    struct gate_cage *cage = socket->cage;
-    union gate_address address;
-    if (!original_target(fd, socket->index == CAGE_SOCKET_ALL_6, &address)) {
-        target->host = "?";
-        target->denied = "it was not redirected: its target is not known";
-        return;
-    }
-    gate_address_print(&address, target->numeric);
-    target->port = gate_address_port(&address);
-    target->host = gate_cage_name_of(cage, &address, target->numeric);
-    const struct gate_host *host = gate_cage_host(cage, &address, target->port);
-    if (host != NULL) {
-        target->host = host->host;
-        target->trust = gate_trust_of(host->host);
-    } else if (cage->any) {
-        target->trust = GATE_TRUST_ANY;
-        target->name = gate_names_find(cage->names, &address);
-    } else {
-        target->denied = "it is not declared";
-    }
-}
-
-static void find_target(const struct gate_socket *socket, int fd, struct target *target)
-{
-    if (socket->index >= socket->cage->host_count) {
-        find_redirected(socket, fd, target);
-        return;
-    }
-    const struct gate_host *host = &socket->cage->hosts[socket->index];
-    target->host = host->host;
-    target->port = host->port;
-    target->trust = gate_trust_of(host->host);
-}
-
-static void check_limits(struct gate_cage *cage, struct target *target)
-{
-    const struct gate_limits *limits = &cage->gate->limits;
-    if (target->denied != NULL)
-        return;
-    if (cage->connection_count >= limits->connections_max)
-        target->denied = "the plugin has too many connections";
-    else if (!kg_rate_pass(&cage->accepted, limits->connections_per_sec, kg_monotonic_ms(), NULL))
-        target->denied = "the plugin makes too many connections a second";
-    else if (gate_mailbox_is_full(cage->mailbox))
-        target->denied = "too many events of the plugin wait to be told";
-}
-
-/* Takes the fd over. */
-static void begin(struct gate_cage *cage, int fd, const struct target *target)
+void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_target *target)
 {
     struct gate *gate = cage->gate;
     struct gate_connection *connection = kg_alloc(sizeof(*connection));
@@ -655,54 +578,4 @@ static void begin(struct gate_cage *cage, int fd, const struct target *target)
         fail(connection, strerror(-result));
     else
         look_up(connection);
-}
-
-static void admit(struct gate_socket *socket, int fd)
-{
-    struct target target = {0};
-    find_target(socket, fd, &target);
-    check_limits(socket->cage, &target);
-    if (target.denied == NULL) {
-        begin(socket->cage, fd, &target);
-        return;
-    }
-    gate_tell_refusal(socket->cage, GATE_DENIED, target.host, target.port, "", target.denied);
-    reset_on_close(fd);
-    close(fd);
-}
-
-static void on_resume(struct loop_timer *timer)
-{
-    struct gate_cage *cage = KG_CONTAINER(timer, struct gate_cage, resume);
-    cage->paused = false;
-    for (struct gate_socket *at = cage->sockets; at != NULL; at = at->next)
-        if (at->source.on_ready == gate_listener_ready)
-            gate_watch(cage->gate, &at->source, EPOLLIN);
-}
-
-/* Out of file descriptors or memory: what waits would be told of again and again. */
-static void pause_accepting(struct gate_cage *cage)
-{
-    if (cage->paused)
-        return;
-    cage->paused = true;
-    for (struct gate_socket *at = cage->sockets; at != NULL; at = at->next)
-        if (at->source.on_ready == gate_listener_ready)
-            gate_watch(cage->gate, &at->source, 0);
-    loop_timer_start(cage->gate->relay, &cage->resume, PAUSE_MS, on_resume);
-}
-
-void gate_listener_ready(struct gate_source *source, uint32_t events)
-{
-    (void)events;
-    struct gate_socket *socket = KG_CONTAINER(source, struct gate_socket, source);
-    for (int i = 0; i < ACCEPTS_PER_TURN && !socket->cage->paused; i++) {
-        int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0)
-            admit(socket, fd);
-        else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            pause_accepting(socket->cage);
-        else if (errno != EINTR && errno != ECONNABORTED)
-            return;
-    }
 }

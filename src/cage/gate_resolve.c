@@ -42,7 +42,7 @@ static const char *judge_one(const struct gate_lookup *lookup, const union gate_
         is_own = own > 0;
     }
     const char *reason = gate_verdict(lookup->trust, class, is_own, lookup->private_networks);
-    if (reason == NULL && is_own && gate_port_is_ours(lookup->port))
+    if (reason == NULL && is_own && gate_listener_is_ours(address))
         return "kaged itself listens there";
     return reason;
 }
@@ -109,6 +109,8 @@ static void run(struct gate_lookup *lookup)
     if (lookup->trust == GATE_TRUST_LOCALHOST) {
         add_numeric(lookup, "127.0.0.1");
         add_numeric(lookup, "::1");
+        if (lookup->reason[0] != '\0')
+            lookup->count = 0; /* a listener of ours: its other address is no way around */
     } else if (is_numeric(lookup)) {
         add_numeric(lookup, lookup->host);
     } else {

@@ -542,12 +542,12 @@ static void a_name_leads_into_the_world_but_not_to_this_host(void **state)
         {"six.test", "connected six.test [2001:db8::5]"},
         {"private.test", "connected private.test [10.99.0.5]"},
         {"mixed.test", "connected mixed.test [203.0.113.5]"},
-        {"loop.test", "denied loop.test [127.0.0.1] it leads to this host's loopback"},
-        {"loop6.test", "denied loop6.test [::1] it leads to this host's loopback"},
-        {"mapped.test", "denied mapped.test [127.0.0.1] it leads to this host's loopback"},
+        {"loop.test", "denied loop.test [127.0.0.1] it leads to the loopback of this host"},
+        {"loop6.test", "denied loop6.test [::1] it leads to the loopback of this host"},
+        {"mapped.test", "denied mapped.test [127.0.0.1] it leads to the loopback of this host"},
         {"link.test", "denied link.test [169.254.169.254] it leads to a link-local address"},
         {"own.test", "denied own.test [198.51.100.7] it leads to an address of this host"},
-        {"127.1", "denied 127.1 [127.0.0.1] it leads to this host's loopback"},
+        {"127.1", "denied 127.1 [127.0.0.1] it leads to the loopback of this host"},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         struct rig *rig = rig_for(rows[i].host, world.port);
