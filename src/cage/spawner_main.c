@@ -340,9 +340,13 @@ static void tell_denial(struct spawner *spawner, struct cage_denial *denial)
 /* The first refusal of a domain is told before the process that it began with. */
 static void read_kernel_log(struct spawner *spawner)
 {
-    struct cage_denial told;
-    for (unsigned i = 0; i < RECORDS_A_TURN && cage_kernel_log_read(spawner->kernel_log, &told);
-         i++) {
+    for (unsigned i = 0; i < RECORDS_A_TURN; i++) {
+        struct cage_denial told;
+        int result = cage_kernel_log_read(spawner->kernel_log, &told);
+        if (result < 0)
+            return;
+        if (result == 0)
+            continue;
         if (told.pid != 0) {
             meet_domain(spawner, &told);
             tell_denial(spawner, &spawner->denial);
@@ -695,7 +699,7 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
     spawner->cgroups = cage_cgroups_new(&asker, ret_limits);
     if (geteuid() != 0)
         return 0;
-    spawner->kernel_log = cage_kernel_log_open();
+    (void)cage_kernel_log_open(&spawner->kernel_log);
     spawner->stage = cage_stage_new(&spawner->owner, err);
     /* Only a stage knows the owner: without one, root would open what he may not. */
     if (spawner->stage == NULL && spawner->owner.uid != 0)

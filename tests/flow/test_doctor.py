@@ -92,6 +92,11 @@ class Doctor(FlowTest):
             for name in lacking:
                 self.assertEqual(daemon.log().count(f"cages are degraded: {name}:"), 1)
 
+    def test_kernel_log_is_for_information_and_says_what_it_is(self):
+        rows = {check["name"]: check for check in self.examine()[1]["checks"]}
+        self.assertEqual(rows["kernel-log"]["status"], "ok")
+        self.assertRegex(rows["kernel-log"]["detail"], "audit log (tells of|is off|is not for us)")
+
     def test_broken_config_is_said_first(self):
         with open(os.path.join(self.home.home, "config.toml"), "w") as file:
             file.write("[limit]\n")
