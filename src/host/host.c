@@ -639,6 +639,7 @@ void host_free(struct host *host)
 {
     if (host == NULL)
         return;
+    host->closing = true;
     loop_undefer(host->loop, &host->stop_check);
     for (size_t i = 0; i < host->plugin_count; i++)
         plugin_free(host->plugins[i]);

@@ -52,8 +52,9 @@ static char *allowing(const struct why *why, char *text)
     kg_auto(kg_free) char *owned = text;
     kg_auto(capability_free) struct capability capability = {0};
     kg_auto(kg_buf_free) struct kg_buf canonical = {0};
+    const struct manifest *manifest = why->plugin->manifest; /* NULL: it is broken by now */
     if (capability_parse(kg_str(owned), &capability, NULL) < 0 ||
-        capability_set_covers(&why->plugin->manifest->capability_set, &capability))
+        (manifest != NULL && capability_set_covers(&manifest->capability_set, &capability)))
         return NULL;
     capability_print(&capability, &canonical);
     return kg_str_dup(kg_buf_view(&canonical));
@@ -61,7 +62,7 @@ static char *allowing(const struct why *why, char *text)
 
 static char *host_and_port(struct kg_str host, int64_t port)
 {
-    bool is_v6 = memchr(host.data, ':', host.length) != NULL;
+    bool is_v6 = host.length > 0 && memchr(host.data, ':', host.length) != NULL;
     return kg_format(is_v6 ? "[%.*s]:%d" : "%.*s:%d", KG_STR_ARG(host), (int)port);
 }
 
@@ -188,12 +189,20 @@ static void why_free(struct why *why)
 
 static void ask_next(struct why *why);
 
+static void give_up(struct why *why, const struct kg_err *err)
+{
+    why->on_done(why->data, KG_STR_NULL, err);
+    why_free(why);
+}
+
 static void on_lines(void *data, struct kg_str lines, const struct kg_err *err_or_null)
 {
     struct why *why = data;
-    if (err_or_null != NULL) {
-        why->on_done(why->data, KG_STR_NULL, err_or_null);
-        why_free(why);
+    struct kg_err err = {0};
+    if (why->host->closing) /* the plugins are gone, and the log can be asked no more */
+        kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+    if (err_or_null != NULL || err.code != KG_OK) {
+        give_up(why, err_or_null != NULL ? err_or_null : &err);
         return;
     }
     while (lines.length > 0) {
