@@ -100,6 +100,8 @@ struct gate_resolver;
 struct gate_resolver *gate_resolver_new(struct loop *relay);
 /* `done` comes at once for what is no name; it owns the look-up. */
 void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *lookup);
+/* True if it had not begun: then it is the caller's again. */
+bool gate_resolver_withdraw(struct gate_resolver *resolver, struct gate_lookup *lookup);
 /* Does not wait for look-ups that run: they end by themselves, and nobody hears of it. */
 void gate_resolver_free(struct gate_resolver *resolver);
 

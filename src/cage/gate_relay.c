@@ -70,15 +70,30 @@ static void close_side(struct gate_connection *connection, struct side *side, bo
     kg_free(&side->kept);
 }
 
+static void forget_lookup(struct gate_lookup *lookup)
+{
+    struct gate_lookup **link = &lookup->cage->lookups;
+    while (*link != lookup)
+        link = &(*link)->next_of_cage;
+    *link = lookup->next_of_cage;
+}
+
+/* What nobody waits for any more is not looked up, unless that has begun. */
 static void leave_lookup(struct gate_connection *connection)
 {
-    if (connection->lookup == NULL)
+    struct gate_lookup *lookup = connection->lookup;
+    if (lookup == NULL)
         return;
-    struct gate_connection **link = &connection->lookup->waiting;
+    struct gate_connection **link = &lookup->waiting;
     while (*link != connection)
         link = &(*link)->next_waiting;
     *link = connection->next_waiting;
     connection->lookup = NULL;
+    if (lookup->waiting != NULL ||
+        !gate_resolver_withdraw(connection->cage->gate->resolver, lookup))
+        return;
+    forget_lookup(lookup);
+    free(lookup);
 }
 
 static void bury(struct gate_connection *connection)
@@ -489,13 +504,8 @@ static void connect_next(struct gate_connection *connection)
 
 static void on_found(struct gate_lookup *lookup)
 {
-    struct gate_cage *cage = lookup->cage;
-    if (cage != NULL) {
-        struct gate_lookup **link = &cage->lookups;
-        while (*link != lookup)
-            link = &(*link)->next_of_cage;
-        *link = lookup->next_of_cage;
-    }
+    if (lookup->cage != NULL)
+        forget_lookup(lookup);
     while (lookup->waiting != NULL) {
         struct gate_connection *connection = lookup->waiting;
         lookup->waiting = connection->next_waiting;

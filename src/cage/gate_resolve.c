@@ -1,8 +1,8 @@
 /*
  * Where a host is. A name server may take as long as it likes, so a name is looked up in a thread
  * of a small pool, of which one cage never has more than a share; what needs no name server is
- * answered at once. The answer holds only addresses that may be connected to. A look-up cannot be
- * called off: at the end the threads are left alone, and the last one frees the pool.
+ * answered at once. The answer holds only addresses that may be connected to. A look-up that runs
+ * cannot be called off: at the end the threads are left alone, and the last one frees the pool.
  */
 #include "cage/gate_internal.h"
 
@@ -140,6 +140,14 @@ static unsigned running_for(const struct gate_resolver *resolver, const void *ow
     return count;
 }
 
+static void unqueue(struct gate_resolver *resolver, struct gate_lookup **link)
+{
+    *link = (*link)->next;
+    if (*link == NULL)
+        resolver->queue_tail = link;
+    resolver->queued--;
+}
+
 /* Moves the first look-up whose owner has its share left to those that run. */
 static struct gate_lookup *take(struct gate_resolver *resolver)
 {
@@ -147,10 +155,7 @@ static struct gate_lookup *take(struct gate_resolver *resolver)
         struct gate_lookup *lookup = *link;
         if (running_for(resolver, lookup->owner) >= OWNER_MAX)
             continue;
-        *link = lookup->next;
-        if (*link == NULL)
-            resolver->queue_tail = link;
-        resolver->queued--;
+        unqueue(resolver, link);
         lookup->next = resolver->running;
         resolver->running = lookup;
         return lookup;
@@ -254,6 +259,19 @@ void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *looku
         snprintf(lookup->reason, sizeof(lookup->reason), "no thread to look up the name");
         lookup->done(lookup);
     }
+}
+
+bool gate_resolver_withdraw(struct gate_resolver *resolver, struct gate_lookup *lookup)
+{
+    pthread_mutex_lock(&resolver->lock);
+    struct gate_lookup **link = &resolver->queue;
+    while (*link != NULL && *link != lookup)
+        link = &(*link)->next;
+    bool queued = *link != NULL;
+    if (queued)
+        unqueue(resolver, link);
+    pthread_mutex_unlock(&resolver->lock);
+    return queued;
 }
 
 void gate_resolver_free(struct gate_resolver *resolver)

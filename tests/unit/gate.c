@@ -668,6 +668,46 @@ static void a_slow_name_server_holds_up_nobody_else(void **state)
     rig_free(rig); /* while look-ups still run */
 }
 
+/* How many of the names "slow0.test" to "slow9.test" the server was asked for. */
+static size_t names_asked_for(int server)
+{
+    bool asked[10] = {0};
+    char packet[512];
+    size_t count = 0;
+    for (ssize_t size; (size = recv(server, packet, sizeof(packet), MSG_DONTWAIT)) > 0;) {
+        const char *name = memmem(packet, (size_t)size, "slow", 4);
+        if (name != NULL)
+            asked[name[4] - '0'] = true;
+    }
+    for (size_t i = 0; i < KG_COUNT(asked); i++)
+        count += asked[i];
+    return count;
+}
+
+/* They were all looked up, one after the other: under `*` more and more of them would gather. */
+static void names_that_nobody_waits_for_any_more_are_not_looked_up(void **state)
+{
+    (void)state;
+    SKIP_WITHOUT_NETWORK();
+    kg_auto(kg_close) int server = silent_name_server();
+    struct rig *rig = rig_new();
+    rig->limits.connect_timeout_ms = 100;
+    for (int i = 0; i < 7; i++) {
+        kg_auto(kg_free) char *name = kg_format("slow%d.test", i);
+        declare(rig, name, world.port);
+    }
+    declare(rig, "global.test", world.port);
+    start(rig);
+    for (size_t i = 0; i < 7; i++)
+        meet_reset("127.0.0.1", rig->ports[i]);
+    wait_for(rig, GATE_FAILED, 7);
+    rig->limits.connect_timeout_ms = WAIT_MS;
+    gate_set_limits(rig->gate, &rig->limits);
+    close(dial_echo(rig, 7)); /* comes after all that was to be looked up before */
+    assert_in_range(names_asked_for(server), 1, 4);
+    rig_free(rig);
+}
+
 /* -- bounds ------------------------------------------------------------------------------------ */
 
 static void connections_past_the_most_are_refused(void **state)
@@ -1134,6 +1174,7 @@ int main(void)
         cmocka_unit_test(a_silent_address_leaves_time_for_the_next),
         cmocka_unit_test(a_name_that_is_not_found_is_a_failure),
         cmocka_unit_test(a_slow_name_server_holds_up_nobody_else),
+        cmocka_unit_test(names_that_nobody_waits_for_any_more_are_not_looked_up),
         cmocka_unit_test(connections_past_the_most_are_refused),
         cmocka_unit_test(connections_past_the_rate_are_refused),
         cmocka_unit_test(refusals_past_the_rate_are_counted_only),
