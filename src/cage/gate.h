@@ -47,6 +47,17 @@ typedef void gate_event_fn(void *data, const struct gate_event *event);
 /* Starts the thread. Events come on the loop. */
 struct gate *gate_new(struct loop *loop, const struct gate_limits *limits, struct kg_err *err);
 void gate_set_limits(struct gate *gate, const struct gate_limits *limits);
+/*
+ * What cannot be told must not happen: this is asked, on the gate's thread, before a connection
+ * begins. To be set before the first cage; without it all can be told.
+ */
+enum gate_hearing {
+    GATE_HEARS,
+    GATE_HEARS_LATER,   /* new connections wait */
+    GATE_HEARS_NOTHING, /* they are refused; refusals are counted, and told later */
+};
+typedef enum gate_hearing gate_hearing_fn(void *data);
+void gate_ask_first(struct gate *gate, gate_hearing_fn *hearing, void *data);
 void gate_free(struct gate *gate); /* after its cages */
 
 /* The network of one child. The plan may go after the call. */

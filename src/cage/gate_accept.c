@@ -1,7 +1,7 @@
 /*
  * At the door: whom an accepted connection is meant for, and whether the cage may have one more.
- * Out of file descriptors, a cage's listeners rest for a moment instead of being told of again and
- * again.
+ * Out of file descriptors, or while the log of what happens is behind, a cage's listeners rest for
+ * a moment.
  */
 #include "cage/gate_internal.h"
 
@@ -66,7 +66,9 @@ static void check_limits(struct gate_cage *cage, struct gate_target *target)
     const struct gate_limits *limits = &cage->gate->limits;
     if (target->denied != NULL)
         return;
-    if (cage->connection_count >= limits->connections_max)
+    if (gate_hearing(cage->gate) == GATE_HEARS_NOTHING)
+        target->denied = "the audit log cannot be written";
+    else if (cage->connection_count >= limits->connections_max)
         target->denied = "the plugin has too many connections";
     else if (!kg_rate_pass(&cage->accepted, limits->connections_per_sec, kg_monotonic_ms(), NULL))
         target->denied = "the plugin makes too many connections a second";
@@ -97,7 +99,7 @@ static void on_resume(struct loop_timer *timer)
             gate_watch(cage->gate, &at->source, EPOLLIN);
 }
 
-/* Out of file descriptors or memory: what waits would be told of again and again. */
+/* What waits would be told of again and again. */
 static void pause_accepting(struct gate_cage *cage)
 {
     if (cage->paused)
@@ -113,6 +115,8 @@ void gate_listener_ready(struct gate_source *source, uint32_t events)
 {
     (void)events;
     struct gate_socket *socket = KG_CONTAINER(source, struct gate_socket, source);
+    if (gate_hearing(socket->cage->gate) == GATE_HEARS_LATER)
+        pause_accepting(socket->cage);
     for (int i = 0; i < ACCEPTS_PER_TURN && !socket->cage->paused; i++) {
         int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)

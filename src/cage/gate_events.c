@@ -1,7 +1,8 @@
 /*
  * Events on their way from the relay to the loop. A mailbox lives until the loop has nothing more
  * to deliver from it, which may be after its cage. What began is always told to its end; refusals
- * are told at a bounded rate; and while the loop is far behind, nothing new begins.
+ * are told at a bounded rate; and while the loop is far behind, or nobody listens, nothing new
+ * begins.
  */
 #include "cage/gate_internal.h"
 
@@ -133,6 +134,11 @@ bool gate_mailbox_is_full(struct gate_mailbox *mailbox)
     return full;
 }
 
+static bool may_tell(struct gate_mailbox *mailbox)
+{
+    return gate_hearing(mailbox->cage->gate) == GATE_HEARS && !gate_mailbox_is_full(mailbox);
+}
+
 static struct note *new_note(const struct gate_event *event)
 {
     struct note *note = kg_alloc(sizeof(*note));
@@ -180,7 +186,7 @@ void gate_tell_last(struct gate_cage *cage)
 static void on_rest(struct loop_timer *timer)
 {
     struct gate_mailbox *mailbox = KG_CONTAINER(timer, struct gate_mailbox, rest);
-    if (gate_mailbox_is_full(mailbox))
+    if (!may_tell(mailbox))
         loop_timer_start(mailbox->cage->gate->relay, timer, REST_MS, on_rest);
     else
         tell_rest(mailbox);
@@ -204,7 +210,7 @@ void gate_tell_refusal(struct gate_cage *cage, enum gate_event_kind kind, const 
     struct gate_event event = {
         .kind = kind, .host = host, .port = port, .address = address, .reason = reason};
     struct note *note = new_note(&event);
-    if (gate_mailbox_is_full(mailbox) ||
+    if (!may_tell(mailbox) ||
         !kg_rate_pass(&mailbox->told, cage->gate->limits.events_per_sec, kg_monotonic_ms(), NULL)) {
         count_only(cage, note);
         return;

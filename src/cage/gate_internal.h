@@ -164,6 +164,8 @@ struct gate_source {
 int gate_watch(struct gate *gate, struct gate_source *source, uint32_t events);
 /* Stops watching and closes; what epoll told already is not delivered any more. */
 void gate_unwatch(struct gate *gate, struct gate_source *source);
+/* Whether what happens now can be told. */
+enum gate_hearing gate_hearing(const struct gate *gate);
 /* Makes the relay's next turn come at once. */
 void gate_wake(struct gate *gate);
 
@@ -171,6 +173,8 @@ struct gate {
     struct loop *loop; /* borrowed; where events are heard */
     struct loop *relay;
     uv_thread_t thread;
+    gate_hearing_fn *hearing; /* or NULL; set before the first cage */
+    void *hearing_data;
     /* The relay's from here on. */
     struct gate_limits limits;
     struct gate_resolver *resolver;
@@ -206,7 +210,7 @@ struct gate_cage {
     bool any;
     /* The relay's from here on. */
     struct gate_socket *sockets;
-    bool paused;              /* no accepting while file descriptors are short */
+    bool paused;              /* no accepting for a moment */
     struct loop_timer resume; /* ends the pause */
     struct gate_connection *connections;
     uint32_t connection_count;

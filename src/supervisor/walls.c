@@ -32,7 +32,7 @@ static void on_event(void *data, const struct gate_event *event)
     case GATE_FAILED:
         audit_emit(audit, AUDIT_PLUGIN_NET_FAILED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
                    AUDIT_V_TEXT(event->host), GATE_PORT(event->port), GATE_TEXT(event->address),
-                   AUDIT_V_TEXT(event->reason));
+                   AUDIT_V_TEXT(event->reason), AUDIT_V_INT(event->suppressed));
         return;
     }
 }

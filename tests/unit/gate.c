@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -37,6 +38,7 @@ struct rig {
     struct gate_cage *cage;
     struct cage_plan plan;
     struct gate_limits limits;
+    atomic_int hearing;   /* enum gate_hearing */
     uint16_t ports[8];    /* where the listeners are */
     struct kg_buf events; /* each as a line */
     size_t told[4];       /* by kind */
@@ -91,11 +93,17 @@ static int listen_for(uint16_t *ret_port)
     return fd;
 }
 
+static enum gate_hearing hearing_of(void *rig)
+{
+    return (enum gate_hearing)atomic_load(&((struct rig *)rig)->hearing);
+}
+
 static void start(struct rig *rig)
 {
     struct kg_err err = {0};
     rig->gate = gate_new(rig->loop, &rig->limits, &err);
     assert_non_null(rig->gate);
+    gate_ask_first(rig->gate, hearing_of, rig);
     rig->cage = gate_cage_new(rig->gate, &rig->plan, on_event, rig);
     for (uint32_t i = 0; i < rig->plan.network.count; i++)
         if (rig->plan.network.items[i].port != 0)
@@ -796,6 +804,37 @@ static void a_loop_that_is_far_behind_gets_no_new_connections(void **state)
     rig_free(rig);
 }
 
+static void what_cannot_be_told_is_refused_and_told_later(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_for("localhost", world.port);
+    atomic_store(&rig->hearing, GATE_HEARS_NOTHING);
+    for (int i = 0; i < 5; i++)
+        meet_reset("127.0.0.1", rig->ports[0]);
+    atomic_store(&rig->hearing, GATE_HEARS);
+    close(dial_echo(rig, 0));
+    wait_for(rig, GATE_CONNECTED, 1);
+    wait_for(rig, GATE_DENIED, 1);
+    assert_heard(rig, "denied localhost [] the audit log cannot be written");
+    assert_int_equal(rig->told[GATE_DENIED] + rig->suppressed, 5);
+    rig_free(rig);
+}
+
+static void what_is_heard_later_waits(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_for("localhost", world.port);
+    atomic_store(&rig->hearing, GATE_HEARS_LATER);
+    int fd = dial(rig, 0);
+    say(fd, "echo\nhello");
+    atomic_store(&rig->hearing, GATE_HEARS);
+    hear(fd, "hello");
+    close(fd);
+    wait_for(rig, GATE_ENDED, 1);
+    assert_int_equal(rig->told[GATE_DENIED], 0);
+    rig_free(rig);
+}
+
 static void file_descriptors_that_run_out_only_delay(void **state)
 {
     (void)state;
@@ -1180,6 +1219,8 @@ int main(void)
         cmocka_unit_test(refusals_past_the_rate_are_counted_only),
         cmocka_unit_test(a_counted_refusal_is_told_when_the_flood_is_over),
         cmocka_unit_test(a_loop_that_is_far_behind_gets_no_new_connections),
+        cmocka_unit_test(what_cannot_be_told_is_refused_and_told_later),
+        cmocka_unit_test(what_is_heard_later_waits),
         cmocka_unit_test(file_descriptors_that_run_out_only_delay),
         cmocka_unit_test(a_thousand_connections_work_at_once),
         cmocka_unit_test(one_cage_does_not_starve_another),
