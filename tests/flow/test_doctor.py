@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import subprocess
+import tempfile
 import unittest
 
 from harness import KAGED, PATIENCE, Daemon, FlowTest, descendants, main, process_name
@@ -245,7 +246,8 @@ class GivesUpRoot(FlowTest):
             daemon.stop()
             daemon.start()
             self.assertEqual(daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
-            for folder in ("plugins", "state", "state/audit", "state/logs", "run"):
+            for folder in ("plugins", "plugin-data", "state", "state/audit", "state/logs",
+                           "run"):
                 path = os.path.join(daemon.home, folder)
                 self.assertEqual(os.stat(path).st_uid, pwd.getpwnam("daemon").pw_uid, folder)
             self.assertEqual(os.stat(daemon.home).st_uid, 0)
@@ -269,6 +271,38 @@ class GivesUpRoot(FlowTest):
             status = daemon.api("GET", "/plugins/secret")[1]
             self.assertNotEqual(status.get("state"), "running")
             self.assertIn("Permission denied", json.dumps(status))
+
+    def told(self, *capabilities):
+        """A daemon of another user, whose one plugin has these capabilities."""
+        daemon = self.home_for("daemon", ["does-as-told"])
+        manifest = os.path.join(daemon.home, "plugins/does-as-told/kaged-plugin.yaml")
+        with open(manifest) as file:
+            text = file.read()
+        with open(manifest, "w") as file:
+            file.write(text.replace("[]", json.dumps(capabilities)))
+        return daemon
+
+    def test_plugin_writes_below_config_as_that_user(self):
+        with self.told("write:fs:config:/x") as daemon:
+            code = "import os; open(os.environ['KAGED_CONFIG_ROOT'] + '/x/note', 'w').write('kept')"
+            self.assertEqual(daemon.call("does-as-told", "told.run", {"code": code}),
+                             {"result": None})
+            note = os.path.join(daemon.home, "plugin-data/does-as-told/x/note")
+            self.assertEqual(os.stat(note).st_uid, pwd.getpwnam("daemon").pw_uid)
+            with open(note) as file:
+                self.assertEqual(file.read(), "kept")
+
+    def test_folder_that_the_user_may_not_write_is_no_plugins_to_write(self):
+        with tempfile.TemporaryDirectory(prefix="kaged-") as folder:
+            os.chmod(folder, 0o755)
+            with self.told(f"write:fs:{folder}") as daemon:
+                words = daemon.wait_exit("does-as-told", "cage")["words"]
+                self.assertRegex(words, f"open {folder} as uid .*Permission denied")
+            os.chown(folder, pwd.getpwnam("daemon").pw_uid, -1)
+            with self.told(f"write:fs:{folder}") as daemon:
+                code = f"open({folder + '/note'!r}, 'w').write('kept')"
+                self.assertEqual(daemon.call("does-as-told", "told.run", {"code": code}),
+                                 {"result": None})
 
     def test_home_that_the_user_cannot_reach_is_explained(self):
         daemon = self.home_for("daemon")
