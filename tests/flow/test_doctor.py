@@ -66,6 +66,13 @@ class Doctor(FlowTest):
         self.assertRegex(out.splitlines()[-1], "^Plugins run (fully )?caged")
         self.assertNotIn("\033", out)
 
+    def test_kernel_log_can_be_read_if_why_says_that_it_is(self):
+        # The doctor once asked only for the right to read it, and it was off.
+        rows = {check["name"]: check["detail"] for check in self.examine()[1]["checks"]}
+        with Daemon(["good-c"]) as daemon:
+            knowledge = daemon.api("GET", "/plugins/good-c/why")[1]["knowledge"]
+        self.assertEqual("can be read" in rows["kernel-log"], "are not known" not in knowledge)
+
     def test_it_makes_nothing(self):
         before = sorted(os.listdir(self.home.home))
         self.examine()
@@ -251,6 +258,21 @@ class GivesUpRoot(FlowTest):
                 path = os.path.join(daemon.home, folder)
                 self.assertEqual(os.stat(path).st_uid, pwd.getpwnam("daemon").pw_uid, folder)
             self.assertEqual(os.stat(daemon.home).st_uid, 0)
+
+    def test_plugin_keeps_files_of_its_own_below_config(self):
+        # plugin-data was made by root and stayed root's, so that no folder could be made in it.
+        daemon = self.home_for("daemon", ["does-as-told"])
+        manifest = os.path.join(daemon.home, "plugins/does-as-told/kaged-plugin.yaml")
+        with open(manifest) as file:
+            text = file.read()
+        with open(manifest, "w") as file:
+            file.write(text.replace("capabilities: []", 'capabilities: ["write:fs:config:/kept"]'))
+        with daemon:
+            told = "import os; open(os.environ['KAGED_CONFIG_ROOT'] + '/kept/a', 'w').write('x')"
+            answer = daemon.call("does-as-told", "told.run", {"code": told})
+            self.assertIn("result", answer, answer)
+            kept = os.stat(os.path.join(daemon.home, "plugin-data/does-as-told/kept/a"))
+            self.assertEqual(kept.st_uid, pwd.getpwnam("daemon").pw_uid)
 
     def test_it_starts_and_stops_in_the_background(self):
         daemon = self.home_for("daemon")
