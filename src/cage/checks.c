@@ -322,7 +322,8 @@ static void check_cgroups(struct look *look, struct cage_check *check)
         degrade(check,
                 "memory is bounded for each process of a plugin, and a watchdog looks at all of "
                 "them together; processor time is not shared out",
-                "let systemd start kaged with Delegate=yes, or start it as root");
+                "let systemd start kaged, by kaged.service or another unit with Delegate=yes, or "
+                "start it as root");
 }
 
 /* -- programs, limits, people and folders ------------------------------------------------------ */
