@@ -320,10 +320,9 @@ static void check_cgroups(struct look *look, struct cage_check *check)
     found(check, "%s", limits.words);
     if (limits.mode == CAGE_LIMITS_NONE)
         degrade(check,
-                "memory is bounded for each process of a plugin, and a watchdog looks at all of "
-                "them together; processor time is not shared out",
-                "let systemd start kaged, by kaged.service or another unit with Delegate=yes, or "
-                "start it as root");
+                "memory is bounded for each process, and by a watchdog for all of a plugin; "
+                "processor time is not shared out",
+                "start kaged by a unit of systemd with Delegate=yes, or as root");
 }
 
 /* -- programs, limits, people and folders ------------------------------------------------------ */
