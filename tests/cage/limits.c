@@ -21,9 +21,9 @@
 
 #include <cmocka.h>
 
-#define MIB          ((uint64_t)1024 * 1024)
-#define MEMORY       (64 * MIB)
-#define SHARES       512
+#define MIB    ((uint64_t)1024 * 1024)
+#define MEMORY (64 * MIB)
+#define SHARES 512
 
 static struct world *world;
 static enum cage_limits_mode mode;
