@@ -37,6 +37,7 @@ struct gate_event {
     uint16_t port;                /* 0: only the name was asked for */
     const char *address;          /* where it led, numeric; "" if nowhere */
     const char *reason;           /* why, in words; "" where the two sides just did so */
+    const char *declare;          /* denied: the host that the plugin could declare; "" if none */
     uint64_t bytes_out, bytes_in; /* ended: from the plugin, and to it */
     uint64_t duration_ms;
     uint32_t suppressed; /* denied, failed: how many more there were that got no event */

@@ -46,6 +46,7 @@ static void find_redirected(const struct gate_socket *socket, int fd, struct gat
         target->name = gate_names_find(cage->names, &address);
     } else {
         target->denied = "it is not declared";
+        target->declare = target->host;
     }
 }
 
@@ -69,9 +70,10 @@ static void check_limits(struct gate_cage *cage, struct gate_target *target)
     if (gate_hearing(cage->gate) == GATE_HEARS_NOTHING)
         target->denied = "the audit log cannot be written";
     else if (cage->connection_count >= limits->connections_max)
-        target->denied = "the plugin has too many connections";
+        target->denied = "the plugin has too many connections: limits.net_connections";
     else if (!kg_rate_pass(&cage->accepted, limits->connections_per_sec, kg_monotonic_ms(), NULL))
-        target->denied = "the plugin makes too many connections a second";
+        target->denied = "the plugin makes too many connections a second: "
+                         "limits.net_connections_per_sec";
     else if (gate_mailbox_is_full(cage->mailbox))
         target->denied = "too many events of the plugin wait to be told";
 }
@@ -85,7 +87,12 @@ static void admit(struct gate_socket *socket, int fd)
         gate_connection_begin(socket->cage, fd, &target);
         return;
     }
-    gate_tell_refusal(socket->cage, GATE_DENIED, target.host, target.port, "", target.denied);
+    struct gate_event event = {.kind = GATE_DENIED,
+                               .host = target.host,
+                               .port = target.port,
+                               .reason = target.denied,
+                               .declare = target.declare};
+    gate_tell_refusal(socket->cage, &event);
     gate_reset_on_close(fd);
     close(fd);
 }

@@ -18,6 +18,7 @@ struct note {
     char host[GATE_HOST_TEXT];
     char address[GATE_ADDRESS_TEXT];
     char reason[GATE_REASON_TEXT];
+    char declare[GATE_HOST_TEXT];
 };
 
 struct gate_mailbox {
@@ -139,16 +140,20 @@ static bool may_tell(struct gate_mailbox *mailbox)
     return gate_hearing(mailbox->cage->gate) == GATE_HEARS && !gate_mailbox_is_full(mailbox);
 }
 
+static const char *copy(const char *text_or_null, char *ret_text, size_t size)
+{
+    snprintf(ret_text, size, "%s", text_or_null ? text_or_null : "");
+    return ret_text;
+}
+
 static struct note *new_note(const struct gate_event *event)
 {
     struct note *note = kg_alloc(sizeof(*note));
     note->event = *event;
-    snprintf(note->host, sizeof(note->host), "%s", event->host);
-    snprintf(note->address, sizeof(note->address), "%s", event->address);
-    snprintf(note->reason, sizeof(note->reason), "%s", event->reason);
-    note->event.host = note->host;
-    note->event.address = note->address;
-    note->event.reason = note->reason;
+    note->event.host = copy(event->host, note->host, sizeof(note->host));
+    note->event.address = copy(event->address, note->address, sizeof(note->address));
+    note->event.reason = copy(event->reason, note->reason, sizeof(note->reason));
+    note->event.declare = copy(event->declare, note->declare, sizeof(note->declare));
     return note;
 }
 
@@ -203,13 +208,10 @@ static void count_only(struct gate_cage *cage, struct note *note)
         loop_timer_start(cage->gate->relay, &mailbox->rest, REST_MS, on_rest);
 }
 
-void gate_tell_refusal(struct gate_cage *cage, enum gate_event_kind kind, const char *host,
-                       uint16_t port, const char *address, const char *reason)
+void gate_tell_refusal(struct gate_cage *cage, const struct gate_event *event)
 {
     struct gate_mailbox *mailbox = cage->mailbox;
-    struct gate_event event = {
-        .kind = kind, .host = host, .port = port, .address = address, .reason = reason};
-    struct note *note = new_note(&event);
+    struct note *note = new_note(event);
     if (!may_tell(mailbox) ||
         !kg_rate_pass(&mailbox->told, cage->gate->limits.events_per_sec, kg_monotonic_ms(), NULL)) {
         count_only(cage, note);

@@ -140,17 +140,28 @@ static const char *current_address(const struct gate_connection *connection,
     return text;
 }
 
-static void refuse(struct gate_connection *connection, enum gate_event_kind kind,
-                   const char *address, const char *reason)
+static void refuse(struct gate_connection *connection, const struct gate_lookup *lookup)
 {
-    gate_tell_refusal(connection->cage, kind, connection->host, connection->port, address, reason);
+    struct gate_event event = {.kind = GATE_DENIED,
+                               .host = connection->host,
+                               .port = connection->port,
+                               .address = lookup->address,
+                               .reason = lookup->reason,
+                               .declare = lookup->declare};
+    gate_tell_refusal(connection->cage, &event);
     close_connection(connection, true);
 }
 
 static void fail(struct gate_connection *connection, const char *reason)
 {
     char address[GATE_ADDRESS_TEXT];
-    refuse(connection, GATE_FAILED, current_address(connection, address), reason);
+    struct gate_event event = {.kind = GATE_FAILED,
+                               .host = connection->host,
+                               .port = connection->port,
+                               .address = current_address(connection, address),
+                               .reason = reason};
+    gate_tell_refusal(connection->cage, &event);
+    close_connection(connection, true);
 }
 
 /* An open connection is over; reason is "" where the two sides ended it. */
@@ -515,7 +526,7 @@ static void on_found(struct gate_lookup *lookup)
         if (lookup->found == GATE_FOUND)
             connect_next(connection);
         else if (lookup->found == GATE_FOUND_DENIED)
-            refuse(connection, GATE_DENIED, lookup->address, lookup->reason);
+            refuse(connection, lookup);
         else
             fail(connection, lookup->reason);
     }

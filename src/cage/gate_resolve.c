@@ -30,8 +30,24 @@ struct gate_resolver {
 
 /* -- one look-up ------------------------------------------------------------------------------- */
 
-/* Why the address itself may not be connected to, or NULL. */
-static const char *judge_one(const struct gate_lookup *lookup, const union gate_address *address)
+/* Which declaration would let the address through. */
+static void find_remedy(struct gate_lookup *lookup, enum gate_class class, bool is_own,
+                        const union gate_address *address)
+{
+    enum gate_trust trust;
+    char numeric[GATE_ADDRESS_TEXT];
+    gate_address_print(address, numeric);
+    if (!gate_remedy(class, is_own, lookup->private_networks, &trust))
+        return;
+    const char *host = trust == GATE_TRUST_NAME        ? lookup->host
+                       : trust == GATE_TRUST_LOCALHOST ? "localhost"
+                                                       : numeric;
+    snprintf(lookup->declare, sizeof(lookup->declare), "%s", host);
+}
+
+/* Why the address itself may not be connected to, or NULL; whole is what it was found in. */
+static const char *judge_one(struct gate_lookup *lookup, const union gate_address *address,
+                             const union gate_address *whole)
 {
     enum gate_class class = gate_address_class(address);
     bool is_own = class == GATE_CLASS_LOOPBACK;
@@ -44,15 +60,17 @@ static const char *judge_one(const struct gate_lookup *lookup, const union gate_
     const char *reason = gate_verdict(lookup->trust, class, is_own, lookup->private_networks);
     if (reason == NULL && is_own && gate_listener_is_ours(address))
         return "kaged itself listens there";
+    if (reason != NULL && lookup->reason[0] == '\0')
+        find_remedy(lookup, class, is_own, whole);
     return reason;
 }
 
-static const char *judge(const struct gate_lookup *lookup, const union gate_address *address)
+static const char *judge(struct gate_lookup *lookup, const union gate_address *address)
 {
     union gate_address inner;
-    const char *reason = judge_one(lookup, address);
+    const char *reason = judge_one(lookup, address, address);
     if (reason == NULL && gate_address_embedded(address, &inner))
-        reason = judge_one(lookup, &inner);
+        reason = judge_one(lookup, &inner, address);
     return reason;
 }
 
