@@ -285,6 +285,8 @@ void gate_socket_open(struct gate_cage *cage, uint32_t index, int fd)
         free(socket);
         return;
     }
+    if (socket->source.on_ready == gate_listener_ready)
+        gate_set_options(fd);
     socket->next = cage->sockets;
     cage->sockets = socket;
 }

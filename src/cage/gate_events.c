@@ -11,6 +11,7 @@
 
 #define BACKLOG_MAX 1024
 #define REST_MS     1000 /* after which a refusal that was only counted is told */
+#define POST_MS     5    /* how long an event may wait for others */
 
 struct note {
     struct note *next;
@@ -34,7 +35,7 @@ struct gate_mailbox {
     bool closed;
 
     /* The relay's: */
-    struct loop_task post; /* at the end of a turn, so that bytes go first and events together */
+    struct loop_timer post; /* so that bytes go first, and many events wake the loop once */
     struct kg_rate told;
     struct note *last; /* owned; the newest that was only counted */
     uint32_t suppressed;
@@ -87,9 +88,9 @@ static void on_message(struct loop_message *message)
 }
 
 /* On the relay. */
-static void post(struct loop_task *task)
+static void on_post(struct loop_timer *timer)
 {
-    struct gate_mailbox *mailbox = KG_CONTAINER(task, struct gate_mailbox, post);
+    struct gate_mailbox *mailbox = KG_CONTAINER(timer, struct gate_mailbox, post);
     uv_mutex_lock(&mailbox->lock);
     bool posted = mailbox->posted;
     mailbox->posted = true;
@@ -103,7 +104,6 @@ struct gate_mailbox *gate_mailbox_new(struct gate_cage *cage, struct loop *loop,
 {
     struct gate_mailbox *mailbox = kg_alloc(sizeof(*mailbox));
     mailbox->message.deliver = on_message;
-    mailbox->post.run = post;
     mailbox->loop = loop;
     mailbox->on_event = on_event;
     mailbox->data = data;
@@ -164,7 +164,8 @@ static void put_note(struct gate_mailbox *mailbox, struct note *note)
     mailbox->notes_tail = &note->next;
     mailbox->count++;
     uv_mutex_unlock(&mailbox->lock);
-    loop_defer(mailbox->cage->gate->relay, &mailbox->post);
+    if (!loop_timer_running(&mailbox->post))
+        loop_timer_start(mailbox->cage->gate->relay, &mailbox->post, POST_MS, on_post);
 }
 
 void gate_tell(struct gate_cage *cage, const struct gate_event *event)
@@ -185,7 +186,8 @@ void gate_tell_last(struct gate_cage *cage)
 {
     loop_timer_stop(cage->gate->relay, &cage->mailbox->rest);
     tell_rest(cage->mailbox);
-    loop_undefer(cage->gate->relay, &cage->mailbox->post); /* who closes it takes what is there */
+    /* Who closes it takes what is there. */
+    loop_timer_stop(cage->gate->relay, &cage->mailbox->post);
 }
 
 static void on_rest(struct loop_timer *timer)

@@ -249,6 +249,8 @@ struct gate_target {
 };
 /* Looks up, connects and moves bytes from now on. Takes the fd. */
 void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_target *target);
+/* Of a connection; one that a listener accepts has those of the listener. */
+void gate_set_options(int fd);
 /* The other side will see a reset and no end of file. */
 void gate_reset_on_close(int fd);
 

@@ -25,6 +25,7 @@ struct side {
     struct gate_connection *connection;
     char *kept; /* owned; what this side could not take yet, or NULL */
     size_t kept_at, kept_size;
+    bool may_read;    /* epoll told of something, and not all of it is read yet */
     bool hung_up;     /* epoll told of an end: only reading shows which */
     bool is_read;     /* to its end */
     bool is_finished; /* it was told that nothing more comes */
@@ -259,11 +260,17 @@ static enum moved move(struct side *from, struct side *to, char *scratch)
             finish(to);
             return MOVED_ALL;
         }
+        if (!from->may_read)
+            return MOVED_ALL;
         ssize_t size = recv(from->source.fd, scratch, GATE_SCRATCH_BYTES, 0);
         if (size < 0 && errno == EINTR)
             continue;
+        if (size < 0 && errno != EAGAIN)
+            return MOVED_BROKEN;
+        /* A short read means that there is no more, unless the end was told already. */
+        from->may_read = size == (ssize_t)GATE_SCRATCH_BYTES || (size > 0 && from->hung_up);
         if (size < 0)
-            return errno == EAGAIN ? MOVED_ALL : MOVED_BROKEN;
+            continue;
         from->is_read = size == 0;
         ssize_t sent = send_some(to, scratch, (size_t)size);
         if (sent < 0)
@@ -271,9 +278,6 @@ static enum moved move(struct side *from, struct side *to, char *scratch)
         if (sent < size)
             keep(to, scratch + sent, (size_t)(size - sent));
         moved += (size_t)size;
-        /* A short read means that there is no more, unless the end was told already. */
-        if (size > 0 && (size_t)size < GATE_SCRATCH_BYTES && !from->hung_up && sent == size)
-            return MOVED_ALL;
     }
     return MOVED_SHARE;
 }
@@ -411,7 +415,7 @@ static void on_timer(struct loop_timer *timer)
 
 /* -- connecting -------------------------------------------------------------------------------- */
 
-static void set_options(int fd)
+void gate_set_options(int fd)
 {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* what came is passed on at once */
@@ -436,11 +440,17 @@ static void open_connection(struct gate_connection *connection)
     make_ready(connection);
 }
 
+static void take_events(struct side *side, uint32_t events)
+{
+    side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    side->may_read |= (events & EPOLLIN) != 0 || side->hung_up;
+}
+
 static void on_inner(struct gate_source *source, uint32_t events)
 {
     struct side *side = KG_CONTAINER(source, struct side, source);
     struct gate_connection *connection = side->connection;
-    side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    take_events(side, events);
     if (connection->stage == STAGE_OPEN)
         make_ready(connection);
     else if (events & (EPOLLHUP | EPOLLERR))
@@ -451,7 +461,7 @@ static void on_outer(struct gate_source *source, uint32_t events)
 {
     struct side *side = KG_CONTAINER(source, struct side, source);
     struct gate_connection *connection = side->connection;
-    side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    take_events(side, events);
     if (connection->stage == STAGE_OPEN) {
         make_ready(connection);
         return;
@@ -475,11 +485,11 @@ static int begin_connect(struct gate_connection *connection, const union gate_ad
         socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return errno;
-    set_options(fd);
+    gate_set_options(fd);
     bool is_open = connect(fd, &address->any, gate_address_size(address)) == 0;
     if (!is_open && errno != EINPROGRESS)
         return errno;
-    connection->outer.hung_up = false;
+    connection->outer.hung_up = connection->outer.may_read = false;
     connection->outer.source = (struct gate_source){.fd = kg_steal_fd(&fd), .on_ready = on_outer};
     int result =
         gate_watch(gate, &connection->outer.source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
@@ -590,7 +600,6 @@ void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_tar
         connection->next->link = &connection->next;
     cage->connections = connection;
     cage->connection_count++;
-    set_options(fd);
     connection->deadline_ms = loop_now_ms(gate->relay) + gate->limits.connect_timeout_ms;
     loop_timer_start(gate->relay, &connection->timer, gate->limits.connect_timeout_ms, on_timer);
     int result =
