@@ -58,8 +58,6 @@ struct cage_facts {
     const struct cage_host *host;
 };
 
-/* A program of ours, beside the running one or in the libexec folder. Owned; NULL if in neither. */
-char *cage_helper_path(const char *name);
 /* A program of the system that builds cages. Owned; NULL if it is not on this machine. */
 char *cage_tool_path(const char *name);
 bool cage_tool_is(const char *path, const char *name); /* path is where that program is */

@@ -53,6 +53,24 @@ static struct gate_limits gate_limits(const struct config *config)
     };
 }
 
+static struct storage_limits storage_limits(const struct config *config)
+{
+    return (struct storage_limits){
+        .size_bytes = config->limits_storage_size_bytes,
+        .statement_ms = config->limits_storage_statement_ms,
+        .rows_max = config->limits_storage_rows,
+        .result_bytes = config->limits_storage_result_bytes,
+        .line_bytes = config->limits_line_max_bytes,
+        .sql_bytes = config->limits_storage_sql_bytes,
+        .value_bytes = config->limits_storage_value_bytes,
+        .depth = config->limits_storage_depth,
+        .variables = config->limits_storage_variables,
+        .requests_max = (uint32_t)config->limits_storage_requests,
+        .idle_ms = (uint64_t)config->limits_storage_idle_ms,
+        .sync_full = strcmp(config->storage_sync, "full") == 0,
+    };
+}
+
 static void apply_logging(const struct config *config)
 {
     enum kg_level level = KG_INFO;
@@ -142,6 +160,14 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .spawner = parts->spawner,
         .log_dir = parts->paths->logs_dir,
     };
+    host->storage_dir = real_path(parts->paths->storage_dir);
+    host->storage = (struct storage_place){
+        .loop = parts->loop,
+        .spawner = parts->spawner,
+        .facts = parts->facts,
+        .dir = host->storage_dir,
+        .limits = storage_limits(host->config),
+    };
     apply_limits(host);
     if (open_gate(host, err) < 0) {
         host_free(host);
@@ -162,12 +188,16 @@ static void plugin_free(struct host_plugin *plugin)
     free(plugin->name);
     free(plugin->dir);
     kg_buf_free(&plugin->cage_words);
+    storage_free(plugin->storage);
     free(plugin);
 }
 
 static void on_state(void *data, struct instance *instance);
 static void on_fresh_start(void *data, struct instance *instance);
 static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err);
+static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
+                       struct kg_str params);
+static bool has_storage(void *data, struct instance *instance);
 static bool may_claim(void *data, struct instance *instance, struct kg_str capability);
 
 /* The lists are owned by the manifest; the supervisor only reads them. */
@@ -195,7 +225,14 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
         instance_set_spec(plugin->instance, &spec);
         return;
     }
-    static const struct instance_ops ops = {on_state, on_fresh_start, make_plan, may_claim};
+    static const struct instance_ops ops = {
+        .on_state = on_state,
+        .on_fresh_start = on_fresh_start,
+        .make_plan = make_plan,
+        .on_request = on_request,
+        .has_storage = has_storage,
+        .may_claim = may_claim,
+    };
     plugin->instance = instance_new(&host->supervisor, &spec, &ops, host);
 }
 
@@ -288,6 +325,17 @@ static struct cage_plan *make_plan(void *data, struct instance *instance, struct
     return plan;
 }
 
+static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
+                       struct kg_str params)
+{
+    return host_serve(data, plugin_of(data, instance), id, method, params);
+}
+
+static bool has_storage(void *data, struct instance *instance)
+{
+    return host_has_storage(data, plugin_of(data, instance));
+}
+
 static bool may_claim(void *data, struct instance *instance, struct kg_str capability)
 {
     const struct host_plugin *plugin = plugin_of(data, instance);
@@ -322,6 +370,7 @@ static int compare_plugins(const void *a, const void *b)
 static void add_plugin(struct host *host, const char *name)
 {
     struct host_plugin *plugin = kg_alloc(sizeof(*plugin));
+    plugin->host = host;
     plugin->name = kg_strdup(name);
     plugin->dir = kg_format("%s/%s", host->plugins_dir, name);
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
@@ -581,6 +630,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
     host->local = local;
     apply_logging(config);
     apply_limits(host);
+    host->storage.limits = storage_limits(config);
     const struct gate_limits network = gate_limits(config);
     if (host->gate != NULL)
         gate_set_limits(host->gate, &network);
@@ -602,11 +652,22 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
 
 /* -- stopping ---------------------------------------------------------------------------------- */
 
+/* A plugin may still be storing something while it leaves, so its storage closes after it. */
+static bool is_busy(struct host_plugin *plugin)
+{
+    if (plugin->instance != NULL && instance_has_process(plugin->instance))
+        return true;
+    if (plugin->storage == NULL || storage_is_closed(plugin->storage))
+        return false;
+    storage_close(plugin->storage);
+    return true;
+}
+
 static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
     for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->instance != NULL && instance_has_process(host->plugins[i]->instance))
+        if (is_busy(host->plugins[i]))
             return;
     if (host->on_stopped == NULL)
         return;
@@ -663,6 +724,7 @@ void host_free(struct host *host)
     config_free(host->config);
     local_free(host->local);
     free(host->plugins_dir);
+    free(host->storage_dir);
     free(host->stop_reason);
     free(host);
 }
