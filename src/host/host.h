@@ -101,6 +101,12 @@ struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *
 
 /* The plugin's storage; made when it is first asked for. */
 struct storage *host_plugin_storage(struct host_plugin *plugin);
+/* Copies its database into the state folder; *ret_path, owned, is where to. */
+int host_storage_export(struct host *host, struct host_plugin *plugin, storage_done_fn *on_done,
+                        void *data, char **ret_path, struct kg_err *err);
+/* After damage: lets it start with an empty one. */
+int host_storage_reset(struct host *host, struct host_plugin *plugin, const char *operator_id,
+                       struct kg_err *err);
 
 /* What the plugin was refused, as a JSON object, newest first. See why.c. */
 void host_why(struct host *host, const struct host_plugin *plugin, host_audit_done_fn *on_done,

@@ -72,6 +72,29 @@ struct storage *host_plugin_storage(struct host_plugin *plugin)
     return plugin->storage;
 }
 
+int host_storage_export(struct host *host, struct host_plugin *plugin, storage_done_fn *on_done,
+                        void *data, char **ret_path, struct kg_err *err)
+{
+    struct kg_id id = kg_id_new("");
+    kg_auto(kg_free) char *path =
+        kg_format("%s/%s.export-%s.db", host->storage_dir, plugin->name, id.text);
+    int result =
+        storage_export(host_plugin_storage(plugin), path, host->reader, on_done, data, err);
+    if (result == 0)
+        *ret_path = kg_steal(&path);
+    return result;
+}
+
+int host_storage_reset(struct host *host, struct host_plugin *plugin, const char *operator_id,
+                       struct kg_err *err)
+{
+    int result = storage_reset(host_plugin_storage(plugin), err);
+    if (result == 0)
+        audit_emit(host->audit, AUDIT_PLUGIN_STORAGE_RESET, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
+                   AUDIT_V_TEXT(operator_id));
+    return result;
+}
+
 /* -- requests ---------------------------------------------------------------------------------- */
 
 /* The span of the statement, or of the statements of a batch, as far as it is worth keeping. */
