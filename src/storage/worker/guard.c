@@ -32,7 +32,7 @@ static const struct guard_rule rule_schema = {
     "a plugin's tables are all in the schema main; %s is another one"};
 static const struct guard_rule rule_temp = {
     "temp_schema", KG_E_STORAGE_DENIED,
-    "there are no temporary tables, since requests share nothing but the database: %s"};
+    "%s: there are no temporary tables, since requests share nothing but the database"};
 static const struct guard_rule rule_schema_table = {
     "schema_table", KG_E_STORAGE_DENIED,
     "%s cannot be read or written; use the schema method or PRAGMA table_list and table_info"};
@@ -117,6 +117,7 @@ static const struct {
 } pragmas[] = {
     {"application_id", true},
     {"auto_vacuum", false},
+    {"cache_size", false},
     {"data_version", false},
     {"defer_foreign_keys", true}, /* until the end of the transaction */
     {"encoding", false},
@@ -136,6 +137,7 @@ static const struct {
     {"page_size", false},
     {"quick_check", true},
     {"schema_version", false},
+    {"synchronous", false},
     {"table_info", true},
     {"table_list", true},
     {"table_xinfo", true},
@@ -348,9 +350,7 @@ static int check_schema(struct guard *guard, const struct question *question)
         return SQLITE_OK;
     if (is_listed(question->first, schema_tables) && question->action == SQLITE_READ)
         return refuse(guard, &rule_schema_table, question->first);
-    if (is_listed(question->first, schema_tables))
-        return SQLITE_OK; /* CREATE TEMP asks this first, and then by its own action */
-    return refuse(guard, &rule_temp, question->first);
+    return refuse(guard, &rule_temp, "temp");
 }
 
 static int authorize(void *data, int action, const char *first, const char *second,

@@ -145,27 +145,41 @@ struct run {
     size_t result_start; /* in out: the bound on results counts from here */
 };
 
-static void put_changes(struct run *run, sqlite3 *handle)
+static void put_changes(struct run *run, sqlite3 *handle, int64_t rowid)
 {
-    const struct statement *statement = run->statement;
     kg_json_key(&run->writer, "rows_affected");
-    kg_json_int(&run->writer, statement->changes_rows ? sqlite3_changes64(handle) : 0);
-    if (statement->inserts && sqlite3_last_insert_rowid(handle) != 0) {
+    kg_json_int(&run->writer, run->statement->changes_rows ? sqlite3_changes64(handle) : 0);
+    if (rowid != 0) {
         kg_json_key(&run->writer, "last_insert_rowid");
-        kg_json_int(&run->writer, sqlite3_last_insert_rowid(handle));
+        kg_json_int(&run->writer, rowid);
     }
+}
+
+/* Like rows_run; tells the rowid that the statement inserted last, or 0. */
+static int run_inserting(struct run *run, int64_t *ret_rowid, struct failure *failure)
+{
+    struct database *database = run->worker->database;
+    int64_t before = sqlite3_last_insert_rowid(database->handle);
+    sqlite3_set_last_insert_rowid(database->handle, 0);
+    int result = rows_run(database, run->statement, &run->writer, run->result_start, failure);
+    *ret_rowid = sqlite3_last_insert_rowid(database->handle);
+    if (*ret_rowid == 0)
+        sqlite3_set_last_insert_rowid(database->handle, before);
+    return result;
 }
 
 /* The statement's rows and what it changed, in one object. */
 static int run_statement(struct run *run, struct failure *failure)
 {
     struct database *database = run->worker->database;
-    if (run->statement->inserts)
-        sqlite3_set_last_insert_rowid(database->handle, 0);
+    int64_t rowid = 0;
     kg_json_begin(&run->writer, '{');
-    if (rows_run(database, run->statement, &run->writer, run->result_start, failure) < 0)
-        return -1;
-    put_changes(run, database->handle);
+    int result = run->statement->inserts
+                     ? run_inserting(run, &rowid, failure)
+                     : rows_run(database, run->statement, &run->writer, run->result_start, failure);
+    if (result < 0)
+        return result;
+    put_changes(run, database->handle, rowid);
     kg_json_end(&run->writer, '}');
     return 0;
 }

@@ -127,8 +127,9 @@ static void classify(struct statement *statement, struct kg_str sql, unsigned se
 {
     statement->reads_only = sqlite3_stmt_readonly(statement->handle) != 0;
     statement->changes_schema = !statement->reads_only && (seen & GUARD_CHANGED_SCHEMA) != 0;
-    statement->changes_rows =
-        !statement->reads_only && (seen & GUARD_WROTE) != 0 && !statement->changes_schema;
+    /* ANALYZE of the schema table writes statistics, without being called a change of the schema */
+    statement->changes_rows = !statement->reads_only && (seen & GUARD_WROTE) != 0 &&
+                              !statement->changes_schema && !starts_with_word(sql, "analyze");
     statement->inserts = statement->changes_rows && (seen & GUARD_INSERTED) != 0;
     statement->vacuums = starts_with_word(sql, "vacuum");
 }
