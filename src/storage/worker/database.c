@@ -10,9 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BUSY_TIMEOUT_MS   2000 /* for the worker before this one to be gone */
-#define PROGRESS_STEPS    1000 /* of SQLite's machine between two looks at the clock */
-#define PAGE_BYTES        "4096"
+#define BUSY_TIMEOUT_MS   2000      /* for the worker before this one to be gone */
+#define PROGRESS_STEPS    1000      /* of SQLite's machine between two looks at the clock */
 #define WAL_KEPT_BYTES    "4194304" /* what a checkpoint leaves of a larger WAL */
 #define NANOSECONDS_IN_MS UINT64_C(1000000)
 
@@ -271,7 +270,7 @@ static int set_up(struct database *database, struct failure *failure)
     static const char *const before_wal[] = {
         "PRAGMA locking_mode = EXCLUSIVE", /* first: then the WAL needs no shared memory */
         "PRAGMA temp_store = MEMORY",      "PRAGMA mmap_size = 0",
-        "PRAGMA cell_size_check = ON",     "PRAGMA page_size = " PAGE_BYTES,
+        "PRAGMA cell_size_check = ON",     "PRAGMA page_size = 4096",
     };
     for (size_t i = 0; i < KG_COUNT(before_wal); i++)
         if (tell(database, before_wal[i], failure) < 0)

@@ -60,7 +60,7 @@ static const struct guard_rule rule_read_only = {
 
 static void explain(const struct guard_rule *rule, const char *object, struct failure *failure)
 {
-    failure_set(failure, rule->code, rule->name, rule->sentence, object); /* NOLINT */
+    failure_set(failure, rule->code, rule->name, rule->sentence, object);
 }
 
 void guard_refuse_write(struct failure *failure)
