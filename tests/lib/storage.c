@@ -71,7 +71,7 @@ static char *program(void)
     return kg_format("%s/src/kaged-storage", self);
 }
 
-static void become_worker(struct storage *storage, char **words, int in, int out)
+static void become_worker(struct storage *storage, const char **words, int in, int out)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(in, STDIN_FILENO);
@@ -80,7 +80,7 @@ static void become_worker(struct storage *storage, char **words, int in, int out
         dup2(storage->spare_fd, SPARE_FD);
     if (storage->uid != 0 && (setgid(storage->uid) < 0 || setuid(storage->uid) < 0))
         _exit(125);
-    execv(words[0], words);
+    execv(words[0], (char *const *)words);
     _exit(126);
 }
 
@@ -88,9 +88,9 @@ void storage_start(struct storage *storage, const char *const *options)
 {
     int to[2], from[2];
     kg_auto(kg_free) char *path = program();
-    char *words[32] = {path, storage->path};
+    const char *words[32] = {path, storage->path};
     for (size_t i = 0; options != NULL && options[i] != NULL; i++)
-        words[i + 2] = (char *)(uintptr_t)options[i];
+        words[i + 2] = options[i];
     assert_int_equal(pipe2(to, O_CLOEXEC), 0);
     assert_int_equal(pipe2(from, O_CLOEXEC), 0);
     storage->pid = fork();
@@ -203,8 +203,10 @@ struct kg_doc *storage_ask(struct storage *storage, const char *method, struct k
     int64_t id = storage_put(storage, &text, method, params), got = 0;
     storage_write(storage, kg_buf_view(&text));
     struct kg_doc *doc = storage_read(storage);
-    if (doc == NULL)
+    if (doc == NULL) {
         fail_msg("the worker went away on: %.*s", KG_STR_CUT(kg_buf_view(&text), 2000));
+        return NULL;
+    }
     const struct kg_node *node = kg_node_get(doc->root, "id");
     assert_true(node != NULL && kg_node_int(node, &got) && got == id);
     return doc;

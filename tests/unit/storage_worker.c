@@ -277,97 +277,102 @@ static void errors_carry_sqlites_code_and_words(void **state)
 
 /* -- reach ------------------------------------------------------------------------------------- */
 
+static const char *const reaching[][2] = {
+    {"SELECT * FROM sqlite_master", "schema_table"},
+    {"SELECT sql FROM \"SQLITE_schema\"", "schema_table"},
+    {"SELECT 1 FROM [sqlite_master]", "schema_table"},
+    {"SELECT * FROM main.`sqlite_master`", "schema_table"},
+    {"SELECT * FROM 'sqlite_master'", "schema_table"},
+    {"SELECT * FROM /* x */ sqlite_temp_schema", "schema_table"},
+    {"SELECT * FROM temp.sqlite_master", "schema_table"},
+    {"SELECT * FROM through", "schema_table"},
+    {"SELECT count(*) FROM sqlite_master", "schema_table"},
+    {"WITH x AS (SELECT sql FROM sqlite_master) SELECT * FROM x", "schema_table"},
+    {"SELECT (SELECT group_concat(sql) FROM sqlite_master)", "schema_table"},
+    {"SELECT m.rowid FROM json_each('[1]'), sqlite_master AS m", "schema_table"},
+    {"CREATE TABLE u AS SELECT sql FROM sqlite_master", "schema_table"},
+    {"CREATE TABLE u AS SELECT rowid FROM sqlite_master", "schema_table"},
+    {"INSERT INTO t SELECT sql FROM sqlite_master", "schema_table"},
+    {"UPDATE t SET a = sql FROM sqlite_master", "schema_table"},
+    {"DELETE FROM t WHERE a IN (SELECT sql FROM sqlite_master)", "schema_table"},
+    {"INSERT INTO sqlite_master VALUES(1,2,3,4,5)", "schema_table"},
+    {"UPDATE sqlite_master SET sql = 'x' WHERE rowid = 1", "schema_table"},
+    {"DELETE FROM sqlite_schema", "schema_table"},
+    {"EXPLAIN SELECT * FROM sqlite_master", "schema_table"},
+    {"SELECT * FROM of_schema", "schema_table"},
+    {"INSERT INTO of_schema(of_schema) VALUES('rebuild')", "schema_table"},
+    {"SELECT * FROM f_data", "shadow_table"},
+    {"SELECT * FROM main.\"F_Content\"", "shadow_table"},
+    {"SELECT * FROM shadow", "shadow_table"},
+    {"INSERT INTO f_data VALUES(1, 2)", "shadow_table"},
+    {"DELETE FROM f_config", "shadow_table"},
+    {"DROP TABLE f_idx", "shadow_table"},
+    {"ALTER TABLE f_data RENAME TO g", "shadow_table"},
+    {"CREATE INDEX i ON f_content(c0)", "shadow_table"},
+    {"SELECT * FROM plugin_other_notes", "other_plugin"},
+    {"SELECT * FROM \"Plugin_Other_Notes\"", "other_plugin"},
+    {"INSERT INTO main.plugin_other_notes VALUES(1)", "other_plugin"},
+    {"DROP TABLE plugin_other_notes", "other_plugin"},
+    {"ALTER TABLE plugin_other_notes RENAME TO mine", "other_plugin"},
+    {"SELECT * FROM other.t", "other_schema"},
+    {"CREATE TABLE other.t(a)", "other_schema"},
+    {"SELECT * FROM temp.t", "temp_schema"},
+    {"CREATE TEMP TABLE x(a)", "temp_schema"},
+    {"CREATE TABLE temp.x(a)", "temp_schema"},
+    {"CREATE TEMP VIEW x AS SELECT 1", "temp_schema"},
+    {"CREATE TEMP TRIGGER x AFTER INSERT ON t BEGIN SELECT 1; END", "temp_schema"},
+    {"CREATE TRIGGER temp.x AFTER INSERT ON t BEGIN SELECT 1; END", "temp_schema"},
+    {"ATTACH '/etc/passwd' AS x", "attach"},
+    {"ATTACH ':memory:' AS x", "attach"},
+    {"DETACH main", "attach"},
+    {"VACUUM INTO '/tmp/stolen.db'", "vacuum_into"},
+    {"VACUUM main INTO 'file:/tmp/stolen.db'", "vacuum_into"},
+    {"PRAGMA writable_schema = ON", "pragma"},
+    {"PRAGMA temp_store_directory = '/tmp'", "pragma"},
+    {"PRAGMA data_store_directory = '/tmp'", "pragma"},
+    {"PRAGMA database_list", "pragma"},
+    {"SELECT file FROM pragma_database_list", "pragma"},
+    {"PRAGMA main.journal_mode = DELETE", "pragma"},
+    {"PRAGMA locking_mode = NORMAL", "pragma"},
+    {"PRAGMA max_page_count = 1000000", "pragma"},
+    {"PRAGMA foreign_keys = OFF", "pragma"},
+    {"PRAGMA trusted_schema = ON", "pragma"},
+    {"PRAGMA hard_heap_limit = 0", "pragma"},
+    {"PRAGMA mmap_size = 1000000", "pragma"},
+    {"PRAGMA query_only = ON", "pragma"},
+    {"PRAGMA case_sensitive_like = ON", "pragma"},
+    {"PRAGMA ignore_check_constraints = ON", "pragma"},
+    {"PRAGMA legacy_alter_table = ON", "pragma"},
+    {"PRAGMA schema_version = 1", "pragma"},
+    {"PRAGMA wal_checkpoint", "pragma"},
+    {"CREATE VIRTUAL TABLE x USING fts4(a)", "virtual_table"},
+    {"CREATE VIRTUAL TABLE x USING csv(filename='/etc/passwd')", "virtual_table"},
+    {"CREATE VIRTUAL TABLE x USING dbstat(main)", "virtual_table"},
+    {"SELECT * FROM dbstat", "virtual_table"},
+    {"SELECT * FROM sqlite_dbpage", "virtual_table"},
+    {"SELECT * FROM sqlite_stmt", "virtual_table"},
+    {"SELECT * FROM bytecode('SELECT 1')", "virtual_table"},
+    {"SELECT * FROM fsdir('/')", "virtual_table"},
+    {"SELECT load_extension('x')", "function"},
+    {"SELECT \"load_extension\"('x', 'y')", "function"},
+    {"SELECT fts3_tokenizer('simple')", "function"},
+    {"SELECT readfile('/etc/passwd')", "function"},
+    {"SELECT writefile('/tmp/x', 'y')", "function"},
+    {"SELECT edit('x')", "function"},
+};
+
 static void reach_past_the_own_tables_is_refused_by_rule(void **state)
 {
     struct storage *storage = *state;
     done(storage, "CREATE TABLE t(a)");
     done(storage, "CREATE VIRTUAL TABLE f USING fts5(x)");
     done(storage, "CREATE VIEW through AS SELECT sql FROM sqlite_master");
+    done(storage, "CREATE VIRTUAL TABLE of_schema USING fts5(sql, content='sqlite_master')");
     done(storage, "CREATE VIEW shadow AS SELECT * FROM f_data");
-    static const char *const rows[][2] = {
-        {"SELECT * FROM sqlite_master", "schema_table"},
-        {"SELECT sql FROM \"SQLITE_schema\"", "schema_table"},
-        {"SELECT 1 FROM [sqlite_master]", "schema_table"},
-        {"SELECT * FROM main.`sqlite_master`", "schema_table"},
-        {"SELECT * FROM 'sqlite_master'", "schema_table"},
-        {"SELECT * FROM /* x */ sqlite_temp_schema", "schema_table"},
-        {"SELECT * FROM temp.sqlite_master", "schema_table"},
-        {"SELECT * FROM through", "schema_table"},
-        {"SELECT count(*) FROM sqlite_master", "schema_table"},
-        {"WITH x AS (SELECT sql FROM sqlite_master) SELECT * FROM x", "schema_table"},
-        {"SELECT (SELECT group_concat(sql) FROM sqlite_master)", "schema_table"},
-        {"SELECT m.rowid FROM json_each('[1]'), sqlite_master AS m", "schema_table"},
-        {"CREATE TABLE u AS SELECT sql FROM sqlite_master", "schema_table"},
-        {"CREATE TABLE u AS SELECT rowid FROM sqlite_master", "schema_table"},
-        {"INSERT INTO t SELECT sql FROM sqlite_master", "schema_table"},
-        {"UPDATE t SET a = sql FROM sqlite_master", "schema_table"},
-        {"DELETE FROM t WHERE a IN (SELECT sql FROM sqlite_master)", "schema_table"},
-        {"INSERT INTO sqlite_master VALUES(1,2,3,4,5)", "schema_table"},
-        {"UPDATE sqlite_master SET sql = 'x' WHERE rowid = 1", "schema_table"},
-        {"DELETE FROM sqlite_schema", "schema_table"},
-        {"EXPLAIN SELECT * FROM sqlite_master", "schema_table"},
-        {"SELECT * FROM f_data", "shadow_table"},
-        {"SELECT * FROM main.\"F_Content\"", "shadow_table"},
-        {"SELECT * FROM shadow", "shadow_table"},
-        {"INSERT INTO f_data VALUES(1, 2)", "shadow_table"},
-        {"DELETE FROM f_config", "shadow_table"},
-        {"DROP TABLE f_idx", "shadow_table"},
-        {"ALTER TABLE f_data RENAME TO g", "shadow_table"},
-        {"CREATE INDEX i ON f_content(c0)", "shadow_table"},
-        {"SELECT * FROM plugin_other_notes", "other_plugin"},
-        {"SELECT * FROM \"Plugin_Other_Notes\"", "other_plugin"},
-        {"INSERT INTO main.plugin_other_notes VALUES(1)", "other_plugin"},
-        {"DROP TABLE plugin_other_notes", "other_plugin"},
-        {"ALTER TABLE plugin_other_notes RENAME TO mine", "other_plugin"},
-        {"SELECT * FROM other.t", "other_schema"},
-        {"CREATE TABLE other.t(a)", "other_schema"},
-        {"SELECT * FROM temp.t", "temp_schema"},
-        {"CREATE TEMP TABLE x(a)", "temp_schema"},
-        {"CREATE TABLE temp.x(a)", "temp_schema"},
-        {"CREATE TEMP VIEW x AS SELECT 1", "temp_schema"},
-        {"CREATE TEMP TRIGGER x AFTER INSERT ON t BEGIN SELECT 1; END", "temp_schema"},
-        {"CREATE TRIGGER temp.x AFTER INSERT ON t BEGIN SELECT 1; END", "temp_schema"},
-        {"ATTACH '/etc/passwd' AS x", "attach"},
-        {"ATTACH ':memory:' AS x", "attach"},
-        {"DETACH main", "attach"},
-        {"VACUUM INTO '/tmp/stolen.db'", "vacuum_into"},
-        {"VACUUM main INTO 'file:/tmp/stolen.db'", "vacuum_into"},
-        {"PRAGMA writable_schema = ON", "pragma"},
-        {"PRAGMA temp_store_directory = '/tmp'", "pragma"},
-        {"PRAGMA data_store_directory = '/tmp'", "pragma"},
-        {"PRAGMA database_list", "pragma"},
-        {"SELECT file FROM pragma_database_list", "pragma"},
-        {"PRAGMA main.journal_mode = DELETE", "pragma"},
-        {"PRAGMA locking_mode = NORMAL", "pragma"},
-        {"PRAGMA max_page_count = 1000000", "pragma"},
-        {"PRAGMA foreign_keys = OFF", "pragma"},
-        {"PRAGMA trusted_schema = ON", "pragma"},
-        {"PRAGMA hard_heap_limit = 0", "pragma"},
-        {"PRAGMA mmap_size = 1000000", "pragma"},
-        {"PRAGMA query_only = ON", "pragma"},
-        {"PRAGMA case_sensitive_like = ON", "pragma"},
-        {"PRAGMA ignore_check_constraints = ON", "pragma"},
-        {"PRAGMA legacy_alter_table = ON", "pragma"},
-        {"PRAGMA schema_version = 1", "pragma"},
-        {"PRAGMA wal_checkpoint", "pragma"},
-        {"CREATE VIRTUAL TABLE x USING fts4(a)", "virtual_table"},
-        {"CREATE VIRTUAL TABLE x USING csv(filename='/etc/passwd')", "virtual_table"},
-        {"CREATE VIRTUAL TABLE x USING dbstat(main)", "virtual_table"},
-        {"SELECT * FROM dbstat", "virtual_table"},
-        {"SELECT * FROM sqlite_dbpage", "virtual_table"},
-        {"SELECT * FROM sqlite_stmt", "virtual_table"},
-        {"SELECT * FROM bytecode('SELECT 1')", "virtual_table"},
-        {"SELECT * FROM fsdir('/')", "virtual_table"},
-        {"SELECT load_extension('x')", "function"},
-        {"SELECT \"load_extension\"('x', 'y')", "function"},
-        {"SELECT fts3_tokenizer('simple')", "function"},
-        {"SELECT readfile('/etc/passwd')", "function"},
-        {"SELECT writefile('/tmp/x', 'y')", "function"},
-        {"SELECT edit('x')", "function"},
-    };
-    for (size_t i = 0; i < KG_COUNT(rows); i++)
-        assert_rule(storage, rows[i][0], -32003, rows[i][1]);
-    assert_told(ask(storage, "schema", "{}"), "{\"tables\":[\"f\",\"shadow\",\"t\",\"through\"]}");
+    for (size_t i = 0; i < KG_COUNT(reaching); i++)
+        assert_rule(storage, reaching[i][0], -32003, reaching[i][1]);
+    assert_told(ask(storage, "schema", "{}"),
+                "{\"tables\":[\"f\",\"of_schema\",\"shadow\",\"t\",\"through\"]}");
 }
 
 static void a_trigger_reaches_no_further_than_its_statement(void **state)
@@ -385,11 +390,21 @@ static void a_trigger_reaches_no_further_than_its_statement(void **state)
 static void a_function_hidden_in_the_schema_does_not_run(void **state)
 {
     struct storage *storage = *state;
-    kg_auto(kg_free) char *made =
-        run(storage, "exec", "CREATE TABLE t(a, b DEFAULT (load_extension('x')))", NULL);
-    assert_mentions(run(storage, "exec", "INSERT INTO t(a) VALUES(1)", NULL), "\"code\":-3200");
-    assert_mentions(run(storage, "exec", "CREATE INDEX i ON t(fts3_tokenizer(a))", NULL),
-                    "\"code\":-3200");
+    sqlite3 *plain;
+    assert_int_equal(sqlite3_open(storage->path, &plain), SQLITE_OK);
+    sqlite3_db_config(plain, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, NULL);
+    sqlite3_exec(plain,
+                 "CREATE TABLE t(a, b DEFAULT (load_extension('x')));"
+                 "CREATE TABLE u(a CHECK (load_extension(a) = 1));"
+                 "CREATE TABLE w(a); CREATE VIEW v AS SELECT load_extension('x');"
+                 "CREATE TRIGGER tr AFTER INSERT ON w BEGIN SELECT load_extension('x'); END",
+                 NULL, NULL, NULL);
+    sqlite3_close(plain);
+    storage_start(storage, NULL);
+    static const char *const rows[] = {"INSERT INTO t(a) VALUES(1)", "INSERT INTO u VALUES(1)",
+                                       "SELECT * FROM v", "INSERT INTO w VALUES(1)"};
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        assert_rule(storage, rows[i], -32003, "function");
 }
 
 static void transactions_are_refused_and_batch_is_named(void **state)
@@ -404,66 +419,76 @@ static void transactions_are_refused_and_batch_is_named(void **state)
     }
 }
 
+static const char *const ordinary[] = {
+    "CREATE TABLE \"my table\"(id INTEGER PRIMARY KEY, [a b] TEXT COLLATE NOCASE, `c` REAL)",
+    "CREATE TABLE plugin_settings(k TEXT PRIMARY KEY, v ANY) STRICT, WITHOUT ROWID",
+    "INSERT INTO plugin_settings VALUES('k', 1) ON CONFLICT(k) DO UPDATE SET v = excluded.v",
+    "CREATE TABLE t(a, b GENERATED ALWAYS AS (a * 2) STORED, c CHECK (c > 0))",
+    ("CREATE TABLE child(id INTEGER PRIMARY KEY AUTOINCREMENT, "
+     "parent REFERENCES \"my table\"(id) ON DELETE CASCADE)"),
+    "CREATE INDEX part ON t(a) WHERE c IS NOT NULL",
+    ("CREATE TRIGGER tr AFTER UPDATE ON t WHEN NEW.a <> OLD.a BEGIN "
+     "INSERT INTO child(parent) VALUES(NULL); END"),
+    "CREATE VIEW v AS SELECT a AS t, \"quoted text\" AS q FROM t",
+    "INSERT INTO t(a, c) SELECT value, 1 FROM json_each('[1, 2, 3]')",
+    "WITH t AS (SELECT 7 AS a) INSERT INTO child(parent) SELECT NULL FROM t",
+    "UPDATE t SET c = n.c FROM (SELECT 5 AS c) AS n WHERE t.a = 2",
+    ("SELECT a, row_number() OVER t FROM t INDEXED BY part WHERE c IS NOT NULL WINDOW t AS "
+     "(ORDER BY a)"),
+    "SELECT * FROM v, json_tree('{\"t\": [1]}')",
+    ("SELECT date('now'), printf('%5d', 3), hex(randomblob(4)), sqrt(2), json_extract('[1]', "
+     "'$[0]')"),
+    "ALTER TABLE t RENAME TO \"plugin_x\"",
+    "ALTER TABLE plugin_x RENAME COLUMN a TO aa",
+    "ALTER TABLE plugin_x ADD COLUMN d NOT NULL DEFAULT 4 CHECK (d > 0)",
+    "ALTER TABLE plugin_x DROP COLUMN d",
+    "CREATE VIRTUAL TABLE notes USING fts5(body, tokenize = 'porter')",
+    "INSERT INTO notes VALUES('hello there')",
+    ("SELECT snippet(notes, 0, '[', ']', '', 4), bm25(notes) FROM notes WHERE notes MATCH "
+     "'hello'"),
+    "INSERT INTO notes(notes) VALUES('optimize')",
+    "CREATE VIRTUAL TABLE words USING fts5vocab(notes, row)",
+    "SELECT * FROM words",
+    "ALTER TABLE notes RENAME TO memos",
+    "SELECT * FROM memos('hello')",
+    "DROP TABLE memos",
+    "CREATE TABLE posts(id INTEGER PRIMARY KEY, body)",
+    "CREATE VIRTUAL TABLE found USING fts5(body, content = 'posts', content_rowid = 'id')",
+    ("CREATE TRIGGER posted AFTER INSERT ON posts BEGIN "
+     "INSERT INTO found(rowid, body) VALUES(NEW.id, NEW.body); END"),
+    ("CREATE TRIGGER unposted AFTER DELETE ON posts BEGIN "
+     "INSERT INTO found(found, rowid, body) VALUES('delete', OLD.id, OLD.body); END"),
+    "INSERT INTO posts(body) VALUES('some words'), ('more words')",
+    "SELECT p.id FROM found JOIN posts AS p ON p.id = found.rowid WHERE found MATCH 'more'",
+    "DELETE FROM posts",
+    "CREATE VIRTUAL TABLE boxes USING rtree(id, x0, x1)",
+    "INSERT INTO boxes VALUES(1, 0, 1)",
+    "DELETE FROM boxes WHERE x0 < 5",
+    "DROP TABLE boxes",
+    "DELETE FROM sqlite_sequence",
+    "ANALYZE",
+    "REINDEX",
+    "VACUUM",
+    "PRAGMA user_version = 3",
+    "PRAGMA user_version",
+    "PRAGMA table_info(t)",
+    "SELECT name FROM pragma_table_info('plugin_x')",
+    "PRAGMA table_list",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA integrity_check",
+    "PRAGMA optimize",
+    "EXPLAIN QUERY PLAN SELECT * FROM plugin_x",
+    "DROP VIEW IF EXISTS v",
+    "DROP INDEX part",
+    "DROP TABLE IF EXISTS plugin_other",
+};
+
 static void ordinary_statements_just_work(void **state)
 {
     struct storage *storage = *state;
-    static const char *const rows[] = {
-        "CREATE TABLE \"my table\"(id INTEGER PRIMARY KEY, [a b] TEXT COLLATE NOCASE, `c` REAL)",
-        "CREATE TABLE plugin_settings(k TEXT PRIMARY KEY, v ANY) STRICT, WITHOUT ROWID",
-        "INSERT INTO plugin_settings VALUES('k', 1) ON CONFLICT(k) DO UPDATE SET v = excluded.v",
-        "CREATE TABLE t(a, b GENERATED ALWAYS AS (a * 2) STORED, c CHECK (c > 0))",
-        "CREATE TABLE child(id INTEGER PRIMARY KEY AUTOINCREMENT, "
-        "parent REFERENCES \"my table\"(id) ON DELETE CASCADE)",
-        "CREATE INDEX part ON t(a) WHERE c IS NOT NULL",
-        "CREATE TRIGGER tr AFTER UPDATE ON t WHEN NEW.a <> OLD.a BEGIN "
-        "INSERT INTO child(parent) VALUES(NULL); END",
-        "CREATE VIEW v AS SELECT a AS t, \"quoted text\" AS q FROM t",
-        "INSERT INTO t(a, c) SELECT value, 1 FROM json_each('[1, 2, 3]')",
-        "WITH t AS (SELECT 7 AS a) INSERT INTO child(parent) SELECT NULL FROM t",
-        "UPDATE t SET c = n.c FROM (SELECT 5 AS c) AS n WHERE t.a = 2",
-        "SELECT a, row_number() OVER t FROM t INDEXED BY part WHERE c IS NOT NULL WINDOW t AS "
-        "(ORDER BY a)",
-        "SELECT * FROM v, json_tree('{\"t\": [1]}')",
-        "SELECT date('now'), printf('%5d', 3), hex(randomblob(4)), sqrt(2), json_extract('[1]', "
-        "'$[0]')",
-        "ALTER TABLE t RENAME TO \"plugin_x\"",
-        "ALTER TABLE plugin_x RENAME COLUMN a TO aa",
-        "ALTER TABLE plugin_x ADD COLUMN d NOT NULL DEFAULT 4 CHECK (d > 0)",
-        "ALTER TABLE plugin_x DROP COLUMN d",
-        "CREATE VIRTUAL TABLE notes USING fts5(body, tokenize = 'porter')",
-        "INSERT INTO notes VALUES('hello there')",
-        "SELECT snippet(notes, 0, '[', ']', '', 4), bm25(notes) FROM notes WHERE notes MATCH "
-        "'hello'",
-        "INSERT INTO notes(notes) VALUES('optimize')",
-        "CREATE VIRTUAL TABLE words USING fts5vocab(notes, row)",
-        "SELECT * FROM words",
-        "ALTER TABLE notes RENAME TO memos",
-        "SELECT * FROM memos('hello')",
-        "DROP TABLE memos",
-        "CREATE VIRTUAL TABLE boxes USING rtree(id, x0, x1)",
-        "INSERT INTO boxes VALUES(1, 0, 1)",
-        "DELETE FROM boxes WHERE x0 < 5",
-        "DROP TABLE boxes",
-        "DELETE FROM sqlite_sequence",
-        "ANALYZE",
-        "REINDEX",
-        "VACUUM",
-        "PRAGMA user_version = 3",
-        "PRAGMA user_version",
-        "PRAGMA table_info(t)",
-        "SELECT name FROM pragma_table_info('plugin_x')",
-        "PRAGMA table_list",
-        "PRAGMA foreign_keys = ON",
-        "PRAGMA journal_mode = WAL",
-        "PRAGMA integrity_check",
-        "PRAGMA optimize",
-        "EXPLAIN QUERY PLAN SELECT * FROM plugin_x",
-        "DROP VIEW IF EXISTS v",
-        "DROP INDEX part",
-        "DROP TABLE IF EXISTS plugin_other",
-    };
-    for (size_t i = 0; i < KG_COUNT(rows); i++)
-        done(storage, rows[i]);
+    for (size_t i = 0; i < KG_COUNT(ordinary); i++)
+        done(storage, ordinary[i]);
 }
 
 static void query_and_read_only_requests_do_not_write(void **state)
@@ -812,6 +837,20 @@ static void a_missing_file_ends_the_worker_without_a_path(void **state)
     assert_int_equal(storage_wait(storage), 4);
 }
 
+static void a_second_worker_on_the_file_gives_up(void **state)
+{
+    struct storage *storage = *state;
+    storage_start(storage, NULL);
+    done(storage, "CREATE TABLE t(a)");
+    struct storage second = *storage;
+    second.received = (struct kg_buf){0};
+    storage_start(&second, NULL);
+    assert_mentions(run(&second, "query", "SELECT 1", NULL), "\"SQLITE_BUSY\"");
+    assert_int_equal(storage_wait(&second), 4);
+    kg_buf_free(&second.received);
+    done(storage, "INSERT INTO t VALUES(1)");
+}
+
 static void wrong_options_are_a_usage_error(void **state)
 {
     struct storage *storage = *state;
@@ -858,10 +897,11 @@ static void a_statement_that_does_not_end_is_interrupted(void **state)
     done(storage, "CREATE TABLE t(a)");
     static const char *const rows[] = {
         "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
-        "WITH n(i) AS (SELECT 1 UNION ALL SELECT 1 FROM n) INSERT INTO t SELECT 1 FROM n WHERE i = "
-        "2",
-        "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9999) "
-        "SELECT count(*) FROM n a, n b, n c",
+        ("WITH n(i) AS (SELECT 1 UNION ALL SELECT 1 FROM n) INSERT INTO t SELECT 1 FROM n WHERE i "
+         "= "
+         "2"),
+        ("WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9999) "
+         "SELECT count(*) FROM n a, n b, n c"),
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         assert_mentions(run(storage, "exec", rows[i], NULL),
@@ -879,8 +919,8 @@ static void an_interrupt_hurts_only_its_own_request(void **state)
     storage_start(storage, options);
     done(storage, "CREATE TABLE t(a)");
     static const char *const sql[] = {"INSERT INTO t VALUES(1)", "INSERT INTO t VALUES(2)",
-                                      "WITH n(i) AS (SELECT 1 UNION ALL SELECT 1 FROM n) INSERT "
-                                      "INTO t SELECT 1 FROM n WHERE i = 2",
+                                      ("WITH n(i) AS (SELECT 1 UNION ALL SELECT 1 FROM n) INSERT "
+                                       "INTO t SELECT 1 FROM n WHERE i = 2"),
                                       "INSERT INTO t VALUES(3)",
                                       "SELECT group_concat(a) AS a FROM t"};
     static const char *const wanted[] = {"\"last_insert_rowid\":1", "\"last_insert_rowid\":2",
@@ -956,11 +996,11 @@ static void other_bounds_hold_too(void **state)
 {
     struct storage *storage = *state;
     static const char *const options[] = {
-        "value_bytes=1000", "sql_bytes=400",      "columns=5",   "variables=3", "depth=20",
+        "value_bytes=1024", "sql_bytes=1024",     "columns=5",   "variables=3", "depth=20",
         "batch_max=2",      "heap_bytes=8388608", "arguments=4", "compounds=3", NULL};
     storage_start(storage, options);
     static const char *const rows[][2] = {
-        {"SELECT zeroblob(2000)", "a value or row may have 1000 bytes (value_bytes)"},
+        {"SELECT zeroblob(2000)", "a value or row may have 1024 bytes (value_bytes)"},
         {"SELECT randomblob(2000)", "SQLITE_TOOBIG"},
         {"SELECT printf('%2000d', 1) AS a", "{\"a\":null}"},
         {"SELECT replace(hex(zeroblob(400)), '0', '1234')", "SQLITE_TOOBIG"},
@@ -981,9 +1021,9 @@ static void other_bounds_hold_too(void **state)
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         assert_mentions(run(storage, "query", rows[i][0], NULL), rows[i][1]);
-    kg_auto(kg_free) char *spaces = kg_format("SELECT 1%400s", "");
-    assert_mentions(run(storage, "query", spaces, NULL), "400 bytes (sql_bytes)");
-    kg_auto(kg_free) char *text = kg_format("[\"%01001d\"]", 0);
+    kg_auto(kg_free) char *spaces = kg_format("SELECT 1%1024s", "");
+    assert_mentions(run(storage, "query", spaces, NULL), "1024 bytes (sql_bytes)");
+    kg_auto(kg_free) char *text = kg_format("[\"%01030d\"]", 0);
     assert_mentions(run(storage, "query", "SELECT ?", text), "larger than a value may be");
     assert_mentions(ask(storage, "batch",
                         "{\"statements\":[{\"sql\":\"SELECT 1\"},{\"sql\":\"SELECT 1\"},"
@@ -1024,7 +1064,7 @@ int main(void)
         TEST(errors_carry_sqlites_code_and_words),
         TEST(reach_past_the_own_tables_is_refused_by_rule),
         TEST(a_trigger_reaches_no_further_than_its_statement),
-        TEST(a_function_hidden_in_the_schema_does_not_run),
+        TEST_STOPPED(a_function_hidden_in_the_schema_does_not_run),
         TEST(transactions_are_refused_and_batch_is_named),
         TEST(ordinary_statements_just_work),
         TEST(query_and_read_only_requests_do_not_write),
@@ -1041,6 +1081,7 @@ int main(void)
         TEST_STOPPED(a_file_that_is_no_database_ends_the_worker),
         TEST_STOPPED(damage_found_on_the_way_ends_the_worker),
         TEST_STOPPED(a_missing_file_ends_the_worker_without_a_path),
+        TEST_STOPPED(a_second_worker_on_the_file_gives_up),
         TEST_STOPPED(wrong_options_are_a_usage_error),
         TEST_STOPPED(a_live_database_can_be_copied),
         TEST_STOPPED(a_statement_that_does_not_end_is_interrupted),

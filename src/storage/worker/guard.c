@@ -95,12 +95,12 @@ static bool is_listed(const char *name, const char *const *list)
 static const char *const schema_tables[] = {"sqlite_master", "sqlite_schema", "sqlite_temp_master",
                                             "sqlite_temp_schema", NULL};
 
-static const char *const denied_functions[] = {"load_extension", "fts3_tokenizer", "readfile",
-                                               "writefile",      "edit",           "lsmode",
-                                               "sqlite_log",     "zipfile",        NULL};
+static const char *denied_functions[] = {"load_extension", "fts3_tokenizer", "readfile",
+                                         "writefile",      "edit",           "lsmode",
+                                         "sqlite_log",     "zipfile",        NULL};
 
-static const char *const allowed_modules[] = {"fts5",      "fts5vocab", "rtree", "rtree_i32",
-                                              "json_each", "json_tree", NULL};
+static const char *allowed_modules[] = {"fts5",      "fts5vocab", "rtree", "rtree_i32",
+                                        "json_each", "json_tree", NULL};
 
 /* Tables that some builds of SQLite have without anybody creating them. */
 static const char *const denied_tables[] = {
@@ -464,10 +464,32 @@ bool guard_explain(const struct guard *guard, int sqlite_code, const char *messa
 
 /* -- life -------------------------------------------------------------------------------------- */
 
+/* Stands in for a denied function where the authorizer is not asked: in a CHECK of a hostile file.
+ */
+static void on_denied_function(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    (void)count, (void)values;
+    char message[64];
+    snprintf(message, sizeof(message), "no such function: %s",
+             (const char *)sqlite3_user_data(context));
+    sqlite3_result_error(context, message, -1);
+}
+
+static int replace_denied_functions(sqlite3 *handle)
+{
+    int code = SQLITE_OK;
+    for (const char **name = denied_functions; *name != NULL && code == SQLITE_OK; name++)
+        code = sqlite3_create_function(handle, *name, -1, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+                                       (void *)*name, on_denied_function, NULL, NULL);
+    return code;
+}
+
 int guard_install(struct guard *guard, sqlite3 *handle)
 {
     *guard = (struct guard){.trusted = true, .stale = true, .shadows = kg_map_new()};
-    int code = sqlite3_drop_modules(handle, (const char **)(uintptr_t)allowed_modules);
+    int code = sqlite3_drop_modules(handle, allowed_modules);
+    if (code == SQLITE_OK)
+        code = replace_denied_functions(handle);
     return code == SQLITE_OK ? sqlite3_set_authorizer(handle, authorize, guard) : code;
 }
 

@@ -88,7 +88,7 @@ static int read_lines(struct input *input, size_t line_max, struct kg_str *ret_l
 static int serve(struct worker *worker)
 {
     kg_auto(input_free) struct input input = {0};
-    struct kg_str lines;
+    struct kg_str lines = KG_STR_NULL;
     int result;
     while ((result = read_lines(&input, (size_t)worker->options->line_bytes, &lines)) > 0) {
         result = serve_lines(worker, lines, STDOUT_FILENO);
@@ -106,7 +106,7 @@ static int serve(struct worker *worker)
 static int serve_without(const struct options *options, const struct failure *failure)
 {
     kg_auto(input_free) struct input input = {0};
-    struct kg_str lines;
+    struct kg_str lines = KG_STR_NULL;
     if (read_lines(&input, (size_t)options->line_bytes, &lines) > 0)
         serve_failure(lines, failure, STDOUT_FILENO);
     return leave(database_is_damage(failure->sqlite_code) ? WORKER_CORRUPT : WORKER_CANNOT_OPEN,

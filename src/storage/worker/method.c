@@ -227,7 +227,7 @@ static int run_asked(struct worker *worker, const struct asked *asked, size_t re
                      int (*how)(struct run *run, struct failure *failure), struct failure *failure)
 {
     struct database *database = worker->database;
-    struct kg_str sql;
+    struct kg_str sql = KG_STR_NULL;
     if (read_sql(worker, asked, &sql, failure) < 0)
         return -1;
     struct run run = {

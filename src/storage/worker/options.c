@@ -9,6 +9,7 @@
 #define KIB (INT64_C(1) << 10)
 #define MIB (INT64_C(1) << 20)
 
+/* The least leave room for the worker's own statements. */
 static const struct {
     const char *name;
     size_t at; /* in struct options */
@@ -19,22 +20,22 @@ static const struct {
 #name, offsetof(struct options, name), least, most, preset                                 \
     }
     ROW(size_bytes, 64 * KIB, INT64_C(1) << 42, 256 * MIB),
-    ROW(statement_ms, 1, 3600 * 1000, 5000),
+    ROW(statement_ms, 1, INT64_C(3600000), 5000),
     ROW(rows_max, 1, INT_MAX, 10000),
     ROW(result_bytes, 64, 1024 * MIB, 4 * MIB - 4 * KIB),
     ROW(line_bytes, 256, 1024 * MIB, 5 * MIB),
-    ROW(sql_bytes, 64, 1024 * MIB, 1 * MIB),
-    ROW(value_bytes, 64, 1024 * MIB, 4 * MIB),
+    ROW(sql_bytes, KIB, 1024 * MIB, 1 * MIB),
+    ROW(value_bytes, KIB, 1024 * MIB, 4 * MIB),
     ROW(batch_max, 1, INT_MAX, 1000),
-    ROW(columns, 1, 32767, 2000),
-    ROW(depth, 1, 1000, 1000),
+    ROW(columns, 4, 32767, 2000),
+    ROW(depth, 16, 1000, 1000),
     ROW(variables, 1, 250000, 32766),
     ROW(compounds, 1, 500, 500),
     ROW(arguments, 1, 127, 127),
     ROW(operations, 100, 250000000, 2500000),
     ROW(trigger_depth, 1, 1000, 1000),
     ROW(pattern_bytes, 1, 50000, 50000),
-    ROW(heap_bytes, 4 * MIB, 16 * 1024 * MIB, 64 * MIB),
+    ROW(heap_bytes, 4 * MIB, 16384 * MIB, 64 * MIB),
     ROW(cache_bytes, 64 * KIB, 4096 * MIB, 4 * MIB),
     ROW(statements_cached, 1, 10000, 100),
 #undef ROW

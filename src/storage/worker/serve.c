@@ -166,7 +166,7 @@ static bool is_due(const struct worker *worker, uint64_t start_ns)
 int serve_lines(struct worker *worker, struct kg_str lines, int fd)
 {
     const char *at = lines.data, *end = lines.data + lines.length;
-    struct held held = {0};
+    struct held held = {.lines = lines.data};
     struct kg_str line;
     int result = 0;
     uint64_t start_ns = kg_monotonic_ns();

@@ -170,7 +170,8 @@ static void put_real(struct kg_buf *out, double value)
 static void put_blob(struct kg_buf *out, const void *bytes, size_t length)
 {
     kg_buf_text(out, "{\"" BLOB_KEY "\":\"");
-    put_base64(out, bytes, length);
+    if (bytes != NULL)
+        put_base64(out, bytes, length);
     kg_buf_text(out, "\"}");
 }
 
