@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ENVELOPE_BYTES 256 /* around a result, on its line */
+
 /* -- making it --------------------------------------------------------------------------------- */
 
 static void apply_limits(struct host *host)
@@ -55,11 +57,13 @@ static struct gate_limits gate_limits(const struct config *config)
 
 static struct storage_limits storage_limits(const struct config *config)
 {
+    int64_t longest = config->limits_line_max_bytes - ENVELOPE_BYTES;
+    int64_t result = config->limits_storage_result_bytes;
     return (struct storage_limits){
         .size_bytes = config->limits_storage_size_bytes,
         .statement_ms = config->limits_storage_statement_ms,
         .rows_max = config->limits_storage_rows,
-        .result_bytes = config->limits_storage_result_bytes,
+        .result_bytes = result < longest ? result : longest,
         .line_bytes = config->limits_line_max_bytes,
         .sql_bytes = config->limits_storage_sql_bytes,
         .value_bytes = config->limits_storage_value_bytes,
