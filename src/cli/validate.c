@@ -65,6 +65,10 @@ static struct cage_plan *plan_cage(const struct cli *cli, const char *path,
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     kg_auto(kg_free) char *dir = realpath(path, NULL);
+    if (dir == NULL) {
+        kg_fail_errno(err, errno, "find the folder of %s", path);
+        return NULL;
+    }
     struct config *config = config_load(cli->paths.config_file, err);
     if (config == NULL)
         return NULL;
