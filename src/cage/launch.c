@@ -152,9 +152,10 @@ static int prepare_source(struct launch *launch, size_t at, struct cage_stage *s
         return result;
     if (stage != NULL && step->kind != CAGE_STEP_COPY) {
         result = cage_stage_add(stage, fd, step->kind == CAGE_STEP_WRITE, &launch->staged[at], err);
-        if (result == 0)
-            cage_words_add(&launch->to.staged, launch->staged[at]);
-        return kg_wrap(err, result, "%s", step->source);
+        if (result < 0)
+            return kg_wrap(err, result, "%s", step->source);
+        cage_words_add(&launch->to.staged, launch->staged[at]);
+        return 0;
     }
     if (launch->plan->bind_fd || step->kind == CAGE_STEP_COPY)
         launch->fds[launch->fd_count++] = kg_steal_fd(&fd);
