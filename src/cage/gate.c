@@ -197,6 +197,7 @@ void gate_free(struct gate *gate)
     loop_free(gate->relay);
     close(gate->epoll_fd);
     gate_free_dead(gate);
+    gate_free_pipes(gate);
     free(gate->scratch);
     free(gate);
 }
