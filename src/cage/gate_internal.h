@@ -202,6 +202,7 @@ struct gate {
     void *hearing_data;
     /* The relay's from here on. */
     struct gate_limits limits;
+    uint32_t connection_count, connections_max; /* of all cages */
     struct gate_resolver *resolver;
     int epoll_fd;
     uv_poll_t poll;  /* of epoll_fd */
@@ -210,7 +211,7 @@ struct gate {
     struct gate_connection *dead; /* freed once no event of this turn can name them */
     char *scratch;                /* what is copied passes through here */
     struct gate_pipe *pipes;      /* empty ones, to be used again */
-    unsigned pipe_count;
+    uint32_t spare_count, pipe_count, pipes_max;
 };
 
 /* A socket of a cage. */

@@ -31,20 +31,22 @@ static struct gate_pipe *take_pipe(struct gate *gate)
     struct gate_pipe *pipe = gate->pipes;
     if (pipe != NULL) {
         gate->pipes = pipe->next;
-        gate->pipe_count--;
+        gate->spare_count--;
         return pipe;
     }
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+    if (gate->pipe_count == gate->pipes_max || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return NULL;
     (void)fcntl(ends[1], F_SETPIPE_SZ, (int)BYTES_PER_TURN); /* a smaller one does, too */
+    gate->pipe_count++;
     pipe = kg_alloc(sizeof(*pipe));
     pipe->out = ends[0];
     pipe->in = ends[1];
     return pipe;
 }
 
-static void free_pipe(struct gate_pipe *pipe)
+static void free_pipe(struct gate *gate, struct gate_pipe *pipe)
 {
+    gate->pipe_count--;
     close(pipe->in);
     close(pipe->out);
     free(pipe);
@@ -52,20 +54,20 @@ static void free_pipe(struct gate_pipe *pipe)
 
 static void give_pipe_back(struct gate *gate, struct gate_pipe *pipe)
 {
-    if (pipe->held > 0 || gate->pipe_count == PIPES_SPARE) {
-        free_pipe(pipe);
+    if (pipe->held > 0 || gate->spare_count == PIPES_SPARE) {
+        free_pipe(gate, pipe);
         return;
     }
     pipe->next = gate->pipes;
     gate->pipes = pipe;
-    gate->pipe_count++;
+    gate->spare_count++;
 }
 
 void gate_free_pipes(struct gate *gate)
 {
     for (struct gate_pipe *next; gate->pipes != NULL; gate->pipes = next) {
         next = gate->pipes->next;
-        free_pipe(gate->pipes);
+        free_pipe(gate, gate->pipes);
     }
 }
 

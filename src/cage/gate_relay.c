@@ -95,6 +95,7 @@ static void close_connection(struct gate_connection *connection, bool reset)
     if (connection->next != NULL)
         connection->next->link = connection->link;
     cage->connection_count--;
+    cage->gate->connection_count--;
     if (connection->is_ready)
         return; /* the list of ready ones has it yet, and hands it on */
     bury(connection);
@@ -491,6 +492,7 @@ void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_tar
         connection->next->link = &connection->next;
     cage->connections = connection;
     cage->connection_count++;
+    gate->connection_count++;
     connection->deadline_ms = loop_now_ms(gate->relay) + gate->limits.connect_timeout_ms;
     loop_timer_start(gate->relay, &connection->timer, gate->limits.connect_timeout_ms, on_timer);
     int result =

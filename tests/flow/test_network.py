@@ -3,6 +3,7 @@ import contextlib
 import hashlib
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -106,10 +107,16 @@ class OrdinaryReaching(Reaching):
                              **options)
 
 
+class FewFiles(Reaching):
+    def popen(self, *arguments, **options):
+        limit = (resource.RLIMIT_NOFILE, (300, 300))
+        return super().popen(*arguments, preexec_fn=lambda: resource.setrlimit(*limit), **options)
+
+
 @contextlib.contextmanager
-def reaching(*capabilities, **options):
+def reaching(*capabilities, daemon_class=Reaching, **options):
     internet.forget()
-    with Reaching(*capabilities, **options) as daemon:
+    with daemon_class(*capabilities, **options) as daemon:
         yield daemon
 
 
@@ -474,6 +481,15 @@ class Limits(FlowTest):
             self.assertEqual(counted(), 1000)
             self.assertLess(len(daemon.audit("plugin.net_denied", NAME)), 500)
             self.assertLessEqual(len(internet.accepted), 1000)
+
+    def test_daemon_with_few_file_descriptors_still_answers_its_operator(self):
+        with reaching("net:api.kaged.test:80", daemon_class=FewFiles,
+                      config={"limits.net_connections_per_sec": 1000}) as daemon:
+            told = daemon.tell(OPEN.format(count=250, host="api.kaged.test", port=80))
+            self.assertIn("open", told)
+            self.assertEqual(daemon.status(NAME)["state"], "running")
+            self.assertIn("too many connections of all plugins",
+                          daemon.refused()["api.kaged.test", 80])
 
     def test_server_that_never_answers_fails_within_the_time(self):
         with reaching("net:silent.kaged.test:443",
