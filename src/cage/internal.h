@@ -302,6 +302,9 @@ int cage_message_send(int socket, const void *data, size_t size, const int *fds,
  */
 int cage_message_receive(int socket, void *ret_data, size_t size, int ret_fds[CAGE_MESSAGE_FDS]);
 
+/* A file in memory with these bytes, to be read from its beginning; its fd, or a negative errno. */
+int cage_memory_file(const char *name, const void *data, size_t length, struct kg_err *err);
+
 /* The first process under pid in /proc, or 0. */
 pid_t cage_first_child(pid_t pid);
 /* The parent of pid, or 0. */

@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -164,28 +163,12 @@ static int prepare_source(struct launch *launch, size_t at, struct cage_stage *s
     return 0;
 }
 
-/* bwrap reads such a file to its end, so each start needs its own. */
-static int make_file(const char *name, const void *data, size_t length, int *ret_fd,
-                     struct kg_err *err)
-{
-    kg_auto(kg_close) int fd = memfd_create(name, MFD_CLOEXEC);
-    if (fd < 0)
-        return kg_fail_errno(err, errno, "memfd_create %s", name);
-    int result = kg_write_all(fd, data, length);
-    if (result == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        result = -errno;
-    if (result < 0)
-        return kg_fail_errno(err, -result, "write memfd %s", name);
-    *ret_fd = kg_steal_fd(&fd);
-    return 0;
-}
-
 static int prepare_text(struct launch *launch, const struct cage_step *step, struct kg_err *err)
 {
-    int result =
-        make_file("text", step->source, strlen(step->source), &launch->fds[launch->fd_count], err);
-    launch->fd_count += result == 0;
-    return result;
+    int fd = cage_memory_file("text", step->source, strlen(step->source), err);
+    if (fd >= 0)
+        launch->fds[launch->fd_count++] = fd;
+    return fd < 0 ? fd : 0;
 }
 
 static int prepare_sources(struct launch *launch, struct cage_stage *stage, struct kg_err *err)
@@ -260,6 +243,7 @@ static int open_null(struct launch *launch, struct kg_err *err)
     return 0;
 }
 
+/* bwrap reads such a file to its end, so each start needs its own. */
 static int make_files(struct launch *launch, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf options = {0};
@@ -279,10 +263,10 @@ static int make_files(struct launch *launch, struct kg_err *err)
         {"rules", CAGE_FD_RULES, rules.data, rules.length},
     };
     for (size_t i = 0; i < KG_COUNT(files); i++) {
-        int result = make_file(files[i].name, files[i].data, files[i].length,
-                               &launch->fds[files[i].fd], err);
-        if (result < 0)
-            return result;
+        int fd = cage_memory_file(files[i].name, files[i].data, files[i].length, err);
+        if (fd < 0)
+            return fd;
+        launch->fds[files[i].fd] = fd;
     }
     return 0;
 }

@@ -106,13 +106,6 @@ static void on_audit_event(struct audit_listener *listener, struct kg_str line,
     KG_CONTAINER(listener, struct host, listener)->audit_count++;
 }
 
-/* The cage refuses links in a plugin's path, so those above it are followed here. */
-static char *real_path(const char *path)
-{
-    char *real = realpath(path, NULL);
-    return real ? real : kg_strdup(path);
-}
-
 /* On the gate's thread. A connection that cannot be audited is not made. */
 static enum gate_hearing hearing_of_audit(void *audit)
 {
@@ -147,8 +140,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->facts = parts->facts;
     if (parts->facts == NULL)
         host->no_cage = *parts->no_cage;
-    host->plugins_dir = real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
-                                                                : parts->paths->plugins_dir);
+    host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
+                                                                     : parts->paths->plugins_dir);
     apply_logging(host->config);
     host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
     host->state = host->local ? state_open(parts->paths->state_db, err) : NULL;
@@ -164,7 +157,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .spawner = parts->spawner,
         .log_dir = parts->paths->logs_dir,
     };
-    host->storage_dir = real_path(parts->paths->storage_dir);
+    host->storage_dir = host_real_path(parts->paths->storage_dir);
     host->storage = (struct storage_place){
         .loop = parts->loop,
         .spawner = parts->spawner,

@@ -53,6 +53,11 @@ bool host_serve(struct host *host, struct host_plugin *plugin, int64_t id, struc
                 struct kg_str params);
 bool host_has_storage(const struct host *host, const struct host_plugin *plugin);
 
+/*
+ * The cage refuses links in a path; those above kaged's own folders are followed here. Owned; the
+ * path itself if nothing is there. See policy.c.
+ */
+char *host_real_path(const char *path);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
