@@ -143,9 +143,9 @@ static void ask(struct http_request *request, struct host_plugin *plugin, const 
 void http_handle_storage(struct http_request *request)
 {
     struct host_plugin *plugin = http_find_plugin(request);
-    struct kg_str sql = http_query_parameter(request, "sql");
     if (plugin == NULL)
-        return;
+        return; /* answered, and so freed */
+    struct kg_str sql = http_query_parameter(request, "sql");
     struct storage_facts facts = storage_facts(host_plugin_storage(plugin));
     if (sql.data == NULL && (facts.bytes == 0 || facts.damaged)) {
         reply_contents(request, plugin, NULL);
