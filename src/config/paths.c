@@ -123,14 +123,9 @@ static int make_private(const char *path, uid_t user, struct kg_err *err)
 void config_paths_folders(const struct config_paths *paths,
                           const char *ret_folders[CONFIG_PATHS_FOLDERS + 1])
 {
-    const char *const folders[] = {paths->plugins_dir,
-                                   paths->plugin_data_dir,
-                                   paths->state_dir,
-                                   paths->storage_dir,
-                                   paths->audit_dir,
-                                   paths->logs_dir,
-                                   paths->run_dir,
-                                   NULL};
+    const char *const folders[] = {
+        paths->plugins_dir, paths->plugin_data_dir, paths->state_dir, paths->storage_dir,
+        paths->audit_dir,   paths->logs_dir,        paths->run_dir,   NULL};
     memcpy(ret_folders, folders, sizeof(folders));
 }
 

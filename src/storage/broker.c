@@ -120,19 +120,29 @@ static void unlink_ask(struct storage *storage, struct ask *ask)
     storage->waiting--;
 }
 
+/* One that is in no list any more. */
 static void fail_ask(struct ask *ask, enum kg_code code, const char *message)
 {
     storage_done_fn *on_done = ask->on_done;
     void *data = ask->data;
-    unlink_ask(ask->storage, ask);
     ask_free(ask);
     answer_error(on_done, data, code, message);
+}
+
+static struct ask *take_first(struct storage *storage)
+{
+    struct ask *ask = storage->first;
+    storage->first = ask->next;
+    if (storage->first == NULL)
+        storage->last = &storage->first;
+    storage->waiting--;
+    return ask;
 }
 
 static void fail_all(struct storage *storage, enum kg_code code, const char *message)
 {
     while (storage->first != NULL)
-        fail_ask(storage->first, code, message);
+        fail_ask(take_first(storage), code, message);
 }
 
 /* -- deadlines --------------------------------------------------------------------------------- */
@@ -235,7 +245,7 @@ static void fail_sent(struct storage *storage, const char *why)
                      "known%s%s",
                      why[0] != '\0' ? ": " : "", why);
         late = false;
-        fail_ask(storage->first, KG_E_PLUGIN, message);
+        fail_ask(take_first(storage), KG_E_PLUGIN, message);
     }
 }
 
@@ -403,10 +413,12 @@ static void send_waiting(struct storage *storage)
         next = ask->next;
         if (ask->sent)
             continue;
-        if (send_ask(ask, kg_buf_view(&ask->params), &err) < 0)
-            fail_ask(ask, err.code, err.message);
-        else
+        if (send_ask(ask, kg_buf_view(&ask->params), &err) == 0) {
             kg_buf_free(&ask->params);
+            continue;
+        }
+        unlink_ask(storage, ask);
+        fail_ask(ask, err.code, err.message);
     }
     set_timers(storage);
 }

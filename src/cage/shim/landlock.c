@@ -142,10 +142,10 @@ long landlock_apply(unsigned long fd)
     size_t length = (size_t)status.st_size;
     if (length > RULES_MAX_BYTES)
         return -E2BIG;
-    long text = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
-    if (text < 0 && text > -4096)
-        return text;
-    if (((const char *)text)[length - 1] != '\0')
-        return -EINVAL;
-    return apply((const char *)text, length);
+    long mapped = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
+    if (mapped < 0 && mapped > -4096)
+        return mapped;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a system call answers with a number */
+    const char *text = (const char *)mapped;
+    return text[length - 1] == '\0' ? apply(text, length) : -EINVAL;
 }
