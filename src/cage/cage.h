@@ -229,6 +229,11 @@ void cage_signal(struct cage_child *child, int signal);
 pid_t cage_child_pid(const struct cage_child *child);
 /* The resident memory of every process of the cage. Reads /proc. */
 uint64_t cage_child_memory(const struct cage_child *child);
+/* The first process of the cage, which all others descend from, or 0 while unknown. */
+pid_t cage_child_root(const struct cage_child *child);
+/* The resident memory of a process with all its descendants, and of one alone; any thread. */
+uint64_t cage_memory_of(pid_t root);
+uint64_t cage_process_memory(pid_t pid);
 
 /* -- one run: a command in a cage from its start to its end, with what it wrote ---------------- */
 

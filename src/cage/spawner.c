@@ -429,6 +429,11 @@ pid_t cage_child_pid(const struct cage_child *child)
     return child->pid1 > 0 ? cage_first_child(child->pid1) : 0;
 }
 
+pid_t cage_child_root(const struct cage_child *child)
+{
+    return child->pid1 > 0 ? child->pid1 : 0;
+}
+
 uint64_t cage_child_memory(const struct cage_child *child)
 {
     return child->pid1 > 0 ? cage_memory_of(child->pid1) : 0;

@@ -95,8 +95,16 @@ void completion_fish(struct kg_buf *out);
 
 /* Cuts what follows `from` to so many columns, "..." included. */
 void print_cut(struct kg_buf *out, size_t from, size_t columns);
+/* "850", "12.3k", "4.5M": four or five characters. */
+void print_short(struct kg_buf *out, int64_t number);
+/* "512K", "12.3M", "1.5G" */
+void print_bytes(struct kg_buf *out, int64_t bytes);
+/* "85us", "1.2ms", "12s" */
+void print_latency(struct kg_buf *out, int64_t us);
 /* "4 s", "3 min", "2 h 5 min", "3 d 4 h" */
 void print_duration(struct kg_buf *out, int64_t ms);
+/* "4s", "3m", "2h", "3d" */
+void print_age(struct kg_buf *out, int64_t ms);
 /* "2026-11-15T22:19:34.123Z (3 min ago)" */
 void print_when(struct kg_buf *out, int64_t wall_ms);
 
@@ -204,6 +212,9 @@ int cli_plugin_logs(struct cli *cli);
 int cli_plugin_enable(struct cli *cli);
 int cli_plugin_disable(struct cli *cli);
 int cli_plugin_restart(struct cli *cli);
+int cli_plugin_reload(struct cli *cli);
+int cli_plugin_tools(struct cli *cli);
+int cli_plugin_knobs(struct cli *cli);
 int cli_plugin_call(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);

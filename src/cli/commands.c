@@ -40,8 +40,9 @@ const struct cli_command cli_commands[] = {
         .words = "status",
         .summary = "show whether the daemon runs, and how its plugins are",
         .help =
-            "Shows version, process, home and uptime of the daemon, and how many plugins are in "
-            "which state. Exit code 3 means that no daemon runs for this home.",
+            "Shows version, process, home and uptime of the daemon, how many plugins are in which "
+            "state, and its figures: calls and errors, memory, how late its loop is. Exit code 3 "
+            "means that no daemon runs for this home.",
         .needs = CLI_DAEMON,
         .run = cli_status,
     },
@@ -97,8 +98,10 @@ const struct cli_command cli_commands[] = {
         .words = "plugin list",
         .options = {{"verbose", 0, NULL, "Show capabilities, homepage and folder as well."}},
         .summary = "list the plugins and their states",
-        .help = "Lists every plugin that the daemon found, with its state. A plugin that cannot be "
-                "used has what is wrong with it in place of its description.",
+        .help = "Lists every plugin that the daemon found: its state, how long it has run, its "
+                "calls, how long half of them and all but one in a hundred took at most, its "
+                "restarts, and the memory of its cage. What is wrong with a plugin that cannot be "
+                "used stands below.",
         .needs = CLI_DAEMON,
         .run = cli_plugin_list,
     },
@@ -177,6 +180,36 @@ const struct cli_command cli_commands[] = {
                 "code is 1 and the message says why.",
         .needs = CLI_DAEMON,
         .run = cli_plugin_restart,
+    },
+    {
+        .words = "plugin reload",
+        .arguments = {"NAME"},
+        .summary = "read a plugin's manifest and configuration again",
+        .help = "Reads the manifest of a plugin and local.toml again, and says what it did: the "
+                "plugin is restarted if its manifest, a path that it may use, its limits or a "
+                "setting for its start changed, else only told its new configuration. If one of "
+                "the files cannot be used, all stays as it is and the exit code is 6. To run a "
+                "changed program, restart the plugin.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_reload,
+    },
+    {
+        .words = "plugin tools",
+        .arguments = {"NAME"},
+        .summary = "show the tools that a plugin declares",
+        .help = "Shows each tool of the plugin's manifest with its description and the names of "
+                "its parameters; with --json their schemas as well.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_tools,
+    },
+    {
+        .words = "plugin knobs",
+        .arguments = {"NAME"},
+        .summary = "show the knobs of a plugin and their values",
+        .help = "Shows each knob of the plugin's manifest, its value and its default. Secrets are "
+                "never among them.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_knobs,
     },
     {
         .words = "plugin call",

@@ -1,6 +1,6 @@
 /*
- * Plugins: list, logs, enable, disable, restart, call. Names and words of a plugin are hostile:
- * they are encoded on their way to the daemon and escaped on their way to the terminal.
+ * Plugins: status, logs, enable, disable, restart, reload, call. Names and words of a plugin are
+ * hostile: they are encoded on their way to the daemon and escaped on their way to the terminal.
  */
 #include "cli/cli.h"
 
@@ -31,86 +31,6 @@ int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
     put_target(&target, cli, rest);
     const struct client_request request = {.method = method, .target = kg_buf_terminate(&target)};
     return cli_ask_object(cli, &request, ret_body, ret_doc);
-}
-
-/* -- list -------------------------------------------------------------------------------------- */
-
-static const char *state_color(struct kg_str state)
-{
-    if (kg_str_is(state, "running"))
-        return "green";
-    if (kg_str_is(state, "failed") || kg_str_is(state, "crashed"))
-        return "red";
-    return NULL;
-}
-
-static void join_texts(struct kg_buf *out, const struct kg_node *list)
-{
-    for (uint32_t i = 0; list != NULL && list->type == KG_ARRAY && i < list->count; i++) {
-        if (i > 0)
-            kg_buf_char(out, ',');
-        if (list->items[i].type == KG_STRING)
-            kg_buf_str(out, list->items[i].text);
-    }
-}
-
-static void put_plugin_row(struct table *table, const struct kg_node *plugin, bool verbose)
-{
-    struct kg_str state = cli_text(plugin, "state"), problem = cli_text(plugin, "problem");
-    struct kg_str pid = cli_number(plugin, "pid") > 0 ? cli_text(plugin, "pid") : KG_STR("");
-    table_cell(table, cli_text(plugin, "name"), NULL);
-    table_cell(table, cli_text(plugin, "version"), NULL);
-    if (problem.length > 0 && kg_str_is(state, "disabled"))
-        table_cell(table,
-                   kg_str_is(cli_text(plugin, "problem_code"), "invalid_manifest")
-                       ? KG_STR("disabled (invalid manifest)")
-                       : KG_STR("disabled (invalid config)"),
-                   "red");
-    else
-        table_cell(table, state, state_color(state));
-    table_cell(table, pid, NULL);
-    if (verbose) {
-        kg_auto(kg_buf_free) struct kg_buf capabilities = {0};
-        join_texts(&capabilities, kg_node_get(plugin, "capabilities"));
-        table_cell(table, kg_buf_view(&capabilities), NULL);
-        table_cell(table, cli_text(plugin, "homepage"), NULL);
-        table_cell(table, cli_text(plugin, "dir"), NULL);
-    }
-    if (problem.length > 0)
-        table_cell(table, problem, "red");
-    else
-        table_cell(table, cli_text(plugin, "description"), NULL);
-}
-
-static void print_plugins(const struct kg_node *plugins, bool verbose)
-{
-    static const char *const brief_headings[] = {"NAME", "VERSION",     "STATE",
-                                                 "PID",  "DESCRIPTION", NULL};
-    static const char *const all_headings[] = {"NAME",   "VERSION",      "STATE",
-                                               "PID",    "CAPABILITIES", "HOMEPAGE",
-                                               "FOLDER", "DESCRIPTION",  NULL};
-    struct table *table = table_new(verbose ? all_headings : brief_headings);
-    for (uint32_t i = 0; i < plugins->count; i++)
-        put_plugin_row(table, &plugins->items[i], verbose);
-    table_print(table);
-}
-
-int cli_plugin_list(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    const struct client_request request = {.method = "GET", .target = "/api/v1/plugins"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
-        return code;
-    const struct kg_node *plugins = kg_node_get(doc->root, "plugins");
-    if (cli->json)
-        print_json(kg_buf_view(&body));
-    else if (plugins != NULL && plugins->type == KG_ARRAY && plugins->count > 0)
-        print_plugins(plugins, cli_has(cli, "verbose"));
-    else
-        fprintf(stderr, "no plugins; kaged looks for them in %s\n", cli->paths.plugins_dir);
-    return CLI_DONE;
 }
 
 /* -- status ------------------------------------------------------------------------------------ */
@@ -293,6 +213,56 @@ int cli_plugin_disable(struct cli *cli)
 int cli_plugin_restart(struct cli *cli)
 {
     return change(cli, "/restart", "running");
+}
+
+/* -- reload ------------------------------------------------------------------------------------ */
+
+/* "plugin echo was restarted: manifest, limits" */
+static void say_reloaded(const struct cli *cli, const struct kg_node *answer)
+{
+    static const struct {
+        const char *action, *words;
+    } rows[] = {
+        {"nothing", "was read again: nothing changed"},
+        {"read", "was read again; it is disabled"},
+        {"told", "was read again, and told its new configuration"},
+        {"restarted", "was restarted, because of"},
+    };
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    const struct kg_node *reasons = kg_node_get(answer, "reasons");
+    kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        if (kg_str_is(cli_text(answer, "action"), rows[i].action))
+            kg_buf_printf(&line, " %s", rows[i].words);
+    for (uint32_t i = 0; reasons != NULL && reasons->type == KG_ARRAY && i < reasons->count; i++) {
+        kg_buf_text(&line, i > 0 ? ", " : ": ");
+        if (reasons->items[i].type == KG_STRING)
+            kg_buf_escaped(&line, reasons->items[i].text);
+    }
+    print_line(kg_buf_view(&line));
+}
+
+int cli_plugin_reload(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, after = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL, *plugin = NULL;
+    int code = cli_ask_plugin(cli, "POST", "/reload", &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    if (kg_str_is(cli_text(doc->root, "action"), "restarted")) {
+        code = cli_ask_plugin(cli, "GET", "", &after, &plugin);
+        if (code == CLI_DONE)
+            code = wait_to_settle(cli, &after, &plugin);
+        if (code != CLI_DONE)
+            return code;
+        if (!kg_str_is(cli_text(plugin->root, "state"), "running"))
+            return say_unsettled(cli, plugin->root);
+    }
+    if (cli->json)
+        print_json(kg_buf_view(&body));
+    else
+        say_reloaded(cli, doc->root);
+    return CLI_DONE;
 }
 
 /* -- call -------------------------------------------------------------------------------------- */

@@ -54,6 +54,19 @@ void print_duration(struct kg_buf *out, int64_t ms)
         kg_buf_printf(out, " %lld %s", (long long)(rest / units[i + 1].seconds), units[i + 1].unit);
 }
 
+void print_age(struct kg_buf *out, int64_t ms)
+{
+    static const struct {
+        int64_t seconds;
+        char unit;
+    } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+    int64_t seconds = ms < 0 ? 0 : ms / 1000;
+    size_t i = 0;
+    while (i + 1 < KG_COUNT(units) && seconds < units[i].seconds)
+        i++;
+    kg_buf_printf(out, "%lld%c", (long long)(seconds / units[i].seconds), units[i].unit);
+}
+
 void print_when(struct kg_buf *out, int64_t wall_ms)
 {
     char text[KG_TIME_TEXT];
@@ -61,6 +74,38 @@ void print_when(struct kg_buf *out, int64_t wall_ms)
     kg_buf_printf(out, "%s (", text);
     print_duration(out, kg_wall_ms() - wall_ms);
     kg_buf_text(out, " ago)");
+}
+
+/* -- figures ----------------------------------------------------------------------------------- */
+
+/* The number in the largest unit that leaves at least 1 of it, with a decimal where it is short. */
+static void put_scaled(struct kg_buf *out, int64_t number, int64_t base, const char *const *units)
+{
+    double value = (double)(number < 0 ? 0 : number);
+    while (value >= (double)base && units[1] != NULL) {
+        value /= (double)base;
+        units++;
+    }
+    bool whole = value >= 99.95 || value == (double)(int64_t)value;
+    kg_buf_printf(out, whole ? "%.0f%s" : "%.1f%s", value, *units);
+}
+
+void print_short(struct kg_buf *out, int64_t number)
+{
+    static const char *const units[] = {"", "k", "M", "G", NULL};
+    put_scaled(out, number, 1000, units);
+}
+
+void print_bytes(struct kg_buf *out, int64_t bytes)
+{
+    static const char *const units[] = {"B", "K", "M", "G", "T", NULL};
+    put_scaled(out, bytes, 1024, units);
+}
+
+void print_latency(struct kg_buf *out, int64_t us)
+{
+    static const char *const units[] = {"us", "ms", "s", NULL};
+    put_scaled(out, us, 1000, units);
 }
 
 /* -- out --------------------------------------------------------------------------------------- */

@@ -521,6 +521,24 @@ void config_diff(const struct config *before, const struct config *after, struct
     kg_json_end(&json, ']');
 }
 
+bool config_start_differs(const struct config *before, const struct config *after)
+{
+    kg_auto(kg_buf_free) struct kg_buf lists = {0};
+    struct kg_json_writer json = kg_json_writer(&lists);
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        if (key->applies != CONFIG_START)
+            continue;
+        if (!same(before, after, key))
+            return true;
+        if (key->type != CONFIG_TYPE_LISTS)
+            continue;
+        put_changed_names(&json, key, field(before, key), field(after, key), true);
+        put_changed_names(&json, key, field(after, key), field(before, key), false);
+    }
+    return lists.length > 0;
+}
+
 static void print_example_value(const struct config_key *key, struct kg_buf *out)
 {
     switch (key->type) {

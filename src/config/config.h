@@ -99,6 +99,8 @@ struct config *config_load(const char *path, struct kg_err *err);
 void config_free(struct config *config);
 /* Appends "section.key" of each key that differs, with how it applies, as a JSON array. */
 void config_diff(const struct config *before, const struct config *after, struct kg_buf *ret_json);
+/* Whether a key differs that applies at the start of every plugin; not one that names a plugin. */
+bool config_start_differs(const struct config *before, const struct config *after);
 /* config.toml with every key at its default, commented, for a new operator to start from. */
 void config_print_example(struct kg_buf *out);
 

@@ -4,7 +4,6 @@
  */
 #include "host/internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,18 +140,18 @@ static int check_schema(const struct schema *schema, struct kg_str json, enum kg
 
 static void put_context(struct kg_buf *buf, const struct host_context *context)
 {
-    assert(!context->project_id == !context->agent_path);
-    assert(!context->project_id == !context->session_id);
+    static const struct host_agent nobody = {0};
+    const struct host_agent *agent = context->agent ? context->agent : &nobody;
     struct kg_json_writer json = kg_json_writer(buf);
     kg_json_begin(&json, '{');
     kg_json_key(&json, "operator_id");
     kg_json_text(&json, context->operator_id);
     kg_json_key(&json, "project_id");
-    kg_json_text(&json, context->project_id);
+    kg_json_text(&json, agent->project_id);
     kg_json_key(&json, "agent_path");
-    kg_json_text(&json, context->agent_path);
+    kg_json_text(&json, agent->path);
     kg_json_key(&json, "session_id");
-    kg_json_text(&json, context->session_id);
+    kg_json_text(&json, agent->session_id);
     kg_json_key(&json, "request_id");
     kg_json_text(&json, context->request_id);
     kg_json_end(&json, '}');
@@ -224,12 +223,22 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
     }
 }
 
-static void audit_end(const struct host_call *call, enum kg_code code)
+static void count_error(struct host_plugin *plugin, enum kg_code code)
 {
-    uint64_t duration_ms = (kg_monotonic_ns() - call->started_ns) / 1000000;
+    plugin->errors++;
+    plugin->errors_by_code[code]++;
+}
+
+/* Counts it and writes it to the audit log. */
+static void end_call(const struct host_call *call, enum kg_code code)
+{
+    uint64_t duration_ns = kg_monotonic_ns() - call->started_ns;
+    host_histogram_add(&call->plugin->latency, duration_ns);
+    if (code != KG_OK)
+        count_error(call->plugin, code);
     audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->request_id),
                AUDIT_V_TEXT(call->plugin->name), AUDIT_V_TEXT(call->method),
-               AUDIT_V_INT((int64_t)duration_ms), AUDIT_V_BOOL(code == KG_OK),
+               AUDIT_V_INT((int64_t)(duration_ns / 1000000)), AUDIT_V_BOOL(code == KG_OK),
                code == KG_OK ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(code)->name));
 }
 
@@ -238,9 +247,7 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
     struct host_call *call = data;
     struct host_reply reply = {.error.code = KG_OK};
     fill_reply(&reply, call, outcome, payload);
-    if (reply.error.code != KG_OK)
-        call->plugin->errors++;
-    audit_end(call, reply.error.code);
+    end_call(call, reply.error.code);
     host_done_fn *done = call->on_done;
     void *done_data = call->data;
     release_call(call);
@@ -298,7 +305,7 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
     call->method[request->method.length] = '\0';
     snprintf(call->request_id, sizeof(call->request_id), "%s", request->context.request_id);
     if (send_request(call, request, err) < 0) {
-        plugin->errors++;
+        count_error(plugin, err->code);
         kg_wrap(err, 0, "plugin %s: %s", plugin->name, call->method);
         release_call(call);
         return NULL;
@@ -307,14 +314,13 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
     audit_emit(host->audit, AUDIT_PLUGIN_METHOD_CALLED, kg_str(call->request_id),
                AUDIT_V_TEXT(plugin->name), AUDIT_V_TEXT(call->method),
                AUDIT_V_TEXT(request->context.operator_id),
-               AUDIT_V_TEXT(request->context.project_id));
+               AUDIT_V_TEXT(request->context.agent ? request->context.agent->project_id : NULL));
     return call;
 }
 
 void host_call_cancel(struct host_call *call)
 {
     peer_abandon(call->peer, call->id);
-    call->plugin->errors++;
-    audit_end(call, KG_E_CANCELLED);
+    end_call(call, KG_E_CANCELLED);
     release_call(call);
 }

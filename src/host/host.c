@@ -200,6 +200,18 @@ static bool may_claim(void *data, struct instance *instance, struct kg_str capab
 /* The lists are owned by the manifest; the supervisor only reads them. */
 #define LIST(list) ((const char *const *)(list))
 
+static struct instance_times times_of(const struct manifest *manifest, const struct config *config)
+{
+    return (struct instance_times){
+        .shutdown_timeout_ms = manifest->shutdown_timeout_sec
+                                   ? (uint64_t)manifest->shutdown_timeout_sec * 1000
+                                   : (uint64_t)config->limits_shutdown_timeout_ms,
+        .health_interval_ms = manifest->health_interval_sec
+                                  ? (uint64_t)manifest->health_interval_sec * 1000
+                                  : (uint64_t)config->limits_health_interval_ms,
+    };
+}
+
 static void make_instance(struct host *host, struct host_plugin *plugin, struct kg_str settings)
 {
     const struct manifest *manifest = plugin->manifest;
@@ -209,12 +221,7 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
         .version = manifest->version,
         .methods = LIST(manifest->method_names),
         .capabilities = LIST(manifest->capabilities),
-        .shutdown_timeout_ms = manifest->shutdown_timeout_sec
-                                   ? (uint64_t)manifest->shutdown_timeout_sec * 1000
-                                   : (uint64_t)config->limits_shutdown_timeout_ms,
-        .health_interval_ms = manifest->health_interval_sec
-                                  ? (uint64_t)manifest->health_interval_sec * 1000
-                                  : (uint64_t)config->limits_health_interval_ms,
+        .times = times_of(manifest, config),
         .limits = policy_limits(config, plugin->name),
         .config = settings,
     };
@@ -242,7 +249,7 @@ static void log_warnings(const struct host_plugin *plugin, const struct manifest
                          problems->items[i].message);
 }
 
-static struct manifest *read_manifest(const struct host_plugin *plugin, struct kg_err *err)
+struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err)
 {
     kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
     struct manifest *manifest = manifest_load(plugin->dir, &problems);
@@ -260,15 +267,11 @@ static struct manifest *read_manifest(const struct host_plugin *plugin, struct k
     return manifest;
 }
 
-/*
- * Reads the manifest again; on failure the plugin keeps its reason. One that runs goes on with what
- * it was started with, since its calls point into that, until its next start.
- */
-static int load_plugin(struct host *host, struct host_plugin *plugin)
+int host_load_plugin(struct host *host, struct host_plugin *plugin)
 {
     struct kg_err err = {0};
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    struct manifest *manifest = read_manifest(plugin, &err);
+    struct manifest *manifest = host_read_manifest(plugin, &err);
     if (manifest == NULL || plugin_config_make(host, manifest, &settings, &err) < 0) {
         plugin->problem = err;
         manifest_free(manifest);
@@ -315,6 +318,9 @@ static struct cage_plan *make_plan(void *data, struct instance *instance, struct
 {
     struct host *host = data;
     struct host_plugin *plugin = plugin_of(host, instance);
+    struct instance_times times = times_of(plugin->manifest, host->config);
+    instance_set_times(instance, &times); /* a restart after a crash takes new settings, too */
+    plugin->start_settings = host->start_settings;
     struct cage_plan *plan = host_plugin_plan(host, plugin, true, err);
     kg_buf_free(&plugin->cage_words);
     if (plan != NULL)
@@ -348,7 +354,7 @@ static void on_fresh_start(void *data, struct instance *instance)
 {
     struct host *host = data;
     struct host_plugin *plugin = plugin_of(host, instance);
-    if (load_plugin(host, plugin) < 0)
+    if (host_load_plugin(host, plugin) < 0)
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
 }
 
@@ -372,7 +378,7 @@ static void add_plugin(struct host *host, const char *name)
     plugin->dir = kg_format("%s/%s", host->plugins_dir, name);
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
     host->plugins[host->plugin_count++] = plugin;
-    if (load_plugin(host, plugin) < 0)
+    if (host_load_plugin(host, plugin) < 0)
         report_invalid(host, plugin);
 }
 
@@ -450,7 +456,7 @@ const char *host_plugin_state(const struct host_plugin *plugin)
 
 /* -- what the operator decides ----------------------------------------------------------------- */
 
-static bool is_enabled(struct host *host, const struct host_plugin *plugin)
+bool host_is_enabled(struct host *host, const struct host_plugin *plugin)
 {
     enum state_choice choice = STATE_UNSAID;
     struct kg_err err;
@@ -461,8 +467,8 @@ static bool is_enabled(struct host *host, const struct host_plugin *plugin)
     return kg_list_has(host->config->plugins_enabled, kg_str(plugin->name));
 }
 
-static int check_startable(const struct host *host, const struct host_plugin *plugin,
-                           struct kg_err *err)
+int host_check_startable(const struct host *host, const struct host_plugin *plugin,
+                         struct kg_err *err)
 {
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
@@ -482,10 +488,10 @@ static void start_enabled(struct host *host)
     for (size_t i = 0; i < host->plugin_count; i++) {
         struct host_plugin *plugin = host->plugins[i];
         struct kg_err err;
-        if (plugin->instance == NULL || !is_enabled(host, plugin) ||
+        if (plugin->instance == NULL || !host_is_enabled(host, plugin) ||
             instance_state(plugin->instance) != INSTANCE_DISABLED)
             continue;
-        if (check_startable(host, plugin, &err) == 0) {
+        if (host_check_startable(host, plugin, &err) == 0) {
             instance_enable(plugin->instance);
             continue;
         }
@@ -499,7 +505,7 @@ static void start_enabled(struct host *host)
 static void stop_no_longer_enabled(struct host *host)
 {
     for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->instance != NULL && !is_enabled(host, host->plugins[i]))
+        if (host->plugins[i]->instance != NULL && !host_is_enabled(host, host->plugins[i]))
             instance_disable(host->plugins[i]->instance);
 }
 
@@ -516,6 +522,7 @@ void host_start(struct host *host)
     host->started_at_ms = kg_wall_ms();
     audit_emit(host->audit, AUDIT_DAEMON_STARTED, KG_STR_NULL, AUDIT_V_TEXT(KAGED_VERSION),
                AUDIT_V_INT(getpid()), AUDIT_V_TEXT(host->paths->home));
+    meter_start(host);
     find_plugins(host);
     warn_of_missing(host);
     start_enabled(host);
@@ -544,8 +551,9 @@ int host_enable(struct host *host, struct kg_str name, const char *operator_id, 
     if (plugin == NULL || read_local_again(host, err) < 0)
         return -EINVAL;
     if (plugin->problem.code != KG_OK)
-        load_plugin(host, plugin); /* its author may have mended it */
-    if (check_startable(host, plugin, err) < 0 || remember(host, plugin, STATE_ENABLED, err) < 0)
+        host_load_plugin(host, plugin); /* its author may have mended it */
+    if (host_check_startable(host, plugin, err) < 0 ||
+        remember(host, plugin, STATE_ENABLED, err) < 0)
         return -EINVAL;
     audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT(operator_id));
@@ -568,9 +576,9 @@ int host_disable(struct host *host, struct kg_str name, const char *operator_id,
 int host_restart(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
 {
     struct host_plugin *plugin = host_plugin_find(host, name, err);
-    if (plugin == NULL || check_startable(host, plugin, err) < 0)
+    if (plugin == NULL || host_check_startable(host, plugin, err) < 0)
         return -EINVAL;
-    if (!is_enabled(host, plugin)) {
+    if (!host_is_enabled(host, plugin)) {
         kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);
         kg_hint(err, "kaged plugin enable %s", plugin->name);
         return -EINVAL;
@@ -602,7 +610,7 @@ static void refresh(struct host *host, struct host_plugin *plugin)
     if (plugin->instance != NULL)
         instance_set_limits(plugin->instance, &limits);
     if (plugin->instance == NULL || !instance_has_process(plugin->instance))
-        (void)load_plugin(host, plugin);
+        (void)host_load_plugin(host, plugin);
     else if (plugin_config_make(host, plugin->manifest, &settings, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "keeps its configuration: %s", err.message);
     else
@@ -621,6 +629,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
         return -EINVAL;
     }
     config_diff(host->config, config, ret_changed_json);
+    host->start_settings += config_start_differs(host->config, config);
     config_free(host->config);
     local_free(host->local);
     host->config = config;
@@ -709,10 +718,12 @@ void host_free(struct host *host)
     if (host == NULL)
         return;
     host->closing = true;
+    meter_stop(host);
     loop_undefer(host->loop, &host->stop_check);
     for (size_t i = 0; i < host->plugin_count; i++)
         plugin_free(host->plugins[i]);
     free(host->plugins);
+    host->plugin_count = 0; /* who is answered by the last jobs finds none */
     host_calls_free(host);
     gate_free(host->gate);
     audit_close(host->audit);

@@ -47,6 +47,27 @@ const struct cage_limits *host_limits(const struct host *host);
 int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
                 struct kg_err *err);
 
+/* Durations; the last count is of what took longer than every bound. See meter.c. */
+#define HOST_BUCKETS 17
+extern const uint64_t host_bucket_us[HOST_BUCKETS];
+struct host_histogram {
+    uint64_t counts[HOST_BUCKETS + 1];
+    uint64_t sum_ns;
+};
+void host_histogram_add(struct host_histogram *histogram, uint64_t duration_ns);
+uint64_t host_histogram_count(const struct host_histogram *histogram);
+/* The duration that so many per cent stayed below, as far as the buckets tell; 0 without any. */
+uint64_t host_histogram_quantile_us(const struct host_histogram *histogram, unsigned per_cent);
+
+/* Figures of the daemon itself. */
+struct host_figures {
+    struct host_histogram lag; /* how late a timer of the loop was */
+    uint64_t lag_last_us, lag_max_us;
+    uint64_t memory_bytes; /* resident, when host_measure looked last; the same for the next */
+    uint32_t open_fds;
+};
+const struct host_figures *host_figures(const struct host *host);
+
 /* Grows with each audit event: who follows the log need not read it while this stands still. */
 uint64_t host_audit_count(const struct host *host);
 /* Asks the audit log, off the loop; on_done gets NDJSON lines, or the error. */
@@ -64,13 +85,21 @@ struct host_plugin {
     struct kg_err problem;     /* why, then */
     struct instance *instance; /* NULL while invalid and never started */
     uint64_t calls, errors;    /* since the daemon started */
-    struct storage *storage;   /* NULL until it is asked for */
-    struct kg_buf cage_words;  /* of the cage of its last process; empty: never started */
+    uint64_t errors_by_code[KG_CODE_COUNT];
+    struct host_histogram latency; /* of calls that ended, whatever way */
+    uint64_t memory_bytes;         /* of its cage, when host_measure looked last */
+    struct storage *storage;       /* NULL until it is asked for */
+    uint32_t start_settings;       /* of the host, when it was started last */
+    struct kg_buf cage_words;      /* of the cage of its last process; empty: never started */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
 struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name,
                                      struct kg_err *err);
+/* Looks at the memory of the daemon and of all cages, or of one, off the loop. */
+typedef void host_measured_fn(void *data);
+void host_measure(struct host *host, struct host_plugin *only, host_measured_fn *on_done,
+                  void *data);
 /* The word for status: the instance's state, or "disabled" for an invalid manifest. */
 const char *host_plugin_state(const struct host_plugin *plugin);
 
@@ -79,6 +108,27 @@ int host_disable(struct host *host, struct kg_str name, const char *operator_id,
                  struct kg_err *err);
 int host_restart(struct host *host, struct kg_str name, const char *operator_id,
                  struct kg_err *err);
+
+/* What a reload of one plugin did, and the reasons for a restart. */
+enum host_reload_act {
+    HOST_RELOAD_NOTHING,
+    HOST_RELOAD_READ,
+    HOST_RELOAD_TOLD,
+    HOST_RELOAD_RESTART
+};
+extern const char *const host_reload_names[];
+struct host_reloaded {
+    enum host_reload_act act;
+    const char *reasons[5]; /* NULL-ended */
+};
+/*
+ * Reads its manifest and local.toml again, takes both or neither, and restarts the plugin if it
+ * needs that; if only its configuration changed, it is told.
+ */
+int host_plugin_reload(struct host *host, struct host_plugin *plugin, const char *operator_id,
+                       struct host_reloaded *ret_reloaded, struct kg_err *err);
+/* What the operator set of config_schema, with its defaults; no secret is in it. Owned, or NULL. */
+struct kg_doc *host_plugin_settings(const struct host *host, const struct host_plugin *plugin);
 
 /* -- the cage of a plugin, see policy.c -------------------------------------------------------- */
 
@@ -99,6 +149,8 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
 struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
                                    bool make_folders, struct kg_err *err);
 
+/* Whether it may have storage. */
+bool host_plugin_stores(const struct host_plugin *plugin);
 /* The plugin's storage; made when it is first asked for. */
 struct storage *host_plugin_storage(struct host_plugin *plugin);
 /* Copies its database into the state folder; *ret_path, owned, is where to. */
@@ -114,10 +166,13 @@ void host_why(struct host *host, const struct host_plugin *plugin, host_audit_do
 
 /* -- the one door ------------------------------------------------------------------------------ */
 
-/* project_id, agent_path and session_id are all set or all NULL. */
+/* Which agent of which session calls. None of the three goes without the others. */
+struct host_agent {
+    const char *project_id, *path, *session_id;
+};
 struct host_context {
-    const char *operator_id; /* NULL: unknown */
-    const char *project_id, *agent_path, *session_id;
+    const char *operator_id;        /* NULL: unknown */
+    const struct host_agent *agent; /* NULL: the call comes from none */
     const char *request_id;
 };
 

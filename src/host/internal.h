@@ -27,6 +27,10 @@ struct host {
     size_t plugin_count;
     struct host_call *unused_calls; /* kept for reuse */
     int64_t started_at_ms;
+    uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
+    struct host_figures figures;
+    struct loop_timer lag_timer; /* asks how late it is */
+    uint64_t lag_due_ns;
 
     void (*on_reloaded)(void *data);
     void *on_reloaded_data;
@@ -40,6 +44,21 @@ struct host {
 };
 
 void host_calls_free(struct host *host);
+
+/* What reload.c needs of host.c. */
+struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err);
+/*
+ * Reads the manifest again; on failure the plugin keeps its reason. One that runs goes on with what
+ * it was started with, since its calls point into that, until its next start.
+ */
+int host_load_plugin(struct host *host, struct host_plugin *plugin);
+bool host_is_enabled(struct host *host, const struct host_plugin *plugin);
+int host_check_startable(const struct host *host, const struct host_plugin *plugin,
+                         struct kg_err *err);
+
+/* See meter.c. */
+void meter_start(struct host *host);
+void meter_stop(struct host *host);
 
 /*
  * The whole configuration of a plugin as a JSON object, appended; nothing if it takes none. What

@@ -114,6 +114,16 @@ static void put_side(struct kg_json_writer *json, const struct schema *schema,
     }
 }
 
+struct kg_doc *host_plugin_settings(const struct host *host, const struct host_plugin *plugin)
+{
+    const struct manifest *manifest = plugin->manifest;
+    if (manifest == NULL || manifest->config_schema == NULL)
+        return NULL;
+    const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
+    const struct kg_node *project = local && local->config ? local->config : &nothing;
+    return schema_with_defaults(manifest->config_schema, project);
+}
+
 int plugin_config_make(struct host *host, const struct manifest *manifest, struct kg_buf *ret_json,
                        struct kg_err *err)
 {

@@ -49,6 +49,11 @@ bool host_has_storage(const struct host *host, const struct host_plugin *plugin)
     return host->facts != NULL && has_capability(plugin, CAPABILITY_STORAGE_READ);
 }
 
+bool host_plugin_stores(const struct host_plugin *plugin)
+{
+    return plugin->manifest != NULL && host_has_storage(plugin->host, plugin);
+}
+
 /* -- the plugin's storage ---------------------------------------------------------------------- */
 
 static void on_damaged(void *data, const char *moved_to)

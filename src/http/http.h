@@ -16,7 +16,7 @@ typedef void http_handler_fn(struct http_request *request);
 
 struct http_parameter {
     const char *name;
-    const char *type; /* "string" or "integer" */
+    const char *type; /* a row of http_types */
     const char *meaning;
 };
 
@@ -30,9 +30,29 @@ struct http_route {
     const struct http_parameter *query; /* else: these, ended by a NULL name; NULL: none */
     http_handler_fn *handle;
     const char *summary;
+    const char *operation; /* its name for programs: "plugin_call" */
+    const char *answer;    /* a schema of schema/api-v1.json, or a media type: "text/plain" */
+    int status;            /* of the answer; 0: 200 */
+    const char *body;      /* a schema, of a route that takes a body */
+    const struct http_parameter *headers; /* as query, but others may come as well */
 };
 extern const struct http_route http_routes[];
 extern const size_t http_route_count;
+
+/* What a parameter can be. */
+struct http_type {
+    const char *name;
+    const char *schema; /* JSON Schema, for OpenAPI */
+    bool (*fits)(struct kg_str text);
+    const char *what; /* "an integer" */
+    const char *hint; /* NULL: none */
+};
+extern const struct http_type http_types[]; /* ended by a NULL name */
+/* The type of that name, which must be one of them. */
+const struct http_type *http_type_find(const char *name);
+
+/* The routes as an OpenAPI 3.1 document. */
+void http_openapi_put(struct kg_buf *out, const struct http_route *routes, size_t route_count);
 
 /* From config's limits.http_*; a change applies to what comes after it. */
 struct http_limits {

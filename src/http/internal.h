@@ -161,5 +161,11 @@ struct host_plugin *http_find_plugin(struct http_request *request);
 http_handler_fn http_handle_storage;
 http_handler_fn http_handle_storage_export;
 http_handler_fn http_handle_storage_reset;
+http_handler_fn http_handle_metrics;
+http_handler_fn http_handle_openapi;
+http_handler_fn http_handle_tools;
+http_handler_fn http_handle_knobs;
+http_handler_fn http_handle_schema;
+http_handler_fn http_handle_plugin_reload;
 
 #endif

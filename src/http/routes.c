@@ -159,6 +159,20 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
     put_problem(json, plugin);
 }
 
+/* How much it is used, in a list and alone. */
+static void put_use(struct kg_json_writer *json, const struct host_plugin *plugin,
+                    const struct instance_facts *facts)
+{
+    put_time(json, "started_at", facts->started_at_ms);
+    put_named_int(json, "starts", facts->starts);
+    put_named_int(json, "calls", (int64_t)plugin->calls);
+    put_named_int(json, "errors", (int64_t)plugin->errors);
+    put_named_int(json, "in_flight", facts->in_flight);
+    put_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 50));
+    put_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 99));
+    put_named_int(json, "memory_bytes", (int64_t)plugin->memory_bytes);
+}
+
 static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin,
                      const struct instance_facts *facts, const char *cages)
 {
@@ -171,16 +185,12 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
                            : instance_state_meaning(state));
     put_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
     put_named_text(json, "cages", cages);
-    put_time(json, "started_at", facts->started_at_ms);
-    put_named_int(json, "starts", facts->starts);
     put_named_int(json, "failures", facts->failures);
     put_named_int(json, "health_failures", facts->health_failures);
-    put_named_int(json, "calls", (int64_t)plugin->calls);
-    put_named_int(json, "errors", (int64_t)plugin->errors);
-    put_named_int(json, "in_flight", facts->in_flight);
     put_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
     put_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
     put_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
+    put_named_int(json, "net_connections", facts->net_connections);
     put_hits(json, facts->hits);
     if (plugin->instance != NULL)
         put_limits(json, &facts->limits, facts->limits_mode);
@@ -214,18 +224,28 @@ static void put_cage(struct kg_json_writer *json, struct host *host,
     kg_json_end(json, '}');
 }
 
-static void reply_plugin(struct http_request *request, const struct host_plugin *plugin)
+static void on_plugin_measured(void *data)
 {
+    struct http_request *request = data;
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin == NULL)
+        return;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     struct instance_facts facts = facts_of(plugin);
     put_identity(&json, plugin, &facts);
+    put_use(&json, plugin, &facts);
     put_life(&json, plugin, &facts, host_cages(http_host(request)));
     if (kg_str_is(http_query_parameter(request, "cage"), "true"))
         put_cage(&json, http_host(request), plugin);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void reply_plugin(struct http_request *request, struct host_plugin *plugin)
+{
+    host_measure(http_host(request), plugin, on_plugin_measured, request);
 }
 
 /* -- the daemon -------------------------------------------------------------------------------- */
@@ -235,14 +255,55 @@ static void handle_health(struct http_request *request)
     http_reply(request, 200, KG_STR("{\"status\":\"ok\"}"));
 }
 
-static void handle_status(struct http_request *request)
+static void put_plugin_counts(struct kg_json_writer *json, const struct host *host)
 {
-    struct host *host = http_host(request);
     unsigned counts[INSTANCE_STATE_COUNT] = {0};
     for (size_t i = 0; i < host_plugin_count(host); i++) {
         const struct host_plugin *plugin = host_plugin_at(host, i);
         counts[plugin->instance ? instance_state(plugin->instance) : INSTANCE_DISABLED]++;
     }
+    kg_json_key(json, "plugins");
+    kg_json_begin(json, '{');
+    for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
+        if (counts[state] > 0)
+            put_named_int(json, instance_state_name(state), counts[state]);
+    kg_json_end(json, '}');
+}
+
+static void put_figures(struct kg_json_writer *json, struct host *host)
+{
+    const struct host_figures *figures = host_figures(host);
+    uint64_t calls = 0, errors = 0;
+    for (size_t i = 0; i < host_plugin_count(host); i++) {
+        calls += host_plugin_at(host, i)->calls;
+        errors += host_plugin_at(host, i)->errors;
+    }
+    put_named_int(json, "calls", (int64_t)calls);
+    put_named_int(json, "errors", (int64_t)errors);
+    put_named_int(json, "memory_bytes", (int64_t)figures->memory_bytes);
+    put_named_int(json, "open_fds", figures->open_fds);
+    put_named_int(json, "loop_lag_us", (int64_t)figures->lag_last_us);
+    put_named_int(json, "loop_lag_max_us", (int64_t)figures->lag_max_us);
+    put_named_int(json, "audit_events", (int64_t)host_audit_count(host));
+    put_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
+}
+
+static void put_places(struct kg_json_writer *json, const struct host *host)
+{
+    const struct config_paths *paths = host_paths(host);
+    put_named_text(json, "home", paths->home);
+    put_named_text(json, "config_file", paths->config_file);
+    put_named_text(json, "socket", paths->socket);
+    kg_json_key(json, "listeners");
+    kg_json_begin(json, '[');
+    kg_json_text(json, paths->socket);
+    kg_json_end(json, ']');
+}
+
+static void on_daemon_measured(void *data)
+{
+    struct http_request *request = data;
+    struct host *host = http_host(request);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     const char *why = NULL;
@@ -250,9 +311,7 @@ static void handle_status(struct http_request *request)
     kg_json_begin(&json, '{');
     put_named_text(&json, "version", KAGED_VERSION);
     put_named_int(&json, "pid", getpid());
-    put_named_text(&json, "home", host_paths(host)->home);
-    put_named_text(&json, "config_file", host_paths(host)->config_file);
-    put_named_text(&json, "socket", host_paths(host)->socket);
+    put_places(&json, host);
     put_named_text(&json, "user", host_user(host));
     put_named_text(&json, "cages", host_cages(host));
     put_time(&json, "started_at", host_started_at_ms(host));
@@ -263,14 +322,15 @@ static void handle_status(struct http_request *request)
     const struct cage_limits *limits = host_limits(host);
     put_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
     put_named_text(&json, "limits", limits->words);
-    kg_json_key(&json, "plugins");
-    kg_json_begin(&json, '{');
-    for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
-        if (counts[state] > 0)
-            put_named_int(&json, instance_state_name(state), counts[state]);
-    kg_json_end(&json, '}');
+    put_figures(&json, host);
+    put_plugin_counts(&json, host);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void handle_status(struct http_request *request)
+{
+    host_measure(http_host(request), NULL, on_daemon_measured, request);
 }
 
 static void handle_reload(struct http_request *request)
@@ -295,8 +355,9 @@ static void handle_stop(struct http_request *request)
  * -------------------------------------------------------------------------------------------------
  */
 
-static void handle_plugins(struct http_request *request)
+static void on_plugins_measured(void *data)
 {
+    struct http_request *request = data;
     struct host *host = http_host(request);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
@@ -307,11 +368,17 @@ static void handle_plugins(struct http_request *request)
         kg_json_begin(&json, '{');
         struct instance_facts facts = facts_of(host_plugin_at(host, i));
         put_identity(&json, host_plugin_at(host, i), &facts);
+        put_use(&json, host_plugin_at(host, i), &facts);
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void handle_plugins(struct http_request *request)
+{
+    host_measure(http_host(request), NULL, on_plugins_measured, request);
 }
 
 /* The plugin of the path; answers 404 itself. */
@@ -360,6 +427,24 @@ static void handle_disable(struct http_request *request)
 static void handle_restart(struct http_request *request)
 {
     act(request, host_restart);
+}
+
+/* The router has checked that it is a number. */
+static int64_t int_or(struct kg_str text, int64_t fallback)
+{
+    if (text.data != NULL)
+        kg_str_to_int(text, &fallback);
+    return fallback;
+}
+
+static int64_t query_int(const struct http_request *request, const char *name, int64_t fallback)
+{
+    return int_or(http_query_parameter(request, name), fallback);
+}
+
+static int64_t header_int(const struct http_request *request, const char *name, int64_t fallback)
+{
+    return int_or(http_header(request, name), fallback);
 }
 
 /* -- calls
@@ -414,16 +499,6 @@ static void on_caller_gone(void *data)
     free(waiting);
 }
 
-static int caller_timeout(const struct http_request *request, uint64_t *ret_ms, struct kg_err *err)
-{
-    struct kg_str header = http_header(request, "kaged-timeout-ms");
-    int64_t ms = 0;
-    if (header.data != NULL && (!kg_str_to_int(header, &ms) || ms < 1))
-        return kg_fail(err, KG_E_USAGE, "Kaged-Timeout-Ms must be a positive integer");
-    *ret_ms = (uint64_t)ms;
-    return 0;
-}
-
 static void make_call(struct http_request *request, struct kg_str params)
 {
     struct kg_err err = {0};
@@ -434,11 +509,11 @@ static void make_call(struct http_request *request, struct kg_str params)
         .method = http_path_parameter(request, "method"),
         .params = params,
         .context = {.operator_id = http_operator(request), .request_id = http_request_id(request)},
+        .caller_timeout_ms = (uint64_t)header_int(request, "kaged-timeout-ms", 0),
         .on_done = on_call_done,
         .data = waiting,
     };
-    if (caller_timeout(request, &call.caller_timeout_ms, &err) == 0)
-        waiting->call = host_call(http_host(request), &call, &err);
+    waiting->call = host_call(http_host(request), &call, &err);
     if (waiting->call == NULL) {
         free(waiting);
         http_reply_error(request, &err);
@@ -529,15 +604,6 @@ struct question {
     int64_t cursor;
 };
 
-static int64_t query_int(const struct http_request *request, const char *name, int64_t fallback)
-{
-    int64_t value = fallback;
-    struct kg_str text = http_query_parameter(request, name);
-    if (text.data != NULL)
-        kg_str_to_int(text, &value);
-    return value;
-}
-
 static void question_free(struct question *question)
 {
     loop_timer_stop(host_loop(http_host(question->request)), &question->timer);
@@ -593,8 +659,6 @@ static struct question *question_new(struct http_request *request,
 {
     struct question *question = kg_alloc(sizeof(*question));
     int64_t wait_ms = query_int(request, "wait_ms", 0);
-    if (wait_ms < 0)
-        wait_ms = 0;
     question->request = request;
     question->ask = ask;
     question->until_ms = loop_now_ms(host_loop(http_host(request))) +
@@ -676,15 +740,10 @@ static struct kg_str keep_text(struct question *question, size_t slot, struct kg
 
 static void handle_audit(struct http_request *request)
 {
-    struct kg_err err;
     int64_t since_ms = 0;
     struct kg_str since = http_query_parameter(request, "since");
-    if (since.data != NULL && !kg_time_parse(since, &since_ms)) {
-        kg_fail(&err, KG_E_USAGE, "since is not a time: \"%.*s\"", KG_STR_CUT(since, 40));
-        kg_hint(&err, "write 2026-11-15T22:00:00Z, 2026-11-15, or a span like 15m or 2h");
-        http_reply_error(request, &err);
-        return;
-    }
+    if (since.data != NULL)
+        kg_time_parse(since, &since_ms);
     int64_t limit = query_int(request, "limit", 100);
     struct question *question = question_new(request, ask_audit);
     question->asked_at = UINT64_MAX;
@@ -731,54 +790,85 @@ static const struct http_parameter storage_query[] = {
 };
 
 static const struct http_parameter logs_query[] = {
-    {"lines", "integer", "how many of the last lines"},
-    {"after", "integer", "only what came after this cursor"},
-    {"wait_ms", "integer", "with after: wait so long for something to come"},
+    {"lines", "count", "how many of the last lines"},
+    {"after", "count", "only what came after this cursor"},
+    {"wait_ms", "count", "with after: wait so long for something to come"},
     {NULL, NULL, NULL},
 };
 
 static const struct http_parameter audit_query_parameters[] = {
     {"plugin", "string", "only events of this plugin"},
     {"event", "string", "only this event; plugin.hook.* takes all that start so"},
-    {"since", "string", "only from this time on: RFC 3339, a date, or a span like 15m"},
+    {"since", "time", "only from this time on: RFC 3339, a date, or a span like 15m"},
     {"after", "string", "only events after the one with this id"},
-    {"limit", "integer", "how many at most"},
-    {"wait_ms", "integer", "wait so long for an event to come"},
+    {"limit", "count", "how many at most"},
+    {"wait_ms", "count", "wait so long for an event to come"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter call_headers[] = {
+    {"kaged-timeout-ms", "positive", "the caller's own deadline"},
     {NULL, NULL, NULL},
 };
 
 #define ANY_BODY SIZE_MAX
 
+/*
+ * method, pattern, permission, body, free query, query, handler, summary,
+ * operation, answer[, status, body, headers]
+ */
 const struct http_route http_routes[] = {
-    {"GET", "/healthz", "", 0, false, NULL, handle_health, "Whether the daemon answers"},
-    {"GET", "/api/v1/status", "plugins:read", 0, false, NULL, handle_status, "The daemon's state"},
+    {"GET", "/healthz", "", 0, false, NULL, handle_health, "Whether the daemon answers", "health",
+     "Health"},
+    {"GET", "/metrics", "plugins:read", 0, false, NULL, http_handle_metrics,
+     "Figures of the daemon and its plugins, for Prometheus", "metrics", "text/plain"},
+    {"GET", "/api/v1/status", "plugins:read", 0, false, NULL, handle_status, "The daemon's state",
+     "status", "Status"},
+    {"GET", "/api/v1/openapi.json", "", 0, false, NULL, http_handle_openapi,
+     "This API as an OpenAPI document", "openapi", "OpenApi"},
     {"POST", "/api/v1/reload", "admin", 0, false, NULL, handle_reload,
-     "Read the configuration again"},
-    {"POST", "/api/v1/stop", "admin", 0, false, NULL, handle_stop, "Stop the daemon"},
-    {"GET", "/api/v1/plugins", "plugins:read", 0, false, NULL, handle_plugins, "All plugins"},
+     "Read the configuration again", "reload", "Reload"},
+    {"POST", "/api/v1/stop", "admin", 0, false, NULL, handle_stop, "Stop the daemon", "stop",
+     "Stopping", 202},
+    {"GET", "/api/v1/plugins", "plugins:read", 0, false, NULL, handle_plugins, "All plugins",
+     "plugin_list", "PluginList"},
     {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, handle_plugin,
-     "One plugin with its state and its last exit"},
+     "One plugin with its state and its last exit", "plugin_status", "Plugin"},
     {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, false, NULL, handle_enable,
-     "Enable and start a plugin"},
+     "Enable and start a plugin", "plugin_enable", "Plugin"},
     {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, false, NULL, handle_disable,
-     "Stop and disable a plugin"},
+     "Stop and disable a plugin", "plugin_disable", "Plugin"},
     {"POST", "/api/v1/plugins/{name}/restart", "plugins:write", 0, false, NULL, handle_restart,
-     "Restart a plugin"},
+     "Restart a plugin", "plugin_restart", "Plugin"},
+    {"POST", "/api/v1/plugins/{name}/reload", "plugins:write", 0, false, NULL,
+     http_handle_plugin_reload, "Read a plugin's manifest and configuration again", "plugin_reload",
+     "PluginReload"},
     {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, false, logs_query, handle_logs,
-     "What a plugin wrote on stderr"},
+     "What a plugin wrote on stderr", "plugin_logs", "Logs"},
+    {"GET", "/api/v1/plugins/{name}/tools", "plugins:read", 0, false, NULL, http_handle_tools,
+     "The tools that a plugin declares", "plugin_tools", "Tools"},
+    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, false, NULL, http_handle_knobs,
+     "The knobs that a plugin declares, with their values", "plugin_knobs", "Knobs"},
+    {"GET", "/api/v1/plugins/{name}/schema", "plugins:read", 0, false, NULL, http_handle_schema,
+     "The schemas that a plugin declares, of its configuration and its methods", "plugin_schema",
+     "DeclaredSchemas"},
     {"GET", "/api/v1/plugins/{name}/storage", "plugins:read", 0, false, storage_query,
-     http_handle_storage, "What a plugin has stored"},
+     http_handle_storage, "What a plugin has stored", "plugin_storage", "StorageAnswer"},
     {"POST", "/api/v1/plugins/{name}/storage/export", "admin", 0, false, NULL,
-     http_handle_storage_export, "Copy a plugin's database to a file in the state folder"},
+     http_handle_storage_export, "Copy a plugin's database to a file in the state folder",
+     "plugin_storage_export", "StorageExport"},
     {"POST", "/api/v1/plugins/{name}/storage/reset", "plugins:write", 0, false, NULL,
-     http_handle_storage_reset, "Start with an empty database after one was damaged"},
+     http_handle_storage_reset, "Start with an empty database after one was damaged",
+     "plugin_storage_reset", "Storage"},
     {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, false, NULL, handle_why,
-     "What a plugin was refused, and what would allow it"},
+     "What a plugin was refused, and what would allow it", "plugin_why", "Refusals"},
     {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, true, NULL,
-     handle_call_by_query, "Call a method, parameters in the query"},
+     handle_call_by_query, "Call a method, parameters in the query", "plugin_call_by_query",
+     "Result", 0, NULL, call_headers},
     {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, false, NULL,
-     handle_call, "Call a method, parameters in the body"},
+     handle_call, "Call a method, parameters in the body", "plugin_call", "Result", 0, "Params",
+     call_headers},
     {"GET", "/api/v1/audit", "audit:read", 0, false, audit_query_parameters, handle_audit,
-     "Events of the audit log"},
+     "Events of the audit log", "audit", "Audit"},
 };
 const size_t http_route_count = KG_COUNT(http_routes);

@@ -27,8 +27,7 @@ void instance_set_spec(struct instance *instance, const struct instance_spec *sp
     instance->version = kg_strdup(spec->version);
     instance->methods = kg_list_copy(spec->methods);
     instance->capabilities = kg_list_copy(spec->capabilities);
-    instance->shutdown_timeout_ms = spec->shutdown_timeout_ms;
-    instance->health_interval_ms = spec->health_interval_ms;
+    instance->times = spec->times;
     instance->limits = spec->limits;
     instance->config.length = 0;
     kg_buf_str(&instance->config, spec->config);
@@ -220,6 +219,10 @@ static void collect_rest(struct instance *instance)
 {
     if (instance->peer != NULL) {
         peer_drain(instance->peer);
+        struct peer_counters counters = peer_counters(instance->peer);
+        instance->past.bytes_in += counters.bytes_in;
+        instance->past.bytes_out += counters.bytes_out;
+        instance->past.notifications_dropped += counters.notifications_dropped;
         peer_free(instance->peer);
         instance->peer = NULL;
     }
@@ -374,7 +377,7 @@ static void end_step(struct instance *instance)
     case ENDING_SHUTDOWN:
         (void)peer_notify(instance->peer, "shutdown", KG_STR("{}"), NULL);
         peer_close_input(instance->peer);
-        wait_ms = instance->shutdown_timeout_ms;
+        wait_ms = instance->times.shutdown_timeout_ms;
         break;
     case ENDING_TERM:
         cage_signal(instance->child, SIGTERM);
@@ -534,6 +537,11 @@ void instance_set_limits(struct instance *instance, const struct instance_limits
     instance->limits = *limits;
 }
 
+void instance_set_times(struct instance *instance, const struct instance_times *times)
+{
+    instance->times = *times;
+}
+
 void instance_enable(struct instance *instance)
 {
     instance_raise(instance, ON_ENABLE);
@@ -615,16 +623,25 @@ struct instance_facts instance_facts(const struct instance *instance)
         .limits = instance->child ? instance->report.limits : instance->limits,
         .limits_mode = cage_spawner_limits(instance->supervisor->spawner)->mode,
         .hits = {instance->report.hits[0], instance->report.hits[1]},
+        .bytes_in = instance->past.bytes_in,
+        .bytes_out = instance->past.bytes_out,
+        .notifications_dropped = instance->past.notifications_dropped,
+        .net_connections = instance->network ? gate_cage_connections(instance->network) : 0,
         .last_exit = instance->last_report.cause != EXIT_NONE ? &instance->last_report : NULL,
     };
     if (instance->peer != NULL) {
         struct peer_counters counters = peer_counters(instance->peer);
         facts.in_flight = counters.in_flight;
-        facts.bytes_in = counters.bytes_in;
-        facts.bytes_out = counters.bytes_out;
-        facts.notifications_dropped = counters.notifications_dropped;
+        facts.bytes_in += counters.bytes_in;
+        facts.bytes_out += counters.bytes_out;
+        facts.notifications_dropped += counters.notifications_dropped;
     }
     return facts;
+}
+
+pid_t instance_cage_process(const struct instance *instance)
+{
+    return instance->child ? cage_child_root(instance->child) : 0;
 }
 
 void instance_methods(const struct instance *instance,

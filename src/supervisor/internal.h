@@ -49,7 +49,7 @@ struct instance {
     char *name, *version;
     char **methods, **capabilities; /* owned, NULL-ended */
     bool *method_offered;           /* one for each of methods */
-    uint64_t shutdown_timeout_ms, health_interval_ms;
+    struct instance_times times;
     struct instance_limits limits; /* for the next start; those of this run are in its report */
     struct kg_buf config;          /* for config.update; empty: none */
     bool config_again; /* is told after `initialized`, and has not been answered since */
@@ -62,6 +62,7 @@ struct instance {
     struct cage_child *child;  /* NULL without a process; freed by the cage */
     struct gate_cage *network; /* NULL without one */
     struct peer *peer;         /* NULL before the pipes are there */
+    struct peer_counters past; /* of the peers before */
     struct kg_id cage_id;
     int64_t started_at_ms;
     uint32_t starts;

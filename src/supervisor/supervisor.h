@@ -52,14 +52,18 @@ struct instance_limits {
     size_t tmp_bytes;
 };
 
+struct instance_times {
+    uint64_t shutdown_timeout_ms;
+    uint64_t health_interval_ms;
+};
+
 /* What is to run. The instance takes a copy. */
 struct instance_spec {
     const char *name; /* plugin or plugin@project */
     const char *version;
     const char *const *methods; /* NULL-ended, like the list that follows */
     const char *const *capabilities;
-    uint64_t shutdown_timeout_ms;
-    uint64_t health_interval_ms;
+    struct instance_times times;
     struct instance_limits limits;
     struct kg_str config; /* a JSON object for config.update; empty: the plugin takes none */
 };
@@ -147,6 +151,8 @@ void instance_set_config(struct instance *instance, struct kg_str config);
 struct kg_str instance_config(const struct instance *instance); /* until the next change */
 /* The limits from the next start on. */
 void instance_set_limits(struct instance *instance, const struct instance_limits *limits);
+/* Only without a process. */
+void instance_set_times(struct instance *instance, const struct instance_times *times);
 
 void instance_enable(struct instance *instance);  /* forgets failures, starts */
 void instance_disable(struct instance *instance); /* ends the process if there is one */
@@ -181,13 +187,16 @@ struct instance_facts {
     uint32_t failures;     /* in a row */
     uint32_t health_failures;
     uint32_t in_flight;
-    uint64_t bytes_in, bytes_out, notifications_dropped;
+    uint64_t bytes_in, bytes_out, notifications_dropped; /* since the daemon started */
+    uint32_t net_connections;                            /* that are open, or being opened */
     struct instance_limits limits;       /* of the process; without one, of the next */
     enum cage_limits_mode limits_mode;   /* who keeps them */
     uint32_t hits[2];                    /* by enum cage_limit, of this run */
     const struct exit_report *last_exit; /* NULL: none yet */
 };
 struct instance_facts instance_facts(const struct instance *instance);
+/* The first process of its cage, or 0. */
+pid_t instance_cage_process(const struct instance *instance);
 /* Calls visit for each method of the manifest. */
 void instance_methods(const struct instance *instance,
                       void (*visit)(void *data, const char *method, bool offered), void *data);
