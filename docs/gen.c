@@ -5,6 +5,7 @@
  *
  *   gen page PAGE.in   the page on stdout, its @lists@ filled in
  *   gen config         config.toml with every key
+ *   gen openapi        the HTTP API as an OpenAPI document
  */
 #include "audit/audit.h"
 #include "cli/cli.h"
@@ -155,6 +156,17 @@ static void put_events(struct kg_buf *out)
     }
 }
 
+static void put_parameters(struct kg_buf *out, const struct http_parameter *parameters)
+{
+    for (; parameters && parameters->name; parameters++) {
+        kg_buf_text(out, "\\fI");
+        put_text(out, parameters->name);
+        kg_buf_printf(out, "\\fR (%s): ", http_type_find(parameters->type)->what);
+        put_text(out, parameters->meaning);
+        kg_buf_text(out, ".\n");
+    }
+}
+
 static void put_routes(struct kg_buf *out)
 {
     for (size_t i = 0; i < http_route_count; i++) {
@@ -162,11 +174,10 @@ static void put_routes(struct kg_buf *out)
         kg_buf_printf(out, ".TP\n\\fB%s %s\\fR\n", route->method, route->pattern);
         put_text(out, route->summary);
         kg_buf_text(out, ".\n");
-        for (const struct http_parameter *query = route->query; query && query->name; query++) {
-            kg_buf_printf(out, "\\fI%s\\fR (%s): ", query->name, query->type);
-            put_text(out, query->meaning);
-            kg_buf_text(out, ".\n");
-        }
+        if (route->permission[0] != '\0')
+            kg_buf_printf(out, "Needs %s.\n", route->permission);
+        put_parameters(out, route->query);
+        put_parameters(out, route->headers);
     }
 }
 
@@ -291,8 +302,10 @@ int main(int argc, char **argv)
         put_page(&out, argv[2]);
     } else if (argc == 2 && strcmp(argv[1], "config") == 0) {
         config_print_example(&out);
+    } else if (argc == 2 && strcmp(argv[1], "openapi") == 0) {
+        http_openapi_put(&out, http_routes, http_route_count);
     } else {
-        fputs("usage: gen page PAGE.in | gen config\n", stderr);
+        fputs("usage: gen page PAGE.in | gen config | gen openapi\n", stderr);
         return 2;
     }
     return fwrite(out.data, 1, out.length, stdout) == out.length ? 0 : 1;

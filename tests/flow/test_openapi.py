@@ -11,6 +11,10 @@ from harness import KAGED, ROOT, Daemon, FlowTest, main, wait_for
 NAMES = {"name": "declares-all", "method": "all.config"}
 # A refusal that is right for a healthy plugin: nothing was damaged.
 REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409}
+# Bodies of routes that need more than an object.
+BODIES = {}
+# Routes that the walk through all of them leaves out, each with why.
+LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own"}
 WRONG = {"integer": "one", "boolean": "maybe"}
 
 
@@ -74,10 +78,15 @@ class OpenApi(FlowTest):
             path = path.replace("{" + name + "}", value)
         return path + ("?" + urllib.parse.urlencode(query) if query else "")
 
+    @staticmethod
+    def good_status(operation):
+        return next(int(status) for status, answer in operation["responses"].items()
+                    if "$ref" not in answer)
+
     def check(self, operation, status, body):
         answers = operation["responses"]
         self.assertIn(str(status), answers, body)
-        content = self.resolve(answers[str(status)])["content"]
+        content = self.resolve(answers[str(status)]).get("content", {})
         if "application/json" not in content:
             return
         schema = content["application/json"]["schema"]
@@ -92,10 +101,12 @@ class OpenApi(FlowTest):
         self.assertNotIn(None, names)
         for (method, path), operation in self.operations.items():
             with self.subTest(f"{method} {path}"):
-                good = [self.resolve(answer) for status, answer in operation["responses"].items()
-                        if status[0] == "2"]
+                good = [(status, answer) for status, answer in operation["responses"].items()
+                        if "$ref" not in answer]
                 self.assertEqual(len(good), 1)
-                self.assertIn("content", good[0])
+                status, answer = good[0]
+                if status[0] == "2" and status != "204":
+                    self.assertIn("content", answer)
 
     def test_every_reference_leads_somewhere(self):
         for reference in re.findall(r'"\$ref": "([^"]*)"', json.dumps(self.document)):
@@ -134,17 +145,15 @@ class OpenApi(FlowTest):
 
     def test_every_route_answers_as_it_says(self):
         self.daemon.call("declares-all", "all.store", {"text": "x"})
-        last = ("post", "/api/v1/stop")
-        for key in sorted(self.operations, key=lambda key: key == last):
-            if key == last:
-                continue
+        for key in self.operations.keys() - LEFT_OUT.keys():
             with self.subTest(" ".join(key)):
                 self.daemon.wait_state("declares-all", "running")
                 method, path = key
-                body = "{}" if "requestBody" in self.operations[key] else None
+                operation = self.operations[key]
+                body = BODIES.get(key, "{}") if "requestBody" in operation else None
                 status, answer = self.daemon.raw(method.upper(), self.url(path), body)
-                self.assertEqual(status, REFUSED.get(key, 200), answer)
-                self.check(self.operations[key], status, answer)
+                self.assertEqual(status, REFUSED.get(key, self.good_status(operation)), answer)
+                self.check(operation, status, answer)
                 self.daemon.act("declares-all", "enable")
 
     def test_stop_answers_as_it_says(self):
