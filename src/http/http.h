@@ -32,7 +32,7 @@ struct http_route {
     const char *summary;
     const char *operation; /* its name for programs: "plugin_call" */
     const char *answer;    /* a schema of schema/api-v1.json, or a media type: "text/plain" */
-    int status;            /* of the answer; 0: 200 */
+    long status;           /* of the answer; 0: 200 */
     const char *body;      /* a schema, of a route that takes a body */
     const struct http_parameter *headers; /* as query, but others may come as well */
 };
