@@ -87,7 +87,7 @@ struct host_plugin {
     uint64_t calls, errors;    /* since the daemon started */
     uint64_t errors_by_code[KG_CODE_COUNT];
     struct host_histogram latency; /* of calls that ended, whatever way */
-    uint64_t memory_bytes;         /* of its cage, when host_measure looked last */
+    uint64_t memory_bytes;         /* of its cage, when host_measure_plugins looked last */
     struct storage *storage;       /* NULL until it is asked for */
     uint32_t start_settings;       /* of the host, when it was started last */
     struct kg_buf cage_words;      /* of the cage of its last process; empty: never started */
@@ -96,10 +96,11 @@ size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
 struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name,
                                      struct kg_err *err);
-/* Looks at the memory of the daemon and of all cages, or of one, off the loop. */
+/* Looks at the memory of the daemon off the loop; and at that of all cages too, or of one. */
 typedef void host_measured_fn(void *data);
-void host_measure(struct host *host, struct host_plugin *only, host_measured_fn *on_done,
-                  void *data);
+void host_measure(struct host *host, host_measured_fn *on_done, void *data);
+void host_measure_plugins(struct host *host, struct host_plugin *only, host_measured_fn *on_done,
+                          void *data);
 /* The word for status: the instance's state, or "disabled" for an invalid manifest. */
 const char *host_plugin_state(const struct host_plugin *plugin);
 

@@ -159,17 +159,30 @@ static void add_cage(struct measuring *measuring, struct host_plugin *plugin)
             (struct measured_cage){.name = kg_strdup(plugin->name), .process = process};
 }
 
-void host_measure(struct host *host, struct host_plugin *only, host_measured_fn *on_done,
-                  void *data)
+static struct measuring *measuring_new(struct host *host, size_t cages, host_measured_fn *on_done,
+                                       void *data)
 {
     struct measuring *measuring = kg_alloc(sizeof(*measuring));
-    size_t most = only ? 1 : host->plugin_count;
     measuring->host = host;
     measuring->on_done = on_done;
     measuring->data = data;
     measuring->job.run = run_measuring;
     measuring->job.done = on_measured;
-    measuring->cages = kg_alloc_array(most + 1, sizeof(*measuring->cages));
+    measuring->cages = kg_alloc_array(cages + 1, sizeof(*measuring->cages));
+    return measuring;
+}
+
+void host_measure(struct host *host, host_measured_fn *on_done, void *data)
+{
+    struct measuring *measuring = measuring_new(host, 0, on_done, data);
+    loop_worker_submit(host->reader, &measuring->job);
+}
+
+void host_measure_plugins(struct host *host, struct host_plugin *only, host_measured_fn *on_done,
+                          void *data)
+{
+    size_t most = only ? 1 : host->plugin_count;
+    struct measuring *measuring = measuring_new(host, most, on_done, data);
     for (size_t i = 0; i < most; i++)
         add_cage(measuring, only ? only : host->plugins[i]);
     loop_worker_submit(host->reader, &measuring->job);

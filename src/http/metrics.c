@@ -268,5 +268,5 @@ static void on_measured(void *data)
 
 void http_handle_metrics(struct http_request *request)
 {
-    host_measure(http_host(request), NULL, on_measured, request);
+    host_measure_plugins(http_host(request), NULL, on_measured, request);
 }

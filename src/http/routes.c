@@ -245,7 +245,7 @@ static void on_plugin_measured(void *data)
 
 static void reply_plugin(struct http_request *request, struct host_plugin *plugin)
 {
-    host_measure(http_host(request), plugin, on_plugin_measured, request);
+    host_measure_plugins(http_host(request), plugin, on_plugin_measured, request);
 }
 
 /* -- the daemon -------------------------------------------------------------------------------- */
@@ -330,7 +330,7 @@ static void on_daemon_measured(void *data)
 
 static void handle_status(struct http_request *request)
 {
-    host_measure(http_host(request), NULL, on_daemon_measured, request);
+    host_measure(http_host(request), on_daemon_measured, request);
 }
 
 static void handle_reload(struct http_request *request)
@@ -378,7 +378,7 @@ static void on_plugins_measured(void *data)
 
 static void handle_plugins(struct http_request *request)
 {
-    host_measure(http_host(request), NULL, on_plugins_measured, request);
+    host_measure_plugins(http_host(request), NULL, on_plugins_measured, request);
 }
 
 /* The plugin of the path; answers 404 itself. */
