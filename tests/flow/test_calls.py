@@ -158,13 +158,13 @@ class Calls(FlowTest):
     def test_caller_deadline_does_not_kill(self):
         before = self.daemon.status("answers-late")
         started = time.monotonic()
-        answer = self.daemon.try_call("answers-late", "late.answer", {"after_ms": 600, "value": 1},
+        answer = self.daemon.try_call("answers-late", "late.answer", {"after_ms": 2000, "value": 1},
                                       {"Kaged-Timeout-Ms": "100"})
         self.assert_error(answer, 504, "plugin_timeout")
-        self.assertLess(time.monotonic() - started, 0.6)
+        self.assertLess(time.monotonic() - started, 2)
         # The reply that comes late is dropped, and is nobody else's.
         self.assertEqual(self.daemon.call("answers-late", "late.answer",
-                                          {"after_ms": 700, "value": 2}), 2)
+                                          {"after_ms": 2100, "value": 2}), 2)
         after = self.daemon.status("answers-late")
         self.assertEqual((after["pid"], after["starts"]), (before["pid"], 1))
 
@@ -201,7 +201,7 @@ class HostDeadline(FlowTest):
         started = time.monotonic()
         answer = self.daemon.try_call("silent-call", "work.do")
         self.assert_error(answer, 504, "plugin_timeout")
-        self.assertGreater(time.monotonic() - started, 0.29)
+        self.assertGreater(time.monotonic() - started, 0.25)
 
     def test_host_deadline_kills_and_restarts(self):
         starts = self.daemon.wait_state("silent-call", "running")["starts"]

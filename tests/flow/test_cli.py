@@ -218,7 +218,7 @@ class Run(FlowTest):
         self.assertEqual(run.wait(10), 0)
         wait_for(lambda: all(process_start(pid) != start for pid, start in started.items()),
                  "the end of every process")
-        self.assertLess(time.monotonic() - asked, 3)
+        self.assertLess(time.monotonic() - asked, 8)
         run.stdout.close()
 
 
