@@ -220,14 +220,18 @@ static void put_states(struct kg_buf *out)
     kg_buf_text(out, ".TE\n");
 }
 
+static void put_rows(struct kg_buf *out, const struct kg_problem_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        kg_buf_printf(out, ".TP\n.B %s\n", rows[i].code);
+        put_text(out, rows[i].meaning);
+        kg_buf_text(out, rows[i].severity == KG_SEVERITY_WARNING ? " A warning.\n" : "\n");
+    }
+}
+
 static void put_problems(struct kg_buf *out)
 {
-    for (int code = 0; code < MANIFEST_CODE_COUNT; code++) {
-        const struct manifest_code_row *row = manifest_code_row((enum manifest_code)code);
-        kg_buf_printf(out, ".TP\n.B %s\n", row->code);
-        put_text(out, row->meaning);
-        kg_buf_text(out, row->severity == MANIFEST_SEVERITY_WARNING ? " A warning.\n" : "\n");
-    }
+    put_rows(out, manifest_rows, MANIFEST_CODE_COUNT);
 }
 
 static void put_calls(struct kg_buf *out)
