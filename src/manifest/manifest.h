@@ -101,5 +101,7 @@ const struct manifest_method *manifest_method_find(const struct manifest *manife
                                                    struct kg_str name);
 /* ^[a-z][a-z0-9-]*$, at most 64 characters. */
 bool manifest_name_is_valid(struct kg_str name);
+/* Whether built-in tools have it as their namespace: not forbidden, but easy to confuse. */
+bool manifest_name_is_builtin(struct kg_str name);
 
 #endif

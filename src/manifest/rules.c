@@ -121,31 +121,6 @@ static struct schema *compile(const struct reading *reading, const struct kg_nod
     return schema;
 }
 
-static bool has_nul(struct kg_str text)
-{
-    return text.length > 0 && memchr(text.data, '\0', text.length) != NULL;
-}
-
-/* A NUL would cut short what an operator reads, and what a program is given. */
-static void find_nul(const struct reading *reading, const struct kg_node *node)
-{
-    bool is_map = node->type == KG_OBJECT;
-    if (node->type == KG_STRING && has_nul(node->text))
-        problems_at(reading->problems, BAD_VALUE, node, NULL, "the text has a NUL in it");
-    for (uint32_t i = 0; (is_map || node->type == KG_ARRAY) && i < node->count; i++) {
-        const struct kg_member *member = is_map ? &node->members[i] : NULL;
-        if (is_map && has_nul(member->key))
-            kg_problems_add(reading->problems, &manifest_rows[MANIFEST_BAD_VALUE], member->key_line,
-                            member->key_column, NULL, "the key has a NUL in it");
-        find_nul(reading, is_map ? &member->value : &node->items[i]);
-    }
-}
-
-static void check_nul(const struct reading *reading)
-{
-    find_nul(reading, reading->root);
-}
-
 /* -- who it is --------------------------------------------------------------------------------- */
 
 static void take_identity(const struct reading *reading)
@@ -163,15 +138,22 @@ static void take_identity(const struct reading *reading)
     manifest->hook_timeout_sec = int_of(reading, "hook_timeout_sec");
 }
 
-static void check_name(const struct reading *reading)
+bool manifest_name_is_builtin(struct kg_str name)
 {
     static const char *const builtin[] = {"file", "search", "code", "debug", "shell", "kaged"};
+    for (size_t i = 0; i < KG_COUNT(builtin); i++)
+        if (kg_str_is(name, builtin[i]))
+            return true;
+    return false;
+}
+
+static void check_name(const struct reading *reading)
+{
     const struct kg_node *name = text(reading, "name");
-    for (size_t i = 0; name != NULL && i < KG_COUNT(builtin); i++)
-        if (kg_str_is(name->text, builtin[i]))
-            problems_at(reading->problems, NAME_BUILTIN, name, "choose another name",
-                        "the name \"%s\" is that of built-in tools, which would be easy to confuse",
-                        builtin[i]);
+    if (name != NULL && manifest_name_is_builtin(name->text))
+        problems_at(reading->problems, NAME_BUILTIN, name, "choose another name",
+                    "the name \"%.*s\" is that of built-in tools, which would be easy to confuse",
+                    KG_STR_ARG(name->text));
 }
 
 static void check_package(const struct reading *reading)
@@ -666,11 +648,10 @@ static void take_knobs(const struct reading *reading)
 /* -- the table --------------------------------------------------------------------------------- */
 
 static void (*const rules[])(const struct reading *reading) = {
-    check_nul,    take_identity, check_name,          check_package,
-    take_command, take_env,      take_capabilities,   take_hooks,
-    take_roles,   take_methods,  take_schemas,        take_timeouts,
-    take_tools,   check_offers,  take_config_schemas, check_config_fields,
-    take_knobs,
+    take_identity, check_name,          check_package,       take_command,
+    take_env,      take_capabilities,   take_hooks,          take_roles,
+    take_methods,  take_schemas,        take_timeouts,       take_tools,
+    check_offers,  take_config_schemas, check_config_fields, take_knobs,
 };
 
 void rules_apply(struct manifest *manifest, const struct kg_node *root,

@@ -150,10 +150,39 @@ static void add_error(const struct schema_published *published, const struct sch
                         published->what, KG_STR_CUT(sentence, 600));
 }
 
+static bool has_nul(struct kg_str text)
+{
+    return text.length > 0 && memchr(text.data, '\0', text.length) != NULL;
+}
+
+/* A NUL would cut short what an operator reads, and what a program is given. */
+static void find_nul(const struct kg_problem_row *row, const struct kg_node *node,
+                     struct kg_problems *problems)
+{
+    bool is_map = node->type == KG_OBJECT;
+    if (node->type == KG_STRING && has_nul(node->text))
+        kg_problems_add(problems, row, node->line, node->column, NULL, "the text has a NUL in it");
+    for (uint32_t i = 0; (is_map || node->type == KG_ARRAY) && i < node->count; i++) {
+        const struct kg_member *member = is_map ? &node->members[i] : NULL;
+        if (is_map && has_nul(member->key))
+            kg_problems_add(problems, row, member->key_line, member->key_column, NULL,
+                            "the key has a NUL in it");
+        find_nul(row, is_map ? &member->value : &node->items[i], problems);
+    }
+}
+
+static const struct kg_problem_row *last_row(const struct schema_code *code)
+{
+    while (code->place != NULL || code->keyword != NULL)
+        code++;
+    return code->row;
+}
+
 void schema_published_check(struct schema_published *published, const struct kg_node *root,
                             struct kg_problems *problems)
 {
     kg_auto(schema_report_free) struct schema_report report = {0};
+    find_nul(last_row(published->codes), root, problems);
     if (schema_check(compiled(published), root, &report))
         return;
     for (size_t i = 0; i < report.count; i++)

@@ -87,6 +87,7 @@ struct schema_published {
     const struct schema_code *codes; /* the last row fits everything */
     struct schema *schema;           /* compiled at the first use, lives as long as the program */
 };
+/* A NUL in a text of the instance is a problem, too, with the last row's code. */
 void schema_published_check(struct schema_published *published, const struct kg_node *root,
                             struct kg_problems *problems);
 

@@ -1,0 +1,198 @@
+/*
+ * The resolved project as JSON, for the API and for tools. One object; what is sensitive is left
+ * out of it, and so is every secret.
+ */
+#include "project/internal.h"
+
+#include <stdio.h>
+
+const char *const project_role_names[] = {"observer", "compactor"};
+
+static void put_text(struct kg_json_writer *json, const char *key, const char *text)
+{
+    kg_json_key(json, key);
+    kg_json_text(json, text);
+}
+
+/* -- a plugin of an agent ---------------------------------------------------------------------- */
+
+static void put_hooks(struct kg_json_writer *json, const struct project_use *use)
+{
+    kg_json_key(json, "hooks");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; i < MANIFEST_HOOK_COUNT; i++)
+        if (use->hooks[i])
+            kg_json_text(json, manifest_hook_names[i]);
+    kg_json_end(json, ']');
+    kg_json_key(json, "roles");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; i < PROJECT_ROLE_COUNT; i++)
+        if (use->roles & 1u << i)
+            kg_json_text(json, project_role_names[i]);
+    kg_json_end(json, ']');
+}
+
+static void put_settings(struct kg_json_writer *json, const struct project_use *use)
+{
+    kg_json_key(json, "config");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; i < use->setting_count; i++) {
+        const struct project_setting *setting = &use->settings[i];
+        kg_json_begin(json, '{');
+        put_text(json, "key", setting->key);
+        put_text(json, "origin", project_origin_names[setting->origin]);
+        kg_json_key(json, "sensitive");
+        kg_json_bool(json, setting->sensitive);
+        if (!setting->sensitive) {
+            kg_json_key(json, "value");
+            kg_json_node(json, setting->value);
+        }
+        kg_json_end(json, '}');
+    }
+    kg_json_end(json, ']');
+}
+
+static void put_secrets(struct kg_json_writer *json, const struct project_use *use)
+{
+    kg_json_key(json, "secrets");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; i < use->secret_count; i++) {
+        kg_json_begin(json, '{');
+        put_text(json, "key", use->secrets[i].key);
+        kg_json_key(json, "required");
+        kg_json_bool(json, use->secrets[i].required);
+        kg_json_key(json, "set");
+        kg_json_bool(json, use->secrets[i].set);
+        kg_json_end(json, '}');
+    }
+    kg_json_end(json, ']');
+}
+
+static void put_use(struct kg_json_writer *json, const struct project_use *use)
+{
+    kg_json_begin(json, '{');
+    put_text(json, "name", use->name);
+    put_text(json, "package", use->package);
+    put_text(json, "plugin", use->plugin ? use->plugin->name : NULL);
+    put_text(json, "installed", use->plugin ? use->plugin->version : NULL);
+    put_text(json, "version", use->version);
+    put_text(json, "source", use->source);
+    put_text(json, "state", project_state_names[use->state]);
+    put_text(json, "reason", use->reason);
+    put_text(json, "isolation", project_isolation_names[use->isolation]);
+    put_hooks(json, use);
+    put_settings(json, use);
+    put_secrets(json, use);
+    kg_json_end(json, '}');
+}
+
+/* -- an agent ---------------------------------------------------------------------------------- */
+
+bool project_compaction_is_said(const struct project_compaction *compaction)
+{
+    return compaction->threshold > 0 || compaction->strategy != PROJECT_STRATEGY_UNSET ||
+           compaction->delegate != NULL || compaction->keep_recent >= 0 ||
+           compaction->summary_model != NULL;
+}
+
+static void put_number(struct kg_json_writer *json, double value)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%.12g", value);
+    kg_json_raw(json, kg_str(text));
+}
+
+void project_put_compaction(const struct project_compaction *compaction,
+                            struct kg_json_writer *json)
+{
+    if (!project_compaction_is_said(compaction)) {
+        kg_json_null(json);
+        return;
+    }
+    kg_json_begin(json, '{');
+    kg_json_key(json, "threshold");
+    if (compaction->threshold > 0)
+        put_number(json, compaction->threshold);
+    else
+        kg_json_null(json);
+    put_text(json, "strategy", project_strategy_names[compaction->strategy]);
+    put_text(json, "delegate", compaction->delegate);
+    kg_json_key(json, "keep_recent");
+    if (compaction->keep_recent >= 0)
+        kg_json_int(json, compaction->keep_recent);
+    else
+        kg_json_null(json);
+    put_text(json, "summary_model", compaction->summary_model);
+    kg_json_end(json, '}');
+}
+
+static void put_tools(struct kg_json_writer *json, const struct project_use *use)
+{
+    for (size_t i = 0; use->state == PROJECT_READY && i < use->plugin->tool_count; i++) {
+        const struct project_tool *tool = &use->plugin->tools[i];
+        kg_json_begin(json, '{');
+        put_text(json, "name", tool->name);
+        put_text(json, "model_name", tool->wire_name);
+        put_text(json, "plugin", use->name);
+        kg_json_key(json, "enabled");
+        kg_json_bool(json, use->tools[i]);
+        put_text(json, "description", tool->description);
+        kg_json_end(json, '}');
+    }
+}
+
+void project_agent_view(const struct project_resolved_agent *agent, struct kg_json_writer *json)
+{
+    kg_json_begin(json, '{');
+    put_text(json, "path", agent->path);
+    put_text(json, "model", agent->model);
+    put_text(json, "prompt", agent->prompt);
+    put_text(json, "prompt_file", agent->prompt_file);
+    kg_json_key(json, "compaction");
+    project_put_compaction(&agent->compaction, json);
+    kg_json_key(json, "plugins");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; i < agent->use_count; i++)
+        put_use(json, &agent->uses[i]);
+    kg_json_end(json, ']');
+    kg_json_key(json, "tools");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; i < agent->use_count; i++)
+        put_tools(json, &agent->uses[i]);
+    kg_json_end(json, ']');
+    kg_json_end(json, '}');
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static void put_missing(struct kg_json_writer *json, const struct project_missing *missing)
+{
+    kg_json_begin(json, '{');
+    put_text(json, "package", missing->package);
+    put_text(json, "version", missing->version);
+    put_text(json, "source", missing->source);
+    put_text(json, "installed", missing->installed);
+    kg_json_end(json, '}');
+}
+
+void project_view(const struct project_resolved *resolved, const struct kg_problems *problems,
+                  struct kg_json_writer *json)
+{
+    kg_json_begin(json, '{');
+    put_text(json, "name", resolved->name);
+    kg_json_key(json, "agents");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; i < resolved->agent_count; i++)
+        project_agent_view(&resolved->agents[i], json);
+    kg_json_end(json, ']');
+    kg_json_key(json, "missing");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; i < resolved->missing_count; i++)
+        put_missing(json, &resolved->missing[i]);
+    kg_json_end(json, ']');
+    if (problems != NULL) {
+        kg_json_key(json, "problems");
+        kg_problems_json(problems, json);
+    }
+    kg_json_end(json, '}');
+}
