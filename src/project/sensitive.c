@@ -4,10 +4,21 @@
  */
 #include "project/internal.h"
 
+#define TARGETS_MAX 32 /* of references, for one key */
+
+/* What references lead to is looked at once: they may go round. */
+struct targets {
+    const struct kg_node *items[TARGETS_MAX];
+    size_t count;
+};
+
 struct search {
     const struct kg_node *root;
     size_t *work;
+    struct targets wholes, parts; /* looked at by hides, and by is_within */
 };
+
+enum target { TARGET_NONE, TARGET_KNOWN, TARGET_NEW, TARGET_UNCLEAR };
 
 /* What "#/$defs/secret" leads to; NULL if it is not that plain. */
 static const struct kg_node *target_of(const struct kg_node *root, struct kg_str reference)
@@ -35,21 +46,35 @@ static const struct kg_node *reference_of(const struct kg_node *schema)
     return reference ? reference : project_typed(schema, "$dynamicRef", KG_STRING);
 }
 
+/* What a schema refers to, if it has not been looked at. */
+static enum target follow(const struct search *search, struct targets *seen,
+                          const struct kg_node *schema, const struct kg_node **ret_target)
+{
+    const struct kg_node *reference = reference_of(schema);
+    const struct kg_node *target = reference ? target_of(search->root, reference->text) : NULL;
+    if (target == NULL)
+        return reference ? TARGET_UNCLEAR : TARGET_NONE;
+    for (size_t i = 0; i < seen->count; i++)
+        if (seen->items[i] == target)
+            return TARGET_KNOWN;
+    if (seen->count == TARGETS_MAX)
+        return TARGET_UNCLEAR;
+    seen->items[seen->count++] = *ret_target = target;
+    return TARGET_NEW;
+}
+
 /* Whether anything within a schema, or in what it refers to, is sensitive. */
 static bool is_within(struct search *search, const struct kg_node *node)
 {
     if (*search->work == 0)
         return true;
     (*search->work)--;
-    const struct kg_node *mark = kg_node_get(node, "sensitive");
+    const struct kg_node *mark = kg_node_get(node, "sensitive"), *target = NULL;
     if (mark != NULL && mark->type == KG_BOOL && mark->boolean)
         return true;
-    const struct kg_node *reference = reference_of(node);
-    if (reference != NULL) {
-        const struct kg_node *target = target_of(search->root, reference->text);
-        if (target == NULL || is_within(search, target))
-            return true;
-    }
+    enum target found = follow(search, &search->parts, node, &target);
+    if (found == TARGET_UNCLEAR || (found == TARGET_NEW && is_within(search, target)))
+        return true;
     bool is_list = node->type == KG_ARRAY;
     for (uint32_t i = 0; (is_list || node->type == KG_OBJECT) && i < node->count; i++)
         if (is_within(search, is_list ? &node->items[i] : &node->members[i].value))
@@ -77,10 +102,10 @@ static bool hides(struct search *search, const struct kg_node *schema, struct kg
     if (*search->work == 0)
         return true;
     (*search->work)--;
-    const struct kg_node *reference = reference_of(schema);
-    const struct kg_node *target = reference ? target_of(search->root, reference->text) : NULL;
+    const struct kg_node *target = NULL;
     const struct kg_member *property = kg_node_member(kg_node_get(schema, "properties"), key);
-    if ((reference != NULL && (target == NULL || hides(search, target, key))) ||
+    enum target found = follow(search, &search->wholes, schema, &target);
+    if (found == TARGET_UNCLEAR || (found == TARGET_NEW && hides(search, target, key)) ||
         (property != NULL && is_within(search, &property->value)))
         return true;
     for (size_t i = 0; i < KG_COUNT(lists); i++)

@@ -13,6 +13,7 @@
 /* What is put together, from the bottom up. Each may be NULL. */
 struct layers {
     const struct kg_node *operators, *primary, *own;
+    const struct kg_node *secrets;   /* properties that no layer here may have; they are left out */
     const struct kg_node *isolation; /* the field's value, if the schema knows the field */
     enum project_origin isolation_origin;
     const struct kg_member *place; /* of the declaration */
@@ -53,8 +54,9 @@ static void add_layer(const struct layers *layers, const struct kg_node *layer,
                       enum project_origin origin, struct kg_node *merged)
 {
     for (uint32_t i = 0; layer != NULL && i < layer->count; i++) {
-        if (origin_of(layers, layer->members[i].key) != origin ||
-            (layers->isolation != NULL && kg_str_is(layer->members[i].key, "isolation")))
+        struct kg_str key = layer->members[i].key;
+        if (origin_of(layers, key) != origin || has(layers->secrets, key) ||
+            (layers->isolation != NULL && kg_str_is(key, "isolation")))
             continue;
         struct kg_member *member = &merged->members[merged->count++];
         *member = layer->members[i];
@@ -118,6 +120,7 @@ static struct layers layers_of(const struct resolving *resolving,
         .operators = table ? table->config : NULL,
         .primary = base ? base->config : NULL,
         .own = declaration->config,
+        .secrets = properties_of(manifest->system_config_schema_node),
         .place = declaration->member,
     };
     if (!has(properties_of(manifest->config_schema_node), KG_STR("isolation")))
@@ -242,7 +245,7 @@ static bool check_schema(const struct checking *checking, const struct kg_node *
 static bool check_no_secret(const struct checking *checking)
 {
     const struct kg_node *own = checking->layers->own;
-    const struct kg_node *secrets = properties_of(checking->manifest->system_config_schema_node);
+    const struct kg_node *secrets = checking->layers->secrets;
     bool fine = true;
     for (uint32_t i = 0; i < count_of(own); i++) {
         if (!has(secrets, own->members[i].key))

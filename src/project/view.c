@@ -95,13 +95,15 @@ bool project_compaction_is_said(const struct project_compaction *compaction)
            compaction->summary_model != NULL;
 }
 
-static void put_number(struct kg_json_writer *json, double value)
+static void put_number(struct kg_json_writer *json, const char *key, double value)
 {
     char text[32];
+    kg_json_key(json, key);
     snprintf(text, sizeof(text), "%.12g", value);
     kg_json_raw(json, kg_str(text));
 }
 
+/* Only what is said; null if nothing is. */
 void project_put_compaction(const struct project_compaction *compaction,
                             struct kg_json_writer *json)
 {
@@ -110,19 +112,16 @@ void project_put_compaction(const struct project_compaction *compaction,
         return;
     }
     kg_json_begin(json, '{');
-    kg_json_key(json, "threshold");
     if (compaction->threshold > 0)
-        put_number(json, compaction->threshold);
-    else
-        kg_json_null(json);
-    put_text(json, "strategy", project_strategy_names[compaction->strategy]);
-    put_text(json, "delegate", compaction->delegate);
-    kg_json_key(json, "keep_recent");
+        put_number(json, "threshold", compaction->threshold);
+    if (compaction->strategy != PROJECT_STRATEGY_UNSET)
+        put_text(json, "strategy", project_strategy_names[compaction->strategy]);
+    if (compaction->delegate != NULL)
+        put_text(json, "delegate", compaction->delegate);
     if (compaction->keep_recent >= 0)
-        kg_json_int(json, compaction->keep_recent);
-    else
-        kg_json_null(json);
-    put_text(json, "summary_model", compaction->summary_model);
+        put_number(json, "keep_recent", (double)compaction->keep_recent);
+    if (compaction->summary_model != NULL)
+        put_text(json, "summary_model", compaction->summary_model);
     kg_json_end(json, '}');
 }
 
