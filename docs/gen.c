@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "http/http.h"
 #include "manifest/manifest.h"
+#include "project/project.h"
 #include "supervisor/supervisor.h"
 
 #include <stdio.h>
@@ -234,6 +235,11 @@ static void put_problems(struct kg_buf *out)
     put_rows(out, manifest_rows, MANIFEST_CODE_COUNT);
 }
 
+static void put_project_problems(struct kg_buf *out)
+{
+    put_rows(out, project_rows, PROJECT_CODE_COUNT);
+}
+
 static void put_calls(struct kg_buf *out)
 {
     static const char *const calls[] = {
@@ -254,10 +260,12 @@ static const struct {
     const char *name;
     void (*put)(struct kg_buf *out);
 } lists[] = {
-    {"@commands@", put_commands},     {"@options@", put_options}, {"@config@", put_config},
-    {"@events@", put_events},         {"@routes@", put_routes},   {"@errors@", put_errors},
-    {"@rpc-errors@", put_rpc_errors}, {"@states@", put_states},   {"@version@", put_version},
-    {"@problems@", put_problems},     {"@calls@", put_calls},
+    {"@commands@", put_commands},     {"@options@", put_options},
+    {"@config@", put_config},         {"@events@", put_events},
+    {"@routes@", put_routes},         {"@errors@", put_errors},
+    {"@rpc-errors@", put_rpc_errors}, {"@states@", put_states},
+    {"@version@", put_version},       {"@problems@", put_problems},
+    {"@calls@", put_calls},           {"@project-problems@", put_project_problems},
 };
 
 /* Replaces the first @list@ at or behind `at`; returns where to go on, NULL at the end. */

@@ -193,6 +193,7 @@ int user_open(const struct cage_owner *owner, const char *path, int flags, mode_
 int cli_start(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
+int cli_project_validate(struct cli *cli);
 int cli_config_check(struct cli *cli);
 int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);
