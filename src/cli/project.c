@@ -102,7 +102,7 @@ static void put_text(struct kg_buf *out, const char *path, const struct kg_probl
                      const struct project *project, const struct project_resolved *resolved)
 {
     kg_problems_print(problems, path, out);
-    if (problems->errors == 0)
+    if (project != NULL && problems->errors == 0)
         kg_buf_printf(out, "%s: %s is valid\n", path, project->name);
     else
         kg_buf_printf(out, "%s: %zu %s\n", path, problems->errors,

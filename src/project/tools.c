@@ -80,14 +80,12 @@ static void put_parameters(struct kg_json_writer *json, const char *parameters)
 {
     struct kg_str schema = kg_str(parameters);
     struct kg_str type;
-    if (parameters == NULL || kg_str_is(schema, "true")) {
+    if (parameters == NULL || kg_str_is(schema, "true") || kg_str_is(schema, "{}")) {
         kg_json_raw(json, KG_STR(ANY_OBJECT));
     } else if (kg_str_is(schema, "false")) {
         kg_json_raw(json, KG_STR(NO_OBJECT));
     } else if (kg_json_member(schema, "type", &type)) {
         kg_json_raw(json, schema);
-    } else if (kg_str_is(schema, "{}")) {
-        kg_json_raw(json, KG_STR(ANY_OBJECT));
     } else {
         kg_auto(kg_buf_free) struct kg_buf typed = {0};
         kg_buf_text(&typed, TYPED_OBJECT);

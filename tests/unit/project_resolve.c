@@ -118,8 +118,7 @@ static struct world world_with(const char *text, const char *local, const char *
     return world;
 }
 
-#define WORLD(text, local, ...)                                                                    \
-    world_with(text, local, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+#define WORLD(text, local, ...) world_with(text, local, (const char *const[]){__VA_ARGS__, NULL})
 
 static const struct project_resolved_agent *agent_of(const struct world *world, const char *path)
 {
@@ -313,7 +312,7 @@ static void a_plugin_that_is_not_installed_is_listed(void **state)
         "  subagents:\n"
         "    a: { plugins: { n: { package: notes, version: ^0.2, source: ./plugins/notes } } }\n"
         "    b: { plugins: { n: { package: notes } } }\n",
-        NULL);
+        NULL, NULL);
     size_t count = 0;
     const struct project_missing *missing = project_resolved_missing(world.resolved, &count);
     assert_int_equal(count, 2);
