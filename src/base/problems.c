@@ -135,8 +135,8 @@ int kg_problems_fail(const struct kg_problems *problems, enum kg_code code, cons
 
 static void put_problem(struct kg_buf *out, const char *path, const struct kg_problem *problem)
 {
-    kg_buf_printf(out, "%s:%u:%u: %s: ", path, problem->line, problem->column,
-                  severity_of(problem));
+    kg_buf_escaped(out, kg_str(path));
+    kg_buf_printf(out, ":%u:%u: %s: ", problem->line, problem->column, severity_of(problem));
     kg_buf_escaped(out, kg_str(problem->message));
     kg_buf_printf(out, " [%s]\n", problem->row->code);
     if (problem->hint == NULL)

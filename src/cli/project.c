@@ -102,10 +102,11 @@ static void put_text(struct kg_buf *out, const char *path, const struct kg_probl
                      const struct project *project, const struct project_resolved *resolved)
 {
     kg_problems_print(problems, path, out);
+    kg_buf_escaped(out, kg_str(path));
     if (project != NULL && problems->errors == 0)
-        kg_buf_printf(out, "%s: %s is valid\n", path, project->name);
+        kg_buf_printf(out, ": %s is valid\n", project->name);
     else
-        kg_buf_printf(out, "%s: %zu %s\n", path, problems->errors,
+        kg_buf_printf(out, ": %zu %s\n", problems->errors,
                       problems->errors == 1 ? "error" : "errors");
     if (resolved == NULL)
         return;

@@ -71,6 +71,7 @@ struct resolving {
     const struct project_world *world;
     struct kg_problems *problems;
     struct project_resolved *resolved;
+    struct kg_map *slow; /* packages whose schema is too much work to check; owned by the caller */
 };
 
 /*

@@ -370,6 +370,28 @@ static void take_switches(const struct resolving *resolving, const struct projec
                    agent->path, on, PROJECT_TOOLS_ADVISED);
 }
 
+/* -- models ------------------------------------------------------------------------------------ */
+
+/* Nothing is known of models where the operator lists none. */
+static void check_model(const struct resolving *resolving, const struct kg_node *alias)
+{
+    const struct local *local = resolving->world->local;
+    const struct kg_node *models = local ? kg_node_get(local->doc->root, "models") : NULL;
+    if (alias == NULL || models == NULL || models->type != KG_OBJECT || models->count == 0 ||
+        kg_node_member(models, alias->text) != NULL)
+        return;
+    size_t count = models->count < NEAREST_MAX ? models->count : NEAREST_MAX;
+    char **names = kg_list_new(count);
+    for (size_t i = 0; i < count; i++)
+        names[i] = kg_str_dup(models->members[i].key);
+    const char *nearest = kg_str_nearest(alias->text, (const char *const *)names, count);
+    kg_auto(kg_free) char *hint = nearest ? kg_format("did you mean %s?", nearest)
+                                          : kg_strdup("add it to [models] in local.toml");
+    problem_at(resolving->problems, MODEL_UNKNOWN, alias, hint,
+               "the operator has no model \"%.*s\"", KG_STR_CUT(alias->text, 128));
+    kg_list_free(names);
+}
+
 /* -- compaction -------------------------------------------------------------------------------- */
 
 static const struct project_use *use_find(const struct project_resolved_agent *agent,
@@ -431,6 +453,8 @@ static void take_agent(const struct resolving *resolving, const struct project_a
     for (size_t i = 0; i < agent->declaration_count; i++)
         take_use(resolving, agent, &agent->declarations[i], &known, result);
     take_switches(resolving, agent, &known, result);
+    check_model(resolving, kg_node_get(agent->node, "model"));
+    check_model(resolving, kg_node_get(agent->compaction.node, "summary_model"));
     silence(result);
     take_compaction(resolving, agent, result);
     kg_map_free(known.names);
@@ -462,9 +486,11 @@ struct project_resolved *project_resolve(const struct project *project,
         .world = world,
         .problems = problems,
         .resolved = resolved_new(project),
+        .slow = kg_map_new(),
     };
     for (size_t i = 0; i < project->agent_count; i++)
         take_agent(&resolving, &project->agents[i], &resolving.resolved->agents[i]);
+    kg_map_free(resolving.slow);
     kg_problems_sort(problems);
     return resolving.resolved;
 }

@@ -233,10 +233,20 @@ static void report(const struct checking *checking, const struct schema_error *e
 
 static bool check_schema(const struct checking *checking, const struct kg_node *config)
 {
+    const struct manifest *manifest = checking->manifest;
+    const struct resolving *resolving = checking->resolving;
     kg_auto(schema_report_free) struct schema_report found = {0};
-    if (checking->manifest->config_schema == NULL ||
-        schema_check(checking->manifest->config_schema, config, &found))
+    bool is_slow = kg_map_get(resolving->slow, kg_str(manifest->package)) != NULL;
+    if (manifest->config_schema == NULL ||
+        (!is_slow && schema_check(manifest->config_schema, config, &found)))
         return true;
+    if (is_slow || found.gave_up) { /* it would be as much work for every other agent */
+        kg_map_set(resolving->slow, kg_str(manifest->package), resolving->slow);
+        problem_at_key(resolving->problems, CONFIG_INVALID, checking->layers->place, NULL,
+                       "the config of \"%s\": checking it against the schema took too long",
+                       checking->name);
+        return false;
+    }
     for (size_t i = 0; i < found.count; i++)
         report(checking, &found.errors[i]);
     return false;

@@ -286,6 +286,19 @@ static void compaction_is_delegated_to_a_compactor(void **state)
     world_end(&wrong);
 }
 
+static void a_model_that_the_operator_does_not_have_is_warned_of(void **state)
+{
+    (void)state;
+    static const char project[] = "primary: { model: smrt, compaction: { summary_model: fast } }\n";
+    struct world world = WORLD(project, "[models.smart]\nmodel = \"x\"\n", notes);
+    assert_problems(&world, "3:19 model_unknown\n3:54 model_unknown\n");
+    assert_said(&world, "did you mean smart?");
+    struct world none = WORLD(project, "", notes);
+    assert_problems(&none, "");
+    world_end(&world);
+    world_end(&none);
+}
+
 /* -- which plugins ----------------------------------------------------------------------------- */
 
 static void plugins_keep_the_order_of_the_file(void **state)
@@ -594,6 +607,28 @@ static void the_isolation_of_the_declaration_counts(void **state)
     assert_settings(use_of(&world, "primary", 0),
                     "project_tag=\"x\"(agent) isolation=\"agent\"(schema) budget=\"mid\"(schema) "
                     "depth=3(schema)");
+    world_end(&world);
+}
+
+/* A schema that takes for ever to check costs that once, not once for each agent. */
+static void a_schema_that_is_too_much_work_is_given_up(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf manifest = {0};
+    kg_buf_text(&manifest, "name: slow\nversion: 1.0.0\nhooks: [post_compact]\n"
+                           "config_schema:\n  allOf: [{ $ref: '#/$defs/a0' }]\n  $defs:\n");
+    for (int i = 0; i < 60; i++)
+        kg_buf_printf(&manifest,
+                      "    a%d: { allOf: [{ $ref: '#/$defs/a%d' }, { $ref: '#/$defs/a%d' }] }\n", i,
+                      i + 1, i + 1);
+    kg_buf_text(&manifest, "    a60: { type: 'object' }\n");
+    struct world world = WORLD("primary:\n"
+                               "  plugins: { s: { package: slow } }\n"
+                               "  subagents: { a: { plugins: { s: { package: slow } } } }\n",
+                               NULL, kg_buf_terminate(&manifest));
+    assert_problems(&world, "4:14 plugin.config_validation_failed\n"
+                            "5:32 plugin.config_validation_failed\n");
+    assert_said(&world, "took too long");
     world_end(&world);
 }
 
@@ -1010,6 +1045,7 @@ int main(void)
         cmocka_unit_test(the_second_compactor_of_an_agent_is_refused),
         cmocka_unit_test(without_pre_compact_nobody_compacts),
         cmocka_unit_test(compaction_is_delegated_to_a_compactor),
+        cmocka_unit_test(a_model_that_the_operator_does_not_have_is_warned_of),
         cmocka_unit_test(plugins_keep_the_order_of_the_file),
         cmocka_unit_test(a_plugin_that_is_not_installed_is_listed),
         cmocka_unit_test(a_package_of_the_same_name_is_not_taken_for_another),
@@ -1027,6 +1063,7 @@ int main(void)
         cmocka_unit_test(a_secret_cannot_stand_in_the_project),
         cmocka_unit_test(a_plugin_without_a_schema_takes_what_it_is_given),
         cmocka_unit_test(the_isolation_of_the_declaration_counts),
+        cmocka_unit_test(a_schema_that_is_too_much_work_is_given_up),
         cmocka_unit_test(configurations_are_bounded_together),
         cmocka_unit_test(what_is_sensitive_is_marked_wherever_the_schema_says_so),
         cmocka_unit_test(the_view_is_one_json_object),
