@@ -749,6 +749,11 @@ struct audit *host_audit(struct host *host)
     return host->audit;
 }
 
+struct state *host_state(struct host *host)
+{
+    return host->state;
+}
+
 uint64_t host_audit_count(const struct host *host)
 {
     return host->audit_count;

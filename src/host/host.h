@@ -34,6 +34,7 @@ void host_free(struct host *host); /* after on_stopped */
 
 struct loop *host_loop(struct host *host);
 struct audit *host_audit(struct host *host);
+struct state *host_state(struct host *host);
 const struct config *host_config(const struct host *host);
 const struct config_paths *host_paths(const struct host *host);
 int64_t host_started_at_ms(const struct host *host);

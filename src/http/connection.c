@@ -39,7 +39,13 @@ enum phase {
 struct http_connection {
     struct http_connection *next, *previous;
     struct http_server *server;
-    uv_pipe_t pipe;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_pipe_t pipe;
+        uv_tcp_t tcp;
+    } socket;
+    struct http_source source;
     enum phase phase;
     bool reading;     /* libuv reads for us */
     bool input_ended; /* the client sends no more, but may still listen */
@@ -65,7 +71,7 @@ struct rest {
 
 static uv_stream_t *stream_of(struct http_connection *connection)
 {
-    return (uv_stream_t *)&connection->pipe;
+    return &connection->socket.stream;
 }
 
 static size_t waiting_bytes(const struct http_connection *connection)
@@ -252,16 +258,6 @@ static int check_fields(struct http_request *request)
     return 0;
 }
 
-static size_t count_fields(const struct http_request *request, const char *name)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < request->field_count; i++) {
-        struct kg_str given = http_request_text(request, request->fields[i].name);
-        count += given.length == strlen(name) && strncasecmp(given.data, name, given.length) == 0;
-    }
-    return count;
-}
-
 static size_t span_of(struct kg_str text, size_t at, const char *characters)
 {
     size_t length = 0;
@@ -289,7 +285,7 @@ static bool is_host(struct kg_str host)
 
 static int check_host(struct http_request *request)
 {
-    size_t count = count_fields(request, "host");
+    size_t count = http_header_count(request, "host");
     if (count > 1)
         return fault(request, "more than one Host");
     if (count == 0)
@@ -300,8 +296,8 @@ static int check_host(struct http_request *request)
 /* One way to tell the length of the body, or none; of two, each reader would take another. */
 static int check_lengths(struct http_request *request)
 {
-    size_t encodings = count_fields(request, "transfer-encoding");
-    size_t lengths = count_fields(request, "content-length");
+    size_t encodings = http_header_count(request, "transfer-encoding");
+    size_t lengths = http_header_count(request, "content-length");
     if (encodings + lengths > 1)
         return fault(request, "the length of the body is given more than once");
     if (encodings == 0)
@@ -344,13 +340,15 @@ static int refuse_body(struct http_request *request)
 static int check_route(struct http_connection *connection)
 {
     struct http_request *request = connection->request;
-    int result = http_request_decode_url(request);
-    if (result == 0)
-        result = http_router_find(connection->server, request);
-    if (result < 0)
-        return result;
+    int routed = http_request_decode_url(request);
+    if (routed == 0)
+        routed = http_router_find(connection->server, request);
+    /* A stranger is not told what is wrong with his request. */
+    int result = http_auth_check(connection->server, &connection->source, request);
+    if (result < 0 || routed < 0)
+        return result < 0 ? result : routed;
     uint64_t announced = connection->parser.content_length;
-    if (count_fields(request, "content-length") == 0)
+    if (http_header_count(request, "content-length") == 0)
         announced = 0;
     if (announced > request->body_max)
         return refuse_body(request);
@@ -415,6 +413,9 @@ static void begin_request(struct http_connection *connection)
 {
     struct http_server *server = connection->server;
     connection->request = http_request_new(connection, server->host, connection->operator_id);
+    if (http_auth_mode(server->auth) == HTTP_AUTH_INSECURE)
+        http_add_header(connection->request, "X-Kaged-Warning",
+                        "insecure: everybody on this machine may use this daemon");
     llhttp_init(&connection->parser, HTTP_REQUEST, &parser_settings);
     connection->parser.data = connection;
     start_timer(connection, server->limits.idle_ms);
@@ -522,7 +523,7 @@ static size_t feed(struct http_connection *connection, const char *bytes, size_t
 static int fd_of(const struct http_connection *connection)
 {
     uv_os_fd_t fd = -1;
-    uv_fileno((const uv_handle_t *)&connection->pipe, &fd);
+    uv_fileno(&connection->socket.handle, &fd);
     return fd;
 }
 
@@ -695,9 +696,14 @@ static void on_task(struct loop_task *task)
     advance(KG_CONTAINER(task, struct http_connection, task));
 }
 
-/* A client that only ends its sending still wants its answers. */
+/*
+ * A client that only ends its sending still wants its answers. Over TCP that looks the same as one
+ * that left, which is what nearly all do; only an answer on its way is then still written.
+ */
 static bool has_hung_up(const struct http_connection *connection)
 {
+    if (connection->source.tcp)
+        return connection->phase == RUNNING;
     struct pollfd poller = {.fd = fd_of(connection)};
     return poll(&poller, 1, 0) != 0;
 }
@@ -770,6 +776,7 @@ static void link_connection(struct http_connection *connection)
         connection->next->previous = connection;
     server->connections = connection;
     server->connection_count++;
+    server->tcp_count += connection->source.tcp;
 }
 
 static void unlink_connection(struct http_connection *connection)
@@ -782,6 +789,7 @@ static void unlink_connection(struct http_connection *connection)
     else
         server->connections = connection->next;
     server->connection_count--;
+    server->tcp_count -= connection->source.tcp;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -803,7 +811,7 @@ void http_connection_close(struct http_connection *connection)
     kg_buf_free(&connection->waiting);
     connection->waiting_used = 0;
     unlink_connection(connection);
-    uv_close((uv_handle_t *)&connection->pipe, on_closed);
+    uv_close(&connection->socket.handle, on_closed);
     struct http_request *request = kg_steal(&connection->request);
     if (request == NULL)
         return;
@@ -854,23 +862,59 @@ static int check_peer(struct http_connection *connection, struct kg_err *err)
     return result;
 }
 
-void http_connection_accept(struct http_server *server)
+struct http_server *http_connection_server(const struct http_connection *connection)
+{
+    return connection->server;
+}
+
+const struct http_source *http_connection_source(const struct http_connection *connection)
+{
+    return &connection->source;
+}
+
+/* Clients over TCP can use up their own connections, and never those of the unix socket. */
+static bool is_one_too_many(const struct http_connection *connection)
+{
+    const struct http_server *server = connection->server;
+    size_t of_kind =
+        connection->source.tcp ? server->tcp_count : server->connection_count - server->tcp_count;
+    return of_kind > server->limits.connections;
+}
+
+static int find_source(struct http_connection *connection)
+{
+    struct sockaddr_storage address;
+    int length = sizeof(address);
+    int result = uv_tcp_getpeername(&connection->socket.tcp, (struct sockaddr *)&address, &length);
+    if (result < 0)
+        return result;
+    http_source_of((struct sockaddr *)&address, &connection->source);
+    uv_tcp_nodelay(&connection->socket.tcp, 1); /* an answer never waits for the one before */
+    return 0;
+}
+
+void http_connection_accept(struct http_server *server, uv_stream_t *listener)
 {
     struct http_connection *connection = kg_alloc(sizeof(*connection));
     connection->server = server;
     connection->task.run = on_task;
-    uv_pipe_init(loop_uv(server->loop), &connection->pipe, 0);
-    connection->pipe.data = connection;
+    connection->source.tcp = listener->type == UV_TCP;
+    if (connection->source.tcp)
+        uv_tcp_init(loop_uv(server->loop), &connection->socket.tcp);
+    else
+        uv_pipe_init(loop_uv(server->loop), &connection->socket.pipe, 0);
+    connection->socket.handle.data = connection;
     server->open_handles++;
     link_connection(connection);
-    if (uv_accept((uv_stream_t *)&server->listener, stream_of(connection)) < 0) {
+    if (uv_accept(listener, stream_of(connection)) < 0 ||
+        (connection->source.tcp && find_source(connection) < 0)) {
         http_connection_close(connection);
         return;
     }
     struct kg_err err;
-    if (check_peer(connection, &err) < 0) {
+    if (!connection->source.tcp && check_peer(connection, &err) < 0) {
         refuse_client(connection, 0, &err);
-    } else if (server->connection_count > server->limits.connections) {
+    } else if (is_one_too_many(connection)) {
         kg_fail(&err, KG_E_BUSY, "there are %zu connections already", server->limits.connections);
         refuse_client(connection, 503, &err);
     } else {

@@ -1,6 +1,7 @@
 /*
- * The HTTP server: llhttp on libuv streams, over the unix socket. Routes are rows of one table; a
- * handler gets a checked request and answers it, at once or later.
+ * The HTTP server: llhttp on libuv streams, over the unix socket and, with authentication, over
+ * TCP. Routes are rows of one table; a handler gets a checked request and answers it, at once or
+ * later.
  */
 #ifndef KAGED_HTTP_H
 #define KAGED_HTTP_H
@@ -24,7 +25,7 @@ struct http_parameter {
 struct http_route {
     const char *method;                 /* "GET" */
     const char *pattern;                /* "/api/v1/plugins/{name}/call/{method}" */
-    const char *permission;             /* the scope it needs */
+    const char *permission;             /* the scope it needs; "any": none, but be known; "": open */
     size_t body_max;                    /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
     bool any_query;                     /* query parameters are free (a call's parameters) */
     const struct http_parameter *query; /* else: these, ended by a NULL name; NULL: none */
@@ -72,6 +73,13 @@ void http_server_on_refused(struct http_server *server, http_refused_fn *on_refu
 void http_server_set_limits(struct http_server *server, const struct http_limits *limits);
 /* Binds PATH (0600) after removing a stale socket there. */
 int http_server_listen(struct http_server *server, const char *path, struct kg_err *err);
+/*
+ * Binds "127.0.0.1:7777" or "[::1]:0", with port 0 to a free port; only a loopback address, unless
+ * a proxy says who comes. The server must have its authentication by then.
+ */
+int http_server_listen_tcp(struct http_server *server, const char *bind, struct kg_err *err);
+/* As a URL has it, the port as it is; NULL if it does not listen on TCP. */
+const char *http_server_address(const struct http_server *server);
 /* Takes no new connection and closes idle ones; requests that run are still answered. */
 void http_server_stop(struct http_server *server);
 /*
@@ -80,8 +88,41 @@ void http_server_stop(struct http_server *server);
  */
 void http_server_free(struct http_server *server, void (*on_freed)(void *data), void *data);
 
+/* -- authentication: who may use the server over TCP, see auth.c ------------------------------ */
+
+enum http_auth_mode {
+    HTTP_AUTH_LOCAL,    /* launch URL and API tokens */
+    HTTP_AUTH_PROXY,    /* a reverse proxy knows who it is */
+    HTTP_AUTH_INSECURE, /* everybody on this machine */
+};
+struct http_auth_options {
+    struct state *state;     /* borrowed: where tokens and sessions are kept */
+    struct audit *audit;     /* borrowed */
+    const char *launch_file; /* run/launch-url */
+    enum http_auth_mode mode;
+    struct kg_str nonce; /* the proxy's secret */
+};
+/* What a reload can change. */
+struct http_auth_limits {
+    char *const *hosts; /* names that are the daemon's; ended by NULL */
+    int64_t session_ms; /* of sessions that begin from now on */
+    uint32_t failures_per_min;
+};
+struct http_auth;
+struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_options *options,
+                                const struct http_auth_limits *limits, struct kg_err *err);
+void http_auth_set_limits(struct http_auth *auth, const struct http_auth_limits *limits);
+void http_auth_free(struct http_auth *auth); /* after the server; takes NULL */
+void http_server_set_auth(struct http_server *server, struct http_auth *auth); /* borrowed */
+/* Leaves a launch URL in its file, if this is the way in. */
+int http_server_offer_launch(struct http_server *server, struct kg_err *err);
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
 struct host *http_host(const struct http_request *request);
-const char *http_operator(const struct http_request *request);   /* the peer's user name */
+const char *http_operator(const struct http_request *request);   /* NULL: unknown */
+/* Where the server listens on TCP, or NULL. */
+const char *http_tcp_address(const struct http_request *request);
 const char *http_request_id(const struct http_request *request); /* req_..., also sent back */
 struct kg_str http_body(const struct http_request *request);
 /* The {name} of the pattern, decoded; empty if there is none. */
@@ -95,6 +136,8 @@ struct kg_str http_header(const struct http_request *request, const char *name);
 /* Called if the client goes away before the answer, which is still owed to free the request. */
 void http_on_gone(struct http_request *request, void (*on_gone)(void *data), void *data);
 
+/* Adds a header to the answer; neither text may hold a line end. */
+void http_add_header(struct http_request *request, const char *name, const char *value);
 /* Each answers; the request must not be used afterwards. */
 void http_reply(struct http_request *request, int status, struct kg_str json);
 void http_reply_text(struct http_request *request, int status, const char *content_type,

@@ -15,6 +15,8 @@
 #define HTTP_OPERATOR_MAX   64
 #define HTTP_REQUEST_ID_MAX 64
 #define HTTP_ALLOW_MAX      96
+#define HTTP_SOURCE_TEXT    48
+#define HTTP_SOURCE_KEY     16
 
 /* -- server.c ---------------------------------------------------------------------------------- */
 
@@ -24,6 +26,13 @@ struct http_server {
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
+
+    struct http_auth *auth; /* borrowed; NULL: unix socket only */
+    uv_tcp_t tcp;
+    bool has_tcp;      /* libuv holds it */
+    char address[64];  /* "[::1]:7777"; "" unless listening on TCP */
+    char host_name[64]; /* "[::1]" */
+    size_t tcp_count;  /* connections over TCP: they have a bound of their own */
 
     uv_pipe_t listener;
     char *path; /* owned; NULL unless listening */
@@ -50,14 +59,27 @@ struct http_server {
 /* Whether the process behind fd may use the API, and the name of its user. */
 int http_server_check_peer(const struct http_server *server, int fd, const struct ucred *peer,
                            char ret_operator[HTTP_OPERATOR_MAX], struct kg_err *err);
+#define HTTP_LISTEN_BACKLOG 128
+void http_server_on_connection(uv_stream_t *listener, int status);
 /* libuv has let go of one handle. */
 void http_server_handle_closed(struct http_server *server);
 
 /* -- connection.c ------------------------------------------------------------------------------ */
 
 struct http_connection;
+/* Where a connection comes from. */
+struct http_source {
+    bool tcp;
+    char text[HTTP_SOURCE_TEXT]; /* its address; "" over the unix socket */
+    /* What failed attempts are counted by: all of this machine is one, as is an IPv6 network. */
+    unsigned char key[HTTP_SOURCE_KEY];
+};
+void http_source_of(const struct sockaddr *address, struct http_source *ret_source);
+
 /* Takes the connection that waits at the listener. */
-void http_connection_accept(struct http_server *server);
+void http_connection_accept(struct http_server *server, uv_stream_t *listener);
+struct http_server *http_connection_server(const struct http_connection *connection);
+const struct http_source *http_connection_source(const struct http_connection *connection);
 bool http_connection_is_idle(const struct http_connection *connection);
 struct http_connection *http_connection_next(const struct http_connection *connection);
 /* The client is gone, or has to go. */
@@ -96,10 +118,23 @@ struct http_refusal {
     struct kg_err err;
 };
 
+enum http_via {
+    HTTP_VIA_NONE,
+    HTTP_VIA_UNIX,
+    HTTP_VIA_SESSION,
+    HTTP_VIA_TOKEN,
+    HTTP_VIA_PROXY,
+    HTTP_VIA_INSECURE,
+};
+extern const char *const http_via_names[];
+
 struct http_request {
     struct http_connection *connection; /* NULL: the client left */
     struct host *host;
-    char operator_id[HTTP_OPERATOR_MAX];
+    enum http_via via;                   /* how it is known who sent it */
+    char operator_id[HTTP_OPERATOR_MAX]; /* "": unknown */
+    uint32_t scopes;                     /* what he may do; a bit for each */
+    struct kg_id credential_id;          /* of the session or token, or "" */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
 
     struct kg_buf head;
@@ -124,6 +159,7 @@ struct http_request {
     uint64_t body_wire_bytes; /* with the framing of chunks */
     bool expects_continue;
 
+    struct kg_buf answer_headers; /* besides those that every answer has */
     struct http_refusal *refusal; /* owned; NULL: nothing is wrong so far */
     void (*on_gone)(void *data);
     void *on_gone_data;
@@ -135,6 +171,7 @@ void http_request_free(struct http_request *request);
 struct kg_str http_request_text(const struct http_request *request, struct http_span span);
 struct kg_str http_request_path(const struct http_request *request); /* as it was sent */
 const char *http_request_method(const struct http_request *request);
+size_t http_header_count(const struct http_request *request, const char *name);
 bool http_request_has_body(const struct http_request *request);
 /* The error of a refusal, to be filled in; status 0 means that of its row. */
 struct kg_err *http_request_refuse(struct http_request *request, int status);
@@ -144,6 +181,13 @@ void http_request_identify(struct http_request *request);
 int http_request_decode_url(struct http_request *request);
 void http_request_answer(struct http_request *request, int status, const char *content_type,
                          struct kg_str body);
+
+/* -- auth.c ------------------------------------------------------------------------------------ */
+
+/* Whether the request may go on; it is refused otherwise. Its route is known, or NULL. */
+int http_auth_check(struct http_server *server, const struct http_source *source,
+                    struct http_request *request);
+enum http_auth_mode http_auth_mode(const struct http_auth *auth_or_null);
 
 /* -- router.c ---------------------------------------------------------------------------------- */
 
@@ -167,5 +211,13 @@ http_handler_fn http_handle_tools;
 http_handler_fn http_handle_knobs;
 http_handler_fn http_handle_schema;
 http_handler_fn http_handle_plugin_reload;
+http_handler_fn http_handle_root;
+http_handler_fn http_handle_launch;
+http_handler_fn http_handle_launch_make;
+http_handler_fn http_handle_session;
+http_handler_fn http_handle_session_end;
+http_handler_fn http_handle_tokens;
+http_handler_fn http_handle_token_create;
+http_handler_fn http_handle_token_revoke;
 
 #endif

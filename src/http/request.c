@@ -12,6 +12,11 @@
 
 #define ANSWER_HEAD_BYTES 512 /* more than nearly all need */
 
+const char *const http_via_names[] = {
+    [HTTP_VIA_NONE] = "none",   [HTTP_VIA_UNIX] = "unix",   [HTTP_VIA_SESSION] = "session",
+    [HTTP_VIA_TOKEN] = "token", [HTTP_VIA_PROXY] = "proxy", [HTTP_VIA_INSECURE] = "insecure",
+};
+
 struct http_request *http_request_new(struct http_connection *connection, struct host *host,
                                       const char *operator_id)
 {
@@ -29,6 +34,7 @@ void http_request_free(struct http_request *request)
         return;
     kg_buf_free(&request->head);
     kg_buf_free(&request->body);
+    kg_buf_free(&request->answer_headers);
     free(request->fields);
     free(request->decoded);
     free(request->query);
@@ -45,7 +51,13 @@ struct host *http_host(const struct http_request *request)
 
 const char *http_operator(const struct http_request *request)
 {
-    return request->operator_id;
+    return request->operator_id[0] != '\0' ? request->operator_id : NULL;
+}
+
+const char *http_tcp_address(const struct http_request *request)
+{
+    const struct http_connection *connection = request->connection;
+    return connection ? http_server_address(http_connection_server(connection)) : NULL;
 }
 
 const char *http_request_id(const struct http_request *request)
@@ -86,6 +98,16 @@ struct kg_str http_header(const struct http_request *request, const char *name)
             return http_request_text(request, request->fields[i].value);
     }
     return KG_STR_NULL;
+}
+
+size_t http_header_count(const struct http_request *request, const char *name)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < request->field_count; i++) {
+        struct kg_str given = http_request_text(request, request->fields[i].name);
+        count += given.length == strlen(name) && strncasecmp(given.data, name, given.length) == 0;
+    }
+    return count;
 }
 
 bool http_request_has_body(const struct http_request *request)
@@ -296,7 +318,9 @@ static const struct {
     {201, "Created"},
     {202, "Accepted"},
     {204, "No Content"},
+    {303, "See Other"},
     {400, "Bad Request"},
+    {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
@@ -323,6 +347,11 @@ static const char *reason_of(int status)
     return "";
 }
 
+void http_add_header(struct http_request *request, const char *name, const char *value)
+{
+    kg_buf_printf(&request->answer_headers, "%s: %s\r\n", name, value);
+}
+
 static void write_head(struct kg_buf *head, const struct http_request *request, int status,
                        const char *content_type, size_t body_length, bool keep_alive)
 {
@@ -335,6 +364,7 @@ static void write_head(struct kg_buf *head, const struct http_request *request, 
                   "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
                   "X-Request-Id: %s\r\n",
                   request->request_id);
+    kg_buf_str(head, kg_buf_view(&request->answer_headers));
     if (request->allow[0] != '\0')
         kg_buf_printf(head, "Allow: %s\r\n", request->allow);
     if (!keep_alive)

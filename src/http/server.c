@@ -15,8 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LISTEN_BACKLOG 128
-#define PASSWD_BYTES   4096
+#define PASSWD_BYTES 4096
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -162,6 +161,8 @@ void http_server_stop(struct http_server *server)
     server->stopped = true;
     remove_socket(server);
     uv_close((uv_handle_t *)&server->listener, on_listener_closed);
+    if (server->has_tcp)
+        uv_close((uv_handle_t *)&server->tcp, on_listener_closed);
     for (struct http_connection *connection = server->connections, *next; connection != NULL;
          connection = next) {
         next = http_connection_next(connection);
@@ -259,12 +260,12 @@ static int bind_path(const char *path, const struct sockaddr_un *address, struct
     return 0;
 }
 
-static void on_connection(uv_stream_t *listener, int status)
+void http_server_on_connection(uv_stream_t *listener, int status)
 {
     if (status < 0)
         kg_log(KG_WARN, "http: accept: %s", uv_strerror(status));
     else
-        http_connection_accept(listener->data);
+        http_connection_accept(listener->data, listener);
 }
 
 static int start_listening(struct http_server *server, int fd)
@@ -274,7 +275,8 @@ static int start_listening(struct http_server *server, int fd)
         close(fd);
         return result;
     }
-    return uv_listen((uv_stream_t *)&server->listener, LISTEN_BACKLOG, on_connection);
+    return uv_listen((uv_stream_t *)&server->listener, HTTP_LISTEN_BACKLOG,
+                     http_server_on_connection);
 }
 
 int http_server_listen(struct http_server *server, const char *path, struct kg_err *err)
