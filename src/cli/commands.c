@@ -117,7 +117,7 @@ const struct cli_command cli_commands[] = {
         .help = "Prints a new token, which a program sends as Authorization: Bearer TOKEN. It is "
                 "shown this once; kaged keeps a hash of it. The scopes are in kaged-api(7); admin "
                 "has them all.\n"
-                " kaged auth token create --name ci --scope plugins:read,plugins:call --expires 30d",
+                " kaged auth token create --name ci --scope audit:read --expires 30d",
         .needs = CLI_DAEMON,
         .run = cli_auth_token_create,
     },

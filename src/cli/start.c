@@ -361,8 +361,9 @@ static int read_nonce(const struct config *config, struct kg_buf *ret_nonce, str
     if (strcmp(config->auth_mode, "proxy") != 0)
         return 0;
     if (path[0] == '\0')
-        return kg_fail(err, KG_E_INVALID_CONFIG, "auth.mode is proxy, but auth.nonce_file is "
-                                                 "not set");
+        return kg_fail(err, KG_E_INVALID_CONFIG,
+                       "auth.mode is proxy, but auth.nonce_file is "
+                       "not set");
     if (stat(path, &file) == 0 && (file.st_mode & S_IRWXO) != 0) {
         kg_fail(err, KG_E_INVALID_CONFIG, "auth.nonce_file %s: everybody may use it", path);
         kg_hint(err, "chmod o= %s", path);

@@ -23,11 +23,11 @@ struct http_parameter {
 
 /* One row is the whole truth about one route. */
 struct http_route {
-    const char *method;                 /* "GET" */
-    const char *pattern;                /* "/api/v1/plugins/{name}/call/{method}" */
-    const char *permission;             /* the scope it needs; "any": none, but be known; "": open */
-    size_t body_max;                    /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
-    bool any_query;                     /* query parameters are free (a call's parameters) */
+    const char *method;     /* "GET" */
+    const char *pattern;    /* "/api/v1/plugins/{name}/call/{method}" */
+    const char *permission; /* the scope it needs; "any": none, but be known; "": open */
+    size_t body_max;        /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
+    bool any_query;         /* query parameters are free (a call's parameters) */
     const struct http_parameter *query; /* else: these, ended by a NULL name; NULL: none */
     http_handler_fn *handle;
     const char *summary;
@@ -120,7 +120,7 @@ int http_server_offer_launch(struct http_server *server, struct kg_err *err);
 /* -- requests ---------------------------------------------------------------------------------- */
 
 struct host *http_host(const struct http_request *request);
-const char *http_operator(const struct http_request *request);   /* NULL: unknown */
+const char *http_operator(const struct http_request *request); /* NULL: unknown */
 /* Where the server listens on TCP, or NULL. */
 const char *http_tcp_address(const struct http_request *request);
 const char *http_request_id(const struct http_request *request); /* req_..., also sent back */
