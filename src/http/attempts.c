@@ -40,6 +40,8 @@ static void tell(struct http_attempts *attempts, const char *via, const char *re
                  const char *source, uint32_t suppressed)
 {
     kg_log(KG_WARN, "http: a request from %s was refused: %s", source, reason);
+    if (suppressed > 0)
+        kg_log(KG_WARN, "http: %u more were", (unsigned)suppressed);
     audit_emit(attempts->audit, AUDIT_AUTH_FAILED, KG_STR_NULL, AUDIT_V_TEXT(via),
                AUDIT_V_TEXT(reason), AUDIT_V_TEXT(source), AUDIT_V_INT(suppressed));
 }
