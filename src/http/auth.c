@@ -134,10 +134,11 @@ static bool same_text(struct kg_str a, struct kg_str b)
 /* "[::1]" of "[::1]:7777" */
 static struct kg_str without_port(struct kg_str host)
 {
-    const char *end = kg_str_starts(host, "[") ? memchr(host.data, ']', host.length) : host.data;
-    size_t before = end ? (size_t)(end - host.data) : 0;
-    const char *colon = memchr(host.data + before, ':', host.length - before);
-    return colon ? (struct kg_str){host.data, (size_t)(colon - host.data)} : host;
+    size_t length = 0;
+    bool inside = false; /* the brackets */
+    for (; length < host.length && (inside || host.data[length] != ':'); length++)
+        inside = host.data[length] == '[' || (inside && host.data[length] != ']');
+    return (struct kg_str){host.data, length};
 }
 
 /*

@@ -90,9 +90,9 @@ static int set_up_mode(void **data, enum http_auth_mode mode)
         .dir = fixture->audit_dir,
         .state_db = fixture->db,
         .key_file = fixture->key,
-        .rotate_bytes = 1024 * 1024,
+        .rotate_bytes = 1 << 20,
         .seal_interval_ms = 60000,
-        .queue_bytes = 1024 * 1024,
+        .queue_bytes = 1 << 20,
     };
     const struct http_limits limits = {65536, 65536, 16, 60000};
     kg_log_set(KG_ERROR_LEVEL + 1, KG_LOG_TEXT); /* refusals are expected here */
@@ -403,7 +403,7 @@ static void launch_url_expires_after_a_day(void **data)
     char who[HTTP_OPERATOR_MAX];
     kg_time_set(START_MS, -1);
     http_launch_make(fixture->auth, "http://here", "eve", &url, NULL);
-    kg_time_set(START_MS + 24 * 60 * 60 * 1000, -1);
+    kg_time_set(START_MS + 86400000, -1);
     const char *token = strstr(kg_buf_terminate(&url), "token=") + 6;
     assert_false(http_launch_use(&fixture->auth->launch, kg_str(token), who));
 }

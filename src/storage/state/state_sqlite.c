@@ -13,12 +13,17 @@
 
 #define BUSY_TIMEOUT_MS 1000 /* the loop waits here too; the writer holds it for milliseconds */
 
-/* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {
+/* clang-format off */
+static const char version_1[] = ""
 #include "state-v1.sql.h"
-    ,
+;
+static const char version_2[] = ""
 #include "state-v2.sql.h"
-};
+;
+/* clang-format on */
+
+/* Step N brings a database from user_version N to N + 1; steps are only ever added. */
+static const char *const migrations[] = {version_1, version_2};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 enum statement {
