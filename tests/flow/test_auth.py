@@ -380,6 +380,15 @@ class Limits(FlowTest):
                      "all thirty in the audit log")
             self.assertLess(len(failed), 15)
 
+    def test_reload_changes_the_limit_and_the_length_of_sessions(self):
+        with Daemon(config=FREE_PORT) as daemon:
+            daemon.write_config(auth__failures_per_min=2, auth__session_hours=1)
+            self.assertEqual(daemon.cli("reload")[0], 0)
+            status, headers, _ = Web(daemon).ask("GET", path_of(launch_url(daemon)))
+            self.assertEqual((status, "Max-Age=3600" in headers["Set-Cookie"]), (303, True))
+            stranger = Web(daemon)
+            self.assertEqual([stranger.status() for _ in range(3)], [401, 401, 429])
+
     def test_connections_over_tcp_cannot_use_up_those_of_the_socket(self):
         with Daemon(config={**FREE_PORT, "limits.http_connections": 4}) as daemon, \
                 contextlib.ExitStack() as stack:
