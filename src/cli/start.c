@@ -210,6 +210,9 @@ static struct http_limits http_limits(const struct config *config)
         .body_bytes = (size_t)config->limits_http_body_bytes,
         .connections = (size_t)config->limits_http_connections,
         .idle_ms = (uint64_t)config->limits_http_idle_ms,
+        .websockets = (size_t)config->limits_ws_connections,
+        .websocket_queue_bytes = (size_t)config->limits_ws_queue_bytes,
+        .websocket_ping_ms = (uint64_t)config->limits_ws_ping_ms,
     };
 }
 

@@ -5,13 +5,19 @@
  * ends and nothing that only a lenient reader would take gets through.
  *
  *   READING -> READY -> RUNNING -> (WRITING ->) READING ...
- *      |                              |
+ *      |                 |            |
+ *      |                 +--> UPGRADED --> CLOSED: another protocol has it
  *      +--- refused: READY ---------->+--> LINGERING -> CLOSED
+ *
+ * The body of a route that streams is read while its request is RUNNING, piece by piece, as fast as
+ * its handler wants it.
  */
 #include "http/internal.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -24,7 +30,9 @@
 /* Set aside for a body on a client's word alone. */
 #define BODY_RESERVE_MAX ((uint64_t)256 * 1024)
 /* Bytes of framing granted to each byte of a chunked body. */
-#define CHUNK_OVERHEAD        16
+#define CHUNK_OVERHEAD 16
+/* What a streamed body brings at least in each limits.http_idle_ms. */
+#define STREAM_MIN_BYTES      4096
 #define REFUSALS_TOLD_PER_SEC 1
 
 enum phase {
@@ -32,6 +40,7 @@ enum phase {
     READY,     /* a request is whole or refused, and not handed on yet */
     RUNNING,   /* a handler has it */
     WRITING,   /* the answer does not fit the socket's buffer */
+    UPGRADED,  /* another protocol reads and writes */
     LINGERING, /* answered for the last time; what still comes in is thrown away */
     CLOSED,
 };
@@ -52,13 +61,18 @@ struct http_connection {
     bool advancing;   /* `advance` is on the stack */
     bool last;        /* the answer on its way is the last one */
     bool unread;      /* the request was refused before all of it was read */
+    bool broken;      /* to be closed once nobody is in the middle of it */
     struct loop_timer timer;
     struct loop_task task;
     llhttp_t parser;
     struct http_request *request; /* from its first byte to its answer */
     struct kg_buf waiting;
     size_t waiting_used;
-    size_t unsent; /* bytes of the answer when the timer was started */
+    size_t unsent;                        /* bytes of the answer when the timer was started */
+    uint64_t streamed;                    /* the same for a body that streams in */
+    struct kg_str piece;                  /* what the parser has just found of one */
+    const struct http_takeover *takeover; /* of an UPGRADED one */
+    void *takeover_data;
     char operator_id[HTTP_OPERATOR_MAX];
 };
 
@@ -352,7 +366,8 @@ static int check_route(struct http_connection *connection)
         announced = 0;
     if (announced > request->body_max)
         return refuse_body(request);
-    kg_buf_reserve(&request->body, announced < BODY_RESERVE_MAX ? announced : BODY_RESERVE_MAX);
+    if (!request->route->streams)
+        kg_buf_reserve(&request->body, announced < BODY_RESERVE_MAX ? announced : BODY_RESERVE_MAX);
     return 0;
 }
 
@@ -371,15 +386,23 @@ static int on_headers_complete(llhttp_t *parser)
     http_request_identify(request);
     if (check_route(connection) < 0 && http_request_has_body(request))
         return -1;
-    return 0;
+    request->streams =
+        request->refusal == NULL && request->route->streams && http_request_has_body(request);
+    return request->streams ? HPE_PAUSED : 0;
 }
 
 static int on_body(llhttp_t *parser, const char *at, size_t length)
 {
-    struct http_request *request = request_of(parser);
-    if (request->body.length + length > request->body_max) {
+    struct http_connection *connection = parser->data;
+    struct http_request *request = connection->request;
+    if (length > request->body_max - request->body_bytes) {
         refuse_body(request);
         return -1;
+    }
+    request->body_bytes += length;
+    if (request->streams) {
+        connection->piece = (struct kg_str){at, length};
+        return HPE_PAUSED; /* its handler may answer, and so end the request, at each piece */
     }
     kg_buf_append(&request->body, at, length);
     return 0;
@@ -387,7 +410,9 @@ static int on_body(llhttp_t *parser, const char *at, size_t length)
 
 static int on_message_complete(llhttp_t *parser)
 {
-    request_of(parser)->keep_alive = llhttp_should_keep_alive(parser);
+    struct http_request *request = request_of(parser);
+    request->keep_alive = llhttp_should_keep_alive(parser);
+    request->body_done = true;
     return HPE_PAUSED;
 }
 
@@ -425,8 +450,10 @@ static void begin_request(struct http_connection *connection)
 static void end_refused(struct http_connection *connection)
 {
     connection->request->keep_alive = false;
+    connection->request->body_done = true;
     connection->unread = true;
-    connection->phase = READY;
+    if (connection->phase == READING)
+        connection->phase = READY;
 }
 
 /* Returns how many bytes were of this request. */
@@ -436,8 +463,11 @@ static size_t parse(struct http_connection *connection, const char *bytes, size_
     if (result == HPE_OK)
         return length;
     if (result == HPE_PAUSED) {
-        connection->phase = READY;
-        return (size_t)(llhttp_get_error_pos(&connection->parser) - bytes);
+        size_t used = (size_t)(llhttp_get_error_pos(&connection->parser) - bytes);
+        llhttp_resume(&connection->parser);
+        if (connection->phase == READING)
+            connection->phase = READY;
+        return used;
     }
     if (connection->request->refusal == NULL)
         fault(connection->request, llhttp_get_error_reason(&connection->parser));
@@ -484,7 +514,7 @@ static size_t feed_body(struct http_connection *connection, const char *bytes, s
     size_t used = parse(connection, bytes, length);
     request->body_wire_bytes += used;
     uint64_t granted =
-        connection->server->limits.header_bytes + (uint64_t)request->body.length * CHUNK_OVERHEAD;
+        connection->server->limits.header_bytes + request->body_bytes * CHUNK_OVERHEAD;
     if (request->refusal == NULL && request->body_wire_bytes > granted) {
         kg_fail(http_request_refuse(request, 0), KG_E_TOO_LARGE,
                 "the body has too many bytes of chunk framing");
@@ -550,6 +580,26 @@ static void on_answered(struct http_connection *connection)
         loop_defer(connection->server->loop, &connection->task);
 }
 
+static size_t unsent_bytes(struct http_connection *connection)
+{
+    return uv_stream_get_write_queue_size(stream_of(connection));
+}
+
+/* All that was written is taken. */
+static void on_drained(struct http_connection *connection)
+{
+    struct http_request *request = connection->request;
+    if (connection->phase == WRITING) {
+        on_answered(connection);
+    } else if (connection->takeover != NULL) {
+        connection->takeover->on_drained(connection->takeover_data);
+    } else if (connection->phase == RUNNING) {
+        loop_timer_stop(connection->server->loop, &connection->timer);
+        if (request->on_room != NULL)
+            request->on_room(request->on_room_data);
+    }
+}
+
 static void on_rest_written(uv_write_t *write, int status)
 {
     struct rest *rest = KG_CONTAINER(write, struct rest, write);
@@ -559,53 +609,104 @@ static void on_rest_written(uv_write_t *write, int status)
         return;
     if (status < 0)
         http_connection_close(connection);
-    else
-        on_answered(connection);
+    else if (unsent_bytes(connection) == 0)
+        on_drained(connection);
 }
 
 static void watch_writing(struct http_connection *connection)
 {
-    connection->unsent = uv_stream_get_write_queue_size(stream_of(connection));
+    connection->unsent = unsent_bytes(connection);
     start_timer(connection, connection->server->limits.idle_ms);
 }
 
-static void write_rest(struct http_connection *connection, struct kg_str head, struct kg_str body,
-                       size_t sent)
+/* Keeps what the socket did not take, and writes it as soon as it does. */
+static int write_rest(struct http_connection *connection, const uv_buf_t *buffers, size_t count,
+                      size_t sent)
 {
-    size_t from_head = sent < head.length ? head.length - sent : 0;
-    size_t body_sent = sent > head.length ? sent - head.length : 0;
-    size_t from_body = body.length - body_sent;
-    struct rest *rest = kg_realloc(NULL, sizeof(*rest) + from_head + from_body);
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++)
+        length += buffers[i].len;
+    struct rest *rest = kg_realloc(NULL, sizeof(*rest) + length - sent);
     rest->connection = connection;
-    memcpy(rest->data, head.data + head.length - from_head, from_head);
-    if (from_body > 0)
-        memcpy(rest->data + from_head, body.data + body_sent, from_body);
-    uv_buf_t buffer = uv_buf_init(rest->data, (unsigned)(from_head + from_body));
-    connection->phase = WRITING;
-    if (uv_write(&rest->write, stream_of(connection), &buffer, 1, on_rest_written) < 0) {
-        free(rest);
-        http_connection_close(connection);
-        return;
+    char *to = rest->data;
+    for (size_t i = 0; i < count; i++) {
+        size_t skipped = sent < buffers[i].len ? sent : buffers[i].len;
+        sent -= skipped;
+        if (buffers[i].len > skipped)
+            memcpy(to, buffers[i].base + skipped, buffers[i].len - skipped);
+        to += buffers[i].len - skipped;
     }
-    watch_writing(connection);
+    uv_buf_t buffer = uv_buf_init(rest->data, (unsigned)(to - rest->data));
+    int result = uv_write(&rest->write, stream_of(connection), &buffer, 1, on_rest_written);
+    if (result < 0)
+        free(rest);
+    return result;
+}
+
+/* 0: all is taken; 1: on_drained follows; negative: the connection is of no use any more. */
+static int put(struct http_connection *connection, const uv_buf_t *buffers, size_t count)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++)
+        length += buffers[i].len;
+    int sent = uv_try_write(stream_of(connection), buffers, (unsigned)count);
+    if (sent == UV_EAGAIN)
+        sent = 0;
+    if (sent < 0 || (size_t)sent == length)
+        return sent < 0 ? sent : 0;
+    int result = write_rest(connection, buffers, count, (size_t)sent);
+    return result < 0 ? result : 1;
+}
+
+static uv_buf_t buffer_of(struct kg_str text)
+{
+    return uv_buf_init((char *)text.data, (unsigned)text.length);
+}
+
+void http_connection_finish(struct http_connection *connection, bool keep_alive)
+{
+    connection->unread |= !connection->request->body_done;
+    connection->request = NULL;
+    connection->last = !keep_alive;
+    if (unsent_bytes(connection) == 0) {
+        on_answered(connection);
+    } else {
+        connection->phase = WRITING;
+        watch_writing(connection);
+    }
 }
 
 void http_connection_send(struct http_connection *connection, struct kg_str head,
                           struct kg_str body, bool keep_alive)
 {
-    uv_buf_t buffers[2] = {uv_buf_init((char *)head.data, (unsigned)head.length),
-                           uv_buf_init((char *)body.data, (unsigned)body.length)};
-    connection->request = NULL;
-    connection->last = !keep_alive;
-    int sent = uv_try_write(stream_of(connection), buffers, body.length > 0 ? 2 : 1);
-    if (sent == UV_EAGAIN)
-        sent = 0;
-    if (sent < 0)
+    const uv_buf_t buffers[2] = {buffer_of(head), buffer_of(body)};
+    if (put(connection, buffers, body.length > 0 ? 2 : 1) >= 0) {
+        http_connection_finish(connection, keep_alive);
+    } else {
+        connection->request = NULL; /* it is answered, if to nobody */
         http_connection_close(connection);
-    else if ((size_t)sent == head.length + body.length)
-        on_answered(connection);
-    else
-        write_rest(connection, head, body, (size_t)sent);
+    }
+}
+
+/* Closing at once would take what is being used from under somebody's feet. */
+static void close_later(struct http_connection *connection)
+{
+    connection->broken = true;
+    loop_defer(connection->server->loop, &connection->task);
+}
+
+bool http_connection_put(struct http_connection *connection, const struct kg_str *parts,
+                         size_t count)
+{
+    uv_buf_t buffers[HTTP_PARTS_MAX];
+    for (size_t i = 0; i < count; i++)
+        buffers[i] = buffer_of(parts[i]);
+    int result = connection->broken ? 1 : put(connection, buffers, count);
+    if (result < 0)
+        close_later(connection);
+    else if (result > 0 && connection->phase == RUNNING && !loop_timer_running(&connection->timer))
+        watch_writing(connection);
+    return result == 0;
 }
 
 bool http_connection_stays(const struct http_connection *connection)
@@ -629,6 +730,67 @@ static void dispatch(struct http_connection *connection)
     else
         request->route->handle(request);
 }
+
+/* -- a body that streams ----------------------------------------------------------------------- */
+
+/* Whether its handler wants more of it than has come. */
+static bool wants_body(const struct http_connection *connection)
+{
+    const struct http_request *request = connection->request;
+    return connection->phase == RUNNING && request != NULL && request->body_ops != NULL &&
+           !request->body_paused && !request->body_done;
+}
+
+static void tell_end(struct http_request *request)
+{
+    const struct http_body_ops *ops = kg_steal(&request->body_ops);
+    ops->on_end(request->body_data, request->refusal ? &request->refusal->err : NULL);
+}
+
+static void feed_stream(struct http_connection *connection)
+{
+    struct http_request *request = connection->request;
+    connection->piece = KG_STR_NULL;
+    connection->waiting_used += feed_body(
+        connection, connection->waiting.data + connection->waiting_used, waiting_bytes(connection));
+    if (connection->piece.length > 0)
+        request->body_ops->on_piece(request->body_data, connection->piece);
+}
+
+/* Takes one step with a body; false: there is none to be taken now. */
+static bool step_body(struct http_connection *connection)
+{
+    struct http_request *request = connection->request;
+    if (connection->phase != RUNNING || request == NULL || request->body_ops == NULL ||
+        request->body_paused)
+        return false;
+    if (request->body_done) {
+        loop_timer_stop(connection->server->loop, &connection->timer);
+        tell_end(request);
+        return true;
+    }
+    if (waiting_bytes(connection) > 0) {
+        feed_stream(connection);
+        return true;
+    }
+    if (request->expects_continue)
+        send_continue(connection);
+    return false;
+}
+
+static void watch_body(struct http_connection *connection)
+{
+    connection->streamed = connection->request->body_wire_bytes;
+    start_timer(connection, connection->server->limits.idle_ms);
+}
+
+void http_connection_wake(struct http_connection *connection)
+{
+    if (!connection->advancing)
+        loop_defer(connection->server->loop, &connection->task);
+}
+
+/* -- reading, once more ------------------------------------------------------------------------ */
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buffer)
 {
@@ -663,31 +825,52 @@ static void settle(struct http_connection *connection)
     if (connection->waiting.length == 0)
         kg_buf_free(&connection->waiting);
     bool between = connection->phase == READING && connection->request == NULL;
-    if ((connection->phase == READING && connection->input_ended) ||
-        (between && connection->server->stopped)) {
+    bool no_more = connection->phase == READING || wants_body(connection);
+    if ((no_more && connection->input_ended) || (between && connection->server->stopped)) {
         http_connection_close(connection);
         return;
     }
     if (between)
         start_timer(connection, connection->server->limits.idle_ms);
+    else if (wants_body(connection) && !loop_timer_running(&connection->timer))
+        watch_body(connection);
     update_reading(connection);
+}
+
+/* Hands what came in to whoever reads now; false: nobody does, or there is nothing. */
+static bool step(struct http_connection *connection)
+{
+    if (connection->phase == READY) {
+        dispatch(connection);
+        return true;
+    }
+    if (step_body(connection))
+        return true;
+    if (waiting_bytes(connection) == 0)
+        return false;
+    const char *bytes = connection->waiting.data + connection->waiting_used;
+    size_t length = waiting_bytes(connection);
+    if (connection->phase == READING) {
+        connection->waiting_used += feed(connection, bytes, length);
+        return true;
+    }
+    if (connection->takeover != NULL) {
+        connection->waiting_used += length;
+        connection->takeover->on_bytes(connection->takeover_data, bytes, length);
+    }
+    return false;
 }
 
 /* A loop and not a recursion, however many requests wait and are answered at once. */
 static void advance(struct http_connection *connection)
 {
     connection->advancing = true;
-    while (connection->phase == READY ||
-           (connection->phase == READING && waiting_bytes(connection) > 0)) {
-        if (connection->phase == READY)
-            dispatch(connection);
-        else
-            connection->waiting_used +=
-                feed(connection, connection->waiting.data + connection->waiting_used,
-                     waiting_bytes(connection));
-    }
+    while (!connection->broken && step(connection))
+        ;
     connection->advancing = false;
-    if (connection->phase != CLOSED)
+    if (connection->broken)
+        http_connection_close(connection);
+    else if (connection->phase != CLOSED)
         settle(connection);
 }
 
@@ -727,8 +910,12 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
         on_input_end(connection, (int)length);
         return;
     }
-    if (length == 0 || connection->phase == LINGERING)
+    if (length == 0 || connection->phase == LINGERING || connection->broken)
         return;
+    if (connection->takeover != NULL && waiting_bytes(connection) == 0) {
+        connection->takeover->on_bytes(connection->takeover_data, buffer->base, (size_t)length);
+        return;
+    }
     size_t used = 0;
     if (connection->phase == READING && waiting_bytes(connection) == 0)
         used = feed(connection, buffer->base, (size_t)length);
@@ -738,29 +925,75 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
     advance(connection);
 }
 
+static void refuse_slow(struct http_connection *connection, const char *what)
+{
+    kg_fail(http_request_refuse(connection->request, 0), KG_E_REQUEST_TIMEOUT, "%s within %llu ms",
+            what, (unsigned long long)connection->server->limits.idle_ms);
+    end_refused(connection);
+    advance(connection);
+}
+
 static void on_due(struct loop_timer *timer)
 {
     struct http_connection *connection = KG_CONTAINER(timer, struct http_connection, timer);
-    if (connection->phase == READING && connection->request != NULL) {
-        kg_fail(http_request_refuse(connection->request, 0), KG_E_REQUEST_TIMEOUT,
-                "the request did not arrive whole within %llu ms",
-                (unsigned long long)connection->server->limits.idle_ms);
-        end_refused(connection);
-        advance(connection);
+    bool writes = connection->phase == WRITING || connection->phase == RUNNING;
+    if (connection->phase == READING && connection->request != NULL)
+        refuse_slow(connection, "the request did not arrive whole");
+    else if (wants_body(connection) &&
+             connection->request->body_wire_bytes < connection->streamed + STREAM_MIN_BYTES)
+        refuse_slow(connection, "hardly anything came of the request's body");
+    else if (wants_body(connection))
+        watch_body(connection);
+    else if (writes && unsent_bytes(connection) < connection->unsent)
+        watch_writing(connection);
+    else if (connection->phase != RUNNING || unsent_bytes(connection) > 0)
+        http_connection_close(connection);
+}
+
+/* -- another protocol -------------------------------------------------------------------------- */
+
+struct http_connection *http_connection_take(struct http_request *request, struct kg_str head,
+                                             const struct http_takeover *takeover, void *data)
+{
+    struct http_connection *connection = request->connection;
+    connection->request = NULL;
+    connection->phase = UPGRADED;
+    connection->takeover = takeover;
+    connection->takeover_data = data;
+    loop_timer_stop(connection->server->loop, &connection->timer);
+    http_request_free(request);
+    /* Small messages leave at once; a unix socket knows no such thing, and needs none. */
+    int yes = 1;
+    (void)setsockopt(fd_of(connection), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    http_connection_put(connection, &head, 1);
+    http_connection_wake(connection);
+    return connection;
+}
+
+void http_connection_end(struct http_connection *connection, bool abrupt)
+{
+    connection->takeover = NULL;
+    if (abrupt || connection->input_ended || shutdown(fd_of(connection), SHUT_WR) < 0) {
+        close_later(connection);
         return;
     }
-    size_t unsent = uv_stream_get_write_queue_size(stream_of(connection));
-    if (connection->phase == WRITING && unsent < connection->unsent)
-        watch_writing(connection);
-    else
-        http_connection_close(connection);
+    connection->phase = LINGERING;
+    start_timer(connection, LINGER_MS);
+}
+
+struct http_server *http_connection_server(const struct http_connection *connection)
+{
+    return connection->server;
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-bool http_connection_is_idle(const struct http_connection *connection)
+void http_connection_stop(struct http_connection *connection)
 {
-    return connection->phase == READING && connection->request == NULL;
+    if (connection->phase == READING && connection->request == NULL)
+        http_connection_close(connection);
+    else if (connection->takeover != NULL)
+        connection->takeover->on_stop(connection->takeover_data);
 }
 
 struct http_connection *http_connection_next(const struct http_connection *connection)
@@ -805,6 +1038,7 @@ void http_connection_close(struct http_connection *connection)
     if (connection->phase == CLOSED)
         return;
     bool running = connection->phase == RUNNING;
+    const struct http_takeover *takeover = kg_steal(&connection->takeover);
     connection->phase = CLOSED;
     loop_timer_stop(connection->server->loop, &connection->timer);
     loop_undefer(connection->server->loop, &connection->task);
@@ -812,6 +1046,8 @@ void http_connection_close(struct http_connection *connection)
     connection->waiting_used = 0;
     unlink_connection(connection);
     uv_close(&connection->socket.handle, on_closed);
+    if (takeover != NULL)
+        takeover->on_gone(connection->takeover_data);
     struct http_request *request = kg_steal(&connection->request);
     if (request == NULL)
         return;
@@ -860,11 +1096,6 @@ static int check_peer(struct http_connection *connection, struct kg_err *err)
     if (result < 0)
         report_refused(server, &peer, err);
     return result;
-}
-
-struct http_server *http_connection_server(const struct http_connection *connection)
-{
-    return connection->server;
 }
 
 const struct http_source *http_connection_source(const struct http_connection *connection)

@@ -36,6 +36,7 @@ struct http_route {
     long status;           /* of the answer; 0: 200 */
     const char *body;      /* a schema, of a route that takes a body */
     const struct http_parameter *headers; /* as query, but others may come as well */
+    bool streams; /* the handler runs before the body is there, and reads it by http_read_body */
 };
 extern const struct http_route http_routes[];
 extern const size_t http_route_count;
@@ -61,6 +62,9 @@ struct http_limits {
     size_t body_bytes;   /* of a route whose body_max is SIZE_MAX */
     size_t connections;
     uint64_t idle_ms; /* for a request to come in whole, an answer to be read, and between them */
+    size_t websockets;
+    size_t websocket_queue_bytes; /* of events that wait for one reader */
+    uint64_t websocket_ping_ms;   /* between two pings; the one before must be answered by then */
 };
 
 /* host is borrowed and not looked at; handlers reach it by http_host. SIGPIPE must be ignored. */
@@ -138,6 +142,51 @@ void http_on_gone(struct http_request *request, void (*on_gone)(void *data), voi
 
 /* Adds a header to the answer; neither text may hold a line end. */
 void http_add_header(struct http_request *request, const char *name, const char *value);
+
+/* -- a body in pieces, for a route that streams ------------------------------------------------ */
+
+struct http_body_ops {
+    void (*on_piece)(void *data, struct kg_str piece); /* which dies with the callback */
+    /* Once, at the end; with an error if the rest does not come, and that is the answer then. */
+    void (*on_end)(void *data, const struct kg_err *err_or_null);
+};
+/* Until this is called nothing of the body is read. Who answers before the end hears no more. */
+void http_read_body(struct http_request *request, const struct http_body_ops *ops, void *data);
+/* The client has to wait with what follows. */
+void http_pause_body(struct http_request *request, bool paused);
+
+/* -- an answer in pieces, when its length is not known yet ------------------------------------- */
+
+void http_reply_begin(struct http_request *request, int status, const char *content_type);
+/* False: the client does not read fast enough; better wait for on_room. */
+bool http_reply_piece(struct http_request *request, struct kg_str piece);
+void http_reply_end(struct http_request *request); /* the request must not be used afterwards */
+void http_on_room(struct http_request *request, void (*on_room)(void *data), void *data);
+
+/* -- a WebSocket on which the daemon speaks and the client listens ----------------------------- */
+
+struct http_websocket;
+struct http_websocket_ops {
+    /*
+     * The text to send now, which stays until the next question: then it is sent. False: there is
+     * none, and http_websocket_wake says when there is.
+     */
+    bool (*next)(void *data, struct kg_str *ret_text);
+    void (*on_gone)(void *data); /* the socket is no more; never before http_websocket_new ends */
+};
+/* Takes the request. NULL: it is answered, since it does not ask for a WebSocket as it should. */
+struct http_websocket *http_websocket_new(struct http_request *request,
+                                          const struct http_websocket_ops *ops, void *data);
+void http_websocket_wake(struct http_websocket *socket);
+/* Says farewell with a code of RFC 6455, 7.4; on_gone follows. */
+void http_websocket_close(struct http_websocket *socket, unsigned code, const char *reason);
+
+/* Events of the host on a WebSocket, with filters; see events.c. */
+enum { HTTP_EVENT_ANY = (1 << HOST_EVENT_TYPE_COUNT) - 1 };
+void http_serve_events(struct http_request *request, struct host_events *events, unsigned types);
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
 /* Each answers; the request must not be used afterwards. */
 void http_reply(struct http_request *request, int status, struct kg_str json);
 void http_reply_text(struct http_request *request, int status, const char *content_type,

@@ -47,6 +47,7 @@ struct http_server {
     http_refused_fn *on_refused; /* or NULL */
     void *refused_data;
 
+    size_t websocket_count;
     struct http_connection *connections; /* those that are open */
     size_t connection_count;
     size_t open_handles; /* that libuv still holds, the listener included */
@@ -80,7 +81,8 @@ void http_source_of(const struct sockaddr *address, struct http_source *ret_sour
 void http_connection_accept(struct http_server *server, uv_stream_t *listener);
 struct http_server *http_connection_server(const struct http_connection *connection);
 const struct http_source *http_connection_source(const struct http_connection *connection);
-bool http_connection_is_idle(const struct http_connection *connection);
+/* The server stops: an idle one is closed, one that speaks another protocol is told to end. */
+void http_connection_stop(struct http_connection *connection);
 struct http_connection *http_connection_next(const struct http_connection *connection);
 /* The client is gone, or has to go. */
 void http_connection_close(struct http_connection *connection);
@@ -89,6 +91,30 @@ void http_connection_send(struct http_connection *connection, struct kg_str head
                           struct kg_str body, bool keep_alive);
 /* Whether another request may come after this one. */
 bool http_connection_stays(const struct http_connection *connection);
+/* There may be something to do: something was paused, or is not any more. */
+void http_connection_wake(struct http_connection *connection);
+/*
+ * Writes at once, keeps what the socket does not take. False: not all of it is taken yet; the
+ * request's on_room, or the takeover's on_drained, tells when it is.
+ */
+#define HTTP_PARTS_MAX 3
+bool http_connection_put(struct http_connection *connection, const struct kg_str *parts,
+                         size_t count);
+/* The streamed answer is at its end. */
+void http_connection_finish(struct http_connection *connection, bool keep_alive);
+
+/* Who reads and writes a connection that speaks another protocol by now. */
+struct http_takeover {
+    void (*on_bytes)(void *data, const char *bytes, size_t length);
+    void (*on_drained)(void *data); /* all that was written is taken */
+    void (*on_stop)(void *data);    /* the server stops */
+    void (*on_gone)(void *data);    /* the client is gone; never while one of the above runs */
+};
+/* Answers the request with HEAD, frees it, and hands its connection over. */
+struct http_connection *http_connection_take(struct http_request *request, struct kg_str head,
+                                             const struct http_takeover *takeover, void *data);
+/* The takeover has no more to say, and hears nothing more; abrupt: nor does the client. */
+void http_connection_end(struct http_connection *connection, bool abrupt);
 
 /* -- request.c --------------------------------------------------------------------------------- */
 
@@ -154,10 +180,20 @@ struct http_request {
     const struct http_route *route;
     char allow[HTTP_ALLOW_MAX]; /* for the Allow header, or "" */
 
-    struct kg_buf body;
-    size_t body_max;
+    struct kg_buf body; /* of a route that does not stream */
+    size_t body_max, body_bytes;
     uint64_t body_wire_bytes; /* with the framing of chunks */
     bool expects_continue;
+    bool streams;                         /* the handler has the request before its body */
+    bool body_done;                       /* nothing more of it will be read */
+    bool body_paused;                     /* by the handler */
+    const struct http_body_ops *body_ops; /* NULL: nobody wants it, or its end was told */
+    void *body_data;
+
+    bool answering;              /* its head is sent, its end is not */
+    bool chunked;                /* and so is what is between */
+    void (*on_room)(void *data); /* or NULL */
+    void *on_room_data;
 
     struct kg_buf answer_headers; /* besides those that every answer has */
     struct http_refusal *refusal; /* owned; NULL: nothing is wrong so far */
@@ -179,6 +215,10 @@ struct kg_err *http_request_refuse(struct http_request *request, int status);
 void http_request_identify(struct http_request *request);
 /* Splits and decodes the url into segments and query. */
 int http_request_decode_url(struct http_request *request);
+/* The head of an answer; with HTTP_LENGTH_UNKNOWN its body comes in pieces. */
+#define HTTP_LENGTH_UNKNOWN SIZE_MAX
+void http_request_write_head(const struct http_request *request, int status,
+                             const char *content_type, size_t length, struct kg_buf *head);
 void http_request_answer(struct http_request *request, int status, const char *content_type,
                          struct kg_str body);
 
@@ -202,6 +242,7 @@ bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part)
 
 /* The plugin of the path; answers 404 itself. */
 struct host_plugin *http_find_plugin(struct http_request *request);
+http_handler_fn http_handle_events;
 http_handler_fn http_handle_storage;
 http_handler_fn http_handle_storage_export;
 http_handler_fn http_handle_storage_reset;

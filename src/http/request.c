@@ -330,6 +330,7 @@ static const struct {
     {414, "URI Too Long"},
     {417, "Expectation Failed"},
     {422, "Unprocessable Content"},
+    {426, "Upgrade Required"},
     {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
     {499, "Client Closed Request"},
@@ -352,14 +353,23 @@ void http_add_header(struct http_request *request, const char *name, const char 
     kg_buf_printf(&request->answer_headers, "%s: %s\r\n", name, value);
 }
 
-static void write_head(struct kg_buf *head, const struct http_request *request, int status,
-                       const char *content_type, size_t body_length, bool keep_alive)
+static void put_length(struct kg_buf *head, const struct http_request *request, int status,
+                       size_t length)
 {
+    if (length == HTTP_LENGTH_UNKNOWN && request->chunked)
+        kg_buf_text(head, "Transfer-Encoding: chunked\r\n");
+    else if (length != HTTP_LENGTH_UNKNOWN && status != 204) /* RFC 9110, 8.6: a 204 has none */
+        kg_buf_printf(head, "Content-Length: %zu\r\n", length);
+}
+
+void http_request_write_head(const struct http_request *request, int status,
+                             const char *content_type, size_t length, struct kg_buf *head)
+{
+    kg_buf_reserve(head, ANSWER_HEAD_BYTES);
     kg_buf_printf(head, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
     if (content_type != NULL)
         kg_buf_printf(head, "Content-Type: %s\r\n", content_type);
-    if (status != 204) /* RFC 9110, 8.6: a 204 has none */
-        kg_buf_printf(head, "Content-Length: %zu\r\n", body_length);
+    put_length(head, request, status, length);
     kg_buf_printf(head,
                   "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
                   "X-Request-Id: %s\r\n",
@@ -367,7 +377,9 @@ static void write_head(struct kg_buf *head, const struct http_request *request, 
     kg_buf_str(head, kg_buf_view(&request->answer_headers));
     if (request->allow[0] != '\0')
         kg_buf_printf(head, "Allow: %s\r\n", request->allow);
-    if (!keep_alive)
+    if (status == 426) /* RFC 9110, 15.5.22, and RFC 6455, 4.4 */
+        kg_buf_text(head, "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n");
+    if (!request->keep_alive)
         kg_buf_printf(head, "Connection: close\r\n");
     else if (request->http_1_0)
         kg_buf_printf(head, "Connection: keep-alive\r\n");
@@ -379,13 +391,12 @@ void http_request_answer(struct http_request *request, int status, const char *c
 {
     struct http_connection *connection = request->connection;
     if (connection != NULL) {
-        bool keep_alive = request->keep_alive && http_connection_stays(connection);
+        request->keep_alive &= http_connection_stays(connection);
         kg_auto(kg_buf_free) struct kg_buf head = {0};
-        kg_buf_reserve(&head, ANSWER_HEAD_BYTES);
-        write_head(&head, request, status, content_type, body.length, keep_alive);
+        http_request_write_head(request, status, content_type, body.length, &head);
         if (request->method == HTTP_HEAD || status == 204)
             body = KG_STR_NULL;
-        http_connection_send(connection, kg_buf_view(&head), body, keep_alive);
+        http_connection_send(connection, kg_buf_view(&head), body, request->keep_alive);
     }
     http_request_free(request);
 }

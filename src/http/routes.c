@@ -816,6 +816,14 @@ static const struct http_parameter call_headers[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter events_query[] = {
+    {"plugin", "string", "only events of this plugin"},
+    {"event", "string",
+     "only this notification, new state or audit event; a last * takes all that start so"},
+    {"type", "string", "only notification, state or audit"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter launch_query[] = {
     {"token", "string", "the one-time token of a launch URL"},
     {NULL, NULL, NULL},
@@ -902,5 +910,7 @@ const struct http_route http_routes[] = {
      "Revoke an API token, by its id or name", .operation = "token_revoke", .answer = "Token"},
     {"GET", "/api/v1/audit", "audit:read", 0, false, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
+    {"GET", "/api/v1/events", "plugins:read", 0, false, events_query, http_handle_events,
+     "A WebSocket of events as they happen", .operation = "events", .status = 101},
 };
 const size_t http_route_count = KG_COUNT(http_routes);

@@ -166,8 +166,7 @@ void http_server_stop(struct http_server *server)
     for (struct http_connection *connection = server->connections, *next; connection != NULL;
          connection = next) {
         next = http_connection_next(connection);
-        if (http_connection_is_idle(connection))
-            http_connection_close(connection);
+        http_connection_stop(connection);
     }
 }
 
