@@ -400,7 +400,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t length)
         return -1;
     }
     request->body_bytes += length;
-    if (request->streams) {
+    if (request->streams && length > 0) {
         connection->piece = (struct kg_str){at, length};
         return HPE_PAUSED; /* its handler may answer, and so end the request, at each piece */
     }
@@ -747,12 +747,17 @@ static void tell_end(struct http_request *request)
     ops->on_end(request->body_data, request->refusal ? &request->refusal->err : NULL);
 }
 
+/* The parser pauses at each piece, the last included, and is asked once more for what ends there.
+ */
 static void feed_stream(struct http_connection *connection)
 {
     struct http_request *request = connection->request;
+    const char *bytes = connection->waiting.data + connection->waiting_used;
     connection->piece = KG_STR_NULL;
-    connection->waiting_used += feed_body(
-        connection, connection->waiting.data + connection->waiting_used, waiting_bytes(connection));
+    size_t used = feed_body(connection, bytes, waiting_bytes(connection));
+    connection->waiting_used += used;
+    if (waiting_bytes(connection) == 0 && !request->body_done)
+        parse(connection, bytes + used, 0);
     if (connection->piece.length > 0)
         request->body_ops->on_piece(request->body_data, connection->piece);
 }
@@ -900,6 +905,7 @@ static void on_input_end(struct http_connection *connection, int reason)
         return;
     }
     connection->input_ended = true;
+    http_connection_wake(connection); /* the rest of a body will not come */
 }
 
 /* Bytes after the request are set aside before a handler runs: the scratch may be used anew. */
