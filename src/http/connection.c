@@ -187,9 +187,7 @@ static int on_header_field(llhttp_t *parser, const char *at, size_t length)
                 HTTP_HEADERS_MAX);
         return -1;
     }
-    if (request->fields == NULL)
-        request->fields = kg_alloc_array(HTTP_HEADERS_MAX, sizeof(*request->fields));
-    extend(request, &request->fields[request->field_count++].name, at, length);
+    extend(request, &http_request_add_field(request)->name, at, length);
     return 0;
 }
 
@@ -246,10 +244,15 @@ static int check_url(struct http_request *request)
 
 static bool is_token(struct kg_str name)
 {
-    for (size_t i = 0; i < name.length; i++)
-        if (name.data[i] < 0x21 || name.data[i] > 0x7E ||
-            strchr("\"(),/:;<=>?@[\\]{}", name.data[i]))
+    static const char separators[128] = {
+        ['"'] = 1, ['('] = 1,  [')'] = 1, [','] = 1, ['/'] = 1, [':'] = 1,
+        [';'] = 1, ['<'] = 1,  ['='] = 1, ['>'] = 1, ['?'] = 1, ['@'] = 1,
+        ['['] = 1, ['\\'] = 1, [']'] = 1, ['{'] = 1, ['}'] = 1};
+    for (size_t i = 0; i < name.length; i++) {
+        unsigned char c = (unsigned char)name.data[i];
+        if (c < 0x21 || c > 0x7E || separators[c])
             return false;
+    }
     return name.length > 0;
 }
 

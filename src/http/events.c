@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define MESSAGE_OVERHEAD 64 /* bytes that a message costs besides its text */
-#define QUEUE_START      16
+#define QUEUE_START      16 /* a power of two, as all sizes of a queue are */
 
 struct reader {
     struct host_listener listener;
@@ -29,12 +29,18 @@ struct reader {
 
 /* -- the queue --------------------------------------------------------------------------------- */
 
+/* The place of the index-th message in the queue. */
+static struct host_message **slot(const struct reader *reader, size_t index)
+{
+    return &reader->queue[(reader->first + index) & (reader->capacity - 1)];
+}
+
 static void grow(struct reader *reader)
 {
     size_t capacity = reader->capacity ? 2 * reader->capacity : QUEUE_START;
     struct host_message **queue = kg_alloc_array(capacity, sizeof(struct host_message *));
     for (size_t i = 0; i < reader->count; i++)
-        queue[i] = reader->queue[(reader->first + i) % reader->capacity];
+        queue[i] = *slot(reader, i);
     free(reader->queue);
     reader->queue = queue;
     reader->capacity = capacity;
@@ -51,19 +57,19 @@ static void push(struct reader *reader, struct host_message *message)
 {
     if (reader->count == reader->capacity)
         grow(reader);
-    reader->queue[(reader->first + reader->count++) % reader->capacity] = message;
+    *slot(reader, reader->count++) = message;
     reader->bytes += cost(message);
 }
 
 static struct host_message *pop(struct reader *reader)
 {
-    struct host_message *message = reader->queue[reader->first];
-    reader->first = (reader->first + 1) % reader->capacity;
+    struct host_message *message = *slot(reader, 0);
+    reader->first++;
     reader->count--;
     reader->bytes -= cost(message);
     if (reader->count == 0 && reader->capacity > QUEUE_START) {
         kg_free(&reader->queue);
-        reader->capacity = 0;
+        reader->capacity = reader->first = 0;
     }
     return message;
 }
@@ -196,7 +202,14 @@ void http_serve_events(struct http_request *request, struct host_events *events,
         host_events_listen(events, &reader->listener);
 }
 
+/* Whoever gets in by the unix socket may see everything. */
+static unsigned visible_types(const struct http_request *request)
+{
+    (void)request;
+    return HTTP_EVENT_ANY;
+}
+
 void http_handle_events(struct http_request *request)
 {
-    http_serve_events(request, host_events(http_host(request)), HTTP_EVENT_ANY);
+    http_serve_events(request, host_events(http_host(request)), visible_types(request));
 }

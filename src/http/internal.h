@@ -26,6 +26,7 @@ struct http_server {
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
+    unsigned char *route_parts; /* owned: how many parts the pattern of each has */
 
     struct http_auth *auth; /* borrowed; NULL: unix socket only */
     uv_tcp_t tcp;
@@ -208,6 +209,7 @@ struct kg_str http_request_text(const struct http_request *request, struct http_
 struct kg_str http_request_path(const struct http_request *request); /* as it was sent */
 const char *http_request_method(const struct http_request *request);
 size_t http_header_count(const struct http_request *request, const char *name);
+struct http_field *http_request_add_field(struct http_request *request);
 bool http_request_has_body(const struct http_request *request);
 /* The error of a refusal, to be filled in; status 0 means that of its row. */
 struct kg_err *http_request_refuse(struct http_request *request, int status);
@@ -235,6 +237,7 @@ enum http_auth_mode http_auth_mode(const struct http_auth *auth_or_null);
  * Finds the route and checks the request against its row; refuses the request if it does not fit.
  */
 int http_router_find(const struct http_server *server, struct http_request *request);
+unsigned char *http_router_count_parts(const struct http_route *routes, size_t count);
 /* The part of the pattern that starts at *at, without slashes; false at the end. */
 bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part);
 

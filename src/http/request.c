@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #define ANSWER_HEAD_BYTES 512 /* more than nearly all need */
+#define FIELDS_START      16  /* a power of two */
 
 const char *const http_via_names[] = {
     [HTTP_VIA_NONE] = "none",   [HTTP_VIA_UNIX] = "unix",   [HTTP_VIA_SESSION] = "session",
@@ -87,6 +88,18 @@ struct kg_str http_request_path(const struct http_request *request)
 const char *http_request_method(const struct http_request *request)
 {
     return llhttp_method_name(request->method);
+}
+
+/* Few requests have many. */
+struct http_field *http_request_add_field(struct http_request *request)
+{
+    size_t count = request->field_count++;
+    if (count == 0 || (count >= FIELDS_START && (count & (count - 1)) == 0)) {
+        size_t room = count == 0 ? FIELDS_START : 2 * count;
+        request->fields = kg_realloc(request->fields, room * sizeof(*request->fields));
+    }
+    request->fields[count] = (struct http_field){0};
+    return &request->fields[count];
 }
 
 struct kg_str http_header(const struct http_request *request, const char *name)
@@ -353,37 +366,49 @@ void http_add_header(struct http_request *request, const char *name, const char 
     kg_buf_printf(&request->answer_headers, "%s: %s\r\n", name, value);
 }
 
+static void put_header(struct kg_buf *head, const char *name_and_colon, const char *value)
+{
+    kg_buf_text(head, name_and_colon);
+    kg_buf_text(head, value);
+    kg_buf_str(head, KG_STR("\r\n"));
+}
+
 static void put_length(struct kg_buf *head, const struct http_request *request, int status,
                        size_t length)
 {
-    if (length == HTTP_LENGTH_UNKNOWN && request->chunked)
-        kg_buf_text(head, "Transfer-Encoding: chunked\r\n");
-    else if (length != HTTP_LENGTH_UNKNOWN && status != 204) /* RFC 9110, 8.6: a 204 has none */
-        kg_buf_printf(head, "Content-Length: %zu\r\n", length);
+    if (length == HTTP_LENGTH_UNKNOWN) {
+        if (request->chunked)
+            kg_buf_str(head, KG_STR("Transfer-Encoding: chunked\r\n"));
+    } else if (status != 204) { /* RFC 9110, 8.6: a 204 has none */
+        kg_buf_str(head, KG_STR("Content-Length: "));
+        kg_buf_int(head, (int64_t)length);
+        kg_buf_str(head, KG_STR("\r\n"));
+    }
 }
 
+/* Without printf: every answer has this. */
 void http_request_write_head(const struct http_request *request, int status,
                              const char *content_type, size_t length, struct kg_buf *head)
 {
     kg_buf_reserve(head, ANSWER_HEAD_BYTES);
-    kg_buf_printf(head, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
+    kg_buf_str(head, KG_STR("HTTP/1.1 "));
+    kg_buf_int(head, status);
+    put_header(head, " ", reason_of(status));
     if (content_type != NULL)
-        kg_buf_printf(head, "Content-Type: %s\r\n", content_type);
+        put_header(head, "Content-Type: ", content_type);
     put_length(head, request, status, length);
-    kg_buf_printf(head,
-                  "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-                  "X-Request-Id: %s\r\n",
-                  request->request_id);
+    kg_buf_str(head, KG_STR("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"));
+    put_header(head, "X-Request-Id: ", request->request_id);
     kg_buf_str(head, kg_buf_view(&request->answer_headers));
     if (request->allow[0] != '\0')
-        kg_buf_printf(head, "Allow: %s\r\n", request->allow);
+        put_header(head, "Allow: ", request->allow);
     if (status == 426) /* RFC 9110, 15.5.22, and RFC 6455, 4.4 */
         kg_buf_text(head, "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n");
     if (!request->keep_alive)
-        kg_buf_printf(head, "Connection: close\r\n");
+        kg_buf_text(head, "Connection: close\r\n");
     else if (request->http_1_0)
-        kg_buf_printf(head, "Connection: keep-alive\r\n");
-    kg_buf_printf(head, "\r\n");
+        kg_buf_text(head, "Connection: keep-alive\r\n");
+    kg_buf_str(head, KG_STR("\r\n"));
 }
 
 void http_request_answer(struct http_request *request, int status, const char *content_type,

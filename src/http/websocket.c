@@ -216,10 +216,9 @@ static void leave(struct http_websocket *socket, bool abrupt)
     socket_free(socket);
 }
 
-/* Writes as much as the socket takes. The last thing that a callback does: the socket may end. */
-static void pump(struct http_websocket *socket)
+/* Writes as much as the socket takes. */
+static void write_out(struct http_websocket *socket)
 {
-    bool had_said = socket->close_sent;
     while (!socket->writing) {
         while (socket->out.length < OUT_MAX && put_next(socket))
             ;
@@ -227,6 +226,13 @@ static void pump(struct http_websocket *socket)
             break;
         flush(socket);
     }
+}
+
+/* The last thing that a callback does: the socket may end. */
+static void pump(struct http_websocket *socket)
+{
+    bool had_said = socket->close_sent;
+    write_out(socket);
     if (!socket->close_sent)
         return;
     if (!had_said)
@@ -407,7 +413,7 @@ static void on_stop(void *data)
     struct http_websocket *socket = data;
     if (socket->close_sent || socket->farewell.due)
         return;
-    pump(socket);
+    write_out(socket);
     say_farewell(socket, WSLAY_CODE_GOING_AWAY, "the daemon stops");
     pump(socket);
 }
