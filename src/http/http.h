@@ -174,7 +174,10 @@ struct http_websocket_ops {
     bool (*next)(void *data, struct kg_str *ret_text);
     void (*on_gone)(void *data); /* the socket is no more; never before http_websocket_new ends */
 };
-/* Takes the request. NULL: it is answered, since it does not ask for a WebSocket as it should. */
+/*
+ * Takes the request, in its handler. NULL: it is answered, since it does not ask for a WebSocket as
+ * it should, or there are too many.
+ */
 struct http_websocket *http_websocket_new(struct http_request *request,
                                           const struct http_websocket_ops *ops, void *data);
 void http_websocket_wake(struct http_websocket *socket);
