@@ -368,6 +368,25 @@ static int check_scope(struct http_auth *auth, const struct http_request *reques
     return result;
 }
 
+bool http_auth_allows(const struct http_request *request, const char *scope)
+{
+    return http_scopes_allow(request->scopes, scope);
+}
+
+bool http_auth_still_counts(const struct http_auth *auth_or_null, enum http_via via,
+                            const struct kg_id *credential_id)
+{
+    static const enum state_credential_kind kinds[] = {
+        [HTTP_VIA_SESSION] = STATE_SESSION,
+        [HTTP_VIA_TOKEN] = STATE_TOKEN,
+    };
+    if (via != HTTP_VIA_SESSION && via != HTTP_VIA_TOKEN)
+        return true;
+    const struct http_credential *credential = http_credentials_named(
+        &auth_or_null->credentials, kinds[via], kg_str(credential_id->text));
+    return credential != NULL && !http_credential_has_expired(credential);
+}
+
 /* Only what reads can be asked without: another page can send our cookie, but not read this. */
 static bool needs_csrf(const struct http_request *request)
 {

@@ -242,6 +242,7 @@ void http_handle_session_end(struct http_request *request)
     }
     audit_emit(auth->audit, AUDIT_AUTH_SESSION_CLOSED, kg_str(request->request_id),
                AUDIT_V_TEXT(request->operator_id), AUDIT_V_TEXT(request->credential_id.text));
+    http_server_doubt(server_of(request));
     http_auth_set_cookie(request, KG_STR(""), 0);
     http_request_answer(request, 204, NULL, KG_STR_NULL);
 }
@@ -443,5 +444,6 @@ void http_handle_token_revoke(struct http_request *request)
     audit_emit(auth->audit, AUDIT_AUTH_TOKEN_REVOKED, kg_str(request->request_id),
                AUDIT_V_TEXT(http_operator(request)), AUDIT_V_TEXT(revoked.text),
                AUDIT_V_TEXT(name));
+    http_server_doubt(server_of(request));
     http_reply(request, 200, kg_buf_view(&body));
 }

@@ -1005,6 +1005,12 @@ void http_connection_stop(struct http_connection *connection)
         connection->takeover->on_stop(connection->takeover_data);
 }
 
+void http_connection_doubt(struct http_connection *connection)
+{
+    if (connection->takeover != NULL)
+        connection->takeover->on_doubt(connection->takeover_data);
+}
+
 struct http_connection *http_connection_next(const struct http_connection *connection)
 {
     return connection->next;

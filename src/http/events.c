@@ -202,11 +202,10 @@ void http_serve_events(struct http_request *request, struct host_events *events,
         host_events_listen(events, &reader->listener);
 }
 
-/* Whoever gets in by the unix socket may see everything. */
 static unsigned visible_types(const struct http_request *request)
 {
-    (void)request;
-    return HTTP_EVENT_ANY;
+    bool audits = http_auth_allows(request, "audit:read");
+    return audits ? HTTP_EVENT_ANY : HTTP_EVENT_ANY & ~(1U << HOST_EVENT_AUDIT);
 }
 
 void http_handle_events(struct http_request *request)

@@ -65,6 +65,8 @@ int http_server_check_peer(const struct http_server *server, int fd, const struc
 void http_server_on_connection(uv_stream_t *listener, int status);
 /* libuv has let go of one handle. */
 void http_server_handle_closed(struct http_server *server);
+/* Credentials were taken back: connections that outlive their request look whether they may stay. */
+void http_server_doubt(struct http_server *server);
 
 /* -- connection.c ------------------------------------------------------------------------------ */
 
@@ -84,6 +86,8 @@ struct http_server *http_connection_server(const struct http_connection *connect
 const struct http_source *http_connection_source(const struct http_connection *connection);
 /* The server stops: an idle one is closed, one that speaks another protocol is told to end. */
 void http_connection_stop(struct http_connection *connection);
+/* One that speaks another protocol asks whether it still may. */
+void http_connection_doubt(struct http_connection *connection);
 struct http_connection *http_connection_next(const struct http_connection *connection);
 /* The client is gone, or has to go. */
 void http_connection_close(struct http_connection *connection);
@@ -109,6 +113,7 @@ struct http_takeover {
     void (*on_bytes)(void *data, const char *bytes, size_t length);
     void (*on_drained)(void *data); /* all that was written is taken */
     void (*on_stop)(void *data);    /* the server stops */
+    void (*on_doubt)(void *data);   /* credentials were taken back, maybe those it lives by */
     void (*on_gone)(void *data);    /* the client is gone; never while one of the above runs */
 };
 /* Answers the request with HEAD, frees it, and hands its connection over. */
@@ -230,6 +235,11 @@ void http_request_answer(struct http_request *request, int status, const char *c
 int http_auth_check(struct http_server *server, const struct http_source *source,
                     struct http_request *request);
 enum http_auth_mode http_auth_mode(const struct http_auth *auth_or_null);
+/* Whether who sent the request has the scope, beyond the one that its route needs. */
+bool http_auth_allows(const struct http_request *request, const char *scope);
+/* Whether what let a client in would do so again. */
+bool http_auth_still_counts(const struct http_auth *auth_or_null, enum http_via via,
+                            const struct kg_id *credential_id);
 
 /* -- router.c ---------------------------------------------------------------------------------- */
 

@@ -171,6 +171,15 @@ void http_server_stop(struct http_server *server)
     }
 }
 
+void http_server_doubt(struct http_server *server)
+{
+    for (struct http_connection *connection = server->connections, *next; connection != NULL;
+         connection = next) {
+        next = http_connection_next(connection);
+        http_connection_doubt(connection);
+    }
+}
+
 static void finish_free(struct loop_task *task)
 {
     struct http_server *server = KG_CONTAINER(task, struct http_server, free_task);

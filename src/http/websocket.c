@@ -16,6 +16,7 @@
 #define CONTROL_MAX   125
 #define REASON_MAX    (CONTROL_MAX - 2)
 #define FRAGMENT_MAX  ((size_t)16 * 1024) /* so that pings are not stuck behind a long message */
+#define NOT_ANY_MORE  "the credentials do not count any more"
 #define OUT_MAX       ((size_t)64 * 1024)
 #define OUT_KEPT      ((size_t)8 * 1024)
 #define CLOSE_WAIT_MS 2000 /* for the client's own farewell */
@@ -29,6 +30,8 @@ struct control {
 struct http_websocket {
     struct http_connection *connection;
     struct http_server *server;
+    enum http_via via; /* how it was let in */
+    struct kg_id credential_id;
     const struct http_websocket_ops *ops;
     void *data;
     wslay_frame_context_ptr frames; /* owned */
@@ -131,6 +134,7 @@ static void write_handshake(const struct http_request *request, struct kg_buf *h
     kg_buf_text(head, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
                       "Connection: Upgrade\r\n");
     write_accept(http_header(request, "sec-websocket-key"), head);
+    kg_buf_str(head, kg_buf_view(&request->answer_headers));
     kg_buf_printf(head, "X-Request-Id: %s\r\n\r\n", request->request_id);
 }
 
@@ -389,7 +393,9 @@ static void on_due(struct loop_timer *timer)
         leave(socket, true); /* it does not even read */
         return;
     }
-    if (socket->heard) {
+    if (!http_auth_still_counts(socket->server->auth, socket->via, &socket->credential_id)) {
+        reject(socket, WSLAY_CODE_POLICY_VIOLATION, NOT_ANY_MORE);
+    } else if (socket->heard) {
         socket->ping.due = true;
         start_pinging(socket);
     } else {
@@ -431,6 +437,15 @@ static void socket_free(struct http_websocket *socket)
     on_gone(data);
 }
 
+static void on_doubt(void *data)
+{
+    struct http_websocket *socket = data;
+    if (http_auth_still_counts(socket->server->auth, socket->via, &socket->credential_id))
+        return;
+    reject(socket, WSLAY_CODE_POLICY_VIOLATION, NOT_ANY_MORE);
+    pump(socket);
+}
+
 static void on_connection_gone(void *data)
 {
     socket_free(data);
@@ -440,6 +455,7 @@ static const struct http_takeover takeover = {
     .on_bytes = on_bytes,
     .on_drained = on_drained,
     .on_stop = on_stop,
+    .on_doubt = on_doubt,
     .on_gone = on_connection_gone,
 };
 
@@ -458,6 +474,8 @@ struct http_websocket *http_websocket_new(struct http_request *request,
     kg_auto(kg_buf_free) struct kg_buf head = {0};
     write_handshake(request, &head);
     socket->server = http_connection_server(request->connection);
+    socket->via = request->via;
+    socket->credential_id = request->credential_id;
     socket->ops = ops;
     socket->data = data;
     socket->task.run = on_task;

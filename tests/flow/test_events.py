@@ -35,9 +35,12 @@ def python_with_websockets():
 class Reader:
     """The events of a daemon, as they come."""
 
-    def __init__(self, daemon, query=""):
+    def __init__(self, daemon, query="", token=None):
+        where = [daemon.socket, "/api/v1/events" + query]
+        if token is not None:
+            where = [daemon.api("GET", "/status")[1]["tcp"], where[1], token]
         self.process = subprocess.Popen(
-            [python_with_websockets(), CLIENT, daemon.socket, "/api/v1/events" + query],
+            [python_with_websockets(), CLIENT, *where],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"})
         self.lines = queue.Queue()
@@ -74,6 +77,21 @@ class Reader:
         self.process.wait()
         self.process.stdout.close()
         self.process.stderr.close()
+
+
+def upgrade(daemon, query):
+    """A WebSocket as a bare socket, which does nothing by itself."""
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(PATIENCE)
+    client.connect(daemon.socket)
+    client.sendall(f"GET /api/v1/events?{query} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
+                   "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += client.recv(1)
+    assert b" 101 " in head, head
+    return client
 
 
 def notify(daemon, method, params):
@@ -127,27 +145,52 @@ class Events(FlowTest):
         self.assertIn("Upgrade", answer["error"]["hint"])
 
 
+class Allowed(FlowTest):
+    """Over TCP: who may see what, and for how long."""
+    plugins = ["does-as-told"]
+    config = {"daemon.bind": "127.0.0.1:0"}
+
+    def token(self, name, *scopes):
+        status, made = self.daemon.api("POST", "/tokens", {"name": name, "scopes": scopes})
+        self.assertEqual(status, 201, made)
+        return made["token"]
+
+    def test_audit_events_are_for_those_who_may_read_the_log(self):
+        with Reader(self.daemon, token=self.token("reads", "plugins:read")) as reader, \
+                Reader(self.daemon, token=self.token("both", "plugins:read", "audit:read")) as auditor:
+            notify(self.daemon, "told.news", {})
+            self.assertEqual(json.loads(reader.line())["type"], "notification")
+            auditor.until(type="audit", event="plugin.method_called")
+            auditor.until(type="notification")
+            self.daemon.act("does-as-told", "restart")
+            self.assertEqual(json.loads(reader.line())["type"], "state")
+        self.daemon.wait_state("does-as-told", "running")
+        with self.assertRaisesRegex(AssertionError, "403"):
+            with Reader(self.daemon, "?type=audit", token=self.token("asks", "plugins:read")):
+                pass
+
+    def test_token_without_the_scope_opens_nothing(self):
+        with self.assertRaisesRegex(AssertionError, "403"):
+            with Reader(self.daemon, token=self.token("calls", "plugins:call")):
+                pass
+
+    def test_revoked_token_ends_what_it_opened(self):
+        with Reader(self.daemon, token=self.token("short-lived", "plugins:read")) as reader, \
+                Reader(self.daemon, token=self.token("stays", "plugins:read")) as other:
+            self.assertEqual(self.daemon.api("DELETE", "/tokens/short-lived")[0], 200)
+            self.assertEqual(reader.line(), "closed 1008")
+            notify(self.daemon, "told.news", {})
+            other.until(type="notification")
+
+
 class Slow(FlowTest):
     plugins = ["flood", "good-c"]
     config = {"limits.ws_queue_bytes": 4096, "limits.ws_ping_ms": 60_000,
               "limits.notifications_per_sec": 100_000}
 
-    def upgrade(self):
-        client = socket.socket(socket.AF_UNIX)
-        client.settimeout(PATIENCE)
-        client.connect(self.daemon.socket)
-        client.sendall(b"GET /api/v1/events?plugin=flood HTTP/1.1\r\nHost: a\r\nConnection: Upgrade"
-                       b"\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-                       b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-        head = b""
-        while b"\r\n\r\n" not in head:
-            head += client.recv(1)
-        self.assertIn(b" 101 ", head)
-        return client
-
     def test_reader_that_never_reads_costs_the_others_nothing(self):
         before = memory_kb(self.daemon.pid)
-        with contextlib.closing(self.upgrade()) as client, \
+        with contextlib.closing(upgrade(self.daemon, "plugin=flood")) as client, \
                 Reader(self.daemon, "?plugin=good-c&type=audit") as reader:
             self.daemon.call("flood", "flood.start", {"ms": 1500})
             for number in range(5):
@@ -174,10 +217,17 @@ class End(FlowTest):
             with self.assertRaisesRegex(AssertionError, "503"):
                 with Reader(daemon):
                     pass
-            daemon.write_config(limits__ws_connections=2)
+            daemon.write_config(limits__ws_connections=2, limits__ws_ping_ms=50,
+                                limits__ws_queue_bytes=4096)
             daemon.api("POST", "/reload")
             with Reader(daemon):
                 pass
+            # Another one may come now, and is let go, since it answers no ping.
+            with contextlib.closing(upgrade(daemon, "type=state")) as client:
+                received = b""
+                while piece := client.recv(1 << 16):
+                    received += piece
+                self.assertIn(b"\x03\xf3no answer to a ping", received)
 
 
 class Crowd(FlowTest):

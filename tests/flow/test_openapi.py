@@ -17,6 +17,7 @@ REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
 BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}'}
 # Routes that the walk through all of them leaves out, each with why.
 LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own",
+            ("get", "/api/v1/events"): "a WebSocket: see test_events.py",
             ("get", "/auth/launch"): "it needs a browser and a token: see test_auth.py"}
 WRONG = {"integer": "one", "boolean": "maybe"}
 

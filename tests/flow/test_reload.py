@@ -9,6 +9,9 @@ from harness import ROOT, Daemon, FlowTest, at_once, main, wait_for
 
 # Keys that apply at once and are not tried here, each with where it is.
 ELSEWHERE = {
+    "limits.ws_connections": "tests/flow/test_events.py",
+    "limits.ws_ping_ms": "the same",
+    "limits.ws_queue_bytes": "read where ws_connections is",
     "auth.hosts": "tests/flow/test_auth.py",
     "auth.session_hours": "the same",
     "auth.failures_per_min": "the same",

@@ -1,6 +1,6 @@
 """Prints each message of a WebSocket as a line; run by the tests as a program of its own.
 
-usage: websocket_client.py SOCKET URL-PATH
+usage: websocket_client.py SOCKET-OR-ADDRESS URL-PATH [TOKEN]
 The library is Debian's, so this may have to run with another Python than the tests. The first line
 is "open"; after the end comes "closed CODE".
 """
@@ -10,8 +10,15 @@ import sys
 import websockets
 
 
-async def main(path, url):
-    async with websockets.unix_connect(path, "ws://localhost" + url, max_size=None) as client:
+def connect(place, url, token=None):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    if place.startswith("/"):
+        return websockets.unix_connect(place, "ws://localhost" + url, max_size=None)
+    return websockets.connect(f"ws://{place}{url}", max_size=None, extra_headers=headers)
+
+
+async def main(*where):
+    async with connect(*where) as client:
         print("open", flush=True)
         try:
             async for message in client:

@@ -208,7 +208,7 @@ static const struct http_route routes[] = {
     {"GET", "/slow", "admin", 0, false, NULL, hold, ""},
     {"GET", "/large", "admin", 0, false, NULL, say_large, ""},
     {"GET", "/broken", "admin", 0, false, NULL, fail_with_hint, ""},
-    {"POST", "/upload", "admin", UPLOAD_MAX, false, NULL, take_upload, "", true},
+    {"POST", "/upload", "admin", UPLOAD_MAX, false, NULL, take_upload, "", .streams = true},
     {"GET", "/pieces/{count}", "admin", 0, false, NULL, say_pieces, ""},
 };
 
