@@ -382,8 +382,8 @@ bool http_auth_still_counts(const struct http_auth *auth_or_null, enum http_via 
     };
     if (via != HTTP_VIA_SESSION && via != HTTP_VIA_TOKEN)
         return true;
-    const struct http_credential *credential = http_credentials_named(
-        &auth_or_null->credentials, kinds[via], kg_str(credential_id->text));
+    const struct http_credential *credential =
+        http_credentials_named(&auth_or_null->credentials, kinds[via], kg_str(credential_id->text));
     return credential != NULL && !http_credential_has_expired(credential);
 }
 
