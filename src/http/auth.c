@@ -28,13 +28,29 @@ void http_auth_set_limits(struct http_auth *auth, const struct http_auth_limits 
     auth->attempts.failures_per_min = limits->failures_per_min;
 }
 
+/* What a header can carry whole; a NUL would also cut it short. */
+static bool is_visible(struct kg_str text)
+{
+    for (size_t i = 0; i < text.length; i++)
+        if (text.data[i] <= ' ' || text.data[i] >= 0x7F)
+            return false;
+    return true;
+}
+
 static int check_nonce(const struct http_auth_options *options, struct kg_err *err)
 {
-    if (options->mode != HTTP_AUTH_PROXY || options->nonce.length >= NONCE_MIN)
+    bool visible = is_visible(options->nonce);
+    if (options->mode != HTTP_AUTH_PROXY || (visible && options->nonce.length >= NONCE_MIN))
         return 0;
-    int result = kg_fail(err, KG_E_INVALID_CONFIG,
+    int result;
+    if (visible)
+        result = kg_fail(err, KG_E_INVALID_CONFIG,
                          "auth.mode is proxy: its secret has %zu characters, not %d or more",
                          options->nonce.length, NONCE_MIN);
+    else
+        result = kg_fail(err, KG_E_INVALID_CONFIG,
+                         "auth.mode is proxy: its secret has others than ASCII letters, digits and "
+                         "signs in it");
     kg_hint(err, "write one to the file of auth.nonce_file, as from: openssl rand -hex 32");
     return result;
 }
