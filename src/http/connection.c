@@ -781,7 +781,7 @@ static bool step_body(struct http_connection *connection)
         feed_stream(connection);
         return true;
     }
-    if (request->expects_continue)
+    if (request->expects_continue && !request->answering) /* else it has its answer */
         send_continue(connection);
     return false;
 }

@@ -191,6 +191,31 @@ static void say_pieces(struct http_request *request)
     send_pieces(NULL);
 }
 
+/* An answer of what comes in, while it comes in. */
+static void on_mirror_piece(void *data, struct kg_str piece)
+{
+    http_reply_piece(data, piece);
+}
+
+static void on_mirror_end(void *data, const struct kg_err *err_or_null)
+{
+    (void)err_or_null;
+    http_reply_end(data);
+}
+
+static void on_mirror_gone(void *data)
+{
+    http_reply_end(data);
+}
+
+static void mirror(struct http_request *request)
+{
+    static const struct http_body_ops ops = {.on_piece = on_mirror_piece, .on_end = on_mirror_end};
+    http_on_gone(request, on_mirror_gone, request);
+    http_reply_begin(request, 200, "text/plain");
+    http_read_body(request, &ops, request);
+}
+
 static const struct http_parameter list_query[] = {
     {"limit", "integer", "How many."}, {"since", "string", "From when."}, {NULL, NULL, NULL}};
 
@@ -209,6 +234,7 @@ static const struct http_route routes[] = {
     {"GET", "/large", "admin", 0, false, NULL, say_large, ""},
     {"GET", "/broken", "admin", 0, false, NULL, fail_with_hint, ""},
     {"POST", "/upload", "admin", UPLOAD_MAX, false, NULL, take_upload, "", .streams = true},
+    {"POST", "/mirror", "admin", UPLOAD_MAX, false, NULL, mirror, "", .streams = true},
     {"GET", "/pieces/{count}", "admin", 0, false, NULL, say_pieces, ""},
 };
 
@@ -1098,6 +1124,24 @@ static void uploader_is_told_to_continue_once_its_body_is_wanted(void **state)
     assert_int_equal(client_ask(&client, "ok"), 200);
 }
 
+static bool has_mirrored(void *data)
+{
+    struct client *client = data;
+    client_pull(client);
+    return client->in.length > 0 && memmem(client->in.data, client->in.length, "0\r\n\r\n", 5);
+}
+
+static void nobody_is_told_to_continue_in_the_middle_of_an_answer(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    client_send(&client, kg_str("POST /mirror HTTP/1.1\r\nExpect: 100-continue\r\n"
+                                "Content-Length: 2\r\n" HEAD));
+    assert_int_equal(client_answer(&client), 200);
+    client_send(&client, KG_STR("ok"));
+    assert_true(loop_run_until(client.fixture->loop, has_mirrored, &client, WAIT_MS));
+    assert_has_not(kg_buf_view(&client.in), "100 Continue");
+}
+
 static void streamed_body_that_does_not_fit_is_refused(void **state)
 {
     static const struct {
@@ -1799,6 +1843,7 @@ int main(void)
         TEST(client_waits_while_its_body_is_paused),
         TEST(upload_may_be_answered_before_its_end),
         TEST(uploader_is_told_to_continue_once_its_body_is_wanted),
+        TEST(nobody_is_told_to_continue_in_the_middle_of_an_answer),
         TEST(streamed_body_that_does_not_fit_is_refused),
         TEST(streamed_body_that_hardly_comes_times_out),
         TEST(uploader_that_leaves_is_noticed),
