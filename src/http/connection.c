@@ -598,6 +598,7 @@ static void on_drained(struct http_connection *connection)
         connection->takeover->on_drained(connection->takeover_data);
     } else if (connection->phase == RUNNING) {
         loop_timer_stop(connection->server->loop, &connection->timer);
+        http_connection_wake(connection); /* the time of a body that is read goes on */
         if (request->on_room != NULL)
             request->on_room(request->on_room_data);
     }

@@ -1179,6 +1179,19 @@ static void streamed_body_that_hardly_comes_times_out(void **state)
     assert_true(client_ends(&client));
 }
 
+/* The time for a body goes on after an answer, which did not fit the socket, was read. */
+static void body_that_stops_while_it_is_answered_times_out(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    set_idle_ms(fixture, 300);
+    kg_auto(kg_free) char *head =
+        kg_format("POST /mirror HTTP/1.1\r\nContent-Length: %zu\r\n" HEAD, LARGE_BYTES);
+    client_send(&client, kg_str(head));
+    client_send(&client, (struct kg_str){large, LARGE_BYTES / 2});
+    assert_true(client_ends(&client));
+}
+
 static void uploader_that_leaves_is_noticed(void **state)
 {
     struct fixture *fixture = *state;
@@ -1846,6 +1859,7 @@ int main(void)
         TEST(nobody_is_told_to_continue_in_the_middle_of_an_answer),
         TEST(streamed_body_that_does_not_fit_is_refused),
         TEST(streamed_body_that_hardly_comes_times_out),
+        TEST(body_that_stops_while_it_is_answered_times_out),
         TEST(uploader_that_leaves_is_noticed),
         TEST(answer_of_unknown_length_comes_in_chunks),
         TEST(empty_answer_of_unknown_length_has_an_end),
