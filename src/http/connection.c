@@ -874,7 +874,7 @@ static bool step(struct http_connection *connection)
 static void advance(struct http_connection *connection)
 {
     connection->advancing = true;
-    while (!connection->broken && step(connection))
+    while (!connection->broken && connection->phase != CLOSED && step(connection))
         ;
     connection->advancing = false;
     if (connection->broken)

@@ -947,6 +947,20 @@ static void client_is_not_told_to_continue_with_a_body_that_is_refused(void **st
     assert_int_equal(ask(*state, "GET / HTTP/1.1\r\nExpect: miracles\r\n" HEAD), 417);
 }
 
+/* It has gone before it could be told to continue, in the middle of what waited its turn. */
+static void client_that_cannot_be_told_to_continue_is_left(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD "POST / HTTP/1.1\r\n"
+                                "Expect: 100-continue\r\nContent-Length: 2\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    http_reply(kg_steal(&slow.request), 200, KG_STR("{}"));
+    shutdown(client.fd, SHUT_RD);
+    turn(fixture);
+    assert_int_equal(ask(fixture, "GET / HTTP/1.1\r\n" HEAD), 200);
+}
+
 static void body_where_none_is_taken_is_refused(void **state)
 {
     kg_auto(client_free) struct client client = client_open(*state);
@@ -1844,6 +1858,7 @@ int main(void)
         TEST(large_body_arrives_whole),
         TEST(client_is_told_to_continue),
         TEST(client_is_not_told_to_continue_with_a_body_that_is_refused),
+        TEST(client_that_cannot_be_told_to_continue_is_left),
         TEST(body_where_none_is_taken_is_refused),
         TEST(body_over_the_routes_bound_is_refused),
         TEST(client_that_sends_on_after_a_refusal_gets_it),
