@@ -136,7 +136,7 @@ static void tell_accepted(struct http_request *request, const char *via, const c
     }
     kg_map_set(auth->accepted, kg_str(key), auth);
     audit_emit(auth->audit, AUDIT_AUTH_ACCEPTED, kg_str(request->request_id), AUDIT_V_TEXT(via),
-               AUDIT_V_TEXT(request->operator_id), AUDIT_V_TEXT(id),
+               AUDIT_V_TEXT(http_operator(request)), AUDIT_V_TEXT(id),
                AUDIT_V_TEXT(http_connection_source(request->connection)->text));
 }
 
@@ -353,9 +353,11 @@ static int identify_by_proxy(struct http_auth *auth, struct http_request *reques
 static int identify_nobody(struct http_auth *auth, struct http_request *request,
                            const char **ret_via, struct kg_err *err)
 {
-    (void)auth, (void)ret_via, (void)err;
+    (void)auth, (void)err;
+    *ret_via = http_via_names[HTTP_VIA_INSECURE];
     request->via = HTTP_VIA_INSECURE;
     request->scopes = HTTP_SCOPES_ALL;
+    tell_accepted(request, *ret_via, NULL);
     return 0;
 }
 

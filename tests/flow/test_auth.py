@@ -497,6 +497,9 @@ class Insecure(FlowTest):
             self.assertIsNone(daemon.wait_audit("plugin.method_called")[0]["operator_id"])
             self.assertEqual(web.api("GET", "/session")[1]["operator"], None)
             self.assertIn("insecure", daemon.log())
+            accepted = [(event["via"], event["operator_id"]) for event in
+                        daemon.audit("auth.accepted")]
+            self.assertEqual(accepted, [("insecure", None)])
             self.assertNotIn("token", launch_url(daemon))
 
     def test_other_web_pages_stay_out(self):
