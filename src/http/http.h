@@ -181,8 +181,6 @@ struct http_websocket_ops {
 struct http_websocket *http_websocket_new(struct http_request *request,
                                           const struct http_websocket_ops *ops, void *data);
 void http_websocket_wake(struct http_websocket *socket);
-/* Says farewell with a code of RFC 6455, 7.4; on_gone follows. */
-void http_websocket_close(struct http_websocket *socket, unsigned code, const char *reason);
 
 /* Events of the host on a WebSocket, with filters; see events.c. */
 enum { HTTP_EVENT_ANY = (1 << HOST_EVENT_TYPE_COUNT) - 1 };

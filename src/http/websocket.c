@@ -277,12 +277,6 @@ static void say_farewell(struct http_websocket *socket, unsigned code, const cha
     socket->farewell.length = 2 + length;
 }
 
-void http_websocket_close(struct http_websocket *socket, unsigned code, const char *reason)
-{
-    say_farewell(socket, code, reason);
-    http_websocket_wake(socket);
-}
-
 /* -- receiving --------------------------------------------------------------------------------- */
 
 static ssize_t on_frame_wanted(uint8_t *to, size_t length, int flags, void *data)
