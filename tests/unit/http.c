@@ -1552,6 +1552,18 @@ static void client_that_leaves_is_noticed_at_once(void **state)
     http_reply(kg_steal(&slow.request), 200, KG_STR("{}"));
 }
 
+/* Its last bytes are not read while a request of it runs: so much waits already. */
+static void client_that_leaves_is_noticed_behind_what_it_sent(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    client_send(&client, (struct kg_str){large, 100000});
+    client_free(&client);
+    assert_true(loop_run_until(fixture->loop, slow_is_gone, NULL, WAIT_MS));
+}
+
 static void request_may_be_answered_while_told_that_its_client_left(void **state)
 {
     struct fixture *fixture = *state;
@@ -1896,6 +1908,7 @@ int main(void)
         TEST(huge_headers_are_refused),
         TEST(url_over_16_kib_is_refused),
         TEST(client_that_leaves_is_noticed_at_once),
+        TEST(client_that_leaves_is_noticed_behind_what_it_sent),
         TEST(request_may_be_answered_while_told_that_its_client_left),
         TEST(client_that_only_ends_its_sending_is_answered),
         TEST(client_that_leaves_in_the_middle_harms_nobody),
