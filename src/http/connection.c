@@ -65,7 +65,7 @@ struct http_connection {
     bool unread;      /* the request was refused before all of it was read */
     bool broken;      /* to be closed once nobody is in the middle of it */
     struct loop_timer timer;
-    struct loop_timer look; /* runs while the client may send and is not read from */
+    struct loop_timer look; /* runs while nothing is read that would tell of its end */
     struct loop_task task;
     llhttp_t parser;
     struct http_request *request; /* from its first byte to its answer */
@@ -924,6 +924,8 @@ static void on_input_end(struct http_connection *connection, int reason)
         return;
     }
     connection->input_ended = true;
+    if (!connection->source.tcp)
+        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, on_look);
     http_connection_wake(connection); /* the rest of a body will not come */
 }
 

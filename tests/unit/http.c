@@ -1593,6 +1593,19 @@ static void client_that_only_ends_its_sending_is_answered(void **state)
     assert_true(client_ends(&client));
 }
 
+static void client_that_ends_its_sending_and_then_leaves_is_noticed(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    shutdown(client.fd, SHUT_WR);
+    turn(fixture);
+    assert_int_equal(slow.gone, 0);
+    client_free(&client);
+    assert_true(loop_run_until(fixture->loop, slow_is_gone, NULL, WAIT_MS));
+}
+
 static void client_that_leaves_in_the_middle_harms_nobody(void **state)
 {
     static const char *const parts[] = {"",
@@ -1911,6 +1924,7 @@ int main(void)
         TEST(client_that_leaves_is_noticed_behind_what_it_sent),
         TEST(request_may_be_answered_while_told_that_its_client_left),
         TEST(client_that_only_ends_its_sending_is_answered),
+        TEST(client_that_ends_its_sending_and_then_leaves_is_noticed),
         TEST(client_that_leaves_in_the_middle_harms_nobody),
         TEST(stopping_closes_idle_connections_and_answers_the_rest),
         TEST(freeing_tells_running_requests_that_their_client_is_gone),
