@@ -57,6 +57,7 @@ bool cli_command_begins(const struct cli_command *command, const char *words);
 
 struct cli {
     const char *home; /* as given with --home, or NULL */
+    bool system;      /* the folders of the system, whoever asks */
     bool json;
     bool help;
     bool version;
@@ -187,6 +188,25 @@ int user_give_folders(const struct config_paths *paths, const struct cage_owner 
 int user_become(const struct cage_owner *owner, struct kg_err *err);
 /* As open(2), with that user's rights. */
 int user_open(const struct cage_owner *owner, const char *path, int flags, mode_t mode);
+
+/* -- a service manager ------------------------------------------------------------------------- */
+
+struct loop;
+struct systemd;
+/* Takes what the manager put into the environment, which is gone afterwards. NULL on an error. */
+struct systemd *systemd_meet(struct kg_err *err);
+void systemd_free(struct systemd *systemd);
+/* A listening socket of that domain (AF_UNIX) that the manager passed, now the caller's; or -1. */
+int systemd_take_socket(struct systemd *systemd, int domain);
+/* Closes what nobody took. */
+void systemd_close_rest(struct systemd *systemd);
+/* "READY=1", "STOPPING=1" or "", and what the daemon is doing, in words. */
+void systemd_tell(const struct systemd *systemd, const char *state, const char *format, ...)
+    KG_PRINTF(3, 4);
+void systemd_tell_reloading(const struct systemd *systemd); /* to be followed by READY=1 */
+/* Signs of life for as long as the loop turns, if the manager asked for them. */
+void systemd_attach(struct systemd *systemd, struct loop *loop);
+void systemd_detach(struct systemd *systemd);
 
 /* -- the commands ------------------------------------------------------------------------------ */
 

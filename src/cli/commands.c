@@ -8,6 +8,7 @@
 
 const struct cli_option cli_globals[] = {
     {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
+    {"system", 0, NULL, "Use the folders of the system, /etc/kaged and others, as root does."},
     {"json", 0, NULL, "Print what the daemon answered, as JSON."},
     {"help", 'h', NULL, "Show help on a command, or on all."},
     {"version", 0, NULL, "Show the version."},

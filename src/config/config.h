@@ -19,6 +19,7 @@ struct config_paths {
 };
 /* home_or_null: from --home; else KAGED_HOME; else the user's folders, or the system's for root. */
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
+void config_paths_system(struct config_paths *ret_paths); /* the system's, whoever asks */
 void config_paths_free(struct config_paths *paths);
 /* The folders that the daemon writes to, those above others first; NULL-ended and borrowed. */
 #define CONFIG_PATHS_FOLDERS 7

@@ -137,6 +137,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->user = parts->user;
     host->config = parts->config;
     host->on_reloaded = parts->on_reloaded;
+    host->on_reloading = parts->on_reloading;
     host->on_reloaded_data = parts->data;
     host->facts = parts->facts;
     if (parts->facts == NULL)
@@ -639,11 +640,9 @@ static void refresh(struct host *host, struct host_plugin *plugin)
         apply_settings(plugin, kg_buf_view(&settings));
 }
 
-int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
-                struct kg_err *err)
+static int reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
+                  struct kg_err *err)
 {
-    if (host->stopping)
-        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     struct config *config = config_load(host->paths->config_file, err);
     struct local *local = config ? local_load(host->paths->local_file, LOCAL_REPLACE, err) : NULL;
     if (local == NULL) {
@@ -676,6 +675,19 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
         host->on_reloaded(host->on_reloaded_data);
     kg_log(KG_INFO, "configuration reloaded: %.400s", kg_buf_terminate(ret_changed_json));
     return 0;
+}
+
+int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
+                struct kg_err *err)
+{
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, true);
+    int result = reload(host, operator_id, ret_changed_json, err);
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, false);
+    return result;
 }
 
 /* -- stopping ---------------------------------------------------------------------------------- */

@@ -147,7 +147,8 @@ class Alone(FlowTest):
     def test_usage_is_exit_code_2(self):
         for arguments in ([], ["sttaus"], ["plugin"], ["plugin", "statsu"], ["plugin", "status"],
                           ["status", "--nonsense"], ["start", "--ready-fd", "x"],
-                          ["start", "--ready-fd", "999"], ["status", "extra"]):
+                          ["start", "--ready-fd", "999"], ["status", "extra"],
+                          ["status", "--system"]):
             with self.subTest(" ".join(arguments)):
                 code, out, err = self.daemon.cli(*arguments)
                 self.assertEqual((code, out), (2, ""))
