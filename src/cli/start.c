@@ -596,6 +596,8 @@ int cli_start(struct cli *cli)
     daemon.insecure = cli_has(cli, "insecure");
     umask(077);
     daemon.config = config_load(cli->paths.config_file, &err);
+    if (daemon.config != NULL)
+        config_apply_logging(daemon.config);
     if (daemon.config == NULL || user_find(daemon.config, &daemon.owner, &err) < 0 ||
         config_paths_make(&cli->paths, daemon.owner.uid, &err) < 0 ||
         user_give_folders(&cli->paths, &daemon.owner, &err) < 0 || take_lock(&daemon, &err) < 0)

@@ -98,6 +98,8 @@ void config_key_print(const struct config_key *key, struct kg_str name, struct k
 struct config *config_read(struct kg_str text, struct kg_err *err);
 /* The defaults, then the file over them; a missing file is fine. Errors name file, line and key. */
 struct config *config_load(const char *path, struct kg_err *err);
+/* The log of this process is as [logging] says from now on. */
+void config_apply_logging(const struct config *config);
 void config_free(struct config *config);
 /* Whether the file has a value for the key, be it the default or not. */
 bool config_says(const struct config *config, const char *section, const char *key);

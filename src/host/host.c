@@ -75,15 +75,6 @@ static struct storage_limits storage_limits(const struct config *config)
     };
 }
 
-static void apply_logging(const struct config *config)
-{
-    enum kg_level level = KG_INFO;
-    for (enum kg_level at = KG_DEBUG; at <= KG_ERROR_LEVEL; at++)
-        if (strcmp(config->logging_level, kg_level_names[at]) == 0)
-            level = at;
-    kg_log_set(level, strcmp(config->logging_format, "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
-}
-
 static struct audit *open_audit(struct host *host, struct kg_err *err)
 {
     const struct audit_options options = {
@@ -144,7 +135,6 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         host->no_cage = *parts->no_cage;
     host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                      : parts->paths->plugins_dir);
-    apply_logging(host->config);
     host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
     host->state = host->local ? state_open(parts->paths->state_db, err) : NULL;
     if (host->state != NULL)
@@ -655,7 +645,7 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
     local_free(host->local);
     host->config = config;
     host->local = local;
-    apply_logging(config);
+    config_apply_logging(config);
     apply_limits(host);
     host->storage.limits = storage_limits(config);
     const struct gate_limits network = gate_limits(config);
