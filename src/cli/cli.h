@@ -88,9 +88,8 @@ void help_usage(struct kg_buf *out, const struct cli_command *command);
 void help_topic(struct kg_buf *out, const char *words);
 /* Appends the table as JSON, for tools that write documentation. */
 void help_json(struct kg_buf *out);
-void completion_bash(struct kg_buf *out);
-void completion_zsh(struct kg_buf *out);
-void completion_fish(struct kg_buf *out);
+/* Appends what the last of the words can be, one a line with its meaning behind a tab. */
+void complete_words(struct kg_buf *out, char *const *words);
 
 /* -- printing ---------------------------------------------------------------------------------- */
 
@@ -224,6 +223,7 @@ int cli_reload(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 int cli_completion(struct cli *cli);
+int cli_completion_words(struct cli *cli);
 int cli_plugin_list(struct cli *cli);
 int cli_plugin_status(struct cli *cli);
 int cli_plugin_why(struct cli *cli);

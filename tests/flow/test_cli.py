@@ -165,11 +165,6 @@ class Alone(FlowTest):
                 self.assertEqual((code, err), (0, ""))
                 self.assertNotEqual(out, "")
 
-    def test_completion_scripts_are_scripts(self):
-        code, out, err = self.daemon.cli("completion", "bash")
-        self.assertEqual((code, err), (0, ""))
-        self.assertEqual(subprocess.run(["bash", "-n"], input=out, text=True).returncode, 0)
-
     def test_result_that_cannot_be_written_is_a_failure(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([KAGED, "--help"], stdout=full, stderr=subprocess.PIPE)
