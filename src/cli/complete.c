@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define PATIENCE_SEC    1 /* who presses Tab waits for it */
+#define PATIENCE_MS     1000 /* who presses Tab waits for it */
 #define TYPED_MAX_BYTES ((size_t)65536)
 
 /* How far the words before the last one have come. */
@@ -81,7 +81,7 @@ static char *expand_home(const char *path)
 /* NULL if nobody answers, or with an error. */
 static struct kg_doc *ask(const struct typed *typed, const char *target)
 {
-    const struct client_request request = {"GET", target, .silence_ms = PATIENCE_SEC * 1000};
+    const struct client_request request = {"GET", target, .silence_ms = PATIENCE_MS};
     kg_auto(config_paths_free) struct config_paths paths = {0};
     kg_auto(kg_free) char *home = expand_home(typed->home);
     struct client_reply reply = {0};
@@ -392,7 +392,7 @@ int cli_completion_words(struct cli *cli)
     (void)cli;
     kg_auto(kg_buf_free) struct kg_buf text = {0}, out = {0};
     signal(SIGALRM, give_up);
-    alarm(PATIENCE_SEC + 1);
+    alarm(PATIENCE_MS / 1000 + 1); /* whatever it waits for */
     read_all(STDIN_FILENO, &text);
     char **words = kg_list_new(0);
     for (char *line = kg_buf_terminate(&text), *end; (end = strchr(line, '\n')) != NULL;
