@@ -155,18 +155,12 @@ void kg_problems_print(const struct kg_problems *problems, const char *path, str
 static void put_json(struct kg_json_writer *json, const struct kg_problem *problem)
 {
     kg_json_begin(json, '{');
-    kg_json_key(json, "code");
-    kg_json_text(json, problem->row->code);
-    kg_json_key(json, "severity");
-    kg_json_text(json, severity_of(problem));
-    kg_json_key(json, "line");
-    kg_json_int(json, problem->line);
-    kg_json_key(json, "column");
-    kg_json_int(json, problem->column);
-    kg_json_key(json, "message");
-    kg_json_text(json, problem->message);
-    kg_json_key(json, "hint");
-    kg_json_text(json, problem->hint);
+    kg_json_named_text(json, "code", problem->row->code);
+    kg_json_named_text(json, "severity", severity_of(problem));
+    kg_json_named_int(json, "line", problem->line);
+    kg_json_named_int(json, "column", problem->column);
+    kg_json_named_text(json, "message", problem->message);
+    kg_json_named_text(json, "hint", problem->hint);
     kg_json_end(json, '}');
 }
 

@@ -8,6 +8,7 @@
 
 const struct cli_option cli_globals[] = {
     {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
+    {"system", 0, NULL, "Use the folders of the system, /etc/kaged and others, as root does."},
     {"json", 0, NULL, "Print what the daemon answered, as JSON."},
     {"help", 'h', NULL, "Show help on a command, or on all."},
     {"version", 0, NULL, "Show the version."},
@@ -19,7 +20,9 @@ const struct cli_command cli_commands[] = {
         .words = "start",
         .options = {{"foreground", 'f', NULL, "Stay in the foreground and log to stderr."},
                     {"ready-fd", 0, "N", "Write the line \"ready\" to this descriptor when it is."},
-                    {"no-sandbox", 0, NULL, "Accepted; plugins are always caged all the same."}},
+                    {"no-sandbox", 0, NULL, "Accepted; plugins are always caged all the same."},
+                    {"insecure", 0, NULL,
+                     "Let everybody on this machine in over TCP; each answer warns of it."}},
         .summary = "start the daemon",
         .help = "Starts the daemon for this home and returns once it answers. The plugins that are "
                 "enabled start with it, each in a cage of its own.\n"
@@ -86,13 +89,65 @@ const struct cli_command cli_commands[] = {
         .words = "completion",
         .arguments = {"bash|zsh|fish"},
         .summary = "print a completion script for a shell",
-        .help = "Prints a script that lets the shell complete commands, options and names of "
-                "plugins.\n"
+        .help = "Prints a script that lets the shell complete commands, options, names of plugins, "
+                "their methods, keys of the configuration and events. An installed kaged brings "
+                "these scripts along.\n"
                 " bash: eval \"$(kaged completion bash)\"\n"
                 " zsh:  kaged completion zsh > DIR/_kaged, DIR being in fpath\n"
                 " fish: kaged completion fish > ~/.config/fish/completions/kaged.fish",
         .needs = CLI_NOTHING,
         .run = cli_completion,
+    },
+    {
+        .words = "completion words",
+        .summary = "print what can be typed next, for these scripts",
+        .help = "Reads the words that were typed after kaged from stdin, one a line; the last is "
+                "the one being typed, and may be empty. Prints what it can be, with its meaning "
+                "behind a tab. A line :files or :folders means that those can follow. What a "
+                "daemon would have to say is left out if none answers at once.",
+        .needs = CLI_NOTHING,
+        .run = cli_completion_words,
+    },
+    {
+        .words = "auth open",
+        .options = {{"print", 0, NULL, "Only print the URL."}},
+        .summary = "print a URL that lets a browser in, and open it",
+        .help = "Prints a URL that gives the browser which opens it first a session. It works "
+                "once, and within a day; run auth open again for another. On a terminal with a "
+                "screen the browser is opened as well. The daemon has to listen on TCP: see "
+                "daemon.bind in kaged.toml(5).",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_open,
+    },
+    {
+        .words = "auth token create",
+        .options = {{"name", 0, "NAME", "What it is called in lists and in the audit log."},
+                    {"scope", 0, "SCOPES",
+                     "What it may do, separated by commas (plugins:read,plugins:call)."},
+                    {"expires", 0, "TIME", "When it ends: 12h, 30d, a date, or RFC 3339 (never)."}},
+        .summary = "make an API token, for a program to use over TCP",
+        .help = "Prints a new token, which a program sends as Authorization: Bearer TOKEN. It is "
+                "shown this once; kaged keeps a hash of it. The scopes are in kaged-api(7); admin "
+                "has them all.\n"
+                " kaged auth token create --name ci --scope audit:read --expires 30d",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_create,
+    },
+    {
+        .words = "auth token list",
+        .summary = "list the API tokens",
+        .help = "Lists every API token with its scopes, and when it was last used since the daemon "
+                "started. The tokens themselves are not known any more.",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_list,
+    },
+    {
+        .words = "auth token revoke",
+        .arguments = {"ID"},
+        .summary = "revoke an API token",
+        .help = "Revokes the token of this id or name: the next request with it is refused.",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_revoke,
     },
     {
         .words = "plugin list",

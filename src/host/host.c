@@ -75,15 +75,6 @@ static struct storage_limits storage_limits(const struct config *config)
     };
 }
 
-static void apply_logging(const struct config *config)
-{
-    enum kg_level level = KG_INFO;
-    for (enum kg_level at = KG_DEBUG; at <= KG_ERROR_LEVEL; at++)
-        if (strcmp(config->logging_level, kg_level_names[at]) == 0)
-            level = at;
-    kg_log_set(level, strcmp(config->logging_format, "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
-}
-
 static struct audit *open_audit(struct host *host, struct kg_err *err)
 {
     const struct audit_options options = {
@@ -101,9 +92,9 @@ static struct audit *open_audit(struct host *host, struct kg_err *err)
 static void on_audit_event(struct audit_listener *listener, struct kg_str line,
                            enum audit_event event)
 {
-    (void)line;
-    (void)event;
-    KG_CONTAINER(listener, struct host, listener)->audit_count++;
+    struct host *host = KG_CONTAINER(listener, struct host, listener);
+    host->audit_count++;
+    host_events_audit(host->events, line, event);
 }
 
 /* On the gate's thread. A connection that cannot be audited is not made. */
@@ -131,18 +122,19 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 {
     struct host *host = kg_alloc(sizeof(*host));
     host->loop = parts->loop;
+    host->events = host_events_new();
     host->paths = parts->paths;
     host->cages = parts->cages;
     host->user = parts->user;
     host->config = parts->config;
     host->on_reloaded = parts->on_reloaded;
+    host->on_reloading = parts->on_reloading;
     host->on_reloaded_data = parts->data;
     host->facts = parts->facts;
     if (parts->facts == NULL)
         host->no_cage = *parts->no_cage;
     host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                      : parts->paths->plugins_dir);
-    apply_logging(host->config);
     host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
     host->state = host->local ? state_open(parts->paths->state_db, err) : NULL;
     if (host->state != NULL)
@@ -190,6 +182,10 @@ static void plugin_free(struct host_plugin *plugin)
 }
 
 static void on_state(void *data, struct instance *instance);
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason);
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params);
 static void on_fresh_start(void *data, struct instance *instance);
 static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err);
 static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
@@ -231,6 +227,8 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
     }
     static const struct instance_ops ops = {
         .on_state = on_state,
+        .on_move = on_move,
+        .on_notification = on_notification,
         .on_fresh_start = on_fresh_start,
         .make_plan = make_plan,
         .on_request = on_request,
@@ -326,6 +324,21 @@ static struct cage_plan *make_plan(void *data, struct instance *instance, struct
     if (plan != NULL)
         cage_plan_words(plan, &plugin->cage_words);
     return plan;
+}
+
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason)
+{
+    struct host *host = data;
+    host_events_state(host->events, instance_name(instance), instance_state_name(from),
+                      instance_state_name(to), reason);
+}
+
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params)
+{
+    struct host *host = data;
+    host_events_notification(host->events, instance_name(instance), method, params);
 }
 
 static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
@@ -617,11 +630,9 @@ static void refresh(struct host *host, struct host_plugin *plugin)
         apply_settings(plugin, kg_buf_view(&settings));
 }
 
-int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
-                struct kg_err *err)
+static int reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
+                  struct kg_err *err)
 {
-    if (host->stopping)
-        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     struct config *config = config_load(host->paths->config_file, err);
     struct local *local = config ? local_load(host->paths->local_file, LOCAL_REPLACE, err) : NULL;
     if (local == NULL) {
@@ -634,7 +645,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
     local_free(host->local);
     host->config = config;
     host->local = local;
-    apply_logging(config);
+    config_apply_logging(config);
     apply_limits(host);
     host->storage.limits = storage_limits(config);
     const struct gate_limits network = gate_limits(config);
@@ -654,6 +665,19 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
         host->on_reloaded(host->on_reloaded_data);
     kg_log(KG_INFO, "configuration reloaded: %.400s", kg_buf_terminate(ret_changed_json));
     return 0;
+}
+
+int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
+                struct kg_err *err)
+{
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, true);
+    int result = reload(host, operator_id, ret_changed_json, err);
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, false);
+    return result;
 }
 
 /* -- stopping ---------------------------------------------------------------------------------- */
@@ -727,6 +751,7 @@ void host_free(struct host *host)
     host_calls_free(host);
     gate_free(host->gate);
     audit_close(host->audit);
+    host_events_free(host->events);
     loop_worker_free(host->reader);
     state_close(host->state);
     config_free(host->config);
@@ -747,6 +772,16 @@ struct loop *host_loop(struct host *host)
 struct audit *host_audit(struct host *host)
 {
     return host->audit;
+}
+
+struct state *host_state(struct host *host)
+{
+    return host->state;
+}
+
+struct host_events *host_events(struct host *host)
+{
+    return host->events;
 }
 
 uint64_t host_audit_count(const struct host *host)

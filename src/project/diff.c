@@ -88,8 +88,7 @@ static void add_tools(const struct facts *facts, const char *agent, const struct
         if (!use->tools[i])
             continue;
         kg_json_begin(&json, '{');
-        kg_json_key(&json, "description");
-        kg_json_text(&json, tool->description);
+        kg_json_named_text(&json, "description", tool->description);
         kg_json_key(&json, "parameters");
         kg_json_raw(&json, tool->parameters ? kg_str(tool->parameters) : KG_STR("null"));
         kg_json_end(&json, '}');
@@ -276,16 +275,11 @@ void project_changes_free(struct project_changes *changes)
 static void put_change(struct kg_json_writer *json, const struct project_change *change)
 {
     kg_json_begin(json, '{');
-    kg_json_key(json, "kind");
-    kg_json_text(json, project_change_names[change->kind]);
-    kg_json_key(json, "agent");
-    kg_json_text(json, change->agent);
-    kg_json_key(json, "plugin");
-    kg_json_text(json, change->plugin);
-    kg_json_key(json, "what");
-    kg_json_text(json, change->what);
-    kg_json_key(json, "hidden");
-    kg_json_bool(json, change->hidden);
+    kg_json_named_text(json, "kind", project_change_names[change->kind]);
+    kg_json_named_text(json, "agent", change->agent);
+    kg_json_named_text(json, "plugin", change->plugin);
+    kg_json_named_text(json, "what", change->what);
+    kg_json_named_bool(json, "hidden", change->hidden);
     if (change->before != NULL) {
         kg_json_key(json, "before");
         kg_json_raw(json, kg_str(change->before));

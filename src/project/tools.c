@@ -116,12 +116,10 @@ static void put_description(struct kg_json_writer *json, const char *text, size_
 static void put_openai(struct kg_json_writer *json, const struct project_tool *tool)
 {
     kg_json_begin(json, '{');
-    kg_json_key(json, "type");
-    kg_json_text(json, "function");
+    kg_json_named_text(json, "type", "function");
     kg_json_key(json, "function");
     kg_json_begin(json, '{');
-    kg_json_key(json, "name");
-    kg_json_text(json, tool->wire_name);
+    kg_json_named_text(json, "name", tool->wire_name);
     kg_json_key(json, "description");
     put_description(json, tool->description, DESCRIPTION_MAX);
     kg_json_key(json, "parameters");
@@ -133,10 +131,8 @@ static void put_openai(struct kg_json_writer *json, const struct project_tool *t
 static void put_anthropic(struct kg_json_writer *json, const struct project_tool *tool)
 {
     kg_json_begin(json, '{');
-    kg_json_key(json, "name");
-    kg_json_text(json, tool->wire_name);
-    kg_json_key(json, "description");
-    kg_json_text(json, tool->description);
+    kg_json_named_text(json, "name", tool->wire_name);
+    kg_json_named_text(json, "description", tool->description);
     kg_json_key(json, "input_schema");
     put_parameters(json, tool->parameters);
     kg_json_end(json, '}');

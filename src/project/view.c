@@ -8,12 +8,6 @@
 
 const char *const project_role_names[] = {"observer", "compactor"};
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
 /* -- a plugin of an agent ---------------------------------------------------------------------- */
 
 static void put_hooks(struct kg_json_writer *json, const struct project_use *use)
@@ -39,10 +33,9 @@ static void put_settings(struct kg_json_writer *json, const struct project_use *
     for (size_t i = 0; i < use->setting_count; i++) {
         const struct project_setting *setting = &use->settings[i];
         kg_json_begin(json, '{');
-        put_text(json, "key", setting->key);
-        put_text(json, "origin", project_origin_names[setting->origin]);
-        kg_json_key(json, "sensitive");
-        kg_json_bool(json, setting->sensitive);
+        kg_json_named_text(json, "key", setting->key);
+        kg_json_named_text(json, "origin", project_origin_names[setting->origin]);
+        kg_json_named_bool(json, "sensitive", setting->sensitive);
         if (!setting->sensitive) {
             kg_json_key(json, "value");
             kg_json_node(json, setting->value);
@@ -58,11 +51,9 @@ static void put_secrets(struct kg_json_writer *json, const struct project_use *u
     kg_json_begin(json, '[');
     for (size_t i = 0; i < use->secret_count; i++) {
         kg_json_begin(json, '{');
-        put_text(json, "key", use->secrets[i].key);
-        kg_json_key(json, "required");
-        kg_json_bool(json, use->secrets[i].required);
-        kg_json_key(json, "set");
-        kg_json_bool(json, use->secrets[i].set);
+        kg_json_named_text(json, "key", use->secrets[i].key);
+        kg_json_named_bool(json, "required", use->secrets[i].required);
+        kg_json_named_bool(json, "set", use->secrets[i].set);
         kg_json_end(json, '}');
     }
     kg_json_end(json, ']');
@@ -71,15 +62,15 @@ static void put_secrets(struct kg_json_writer *json, const struct project_use *u
 static void put_use(struct kg_json_writer *json, const struct project_use *use)
 {
     kg_json_begin(json, '{');
-    put_text(json, "name", use->name);
-    put_text(json, "package", use->package);
-    put_text(json, "plugin", use->plugin ? use->plugin->name : NULL);
-    put_text(json, "installed", use->plugin ? use->plugin->version : NULL);
-    put_text(json, "version", use->version);
-    put_text(json, "source", use->source);
-    put_text(json, "state", project_state_names[use->state]);
-    put_text(json, "reason", use->reason);
-    put_text(json, "isolation", project_isolation_names[use->isolation]);
+    kg_json_named_text(json, "name", use->name);
+    kg_json_named_text(json, "package", use->package);
+    kg_json_named_text(json, "plugin", use->plugin ? use->plugin->name : NULL);
+    kg_json_named_text(json, "installed", use->plugin ? use->plugin->version : NULL);
+    kg_json_named_text(json, "version", use->version);
+    kg_json_named_text(json, "source", use->source);
+    kg_json_named_text(json, "state", project_state_names[use->state]);
+    kg_json_named_text(json, "reason", use->reason);
+    kg_json_named_text(json, "isolation", project_isolation_names[use->isolation]);
     put_hooks(json, use);
     put_settings(json, use);
     put_secrets(json, use);
@@ -115,13 +106,13 @@ void project_put_compaction(const struct project_compaction *compaction,
     if (compaction->threshold > 0)
         put_number(json, "threshold", compaction->threshold);
     if (compaction->strategy != PROJECT_STRATEGY_UNSET)
-        put_text(json, "strategy", project_strategy_names[compaction->strategy]);
+        kg_json_named_text(json, "strategy", project_strategy_names[compaction->strategy]);
     if (compaction->delegate != NULL)
-        put_text(json, "delegate", compaction->delegate);
+        kg_json_named_text(json, "delegate", compaction->delegate);
     if (compaction->keep_recent >= 0)
         put_number(json, "keep_recent", (double)compaction->keep_recent);
     if (compaction->summary_model != NULL)
-        put_text(json, "summary_model", compaction->summary_model);
+        kg_json_named_text(json, "summary_model", compaction->summary_model);
     kg_json_end(json, '}');
 }
 
@@ -130,12 +121,11 @@ static void put_tools(struct kg_json_writer *json, const struct project_use *use
     for (size_t i = 0; use->state == PROJECT_READY && i < use->plugin->tool_count; i++) {
         const struct project_tool *tool = &use->plugin->tools[i];
         kg_json_begin(json, '{');
-        put_text(json, "name", tool->name);
-        put_text(json, "model_name", tool->wire_name);
-        put_text(json, "plugin", use->name);
-        kg_json_key(json, "enabled");
-        kg_json_bool(json, use->tools[i]);
-        put_text(json, "description", tool->description);
+        kg_json_named_text(json, "name", tool->name);
+        kg_json_named_text(json, "model_name", tool->wire_name);
+        kg_json_named_text(json, "plugin", use->name);
+        kg_json_named_bool(json, "enabled", use->tools[i]);
+        kg_json_named_text(json, "description", tool->description);
         kg_json_end(json, '}');
     }
 }
@@ -143,10 +133,10 @@ static void put_tools(struct kg_json_writer *json, const struct project_use *use
 void project_agent_view(const struct project_resolved_agent *agent, struct kg_json_writer *json)
 {
     kg_json_begin(json, '{');
-    put_text(json, "path", agent->path);
-    put_text(json, "model", agent->model);
-    put_text(json, "prompt", agent->prompt);
-    put_text(json, "prompt_file", agent->prompt_file);
+    kg_json_named_text(json, "path", agent->path);
+    kg_json_named_text(json, "model", agent->model);
+    kg_json_named_text(json, "prompt", agent->prompt);
+    kg_json_named_text(json, "prompt_file", agent->prompt_file);
     kg_json_key(json, "compaction");
     project_put_compaction(&agent->compaction, json);
     kg_json_key(json, "plugins");
@@ -167,10 +157,10 @@ void project_agent_view(const struct project_resolved_agent *agent, struct kg_js
 static void put_missing(struct kg_json_writer *json, const struct project_missing *missing)
 {
     kg_json_begin(json, '{');
-    put_text(json, "package", missing->package);
-    put_text(json, "version", missing->version);
-    put_text(json, "source", missing->source);
-    put_text(json, "installed", missing->installed);
+    kg_json_named_text(json, "package", missing->package);
+    kg_json_named_text(json, "version", missing->version);
+    kg_json_named_text(json, "source", missing->source);
+    kg_json_named_text(json, "installed", missing->installed);
     kg_json_end(json, '}');
 }
 
@@ -178,7 +168,7 @@ void project_view(const struct project_resolved *resolved, const struct kg_probl
                   struct kg_json_writer *json)
 {
     kg_json_begin(json, '{');
-    put_text(json, "name", resolved->name);
+    kg_json_named_text(json, "name", resolved->name);
     kg_json_key(json, "agents");
     kg_json_begin(json, '[');
     for (size_t i = 0; i < resolved->agent_count; i++)
