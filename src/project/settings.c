@@ -13,7 +13,8 @@
 /* What is put together, from the bottom up. Each may be NULL. */
 struct layers {
     const struct kg_node *operators, *primary, *own;
-    const struct kg_node *secrets;   /* properties that no layer here may have; they are left out */
+    const struct kg_node *secrets;   /* properties of the system_config_schema */
+    const struct kg_node *system;    /* what local.toml has of them */
     const struct kg_node *isolation; /* the field's value, if the schema knows the field */
     enum project_origin isolation_origin;
     const struct kg_member *place; /* of the declaration */
@@ -36,6 +37,12 @@ static bool has(const struct kg_node *node, struct kg_str key)
     return kg_node_member(node, key) != NULL;
 }
 
+/* Whether it is the operator's own. No layer here may have it, and it is left out of all. */
+static bool is_secret(const struct layers *layers, struct kg_str key)
+{
+    return has(layers->secrets, key) || has(layers->system, key);
+}
+
 /* -- putting together -------------------------------------------------------------------------- */
 
 static enum project_origin origin_of(const struct layers *layers, struct kg_str key)
@@ -55,7 +62,7 @@ static void add_layer(const struct layers *layers, const struct kg_node *layer,
 {
     for (uint32_t i = 0; layer != NULL && i < layer->count; i++) {
         struct kg_str key = layer->members[i].key;
-        if (origin_of(layers, key) != origin || has(layers->secrets, key) ||
+        if (origin_of(layers, key) != origin || is_secret(layers, key) ||
             (layers->isolation != NULL && kg_str_is(key, "isolation")))
             continue;
         struct kg_member *member = &merged->members[merged->count++];
@@ -121,6 +128,7 @@ static struct layers layers_of(const struct resolving *resolving,
         .primary = base ? base->config : NULL,
         .own = declaration->config,
         .secrets = properties_of(manifest->system_config_schema_node),
+        .system = table ? table->system : NULL,
         .place = declaration->member,
     };
     if (!has(properties_of(manifest->config_schema_node), KG_STR("isolation")))
@@ -254,11 +262,10 @@ static bool check_schema(const struct checking *checking, const struct kg_node *
 
 static bool check_no_secret(const struct checking *checking)
 {
-    const struct kg_node *own = checking->layers->own;
-    const struct kg_node *secrets = checking->layers->secrets;
+    const struct kg_node *own = checking->layers->own, *primary = checking->layers->primary;
     bool fine = true;
     for (uint32_t i = 0; i < count_of(own); i++) {
-        if (!has(secrets, own->members[i].key))
+        if (!is_secret(checking->layers, own->members[i].key))
             continue;
         problem_at_key(checking->resolving->problems, CONFIG_SECRET, &own->members[i],
                        "keep it in local.toml, which is not shared",
@@ -268,8 +275,8 @@ static bool check_no_secret(const struct checking *checking)
         fine = false;
     }
     /* What the primary says for all was reported there. */
-    for (uint32_t i = 0; i < count_of(checking->layers->primary); i++)
-        fine &= !has(secrets, checking->layers->primary->members[i].key);
+    for (uint32_t i = 0; i < count_of(primary); i++)
+        fine &= !is_secret(checking->layers, primary->members[i].key);
     return fine;
 }
 

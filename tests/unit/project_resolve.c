@@ -585,6 +585,16 @@ static void a_secret_cannot_stand_in_the_project(void **state)
     world_end(&world);
 }
 
+static void a_key_that_the_operator_keeps_is_a_secret_without_a_schema_too(void **state)
+{
+    (void)state;
+    struct world world =
+        WORLD("primary: { plugins: { n: { package: notes, config: { key: k } } } }\n",
+              "[plugins.notes]\nkey = \"s3cret\"\n", notes);
+    assert_problems(&world, "3:54 secret_in_project\n");
+    world_end(&world);
+}
+
 static void a_plugin_without_a_schema_takes_what_it_is_given(void **state)
 {
     (void)state;
@@ -1061,6 +1071,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_the_schema_has_its_place),
         cmocka_unit_test(a_wrong_default_of_the_operator_is_said_to_be_his),
         cmocka_unit_test(a_secret_cannot_stand_in_the_project),
+        cmocka_unit_test(a_key_that_the_operator_keeps_is_a_secret_without_a_schema_too),
         cmocka_unit_test(a_plugin_without_a_schema_takes_what_it_is_given),
         cmocka_unit_test(the_isolation_of_the_declaration_counts),
         cmocka_unit_test(a_schema_that_is_too_much_work_is_given_up),
