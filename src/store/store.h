@@ -43,7 +43,8 @@ struct store_parts {
     struct cage_spawner *spawner;   /* attached to the loop; NULL: nothing can be fetched */
     const struct cage_facts *facts; /* NULL: nothing can be fetched */
     const struct config_paths *paths;
-    const char *plugins_dir; /* absolute; NULL: that of paths */
+    const char *plugins_dir;        /* absolute; NULL: that of paths */
+    const struct cage_owner *owner; /* whom root works for, the daemon's user; NULL: oneself */
     struct store_limits limits;
 };
 
