@@ -259,6 +259,11 @@ static int take_fetched(struct store *store, const struct store_hold *hold,
         result = kg_fail_errno(err, errno, "write the plugin's files");
     if (result < 0)
         return result;
+    /* A new plugin is disabled, whatever was said of another that had its name. */
+    if (offer->kind == STORE_INSTALL)
+        result = store_forget_choice(store, offer->manifest->name, err);
+    if (result < 0)
+        return result;
     kg_auto(store_journal_free) struct store_journal journal = {
         .act = STORE_ACT_PUT,
         .name = kg_strdup(offer->manifest->name),

@@ -111,6 +111,8 @@ int store_journal_remove(const struct store_hold *hold, struct kg_err *err);
 
 /* Finishes or undoes what the journal says; 0 if there is none. See change.c. */
 int store_finish(struct store *store, const struct store_hold *hold, struct kg_err *err);
+/* Forgets what the operator said with enable and disable. See remove.c. */
+int store_forget_choice(struct store *store, const char *name, struct kg_err *err);
 /* The steps of a removal after its commit; each may have been done before. See remove.c. */
 int store_finish_removal(struct store *store, const struct store_hold *hold,
                          const struct store_journal *journal, struct kg_err *err);
