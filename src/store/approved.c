@@ -206,7 +206,7 @@ static bool is_known(const struct store *store, const char *name, struct kg_str 
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, wanted = {0};
     kg_buf_printf(&wanted, "%.*s\n%s\n", KG_STR_ARG(hash), digest);
-    return read_kept(store, name, "quick", 4 * STORE_HASH_TEXT, &text) == 0 &&
+    return read_kept(store, name, "quick", (size_t)4 * STORE_HASH_TEXT, &text) == 0 &&
            kg_str_equal(kg_buf_view(&text), kg_buf_view(&wanted));
 }
 
