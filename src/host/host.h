@@ -9,6 +9,7 @@
 #include "manifest/manifest.h"
 #include "storage/state/state.h"
 #include "storage/storage.h"
+#include "store/store.h"
 #include "supervisor/supervisor.h"
 
 struct host;
@@ -130,6 +131,49 @@ int host_plugin_reload(struct host *host, struct host_plugin *plugin, const char
                        struct host_reloaded *ret_reloaded, struct kg_err *err);
 /* What the operator set of config_schema, with its defaults; no secret is in it. Owned, or NULL. */
 struct kg_doc *host_plugin_settings(const struct host *host, const struct host_plugin *plugin);
+
+/* -- changes of the store in a running daemon, see install.c ----------------------------------- */
+
+struct store *host_store(struct host *host);
+
+/*
+ * What store_offer_fetched and store_offer_installed do, off the loop. The callback comes exactly
+ * once, never before the call returns, and has either an offer, which is the callee's, or an error.
+ */
+typedef void host_offer_fn(void *data, struct store_offer *offer, const struct kg_err *err_or_null);
+void host_offer_fetched(struct host *host, const struct store_source *source,
+                        struct store_fetched *fetched, const char *expect_name_or_null,
+                        host_offer_fn *on_offer, void *data);
+void host_offer_installed(struct host *host, struct kg_str name, host_offer_fn *on_offer,
+                          void *data);
+/* An offer that nobody wants any more: its files are removed off the loop. Takes NULL. */
+void host_offer_drop(struct host *host, struct store_offer *offer);
+
+struct host_changed {
+    const char *name;                    /* borrowed, like the next; until the callback returns */
+    const char *version;                 /* what is in the store now, or was removed */
+    enum store_change_kind kind;         /* of host_take */
+    bool was_running;                    /* it was started again, or was stopped to be removed */
+    bool reverted;                       /* the new version did not start: the one before is back */
+    struct kg_err reason;                /* why, then */
+    const struct store_removed *removed; /* of host_uninstall, else NULL */
+};
+/* Exactly once, never before the call returns. The error says why nothing was changed. */
+typedef void host_changed_fn(void *data, const struct host_changed *changed,
+                             const struct kg_err *err_or_null);
+/*
+ * Takes the offer over, whatever comes. A new plugin appears disabled; a running one is stopped,
+ * replaced and started, and the answer waits for its handshake.
+ */
+void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
+               const char *operator_id, host_changed_fn *on_done, void *data);
+/* KG_E_CONFLICT while sessions use it, unless forced. */
+void host_uninstall(struct host *host, struct kg_str name, const struct store_removal *removal,
+                    bool force, const char *operator_id, host_changed_fn *on_done, void *data);
+void host_promote(struct host *host, struct kg_str name, const char *operator_id,
+                  host_changed_fn *on_done, void *data);
+/* How many sessions use it now. */
+size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin);
 
 /* -- the cage of a plugin, see policy.c -------------------------------------------------------- */
 
