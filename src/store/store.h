@@ -244,6 +244,10 @@ struct store_consent {
     bool local;                  /* for every project; an upgrade keeps what local.toml says */
 };
 
+/* Whether the yes is one for this offer. store_take asks this, too. */
+int store_consent_check(const struct store_offer *offer, const struct store_consent *consent,
+                        struct kg_err *err);
+
 /* An upgrade that was made, with the version before it still there. */
 struct store_trial;
 
