@@ -171,7 +171,9 @@ static void put_routes(struct kg_buf *out)
 {
     for (size_t i = 0; i < http_route_count; i++) {
         const struct http_route *route = &http_routes[i];
-        kg_buf_printf(out, ".TP\n\\fB%s %s\\fR\n", route->method, route->pattern);
+        bool scoped = route->permission[0] != '\0' && strcmp(route->permission, "any") != 0;
+        kg_buf_printf(out, ".TP\n\\fB%s %s\\fR%s%s%s\n", route->method, route->pattern,
+                      scoped ? " (" : "", scoped ? route->permission : "", scoped ? ")" : "");
         put_text(out, route->summary);
         kg_buf_text(out, ".\n");
         if (route->permission[0] != '\0')

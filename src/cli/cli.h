@@ -216,6 +216,10 @@ int cli_plugin_reload(struct cli *cli);
 int cli_plugin_tools(struct cli *cli);
 int cli_plugin_knobs(struct cli *cli);
 int cli_plugin_call(struct cli *cli);
+int cli_auth_open(struct cli *cli);
+int cli_auth_token_create(struct cli *cli);
+int cli_auth_token_list(struct cli *cli);
+int cli_auth_token_revoke(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);
 

@@ -19,7 +19,9 @@ const struct cli_command cli_commands[] = {
         .words = "start",
         .options = {{"foreground", 'f', NULL, "Stay in the foreground and log to stderr."},
                     {"ready-fd", 0, "N", "Write the line \"ready\" to this descriptor when it is."},
-                    {"no-sandbox", 0, NULL, "Accepted; plugins are always caged all the same."}},
+                    {"no-sandbox", 0, NULL, "Accepted; plugins are always caged all the same."},
+                    {"insecure", 0, NULL,
+                     "Let everybody on this machine in over TCP; each answer warns of it."}},
         .summary = "start the daemon",
         .help = "Starts the daemon for this home and returns once it answers. The plugins that are "
                 "enabled start with it, each in a cage of its own.\n"
@@ -93,6 +95,47 @@ const struct cli_command cli_commands[] = {
                 " fish: kaged completion fish > ~/.config/fish/completions/kaged.fish",
         .needs = CLI_NOTHING,
         .run = cli_completion,
+    },
+    {
+        .words = "auth open",
+        .options = {{"print", 0, NULL, "Only print the URL."}},
+        .summary = "print a URL that lets a browser in, and open it",
+        .help = "Prints a URL that gives the browser which opens it first a session. It works "
+                "once, and within a day; run auth open again for another. On a terminal with a "
+                "screen the browser is opened as well. The daemon has to listen on TCP: see "
+                "daemon.bind in kaged.toml(5).",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_open,
+    },
+    {
+        .words = "auth token create",
+        .options = {{"name", 0, "NAME", "What it is called in lists and in the audit log."},
+                    {"scope", 0, "SCOPES",
+                     "What it may do, separated by commas (plugins:read,plugins:call)."},
+                    {"expires", 0, "TIME", "When it ends: 12h, 30d, a date, or RFC 3339 (never)."}},
+        .summary = "make an API token, for a program to use over TCP",
+        .help = "Prints a new token, which a program sends as Authorization: Bearer TOKEN. It is "
+                "shown this once; kaged keeps a hash of it. The scopes are in kaged-api(7); admin "
+                "has them all.\n"
+                " kaged auth token create --name ci --scope audit:read --expires 30d",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_create,
+    },
+    {
+        .words = "auth token list",
+        .summary = "list the API tokens",
+        .help = "Lists every API token with its scopes, and when it was last used since the daemon "
+                "started. The tokens themselves are not known any more.",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_list,
+    },
+    {
+        .words = "auth token revoke",
+        .arguments = {"ID"},
+        .summary = "revoke an API token",
+        .help = "Revokes the token of this id or name: the next request with it is refused.",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_revoke,
     },
     {
         .words = "plugin list",

@@ -101,9 +101,9 @@ static struct audit *open_audit(struct host *host, struct kg_err *err)
 static void on_audit_event(struct audit_listener *listener, struct kg_str line,
                            enum audit_event event)
 {
-    (void)line;
-    (void)event;
-    KG_CONTAINER(listener, struct host, listener)->audit_count++;
+    struct host *host = KG_CONTAINER(listener, struct host, listener);
+    host->audit_count++;
+    host_events_audit(host->events, line, event);
 }
 
 /* On the gate's thread. A connection that cannot be audited is not made. */
@@ -131,6 +131,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 {
     struct host *host = kg_alloc(sizeof(*host));
     host->loop = parts->loop;
+    host->events = host_events_new();
     host->paths = parts->paths;
     host->cages = parts->cages;
     host->user = parts->user;
@@ -190,6 +191,10 @@ static void plugin_free(struct host_plugin *plugin)
 }
 
 static void on_state(void *data, struct instance *instance);
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason);
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params);
 static void on_fresh_start(void *data, struct instance *instance);
 static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err);
 static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
@@ -231,6 +236,8 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
     }
     static const struct instance_ops ops = {
         .on_state = on_state,
+        .on_move = on_move,
+        .on_notification = on_notification,
         .on_fresh_start = on_fresh_start,
         .make_plan = make_plan,
         .on_request = on_request,
@@ -326,6 +333,21 @@ static struct cage_plan *make_plan(void *data, struct instance *instance, struct
     if (plan != NULL)
         cage_plan_words(plan, &plugin->cage_words);
     return plan;
+}
+
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason)
+{
+    struct host *host = data;
+    host_events_state(host->events, instance_name(instance), instance_state_name(from),
+                      instance_state_name(to), reason);
+}
+
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params)
+{
+    struct host *host = data;
+    host_events_notification(host->events, instance_name(instance), method, params);
 }
 
 static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
@@ -727,6 +749,7 @@ void host_free(struct host *host)
     host_calls_free(host);
     gate_free(host->gate);
     audit_close(host->audit);
+    host_events_free(host->events);
     loop_worker_free(host->reader);
     state_close(host->state);
     config_free(host->config);
@@ -747,6 +770,16 @@ struct loop *host_loop(struct host *host)
 struct audit *host_audit(struct host *host)
 {
     return host->audit;
+}
+
+struct state *host_state(struct host *host)
+{
+    return host->state;
+}
+
+struct host_events *host_events(struct host *host)
+{
+    return host->events;
 }
 
 uint64_t host_audit_count(const struct host *host)

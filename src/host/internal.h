@@ -12,7 +12,8 @@ struct host {
     struct local *local;            /* owned */
     struct state *state;            /* owned */
     struct audit *audit;            /* owned */
-    struct audit_listener listener; /* counts events */
+    struct audit_listener listener; /* counts events and passes them on */
+    struct host_events *events;     /* owned */
     uint64_t audit_count;
     struct loop_worker *reader;     /* owned; reads files for questions */
     char *plugins_dir;              /* owned */

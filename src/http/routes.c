@@ -288,8 +288,10 @@ static void put_figures(struct kg_json_writer *json, struct host *host)
     put_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
 }
 
-static void put_places(struct kg_json_writer *json, const struct host *host)
+static void put_places(struct kg_json_writer *json, const struct http_request *request,
+                       const struct host *host)
 {
+    const char *tcp = http_tcp_address(request);
     const struct config_paths *paths = host_paths(host);
     put_named_text(json, "home", paths->home);
     put_named_text(json, "config_file", paths->config_file);
@@ -297,7 +299,10 @@ static void put_places(struct kg_json_writer *json, const struct host *host)
     kg_json_key(json, "listeners");
     kg_json_begin(json, '[');
     kg_json_text(json, paths->socket);
+    if (tcp != NULL)
+        kg_json_text(json, tcp);
     kg_json_end(json, ']');
+    put_named_text(json, "tcp", tcp);
 }
 
 static void on_daemon_measured(void *data)
@@ -311,7 +316,7 @@ static void on_daemon_measured(void *data)
     kg_json_begin(&json, '{');
     put_named_text(&json, "version", KAGED_VERSION);
     put_named_int(&json, "pid", getpid());
-    put_places(&json, host);
+    put_places(&json, request, host);
     put_named_text(&json, "user", host_user(host));
     put_named_text(&json, "cages", host_cages(host));
     put_time(&json, "started_at", host_started_at_ms(host));
@@ -811,7 +816,21 @@ static const struct http_parameter call_headers[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY SIZE_MAX
+static const struct http_parameter events_query[] = {
+    {"plugin", "string", "only events of this plugin"},
+    {"event", "string",
+     "only this notification, new state or audit event; a last * takes all that start so"},
+    {"type", "string", "only notification, state or audit"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter launch_query[] = {
+    {"token", "string", "the one-time token of a launch URL"},
+    {NULL, NULL, NULL},
+};
+
+#define ANY_BODY   SIZE_MAX
+#define TOKEN_BODY ((size_t)4096)
 
 /* In order: method, pattern, permission, body, free query, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -822,7 +841,7 @@ const struct http_route http_routes[] = {
      .answer = "text/plain"},
     {"GET", "/api/v1/status", "plugins:read", 0, false, NULL, handle_status, "The daemon's state",
      .operation = "status", .answer = "Status"},
-    {"GET", "/api/v1/openapi.json", "", 0, false, NULL, http_handle_openapi,
+    {"GET", "/api/v1/openapi.json", "any", 0, false, NULL, http_handle_openapi,
      "This API as an OpenAPI document", .operation = "openapi", .answer = "OpenApi"},
     {"POST", "/api/v1/reload", "admin", 0, false, NULL, handle_reload,
      "Read the configuration again", .operation = "reload", .answer = "Reload"},
@@ -870,7 +889,28 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, false, NULL,
      handle_call, "Call a method, parameters in the body", .operation = "plugin_call",
      .answer = "Result", .body = "Params", .headers = call_headers},
+    {"GET", "/", "", 0, false, launch_query, http_handle_root,
+     "With a launch token: a session for the browser", .operation = "root", .answer = "text/plain"},
+    {"GET", "/auth/launch", "", 0, false, launch_query, http_handle_launch,
+     "A session for the browser, as a cookie", .operation = "launch", .answer = "text/plain",
+     .status = 303},
+    {"POST", "/api/v1/launch", "admin", 0, false, NULL, http_handle_launch_make,
+     "The launch URL that waits to be used, or a new one", .operation = "launch_make",
+     .answer = "Launch", .status = 201},
+    {"GET", "/api/v1/session", "any", 0, false, NULL, http_handle_session,
+     "Who asks, what he may do, and his CSRF token", .operation = "session", .answer = "Session"},
+    {"DELETE", "/api/v1/session", "any", 0, false, NULL, http_handle_session_end, "Log out",
+     .operation = "session_end", .status = 204},
+    {"GET", "/api/v1/tokens", "admin", 0, false, NULL, http_handle_tokens, "All API tokens",
+     .operation = "token_list", .answer = "TokenList"},
+    {"POST", "/api/v1/tokens", "admin", TOKEN_BODY, false, NULL, http_handle_token_create,
+     "Make an API token of {name, scopes, expires}; its text is in this answer only",
+     .operation = "token_create", .answer = "TokenMade", .body = "TokenWanted", .status = 201},
+    {"DELETE", "/api/v1/tokens/{id}", "admin", 0, false, NULL, http_handle_token_revoke,
+     "Revoke an API token, by its id or name", .operation = "token_revoke", .answer = "Token"},
     {"GET", "/api/v1/audit", "audit:read", 0, false, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
+    {"GET", "/api/v1/events", "plugins:read", 0, false, events_query, http_handle_events,
+     "A WebSocket of events as they happen", .operation = "events", .status = 101},
 };
 const size_t http_route_count = KG_COUNT(http_routes);

@@ -147,6 +147,54 @@ static void the_operators_choice_is_kept_and_can_be_taken_back(void **data)
     state_close(state);
 }
 
+static void count_credential(void *data, const struct state_credential *credential)
+{
+    struct state_credential *expected = data;
+    assert_string_equal(credential->id, "tok_1");
+    assert_int_equal(credential->kind, STATE_TOKEN);
+    assert_memory_equal(credential->hash, expected->hash, STATE_HASH_BYTES);
+    assert_string_equal(credential->name, "ci");
+    assert_string_equal(credential->scopes, "plugins:read");
+    assert_string_equal(credential->operator_id, "eve");
+    assert_int_equal(credential->created_ms, 5);
+    assert_int_equal(credential->expires_ms, 7);
+    expected->created_ms++;
+}
+
+static void credentials_are_kept_until_they_are_removed(void **data)
+{
+    struct state_credential credential = {.id = "tok_1",
+                                          .kind = STATE_TOKEN,
+                                          .hash = {1, 2, 3},
+                                          .name = "ci",
+                                          .scopes = "plugins:read",
+                                          .operator_id = "eve",
+                                          .created_ms = 5,
+                                          .expires_ms = 7};
+    struct state_credential seen = credential;
+    struct state *state = open_state(*data);
+    assert_int_equal(state_credential_add(state, &credential, NULL), 0);
+    state_close(state);
+    state = open_state(*data);
+    seen.created_ms = 0;
+    assert_int_equal(state_credentials(state, count_credential, &seen, NULL), 0);
+    assert_int_equal(seen.created_ms, 1);
+    assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
+    assert_int_equal(state_credentials(state, count_credential, &seen, NULL), 0);
+    assert_int_equal(seen.created_ms, 1);
+    state_close(state);
+}
+
+static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
+{
+    struct fixture *fixture = *data;
+    state_close(open_state(fixture));
+    run_sql(fixture->path, "DROP TABLE credential; PRAGMA user_version = 1");
+    struct state *state = open_state(fixture);
+    assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
+    state_close(state);
+}
+
 static void a_newer_schema_is_refused_in_a_sentence(void **data)
 {
     struct fixture *fixture = *data;
@@ -217,6 +265,8 @@ int main(void)
         TEST(a_second_handle_sees_what_the_first_wrote),
         TEST(a_readonly_handle_cannot_write),
         TEST(the_operators_choice_is_kept_and_can_be_taken_back),
+        TEST(credentials_are_kept_until_they_are_removed),
+        TEST(a_database_of_the_first_version_is_brought_up_to_date),
         TEST(a_newer_schema_is_refused_in_a_sentence),
         TEST(a_file_that_is_no_database_is_named),
         TEST(a_missing_folder_is_named),

@@ -54,6 +54,23 @@ int state_plugin_choice_set(struct state *state, struct kg_str plugin, enum stat
     return state->backend->plugin_choice_set(state, plugin, choice, err);
 }
 
+int state_credential_add(struct state *state, const struct state_credential *credential,
+                         struct kg_err *err)
+{
+    return state->backend->credential_add(state, credential, err);
+}
+
+int state_credential_remove(struct state *state, const char *id, struct kg_err *err)
+{
+    return state->backend->credential_remove(state, id, err);
+}
+
+int state_credentials(struct state *state, state_credential_fn *visit, void *data,
+                      struct kg_err *err)
+{
+    return state->backend->credentials(state, visit, data, err);
+}
+
 int state_consent_set(struct state *state, const struct state_consent *consent, struct kg_err *err)
 {
     return state->backend->consent_set(state, consent, err);

@@ -1,25 +1,12 @@
--- What projects want of the operator: consents to plugins, and the plugins that they may use.
+-- What lets somebody in over TCP: API tokens and browsers' sessions. Only the hash of a secret is kept.
 
-CREATE TABLE consent (
+CREATE TABLE credential (
     id          TEXT PRIMARY KEY,
-    kind        TEXT NOT NULL,
-    state       TEXT NOT NULL,
-    project     TEXT NOT NULL,
-    plugin      TEXT NOT NULL,
-    source      TEXT,             -- NULL: not specified
-    base        TEXT,             -- the folder that a relative source starts from
-    version     TEXT,             -- NULL: any
-    reason      TEXT,             -- of a failure
-    answered_by TEXT,
-    raised_ms   INTEGER NOT NULL,
-    changed_ms  INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE activation (
-    project     TEXT NOT NULL,
-    plugin      TEXT NOT NULL,
-    consent     TEXT NOT NULL,    -- the one that was answered with yes
-    operator_id TEXT NOT NULL,
-    at_ms       INTEGER NOT NULL,
-    PRIMARY KEY (project, plugin)
+    kind        TEXT NOT NULL CHECK (kind IN ('token', 'session')),
+    hash        BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+    name        TEXT NOT NULL,    -- the operator's word for a token; of a session empty
+    scopes      TEXT NOT NULL,    -- separated by commas
+    operator_id TEXT NOT NULL,    -- for whom it speaks
+    created_ms  INTEGER NOT NULL,
+    expires_ms  INTEGER NOT NULL  -- 0: never
 ) STRICT, WITHOUT ROWID;
