@@ -19,7 +19,7 @@
 #define KAGED_STORE_H
 
 #include "base/json/json.h"
-#include "cage/cage.h"
+#include "cage/gate.h"
 #include "config/config.h"
 #include "loop/loop.h"
 #include "manifest/manifest.h"
@@ -37,11 +37,18 @@ struct store_limits {
 };
 struct store_limits store_limits_of(const struct config *config);
 
+struct store_source;
+
 /* Borrowed; all but the limits and those that may be NULL outlive the store. */
 struct store_parts {
     struct loop *loop;              /* NULL: nothing can be fetched */
     struct cage_spawner *spawner;   /* attached to the loop; NULL: nothing can be fetched */
     const struct cage_facts *facts; /* NULL: nothing can be fetched */
+    struct gate *gate;              /* NULL: nothing can be fetched from the network */
+    /* Each connection of a fetch, for the audit log; may be NULL. */
+    void (*on_network)(void *data, const struct store_source *source,
+                       const struct gate_event *event);
+    void *network_data;
     const struct config_paths *paths;
     const char *plugins_dir; /* absolute; NULL: that of paths */
     struct store_limits limits;
