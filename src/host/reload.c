@@ -106,6 +106,9 @@ int host_plugin_reload(struct host *host, struct host_plugin *plugin, const char
     struct manifest *manifest = NULL;
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host_check_unchanging(plugin, err) < 0 ||
+        store_check_quick(host->store, plugin->name, err) < 0)
+        return -EINVAL; /* a manifest that nobody approved is not read */
     int result = read_both(host, plugin, &manifest, &settings, err);
     if (result < 0)
         return result;

@@ -20,13 +20,13 @@ static int open_all(const struct store *store, struct kg_err *err)
     if (plugins < 0)
         return plugins;
     kg_auto(kg_close) int folder = store_open_folder(store, plugins, err);
-    return folder < 0 ? folder : store_open_sub(folder, QUARANTINE_NAME, err);
+    return folder < 0 ? folder : store_open_sub(folder, QUARANTINE_NAME, 0700, err);
 }
 
 /* Between its making and its lock somebody may have taken it for left over, and removed it. */
 static int make_locked(int all_fd, const char *id, struct kg_err *err)
 {
-    kg_auto(kg_close) int fd = store_open_sub(all_fd, id, err);
+    kg_auto(kg_close) int fd = store_open_sub(all_fd, id, 0700, err);
     struct stat ours, there;
     if (fd < 0)
         return fd;

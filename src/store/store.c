@@ -3,8 +3,8 @@
  * store, and what a killed writer left is finished before anything else is begun.
  */
 #include "store/internal.h"
+#include "store/tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,6 @@
 
 #define LOCK_WAIT_MS   30000
 #define LOCK_TRY_MS    20
-#define REMOVE_DEPTH   4096 /* folders in each other; the limits of a fetch lie far below */
 #define LOCK_NAME      "lock"
 #define QUARANTINE_DIR "quarantine"
 
@@ -98,10 +97,10 @@ int store_open_plugins(const struct store *store, struct kg_err *err)
     return fd < 0 ? kg_fail_errno(err, errno, "open the plugins folder %s", store->dir) : fd;
 }
 
-int store_open_sub(int parent_fd, const char *name, struct kg_err *err)
+int store_open_sub(int parent_fd, const char *name, mode_t mode, struct kg_err *err)
 {
     struct stat parent;
-    bool made = mkdirat(parent_fd, name, 0700) == 0;
+    bool made = mkdirat(parent_fd, name, mode) == 0;
     if (!made && errno != EEXIST)
         return kg_fail_errno(err, errno, "make the folder %s of the plugin store", name);
     kg_auto(kg_close) int fd = store_open_dir(parent_fd, name);
@@ -114,7 +113,7 @@ int store_open_sub(int parent_fd, const char *name, struct kg_err *err)
 
 int store_open_folder(const struct store *store, int plugins_fd, struct kg_err *err)
 {
-    int fd = store_open_sub(plugins_fd, STORE_FOLDER_NAME, err);
+    int fd = store_open_sub(plugins_fd, STORE_FOLDER_NAME, 0755, err);
     return fd < 0 ? kg_wrap(err, fd, "%s", store->dir) : fd;
 }
 
@@ -138,12 +137,12 @@ static int write_and_close(int fd, int folder_fd, struct kg_str text, bool sync)
     return close(fd) < 0 && result == 0 ? -errno : result;
 }
 
-int store_write_file(int folder_fd, const char *name, struct kg_str text, bool sync,
-                     struct kg_err *err)
+static int write_file(int folder_fd, const char *name, struct kg_str text, mode_t mode, bool sync,
+                      struct kg_err *err)
 {
     kg_auto(kg_free) char *passing = kg_format("%s.new", name);
     (void)unlinkat(folder_fd, passing, 0); /* what a killed writer has left */
-    int fd = openat(folder_fd, passing, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = openat(folder_fd, passing, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     int result = fd < 0 ? -errno : write_and_close(fd, folder_fd, text, sync);
     if (result == 0 && renameat(folder_fd, passing, folder_fd, name) < 0)
         result = -errno;
@@ -154,58 +153,23 @@ int store_write_file(int folder_fd, const char *name, struct kg_str text, bool s
     return sync ? store_sync_folder(folder_fd, err) : 0;
 }
 
+int store_write_synced(int folder_fd, const char *name, struct kg_str text, struct kg_err *err)
+{
+    return write_file(folder_fd, name, text, 0600, true, err);
+}
+
+int store_write_public(int folder_fd, const char *name, struct kg_str text, struct kg_err *err)
+{
+    return write_file(folder_fd, name, text, 0644, false, err);
+}
+
 /* -- removing ---------------------------------------------------------------------------------- */
-
-static int empty_folder(int parent_fd, const char *name, int depth);
-
-static int remove_entry(int folder_fd, const char *name, int depth)
-{
-    if (unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT)
-        return 0;
-    if (errno != EISDIR && errno != EPERM)
-        return -errno;
-    int result = depth < REMOVE_DEPTH ? empty_folder(folder_fd, name, depth + 1) : -ELOOP;
-    if (result < 0)
-        return result;
-    return unlinkat(folder_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
-}
-
-/* A folder that its owner may not write to or look into is his all the same. */
-static int open_to_empty(int parent_fd, const char *name)
-{
-    int fd = store_open_dir(parent_fd, name);
-    if (fd >= 0 && faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) == 0)
-        return fd;
-    kg_close(&fd);
-    kg_auto(kg_close) int path =
-        openat(parent_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    char link[32];
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", path);
-    if (path < 0 || chmod(link, 0700) < 0)
-        return -errno;
-    return store_open_dir(parent_fd, name);
-}
-
-static int empty_folder(int parent_fd, const char *name, int depth)
-{
-    int fd = open_to_empty(parent_fd, name);
-    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-    if (entries == NULL) {
-        int result = fd < 0 ? fd : -errno;
-        kg_close(&fd);
-        return result == -ENOENT ? 0 : result;
-    }
-    int result = 0;
-    for (const struct dirent *entry; result == 0 && (entry = readdir(entries)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = remove_entry(dirfd(entries), entry->d_name, depth);
-    closedir(entries);
-    return result;
-}
 
 int store_remove_all(int folder_fd, const char *name)
 {
-    return remove_entry(folder_fd, name, 0);
+    if (unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    return errno == EISDIR || errno == EPERM ? tree_remove(folder_fd, name, NULL) : -errno;
 }
 
 /* -- the lock ---------------------------------------------------------------------------------- */

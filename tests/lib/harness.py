@@ -171,6 +171,12 @@ def install(home, plugin):
     return name
 
 
+def approve(home, *names):
+    """The operator's yes to folders in the store as they are now."""
+    subprocess.run([os.path.join(BUILD, "tests/approve"), home, *names], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 class Daemon:
     """plugins: folders of tests/plugins, enabled unless `enabled` names others.
 
@@ -189,6 +195,7 @@ class Daemon:
         self.process = None
         self.seen = {}
         self.write_config()
+        self.approve(*self.names)
 
     # life
 
@@ -215,6 +222,9 @@ class Daemon:
         """Keyword names use two underscores for the dot: limits__call_timeout_ms."""
         self.config.update({key.replace("__", "."): value for key, value in changes.items()})
         write_config(os.path.join(self.home, "config.toml"), self.config)
+
+    def approve(self, *names):
+        approve(self.home, *names)
 
     def environment(self):
         report = os.path.join(self.base, "sanitizer")
