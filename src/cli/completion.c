@@ -58,7 +58,7 @@ static void each_prefix(struct kg_buf *out, void (*visit)(struct kg_buf *out, co
 static bool takes_plugin(const struct cli_command *command)
 {
     return command != NULL && command->arguments[0] != NULL &&
-           strcmp(command->arguments[0], "NAME") == 0;
+           strncmp(command->arguments[0], "NAME", 4) == 0;
 }
 
 /* Whether a command's words follow: they are completed as if this one were not there. */

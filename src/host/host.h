@@ -9,6 +9,7 @@
 #include "manifest/manifest.h"
 #include "storage/state/state.h"
 #include "storage/storage.h"
+#include "store/consent.h"
 #include "store/store.h"
 #include "supervisor/supervisor.h"
 
@@ -198,6 +199,7 @@ struct kg_doc *host_plugin_settings(const struct host *host, const struct host_p
 /* -- changes of the store in a running daemon, see install.c ----------------------------------- */
 
 struct store *host_store(struct host *host);
+struct gate_limits host_gate_limits(const struct config *config);
 
 /*
  * What store_offer_fetched and store_offer_installed do, off the loop. The callback comes exactly
@@ -235,6 +237,8 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
                     bool force, const char *operator_id, host_changed_fn *on_done, void *data);
 void host_promote(struct host *host, struct kg_str name, const char *operator_id,
                   host_changed_fn *on_done, void *data);
+/* What waits for the operator's word. See consents.c. */
+struct consent_queue *host_consents(struct host *host);
 /* How many sessions use it now. */
 size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin);
 

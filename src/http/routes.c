@@ -251,6 +251,13 @@ static void reply_plugin(struct http_request *request, struct host_plugin *plugi
     host_measure_plugins(http_host(request), plugin, on_plugin_measured, request);
 }
 
+void http_reply_plugin(struct http_request *request)
+{
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin != NULL)
+        reply_plugin(request, plugin);
+}
+
 /* -- the daemon -------------------------------------------------------------------------------- */
 
 static void handle_health(struct http_request *request)
@@ -400,20 +407,13 @@ struct host_plugin *http_find_plugin(struct http_request *request)
     return plugin;
 }
 
-static void handle_plugin(struct http_request *request)
-{
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        reply_plugin(request, plugin);
-}
-
 static void on_acted(void *data, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;
     if (err_or_null != NULL)
         http_reply_error(request, err_or_null);
     else
-        handle_plugin(request);
+        http_reply_plugin(request);
 }
 
 static void handle_enable(struct http_request *request)
@@ -791,6 +791,12 @@ static const struct http_parameter plugin_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter uninstall_query[] = {
+    {"force", "boolean", "true: also while sessions use it"},
+    {"keep_storage", "boolean", "true: its database is kept, moved aside"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter storage_query[] = {
     {"sql", "string", "one statement that only reads: its rows are the answer"},
     {NULL, NULL, NULL},
@@ -831,8 +837,9 @@ static const struct http_parameter launch_query[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY   SIZE_MAX
-#define TOKEN_BODY ((size_t)4096)
+#define ANY_BODY    SIZE_MAX
+#define TOKEN_BODY  ((size_t)4096)
+#define SOURCE_BODY ((size_t)4096)
 
 /* In order: method, pattern, permission, body, free query, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -851,9 +858,24 @@ const struct http_route http_routes[] = {
      .operation = "stop", .answer = "Stopping", .status = 202},
     {"GET", "/api/v1/plugins", "plugins:read", 0, false, NULL, handle_plugins, "All plugins",
      .operation = "plugin_list", .answer = "PluginList"},
-    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, handle_plugin,
+    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, http_reply_plugin,
      "One plugin with its state and its last exit", .operation = "plugin_status",
      .answer = "Plugin"},
+    {"POST", "/api/v1/plugins", "plugins:write", SOURCE_BODY, false, NULL,
+     http_handle_plugin_install, "Fetch a plugin, and offer it for consent",
+     .operation = "plugin_install", .answer = "Consent", .status = 202, .body = "Source"},
+    {"DELETE", "/api/v1/plugins/{name}", "plugins:write", 0, false, uninstall_query,
+     http_handle_plugin_uninstall, "Stop a plugin and remove it", .operation = "plugin_uninstall",
+     .answer = "Uninstalled"},
+    {"POST", "/api/v1/plugins/{name}/upgrade", "plugins:write", SOURCE_BODY, false, NULL,
+     http_handle_plugin_upgrade, "Fetch another version of a plugin, and offer it for consent",
+     .operation = "plugin_upgrade", .answer = "Consent", .status = 202, .body = "Source"},
+    {"POST", "/api/v1/plugins/{name}/approve", "plugins:write", 0, false, NULL,
+     http_handle_plugin_approve, "Offer the files of a plugin, as they are, for consent",
+     .operation = "plugin_approve", .answer = "Consent", .status = 202},
+    {"POST", "/api/v1/plugins/{name}/promote", "plugins:write", 0, false, NULL,
+     http_handle_plugin_promote, "Make a plugin available to every project",
+     .operation = "plugin_promote", .answer = "Plugin"},
     {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, false, NULL, handle_enable,
      "Enable and start a plugin", .operation = "plugin_enable", .answer = "Plugin"},
     {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, false, NULL, handle_disable,
@@ -910,6 +932,17 @@ const struct http_route http_routes[] = {
      .operation = "token_create", .answer = "TokenMade", .body = "TokenWanted", .status = 201},
     {"DELETE", "/api/v1/tokens/{id}", "admin", 0, false, NULL, http_handle_token_revoke,
      "Revoke an API token, by its id or name", .operation = "token_revoke", .answer = "Token"},
+    {"GET", "/api/v1/consents", "plugins:read", 0, false, NULL, http_handle_consents,
+     "What waits for the operator's word, and what was answered", .operation = "consent_list",
+     .answer = "ConsentList"},
+    {"GET", "/api/v1/consents/{id}", "plugins:read", 0, false, NULL, http_handle_consent,
+     "One consent, with what is offered", .operation = "consent_show", .answer = "Consent"},
+    {"POST", "/api/v1/consents/{id}/approve", "consents:write", SOURCE_BODY, false, NULL,
+     http_handle_consent_approve, "Let it be fetched; or, with its hash, take what was shown",
+     .operation = "consent_approve", .answer = "Consent", .status = 202, .body = "Approval"},
+    {"POST", "/api/v1/consents/{id}/decline", "consents:write", 0, false, NULL,
+     http_handle_consent_decline, "Say no", .operation = "consent_decline",
+     .answer = "Consent"},
     {"GET", "/api/v1/audit", "audit:read", 0, false, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
     {"GET", "/api/v1/events", "plugins:read", 0, false, events_query, http_handle_events,
