@@ -63,9 +63,10 @@ static void set_limit(struct store_limits *limits, const char *word)
 static void on_progress(void *data, const struct store_progress *progress)
 {
     struct fetcher *fetcher = data;
+    if (fetcher->progress.length == 0)
+        fprintf(stderr, "progress %s\n", progress->phase); /* for who wants to disturb */
     kg_buf_printf(&fetcher->progress, "%s\"%s\"", fetcher->progress.length > 0 ? "," : "",
                   progress->phase);
-    fprintf(stderr, "progress %s\n", progress->phase); /* for who wants to disturb */
     if (fetcher->cancel) {
         store_fetch_cancel(fetcher->fetch);
         kg_fail(&fetcher->error, KG_E_CANCELLED, "cancelled");
@@ -249,6 +250,8 @@ int main(int count, char **words)
                                       .paths = &fetcher.paths,
                                       .limits = limits};
     fetcher.store = store_new(&parts);
+    if (store_recover(fetcher.store, &err) < 0)
+        give_up(&err);
     serve(&fetcher);
     store_free(fetcher.store);
     gate_free(gate);

@@ -5,6 +5,7 @@
 #include "store/store.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 static int approve(struct store *store, const char *name, struct kg_err *err)
 {
@@ -31,7 +32,11 @@ int main(int argc, char **argv)
     struct config *config = config_load(paths.config_file, &err);
     struct config *defaults = config_read(KG_STR(""), &err);
     const struct config *used = config != NULL ? config : defaults;
+    struct cage_owner owner = cage_owner_self();
+    if (geteuid() == 0 && used->daemon_user[0] != '\0')
+        (void)cage_owner_find(used->daemon_user, &owner, &err);
     const struct store_parts parts = {
+        .owner = &owner,
         .paths = &paths,
         .plugins_dir = used->plugins_dir[0] != '\0' ? used->plugins_dir : NULL,
         .limits = store_limits_of(used),

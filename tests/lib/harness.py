@@ -172,7 +172,8 @@ def install(home, plugin):
 
 
 def approve(home, *names):
-    """The operator's yes to folders in the store as they are now."""
+    """The operator's yes to folders in the store as they are now; without names, to all."""
+    names = names or sorted(os.listdir(os.path.join(home, "plugins")))
     subprocess.run([os.path.join(BUILD, "tests/approve"), home, *names], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -180,10 +181,11 @@ def approve(home, *names):
 class Daemon:
     """plugins: folders of tests/plugins, enabled unless `enabled` names others.
 
-    config: dotted keys, over those of TEST_CONFIG.
+    config: dotted keys, over those of TEST_CONFIG. approved: all plugins are before each start.
     """
 
-    def __init__(self, plugins=(), config=None, enabled=None, arguments=(), wait_running=True):
+    def __init__(self, plugins=(), config=None, enabled=None, arguments=(), wait_running=True,
+                 approved=True):
         self.base = tempfile.mkdtemp(prefix="kg-", dir="/tmp")
         self.home = os.path.join(self.base, "h")
         os.makedirs(os.path.join(self.home, "plugins"), mode=0o700)
@@ -192,10 +194,10 @@ class Daemon:
         self.config = {**TEST_CONFIG, **(config or {}), "plugins.enabled": self.enabled}
         self.arguments = list(arguments)
         self.wait_running = wait_running
+        self.approved = approved
         self.process = None
         self.seen = {}
         self.write_config()
-        self.approve(*self.names)
 
     # life
 
@@ -224,6 +226,7 @@ class Daemon:
         write_config(os.path.join(self.home, "config.toml"), self.config)
 
     def approve(self, *names):
+        """For what a test changes while the daemon runs."""
         approve(self.home, *names)
 
     def environment(self):
@@ -241,6 +244,8 @@ class Daemon:
 
     def start(self):
         """Starts the daemon and waits until it listens and its plugins are up, or down again."""
+        if self.approved:
+            self.approve()
         ready, theirs = os.pipe()
         with open(os.path.join(self.base, "log"), "ab") as log:
             self.process = self.popen("start", "--foreground", "--ready-fd", str(theirs),
@@ -257,8 +262,10 @@ class Daemon:
         self.pid = self.process.pid
         if self.wait_running:
             for name in self.enabled:
+                # Disabled without a problem: its files are still being compared.
                 self.wait_status(name, lambda s: s["state"] != "spawning" and
-                                 (s["pid"] or s["state"] != "running"), "an end of its start")
+                                 (s["pid"] or s["state"] != "running") and
+                                 (s["problem"] or s["state"] != "disabled"), "an end of its start")
 
     def log(self):
         with open(os.path.join(self.base, "log"), errors="replace") as log:
