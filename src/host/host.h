@@ -84,6 +84,7 @@ struct host_plugin {
     char *dir;                 /* absolute */
     struct manifest *manifest; /* NULL: invalid */
     struct kg_err problem;     /* why, then */
+    struct kg_err drift; /* why its files may not be started; KG_OK: nobody knows of a reason */
     struct instance *instance; /* NULL while invalid and never started */
     uint64_t calls, errors;    /* since the daemon started */
     uint64_t errors_by_code[KG_CODE_COUNT];
@@ -92,6 +93,8 @@ struct host_plugin {
     struct storage *storage;       /* NULL until it is asked for */
     uint32_t start_settings;       /* of the host, when it was started last */
     struct kg_buf cage_words;      /* of the cage of its last process; empty: never started */
+    struct host_change *change;    /* that owns it now, or NULL */
+    bool checked;                  /* the start that follows at once has been checked */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
@@ -105,10 +108,19 @@ void host_measure_plugins(struct host *host, struct host_plugin *only, host_meas
 /* The word for status: the instance's state, or "disabled" for an invalid manifest. */
 const char *host_plugin_state(const struct host_plugin *plugin);
 
-int host_enable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err);
+/* What is wrong with its manifest, or else with its files; KG_OK: nothing is known. */
+const struct kg_err *host_plugin_problem(const struct host_plugin *plugin);
+
+/*
+ * Exactly once, maybe before the call returns; NULL: it was done. Who enables a plugin has its
+ * files compared with what was approved first, off the loop; see drift.c.
+ */
+typedef void host_acted_fn(void *data, const struct kg_err *err_or_null);
+void host_enable(struct host *host, struct kg_str name, const char *operator_id,
+                 host_acted_fn *on_done, void *data);
+void host_restart(struct host *host, struct kg_str name, const char *operator_id,
+                  host_acted_fn *on_done, void *data);
 int host_disable(struct host *host, struct kg_str name, const char *operator_id,
-                 struct kg_err *err);
-int host_restart(struct host *host, struct kg_str name, const char *operator_id,
                  struct kg_err *err);
 
 /* What a reload of one plugin did, and the reasons for a restart. */

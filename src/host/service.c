@@ -66,6 +66,8 @@ static void on_damaged(void *data, const char *moved_to)
 static void on_closed(void *data)
 {
     struct host_plugin *plugin = data;
+    if (plugin->change != NULL)
+        host_change_look(plugin->change);
     loop_defer(plugin->host->loop, &plugin->host->stop_check);
 }
 

@@ -124,11 +124,12 @@ static void put_method(void *data, const char *method, bool offered)
 
 static void put_problem(struct kg_json_writer *json, const struct host_plugin *plugin)
 {
-    bool invalid = plugin->problem.code != KG_OK;
-    put_named_text(json, "problem", invalid ? plugin->problem.message : NULL);
-    put_named_text(json, "problem_code", invalid ? kg_error_row(plugin->problem.code)->name : NULL);
-    if (invalid && plugin->problem.hint[0] != '\0')
-        put_named_text(json, "problem_hint", plugin->problem.hint);
+    const struct kg_err *problem = host_plugin_problem(plugin);
+    bool invalid = problem->code != KG_OK;
+    put_named_text(json, "problem", invalid ? problem->message : NULL);
+    put_named_text(json, "problem_code", invalid ? kg_error_row(problem->code)->name : NULL);
+    if (invalid && problem->hint[0] != '\0')
+        put_named_text(json, "problem_hint", problem->hint);
 }
 
 /* Read once for an answer: it looks into /proc. */
@@ -179,10 +180,12 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     enum instance_state state = INSTANCE_DISABLED;
     if (plugin->instance != NULL)
         state = instance_state(plugin->instance);
-    bool invalid = state == INSTANCE_DISABLED && plugin->problem.code != KG_OK;
-    put_named_text(json, "state_meaning",
-                   invalid ? "what it declares, or is configured with, cannot be used"
-                           : instance_state_meaning(state));
+    const char *meaning = instance_state_meaning(state);
+    if (state == INSTANCE_DISABLED && plugin->problem.code != KG_OK)
+        meaning = "what it declares, or is configured with, cannot be used";
+    else if (state == INSTANCE_DISABLED && plugin->drift.code != KG_OK)
+        meaning = "its files are not those that were approved; no process";
+    put_named_text(json, "state_meaning", meaning);
     put_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
     put_named_text(json, "cages", cages);
     put_named_int(json, "failures", facts->failures);
@@ -399,34 +402,33 @@ static void handle_plugin(struct http_request *request)
         reply_plugin(request, plugin);
 }
 
-typedef int host_act_fn(struct host *host, struct kg_str name, const char *operator_id,
-                        struct kg_err *err);
-
-static void act(struct http_request *request, host_act_fn *act_on)
+static void on_acted(void *data, const struct kg_err *err_or_null)
 {
-    struct kg_err err = {0};
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
-        return;
-    if (act_on(http_host(request), kg_str(plugin->name), http_operator(request), &err) < 0)
-        http_reply_error(request, &err);
+    struct http_request *request = data;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
     else
-        reply_plugin(request, plugin);
+        handle_plugin(request);
 }
 
 static void handle_enable(struct http_request *request)
 {
-    act(request, host_enable);
+    host_enable(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                on_acted, request);
 }
 
 static void handle_disable(struct http_request *request)
 {
-    act(request, host_disable);
+    struct kg_err err;
+    int result = host_disable(http_host(request), http_path_parameter(request, "name"),
+                              http_operator(request), &err);
+    on_acted(request, result < 0 ? &err : NULL);
 }
 
 static void handle_restart(struct http_request *request)
 {
-    act(request, host_restart);
+    host_restart(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                 on_acted, request);
 }
 
 /* The router has checked that it is a number. */

@@ -25,8 +25,9 @@
 
 static int open_kept(const struct store_hold *hold, const char *name, struct kg_err *err)
 {
-    kg_auto(kg_close) int all = store_open_sub(hold->folder_fd, APPROVED_NAME, err);
-    return all < 0 ? all : store_open_sub(all, name, err);
+    kg_auto(kg_close) int all =
+        store_open_sub(hold->store, hold->folder_fd, APPROVED_NAME, 0755, err);
+    return all < 0 ? all : store_open_sub(hold->store, all, name, 0755, err);
 }
 
 void store_look_free(struct store_look *look)
@@ -58,13 +59,13 @@ static int write_kept(struct store *store, int kept_fd, const char *name,
     kg_auto(kg_free) char *path = kg_format("%s/%s/" MANIFEST_FILE, store->dir, name);
     store_tree_print(&look->tree, &files);
     kg_buf_printf(&quick, "%s\n%s\n", look->tree.hash, look->quick);
-    int result = store_write_file(kept_fd, "files", kg_buf_view(&files), false, err);
+    int result = store_write_public(store, kept_fd, "files", kg_buf_view(&files), err);
     if (result == 0)
         result = kg_read_file(path, KG_DOC_BYTES_MAX, &manifest, err);
     if (result == 0)
-        result = store_write_file(kept_fd, "manifest", kg_buf_view(&manifest), false, err);
+        result = store_write_public(store, kept_fd, "manifest", kg_buf_view(&manifest), err);
     return result < 0 ? result
-                      : store_write_file(kept_fd, "quick", kg_buf_view(&quick), false, err);
+                      : store_write_public(store, kept_fd, "quick", kg_buf_view(&quick), err);
 }
 
 void store_approved_write(struct store *store, const struct store_hold *hold, const char *name,
@@ -199,6 +200,16 @@ static int fail_changed(struct store *store, const char *name, const char *hash,
     return result;
 }
 
+/* Whether the tree had that hash when its quick facts were these. */
+static bool is_known(const struct store *store, const char *name, struct kg_str hash,
+                     const char *digest)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, wanted = {0};
+    kg_buf_printf(&wanted, "%.*s\n%s\n", KG_STR_ARG(hash), digest);
+    return read_kept(store, name, "quick", 4 * STORE_HASH_TEXT, &text) == 0 &&
+           kg_str_equal(kg_buf_view(&text), kg_buf_view(&wanted));
+}
+
 /* Files that no tree may have were not approved either. */
 static int fail_unreadable(const char *name, int result, struct kg_err *err)
 {
@@ -213,21 +224,23 @@ static int compare_full(struct store *store, const struct store_hold *hold, cons
                         const char *hash, struct kg_err *err)
 {
     kg_auto(store_look_free) struct store_look look = {0};
-    int result = store_look_read(store, hold->plugins_fd, name, &look, err);
+    kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
+    int result = store_look_read(store, AT_FDCWD, path, &look, err);
     if (result < 0)
         return fail_unreadable(name, result, err);
     if (strcmp(look.tree.hash, hash) != 0)
         return fail_changed(store, name, hash, &look.tree, err);
-    store_approved_write(store, hold, name, &look);
+    if (hold->lock_fd >= 0 && !is_known(store, name, kg_str(hash), look.quick))
+        store_approved_write(store, hold, name, &look);
     return 0;
 }
 
 int store_check_full(struct store *store, const char *name, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
     kg_auto(store_record_free) struct store_record record = {0};
     int result = store_hold_begin(store, &hold, err);
-    if (result == 0)
+    if (result == 0 || result == -EACCES || result == -EROFS) /* to look is enough */
         result = store_record_read(store, name, &record, err);
     if (result < 0)
         return result;
@@ -235,24 +248,29 @@ int store_check_full(struct store *store, const char *name, struct kg_err *err)
                                : compare_full(store, &hold, name, record.hash, err);
 }
 
-/* Whether the tree had that hash when its quick facts were these. */
-static bool is_known(const struct store *store, const char *name, struct kg_str hash,
-                     const char *digest)
+static const struct local_plugin *find_approval(struct store *store, const char *name,
+                                                struct kg_err *err)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0}, wanted = {0};
-    kg_buf_printf(&wanted, "%.*s\n%s\n", KG_STR_ARG(hash), digest);
-    return read_kept(store, name, "quick", 4 * STORE_HASH_TEXT, &text) == 0 &&
-           kg_str_equal(kg_buf_view(&text), kg_buf_view(&wanted));
+    const struct local *local = local_now(store, err);
+    if (local == NULL)
+        return NULL;
+    const struct local_plugin *record = store_record_find(local, name);
+    if (record != NULL && record->hash.length > 0)
+        return record;
+    fail_never(name, err);
+    return NULL;
+}
+
+int store_check_known(struct store *store, const char *name, struct kg_err *err)
+{
+    return find_approval(store, name, err) != NULL ? 0 : -EINVAL;
 }
 
 int store_check_quick(struct store *store, const char *name, struct kg_err *err)
 {
-    const struct local *local = local_now(store, err);
-    if (local == NULL)
+    const struct local_plugin *record = find_approval(store, name, err);
+    if (record == NULL)
         return -EINVAL;
-    const struct local_plugin *record = store_record_find(local, name);
-    if (record == NULL || record->hash.length == 0)
-        return fail_never(name, err);
     char digest[STORE_HASH_TEXT];
     struct store_limits limits = store_limits_now(store);
     kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);

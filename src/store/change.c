@@ -24,22 +24,27 @@ struct store_trial {
 
 /* -- the tree ---------------------------------------------------------------------------------- */
 
-static int give_entries(int folder_fd, const struct stat *owner);
+static int give_entries(const struct store *store, int folder_fd);
 
-static int give_entry(int folder_fd, const char *name, const struct stat *owner)
+/* A second name of a file could be that of somebody else's. */
+static int give_entry(const struct store *store, int folder_fd, const char *name)
 {
+    const struct cage_owner *owner = store->parts.owner;
     struct stat there;
-    if (fchownat(folder_fd, name, owner->st_uid, owner->st_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
-        fstatat(folder_fd, name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+    if (fstatat(folder_fd, name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!S_ISDIR(there.st_mode) && there.st_nlink > 1)
+        return -EMLINK;
+    if (fchownat(folder_fd, name, owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     if (!S_ISDIR(there.st_mode))
         return 0;
     int fd = store_open_dir(folder_fd, name);
-    return fd < 0 ? fd : give_entries(fd, owner);
+    return fd < 0 ? fd : give_entries(store, fd);
 }
 
 /* Takes the fd. The limits of a tree bound the depth. */
-static int give_entries(int folder_fd, const struct stat *owner)
+static int give_entries(const struct store *store, int folder_fd)
 {
     DIR *entries = fdopendir(folder_fd);
     int result = 0;
@@ -49,21 +54,17 @@ static int give_entries(int folder_fd, const struct stat *owner)
     }
     for (const struct dirent *entry; result == 0 && (entry = readdir(entries)) != NULL;)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = give_entry(dirfd(entries), entry->d_name, owner);
+            result = give_entry(store, dirfd(entries), entry->d_name);
     closedir(entries);
     return result;
 }
 
 /* What root fetched for a daemon that is somebody else must be his, or he could not remove it. */
-static int give_tree(const struct store_hold *hold, const struct store_quarantine *quarantine,
+static int give_tree(const struct store *store, const struct store_quarantine *quarantine,
                      struct kg_err *err)
 {
-    struct stat owner;
-    if (geteuid() != 0 || fstat(hold->plugins_fd, &owner) < 0 || owner.st_uid == 0)
-        return 0;
-    int result = give_entry(quarantine->fd, STORE_TREE_NAME, &owner);
-    return result < 0 ? kg_fail_errno(err, -result, "give the plugin's files to uid %u",
-                                      (unsigned)owner.st_uid)
+    int result = store_gives(store) ? give_entry(store, quarantine->fd, STORE_TREE_NAME) : 0;
+    return result < 0 ? kg_fail_errno(err, -result, "give the plugin's files to the daemon's user")
                       : 0;
 }
 
@@ -251,7 +252,7 @@ static int take_fetched(struct store *store, const struct store_hold *hold,
 {
     kg_auto(store_look_free) struct store_look look = {0};
     int quarantine_fd = offer->quarantine->fd;
-    int result = give_tree(hold, offer->quarantine, err);
+    int result = give_tree(store, offer->quarantine, err);
     if (result == 0)
         result = check_tree(store, quarantine_fd, STORE_TREE_NAME, offer, &look, err);
     if (result == 0 && syncfs(quarantine_fd) < 0)
@@ -300,7 +301,7 @@ static int look_at_place(const struct store_hold *hold, const char *name, bool *
 int store_take(struct store *store, struct store_offer *offer, const struct store_consent *consent,
                struct store_trial **ret_trial, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
     kg_auto(store_record_free) struct store_record before = {0};
     const char *name = offer->manifest->name;
     bool exists = false;
@@ -366,7 +367,7 @@ static int revert(struct store_trial *trial, const struct store_hold *hold, stru
 
 int store_trial_revert(struct store_trial *trial, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {trial->store, -1, -1, -1};
     int result = store_hold_begin(trial->store, &hold, err);
     if (result == 0)
         result = revert(trial, &hold, err);

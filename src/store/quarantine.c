@@ -20,16 +20,18 @@ static int open_all(const struct store *store, struct kg_err *err)
     if (plugins < 0)
         return plugins;
     kg_auto(kg_close) int folder = store_open_folder(store, plugins, err);
-    return folder < 0 ? folder : store_open_sub(folder, QUARANTINE_NAME, err);
+    return folder < 0 ? folder : store_open_sub(store, folder, QUARANTINE_NAME, 0700, err);
 }
 
 /* Between its making and its lock somebody may have taken it for left over, and removed it. */
 static int make_locked(int all_fd, const char *id, struct kg_err *err)
 {
-    kg_auto(kg_close) int fd = store_open_sub(all_fd, id, err);
     struct stat ours, there;
+    if (mkdirat(all_fd, id, 0700) < 0)
+        return kg_fail_errno(err, errno, "make a folder in the quarantine");
+    kg_auto(kg_close) int fd = store_open_dir(all_fd, id);
     if (fd < 0)
-        return fd;
+        return fd == -ENOENT ? -EAGAIN : kg_fail_errno(err, -fd, "open a folder of the quarantine");
     if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &ours) < 0)
         return kg_fail_errno(err, errno, "lock a folder of the quarantine");
     if (fstatat(all_fd, id, &there, AT_SYMLINK_NOFOLLOW) < 0 || there.st_ino != ours.st_ino)

@@ -3,8 +3,8 @@
  * store, and what a killed writer left is finished before anything else is begun.
  */
 #include "store/internal.h"
+#include "store/tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,6 @@
 
 #define LOCK_WAIT_MS   30000
 #define LOCK_TRY_MS    20
-#define REMOVE_DEPTH   4096 /* folders in each other; the limits of a fetch lie far below */
 #define LOCK_NAME      "lock"
 #define QUARANTINE_DIR "quarantine"
 
@@ -78,12 +77,16 @@ void store_on_wait(struct store *store, void (*on_wait)(void *data), void *data)
 
 /* -- folders ----------------------------------------------------------------------------------- */
 
-int store_give(int fd, const struct stat *owner)
+bool store_gives(const struct store *store)
 {
-    struct stat now;
-    if (geteuid() != 0 || owner->st_uid == 0 || fstat(fd, &now) < 0 || now.st_uid == owner->st_uid)
-        return 0;
-    return fchown(fd, owner->st_uid, owner->st_gid) < 0 ? -errno : 0;
+    const struct cage_owner *owner = store->parts.owner;
+    return geteuid() == 0 && owner != NULL && owner->uid != 0;
+}
+
+int store_give(const struct store *store, int fd)
+{
+    const struct cage_owner *owner = store->parts.owner;
+    return store_gives(store) && fchown(fd, owner->uid, owner->gid) < 0 ? -errno : 0;
 }
 
 int store_open_dir(int parent_fd, const char *name)
@@ -98,23 +101,23 @@ int store_open_plugins(const struct store *store, struct kg_err *err)
     return fd < 0 ? kg_fail_errno(err, errno, "open the plugins folder %s", store->dir) : fd;
 }
 
-int store_open_sub(int parent_fd, const char *name, struct kg_err *err)
+int store_open_sub(const struct store *store, int parent_fd, const char *name, mode_t mode,
+                   struct kg_err *err)
 {
-    struct stat parent;
-    bool made = mkdirat(parent_fd, name, 0700) == 0;
+    bool made = mkdirat(parent_fd, name, mode) == 0;
     if (!made && errno != EEXIST)
         return kg_fail_errno(err, errno, "make the folder %s of the plugin store", name);
     kg_auto(kg_close) int fd = store_open_dir(parent_fd, name);
     if (fd < 0)
         return kg_fail_errno(err, -fd, "open the folder %s of the plugin store", name);
-    if (made && (fstat(parent_fd, &parent) < 0 || store_give(fd, &parent) < 0))
+    if (made && store_give(store, fd) < 0)
         return kg_fail_errno(err, errno, "give the folder %s of the plugin store away", name);
     return kg_steal_fd(&fd);
 }
 
 int store_open_folder(const struct store *store, int plugins_fd, struct kg_err *err)
 {
-    int fd = store_open_sub(plugins_fd, STORE_FOLDER_NAME, err);
+    int fd = store_open_sub(store, plugins_fd, STORE_FOLDER_NAME, 0755, err);
     return fd < 0 ? kg_wrap(err, fd, "%s", store->dir) : fd;
 }
 
@@ -127,24 +130,23 @@ int store_sync_folder(int fd, struct kg_err *err)
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-static int write_and_close(int fd, int folder_fd, struct kg_str text, bool sync)
+static int write_and_close(const struct store *store, int fd, struct kg_str text, bool sync)
 {
-    struct stat folder;
     int result = kg_write_all(fd, text.data, text.length);
-    if (result == 0 && fstat(folder_fd, &folder) == 0)
-        result = store_give(fd, &folder);
+    if (result == 0)
+        result = store_give(store, fd);
     if (result == 0 && sync && fsync(fd) < 0)
         result = -errno;
     return close(fd) < 0 && result == 0 ? -errno : result;
 }
 
-int store_write_file(int folder_fd, const char *name, struct kg_str text, bool sync,
-                     struct kg_err *err)
+static int write_file(const struct store *store, int folder_fd, const char *name,
+                      struct kg_str text, mode_t mode, bool sync, struct kg_err *err)
 {
     kg_auto(kg_free) char *passing = kg_format("%s.new", name);
     (void)unlinkat(folder_fd, passing, 0); /* what a killed writer has left */
-    int fd = openat(folder_fd, passing, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int result = fd < 0 ? -errno : write_and_close(fd, folder_fd, text, sync);
+    int fd = openat(folder_fd, passing, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    int result = fd < 0 ? -errno : write_and_close(store, fd, text, sync);
     if (result == 0 && renameat(folder_fd, passing, folder_fd, name) < 0)
         result = -errno;
     if (result < 0) {
@@ -154,58 +156,25 @@ int store_write_file(int folder_fd, const char *name, struct kg_str text, bool s
     return sync ? store_sync_folder(folder_fd, err) : 0;
 }
 
+int store_write_synced(const struct store *store, int folder_fd, const char *name,
+                       struct kg_str text, struct kg_err *err)
+{
+    return write_file(store, folder_fd, name, text, 0600, true, err);
+}
+
+int store_write_public(const struct store *store, int folder_fd, const char *name,
+                       struct kg_str text, struct kg_err *err)
+{
+    return write_file(store, folder_fd, name, text, 0644, false, err);
+}
+
 /* -- removing ---------------------------------------------------------------------------------- */
-
-static int empty_folder(int parent_fd, const char *name, int depth);
-
-static int remove_entry(int folder_fd, const char *name, int depth)
-{
-    if (unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT)
-        return 0;
-    if (errno != EISDIR && errno != EPERM)
-        return -errno;
-    int result = depth < REMOVE_DEPTH ? empty_folder(folder_fd, name, depth + 1) : -ELOOP;
-    if (result < 0)
-        return result;
-    return unlinkat(folder_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
-}
-
-/* A folder that its owner may not write to or look into is his all the same. */
-static int open_to_empty(int parent_fd, const char *name)
-{
-    int fd = store_open_dir(parent_fd, name);
-    if (fd >= 0 && faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) == 0)
-        return fd;
-    kg_close(&fd);
-    kg_auto(kg_close) int path =
-        openat(parent_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    char link[32];
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", path);
-    if (path < 0 || chmod(link, 0700) < 0)
-        return -errno;
-    return store_open_dir(parent_fd, name);
-}
-
-static int empty_folder(int parent_fd, const char *name, int depth)
-{
-    int fd = open_to_empty(parent_fd, name);
-    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-    if (entries == NULL) {
-        int result = fd < 0 ? fd : -errno;
-        kg_close(&fd);
-        return result == -ENOENT ? 0 : result;
-    }
-    int result = 0;
-    for (const struct dirent *entry; result == 0 && (entry = readdir(entries)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = remove_entry(dirfd(entries), entry->d_name, depth);
-    closedir(entries);
-    return result;
-}
 
 int store_remove_all(int folder_fd, const char *name)
 {
-    return remove_entry(folder_fd, name, 0);
+    if (unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    return errno == EISDIR || errno == EPERM ? tree_remove(folder_fd, name, NULL) : -errno;
 }
 
 /* -- the lock ---------------------------------------------------------------------------------- */
@@ -249,16 +218,19 @@ static void sign_lock(int lock_fd)
         (void)!pwrite(lock_fd, text, (size_t)length, 0);
 }
 
-static int open_lock(int folder_fd, struct kg_err *err)
+/* One that is there already may be anything, and is given to nobody. */
+static int open_lock(const struct store *store, int folder_fd, struct kg_err *err)
 {
-    struct stat folder;
-    kg_auto(kg_close) int fd =
-        openat(folder_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0 || fstat(folder_fd, &folder) < 0)
+    kg_auto(kg_close) int fd = openat(folder_fd, LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        return kg_steal_fd(&fd);
+    fd = openat(folder_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST) /* somebody was quicker */
+        fd = openat(folder_fd, LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    else if (fd >= 0 && store_give(store, fd) < 0)
+        return kg_fail_errno(err, errno, "give the lock of the plugin store away");
+    if (fd < 0)
         return kg_fail_errno(err, errno, "open the lock of the plugin store");
-    int result = store_give(fd, &folder);
-    if (result < 0)
-        return kg_fail_errno(err, -result, "give the lock of the plugin store away");
     return kg_steal_fd(&fd);
 }
 
@@ -277,7 +249,7 @@ static int take_lock(struct store *store, struct store_hold *hold, struct kg_err
     hold->folder_fd = store_open_folder(store, hold->plugins_fd, err);
     if (hold->folder_fd < 0)
         return hold->folder_fd;
-    hold->lock_fd = open_lock(hold->folder_fd, err);
+    hold->lock_fd = open_lock(store, hold->folder_fd, err);
     if (hold->lock_fd < 0)
         return hold->lock_fd;
     int result = wait_for_lock(store, hold->lock_fd, err);
@@ -288,20 +260,20 @@ static int take_lock(struct store *store, struct store_hold *hold, struct kg_err
 
 int store_hold_begin(struct store *store, struct store_hold *ret_hold, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
     int result = take_lock(store, &hold, err);
     if (result == 0)
         result = store_finish(store, &hold, err);
     if (result < 0)
         return result;
     *ret_hold = hold;
-    hold = (struct store_hold){-1, -1, -1};
+    hold = (struct store_hold){store, -1, -1, -1};
     return 0;
 }
 
 int store_recover(struct store *store, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
     int result = store_hold_begin(store, &hold, err);
     if (result == 0)
         store_sweep(&hold);

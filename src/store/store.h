@@ -50,7 +50,8 @@ struct store_parts {
                        const struct gate_event *event);
     void *network_data;
     const struct config_paths *paths;
-    const char *plugins_dir; /* absolute; NULL: that of paths */
+    const char *plugins_dir;        /* absolute; NULL: that of paths */
+    const struct cage_owner *owner; /* whom root works for, the daemon's user; NULL: oneself */
     struct store_limits limits;
 };
 
@@ -292,9 +293,11 @@ int store_promote(struct store *store, const char *name, struct kg_err *err);
 /*
  * All fail with KG_E_NOT_APPROVED, a reason in words and a hint, when they are not. The first
  * blocks and reads every file; the second only looks at them, and is for each start. -EAGAIN from
- * the second: they were touched, and only a full look can tell.
+ * the second: they were touched, and only a full look can tell. The third only asks whether
+ * anything of that name was ever approved.
  */
 int store_check_full(struct store *store, const char *name, struct kg_err *err);
 int store_check_quick(struct store *store, const char *name, struct kg_err *err);
+int store_check_known(struct store *store, const char *name, struct kg_err *err);
 
 #endif

@@ -626,7 +626,7 @@ static int empty_folder(struct removal *removal, int fd, unsigned depth)
 static int move_up(struct removal *removal, int folder, const char *name)
 {
     kg_auto(kg_free) char *moved = kg_format(".kaged-deep-%u", removal->moved++);
-    fchmodat(folder, name, 0700, 0); /* its ".." is written, too */
+    (void)!fchmodat(folder, name, 0700, 0); /* its ".." is written, too */
     if (renameat(folder, name, removal->top, moved) == 0)
         return 0;
     return kg_fail_errno(removal->err, errno, "move folder %.200s to remove it", name);

@@ -255,8 +255,11 @@ class Later(FlowTest):
 
 
 def local(daemon, text):
+    """Over all that was there, so the operator has to say yes to the plugins again."""
     with open(os.path.join(daemon.home, "local.toml"), "w") as file:
         file.write(text)
+    if daemon.process is not None:
+        daemon.approve()
 
 
 def edit_manifest(daemon, plugin, old, new):
@@ -266,6 +269,8 @@ def edit_manifest(daemon, plugin, old, new):
     assert old in text, text
     with open(path, "w") as file:
         file.write(text.replace(old, new))
+    if daemon.process is not None:
+        daemon.approve(plugin)
 
 
 class Plugin(FlowTest):

@@ -170,13 +170,21 @@ def install(home, plugin):
     return name
 
 
+def approve(home, *names):
+    """The operator's yes to folders in the store as they are now; without names, to all."""
+    names = names or sorted(os.listdir(os.path.join(home, "plugins")))
+    subprocess.run([os.path.join(BUILD, "tests/approve"), home, *names], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 class Daemon:
     """plugins: folders of tests/plugins, enabled unless `enabled` names others.
 
-    config: dotted keys, over those of TEST_CONFIG.
+    config: dotted keys, over those of TEST_CONFIG. approved: all plugins are before each start.
     """
 
-    def __init__(self, plugins=(), config=None, enabled=None, arguments=(), wait_running=True):
+    def __init__(self, plugins=(), config=None, enabled=None, arguments=(), wait_running=True,
+                 approved=True):
         self.base = tempfile.mkdtemp(prefix="kg-", dir="/tmp")
         self.home = os.path.join(self.base, "h")
         os.makedirs(os.path.join(self.home, "plugins"), mode=0o700)
@@ -185,6 +193,7 @@ class Daemon:
         self.config = {**TEST_CONFIG, **(config or {}), "plugins.enabled": self.enabled}
         self.arguments = list(arguments)
         self.wait_running = wait_running
+        self.approved = approved
         self.process = None
         self.seen = {}
         self.write_config()
@@ -215,6 +224,10 @@ class Daemon:
         self.config.update({key.replace("__", "."): value for key, value in changes.items()})
         write_config(os.path.join(self.home, "config.toml"), self.config)
 
+    def approve(self, *names):
+        """For what a test changes while the daemon runs."""
+        approve(self.home, *names)
+
     def environment(self):
         report = os.path.join(self.base, "sanitizer")
         asan = os.environ.get("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
@@ -230,6 +243,8 @@ class Daemon:
 
     def start(self):
         """Starts the daemon and waits until it listens and its plugins are up, or down again."""
+        if self.approved:
+            self.approve()
         ready, theirs = os.pipe()
         with open(os.path.join(self.base, "log"), "ab") as log:
             self.process = self.popen("start", "--foreground", "--ready-fd", str(theirs),
@@ -246,8 +261,10 @@ class Daemon:
         self.pid = self.process.pid
         if self.wait_running:
             for name in self.enabled:
+                # Disabled without a problem: its files are still being compared.
                 self.wait_status(name, lambda s: s["state"] != "spawning" and
-                                 (s["pid"] or s["state"] != "running"), "an end of its start")
+                                 (s["pid"] or s["state"] != "running") and
+                                 (s["problem"] or s["state"] != "disabled"), "an end of its start")
 
     def log(self):
         with open(os.path.join(self.base, "log"), errors="replace") as log:
