@@ -23,6 +23,12 @@ ELSEWHERE = {
     "limits.net_events_per_sec": "the same",
     "limits.net_connect_timeout_ms": "the same",
     "limits.net_idle_timeout_ms": "the same",
+    "limits.install_bytes": "each fetch takes them anew; tests/flow/test_unpack.py has the bounds",
+    "limits.install_file_bytes": "the same",
+    "limits.install_files": "the same",
+    "limits.install_depth": "the same",
+    "limits.install_source_bytes": "the same",
+    "limits.install_timeout_ms": "the same; tests/flow/test_fetch.py",
     "limits.watchdog_interval_ms": "only where there are no cgroups; tests/flow/test_limits.py",
 }
 
