@@ -17,6 +17,9 @@ struct store {
     char *folder;             /* plugins/.store */
     char *quarantine_dir;     /* plugins/.store/quarantine */
     pthread_mutex_t limits_lock;
+    size_t fetches; /* that are not over */
+    void (*on_idle)(void *data);
+    void *on_idle_data;
     void (*on_wait)(void *data);
     void *on_wait_data;
     struct local *local; /* owned; what local.toml said when it was as in local_seen */

@@ -6,7 +6,7 @@ import unittest
 import archives
 import internet as net
 from harness import main
-from test_fetch import ORDINARY_UID, Fetcher, FetchTest, tree_hash
+from test_fetch import ORDINARY, Fetcher, FetchTest, tree_hash
 
 HOST, PORT = "api.kaged.test", 443
 
@@ -53,9 +53,8 @@ class Https(FetchTest):
         self.assertEqual(answer.get("hash"), self.expected(b"v1.0.0"), answer)
         self.assertEqual(set(internet.accepted), {(net.API, 8443)})
 
-    @unittest.skipIf(os.geteuid() != 0, "it is an ordinary user's already")
     def test_it_works_for_an_ordinary_user(self):
-        answer = self.fetch(f"https://{HOST}/git/repo.git", user=ORDINARY_UID)
+        answer = self.fetch(f"https://{HOST}/git/repo.git", user=ORDINARY)
         self.assertEqual(answer.get("hash"), self.expected(b"newest"), answer)
 
     def test_redirection_is_followed_on_the_same_host_only(self):
