@@ -242,7 +242,7 @@ static int remove_held(struct store *store, const struct store_hold *hold, const
 int store_remove(struct store *store, const char *name, const struct store_removal *removal,
                  struct store_removed *ret_removed, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     kg_auto(store_record_free) struct store_record record = {0};
     int result = store_hold_begin(store, &hold, err);
     if (result == 0)
