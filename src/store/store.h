@@ -50,8 +50,7 @@ struct store_parts {
                        const struct gate_event *event);
     void *network_data;
     const struct config_paths *paths;
-    const char *plugins_dir;        /* absolute; NULL: that of paths */
-    const struct cage_owner *owner; /* whom root works for, the daemon's user; NULL: oneself */
+    const char *plugins_dir; /* absolute; NULL: that of paths */
     struct store_limits limits;
 };
 
