@@ -5,6 +5,16 @@
 
 #define LOOK_PAUSE_MS 100
 
+bool door_daemon_runs(const struct cli *cli)
+{
+    const struct client_request request = {.method = "GET", .target = "/healthz"};
+    struct client_reply reply = {0};
+    struct kg_err err = {0};
+    int result = client_exchange(cli->paths.socket, &request, &reply, &err);
+    kg_buf_free(&reply.body);
+    return result == 0 || err.code != KG_E_NO_DAEMON;
+}
+
 static int ask(struct door *door, const char *method, const char *target, struct kg_str body,
                struct door_answer *ret_answer)
 {

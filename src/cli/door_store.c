@@ -18,6 +18,8 @@
 
 #define LOOK_MS       100
 #define CLOSE_WAIT_MS 5000
+#define LOCK_WAIT_MS  30000
+#define LOCK_TRY_MS   20
 #define NEVER_MS      (UINT64_C(24) * 3600 * 1000)
 
 struct store_door {
@@ -126,25 +128,45 @@ struct change {
     struct audit *audit;
 };
 
-static int lock_daemon(const struct config_paths *paths, struct kg_err *err)
+/* A daemon holds it for life, another command for the moment of its change. */
+static int wait_for_lock(const struct cli *cli, int fd, struct kg_err *err)
 {
-    kg_auto(kg_close) int fd =
-        open(paths->pid_file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    uint64_t until_ms = kg_monotonic_ms() + LOCK_WAIT_MS;
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return kg_fail_errno(err, errno, "lock %s", cli->paths.pid_file);
+        if (door_daemon_runs(cli)) {
+            kg_fail(err, KG_E_CONFLICT, "kaged was started meanwhile, so nothing was done");
+            kg_hint(err, "run the command again: it will ask the daemon");
+            return -EBUSY;
+        }
+        if (kg_monotonic_ms() > until_ms)
+            return kg_fail(err, KG_E_CONFLICT, "another command has held %s for %d s",
+                           cli->paths.pid_file, LOCK_WAIT_MS / 1000);
+        cli_pause_ms(LOCK_TRY_MS);
+    }
+    return 0;
+}
+
+/* Empty, it names no daemon. */
+static int lock_daemon(const struct cli *cli, struct kg_err *err)
+{
+    const char *path = cli->paths.pid_file;
+    kg_auto(kg_close) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return kg_fail_errno(err, errno, "open lock file %s", paths->pid_file);
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return kg_steal_fd(&fd);
-    if (errno != EWOULDBLOCK)
-        return kg_fail_errno(err, errno, "lock %s", paths->pid_file);
-    kg_fail(err, KG_E_CONFLICT, "kaged was started meanwhile, so nothing was done");
-    kg_hint(err, "run the command again: it will ask the daemon");
-    return -EBUSY;
+        return kg_fail_errno(err, errno, "open lock file %s", path);
+    int result = wait_for_lock(cli, fd, err);
+    if (result < 0)
+        return result;
+    if (ftruncate(fd, 0) < 0)
+        return kg_fail_errno(err, errno, "empty %s", path);
+    return kg_steal_fd(&fd);
 }
 
 static int change_begin(struct store_door *door, struct change *ret_change, struct kg_err *err)
 {
     const struct config_paths *paths = &door->base.cli->paths;
-    kg_auto(kg_close) int lock_fd = lock_daemon(paths, err);
+    kg_auto(kg_close) int lock_fd = lock_daemon(door->base.cli, err);
     if (lock_fd < 0)
         return lock_fd;
     const struct audit_options options = {

@@ -26,20 +26,9 @@ int door_answer_read(struct door_answer *answer)
     return answer->doc != NULL ? CLI_DONE : print_error(&err);
 }
 
-/* A daemon that is there but cannot be asked is a problem, and no reason to pass it by. */
-static bool daemon_runs(const struct cli *cli)
-{
-    const struct client_request request = {.method = "GET", .target = "/healthz"};
-    struct client_reply reply = {0};
-    struct kg_err err = {0};
-    int result = client_exchange(cli->paths.socket, &request, &reply, &err);
-    kg_buf_free(&reply.body);
-    return result == 0 || err.code != KG_E_NO_DAEMON;
-}
-
 int door_open(const struct cli *cli, enum door_needs needs, struct door **ret_door)
 {
-    if (needs != DOOR_DAEMON && !daemon_runs(cli))
+    if (needs != DOOR_DAEMON && !door_daemon_runs(cli))
         return door_to_store(cli, needs == DOOR_FETCH, ret_door);
     *ret_door = door_to_daemon(cli);
     return CLI_DONE;
@@ -194,13 +183,13 @@ static int get_consent(struct dialogue *dialogue, const struct kg_node *offer, b
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, question = {0}, list = {0};
     size_t widened = show_new_capabilities(&list, offer);
-    show_offer(&text, offer, print_colors() && dialogue->live);
+    show_offer(&text, dialogue->consent.doc->root, print_colors() && dialogue->live);
     kg_buf_char(&text, '\n');
     say(dialogue, &text);
     *ret_widens = widened > 0;
     if (dialogue->tty < 0)
         return check_flags(dialogue, offer, widened);
-    show_question(&question, offer);
+    show_question(&question, dialogue->consent.doc->root);
     int code = ask(dialogue, &question);
     if (code == CLI_DONE && widened > 0) {
         question.length = 0;

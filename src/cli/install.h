@@ -53,6 +53,8 @@ enum door_needs {
 };
 /* To the daemon if one runs; else to the store, if that is enough. */
 int door_open(const struct cli *cli, enum door_needs needs, struct door **ret_door);
+/* A daemon that is there but cannot be asked runs, too. */
+bool door_daemon_runs(const struct cli *cli);
 struct door *door_to_daemon(const struct cli *cli);
 int door_to_store(const struct cli *cli, bool fetches, struct door **ret_door);
 /* Reads the answer's body into its tree. */
@@ -61,9 +63,9 @@ int door_answer_read(struct door_answer *answer);
 /* -- texts, see install_show.c ----------------------------------------------------------------- */
 
 /* What is offered, and how it differs from what is there. */
-void show_offer(struct kg_buf *out, const struct kg_node *offer, bool colors);
+void show_offer(struct kg_buf *out, const struct kg_node *consent, bool colors);
 /* "Install NAME?" and the like, without " [y/N]". */
-void show_question(struct kg_buf *out, const struct kg_node *offer);
+void show_question(struct kg_buf *out, const struct kg_node *consent);
 /* "Allow its new capability X?" */
 void show_widening_question(struct kg_buf *out, const struct kg_node *offer);
 /* The new capabilities, comma-separated; how many there are. */

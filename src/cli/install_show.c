@@ -95,7 +95,7 @@ struct style {
     bool colors;
 };
 
-/* "    ! exec:bash:/opt  may run bash", and below its words "DANGEROUS: ..." */
+/* "    ! exec:bash:/opt  may run bash", and below it "DANGEROUS: ..." */
 static void put_capability(struct kg_buf *out, const struct kg_node *capability, size_t width,
                            const struct style *style)
 {
@@ -116,8 +116,7 @@ static void put_capability(struct kg_buf *out, const struct kg_node *capability,
     kg_buf_char(out, '\n');
     if (!marked)
         return;
-    size_t column = style->indent + 2 + width + strlen(style->tag) + 2;
-    kg_buf_printf(out, "%*s%sDANGEROUS: ", (int)column, "", on);
+    kg_buf_printf(out, "%*s%sDANGEROUS: ", (int)style->indent + 4, "", on);
     kg_buf_escaped(out, danger);
     kg_buf_printf(out, "%s\n", off);
 }
@@ -332,38 +331,61 @@ static void put_approval(struct kg_buf *out, const struct kg_node *offer, bool c
     put_files(out, offer);
 }
 
+static void put_activation(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    put_named(out, "Plugin ", offer, "name", " is installed");
+    put_named(out, " (version ", offer, "version", ").\n");
+    put_facts(out, offer);
+    put_capabilities(out, offer, colors);
+}
+
 static const struct row {
-    const char *kind;
+    const char *change;
     void (*put)(struct kg_buf *out, const struct kg_node *offer, bool colors);
     const char *act; /* of the question */
     const char *did;
     bool both; /* the question and the end name both versions, or the new one */
+    bool new;  /* it does not run yet */
 } rows[] = {
-    {"install", put_install, "Install", "Installed", false},
-    {"upgrade", put_replacement, "Upgrade", "Upgraded", true},
-    {"downgrade", put_replacement, "Downgrade", "Downgraded", true},
-    {"reinstall", put_replacement, "Reinstall", "Reinstalled", false},
-    {"approve", put_approval, "Approve", "Approved", false},
+    {"install", put_install, "Install", "Installed", false, true},
+    {"upgrade", put_replacement, "Upgrade", "Upgraded", true, false},
+    {"downgrade", put_replacement, "Downgrade", "Downgraded", true, false},
+    {"reinstall", put_replacement, "Reinstall", "Reinstalled", false, false},
+    {"approve", put_approval, "Approve", "Approved", false, true},
 };
 
-/* What is of no known kind came from a daemon of another version; it reads like an install. */
-static const struct row *row_of(const struct kg_node *offer)
+static const struct row activation = {"activate", put_activation, NULL, NULL, false, false};
+
+static const struct kg_node *offer_of(const struct kg_node *consent)
 {
+    return kg_node_get(consent, "offer");
+}
+
+/* What is of no known kind came from a daemon of another version; it reads like an install. */
+static const struct row *row_of(const struct kg_node *consent)
+{
+    const struct kg_node *offer = offer_of(consent);
+    if (kg_str_is(cli_text(consent, "kind"), "activate") && is_unchanged(offer))
+        return &activation;
     for (size_t i = 0; i < KG_COUNT(rows); i++)
-        if (kg_str_is(cli_text(offer, "change"), rows[i].kind))
+        if (kg_str_is(cli_text(offer, "change"), rows[i].change))
             return &rows[i];
     return &rows[0];
 }
 
-void show_offer(struct kg_buf *out, const struct kg_node *offer, bool colors)
+void show_offer(struct kg_buf *out, const struct kg_node *consent, bool colors)
 {
-    row_of(offer)->put(out, offer, colors);
+    row_of(consent)->put(out, offer_of(consent), colors);
 }
 
-void show_question(struct kg_buf *out, const struct kg_node *offer)
+void show_question(struct kg_buf *out, const struct kg_node *consent)
 {
-    const struct row *row = row_of(offer);
-    kg_buf_printf(out, "%s ", row->act);
+    const struct row *row = row_of(consent);
+    const struct kg_node *offer = offer_of(consent);
+    if (row->act == NULL)
+        put_named(out, "Let ", consent, "project_id", " use ");
+    else
+        kg_buf_printf(out, "%s ", row->act);
     kg_buf_escaped(out, cli_text(offer, "name"));
     if (row->both) {
         put_named(out, " ", offer, "installed_version", " → ");
@@ -382,24 +404,32 @@ void show_widening_question(struct kg_buf *out, const struct kg_node *offer)
         kg_buf_printf(out, "Allow its %zu new capabilities?", count);
 }
 
-void show_done(struct kg_buf *out, const struct kg_node *consent, const char *self)
+static void put_next(struct kg_buf *out, const struct kg_node *consent, const struct row *row,
+                     const char *self)
 {
-    const struct kg_node *offer = kg_node_get(consent, "offer");
-    const struct kg_node *installed = kg_node_get(consent, "installed");
-    const struct kg_node *was_running = kg_node_get(installed, "was_running");
-    const struct row *row = row_of(offer);
-    kg_buf_printf(out, "✓ %s ", row->did);
-    kg_buf_escaped(out, cli_text(offer, "name"));
-    kg_buf_text(out, row->both ? " to " : " ");
-    kg_buf_escaped(out, cli_text(offer, "version"));
-    kg_buf_char(out, '\n');
-    if (was_running != NULL && was_running->boolean) {
+    const struct kg_node *offer = offer_of(consent);
+    const struct kg_node *was_running =
+        kg_node_get(kg_node_get(consent, "installed"), "was_running");
+    if (was_running != NULL && was_running->boolean && !row->new) {
         kg_buf_text(out, "  Plugin was running; restarting...\n");
         put_named(out, "✓ ", offer, "name", " restarted\n");
-    } else if (strcmp(row->kind, "install") == 0 || strcmp(row->kind, "approve") == 0) {
+    } else if (row->new && (was_running == NULL || !was_running->boolean)) {
         kg_buf_printf(out, "  → enable with: %s plugin enable ", self);
         put_named(out, "", offer, "name", "\n");
     }
+}
+
+void show_done(struct kg_buf *out, const struct kg_node *consent, const char *self)
+{
+    const struct row *row = row_of(consent);
+    const struct kg_node *offer = offer_of(consent);
+    if (row->did == NULL)
+        put_named(out, "✓ ", consent, "project_id", " may use ");
+    else
+        kg_buf_printf(out, "✓ %s ", row->did);
+    put_named(out, "", offer, "name", row->both ? " to " : " ");
+    put_named(out, "", offer, "version", "\n");
+    put_next(out, consent, row, self);
 }
 
 void show_uninstalled(struct kg_buf *out, const struct kg_node *removed)

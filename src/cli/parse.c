@@ -245,6 +245,7 @@ static int keep_arguments(struct cli *cli, int argc, char **argv, struct kg_err 
 {
     const char *const *wanted = cli->command->arguments;
     size_t known = 0;
+    bool repeated = false; /* the last one wanted may come once more, or not */
     for (int i = 0; i < argc; i++) {
         bool more = wanted[known] != NULL && strstr(wanted[known], "...") != NULL;
         if (wanted[known] == NULL || cli->argument_count == CLI_ARGUMENTS_MAX) {
@@ -256,10 +257,11 @@ static int keep_arguments(struct cli *cli, int argc, char **argv, struct kg_err 
         if (argv[i][0] == '\0')
             return kg_fail(err, KG_E_USAGE, "%s: %s is empty", cli->words, wanted[known]);
         cli->arguments[cli->argument_count++] = argv[i];
+        repeated = more;
         if (!more)
             known++;
     }
-    if (wanted[known] != NULL && wanted[known][0] != '[') {
+    if (wanted[known] != NULL && wanted[known][0] != '[' && !repeated) {
         int result = kg_fail(err, KG_E_USAGE, "%s: %s is missing", cli->words, wanted[known]);
         hint_usage(cli, err);
         return result;

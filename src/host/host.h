@@ -232,7 +232,7 @@ typedef void host_changed_fn(void *data, const struct host_changed *changed,
  */
 void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
                const char *operator_id, host_changed_fn *on_done, void *data);
-/* KG_E_CONFLICT while sessions use it, unless forced. */
+/* KG_E_REFUSED while sessions use it, unless forced. */
 void host_uninstall(struct host *host, struct kg_str name, const struct store_removal *removal,
                     bool force, const char *operator_id, host_changed_fn *on_done, void *data);
 void host_promote(struct host *host, struct kg_str name, const char *operator_id,

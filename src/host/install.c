@@ -525,8 +525,8 @@ static int check_uninstall(struct host_change *change, bool force)
     size_t sessions = host_plugin_sessions(change->host, change->plugin);
     if (sessions == 0 || force)
         return 0;
-    int result = kg_fail(err, KG_E_CONFLICT, "plugin %s is active in %zu session(s)", change->name,
-                         sessions);
+    int result =
+        kg_fail(err, KG_E_REFUSED, "plugin %s is active in %zu session(s)", change->name, sessions);
     kg_hint(err, "stop the sessions first, or use --force");
     return result;
 }

@@ -68,7 +68,8 @@ static void on_closed(void *data)
     struct host_plugin *plugin = data;
     if (plugin->change != NULL)
         host_change_look(plugin->change);
-    loop_defer(plugin->host->loop, &plugin->host->stop_check);
+    if (plugin->host->stopping)
+        loop_defer(plugin->host->loop, &plugin->host->stop_check);
 }
 
 struct storage *host_plugin_storage(struct host_plugin *plugin)

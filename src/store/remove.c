@@ -97,6 +97,8 @@ int store_forget_choice(struct store *store, const char *name, struct kg_err *er
     if (state == NULL)
         return -EIO;
     int result = state_plugin_choice_set(state, kg_str(name), STATE_UNSAID, err);
+    if (result == 0)
+        result = state_activation_remove(state, NULL, name, err);
     state_close(state);
     return result;
 }
