@@ -45,6 +45,8 @@ static void on_check_done(struct loop_job *job)
     struct host_plugin *plugin = host_plugin_find(host, kg_str(check->name), &gone);
     const struct kg_err *err = check->result < 0 ? &check->err : NULL;
     host_store_job_done(host);
+    if (plugin != NULL && plugin->checks > 0) /* else it is another one of that name */
+        plugin->checks--;
     if (plugin == NULL)
         err = &gone;
     else if (err == NULL)
@@ -56,9 +58,10 @@ static void on_check_done(struct loop_job *job)
     free(check);
 }
 
-static void check_in_full(struct host *host, const struct host_plugin *plugin, checked_fn *on_done,
+static void check_in_full(struct host *host, struct host_plugin *plugin, checked_fn *on_done,
                           void *data)
 {
+    plugin->checks++;
     struct check *check = kg_alloc(sizeof(*check));
     check->host = host;
     check->name = kg_strdup(plugin->name);
