@@ -21,10 +21,13 @@ struct check {
     void *data;
 };
 
+/* That it could not be told is a reason not to start it, too, but no drift. */
 static void note_drift(struct host *host, struct host_plugin *plugin, const struct kg_err *err)
 {
     plugin->drift = *err;
-    kg_log(KG_ERROR_LEVEL, "%s; it is not started", err->message);
+    kg_log(KG_ERROR_LEVEL, "%s; %s is not started", err->message, plugin->name);
+    if (err->code != KG_E_NOT_APPROVED)
+        return;
     audit_emit(host->audit, AUDIT_PLUGIN_DRIFTED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT(err->message));
 }
