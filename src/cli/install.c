@@ -246,6 +246,8 @@ static char *absolute(const char *source)
     if (source[0] == '/' || strstr(source, "://") != NULL)
         return kg_strdup(source);
     kg_auto(kg_free) char *here = getcwd(NULL, 0);
+    while (strncmp(source, "./", 2) == 0)
+        source += 2;
     return kg_format("%s/%s", here != NULL ? here : "", source);
 }
 
