@@ -31,6 +31,7 @@ bench: build ## measure, as ratios
 	@scripts/setup bench
 	@cd bench/peers && npm install --silent --no-audit --no-fund --no-package-lock
 	@build/bin/kaged-bench bench/plugins $(MESON_RELEASE)/bench
+	@bench/http $(MESON_RELEASE)
 	@$(MESON_RELEASE)/bench/gate-bench
 	@bench/compare $(MESON_RELEASE)/bench/schema-bench
 

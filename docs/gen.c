@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "http/http.h"
 #include "manifest/manifest.h"
+#include "store/consent.h"
 #include "supervisor/supervisor.h"
 
 #include <stdio.h>
@@ -171,7 +172,9 @@ static void put_routes(struct kg_buf *out)
 {
     for (size_t i = 0; i < http_route_count; i++) {
         const struct http_route *route = &http_routes[i];
-        kg_buf_printf(out, ".TP\n\\fB%s %s\\fR\n", route->method, route->pattern);
+        bool scoped = route->permission[0] != '\0' && strcmp(route->permission, "any") != 0;
+        kg_buf_printf(out, ".TP\n\\fB%s %s\\fR%s%s%s\n", route->method, route->pattern,
+                      scoped ? " (" : "", scoped ? route->permission : "", scoped ? ")" : "");
         put_text(out, route->summary);
         kg_buf_text(out, ".\n");
         if (route->permission[0] != '\0')
@@ -220,6 +223,21 @@ static void put_states(struct kg_buf *out)
     kg_buf_text(out, ".TE\n");
 }
 
+static void put_consents(struct kg_buf *out)
+{
+    kg_buf_text(out, ".TS\nl l.\n");
+    for (enum consent_state state = 0; state < CONSENT_STATE_COUNT; state++)
+        kg_buf_printf(out, "\\fB%s\\fR\t%s\n", consent_state_name(state),
+                      consent_state_meaning(state));
+    kg_buf_text(out, ".TE\n.PP\n.TS\nl l l.\nin\ton\tto\n");
+    for (enum consent_state state = 0; state < CONSENT_STATE_COUNT; state++)
+        for (size_t i = 0; consent_transition(state, i).event != NULL; i++)
+            kg_buf_printf(out, "%s\t%s\t%s\n", consent_state_name(state),
+                          consent_transition(state, i).event,
+                          consent_state_name(consent_transition(state, i).next));
+    kg_buf_text(out, ".TE\n");
+}
+
 static void put_problems(struct kg_buf *out)
 {
     for (int code = 0; code < MANIFEST_CODE_COUNT; code++) {
@@ -253,7 +271,7 @@ static const struct {
     {"@commands@", put_commands},     {"@options@", put_options}, {"@config@", put_config},
     {"@events@", put_events},         {"@routes@", put_routes},   {"@errors@", put_errors},
     {"@rpc-errors@", put_rpc_errors}, {"@states@", put_states},   {"@version@", put_version},
-    {"@problems@", put_problems},     {"@calls@", put_calls},
+    {"@problems@", put_problems},     {"@calls@", put_calls},     {"@consents@", put_consents},
 };
 
 /* Replaces the first @list@ at or behind `at`; returns where to go on, NULL at the end. */
@@ -289,7 +307,8 @@ static void put_page(struct kg_buf *out, const char *path)
         fprintf(stderr, "gen: %s\n", err.message);
         exit(1);
     }
-    if (strstr(kg_buf_terminate(&page), "@states@") || strstr(page.data, ".TS"))
+    if (strstr(kg_buf_terminate(&page), "@states@") || strstr(page.data, "@consents@") ||
+        strstr(page.data, ".TS"))
         kg_buf_text(out, "'\\\" t\n"); /* asks man for the table preprocessor */
     for (const char *at = page.data; at != NULL;)
         at = fill_next(out, at);

@@ -6,6 +6,16 @@
         "follow", 'f', NULL, "Go on with what comes next, until Ctrl-C."                           \
     }
 
+#define YES                                                                                        \
+    {                                                                                              \
+        "yes", 'y', NULL, "Ask nothing: say yes beforehand, for scripts."                          \
+    }
+#define ALLOW_NEW                                                                                  \
+    {                                                                                              \
+        "allow-new-capabilities", 0, NULL,                                                         \
+            "With --yes: also to capabilities that the installed version does not have."           \
+    }
+
 const struct cli_option cli_globals[] = {
     {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
     {"json", 0, NULL, "Print what the daemon answered, as JSON."},
@@ -19,7 +29,9 @@ const struct cli_command cli_commands[] = {
         .words = "start",
         .options = {{"foreground", 'f', NULL, "Stay in the foreground and log to stderr."},
                     {"ready-fd", 0, "N", "Write the line \"ready\" to this descriptor when it is."},
-                    {"no-sandbox", 0, NULL, "Accepted; plugins are always caged all the same."}},
+                    {"no-sandbox", 0, NULL, "Accepted; plugins are always caged all the same."},
+                    {"insecure", 0, NULL,
+                     "Let everybody on this machine in over TCP; each answer warns of it."}},
         .summary = "start the daemon",
         .help = "Starts the daemon for this home and returns once it answers. The plugins that are "
                 "enabled start with it, each in a cage of its own.\n"
@@ -95,6 +107,47 @@ const struct cli_command cli_commands[] = {
         .run = cli_completion,
     },
     {
+        .words = "auth open",
+        .options = {{"print", 0, NULL, "Only print the URL."}},
+        .summary = "print a URL that lets a browser in, and open it",
+        .help = "Prints a URL that gives the browser which opens it first a session. It works "
+                "once, and within a day; run auth open again for another. On a terminal with a "
+                "screen the browser is opened as well. The daemon has to listen on TCP: see "
+                "daemon.bind in kaged.toml(5).",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_open,
+    },
+    {
+        .words = "auth token create",
+        .options = {{"name", 0, "NAME", "What it is called in lists and in the audit log."},
+                    {"scope", 0, "SCOPES",
+                     "What it may do, separated by commas (plugins:read,plugins:call)."},
+                    {"expires", 0, "TIME", "When it ends: 12h, 30d, a date, or RFC 3339 (never)."}},
+        .summary = "make an API token, for a program to use over TCP",
+        .help = "Prints a new token, which a program sends as Authorization: Bearer TOKEN. It is "
+                "shown this once; kaged keeps a hash of it. The scopes are in kaged-api(7); admin "
+                "has them all.\n"
+                " kaged auth token create --name ci --scope audit:read --expires 30d",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_create,
+    },
+    {
+        .words = "auth token list",
+        .summary = "list the API tokens",
+        .help = "Lists every API token with its scopes, and when it was last used since the daemon "
+                "started. The tokens themselves are not known any more.",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_list,
+    },
+    {
+        .words = "auth token revoke",
+        .arguments = {"ID"},
+        .summary = "revoke an API token",
+        .help = "Revokes the token of this id or name: the next request with it is refused.",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_revoke,
+    },
+    {
         .words = "plugin list",
         .options = {{"verbose", 0, NULL, "Show capabilities, homepage and folder as well."}},
         .summary = "list the plugins and their states",
@@ -151,6 +204,60 @@ const struct cli_command cli_commands[] = {
                 " kaged plugin storage notes 'SELECT title FROM notes LIMIT 10'",
         .needs = CLI_DAEMON,
         .run = cli_plugin_storage,
+    },
+    {
+        .words = "plugin install",
+        .arguments = {"SOURCE"},
+        .options = {{"version", 0, "V", "Of a git repository: the tag V or vV."}, YES, ALLOW_NEW},
+        .summary = "install a plugin, or another version of one",
+        .help = "Fetches a plugin from a folder, a .tar.gz or .zip archive, or a git repository "
+                "(https://, git+https://, file://), checks it, and shows what it is and what it "
+                "may do; capabilities that need a second look are marked with an exclamation mark. "
+                "It is installed after a yes, and starts only when it is enabled. Nothing of it is "
+                "run before that.\n"
+                "If the plugin is installed already, the differences are shown; capabilities that "
+                "the installed version does not have need a yes of their own. A running plugin is "
+                "restarted, and if the new version does not come up, the old one is put back.\n"
+                "Where there is no terminal to ask on, --yes must be given; else the exit code is "
+                "5 and nothing is done. The exit code is 6 if the plugin cannot be used.\n"
+                "Works with and without a daemon.\n"
+                " kaged plugin install ./oh-my-pi\n"
+                " kaged plugin install https://example.org/oh-my-pi --version 1.4.2",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_install,
+    },
+    {
+        .words = "plugin approve",
+        .arguments = {"NAME..."},
+        .options = {YES, ALLOW_NEW},
+        .summary = "approve the files of a plugin as they are",
+        .help = "Shows how the files of a plugin differ from those that were approved, or what it "
+                "is if it never was, and asks. A plugin whose files changed, or that was copied "
+                "into the store by hand, does not start before that. Works with and without a "
+                "daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_approve,
+    },
+    {
+        .words = "plugin uninstall",
+        .arguments = {"NAME"},
+        .options = {{"force", 0, NULL, "Also while sessions use it."},
+                    {"keep-storage", 0, NULL, "Keep its database, moved aside."}},
+        .summary = "stop a plugin and remove it",
+        .help = "Stops a plugin and removes its files, its entry in local.toml and its database. "
+                "Works with and without a daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_uninstall,
+    },
+    {
+        .words = "plugin promote",
+        .arguments = {"NAME"},
+        .summary = "make a plugin available to every project",
+        .help = "A plugin that was installed for a project is for that project only. This makes it "
+                "one of the operator's own: local = true in local.toml. Works with and without a "
+                "daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_promote,
     },
     {
         .words = "plugin enable",
@@ -238,6 +345,34 @@ const struct cli_command cli_commands[] = {
             "cage can be built, the exit code is 5 and the message says why.",
         .needs = CLI_PATHS,
         .run = cli_plugin_validate,
+    },
+    {
+        .words = "project consent list",
+        .summary = "show what projects want of the operator",
+        .help = "Shows each plugin that a project wants installed, upgraded or activated, its "
+                "state, and where it would come from. Each has to be answered on its own.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_list,
+    },
+    {
+        .words = "project consent approve",
+        .arguments = {"ID", "[PATH]"},
+        .options = {YES, ALLOW_NEW},
+        .summary = "look at what a project wants, and say yes or no",
+        .help = "Fetches the plugin once you allow it, shows what it is and what it may do, and "
+                "asks. Where the project does not say where the plugin comes from, or where that "
+                "cannot be reached, PATH does. After a yes the plugin is installed for that "
+                "project only: see kaged plugin promote.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_approve,
+    },
+    {
+        .words = "project consent decline",
+        .arguments = {"ID"},
+        .summary = "say no to what a project wants",
+        .help = "The project stays pending, and takes no sessions until it is asked for again.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_decline,
     },
     {
         .words = "audit",

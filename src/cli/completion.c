@@ -45,10 +45,12 @@ static void each_prefix(struct kg_buf *out, void (*visit)(struct kg_buf *out, co
     visit(out, "");
     for (size_t i = 0; i < cli_command_count; i++) {
         const char *words = cli_commands[i].words;
-        size_t first = strcspn(words, " ");
-        kg_auto(kg_free) char *family = kg_str_dup((struct kg_str){words, first});
-        if (words[first] != '\0' && !seen_before(i, first) && cli_command_find(family) == NULL)
-            visit(out, family);
+        for (size_t at = strcspn(words, " "); words[at] != '\0';
+             at += 1 + strcspn(words + at + 1, " ")) {
+            kg_auto(kg_free) char *family = kg_str_dup((struct kg_str){words, at});
+            if (!seen_before(i, at) && cli_command_find(family) == NULL)
+                visit(out, family);
+        }
         visit(out, words);
     }
 }
@@ -56,7 +58,7 @@ static void each_prefix(struct kg_buf *out, void (*visit)(struct kg_buf *out, co
 static bool takes_plugin(const struct cli_command *command)
 {
     return command != NULL && command->arguments[0] != NULL &&
-           strcmp(command->arguments[0], "NAME") == 0;
+           strncmp(command->arguments[0], "NAME", 4) == 0;
 }
 
 /* Whether a command's words follow: they are completed as if this one were not there. */

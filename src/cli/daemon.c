@@ -77,6 +77,8 @@ static void put_status(struct kg_buf *out, const struct kg_node *status)
     put_fact(out, "user", cli_text(status, "user"));
     put_fact(out, "home", cli_text(status, "home"));
     put_fact(out, "config", cli_text(status, "config_file"));
+    put_fact(out, "socket", cli_text(status, "socket"));
+    put_fact(out, "tcp", cli_text(status, "tcp"));
     if (cli_time(status, "started_at", &started_ms)) {
         kg_buf_text(out, "  started   ");
         print_when(out, started_ms);

@@ -136,9 +136,10 @@ static int take_options(struct cli *cli, int argc, char **argv, int *ret_next, s
     struct option_set set = {.letters = ":"};
     if (cli->command == NULL)
         strcpy(set.letters, "+:");
-    set_add(&set, cli_globals);
+    /* getopt_long takes the first of a name: a command's own --version is not the global one. */
     if (cli->command != NULL)
         set_add(&set, cli->command->options);
+    set_add(&set, cli_globals);
     optind = 0;
     opterr = 0;
     int value;

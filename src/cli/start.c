@@ -22,6 +22,8 @@
 #define STOP_AGAIN_MAX_MS 5000  /* after a second request: every plugin is killed by then */
 #define LOG_CHECK_MS      60000
 
+#define NONCE_FILE_BYTES_MAX 4096
+
 struct daemon {
     const struct config_paths *paths;
     struct config *config; /* until the host takes it */
@@ -38,6 +40,8 @@ struct daemon {
     struct loop *loop;
     struct host *host;
     struct http_server *server;
+    struct http_auth *auth;
+    bool insecure;
     uv_signal_t signals[3];
     struct loop_timer stop_timer;
     struct loop_timer log_timer; /* looks at the size of our own log */
@@ -206,6 +210,18 @@ static struct http_limits http_limits(const struct config *config)
         .body_bytes = (size_t)config->limits_http_body_bytes,
         .connections = (size_t)config->limits_http_connections,
         .idle_ms = (uint64_t)config->limits_http_idle_ms,
+        .websockets = (size_t)config->limits_ws_connections,
+        .websocket_queue_bytes = (size_t)config->limits_ws_queue_bytes,
+        .websocket_ping_ms = (uint64_t)config->limits_ws_ping_ms,
+    };
+}
+
+static struct http_auth_limits auth_limits(const struct config *config)
+{
+    return (struct http_auth_limits){
+        .hosts = config->auth_hosts,
+        .session_ms = config->auth_session_hours * 60 * 60 * 1000,
+        .failures_per_min = (uint32_t)config->auth_failures_per_min,
     };
 }
 
@@ -215,7 +231,9 @@ static void on_reloaded(void *data)
     if (daemon->server == NULL)
         return;
     struct http_limits limits = http_limits(host_config(daemon->host));
+    struct http_auth_limits who = auth_limits(host_config(daemon->host));
     http_server_set_limits(daemon->server, &limits);
+    http_auth_set_limits(daemon->auth, &who);
 }
 
 static void on_refused(void *data, uid_t uid, pid_t pid, const char *reason)
@@ -336,6 +354,76 @@ static int prepare(struct daemon *daemon, struct kg_err *err)
     return user_become(&daemon->owner, err);
 }
 
+/* -- TCP --------------------------------------------------------------------------------------- */
+
+/* The proxy's secret is the first line of its file, which must not be everybody's. */
+static int read_nonce(const struct config *config, struct kg_buf *ret_nonce, struct kg_err *err)
+{
+    const char *path = config->auth_nonce_file;
+    struct stat file;
+    if (strcmp(config->auth_mode, "proxy") != 0)
+        return 0;
+    if (path[0] == '\0')
+        return kg_fail(err, KG_E_INVALID_CONFIG,
+                       "auth.mode is proxy, but auth.nonce_file is "
+                       "not set");
+    if (stat(path, &file) == 0 && (file.st_mode & S_IRWXO) != 0) {
+        kg_fail(err, KG_E_INVALID_CONFIG, "auth.nonce_file %s: everybody may use it", path);
+        kg_hint(err, "chmod o= %s", path);
+        return -EINVAL;
+    }
+    int result = kg_read_file(path, NONCE_FILE_BYTES_MAX, ret_nonce, err);
+    if (result < 0)
+        return kg_wrap(err, result, "auth.nonce_file");
+    const char *end = memchr(ret_nonce->data, '\n', ret_nonce->length);
+    if (end != NULL)
+        ret_nonce->length = (size_t)(end - ret_nonce->data);
+    return 0;
+}
+
+static int open_auth(struct daemon *daemon, struct kg_err *err)
+{
+    const struct config *config = host_config(daemon->host);
+    kg_auto(kg_buf_free) struct kg_buf nonce = {0};
+    bool proxy = strcmp(config->auth_mode, "proxy") == 0;
+    if (daemon->insecure && (proxy || config->daemon_bind[0] == '\0'))
+        return kg_fail(err, KG_E_USAGE, "--insecure needs %s",
+                       proxy ? "auth.mode local" : "an address in daemon.bind");
+    int result = read_nonce(config, &nonce, err);
+    if (result < 0)
+        return result;
+    const struct http_auth_options options = {
+        .state = host_state(daemon->host),
+        .audit = host_audit(daemon->host),
+        .launch_file = daemon->paths->launch_file,
+        .mode = daemon->insecure ? HTTP_AUTH_INSECURE
+                : proxy          ? HTTP_AUTH_PROXY
+                                 : HTTP_AUTH_LOCAL,
+        .nonce = kg_buf_view(&nonce),
+    };
+    struct http_auth_limits limits = auth_limits(config);
+    daemon->auth = http_auth_new(daemon->loop, &options, &limits, err);
+    http_server_set_auth(daemon->server, daemon->auth);
+    return daemon->auth != NULL ? 0 : -EINVAL;
+}
+
+/* Nobody asked for the default: where it cannot be had, the unix socket is enough. */
+static int open_tcp(struct daemon *daemon, struct kg_err *err)
+{
+    const struct config *config = host_config(daemon->host);
+    if (config->daemon_bind[0] == '\0')
+        return 0;
+    int result = http_server_listen_tcp(daemon->server, config->daemon_bind, err);
+    if (result < 0 && !daemon->insecure && !config_says(config, "daemon", "bind")) {
+        kg_log(KG_WARN, "no HTTP over TCP: %s", err->message);
+        return 0;
+    }
+    if (result == 0 && daemon->insecure)
+        kg_log(KG_WARN, "insecure: everybody on this machine may use %s",
+               http_server_address(daemon->server));
+    return result < 0 ? result : http_server_offer_launch(daemon->server, err);
+}
+
 static int open_for_business(struct daemon *daemon, struct kg_err *err)
 {
     daemon->loop = loop_new();
@@ -362,7 +450,10 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     daemon->server =
         http_server_new(daemon->loop, daemon->host, &limits, http_routes, http_route_count);
     http_server_on_refused(daemon->server, on_refused, daemon);
-    return http_server_listen(daemon->server, daemon->paths->socket, err);
+    result = open_auth(daemon, err);
+    if (result == 0)
+        result = http_server_listen(daemon->server, daemon->paths->socket, err);
+    return result < 0 ? result : open_tcp(daemon, err);
 }
 
 /*
@@ -385,6 +476,7 @@ static void tear_down(struct daemon *daemon)
         http_server_free(daemon->server, on_server_freed, daemon);
         loop_run(daemon->loop);
     }
+    http_auth_free(daemon->auth);
     host_free(daemon->host);
     cage_spawner_free(daemon->spawner);
     cage_facts_free(daemon->facts);
@@ -411,7 +503,9 @@ static int run(struct daemon *daemon)
     if (daemon->parent_fd >= 0)
         loop_timer_start(daemon->loop, &daemon->log_timer, LOG_CHECK_MS, on_log_check);
     host_start(daemon->host);
-    kg_log(KG_INFO, "kaged %s is listening on %s", KAGED_VERSION, daemon->paths->socket);
+    const char *tcp = http_server_address(daemon->server);
+    kg_log(KG_INFO, "kaged %s is listening on %s%s%s", KAGED_VERSION, daemon->paths->socket,
+           tcp ? " and " : "", tcp ? tcp : "");
     tell_ready(daemon);
     loop_run(daemon->loop);
     return daemon->exit_code;
@@ -432,6 +526,7 @@ int cli_start(struct cli *cli)
     daemon.ready_fd = (int)ready_fd;
     if (cli_has(cli, "no-sandbox"))
         fputs("kaged: --no-sandbox does not apply to plugins: they are always caged\n", stderr);
+    daemon.insecure = cli_has(cli, "insecure");
     umask(077);
     daemon.config = config_load(cli->paths.config_file, &err);
     if (daemon.config == NULL || user_find(daemon.config, &daemon.owner, &err) < 0 ||

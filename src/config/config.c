@@ -68,6 +68,7 @@ static void set_text(struct config *config, const struct config_key *key, struct
 static struct config *new_defaults(void)
 {
     struct config *config = kg_alloc(sizeof(*config));
+    config->said = kg_alloc_array(config_key_count, sizeof(*config->said));
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         if (key->type == CONFIG_TYPE_INT)
@@ -113,7 +114,16 @@ void config_free(struct config *config)
             break;
         }
     }
+    free(config->said);
     free(config);
+}
+
+bool config_says(const struct config *config, const char *section, const char *key)
+{
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].key, key) == 0)
+            return config->said[i];
+    return false;
 }
 
 const struct config_named *config_named_get(const struct config_names *names, struct kg_str name)
@@ -331,6 +341,7 @@ static int take_value(const struct setting *setting, const struct kg_node *node,
     bool named = setting->key->type == CONFIG_TYPE_INTS || setting->key->type == CONFIG_TYPE_LISTS;
     if (named && !is_name(setting->name))
         return fail_at(err, node, "%s: this is no name", setting->text);
+    setting->config->said[setting->key - config_keys] = true;
     switch (setting->key->type) {
     case CONFIG_TYPE_INT:
     case CONFIG_TYPE_INTS:

@@ -58,6 +58,7 @@ static void fill(struct config_paths *paths, const char *config, const char *dat
     paths->run_dir = kg_strdup(run);
     paths->socket = kg_format("%s/kaged.sock", run);
     paths->pid_file = kg_format("%s/kaged.pid", run);
+    paths->launch_file = kg_format("%s/launch-url", run);
 }
 
 static void fill_home(struct config_paths *paths, const char *home)
@@ -99,7 +100,7 @@ void config_paths_free(struct config_paths *paths)
                     &paths->plugins_dir, &paths->state_dir,   &paths->state_db,
                     &paths->audit_dir,   &paths->audit_key,   &paths->plugin_data_dir,
                     &paths->storage_dir, &paths->logs_dir,    &paths->run_dir,
-                    &paths->socket,      &paths->pid_file};
+                    &paths->socket,      &paths->pid_file,    &paths->launch_file};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }

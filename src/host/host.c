@@ -43,7 +43,7 @@ static void apply_limits(struct host *host)
     };
 }
 
-static struct gate_limits gate_limits(const struct config *config)
+struct gate_limits host_gate_limits(const struct config *config)
 {
     return (struct gate_limits){
         .connections_max = (uint32_t)config->limits_net_connections,
@@ -101,9 +101,9 @@ static struct audit *open_audit(struct host *host, struct kg_err *err)
 static void on_audit_event(struct audit_listener *listener, struct kg_str line,
                            enum audit_event event)
 {
-    (void)line;
-    (void)event;
-    KG_CONTAINER(listener, struct host, listener)->audit_count++;
+    struct host *host = KG_CONTAINER(listener, struct host, listener);
+    host->audit_count++;
+    host_events_audit(host->events, line, event);
 }
 
 /* On the gate's thread. A connection that cannot be audited is not made. */
@@ -116,7 +116,7 @@ static enum gate_hearing hearing_of_audit(void *audit)
 
 static int open_gate(struct host *host, struct kg_err *err)
 {
-    const struct gate_limits limits = gate_limits(host->config);
+    const struct gate_limits limits = host_gate_limits(host->config);
     if (host->facts == NULL)
         return 0; /* nobody will have a network */
     host->gate = gate_new(host->loop, &limits, err);
@@ -127,23 +127,36 @@ static int open_gate(struct host *host, struct kg_err *err)
     return 0;
 }
 
+/* The daemon stops only when nothing is being fetched any more. */
+static void on_store_idle(void *data)
+{
+    struct host *host = data;
+    if (host->stopping)
+        loop_defer(host->loop, &host->stop_check);
+}
+
 static void open_store(struct host *host, const struct host_parts *parts)
 {
     const struct store_parts store = {
         .loop = host->loop,
         .spawner = parts->spawner,
         .facts = parts->facts,
+        .gate = host->gate,
+        .on_network = host_fetch_network,
+        .network_data = host,
         .paths = parts->paths,
         .plugins_dir = host->plugins_dir,
         .limits = store_limits_of(host->config),
     };
     host->store = store_new(&store);
+    store_on_idle(host->store, on_store_idle, host);
 }
 
 struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 {
     struct host *host = kg_alloc(sizeof(*host));
     host->loop = parts->loop;
+    host->events = host_events_new();
     host->paths = parts->paths;
     host->cages = parts->cages;
     host->user = parts->user;
@@ -179,7 +192,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .limits = storage_limits(host->config),
     };
     apply_limits(host);
-    if (open_gate(host, err) < 0) {
+    if (open_gate(host, err) < 0 || host_consents_open(host, err) < 0) {
         host_free(host);
         return NULL;
     }
@@ -205,6 +218,10 @@ static void plugin_free(struct host_plugin *plugin)
 }
 
 static void on_state(void *data, struct instance *instance);
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason);
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params);
 static void on_fresh_start(void *data, struct instance *instance);
 static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err);
 static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
@@ -246,6 +263,8 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
     }
     static const struct instance_ops ops = {
         .on_state = on_state,
+        .on_move = on_move,
+        .on_notification = on_notification,
         .on_fresh_start = on_fresh_start,
         .make_plan = make_plan,
         .on_request = on_request,
@@ -343,6 +362,21 @@ static struct cage_plan *make_plan(void *data, struct instance *instance, struct
     if (plan != NULL)
         cage_plan_words(plan, &plugin->cage_words);
     return plan;
+}
+
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason)
+{
+    struct host *host = data;
+    host_events_state(host->events, instance_name(instance), instance_state_name(from),
+                      instance_state_name(to), reason);
+}
+
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params)
+{
+    struct host *host = data;
+    host_events_notification(host->events, instance_name(instance), method, params);
 }
 
 static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
@@ -670,7 +704,8 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
     host->storage.limits = storage_limits(config);
     const struct store_limits fetched = store_limits_of(config);
     store_set_limits(host->store, &fetched);
-    const struct gate_limits network = gate_limits(config);
+    host_consents_set_limits(host);
+    const struct gate_limits network = host_gate_limits(config);
     if (host->gate != NULL)
         gate_set_limits(host->gate, &network);
     audit_set_rotation(host->audit, (uint64_t)config->audit_rotate_mb * 1024 * 1024,
@@ -705,7 +740,7 @@ static bool is_busy(struct host_plugin *plugin)
 static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
-    if (host->change_count > 0 || host->store_jobs > 0)
+    if (host->change_count > 0 || host->store_jobs > 0 || store_is_fetching(host->store))
         return;
     for (size_t i = 0; i < host->plugin_count; i++)
         if (is_busy(host->plugins[i]))
@@ -738,6 +773,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host->on_stopped_data = data;
         host->stop_check.run = check_stopped;
         kg_log(KG_INFO, "stopping: %s", reason);
+        host_consents_close(host);
     }
     for (size_t i = 0; i < host->plugin_count; i++) {
         if (host->plugins[i]->instance == NULL)
@@ -755,6 +791,7 @@ void host_free(struct host *host)
     if (host == NULL)
         return;
     host->closing = true;
+    host_consents_close(host);
     meter_stop(host);
     if (host->store_worker != NULL)
         loop_worker_free(host->store_worker); /* what it has to say is said to plugins */
@@ -769,6 +806,7 @@ void host_free(struct host *host)
     host_calls_free(host);
     gate_free(host->gate);
     audit_close(host->audit);
+    host_events_free(host->events);
     loop_worker_free(host->reader);
     state_close(host->state);
     store_free(host->store);
@@ -790,6 +828,16 @@ struct loop *host_loop(struct host *host)
 struct audit *host_audit(struct host *host)
 {
     return host->audit;
+}
+
+struct state *host_state(struct host *host)
+{
+    return host->state;
+}
+
+struct host_events *host_events(struct host *host)
+{
+    return host->events;
 }
 
 uint64_t host_audit_count(const struct host *host)

@@ -9,6 +9,7 @@
 #include "manifest/manifest.h"
 #include "storage/state/state.h"
 #include "storage/storage.h"
+#include "store/consent.h"
 #include "store/store.h"
 #include "supervisor/supervisor.h"
 
@@ -35,6 +36,7 @@ void host_free(struct host *host); /* after on_stopped */
 
 struct loop *host_loop(struct host *host);
 struct audit *host_audit(struct host *host);
+struct state *host_state(struct host *host);
 const struct config *host_config(const struct host *host);
 const struct config_paths *host_paths(const struct host *host);
 int64_t host_started_at_ms(const struct host *host);
@@ -75,6 +77,56 @@ uint64_t host_audit_count(const struct host *host);
 typedef void host_audit_done_fn(void *data, struct kg_str lines, const struct kg_err *err_or_null);
 void host_audit_query(struct host *host, const struct audit_filter *filter,
                       host_audit_done_fn *on_done, void *data);
+
+/* -- events, as they happen; see events.c ------------------------------------------------------ */
+
+enum host_event_type {
+    HOST_EVENT_NOTIFICATION,
+    HOST_EVENT_STATE,
+    HOST_EVENT_AUDIT,
+    HOST_EVENT_TYPE_COUNT
+};
+extern const char *const host_event_type_names[HOST_EVENT_TYPE_COUNT];
+
+/* The text of an event, shared by all who keep it. */
+struct host_message {
+    uint32_t references;
+    size_t length;
+    char text[];
+};
+struct host_message *host_message_new(struct kg_str text);
+void host_message_free(struct host_message *message); /* gives one reference back; takes NULL */
+
+/* Everything in it dies with the callback, but for messages that were asked for. */
+struct host_event {
+    enum host_event_type type;
+    struct kg_str plugin; /* empty: it is about none */
+    struct kg_str name;   /* the notification's method, the new state, the audit event */
+    struct kg_str params; /* of a notification; empty: none */
+    const char *from, *reason;
+    struct kg_str line; /* of an audit event */
+    int64_t at_ms;
+    struct host_message *message; /* NULL: nobody has asked for it yet */
+};
+/* As a JSON object; the caller owns a reference. */
+struct host_message *host_event_message(struct host_event *event);
+
+struct host_events;
+struct host_events *host_events_new(void);
+void host_events_free(struct host_events *events); /* when nobody listens any more */
+struct host_listener {
+    struct host_listener *next;
+    /* On the loop; must not bring about another event. */
+    void (*on_event)(struct host_listener *listener, struct host_event *event);
+};
+void host_events_listen(struct host_events *events, struct host_listener *listener);
+void host_events_unlisten(struct host_events *events, struct host_listener *listener);
+void host_events_notification(struct host_events *events, const char *plugin, struct kg_str method,
+                              struct kg_str params);
+void host_events_state(struct host_events *events, const char *plugin, const char *from,
+                       const char *to, const char *reason);
+void host_events_audit(struct host_events *events, struct kg_str line, enum audit_event audited);
+struct host_events *host_events(struct host *host);
 
 /* -- plugins ----------------------------------------------------------------------------------- */
 
@@ -147,6 +199,7 @@ struct kg_doc *host_plugin_settings(const struct host *host, const struct host_p
 /* -- changes of the store in a running daemon, see install.c ----------------------------------- */
 
 struct store *host_store(struct host *host);
+struct gate_limits host_gate_limits(const struct config *config);
 
 /*
  * What store_offer_fetched and store_offer_installed do, off the loop. The callback comes exactly
@@ -184,6 +237,8 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
                     bool force, const char *operator_id, host_changed_fn *on_done, void *data);
 void host_promote(struct host *host, struct kg_str name, const char *operator_id,
                   host_changed_fn *on_done, void *data);
+/* What waits for the operator's word. See consents.c. */
+struct consent_queue *host_consents(struct host *host);
 /* How many sessions use it now. */
 size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin);
 

@@ -425,7 +425,7 @@ static void on_taken(struct host_change *change)
     if (change->plugin != NULL)
         change->plugin->change = change;
     read_again(change);
-    if (change->trial != NULL) {
+    if (change->trial != NULL && change->plugin != NULL) {
         start_new_version(change);
         return;
     }

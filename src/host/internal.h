@@ -12,7 +12,8 @@ struct host {
     struct local *local;            /* owned */
     struct state *state;            /* owned */
     struct audit *audit;            /* owned */
-    struct audit_listener listener; /* counts events */
+    struct audit_listener listener; /* counts events and passes them on */
+    struct host_events *events;     /* owned */
     uint64_t audit_count;
     struct loop_worker *reader;     /* owned; reads files for questions */
     char *plugins_dir;              /* owned */
@@ -23,7 +24,9 @@ struct host {
     struct storage_place storage;
     char *storage_dir; /* owned; borrowed by the place */
     struct supervisor supervisor;
-    struct host_plugin **plugins; /* owned, sorted by name */
+    struct consent_queue *consents; /* owned */
+    struct work *fetches;           /* of consents.c; owned by what is under way */
+    struct host_plugin **plugins;   /* owned, sorted by name */
     size_t plugin_count;
     struct host_plugin **gone; /* owned; uninstalled, but somebody may still point at them */
     size_t gone_count;
@@ -50,6 +53,13 @@ struct host {
 };
 
 void host_calls_free(struct host *host);
+
+/* See consents.c. */
+int host_consents_open(struct host *host, struct kg_err *err);
+void host_fetch_network(void *data, const struct store_source *source,
+                        const struct gate_event *event);
+void host_consents_set_limits(struct host *host);
+void host_consents_close(struct host *host);
 
 /* What reload.c needs of host.c. */
 struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err);

@@ -1,6 +1,7 @@
 /*
- * The HTTP server: llhttp on libuv streams, over the unix socket. Routes are rows of one table; a
- * handler gets a checked request and answers it, at once or later.
+ * The HTTP server: llhttp on libuv streams, over the unix socket and, with authentication, over
+ * TCP. Routes are rows of one table; a handler gets a checked request and answers it, at once or
+ * later.
  */
 #ifndef KAGED_HTTP_H
 #define KAGED_HTTP_H
@@ -22,11 +23,11 @@ struct http_parameter {
 
 /* One row is the whole truth about one route. */
 struct http_route {
-    const char *method;                 /* "GET" */
-    const char *pattern;                /* "/api/v1/plugins/{name}/call/{method}" */
-    const char *permission;             /* the scope it needs */
-    size_t body_max;                    /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
-    bool any_query;                     /* query parameters are free (a call's parameters) */
+    const char *method;     /* "GET" */
+    const char *pattern;    /* "/api/v1/plugins/{name}/call/{method}" */
+    const char *permission; /* the scope it needs; "any": none, but be known; "": open */
+    size_t body_max;        /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
+    bool any_query;         /* query parameters are free (a call's parameters) */
     const struct http_parameter *query; /* else: these, ended by a NULL name; NULL: none */
     http_handler_fn *handle;
     const char *summary;
@@ -35,6 +36,7 @@ struct http_route {
     long status;           /* of the answer; 0: 200 */
     const char *body;      /* a schema, of a route that takes a body */
     const struct http_parameter *headers; /* as query, but others may come as well */
+    bool streams; /* the handler runs before the body is there, and reads it by http_read_body */
 };
 extern const struct http_route http_routes[];
 extern const size_t http_route_count;
@@ -60,6 +62,9 @@ struct http_limits {
     size_t body_bytes;   /* of a route whose body_max is SIZE_MAX */
     size_t connections;
     uint64_t idle_ms; /* for a request to come in whole, an answer to be read, and between them */
+    size_t websockets;
+    size_t websocket_queue_bytes; /* of events that wait for one reader */
+    uint64_t websocket_ping_ms;   /* between two pings; the one before must be answered by then */
 };
 
 /* host is borrowed and not looked at; handlers reach it by http_host. SIGPIPE must be ignored. */
@@ -72,6 +77,13 @@ void http_server_on_refused(struct http_server *server, http_refused_fn *on_refu
 void http_server_set_limits(struct http_server *server, const struct http_limits *limits);
 /* Binds PATH (0600) after removing a stale socket there. */
 int http_server_listen(struct http_server *server, const char *path, struct kg_err *err);
+/*
+ * Binds "127.0.0.1:7777" or "[::1]:0", with port 0 to a free port; only a loopback address, unless
+ * a proxy says who comes. The server must have its authentication by then.
+ */
+int http_server_listen_tcp(struct http_server *server, const char *bind, struct kg_err *err);
+/* As a URL has it, the port as it is; NULL if it does not listen on TCP. */
+const char *http_server_address(const struct http_server *server);
 /* Takes no new connection and closes idle ones; requests that run are still answered. */
 void http_server_stop(struct http_server *server);
 /*
@@ -80,8 +92,41 @@ void http_server_stop(struct http_server *server);
  */
 void http_server_free(struct http_server *server, void (*on_freed)(void *data), void *data);
 
+/* -- authentication: who may use the server over TCP, see auth.c ------------------------------ */
+
+enum http_auth_mode {
+    HTTP_AUTH_LOCAL,    /* launch URL and API tokens */
+    HTTP_AUTH_PROXY,    /* a reverse proxy knows who it is */
+    HTTP_AUTH_INSECURE, /* everybody on this machine */
+};
+struct http_auth_options {
+    struct state *state;     /* borrowed: where tokens and sessions are kept */
+    struct audit *audit;     /* borrowed */
+    const char *launch_file; /* run/launch-url */
+    enum http_auth_mode mode;
+    struct kg_str nonce; /* the proxy's secret */
+};
+/* What a reload can change. */
+struct http_auth_limits {
+    char *const *hosts; /* names that are the daemon's; ended by NULL */
+    int64_t session_ms; /* of sessions that begin from now on */
+    uint32_t failures_per_min;
+};
+struct http_auth;
+struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_options *options,
+                                const struct http_auth_limits *limits, struct kg_err *err);
+void http_auth_set_limits(struct http_auth *auth, const struct http_auth_limits *limits);
+void http_auth_free(struct http_auth *auth); /* after the server; takes NULL */
+void http_server_set_auth(struct http_server *server, struct http_auth *auth); /* borrowed */
+/* Leaves a launch URL in its file, if this is the way in. */
+int http_server_offer_launch(struct http_server *server, struct kg_err *err);
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
 struct host *http_host(const struct http_request *request);
-const char *http_operator(const struct http_request *request);   /* the peer's user name */
+const char *http_operator(const struct http_request *request); /* NULL: unknown */
+/* Where the server listens on TCP, or NULL. */
+const char *http_tcp_address(const struct http_request *request);
 const char *http_request_id(const struct http_request *request); /* req_..., also sent back */
 struct kg_str http_body(const struct http_request *request);
 /* The {name} of the pattern, decoded; empty if there is none. */
@@ -94,6 +139,56 @@ bool http_query_next(const struct http_request *request, size_t *position, struc
 struct kg_str http_header(const struct http_request *request, const char *name); /* lower case */
 /* Called if the client goes away before the answer, which is still owed to free the request. */
 void http_on_gone(struct http_request *request, void (*on_gone)(void *data), void *data);
+
+/* Adds a header to the answer; neither text may hold a line end. */
+void http_add_header(struct http_request *request, const char *name, const char *value);
+
+/* -- a body in pieces, for a route that streams ------------------------------------------------ */
+
+struct http_body_ops {
+    void (*on_piece)(void *data, struct kg_str piece); /* which dies with the callback */
+    /* Once, at the end; with an error if the rest does not come, and that is the answer then. */
+    void (*on_end)(void *data, const struct kg_err *err_or_null);
+};
+/* Until this is called nothing of the body is read. Who answers before the end hears no more. */
+void http_read_body(struct http_request *request, const struct http_body_ops *ops, void *data);
+/* The client has to wait with what follows. */
+void http_pause_body(struct http_request *request, bool paused);
+
+/* -- an answer in pieces, when its length is not known yet ------------------------------------- */
+
+void http_reply_begin(struct http_request *request, int status, const char *content_type);
+/* False: the client does not read fast enough; better wait for on_room. */
+bool http_reply_piece(struct http_request *request, struct kg_str piece);
+void http_reply_end(struct http_request *request); /* the request must not be used afterwards */
+void http_on_room(struct http_request *request, void (*on_room)(void *data), void *data);
+
+/* -- a WebSocket on which the daemon speaks and the client listens ----------------------------- */
+
+struct http_websocket;
+struct http_websocket_ops {
+    /*
+     * The text to send now, which stays until the next question: then it is sent. False: there is
+     * none, and http_websocket_wake says when there is.
+     */
+    bool (*next)(void *data, struct kg_str *ret_text);
+    void (*on_gone)(void *data); /* the socket is no more; never before http_websocket_new ends */
+};
+/*
+ * Takes the request, in its handler. NULL: it is answered, since it does not ask for a WebSocket as
+ * it should, or there are too many.
+ */
+struct http_websocket *http_websocket_new(struct http_request *request,
+                                          const struct http_websocket_ops *ops, void *data);
+void http_websocket_wake(struct http_websocket *socket);
+/* Says farewell with a code of RFC 6455, 7.4; on_gone follows. */
+void http_websocket_close(struct http_websocket *socket, unsigned code, const char *reason);
+
+/* Events of the host on a WebSocket, with filters; see events.c. */
+enum { HTTP_EVENT_ANY = (1 << HOST_EVENT_TYPE_COUNT) - 1 };
+void http_serve_events(struct http_request *request, struct host_events *events, unsigned types);
+
+/* -- answers ----------------------------------------------------------------------------------- */
 
 /* Each answers; the request must not be used afterwards. */
 void http_reply(struct http_request *request, int status, struct kg_str json);

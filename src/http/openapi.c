@@ -45,6 +45,7 @@ static const struct {
 } path_parameters[] = {
     {"name", "the name of the plugin"},
     {"method", "a method that the plugin's manifest declares"},
+    {"id", "an id, or where it has one a name"},
 };
 
 static void put_parameter(struct kg_json_writer *json, const char *where,
@@ -165,7 +166,8 @@ static void put_security(struct kg_json_writer *json, const struct http_route *r
         for (size_t i = 0; i < KG_COUNT(schemes); i++) {
             kg_json_begin(json, '{');
             begin(json, schemes[i], '[');
-            kg_json_text(json, route->permission);
+            if (strcmp(route->permission, "any") != 0)
+                kg_json_text(json, route->permission);
             kg_json_end(json, ']');
             kg_json_end(json, '}');
         }

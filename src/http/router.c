@@ -16,10 +16,20 @@ bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part)
     if (*start != '/')
         return false;
     start++;
-    size_t length = strcspn(start, "/");
+    size_t length = (size_t)(strchrnul(start, '/') - start);
     *ret_part = (struct kg_str){start, length};
     *at += 1 + length;
     return true;
+}
+
+unsigned char *http_router_count_parts(const struct http_route *routes, size_t count)
+{
+    unsigned char *parts = kg_alloc(count + 1);
+    struct kg_str part;
+    for (size_t i = 0; i < count; i++)
+        for (size_t at = 0; http_pattern_next(routes[i].pattern, &at, &part);)
+            parts[i]++;
+    return parts;
 }
 
 static bool part_fits(struct kg_str part, struct kg_str segment)
@@ -29,14 +39,15 @@ static bool part_fits(struct kg_str part, struct kg_str segment)
     return kg_str_equal(part, segment);
 }
 
+/* Of as many parts as the request has. */
 static bool pattern_fits(const char *pattern, const struct http_request *request)
 {
     struct kg_str part;
     size_t at = 0, index = 0;
     for (; http_pattern_next(pattern, &at, &part); index++)
-        if (index >= request->segment_count || !part_fits(part, request->segments[index]))
+        if (!part_fits(part, request->segments[index]))
             return false;
-    return index == request->segment_count;
+    return true;
 }
 
 /* -- methods ----------------------------------------------------------------------------------- */
@@ -67,7 +78,8 @@ static void match(const struct http_server *server, struct http_request *request
     const char *method = request->method == HTTP_HEAD ? "GET" : http_request_method(request);
     for (size_t i = 0; i < server->route_count; i++) {
         const struct http_route *route = &server->routes[i];
-        if (!pattern_fits(route->pattern, request))
+        if (server->route_parts[i] != request->segment_count ||
+            !pattern_fits(route->pattern, request))
             continue;
         if (strcmp(route->method, method) == 0) {
             request->route = route;

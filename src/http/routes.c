@@ -251,6 +251,13 @@ static void reply_plugin(struct http_request *request, struct host_plugin *plugi
     host_measure_plugins(http_host(request), plugin, on_plugin_measured, request);
 }
 
+void http_reply_plugin(struct http_request *request)
+{
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin != NULL)
+        reply_plugin(request, plugin);
+}
+
 /* -- the daemon -------------------------------------------------------------------------------- */
 
 static void handle_health(struct http_request *request)
@@ -291,8 +298,10 @@ static void put_figures(struct kg_json_writer *json, struct host *host)
     put_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
 }
 
-static void put_places(struct kg_json_writer *json, const struct host *host)
+static void put_places(struct kg_json_writer *json, const struct http_request *request,
+                       const struct host *host)
 {
+    const char *tcp = http_tcp_address(request);
     const struct config_paths *paths = host_paths(host);
     put_named_text(json, "home", paths->home);
     put_named_text(json, "config_file", paths->config_file);
@@ -300,7 +309,10 @@ static void put_places(struct kg_json_writer *json, const struct host *host)
     kg_json_key(json, "listeners");
     kg_json_begin(json, '[');
     kg_json_text(json, paths->socket);
+    if (tcp != NULL)
+        kg_json_text(json, tcp);
     kg_json_end(json, ']');
+    put_named_text(json, "tcp", tcp);
 }
 
 static void on_daemon_measured(void *data)
@@ -314,7 +326,7 @@ static void on_daemon_measured(void *data)
     kg_json_begin(&json, '{');
     put_named_text(&json, "version", KAGED_VERSION);
     put_named_int(&json, "pid", getpid());
-    put_places(&json, host);
+    put_places(&json, request, host);
     put_named_text(&json, "user", host_user(host));
     put_named_text(&json, "cages", host_cages(host));
     put_time(&json, "started_at", host_started_at_ms(host));
@@ -395,20 +407,13 @@ struct host_plugin *http_find_plugin(struct http_request *request)
     return plugin;
 }
 
-static void handle_plugin(struct http_request *request)
-{
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        reply_plugin(request, plugin);
-}
-
 static void on_acted(void *data, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;
     if (err_or_null != NULL)
         http_reply_error(request, err_or_null);
     else
-        handle_plugin(request);
+        http_reply_plugin(request);
 }
 
 static void handle_enable(struct http_request *request)
@@ -786,6 +791,12 @@ static const struct http_parameter plugin_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter uninstall_query[] = {
+    {"force", "boolean", "true: also while sessions use it"},
+    {"keep_storage", "boolean", "true: its database is kept, moved aside"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter storage_query[] = {
     {"sql", "string", "one statement that only reads: its rows are the answer"},
     {NULL, NULL, NULL},
@@ -813,7 +824,22 @@ static const struct http_parameter call_headers[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY SIZE_MAX
+static const struct http_parameter events_query[] = {
+    {"plugin", "string", "only events of this plugin"},
+    {"event", "string",
+     "only this notification, new state or audit event; a last * takes all that start so"},
+    {"type", "string", "only notification, state or audit"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter launch_query[] = {
+    {"token", "string", "the one-time token of a launch URL"},
+    {NULL, NULL, NULL},
+};
+
+#define ANY_BODY    SIZE_MAX
+#define TOKEN_BODY  ((size_t)4096)
+#define SOURCE_BODY ((size_t)4096)
 
 /* In order: method, pattern, permission, body, free query, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -824,7 +850,7 @@ const struct http_route http_routes[] = {
      .answer = "text/plain"},
     {"GET", "/api/v1/status", "plugins:read", 0, false, NULL, handle_status, "The daemon's state",
      .operation = "status", .answer = "Status"},
-    {"GET", "/api/v1/openapi.json", "", 0, false, NULL, http_handle_openapi,
+    {"GET", "/api/v1/openapi.json", "any", 0, false, NULL, http_handle_openapi,
      "This API as an OpenAPI document", .operation = "openapi", .answer = "OpenApi"},
     {"POST", "/api/v1/reload", "admin", 0, false, NULL, handle_reload,
      "Read the configuration again", .operation = "reload", .answer = "Reload"},
@@ -832,9 +858,24 @@ const struct http_route http_routes[] = {
      .operation = "stop", .answer = "Stopping", .status = 202},
     {"GET", "/api/v1/plugins", "plugins:read", 0, false, NULL, handle_plugins, "All plugins",
      .operation = "plugin_list", .answer = "PluginList"},
-    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, handle_plugin,
+    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, http_reply_plugin,
      "One plugin with its state and its last exit", .operation = "plugin_status",
      .answer = "Plugin"},
+    {"POST", "/api/v1/plugins", "plugins:write", SOURCE_BODY, false, NULL,
+     http_handle_plugin_install, "Fetch a plugin, and offer it for consent",
+     .operation = "plugin_install", .answer = "Consent", .status = 202, .body = "Source"},
+    {"DELETE", "/api/v1/plugins/{name}", "plugins:write", 0, false, uninstall_query,
+     http_handle_plugin_uninstall, "Stop a plugin and remove it", .operation = "plugin_uninstall",
+     .answer = "Uninstalled"},
+    {"POST", "/api/v1/plugins/{name}/upgrade", "plugins:write", SOURCE_BODY, false, NULL,
+     http_handle_plugin_upgrade, "Fetch another version of a plugin, and offer it for consent",
+     .operation = "plugin_upgrade", .answer = "Consent", .status = 202, .body = "Source"},
+    {"POST", "/api/v1/plugins/{name}/approve", "plugins:write", 0, false, NULL,
+     http_handle_plugin_approve, "Offer the files of a plugin, as they are, for consent",
+     .operation = "plugin_approve", .answer = "Consent", .status = 202},
+    {"POST", "/api/v1/plugins/{name}/promote", "plugins:write", 0, false, NULL,
+     http_handle_plugin_promote, "Make a plugin available to every project",
+     .operation = "plugin_promote", .answer = "Plugin"},
     {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, false, NULL, handle_enable,
      "Enable and start a plugin", .operation = "plugin_enable", .answer = "Plugin"},
     {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, false, NULL, handle_disable,
@@ -872,7 +913,39 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, false, NULL,
      handle_call, "Call a method, parameters in the body", .operation = "plugin_call",
      .answer = "Result", .body = "Params", .headers = call_headers},
+    {"GET", "/", "", 0, false, launch_query, http_handle_root,
+     "With a launch token: a session for the browser", .operation = "root", .answer = "text/plain"},
+    {"GET", "/auth/launch", "", 0, false, launch_query, http_handle_launch,
+     "A session for the browser, as a cookie", .operation = "launch", .answer = "text/plain",
+     .status = 303},
+    {"POST", "/api/v1/launch", "admin", 0, false, NULL, http_handle_launch_make,
+     "The launch URL that waits to be used, or a new one", .operation = "launch_make",
+     .answer = "Launch", .status = 201},
+    {"GET", "/api/v1/session", "any", 0, false, NULL, http_handle_session,
+     "Who asks, what he may do, and his CSRF token", .operation = "session", .answer = "Session"},
+    {"DELETE", "/api/v1/session", "any", 0, false, NULL, http_handle_session_end, "Log out",
+     .operation = "session_end", .status = 204},
+    {"GET", "/api/v1/tokens", "admin", 0, false, NULL, http_handle_tokens, "All API tokens",
+     .operation = "token_list", .answer = "TokenList"},
+    {"POST", "/api/v1/tokens", "admin", TOKEN_BODY, false, NULL, http_handle_token_create,
+     "Make an API token of {name, scopes, expires}; its text is in this answer only",
+     .operation = "token_create", .answer = "TokenMade", .body = "TokenWanted", .status = 201},
+    {"DELETE", "/api/v1/tokens/{id}", "admin", 0, false, NULL, http_handle_token_revoke,
+     "Revoke an API token, by its id or name", .operation = "token_revoke", .answer = "Token"},
+    {"GET", "/api/v1/consents", "plugins:read", 0, false, NULL, http_handle_consents,
+     "What waits for the operator's word, and what was answered", .operation = "consent_list",
+     .answer = "ConsentList"},
+    {"GET", "/api/v1/consents/{id}", "plugins:read", 0, false, NULL, http_handle_consent,
+     "One consent, with what is offered", .operation = "consent_show", .answer = "Consent"},
+    {"POST", "/api/v1/consents/{id}/approve", "consents:write", SOURCE_BODY, false, NULL,
+     http_handle_consent_approve, "Let it be fetched; or, with its hash, take what was shown",
+     .operation = "consent_approve", .answer = "Consent", .status = 202, .body = "Approval"},
+    {"POST", "/api/v1/consents/{id}/decline", "consents:write", 0, false, NULL,
+     http_handle_consent_decline, "Say no", .operation = "consent_decline",
+     .answer = "Consent"},
     {"GET", "/api/v1/audit", "audit:read", 0, false, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
+    {"GET", "/api/v1/events", "plugins:read", 0, false, events_query, http_handle_events,
+     "A WebSocket of events as they happen", .operation = "events", .status = 101},
 };
 const size_t http_route_count = KG_COUNT(http_routes);

@@ -15,8 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LISTEN_BACKLOG 128
-#define PASSWD_BYTES   4096
+#define PASSWD_BYTES 4096
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -118,6 +117,7 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
     server->limits = *limits;
     server->routes = routes;
     server->route_count = route_count;
+    server->route_parts = http_router_count_parts(routes, route_count);
     uv_pipe_init(loop_uv(loop), &server->listener, 0);
     server->listener.data = server;
     server->open_handles = 1;
@@ -162,11 +162,21 @@ void http_server_stop(struct http_server *server)
     server->stopped = true;
     remove_socket(server);
     uv_close((uv_handle_t *)&server->listener, on_listener_closed);
+    if (server->has_tcp)
+        uv_close((uv_handle_t *)&server->tcp, on_listener_closed);
     for (struct http_connection *connection = server->connections, *next; connection != NULL;
          connection = next) {
         next = http_connection_next(connection);
-        if (http_connection_is_idle(connection))
-            http_connection_close(connection);
+        http_connection_stop(connection);
+    }
+}
+
+void http_server_doubt(struct http_server *server)
+{
+    for (struct http_connection *connection = server->connections, *next; connection != NULL;
+         connection = next) {
+        next = http_connection_next(connection);
+        http_connection_doubt(connection);
     }
 }
 
@@ -175,6 +185,7 @@ static void finish_free(struct loop_task *task)
     struct http_server *server = KG_CONTAINER(task, struct http_server, free_task);
     void (*on_freed)(void *data) = server->on_freed;
     void *data = server->data;
+    free(server->route_parts);
     free(server);
     if (on_freed != NULL)
         on_freed(data);
@@ -259,12 +270,12 @@ static int bind_path(const char *path, const struct sockaddr_un *address, struct
     return 0;
 }
 
-static void on_connection(uv_stream_t *listener, int status)
+void http_server_on_connection(uv_stream_t *listener, int status)
 {
     if (status < 0)
         kg_log(KG_WARN, "http: accept: %s", uv_strerror(status));
     else
-        http_connection_accept(listener->data);
+        http_connection_accept(listener->data, listener);
 }
 
 static int start_listening(struct http_server *server, int fd)
@@ -274,7 +285,8 @@ static int start_listening(struct http_server *server, int fd)
         close(fd);
         return result;
     }
-    return uv_listen((uv_stream_t *)&server->listener, LISTEN_BACKLOG, on_connection);
+    return uv_listen((uv_stream_t *)&server->listener, HTTP_LISTEN_BACKLOG,
+                     http_server_on_connection);
 }
 
 int http_server_listen(struct http_server *server, const char *path, struct kg_err *err)

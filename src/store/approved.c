@@ -25,9 +25,8 @@
 
 static int open_kept(const struct store_hold *hold, const char *name, struct kg_err *err)
 {
-    kg_auto(kg_close) int all =
-        store_open_sub(hold->store, hold->folder_fd, APPROVED_NAME, 0755, err);
-    return all < 0 ? all : store_open_sub(hold->store, all, name, 0755, err);
+    kg_auto(kg_close) int all = store_open_sub(hold->folder_fd, APPROVED_NAME, 0755, err);
+    return all < 0 ? all : store_open_sub(all, name, 0755, err);
 }
 
 void store_look_free(struct store_look *look)
@@ -59,13 +58,12 @@ static int write_kept(struct store *store, int kept_fd, const char *name,
     kg_auto(kg_free) char *path = kg_format("%s/%s/" MANIFEST_FILE, store->dir, name);
     store_tree_print(&look->tree, &files);
     kg_buf_printf(&quick, "%s\n%s\n", look->tree.hash, look->quick);
-    int result = store_write_public(store, kept_fd, "files", kg_buf_view(&files), err);
+    int result = store_write_public(kept_fd, "files", kg_buf_view(&files), err);
     if (result == 0)
         result = kg_read_file(path, KG_DOC_BYTES_MAX, &manifest, err);
     if (result == 0)
-        result = store_write_public(store, kept_fd, "manifest", kg_buf_view(&manifest), err);
-    return result < 0 ? result
-                      : store_write_public(store, kept_fd, "quick", kg_buf_view(&quick), err);
+        result = store_write_public(kept_fd, "manifest", kg_buf_view(&manifest), err);
+    return result < 0 ? result : store_write_public(kept_fd, "quick", kg_buf_view(&quick), err);
 }
 
 void store_approved_write(struct store *store, const struct store_hold *hold, const char *name,
@@ -206,7 +204,7 @@ static bool is_known(const struct store *store, const char *name, struct kg_str 
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, wanted = {0};
     kg_buf_printf(&wanted, "%.*s\n%s\n", KG_STR_ARG(hash), digest);
-    return read_kept(store, name, "quick", 4 * STORE_HASH_TEXT, &text) == 0 &&
+    return read_kept(store, name, "quick", (size_t)4 * STORE_HASH_TEXT, &text) == 0 &&
            kg_str_equal(kg_buf_view(&text), kg_buf_view(&wanted));
 }
 
@@ -237,7 +235,7 @@ static int compare_full(struct store *store, const struct store_hold *hold, cons
 
 int store_check_full(struct store *store, const char *name, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     kg_auto(store_record_free) struct store_record record = {0};
     int result = store_hold_begin(store, &hold, err);
     if (result == 0 || result == -EACCES || result == -EROFS) /* to look is enough */

@@ -7,7 +7,6 @@
  */
 #include "store/internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,52 +21,6 @@ struct store_trial {
     struct store_record before;          /* owned */
 };
 
-/* -- the tree ---------------------------------------------------------------------------------- */
-
-static int give_entries(const struct store *store, int folder_fd);
-
-/* A second name of a file could be that of somebody else's. */
-static int give_entry(const struct store *store, int folder_fd, const char *name)
-{
-    const struct cage_owner *owner = store->parts.owner;
-    struct stat there;
-    if (fstatat(folder_fd, name, &there, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (!S_ISDIR(there.st_mode) && there.st_nlink > 1)
-        return -EMLINK;
-    if (fchownat(folder_fd, name, owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (!S_ISDIR(there.st_mode))
-        return 0;
-    int fd = store_open_dir(folder_fd, name);
-    return fd < 0 ? fd : give_entries(store, fd);
-}
-
-/* Takes the fd. The limits of a tree bound the depth. */
-static int give_entries(const struct store *store, int folder_fd)
-{
-    DIR *entries = fdopendir(folder_fd);
-    int result = 0;
-    if (entries == NULL) {
-        kg_close(&folder_fd);
-        return -errno;
-    }
-    for (const struct dirent *entry; result == 0 && (entry = readdir(entries)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = give_entry(store, dirfd(entries), entry->d_name);
-    closedir(entries);
-    return result;
-}
-
-/* What root fetched for a daemon that is somebody else must be his, or he could not remove it. */
-static int give_tree(const struct store *store, const struct store_quarantine *quarantine,
-                     struct kg_err *err)
-{
-    int result = store_gives(store) ? give_entry(store, quarantine->fd, STORE_TREE_NAME) : 0;
-    return result < 0 ? kg_fail_errno(err, -result, "give the plugin's files to the daemon's user")
-                      : 0;
-}
-
 /* -- the rename -------------------------------------------------------------------------------- */
 
 static int exchange(const struct store_hold *hold, int quarantine_fd, const char *name,
@@ -81,6 +34,8 @@ static int exchange(const struct store_hold *hold, int quarantine_fd, const char
         result = kg_fail_errno(err, -result, "plugin %s: put its files in their place", name);
         if (replaces && result == -EINVAL)
             kg_hint(err, "this file system cannot exchange folders: uninstall %s first", name);
+        else if (result == -EACCES)
+            kg_hint(err, "the folder that is there belongs to another user, who can remove it");
         return result;
     }
     result = store_sync_folder(hold->plugins_fd, err);
@@ -252,11 +207,14 @@ static int take_fetched(struct store *store, const struct store_hold *hold,
 {
     kg_auto(store_look_free) struct store_look look = {0};
     int quarantine_fd = offer->quarantine->fd;
-    int result = give_tree(store, offer->quarantine, err);
-    if (result == 0)
-        result = check_tree(store, quarantine_fd, STORE_TREE_NAME, offer, &look, err);
+    int result = check_tree(store, quarantine_fd, STORE_TREE_NAME, offer, &look, err);
     if (result == 0 && syncfs(quarantine_fd) < 0)
         result = kg_fail_errno(err, errno, "write the plugin's files");
+    if (result < 0)
+        return result;
+    /* A new plugin is disabled, whatever was said of another that had its name. */
+    if (offer->kind == STORE_INSTALL)
+        result = store_forget_choice(store, offer->manifest->name, err);
     if (result < 0)
         return result;
     kg_auto(store_journal_free) struct store_journal journal = {
@@ -301,7 +259,7 @@ static int look_at_place(const struct store_hold *hold, const char *name, bool *
 int store_take(struct store *store, struct store_offer *offer, const struct store_consent *consent,
                struct store_trial **ret_trial, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     kg_auto(store_record_free) struct store_record before = {0};
     const char *name = offer->manifest->name;
     bool exists = false;
@@ -367,7 +325,7 @@ static int revert(struct store_trial *trial, const struct store_hold *hold, stru
 
 int store_trial_revert(struct store_trial *trial, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {trial->store, -1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     int result = store_hold_begin(trial->store, &hold, err);
     if (result == 0)
         result = revert(trial, &hold, err);

@@ -22,6 +22,7 @@
 #define LAST_WORDS_BYTES 1024
 
 struct store_fetch {
+    struct store *store;      /* borrowed; counts it */
     struct store_parts parts; /* the store itself may be gone before a cancelled fetch is */
     struct store_source source;
     struct store_limits limits;
@@ -49,6 +50,7 @@ static void end_network(struct store_fetch *fetch)
 
 static void fetch_free(struct store_fetch *fetch)
 {
+    struct store *store = fetch->store;
     end_network(fetch);
     loop_worker_free(fetch->worker);
     store_quarantine_free(fetch->quarantine);
@@ -58,6 +60,20 @@ static void fetch_free(struct store_fetch *fetch)
     free(fetch->source.place);
     free(fetch->source.version);
     free(fetch);
+    store->fetches--;
+    if (store->fetches == 0 && store->on_idle != NULL)
+        store->on_idle(store->on_idle_data);
+}
+
+bool store_is_fetching(const struct store *store)
+{
+    return store->fetches > 0;
+}
+
+void store_on_idle(struct store *store, void (*on_idle)(void *data), void *data)
+{
+    store->on_idle = on_idle;
+    store->on_idle_data = data;
 }
 
 static struct store_fetched *take_fetched(struct store_fetch *fetch)
@@ -308,6 +324,7 @@ int store_fetch(struct store *store, const struct store_source *source,
         return result;
     struct store_fetch *fetch = kg_alloc(sizeof(*fetch));
     *fetch = (struct store_fetch){
+        .store = store,
         .parts = store->parts,
         .source = {.kind = source->kind,
                    .text = kg_strdup(source->text),
@@ -319,6 +336,7 @@ int store_fetch(struct store *store, const struct store_source *source,
         .data = data,
         .end = {.run = on_end},
     };
+    store->fetches++;
     result = begin(store, fetch, err);
     if (result < 0) {
         kg_wrap(err, result, "%.300s", source->text);

@@ -17,6 +17,9 @@ struct store {
     char *folder;             /* plugins/.store */
     char *quarantine_dir;     /* plugins/.store/quarantine */
     pthread_mutex_t limits_lock;
+    size_t fetches; /* that are not over */
+    void (*on_idle)(void *data);
+    void *on_idle_data;
     void (*on_wait)(void *data);
     void *on_wait_data;
     struct local *local; /* owned; what local.toml said when it was as in local_seen */
@@ -32,26 +35,19 @@ struct store_limits store_limits_now(struct store *store);
 int store_open_plugins(const struct store *store, struct kg_err *err);
 int store_open_folder(const struct store *store, int plugins_fd, struct kg_err *err);
 /* A folder below another, made with that mode if it is not there. */
-int store_open_sub(const struct store *store, int parent_fd, const char *name, mode_t mode,
-                   struct kg_err *err);
+int store_open_sub(int parent_fd, const char *name, mode_t mode, struct kg_err *err);
 /* Opens a folder that must be there, and must not be a link. An fd, or a negative errno. */
 int store_open_dir(int parent_fd, const char *name);
-/* What root has just made belongs to whom it works for; 0 or a negative errno. */
-int store_give(const struct store *store, int fd);
-bool store_gives(const struct store *store);
 /* Writes a file beside, then renames it. The second is for all to read; the first is not, and what
  * it wrote survives a power cut. */
-int store_write_synced(const struct store *store, int folder_fd, const char *name,
-                       struct kg_str text, struct kg_err *err);
-int store_write_public(const struct store *store, int folder_fd, const char *name,
-                       struct kg_str text, struct kg_err *err);
+int store_write_synced(int folder_fd, const char *name, struct kg_str text, struct kg_err *err);
+int store_write_public(int folder_fd, const char *name, struct kg_str text, struct kg_err *err);
 int store_sync_folder(int fd, struct kg_err *err);
 /* Blocks. Removes what is at name in the folder, whatever it is; what is not there is fine. */
 int store_remove_all(int folder_fd, const char *name);
 
 /* The lock of one change; with it, the folders that a change works in. */
 struct store_hold {
-    const struct store *store;          /* borrowed */
     int plugins_fd, folder_fd, lock_fd; /* owned */
 };
 /* Waits for other writers, then finishes what a killed one has left. */
@@ -111,6 +107,8 @@ int store_journal_remove(const struct store_hold *hold, struct kg_err *err);
 
 /* Finishes or undoes what the journal says; 0 if there is none. See change.c. */
 int store_finish(struct store *store, const struct store_hold *hold, struct kg_err *err);
+/* Forgets what the operator said with enable and disable. See remove.c. */
+int store_forget_choice(struct store *store, const char *name, struct kg_err *err);
 /* The steps of a removal after its commit; each may have been done before. See remove.c. */
 int store_finish_removal(struct store *store, const struct store_hold *hold,
                          const struct store_journal *journal, struct kg_err *err);

@@ -65,7 +65,7 @@ int store_journal_write(const struct store_hold *hold, const struct store_journa
     put_text(&json, "export_to", journal->export_to);
     kg_json_end(&json, '}');
     kg_buf_char(&text, '\n');
-    return store_write_synced(hold->store, hold->folder_fd, JOURNAL_NAME, kg_buf_view(&text), err);
+    return store_write_synced(hold->folder_fd, JOURNAL_NAME, kg_buf_view(&text), err);
 }
 
 int store_journal_remove(const struct store_hold *hold, struct kg_err *err)

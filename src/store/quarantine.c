@@ -20,7 +20,7 @@ static int open_all(const struct store *store, struct kg_err *err)
     if (plugins < 0)
         return plugins;
     kg_auto(kg_close) int folder = store_open_folder(store, plugins, err);
-    return folder < 0 ? folder : store_open_sub(store, folder, QUARANTINE_NAME, 0700, err);
+    return folder < 0 ? folder : store_open_sub(folder, QUARANTINE_NAME, 0700, err);
 }
 
 /* Between its making and its lock somebody may have taken it for left over, and removed it. */

@@ -7,10 +7,7 @@
 #include "config/edit.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 void store_record_free(struct store_record *record)
 {
@@ -148,36 +145,32 @@ static int change_record(struct kg_buf *text, void *data, struct kg_err *err)
     return drop_if_empty(text, record->package, err);
 }
 
-/* A file that root makes is root's, and the daemon's user may read it. */
-static int let_read(const struct store *store, struct kg_err *err)
+static int edit(const struct store *store, edit_change *change, const void *data,
+                struct kg_err *err)
 {
-    const char *path = store->parts.paths->local_file;
-    kg_auto(kg_close) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && fchown(fd, 0, store->parts.owner->gid) == 0 && fchmod(fd, 0640) == 0)
-        return 0;
-    return kg_fail_errno(err, errno, "let the daemon's user read %s", path);
+    const struct config_paths *paths = store->parts.paths;
+    int result = edit_file(paths->local_file, change, (void *)data, err);
+    if (result == -EACCES)
+        kg_hint(err, "give it to the user of the daemon: move it to %s, and leave a symbolic link",
+                paths->state_dir);
+    return result;
 }
 
 int store_record_write(struct store *store, const struct store_record *record, struct kg_err *err)
 {
-    const char *path = store->parts.paths->local_file;
-    bool is_new = access(path, F_OK) < 0;
-    int result = edit_file(path, change_record, (void *)record, err);
-    if (result == -EACCES && geteuid() != 0)
-        kg_hint(err, "the daemon's user may not write there: stop the daemon and do this as root");
-    return result == 0 && is_new && store_gives(store) ? let_read(store, err) : result;
+    return edit(store, change_record, record, err);
 }
 
 int store_record_remove(struct store *store, const char *package, struct kg_err *err)
 {
-    return edit_file(store->parts.paths->local_file, change_remove, (void *)package, err);
+    return edit(store, change_remove, package, err);
 }
 
 /* -- promote ----------------------------------------------------------------------------------- */
 
 int store_promote(struct store *store, const char *name, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     kg_auto(store_record_free) struct store_record record = {0};
     int result = store_hold_begin(store, &hold, err);
     if (result == 0)

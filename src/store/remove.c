@@ -88,8 +88,7 @@ static char *database_kept(const struct store *store, const struct store_journal
 
 /* -- what else belongs to it ------------------------------------------------------------------- */
 
-/* What the operator said with enable and disable. */
-static int forget_choice(struct store *store, const char *name, struct kg_err *err)
+int store_forget_choice(struct store *store, const char *name, struct kg_err *err)
 {
     const char *place = store->parts.paths->state_db;
     if (access(place, F_OK) < 0)
@@ -118,7 +117,7 @@ static int clear_rest(struct store *store, const struct store_hold *hold,
 {
     int result = store_step("choice");
     result = result < 0 ? kg_fail_errno(err, -result, "write kaged.db")
-                        : forget_choice(store, journal->name, err);
+                        : store_forget_choice(store, journal->name, err);
     if (result == 0)
         result = store_step("databases") < 0 ? kg_fail_errno(err, ENOSPC, "remove its database")
                                              : clear_databases(store, journal, err);
@@ -243,7 +242,7 @@ static int remove_held(struct store *store, const struct store_hold *hold, const
 int store_remove(struct store *store, const char *name, const struct store_removal *removal,
                  struct store_removed *ret_removed, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     kg_auto(store_record_free) struct store_record record = {0};
     int result = store_hold_begin(store, &hold, err);
     if (result == 0)

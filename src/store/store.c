@@ -77,18 +77,6 @@ void store_on_wait(struct store *store, void (*on_wait)(void *data), void *data)
 
 /* -- folders ----------------------------------------------------------------------------------- */
 
-bool store_gives(const struct store *store)
-{
-    const struct cage_owner *owner = store->parts.owner;
-    return geteuid() == 0 && owner != NULL && owner->uid != 0;
-}
-
-int store_give(const struct store *store, int fd)
-{
-    const struct cage_owner *owner = store->parts.owner;
-    return store_gives(store) && fchown(fd, owner->uid, owner->gid) < 0 ? -errno : 0;
-}
-
 int store_open_dir(int parent_fd, const char *name)
 {
     int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -101,23 +89,17 @@ int store_open_plugins(const struct store *store, struct kg_err *err)
     return fd < 0 ? kg_fail_errno(err, errno, "open the plugins folder %s", store->dir) : fd;
 }
 
-int store_open_sub(const struct store *store, int parent_fd, const char *name, mode_t mode,
-                   struct kg_err *err)
+int store_open_sub(int parent_fd, const char *name, mode_t mode, struct kg_err *err)
 {
-    bool made = mkdirat(parent_fd, name, mode) == 0;
-    if (!made && errno != EEXIST)
+    if (mkdirat(parent_fd, name, mode) < 0 && errno != EEXIST)
         return kg_fail_errno(err, errno, "make the folder %s of the plugin store", name);
-    kg_auto(kg_close) int fd = store_open_dir(parent_fd, name);
-    if (fd < 0)
-        return kg_fail_errno(err, -fd, "open the folder %s of the plugin store", name);
-    if (made && store_give(store, fd) < 0)
-        return kg_fail_errno(err, errno, "give the folder %s of the plugin store away", name);
-    return kg_steal_fd(&fd);
+    int fd = store_open_dir(parent_fd, name);
+    return fd < 0 ? kg_fail_errno(err, -fd, "open the folder %s of the plugin store", name) : fd;
 }
 
 int store_open_folder(const struct store *store, int plugins_fd, struct kg_err *err)
 {
-    int fd = store_open_sub(store, plugins_fd, STORE_FOLDER_NAME, 0755, err);
+    int fd = store_open_sub(plugins_fd, STORE_FOLDER_NAME, 0755, err);
     return fd < 0 ? kg_wrap(err, fd, "%s", store->dir) : fd;
 }
 
@@ -130,23 +112,21 @@ int store_sync_folder(int fd, struct kg_err *err)
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-static int write_and_close(const struct store *store, int fd, struct kg_str text, bool sync)
+static int write_and_close(int fd, struct kg_str text, bool sync)
 {
     int result = kg_write_all(fd, text.data, text.length);
-    if (result == 0)
-        result = store_give(store, fd);
     if (result == 0 && sync && fsync(fd) < 0)
         result = -errno;
     return close(fd) < 0 && result == 0 ? -errno : result;
 }
 
-static int write_file(const struct store *store, int folder_fd, const char *name,
-                      struct kg_str text, mode_t mode, bool sync, struct kg_err *err)
+static int write_file(int folder_fd, const char *name, struct kg_str text, mode_t mode, bool sync,
+                      struct kg_err *err)
 {
     kg_auto(kg_free) char *passing = kg_format("%s.new", name);
     (void)unlinkat(folder_fd, passing, 0); /* what a killed writer has left */
     int fd = openat(folder_fd, passing, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    int result = fd < 0 ? -errno : write_and_close(store, fd, text, sync);
+    int result = fd < 0 ? -errno : write_and_close(fd, text, sync);
     if (result == 0 && renameat(folder_fd, passing, folder_fd, name) < 0)
         result = -errno;
     if (result < 0) {
@@ -156,16 +136,14 @@ static int write_file(const struct store *store, int folder_fd, const char *name
     return sync ? store_sync_folder(folder_fd, err) : 0;
 }
 
-int store_write_synced(const struct store *store, int folder_fd, const char *name,
-                       struct kg_str text, struct kg_err *err)
+int store_write_synced(int folder_fd, const char *name, struct kg_str text, struct kg_err *err)
 {
-    return write_file(store, folder_fd, name, text, 0600, true, err);
+    return write_file(folder_fd, name, text, 0600, true, err);
 }
 
-int store_write_public(const struct store *store, int folder_fd, const char *name,
-                       struct kg_str text, struct kg_err *err)
+int store_write_public(int folder_fd, const char *name, struct kg_str text, struct kg_err *err)
 {
-    return write_file(store, folder_fd, name, text, 0644, false, err);
+    return write_file(folder_fd, name, text, 0644, false, err);
 }
 
 /* -- removing ---------------------------------------------------------------------------------- */
@@ -218,20 +196,10 @@ static void sign_lock(int lock_fd)
         (void)!pwrite(lock_fd, text, (size_t)length, 0);
 }
 
-/* One that is there already may be anything, and is given to nobody. */
-static int open_lock(const struct store *store, int folder_fd, struct kg_err *err)
+static int open_lock(int folder_fd, struct kg_err *err)
 {
-    kg_auto(kg_close) int fd = openat(folder_fd, LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0)
-        return kg_steal_fd(&fd);
-    fd = openat(folder_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == EEXIST) /* somebody was quicker */
-        fd = openat(folder_fd, LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    else if (fd >= 0 && store_give(store, fd) < 0)
-        return kg_fail_errno(err, errno, "give the lock of the plugin store away");
-    if (fd < 0)
-        return kg_fail_errno(err, errno, "open the lock of the plugin store");
-    return kg_steal_fd(&fd);
+    int fd = openat(folder_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 ? kg_fail_errno(err, errno, "open the lock of the plugin store") : fd;
 }
 
 void store_hold_end(struct store_hold *hold)
@@ -249,7 +217,7 @@ static int take_lock(struct store *store, struct store_hold *hold, struct kg_err
     hold->folder_fd = store_open_folder(store, hold->plugins_fd, err);
     if (hold->folder_fd < 0)
         return hold->folder_fd;
-    hold->lock_fd = open_lock(store, hold->folder_fd, err);
+    hold->lock_fd = open_lock(hold->folder_fd, err);
     if (hold->lock_fd < 0)
         return hold->lock_fd;
     int result = wait_for_lock(store, hold->lock_fd, err);
@@ -260,20 +228,20 @@ static int take_lock(struct store *store, struct store_hold *hold, struct kg_err
 
 int store_hold_begin(struct store *store, struct store_hold *ret_hold, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     int result = take_lock(store, &hold, err);
     if (result == 0)
         result = store_finish(store, &hold, err);
     if (result < 0)
         return result;
     *ret_hold = hold;
-    hold = (struct store_hold){store, -1, -1, -1};
+    hold = (struct store_hold){-1, -1, -1};
     return 0;
 }
 
 int store_recover(struct store *store, struct kg_err *err)
 {
-    kg_auto(store_hold_end) struct store_hold hold = {store, -1, -1, -1};
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     int result = store_hold_begin(store, &hold, err);
     if (result == 0)
         store_sweep(&hold);

@@ -50,14 +50,13 @@ struct store_parts {
                        const struct gate_event *event);
     void *network_data;
     const struct config_paths *paths;
-    const char *plugins_dir;        /* absolute; NULL: that of paths */
-    const struct cage_owner *owner; /* whom root works for, the daemon's user; NULL: oneself */
+    const char *plugins_dir; /* absolute; NULL: that of paths */
     struct store_limits limits;
 };
 
 struct store;
 struct store *store_new(const struct store_parts *parts);
-void store_free(struct store *store); /* every fetch must be over or cancelled */
+void store_free(struct store *store); /* every fetch must be over */
 void store_set_limits(struct store *store, const struct store_limits *limits);
 const char *store_dir(const struct store *store); /* plugins/ */
 
@@ -174,8 +173,12 @@ struct store_fetch;
 int store_fetch(struct store *store, const struct store_source *source,
                 store_progress_fn *on_progress, store_fetched_fn *on_done, void *data,
                 struct store_fetch **ret_fetch, struct kg_err *err);
-/* on_done is not called. The loop still has to turn until its cage is gone. */
+/* on_done is not called. The loop still has to turn until its cage is gone: store_is_fetching. */
 void store_fetch_cancel(struct store_fetch *fetch);
+/* Whether a fetch is not over, be it that it was cancelled. on_idle is called when the last one is.
+ */
+bool store_is_fetching(const struct store *store);
+void store_on_idle(struct store *store, void (*on_idle)(void *data), void *data);
 
 /* -- offers: fetched, checked, and waiting for a yes ------------------------------------------- */
 

@@ -107,13 +107,14 @@ static void on_request(void *data, int64_t id, struct kg_str method, struct kg_s
 static void on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct instance *instance = data;
-    (void)params;
     if (!audit_takes_more(instance)) {
         instance->unaudited++;
         return;
     }
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method));
+    if (instance->ops.on_notification != NULL)
+        instance->ops.on_notification(instance->data, instance, method, params);
 }
 
 static void on_flood(void *data, uint32_t notifications)

@@ -128,6 +128,12 @@ struct instance;
 /* What the one above is told. */
 struct instance_ops {
     void (*on_state)(void *data, struct instance *instance); /* after each change of state */
+    /* Once for each change, in order; reason says what brought it about. NULL: nobody asks. */
+    void (*on_move)(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason);
+    /* A notification of the running plugin that is in the audit log by now. NULL: nobody asks. */
+    void (*on_notification)(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params);
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data, struct instance *instance);
     /*

@@ -1,4 +1,5 @@
 """The OpenAPI document: it lists every route, and every route answers as it says."""
+import http.client
 import json
 import os
 import re
@@ -8,13 +9,16 @@ import urllib.parse
 from harness import KAGED, ROOT, Daemon, FlowTest, main, wait_for
 
 # What a test puts in the place of a path's parameters.
-NAMES = {"name": "declares-all", "method": "all.config"}
-# A refusal that is right for a healthy plugin: nothing was damaged.
-REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409}
+NAMES = {"name": "declares-all", "method": "all.config", "id": "to-be-revoked"}
+# A refusal that is right: nothing was damaged; the unix socket has no session to leave.
+REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
+           ("delete", "/api/v1/session"): 409}
 # Bodies of routes that need more than an object.
-BODIES = {}
+BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}'}
 # Routes that the walk through all of them leaves out, each with why.
-LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own"}
+LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own",
+            ("get", "/api/v1/events"): "a WebSocket: see test_events.py",
+            ("get", "/auth/launch"): "it needs a browser and a token: see test_auth.py"}
 WRONG = {"integer": "one", "boolean": "maybe"}
 
 
@@ -46,7 +50,8 @@ def strict(schema):
 
 class OpenApi(FlowTest):
     plugins = ["declares-all"]
-    config = {"limits.http_body_bytes": 5000}
+    config = {"limits.http_body_bytes": 5000, "daemon.bind": "127.0.0.1:0",
+              "auth.failures_per_min": 100_000}
 
     @classmethod
     def setUpClass(cls):
@@ -65,7 +70,7 @@ class OpenApi(FlowTest):
 
     def fits(self, schema, instance):
         """Asks our own checker. An alternative or a summary is open for what stands around it."""
-        components = {name: strict(part) if name not in ("PluginSummary", "Storage", "StorageRows")
+        components = {name: strict(part) if name not in ("PluginSummary", "Storage", "StorageRows", "Token")
                       else part for name, part in self.document["components"]["schemas"].items()}
         line = json.dumps({"schema": {**schema, "components": {"schemas": components}},
                            "instance": instance})
@@ -77,6 +82,10 @@ class OpenApi(FlowTest):
         for name, value in NAMES.items():
             path = path.replace("{" + name + "}", value)
         return path + ("?" + urllib.parse.urlencode(query) if query else "")
+
+    @staticmethod
+    def has_free_query(operation):
+        return any(parameter.get("style") == "form" for parameter in operation["parameters"])
 
     @staticmethod
     def good_status(operation):
@@ -91,6 +100,21 @@ class OpenApi(FlowTest):
             return
         schema = content["application/json"]["schema"]
         self.assertTrue(self.fits(schema, json.loads(body)), f"{schema}: {body.decode()}")
+
+    def make_token(self, name, scope):
+        status, made = self.daemon.api("POST", "/tokens", {"name": name, "scopes": [scope]})
+        self.assertEqual(status, 201, made)
+        return made["token"]
+
+    def by_tcp(self, method, path, token=None, **query):
+        """(status, body), and the connection is the request's own."""
+        connection = http.client.HTTPConnection(self.daemon.api("GET", "/status")[1]["tcp"],
+                                                timeout=20)
+        self.addCleanup(connection.close)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request(method.upper(), self.url(path, **query), headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
 
     def test_every_route_of_the_table_is_in_it_and_no_other(self):
         self.assertEqual(set(self.operations), table_routes())
@@ -145,6 +169,7 @@ class OpenApi(FlowTest):
 
     def test_every_route_answers_as_it_says(self):
         self.daemon.call("declares-all", "all.store", {"text": "x"})
+        self.make_token("to-be-revoked", "audit:read")
         for key in self.operations.keys() - LEFT_OUT.keys():
             with self.subTest(" ".join(key)):
                 self.daemon.wait_state("declares-all", "running")
@@ -155,6 +180,39 @@ class OpenApi(FlowTest):
                 self.assertEqual(status, REFUSED.get(key, self.good_status(operation)), answer)
                 self.check(operation, status, answer)
                 self.daemon.act("declares-all", "enable")
+
+    def test_every_route_refuses_who_is_nobody_or_may_not(self):
+        tokens = {scope: self.make_token(f"only-{scope.replace(':', '-')}", scope)
+                  for scope in ("plugins:read", "audit:read")}
+        for (method, path), operation in self.operations.items():
+            with self.subTest(f"{method} {path}"):
+                if operation["security"] == []:
+                    self.assertNotIn(self.by_tcp(method, path)[0], (401, 403))
+                    continue
+                status, answer = self.by_tcp(method, path)
+                self.assertEqual(status, 401, answer)
+                self.check(operation, status, answer)
+                needed = operation["security"][0]["token"]
+                for scope, token in tokens.items():
+                    if needed in ([], [scope]):
+                        continue
+                    status, answer = self.by_tcp(method, path, token)
+                    self.assertEqual(status, 403, answer)
+                    self.check(operation, status, answer)
+
+    def test_every_route_lets_in_who_may(self):
+        scopes = {operation["security"][0]["token"][0] for operation in self.operations.values()
+                  if operation["security"] and operation["security"][0]["token"]}
+        tokens = {scope: self.make_token(f"may-{scope.replace(':', '-')}", scope)
+                  for scope in scopes}
+        for (method, path), operation in self.operations.items():
+            if self.has_free_query(operation) or not operation["security"]:
+                continue
+            for scope in operation["security"][0]["token"]:
+                with self.subTest(f"{method} {path}"):
+                    # Past the door the next check refuses this one, so that nothing happens.
+                    status, answer = self.by_tcp(method, path, tokens[scope], nonsense="1")
+                    self.assertEqual(status, 400, answer)
 
     def test_stop_answers_as_it_says(self):
         with Daemon() as daemon:
@@ -200,7 +258,7 @@ class OpenApi(FlowTest):
 
     def test_unknown_parameter_is_refused(self):
         for (method, path), operation in self.operations.items():
-            if any(parameter.get("style") == "form" for parameter in operation["parameters"]):
+            if self.has_free_query(operation):
                 continue
             with self.subTest(f"{method} {path}"):
                 status, answer = self.daemon.raw(method.upper(), self.url(path, nonsense="1"))

@@ -9,6 +9,12 @@ from harness import ROOT, Daemon, FlowTest, at_once, main, wait_for
 
 # Keys that apply at once and are not tried here, each with where it is.
 ELSEWHERE = {
+    "limits.ws_connections": "tests/flow/test_events.py",
+    "limits.ws_ping_ms": "the same",
+    "limits.ws_queue_bytes": "read where ws_connections is",
+    "auth.hosts": "tests/flow/test_auth.py",
+    "auth.session_hours": "the same",
+    "auth.failures_per_min": "the same",
     "audit.rotate_mb": "a megabyte of events; tests/unit/audit.c changes the rotation of an open log",
     "audit.keep": "the same",
     "sandbox.private_networks": "needs networks; tests/unit/gate.c changes limits of a running gate",
@@ -251,7 +257,8 @@ class Later(FlowTest):
 
     def test_every_other_key_is_reported_as_what_it_is(self):
         values = {"daemon.user": "nobody", "storage.sync": "full", "plugins.dir": "/nowhere",
-                  "sandbox.root_writable": ["/srv"]}
+                  "sandbox.root_writable": ["/srv"], "daemon.bind": "127.0.0.1:0",
+                  "auth.mode": "proxy", "auth.nonce_file": "/nowhere"}
         words = {"START": "at the plugin's next start", "DAEMON": "at the daemon's next start"}
         for applies in words:
             wanted = {key: number or values[key] for key, number in keys(applies).items()}

@@ -36,6 +36,7 @@ TEST_CONFIG = {
     "limits.shutdown_timeout_ms": 3000,
     "limits.term_timeout_ms": 1000,
     "audit.seal_interval_ms": 50,
+    "daemon.bind": "",  # tests of TCP take port 0
 }
 
 

@@ -59,6 +59,19 @@ static void an_installed_plugin_is_in_the_store_and_in_local_toml(void **state)
     world_assert_whole(world, "notes");
 }
 
+static void a_new_plugin_is_disabled_whatever_had_its_name_before(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    enum state_choice choice = STATE_ENABLED;
+    struct state *db = state_open(world->paths.state_db, &err);
+    assert_int_equal(state_plugin_choice_set(db, KG_STR("notes"), STATE_ENABLED, &err), 0);
+    world_install(world, &notes);
+    assert_int_equal(state_plugin_choice_get(db, KG_STR("notes"), &choice, &err), 0);
+    assert_int_equal(choice, STATE_UNSAID);
+    state_close(db);
+}
+
 static void nothing_is_changed_before_the_yes(void **state)
 {
     struct world *world = *state;
@@ -587,6 +600,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_installed_plugin_is_in_the_store_and_in_local_toml),
+        TEST(a_new_plugin_is_disabled_whatever_had_its_name_before),
         TEST(nothing_is_changed_before_the_yes),
         TEST(comments_and_secrets_in_local_toml_stay),
         TEST(a_yes_for_other_files_is_no_yes),

@@ -19,6 +19,21 @@ struct state_backend {
                              enum state_choice *ret_choice, struct kg_err *err);
     int (*plugin_choice_set)(struct state *state, struct kg_str plugin, enum state_choice choice,
                              struct kg_err *err);
+    int (*credential_add)(struct state *state, const struct state_credential *credential,
+                          struct kg_err *err);
+    int (*credential_remove)(struct state *state, const char *id, struct kg_err *err);
+    int (*credentials)(struct state *state, state_credential_fn *visit, void *data,
+                       struct kg_err *err);
+    int (*consent_set)(struct state *state, const struct state_consent *consent,
+                       struct kg_err *err);
+    int (*consent_remove)(struct state *state, const char *id, struct kg_err *err);
+    int (*consents)(struct state *state, state_consent_fn *visit, void *data, struct kg_err *err);
+    int (*activation_set)(struct state *state, const struct state_activation *activation,
+                          struct kg_err *err);
+    int (*activation_remove)(struct state *state, const char *project_or_null, const char *plugin,
+                             struct kg_err *err);
+    int (*activation_get)(struct state *state, const char *project, const char *plugin,
+                          bool *ret_active, struct kg_err *err);
 };
 
 struct state {
