@@ -46,6 +46,8 @@ class Fetcher:
     def __enter__(self):
         words = [f"{name}={value}" for name, value in self.limits.items()]
         options = {}
+        if self.limits.get("owner") is not None:
+            os.chown(self.home, self.limits["owner"], self.limits["owner"])
         if self.user is not None:
             os.chown(self.home, self.user, self.user)
             options = {"user": self.user, "group": self.user, "extra_groups": []}
@@ -147,6 +149,15 @@ class Sources(FetchTest):
 
     def test_it_is_the_same_for_an_ordinary_user(self):
         self.check_all(user=ORDINARY)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can become another user")
+    def test_it_is_the_same_for_a_daemon_that_gave_root_up(self):
+        os.chmod(self.base, 0o755)
+        with Fetcher(self.base, owner=ORDINARY) as fetcher:
+            folder = make_folder(self.path("in"))
+            self.assertEqual(fetcher.fetch(folder).get("hash"), tree_hash(folder))
+            os.chmod(folder, 0o700)  # root may look, but the daemon's user may not
+            self.assertEqual(fetcher.fetch(folder)["code"], "cage_failed")
 
     def test_source_that_only_its_owner_may_read_is_fetched(self):
         folder = make_folder(self.path("in"))
