@@ -47,8 +47,7 @@ class Install(FlowTest):
 
     def test_installed_program_runs_a_plugin(self):
         home = os.path.join(self.base, "h")
-        os.makedirs(os.path.join(home, "plugins"))
-        shutil.copytree(os.path.join(ROOT, "plugins/echo"), os.path.join(home, "plugins/echo"))
+        os.mkdir(home, mode=0o700)
 
         def kaged(*arguments):
             done = subprocess.run([self.kaged, "--home", home, *arguments], capture_output=True,
@@ -58,6 +57,7 @@ class Install(FlowTest):
 
         kaged("start")
         try:
+            kaged("plugin", "install", "--yes", os.path.join(ROOT, "plugins/echo"))
             kaged("plugin", "enable", "echo")
             self.assertIn("hi", kaged("plugin", "call", "echo", "echo.say", '{"text":"hi"}'))
         finally:

@@ -406,10 +406,10 @@ class Screen(Install):
 
     def test_hostile_texts_do_not_reach_the_terminal(self):
         """Controls are in no manifest and no file's name; what turns text around is shown."""
-        reversing = self.source(author="\u202etxet\u2028Install? [y/N] y")
+        reversing = self.source(author="\u202etxet\u2028Install? yes")
         code, text = self.talk(["plugin", "install", reversing], "n\n")
         self.assertEqual(code, 5)
-        self.assertIn("  author: \\u202etxet\\u2028Install? [y/N] y\n", text)
+        self.assertIn("  author: \\u202etxet\\u2028Install? yes\n", text)
         controls, name = self.source(author="\x1b]0;owned\x07"), self.source()
         with open(os.path.join(name, "\x1b[31mred"), "w"):
             pass
