@@ -21,10 +21,13 @@ struct check {
     void *data;
 };
 
+/* That it could not be told is a reason not to start it, too, but no drift. */
 static void note_drift(struct host *host, struct host_plugin *plugin, const struct kg_err *err)
 {
     plugin->drift = *err;
-    kg_log(KG_ERROR_LEVEL, "%s; it is not started", err->message);
+    kg_log(KG_ERROR_LEVEL, "%s; %s is not started", err->message, plugin->name);
+    if (err->code != KG_E_NOT_APPROVED)
+        return;
     audit_emit(host->audit, AUDIT_PLUGIN_DRIFTED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT(err->message));
 }
@@ -45,6 +48,8 @@ static void on_check_done(struct loop_job *job)
     struct host_plugin *plugin = host_plugin_find(host, kg_str(check->name), &gone);
     const struct kg_err *err = check->result < 0 ? &check->err : NULL;
     host_store_job_done(host);
+    if (plugin != NULL && plugin->checks > 0) /* else it is another one of that name */
+        plugin->checks--;
     if (plugin == NULL)
         err = &gone;
     else if (err == NULL)
@@ -56,9 +61,10 @@ static void on_check_done(struct loop_job *job)
     free(check);
 }
 
-static void check_in_full(struct host *host, const struct host_plugin *plugin, checked_fn *on_done,
+static void check_in_full(struct host *host, struct host_plugin *plugin, checked_fn *on_done,
                           void *data)
 {
+    plugin->checks++;
     struct check *check = kg_alloc(sizeof(*check));
     check->host = host;
     check->name = kg_strdup(plugin->name);

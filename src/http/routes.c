@@ -158,6 +158,8 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     const char *meaning = instance_state_meaning(state);
     if (state == INSTANCE_DISABLED && plugin->problem.code != KG_OK)
         meaning = "what it declares, or is configured with, cannot be used";
+    else if (state == INSTANCE_DISABLED && plugin->checks > 0)
+        meaning = "its files are being compared with those that were approved";
     else if (state == INSTANCE_DISABLED && plugin->drift.code != KG_OK)
         meaning = "its files are not those that were approved; no process";
     kg_json_named_text(json, "state_meaning", meaning);

@@ -91,8 +91,8 @@ struct instance_transition instance_transition(enum instance_state state, size_t
 
 /* Why a process ended. */
 enum exit_cause {
-    EXIT_NONE, /* it has not ended yet */
-    EXIT_LEFT, /* it ended by itself */
+    EXIT_NONE,    /* it has not ended yet */
+    EXIT_LEFT,    /* it ended by itself */
     EXIT_REFUSED, /* it was not started */
     EXIT_CAGE,
     EXIT_HANDSHAKE,

@@ -262,10 +262,9 @@ class Daemon:
         self.pid = self.process.pid
         if self.wait_running:
             for name in self.enabled:
-                # Disabled without a problem: its files are still being compared.
                 self.wait_status(name, lambda s: s["state"] != "spawning" and
-                                 (s["pid"] or s["state"] != "running") and
-                                 (s["problem"] or s["state"] != "disabled"), "an end of its start")
+                                 "being compared" not in s["state_meaning"] and
+                                 (s["pid"] or s["state"] != "running"), "an end of its start")
 
     def log(self):
         with open(os.path.join(self.base, "log"), errors="replace") as log:
