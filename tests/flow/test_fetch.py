@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 import archives
-from archives import make_folder, make_repository, make_tar, make_zip, tar_entry, zip_entry
+from archives import make_folder, make_tar, make_zip, tar_entry, zip_entry
 from harness import BUILD, main
 
 ORDINARY = 1234 if os.geteuid() == 0 else None  # who that is, where we are root

@@ -1,4 +1,4 @@
-"""Fetches that go wrong on purpose: a kaged-unpack that lies, and ends in the middle of the work."""
+"""Fetches that go wrong on purpose: a kaged-unpack that lies, and ends in the middle of work."""
 import json
 import os
 import shutil
