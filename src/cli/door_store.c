@@ -312,22 +312,15 @@ static void decline(struct door *base, const char *id)
         (void)consent_decline(consent, door->operator_id, NULL);
 }
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *text_or_null)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text_or_null);
-}
-
 static void put_removed(struct kg_buf *out, const char *name, const struct store_removed *removed)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    put_text(&json, "name", name);
-    put_text(&json, "version", removed->version);
-    kg_json_key(&json, "was_running");
-    kg_json_bool(&json, false);
-    put_text(&json, "storage", removed->storage);
-    put_text(&json, "plugin_data", removed->plugin_data);
+    kg_json_named_text(&json, "name", name);
+    kg_json_named_text(&json, "version", removed->version);
+    kg_json_named_bool(&json, "was_running", false);
+    kg_json_named_text(&json, "storage", removed->storage);
+    kg_json_named_text(&json, "plugin_data", removed->plugin_data);
     kg_json_end(&json, '}');
 }
 
@@ -367,7 +360,7 @@ static int promote(struct door *base, const char *name, struct door_answer *ret_
         return print_error(&err);
     struct kg_json_writer json = kg_json_writer(&ret_plugin->body);
     kg_json_begin(&json, '{');
-    put_text(&json, "name", name);
+    kg_json_named_text(&json, "name", name);
     kg_json_end(&json, '}');
     return door_answer_read(ret_plugin);
 }

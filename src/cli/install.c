@@ -246,6 +246,8 @@ static char *absolute(const char *source)
     if (source[0] == '/' || strstr(source, "://") != NULL)
         return kg_strdup(source);
     kg_auto(kg_free) char *here = getcwd(NULL, 0);
+    while (strncmp(source, "./", 2) == 0)
+        source += 2;
     return kg_format("%s/%s", here != NULL ? here : "", source);
 }
 
@@ -253,8 +255,9 @@ static int want(struct cli *cli, const struct door_wish *wish)
 {
     kg_auto(dialogue_end) struct dialogue dialogue = {.tty = -1};
     int code = dialogue_begin(cli, wish->source ? DOOR_FETCH : DOOR_STORE, &dialogue);
-    if (code == CLI_DONE)
-        code = dialogue.door->ops->want(dialogue.door, wish, &dialogue.consent);
+    if (dialogue.door == NULL)
+        return code;
+    code = dialogue.door->ops->want(dialogue.door, wish, &dialogue.consent);
     return code == CLI_DONE ? lead(&dialogue) : code;
 }
 
@@ -392,18 +395,28 @@ static void put_wish(struct kg_buf *out, const struct kg_node *consent, const ch
         put_label(out, "source", source.length > 0 ? source : KG_STR("not specified"));
 }
 
+/* Whether there is something to say yes to; where there is none, the daemon says why. */
+static bool can_be_fetched(const struct kg_node *consent, const char *path)
+{
+    static const char *const states[] = {"wanted", "failed", "expired"};
+    bool waits = false;
+    for (size_t i = 0; i < KG_COUNT(states); i++)
+        waits |= kg_str_is(cli_text(consent, "state"), states[i]);
+    return waits && !kg_str_is(cli_text(consent, "kind"), "activate") &&
+           (path != NULL || cli_text(consent, "source").length > 0);
+}
+
 /* What was asked for by a project is fetched only after a yes to its source. */
 static int let_fetch(struct dialogue *dialogue, const char *path)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, question = {0};
     kg_auto(kg_free) char *id = id_of(dialogue);
     const struct kg_node *consent = dialogue->consent.doc->root;
-    bool fetches = !kg_str_is(cli_text(consent, "kind"), "activate");
     put_wish(&text, consent, path);
     say(dialogue, &text);
     kg_buf_text(&question, "Fetch it, to look at it?");
     int code = CLI_DONE;
-    if (dialogue->tty >= 0 && fetches && (path != NULL || cli_text(consent, "source").length > 0))
+    if (dialogue->tty >= 0 && can_be_fetched(consent, path))
         code = ask(dialogue, &question);
     const struct door_yes yes = {.path = path};
     return code == CLI_DONE
@@ -418,8 +431,9 @@ int cli_consent_approve(struct cli *cli)
     int code = check_yes(cli);
     if (code == CLI_DONE)
         code = dialogue_begin(cli, DOOR_DAEMON, &dialogue);
-    if (code == CLI_DONE)
-        code = dialogue.door->ops->look(dialogue.door, cli_argument(cli, 0), &dialogue.consent);
+    if (dialogue.door == NULL)
+        return code;
+    code = dialogue.door->ops->look(dialogue.door, cli_argument(cli, 0), &dialogue.consent);
     if (code == CLI_DONE && !kg_str_is(state_of(&dialogue), "offered") &&
         !kg_str_is(state_of(&dialogue), "fetching"))
         code = let_fetch(&dialogue, path);

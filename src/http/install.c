@@ -160,12 +160,6 @@ void http_handle_plugin_approve(struct http_request *request)
 
 /* -- uninstall, promote ------------------------------------------------------------------------ */
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *text_or_null)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text_or_null);
-}
-
 static void on_uninstalled(void *data, const struct host_changed *changed,
                            const struct kg_err *err_or_null)
 {
@@ -177,12 +171,11 @@ static void on_uninstalled(void *data, const struct host_changed *changed,
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_text(&json, "name", changed->name);
-    put_text(&json, "version", changed->version);
-    kg_json_key(&json, "was_running");
-    kg_json_bool(&json, changed->was_running);
-    put_text(&json, "storage", changed->removed->storage);
-    put_text(&json, "plugin_data", changed->removed->plugin_data);
+    kg_json_named_text(&json, "name", changed->name);
+    kg_json_named_text(&json, "version", changed->version);
+    kg_json_named_bool(&json, "was_running", changed->was_running);
+    kg_json_named_text(&json, "storage", changed->removed->storage);
+    kg_json_named_text(&json, "plugin_data", changed->removed->plugin_data);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }

@@ -296,6 +296,6 @@ struct http_member {
 };
 /* No body is an empty object. On failure some may have been taken. */
 int http_body_members(const struct http_request *request, const struct http_member *members,
-                   struct kg_err *err);
+                      struct kg_err *err);
 
 #endif

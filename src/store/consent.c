@@ -607,20 +607,6 @@ enum consent_state consent_state(const struct consent *consent)
     return consent->state;
 }
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *text_or_null)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text_or_null);
-}
-
-static void put_time(struct kg_json_writer *json, const char *key, int64_t wall_ms)
-{
-    char text[KG_TIME_TEXT];
-    if (wall_ms != 0)
-        kg_time_format(wall_ms, text);
-    put_text(json, key, wall_ms != 0 ? text : NULL);
-}
-
 static void put_error(struct kg_json_writer *json, const struct kg_err *reason)
 {
     kg_json_key(json, "error");
@@ -629,9 +615,9 @@ static void put_error(struct kg_json_writer *json, const struct kg_err *reason)
         return;
     }
     kg_json_begin(json, '{');
-    put_text(json, "code", kg_error_row(reason->code)->name);
-    put_text(json, "message", reason->message);
-    put_text(json, "hint", reason->hint[0] != '\0' ? reason->hint : NULL);
+    kg_json_named_text(json, "code", kg_error_row(reason->code)->name);
+    kg_json_named_text(json, "message", reason->message);
+    kg_json_named_text(json, "hint", reason->hint[0] != '\0' ? reason->hint : NULL);
     kg_json_end(json, '}');
 }
 
@@ -643,13 +629,10 @@ static void put_progress(struct kg_json_writer *json, const struct consent *cons
         return;
     }
     kg_json_begin(json, '{');
-    put_text(json, "phase", consent->phase);
-    kg_json_key(json, "bytes");
-    kg_json_int(json, (int64_t)consent->progress.bytes);
-    kg_json_key(json, "files");
-    kg_json_int(json, (int64_t)consent->progress.files);
-    kg_json_key(json, "bytes_expected");
-    kg_json_int(json, (int64_t)consent->progress.bytes_expected);
+    kg_json_named_text(json, "phase", consent->phase);
+    kg_json_named_int(json, "bytes", (int64_t)consent->progress.bytes);
+    kg_json_named_int(json, "files", (int64_t)consent->progress.files);
+    kg_json_named_int(json, "bytes_expected", (int64_t)consent->progress.bytes_expected);
     kg_json_end(json, '}');
 }
 
@@ -661,29 +644,28 @@ static void put_done(struct kg_json_writer *json, const struct consent *consent)
         return;
     }
     kg_json_begin(json, '{');
-    put_text(json, "version", consent->taken_version);
-    kg_json_key(json, "was_running");
-    kg_json_bool(json, consent->was_running);
+    kg_json_named_text(json, "version", consent->taken_version);
+    kg_json_named_bool(json, "was_running", consent->was_running);
     kg_json_end(json, '}');
 }
 
 void consent_json(const struct consent *consent, bool with_offer, struct kg_json_writer *json)
 {
     kg_json_begin(json, '{');
-    put_text(json, "id", consent->id.text);
-    put_text(json, "kind", consent_kind_names[consent->kind]);
-    put_text(json, "plugin", consent->plugin);
-    put_text(json, "project_id", consent->project);
-    put_text(json, "source", consent->source);
-    put_text(json, "version", consent->version);
-    put_text(json, "state", consent_state_name(consent->state));
-    put_text(json, "state_meaning", consent_state_meaning(consent->state));
+    kg_json_named_text(json, "id", consent->id.text);
+    kg_json_named_text(json, "kind", consent_kind_names[consent->kind]);
+    kg_json_named_text(json, "plugin", consent->plugin);
+    kg_json_named_text(json, "project_id", consent->project);
+    kg_json_named_text(json, "source", consent->source);
+    kg_json_named_text(json, "version", consent->version);
+    kg_json_named_text(json, "state", consent_state_name(consent->state));
+    kg_json_named_text(json, "state_meaning", consent_state_meaning(consent->state));
     put_error(json, &consent->reason);
-    put_text(json, "raised_by", consent->raised_by);
-    put_text(json, "answered_by", consent->answered_by);
-    put_time(json, "raised_at", consent->raised_ms);
-    put_time(json, "changed_at", consent->changed_ms);
-    put_time(json, "expires_at", consent->expires_ms);
+    kg_json_named_text(json, "raised_by", consent->raised_by);
+    kg_json_named_text(json, "answered_by", consent->answered_by);
+    kg_json_named_time(json, "raised_at", consent->raised_ms);
+    kg_json_named_time(json, "changed_at", consent->changed_ms);
+    kg_json_named_time(json, "expires_at", consent->expires_ms);
     put_progress(json, consent);
     put_done(json, consent);
     if (with_offer) {

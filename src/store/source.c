@@ -187,10 +187,10 @@ static int real_path(const char *text, const char *path, char **ret_real, struct
     if (real == NULL || stat(real, ret_status) < 0) {
         int errnum = errno;
         free(real);
-        kg_fail_errno(err, errnum, "source %.400s", text);
+        int result = kg_fail_errno(err, errnum, "source %.400s", text);
         if (err != NULL && errnum == ENOENT)
             err->code = KG_E_NOT_FOUND;
-        return -errnum;
+        return result;
     }
     *ret_real = real;
     return 0;

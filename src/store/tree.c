@@ -563,10 +563,9 @@ void store_tree_compare(const struct store_tree *before, const struct store_tree
 {
     struct store_tree_diff diff = {kg_list_new(0), kg_list_new(0), kg_list_new(0), 0, 0, 0};
     size_t old = 0, new = 0;
-    while (old < before->count || new < after->count) {
-        const struct store_entry *a = old < before->count ? &before->entries[old] : NULL;
-        const struct store_entry *b = new < after->count ? &after->entries[new] : NULL;
-        int order = a == NULL ? 1 : b == NULL ? -1 : strcmp(a->path, b->path);
+    while (old < before->count && new < after->count) {
+        const struct store_entry *a = &before->entries[old], *b = &after->entries[new];
+        int order = strcmp(a->path, b->path);
         if (order < 0)
             note(&diff.removed, &diff.removed_count, a->path);
         else if (order > 0)
@@ -576,6 +575,10 @@ void store_tree_compare(const struct store_tree *before, const struct store_tree
         old += order <= 0;
         new += order >= 0;
     }
+    for (; old < before->count; old++)
+        note(&diff.removed, &diff.removed_count, before->entries[old].path);
+    for (; new < after->count; new ++)
+        note(&diff.added, &diff.added_count, after->entries[new].path);
     *ret_diff = diff;
 }
 

@@ -6,12 +6,14 @@
  *   {"hash": ..., "listing": ..., "progress": [...], "network": [...], "left": names in quarantine}
  *   {"code": ..., "message": ..., "hint": ..., "left": ...}
  *
- * usage: fetcher HOME [NAME=VALUE of the limits]...
+ * usage: fetcher HOME [owner=UID] [NAME=VALUE of the limits]...
+ * owner: for root, whom it becomes, as a daemon with daemon.user does; its spawner stays root.
  */
 #include "store/store.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,12 +41,14 @@ __attribute__((noreturn)) static void give_up(const struct kg_err *err)
 
 /* -- limits ------------------------------------------------------------------------------------ */
 
-static void set_limit(struct store_limits *limits, const char *word)
+static void set_option(struct store_limits *limits, uid_t *owner, const char *word)
 {
     const char *equals = strchr(word, '=');
     struct kg_str name = {word, (size_t)(equals - word)};
     uint64_t value = strtoull(equals + 1, NULL, 10);
-    if (kg_str_is(name, "bytes_max"))
+    if (kg_str_is(name, "owner"))
+        *owner = (uid_t)value;
+    else if (kg_str_is(name, "bytes_max"))
         limits->bytes_max = value;
     else if (kg_str_is(name, "file_bytes_max"))
         limits->file_bytes_max = value;
@@ -201,6 +205,20 @@ static void serve(struct fetcher *fetcher)
     }
 }
 
+/* -- cages ------------------------------------------------------------------------------------- */
+
+static struct cage_spawner *start_spawner(uid_t owner, struct kg_err *err)
+{
+    const struct cage_owner whose = {.uid = owner, .gid = owner};
+    struct cage_spawner *spawner =
+        owner == geteuid() ? cage_spawner_start(err) : cage_spawner_start_for(&whose, err);
+    if (spawner != NULL && owner != geteuid() &&
+        (setgroups(0, NULL) < 0 || setresgid(owner, owner, owner) < 0 ||
+         setresuid(owner, owner, owner) < 0))
+        give_up(&(struct kg_err){.message = "cannot become the owner"});
+    return spawner;
+}
+
 /* -- the whole --------------------------------------------------------------------------------- */
 
 static void on_lost(void *data)
@@ -228,14 +246,13 @@ int main(int count, char **words)
     if (count < 2)
         return 2;
     signal(SIGPIPE, SIG_IGN);
+    uid_t owner = geteuid();
     for (int i = 2; i < count; i++)
-        set_limit(&limits, words[i]);
-    if (config_paths_find(words[1], &fetcher.paths, &err) < 0 ||
-        config_paths_make(&fetcher.paths, geteuid(), &err) < 0)
-        give_up(&err);
+        set_option(&limits, &owner, words[i]);
     struct cage_facts *facts = cage_facts_probe(&err);
-    struct cage_spawner *spawner = facts != NULL ? cage_spawner_start(&err) : NULL;
-    if (spawner == NULL)
+    struct cage_spawner *spawner = facts != NULL ? start_spawner(owner, &err) : NULL;
+    if (spawner == NULL || config_paths_find(words[1], &fetcher.paths, &err) < 0 ||
+        config_paths_make(&fetcher.paths, geteuid(), &err) < 0)
         give_up(&err);
     fetcher.loop = loop_new();
     struct gate *gate = gate_new(fetcher.loop, &network, &err);

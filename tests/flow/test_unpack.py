@@ -1,7 +1,7 @@
 """kaged-unpack by itself, without its cage: what it makes of a source, and what it refuses.
 
-The cage is left out so that the sanitizers see all of it, leaks too; tests/flow/test_fetch.py has the
-same with the cage and the daemon's part.
+The cage is left out so that the sanitizers see all of it, leaks too; tests/flow/test_fetch.py has
+the same with the cage and the daemon's part.
 """
 import json
 import os
@@ -467,7 +467,8 @@ class Repositories(UnpackTest):
 
     def test_bounds_hold_for_repositories(self):
         url = self.repository(honest={**HONEST, "large": os.urandom(300_000)})
-        self.assert_refused("git", url, "too_large", "larger than the bound", file_bytes_max=299_999)
+        self.assert_refused("git", url, "too_large", "larger than the bound",
+                            file_bytes_max=299_999)
         self.assert_refused("git", url, "too_large", "files together", bytes_max=250_000,
                             file_bytes_max=400_000)
         self.assert_refused("git", url, "too_large", "more entries", files_max=4)

@@ -101,28 +101,30 @@ static struct kg_str parent_of(struct kg_str path)
     return (struct kg_str){path.data, slash ? (size_t)(slash - path.data) : 0};
 }
 
-static int add_item(struct sink *sink, struct kg_str path, enum kind kind, struct item **ret_item,
-                    struct kg_err *err)
+/* NULL with err: there are too many. */
+static struct item *add_item(struct sink *sink, struct kg_str path, enum kind kind,
+                             struct kg_err *err)
 {
-    if (kg_map_count(sink->items) >= (size_t)sink->options->files_max)
-        return sink_refuse(KG_E_TOO_LARGE, path, "there are more entries than the bound", err);
+    if (kg_map_count(sink->items) >= (size_t)sink->options->files_max) {
+        sink_refuse(KG_E_TOO_LARGE, path, "there are more entries than the bound", err);
+        return NULL;
+    }
     struct item *item = kg_alloc(sizeof(*item));
     item->kind = kind;
     kg_map_set(sink->items, path, item);
     sink->report->files++;
     report_progress(sink->report);
-    *ret_item = item;
-    return 0;
+    return item;
 }
 
-static int make_folder(struct sink *sink, struct kg_str path, struct item **ret_item,
-                       struct kg_err *err)
+static struct item *make_folder(struct sink *sink, struct kg_str path, struct kg_err *err)
 {
-    int result = add_item(sink, path, FOLDER_ENTRY, ret_item, err);
-    if (result < 0)
-        return result;
+    struct item *item = add_item(sink, path, FOLDER_ENTRY, err);
     kg_auto(kg_free) char *name = kg_str_dup(path);
-    return mkdirat(sink->top, name, 0755) < 0 ? fail_errno(path, "make folder", err) : 0;
+    if (item == NULL || mkdirat(sink->top, name, 0755) == 0)
+        return item;
+    fail_errno(path, "make folder", err);
+    return NULL;
 }
 
 /* The folders that path is in: made, or refused where something else has the name. */
@@ -138,9 +140,8 @@ static int make_parents(struct sink *sink, struct kg_str path, struct kg_err *er
                                item->kind == LINK_ENTRY ? "it lies beneath a link"
                                                         : "it lies beneath a file",
                                err);
-        int result = item != NULL ? 0 : make_folder(sink, parent, &item, err);
-        if (result < 0)
-            return result;
+        if (item == NULL && make_folder(sink, parent, err) == NULL)
+            return -EINVAL;
     }
     return 0;
 }
@@ -165,15 +166,16 @@ static int take_name(struct sink *sink, struct kg_str path, struct kg_err *err)
 int sink_folder(struct sink *sink, struct kg_str path, struct kg_err *err)
 {
     struct item *item = kg_map_get(sink->items, path);
-    int result = 0;
     if (item == NULL || item->named || item->kind != FOLDER_ENTRY) {
-        result = take_name(sink, path, err);
-        if (result == 0)
-            result = make_folder(sink, path, &item, err);
+        int result = take_name(sink, path, err);
+        if (result < 0)
+            return result;
+        item = make_folder(sink, path, err);
     }
-    if (result == 0)
-        item->named = true;
-    return result;
+    if (item == NULL)
+        return -EINVAL;
+    item->named = true;
+    return 0;
 }
 
 int sink_link(struct sink *sink, struct kg_str path, struct kg_str target, struct kg_err *err)
@@ -181,12 +183,12 @@ int sink_link(struct sink *sink, struct kg_str path, struct kg_str target, struc
     if (target.length > TREE_LINK_BYTES_MAX || memchr(target.data, '\0', target.length) != NULL)
         return sink_refuse(KG_E_REFUSED, path,
                            "what the link says is too long, or no readable text", err);
-    struct item *item;
     int result = take_name(sink, path, err);
-    if (result == 0)
-        result = add_item(sink, path, LINK_ENTRY, &item, err);
     if (result < 0)
         return result;
+    struct item *item = add_item(sink, path, LINK_ENTRY, err);
+    if (item == NULL)
+        return -EINVAL;
     item->named = true;
     item->target = kg_str_dup(target);
     return 0;
@@ -196,12 +198,12 @@ int sink_link(struct sink *sink, struct kg_str path, struct kg_str target, struc
 
 int sink_file_begin(struct sink *sink, struct kg_str path, bool executable, struct kg_err *err)
 {
-    struct item *item;
     int result = take_name(sink, path, err);
-    if (result == 0)
-        result = add_item(sink, path, FILE_ENTRY, &item, err);
     if (result < 0)
         return result;
+    struct item *item = add_item(sink, path, FILE_ENTRY, err);
+    if (item == NULL)
+        return -EINVAL;
     item->named = true;
     item->executable = executable;
     sink->now.length = 0;

@@ -150,7 +150,7 @@ static int write_link(const struct reader *reader, const struct entry *entry, zi
 
 static int unpack_entry(const struct reader *reader, zip_uint64_t index)
 {
-    struct entry entry;
+    struct entry entry = {0};
     int result = look_at(reader, index, &entry);
     if (result < 0)
         return result;

@@ -120,7 +120,7 @@ static int read_end(struct layout *layout)
         return fail(layout, "it is too short for a ZIP file");
     length = layout->size < length ? (size_t)layout->size : length;
     kg_auto(kg_free) char *tail = kg_alloc(length);
-    const char *end;
+    const char *end = NULL;
     int result = read_at(layout, layout->size - length, tail, length);
     if (result == 0)
         result = find_end(layout, tail, length, &end);
@@ -292,7 +292,7 @@ static int check_local(const struct layout *layout, const struct row *row, uint6
 /* next: where what follows it begins. */
 static int check_entry(const struct layout *layout, const struct row *row, uint64_t next)
 {
-    uint64_t end;
+    uint64_t end = 0;
     int result = check_local(layout, row, &end);
     if (result < 0)
         return result;
