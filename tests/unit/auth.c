@@ -32,14 +32,14 @@ static void say_operator(struct http_request *request)
 
 static const struct http_parameter launch_query[] = {{"token", "string", ""}, {NULL, NULL, NULL}};
 static const struct http_route routes[] = {
-    {"GET", "/open", "", 0, false, NULL, say_operator, ""},
-    {"GET", "/who", "any", 0, false, NULL, say_operator, ""},
-    {"GET", "/read", "plugins:read", 0, false, NULL, say_operator, ""},
-    {"POST", "/write", "plugins:write", 100, false, NULL, say_operator, ""},
-    {"GET", "/call", "plugins:call", 0, false, NULL, say_operator, ""},
-    {"GET", "/admin", "admin", 0, false, NULL, say_operator, ""},
-    {"GET", "/", "", 0, false, launch_query, http_handle_root, ""},
-    {"GET", "/session", "any", 0, false, NULL, http_handle_session, ""},
+    {"GET", "/open", "", 0, NULL, say_operator, ""},
+    {"GET", "/who", "any", 0, NULL, say_operator, ""},
+    {"GET", "/read", "plugins:read", 0, NULL, say_operator, ""},
+    {"POST", "/write", "plugins:write", 100, NULL, say_operator, ""},
+    {"GET", "/call", "plugins:call", 0, NULL, say_operator, ""},
+    {"GET", "/admin", "admin", 0, NULL, say_operator, ""},
+    {"GET", "/", "", 0, launch_query, http_handle_root, ""},
+    {"GET", "/session", "any", 0, NULL, http_handle_session, ""},
 };
 
 struct fixture {
