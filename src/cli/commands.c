@@ -359,7 +359,8 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_validate,
     },
     {
-        .words = "project consent list",
+        .words = "project consent",
+        .arguments = {"[list]"},
         .summary = "show what projects want of the operator",
         .help = "Shows each plugin that a project wants installed, upgraded or activated, its "
                 "state, and where it would come from. Each has to be answered on its own.",

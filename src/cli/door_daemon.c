@@ -18,10 +18,14 @@ bool door_daemon_runs(const struct cli *cli)
 static int ask(struct door *door, const char *method, const char *target, struct kg_str body,
                struct door_answer *ret_answer)
 {
-    /* An upgrade waits for a handshake, an uninstall for the plugin's end: the daemon bounds both.
-     */
+    /* Who removes a plugin waits for its end, which the daemon bounds. */
+    bool waits = strcmp(method, "DELETE") == 0;
     const struct client_request request = {
-        .method = method, .target = target, .body = body, .silence_ms = CLIENT_WAIT_FOREVER};
+        .method = method,
+        .target = target,
+        .body = body,
+        .silence_ms = waits ? CLIENT_WAIT_FOREVER : 0,
+    };
     return cli_ask_object(door->cli, &request, &ret_answer->body, &ret_answer->doc);
 }
 

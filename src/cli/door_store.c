@@ -394,6 +394,12 @@ static void close_door(struct door *base)
     free(door);
 }
 
+static void on_wait(void *data)
+{
+    (void)data;
+    fputs("waiting for another kaged to be done with the plugin store...\n", stderr);
+}
+
 static void on_spawner_lost(void *data)
 {
     (void)data; /* what it was to do ends with an error */
@@ -450,6 +456,7 @@ static int open_store(struct store_door *door, struct kg_err *err)
         .limits = store_limits_of(door->config),
     };
     door->store = store_new(&parts);
+    store_on_wait(door->store, on_wait, NULL);
     if (store_recover(door->store, err) < 0)
         return -EIO;
     const struct consent_parts queue = {

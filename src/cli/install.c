@@ -213,6 +213,28 @@ static void say_done(const struct dialogue *dialogue)
     print_out(&text);
 }
 
+static bool is_approved(const struct kg_node *consent)
+{
+    const struct kg_node *offer = kg_node_get(consent, "offer");
+    return kg_str_is(cli_text(consent, "kind"), "approve") &&
+           kg_str_equal(cli_text(offer, "hash"), cli_text(offer, "approved_hash"));
+}
+
+/* There is nothing to ask. */
+static int say_approved(struct dialogue *dialogue)
+{
+    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_buf_escaped(&line, cli_text(dialogue->consent.doc->root, "plugin"));
+    kg_buf_text(&line, " is as it was approved");
+    dialogue->door->ops->decline(dialogue->door, id);
+    if (dialogue->cli->json)
+        print_json(kg_buf_view(&dialogue->consent.body));
+    else
+        print_line(kg_buf_view(&line));
+    return CLI_DONE;
+}
+
 /* From a consent that is being fetched to one that is done. */
 static int lead(struct dialogue *dialogue)
 {
@@ -224,6 +246,8 @@ static int lead(struct dialogue *dialogue)
     if (!kg_str_is(state_of(dialogue), "offered") || offer == NULL)
         return print_problem(CLI_FAILED, KG_STR("somebody else has answered meanwhile"),
                              KG_STR("see how: kaged project consent list"));
+    if (is_approved(dialogue->consent.doc->root))
+        return say_approved(dialogue);
     code = get_consent(dialogue, offer, &widens);
     if (code != CLI_DONE)
         return code;
@@ -355,6 +379,13 @@ static void print_consents(const struct kg_node *consents)
 
 int cli_consent_list(struct cli *cli)
 {
+    struct kg_err err;
+    const char *act = cli_argument(cli, 0);
+    if (act != NULL && strcmp(act, "list") != 0) {
+        kg_fail(&err, KG_E_USAGE, "unknown command: %s %.100s", cli->words, act);
+        kg_hint(&err, "list the commands with: kaged help project");
+        return print_error(&err);
+    }
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "GET", .target = "/api/v1/consents"};

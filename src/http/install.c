@@ -6,6 +6,7 @@
 #include "http/internal.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 /* -- consents ---------------------------------------------------------------------------------- */
 
@@ -150,12 +151,23 @@ void http_handle_plugin_upgrade(struct http_request *request)
         raise_from_source(request, CONSENT_UPGRADE, plugin->name);
 }
 
+/* A folder that somebody copied into the store since the daemon looked is no plugin of it yet. */
+static bool is_in_store(struct http_request *request, struct kg_str name)
+{
+    if (!manifest_name_is_valid(name))
+        return false;
+    kg_auto(kg_free) char *path =
+        kg_format("%s/%.*s", store_dir(host_store(http_host(request))), KG_STR_ARG(name));
+    return access(path, F_OK) == 0;
+}
+
 void http_handle_plugin_approve(struct http_request *request)
 {
-    const struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        raise_consent(request,
-                      &(struct consent_wish){.kind = CONSENT_APPROVE, .plugin = plugin->name});
+    struct kg_str name = http_path_parameter(request, "name");
+    if (!is_in_store(request, name) && http_find_plugin(request) == NULL)
+        return; /* answered */
+    kg_auto(kg_free) char *plugin = kg_str_dup(name);
+    raise_consent(request, &(struct consent_wish){.kind = CONSENT_APPROVE, .plugin = plugin});
 }
 
 /* -- uninstall, promote ------------------------------------------------------------------------ */

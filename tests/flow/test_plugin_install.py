@@ -260,8 +260,6 @@ class Dialogues(Install):
 
     def test_approve_what_was_copied_by_hand(self):
         shutil.copytree(self.source(), os.path.join(self.home, "plugins/oh-my-pi"))
-        if self.with_daemon:
-            self.cli("reload")
         code, text = self.talk(["plugin", "approve", "oh-my-pi"], "y\n")
         self.assertEqual(code, 0, text)
         self.assertTrue(text.startswith("Plugin oh-my-pi was never approved.\n"), text)
@@ -281,11 +279,14 @@ class Dialogues(Install):
         code, out, err = self.cli("plugin", "approve", "--yes", "oh-my-pi")
         self.assertEqual(code, 5)
         self.assertIn("new capabilities: net:example.org:443", err)
+        self.assertEqual(self.cli("plugin", "approve", "--yes", "nobody")[0], 4)
         code, text = self.talk(["plugin", "approve", "oh-my-pi"], "y\n", "y\n")
         self.assertEqual(code, 0, text)
         self.assertTrue(text.startswith("Plugin oh-my-pi is not what was approved.\n"), text)
         self.assertIn("  + net:example.org:443", text)
         self.assertIn("\nFiles:\n  + more\n  ~ kaged-plugin.yaml\n", text)
+        self.assertEqual(self.talk(["plugin", "approve", "oh-my-pi"]),
+                         (0, "oh-my-pi is as it was approved\n"))
 
     def test_sources_that_are_none(self):
         for source in ("/nowhere/at-all", "ftp://example.org/x", "/dev/null"):
@@ -656,8 +657,9 @@ class Projects(Install):
 
     def test_source_not_specified(self):
         consent = self.wish()
-        code, out, _ = self.cli("project", "consent", "list")
+        code, out, _ = self.cli("project", "consent")
         self.assertIn("not specified", out)
+        self.assertEqual(self.cli("project", "consent", "lisst")[0], 2)
         code, _, err = self.cli("project", "consent", "approve", "--yes", consent)
         self.assertEqual(code, 2)
         self.assertIn("source not specified", err)
