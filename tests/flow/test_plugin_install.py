@@ -310,18 +310,18 @@ class DialoguesWithDaemon(Dialogues):
     with_daemon = True
 
     def test_a_running_plugin_is_restarted(self):
-        self.install(self.source())
+        self.install(self.source(capabilities=[]))
         self.assertEqual(self.cli("plugin", "enable", "oh-my-pi")[0], 0)
-        text = self.install(self.source("2.0.0"))
+        text = self.install(self.source("2.0.0", []))
         self.assertTrue(text.endswith("✓ Upgraded oh-my-pi to 2.0.0\n"
                                       "  Plugin was running; restarting...\n"
                                       "✓ oh-my-pi restarted\n"), text)
         self.assertEqual(self.daemon.wait_state("oh-my-pi", "running")["version"], "2.0.0")
 
     def test_a_version_that_does_not_start_is_put_back(self):
-        self.install(self.source())
+        self.install(self.source(capabilities=[]))
         self.assertEqual(self.cli("plugin", "enable", "oh-my-pi")[0], 0)
-        source = self.source("2.0.0", program="#!/bin/sh\nexit 7\n")
+        source = self.source("2.0.0", [], program="#!/bin/sh\nexit 7\n")
         code, _, err = self.cli("plugin", "install", "--yes", source)
         self.assertEqual(code, 1)
         self.assertIn("the new version did not start, and 1.4.2 is back", err)
@@ -329,7 +329,7 @@ class DialoguesWithDaemon(Dialogues):
         self.assertEqual(self.entry()["installed"], "1.4.2")
 
     def test_uninstall_of_a_running_plugin(self):
-        self.install(self.source())
+        self.install(self.source(capabilities=[]))
         self.assertEqual(self.cli("plugin", "enable", "oh-my-pi")[0], 0)
         code, out, _ = self.cli("plugin", "uninstall", "--force", "oh-my-pi")
         self.assertEqual((code, out), (0, "✓ Stopped oh-my-pi\n✓ Removed plugin files\n"
