@@ -31,7 +31,7 @@ struct cage_run {
     struct loop_timer timer;
     struct loop_task finish;
     struct cage_run_result result;
-    struct kg_err error; /* code KG_OK: it was spawned */
+    struct kg_err error;                                /* code KG_OK: it was spawned */
     void (*on_output)(void *data, struct kg_str bytes); /* or NULL */
     void (*on_socket)(void *data, uint32_t index, int fd);
     cage_run_done_fn *on_done;
