@@ -306,7 +306,10 @@ class Daemon:
         for name in sorted(os.listdir(self.base)):
             if name.startswith("sanitizer"):
                 with open(os.path.join(self.base, name), errors="replace") as report:
-                    raise AssertionError(f"a sanitizer found something:\n{report.read()}")
+                    lines = [line for line in report if not line.isspace() and
+                             "Unable to get registers from thread" not in line]
+                if lines:  # a thread that ended while leaks were looked for is no finding
+                    raise AssertionError("a sanitizer found something:\n" + "".join(lines))
 
     def kill(self):
         """As if the machine had pulled the plug on the daemon."""
