@@ -74,7 +74,10 @@ int user_give_folders(const struct config_paths *paths, const struct cage_owner 
         if (result < 0)
             return kg_fail_errno(err, -result, "give folder %s to daemon.user (uid %u)", *folder,
                                  (unsigned)owner->uid);
-        result = check_reach(*folder, owner, err);
+    }
+    /* Only now: one of them may lie above another. */
+    for (const char **folder = folders; *folder != NULL; folder++) {
+        int result = check_reach(*folder, owner, err);
         if (result < 0)
             return result;
     }
