@@ -176,6 +176,10 @@ int cli_ask(const struct cli *cli, const struct client_request *request, struct 
 /* The same, and reads the answer. */
 int cli_ask_object(const struct cli *cli, const struct client_request *request,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
+/* For an answer to be said in words: where --json is, it is printed, and *ret_doc stays as it is.
+ */
+int cli_ask_to_show(const struct cli *cli, const struct client_request *request,
+                    struct kg_doc **ret_doc);
 /* "kaged", with --home if it was given, as a shell takes it: for advice on what to do next. */
 char *cli_self(const struct cli *cli);
 /* From now on Ctrl-C ends the program with exit code 0: that is how one leaves --follow. */
@@ -265,6 +269,8 @@ int cli_audit_verify(struct cli *cli);
 /* Asks about the plugin of the first argument: "/api/v1/plugins/NAME" and the rest. */
 int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
+int cli_ask_plugin_to_show(const struct cli *cli, const char *method, const char *rest,
+                           struct kg_doc **ret_doc);
 /* What plugin status shows. */
 void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin);
 /* What plugin why shows. */

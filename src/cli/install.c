@@ -386,16 +386,13 @@ int cli_consent_list(struct cli *cli)
         kg_hint(&err, "list the commands with: kaged help project");
         return print_error(&err);
     }
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "GET", .target = "/api/v1/consents"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
     const struct kg_node *consents = kg_node_get(doc->root, "consents");
-    if (cli->json)
-        print_json(kg_buf_view(&body));
-    else if (consents != NULL && consents->type == KG_ARRAY && consents->count > 0)
+    if (consents != NULL && consents->type == KG_ARRAY && consents->count > 0)
         print_consents(consents);
     else
         fputs("nothing waits for consent\n", stderr);
@@ -473,19 +470,15 @@ int cli_consent_approve(struct cli *cli)
 
 int cli_consent_decline(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, line = {0};
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, line = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     kg_buf_text(&target, "/api/v1/consents/");
     client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
     kg_buf_text(&target, "/decline");
     const struct client_request request = {.method = "POST", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     kg_buf_text(&line, "declined: ");
     kg_buf_escaped(&line, cli_text(doc->root, "plugin"));
     print_line(kg_buf_view(&line));

@@ -141,16 +141,13 @@ static void print_plugins(const struct kg_node *plugins, bool verbose)
 
 int cli_plugin_list(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "GET", .target = "/api/v1/plugins"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
     const struct kg_node *plugins = kg_node_get(doc->root, "plugins");
-    if (cli->json)
-        print_json(kg_buf_view(&body));
-    else if (plugins != NULL && plugins->type == KG_ARRAY && plugins->count > 0)
+    if (plugins != NULL && plugins->type == KG_ARRAY && plugins->count > 0)
         print_plugins(plugins, cli_has(cli, "verbose"));
     else
         fprintf(stderr, "no plugins; kaged looks for them in %s\n", cli->paths.plugins_dir);
