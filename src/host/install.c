@@ -8,6 +8,7 @@
  *   uninstall: stop -> storage closed -> all of it removed
  */
 #include "host/internal.h"
+#include "store/report.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,9 +24,9 @@ struct host_change {
     int result; /* of the job */
     struct kg_err err;
 
-    char *name, *version, *old_version; /* owned, like the next five */
-    char *source, *hash, *operator_id;
-    struct kg_buf diff; /* of capabilities, as JSON */
+    char *name, *version, *old_version; /* owned, like the next three */
+    char *hash, *operator_id;
+    struct store_report *report; /* of the offer, for the audit log */
     enum store_change_kind kind;
     struct store_offer *offer;    /* owned until it is taken */
     struct store_consent consent; /* its hash is `hash` */
@@ -101,10 +102,9 @@ static void change_free(struct host_change *change)
     free(change->name);
     free(change->version);
     free(change->old_version);
-    free(change->source);
     free(change->hash);
     free(change->operator_id);
-    kg_buf_free(&change->diff);
+    store_report_free(change->report);
     store_removed_free(&change->removed);
     free(change);
     host->change_count--;
@@ -258,59 +258,17 @@ static void read_again(struct host_change *change)
 
 /* -- taking an offer --------------------------------------------------------------------------- */
 
-static void put_differences(struct kg_json_writer *json, const char *key,
-                            const struct store_offer *offer, enum store_difference difference)
-{
-    kg_json_key(json, key);
-    kg_json_begin(json, '[');
-    for (size_t i = 0; i < offer->capability_count; i++)
-        if (offer->capabilities[i].difference == difference)
-            kg_json_text(json, offer->capabilities[i].text);
-    kg_json_end(json, ']');
-}
-
-/* What the audit log wants to know, once the offer is used up. */
+/* What is told of the offer once it is used up. */
 static void keep_facts(struct host_change *change, const struct store_consent *consent)
 {
     const struct store_offer *offer = change->offer;
-    struct kg_json_writer json = kg_json_writer(&change->diff);
     change->version = kg_strdup(offer->manifest->version);
     change->old_version = offer->installed_version ? kg_strdup(offer->installed_version) : NULL;
-    change->source = offer->source ? kg_strdup(offer->source) : NULL;
-    change->hash = kg_strdup(consent->hash ? consent->hash : "");
+    change->hash = consent->hash ? kg_strdup(consent->hash) : NULL;
     change->kind = offer->kind;
     change->consent = *consent;
     change->consent.hash = change->hash;
-    kg_json_begin(&json, '{');
-    put_differences(&json, "added", offer, STORE_NEW);
-    put_differences(&json, "removed", offer, STORE_REMOVED);
-    kg_json_end(&json, '}');
-}
-
-static void audit_taken(struct host_change *change)
-{
-    struct audit *audit = change->host->audit;
-    struct audit_value diff = AUDIT_V_RAW(kg_buf_view(&change->diff));
-    switch (change->kind) {
-    case STORE_INSTALL:
-        audit_emit(audit, AUDIT_PLUGIN_INSTALLED, KG_STR_NULL, AUDIT_V_TEXT(change->name),
-                   AUDIT_V_TEXT(change->version), AUDIT_V_TEXT(change->source),
-                   AUDIT_V_BOOL(change->consent.local), AUDIT_V_TEXT(change->hash),
-                   AUDIT_V_TEXT(change->operator_id));
-        return;
-    case STORE_APPROVE:
-        audit_emit(audit, AUDIT_PLUGIN_APPROVED, KG_STR_NULL, AUDIT_V_TEXT(change->name),
-                   AUDIT_V_TEXT(change->version), AUDIT_V_TEXT(change->hash), diff,
-                   AUDIT_V_TEXT(change->operator_id));
-        return;
-    case STORE_UPGRADE:
-    case STORE_DOWNGRADE:
-    case STORE_REINSTALL:
-        audit_emit(audit, AUDIT_PLUGIN_UPGRADED, KG_STR_NULL, AUDIT_V_TEXT(change->name),
-                   AUDIT_V_TEXT(change->old_version), AUDIT_V_TEXT(change->version), diff,
-                   AUDIT_V_TEXT(change->source), AUDIT_V_TEXT(change->hash),
-                   AUDIT_V_TEXT(change->operator_id));
-    }
+    change->report = store_report_new(offer, consent->local, change->operator_id);
 }
 
 static void run_take(struct loop_job *job)
@@ -390,7 +348,7 @@ static bool has_settled(const struct host_change *change)
 static void on_settled(struct host_change *change)
 {
     if (change->host->stopping || instance_state(instance_of(change)) == INSTANCE_RUNNING) {
-        audit_taken(change);
+        store_report_taken(change->report, change->host->audit);
         work(change, run_keep, finish_well);
         return;
     }
@@ -405,7 +363,7 @@ static void start_new_version(struct host_change *change)
         instance_enable(change->plugin->instance);
         wait_until(change, has_settled, on_settled);
     } else if (change->host->stopping) {
-        audit_taken(change);
+        store_report_taken(change->report, change->host->audit);
         work(change, run_keep, finish_well);
     } else {
         change->reason = err;
@@ -429,7 +387,7 @@ static void on_taken(struct host_change *change)
         start_new_version(change);
         return;
     }
-    audit_taken(change);
+    store_report_taken(change->report, change->host->audit);
     if (change->kind != STORE_INSTALL)
         start_again(change);
     finish(change, NULL);
@@ -484,9 +442,7 @@ static void on_removed(struct host_change *change)
     }
     change->removed_all = change->result == 0;
     change->version = change->removed.version ? kg_strdup(change->removed.version) : NULL;
-    audit_emit(host->audit, AUDIT_PLUGIN_UNINSTALLED, KG_STR_NULL, AUDIT_V_TEXT(change->name),
-               AUDIT_V_TEXT(change->version), AUDIT_V_TEXT(change->removed.storage),
-               AUDIT_V_TEXT(change->operator_id));
+    store_report_removed(host->audit, change->name, &change->removed, change->operator_id);
     let_go(change);
     host_remove_plugin(host, plugin);
     read_again(change);
@@ -557,8 +513,7 @@ static void on_promoted(struct host_change *change)
 {
     struct kg_err err;
     if (change->result == 0) {
-        audit_emit(change->host->audit, AUDIT_PLUGIN_PROMOTED, KG_STR_NULL,
-                   AUDIT_V_TEXT(change->name), AUDIT_V_TEXT(change->operator_id));
+        store_report_promoted(change->host->audit, change->name, change->operator_id);
         if (host_read_local_again(change->host, &err) < 0)
             kg_log(KG_ERROR_LEVEL, "%s", err.message);
     }
