@@ -2,11 +2,11 @@
  * Authentication in its parts: scopes, credentials by their hashes, the launch URL, the count of
  * failures; and the door as a whole, asked by raw bytes over TCP.
  */
+#include "folder.h"
 #include "http/auth_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -138,12 +138,6 @@ static bool is_true(void *data)
     return *(bool *)data;
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
@@ -154,7 +148,7 @@ static int tear_down(void **data)
     audit_close(fixture->audit);
     state_close(fixture->state);
     loop_free(fixture->loop);
-    nftw(fixture->root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(fixture->root);
     free(fixture);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* The command line's pure parts: the table, parsing, help, completion, what reaches a terminal. */
 #include "base/base.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -507,8 +508,7 @@ static void folders_above_others_are_given_before_any_is_tried(void **state)
     assert_int_equal(config_paths_make(&paths, owner.uid, &err), 0);
     umask(before);
     int result = user_give_folders(&paths, &owner, &err);
-    kg_auto(kg_free) char *remove = kg_format("rm -rf %s", base);
-    assert_int_equal(system(remove), 0);
+    assert_int_equal(folder_remove(base), 0);
     assert_string_equal(result < 0 ? err.message : "", "");
 }
 

@@ -3,9 +3,9 @@
  * was shown, and what a project waits for outlives the daemon. The store behind it is played here.
  */
 #include "store/consent.h"
+#include "folder.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,19 +104,13 @@ static int set_up(void **data)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
     consent_queue_free(fixture->queue);
     state_close(fixture->state);
     loop_free(fixture->loop);
-    nftw(fixture->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(fixture->dir);
     free(fixture->db);
     free(fixture->source);
     free(fixture->base);

@@ -1,8 +1,8 @@
 /* kaged.db: what was set is there after reopening, and a database from the future is left alone. */
 #include "storage/state/state.h"
+#include "folder.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -18,12 +18,6 @@ struct fixture {
     struct kg_err err;
 };
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
 static int set_up(void **data)
 {
     struct fixture *fixture = kg_alloc(sizeof(*fixture));
@@ -37,7 +31,7 @@ static int set_up(void **data)
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
-    nftw(fixture->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(fixture->dir);
     free(fixture);
     return 0;
 }
