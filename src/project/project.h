@@ -4,11 +4,11 @@
  *
  *   project_read, project_load   the file, checked by itself
  *   project_resolve              each agent's plugins, hooks, tools and configuration, from the
- * file, the manifests of installed plugins and the operator's defaults project_view, project_words
- * the resolved project as JSON and for people project_diff                 what changed from one
- * resolved project to another project_tools_json           the tools of an agent, as the APIs of
- * models take them project_set_config           one setting changed in the file, all else left
- * alone
+ *                                file, the installed plugins and the operator's defaults
+ *   project_view, project_words  the resolved project as JSON and for people
+ *   project_diff                 what changed from one resolved project to another
+ *   project_tools_json           the tools of an agent, as the APIs of models take them
+ *   project_set_config           one setting changed in the file, all else left alone
  *
  * Nothing here runs a plugin or talks to one. Resolving may take a while (schemas are checked): a
  * program with a loop does it on a worker.
@@ -85,7 +85,7 @@ struct project_compaction {
     double threshold;               /* 0: not said */
     enum project_strategy strategy; /* delegate, if only a plugin is named */
     const char *delegate;           /* the agent's word for a plugin; NULL: none */
-    int64_t keep_recent;            /* negative: not said */
+    int64_t keep_recent;            /* turns; negative: not said */
     const char *summary_model;      /* NULL: not said */
 };
 

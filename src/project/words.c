@@ -82,7 +82,7 @@ static void put_compaction(struct kg_buf *out, const struct project_compaction *
     if (compaction->threshold > 0)
         kg_buf_printf(&line, ", at %.4g %% of the context", compaction->threshold * 100);
     if (compaction->keep_recent >= 0)
-        kg_buf_printf(&line, ", the last %lld messages stay", (long long)compaction->keep_recent);
+        kg_buf_printf(&line, ", the last %lld turns stay", (long long)compaction->keep_recent);
     if (compaction->summary_model != NULL)
         kg_buf_printf(&line, ", summaries by %s", compaction->summary_model);
     put_line(out, 2, "compaction", kg_buf_terminate(&line) + 2);

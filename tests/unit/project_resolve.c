@@ -797,7 +797,7 @@ static void the_words_are_for_people(void **state)
         "primary\n"
         "  model       smart\n"
         "  prompt      You are (20 bytes)\n"
-        "  compaction  delegate to memory, at 80 % of the context, the last 4 messages stay\n"
+        "  compaction  delegate to memory, at 80 % of the context, the last 4 turns stay\n"
         "  memory      @kaged/memory-markdown 1.4.2, shared by the project\n"
         "    hooks       on_session_start, on_session_idle, pre_compact, post_compact\n"
         "    roles       observer, compactor\n"
