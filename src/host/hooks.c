@@ -74,8 +74,7 @@ unsigned host_hook_timeout_sec(enum manifest_hook hook, int64_t manifest_sec)
 void host_hook_result_free(struct host_hook_result *result)
 {
     kg_buf_free(&result->inject);
-    if (result->retain != NULL)
-        kg_list_free(result->retain);
+    kg_list_free(result->retain);
     result->retain = NULL;
 }
 

@@ -6,6 +6,7 @@
 #include "session/internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 const char *const session_fault_names[] = {
