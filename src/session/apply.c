@@ -8,6 +8,7 @@
 #include "session/check.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #define STEP_MIN (2 * RANK_ROOM) /* between what is new: injections go behind the last */
 
@@ -191,20 +192,53 @@ static int write_additions(struct writing *writing, const struct kg_id *mark, st
     return result;
 }
 
+/* What goes and what stays, in the order that it was appended in. */
+struct numbered {
+    uint64_t seq;
+    bool goes;
+};
+
+static int compare_seq(const void *a, const void *b)
+{
+    uint64_t left = ((const struct numbered *)a)->seq, right = ((const struct numbered *)b)->seq;
+    return (left > right) - (left < right);
+}
+
+static struct numbered *by_seq(const struct session_compaction *compaction)
+{
+    size_t count = compaction->entries.count;
+    struct numbered *list = kg_alloc_array(count + 1, sizeof(list[0]));
+    bool sorted = true;
+    for (size_t i = 0; i < count; i++) {
+        list[i] = (struct numbered){compaction->entries.items[i].seq, compaction->goes[i]};
+        sorted &= i == 0 || list[i].seq > list[i - 1].seq;
+    }
+    if (!sorted)
+        qsort(list, count, sizeof(list[0]), compare_seq);
+    return list;
+}
+
+/* Long runs go together, so that their rows are found by one walk. */
 static int supersede(struct writing *writing, uint64_t mark, struct kg_err *err)
 {
     const struct session_compaction *compaction = writing->compaction;
-    for (size_t i = 0; i < compaction->entries.count; i++) {
-        const struct session_entry *entry = &compaction->entries.items[i];
-        bool done = false;
-        if (!compaction->goes[i])
+    kg_auto(kg_free) struct numbered *list = by_seq(compaction);
+    size_t count = compaction->entries.count;
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && list[end].goes == list[i].goes; end++)
             continue;
-        int result = state_entry_supersede(writing->state, writing->session.number,
-                                           (int64_t)entry->seq, (int64_t)mark, &done, err);
+        const struct state_seq_range range = {.session = writing->session.number,
+                                              .agent = compaction->agent,
+                                              .first = (int64_t)list[i].seq,
+                                              .last = (int64_t)list[end - 1].seq};
+        int64_t done = 0;
+        if (!list[i].goes)
+            continue;
+        int result = state_entries_supersede(writing->state, &range, (int64_t)mark, &done, err);
         if (result < 0)
             return result;
-        if (!done)
-            return kg_fail(err, KG_E_CONFLICT, "entry %s was pinned meanwhile", entry->id.text);
+        if (done != (int64_t)(end - i))
+            return kg_fail(err, KG_E_CONFLICT, "something that was to go was pinned meanwhile");
     }
     return 0;
 }

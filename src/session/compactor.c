@@ -159,7 +159,7 @@ static bool role_is(struct kg_str json, enum session_role role)
 /* One of the old ones: as it was, and behind those that it was behind. */
 static int take_known(struct reading *reading, const struct message *message)
 {
-    size_t at;
+    size_t at = 0;
     int result = find(reading, message->id, &at);
     if (result < 0)
         return result;
@@ -221,7 +221,7 @@ static int take_message(struct reading *reading, struct kg_str item)
 
 static int take_superseded(struct reading *reading, struct kg_str item)
 {
-    size_t at;
+    size_t at = 0;
     int result = find(reading, item, &at);
     if (result < 0)
         return result;

@@ -233,7 +233,7 @@ static int append_all(struct state *state, struct session *session,
                       const struct session_draft *drafts, size_t count, struct session_added *added,
                       struct kg_err *err)
 {
-    struct places places;
+    struct places places = {0};
     int result = 0;
     for (size_t i = 0; i < count && result == 0; i++)
         result = session_check_draft(&drafts[i], err);

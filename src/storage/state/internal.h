@@ -29,8 +29,8 @@ struct state_sessions_backend {
                        struct kg_err *err);
     int (*entry_pin)(struct state *state, int64_t session, int64_t seq, bool pinned,
                      struct kg_err *err);
-    int (*entry_supersede)(struct state *state, int64_t session, int64_t seq, int64_t mark,
-                           bool *ret_done, struct kg_err *err);
+    int (*entries_supersede)(struct state *state, const struct state_seq_range *range, int64_t mark,
+                             int64_t *ret_count, struct kg_err *err);
     int (*mark_undo)(struct state *state, int64_t session, int64_t seq, const char *id,
                      struct kg_err *err);
     int (*entries_spread)(struct state *state, int64_t session, const char *agent, int64_t gap,

@@ -64,10 +64,10 @@ int state_entry_pin(struct state *state, int64_t session, int64_t seq, bool pinn
     return state->backend->sessions->entry_pin(state, session, seq, pinned, err);
 }
 
-int state_entry_supersede(struct state *state, int64_t session, int64_t seq, int64_t mark,
-                          bool *ret_done, struct kg_err *err)
+int state_entries_supersede(struct state *state, const struct state_seq_range *range, int64_t mark,
+                            int64_t *ret_count, struct kg_err *err)
 {
-    return state->backend->sessions->entry_supersede(state, session, seq, mark, ret_done, err);
+    return state->backend->sessions->entries_supersede(state, range, mark, ret_count, err);
 }
 
 int state_mark_undo(struct state *state, int64_t session, int64_t seq, const char *id,

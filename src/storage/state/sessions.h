@@ -97,11 +97,19 @@ int state_entries(struct state *state, const struct state_entry_query *query, st
 int state_content_get(struct state *state, int64_t number, struct kg_buf *ret_bytes,
                       struct kg_err *err);
 
+struct state_seq_range {
+    int64_t session;
+    const char *agent;
+    int64_t first, last;
+};
 int state_entry_pin(struct state *state, int64_t session, int64_t seq, bool pinned,
                     struct kg_err *err);
-/* *ret_done: whether it stood until now, and was not pinned. */
-int state_entry_supersede(struct state *state, int64_t session, int64_t seq, int64_t mark,
-                          bool *ret_done, struct kg_err *err);
+/*
+ * All of the agent's context whose seq is in that range, the ends included, but for what is pinned;
+ * *ret_count: how many stood until now.
+ */
+int state_entries_supersede(struct state *state, const struct state_seq_range *range, int64_t mark,
+                            int64_t *ret_count, struct kg_err *err);
 /* What the mark superseded stands again; then the mark and all that has it as parent fall. */
 int state_mark_undo(struct state *state, int64_t session, int64_t seq, const char *id,
                     struct kg_err *err);

@@ -8,6 +8,13 @@
 #include <stdarg.h>
 
 enum statement {
+    STEP_BEGIN_WRITE,
+    STEP_BEGIN_READ,
+    STEP_COMMIT,
+    STEP_ROLLBACK,
+    STEP_SAVE,
+    STEP_RETURN,
+    STEP_FORGET,
     SESSION_ADD,
     SESSION_SET,
     SESSION_GET,
@@ -26,7 +33,7 @@ enum statement {
     ENTRIES_RESULT,
     ENTRIES_MARK,
     ENTRY_PIN,
-    ENTRY_SUPERSEDE,
+    ENTRIES_SUPERSEDE,
     MARK_REVIVE,
     MARK_FALL,
     MARK_MADE_FALL,
@@ -52,6 +59,13 @@ static const struct {
     const char *act; /* for messages */
     const char *sql;
 } statement_rows[STATEMENT_COUNT] = {
+    [STEP_BEGIN_WRITE] = {"begin to write", "BEGIN IMMEDIATE"},
+    [STEP_BEGIN_READ] = {"begin to read", "BEGIN"},
+    [STEP_COMMIT] = {"commit", "COMMIT"},
+    [STEP_ROLLBACK] = {"roll back", "ROLLBACK"},
+    [STEP_SAVE] = {"mark a place", "SAVEPOINT place"},
+    [STEP_RETURN] = {"return to a place", "ROLLBACK TO place"},
+    [STEP_FORGET] = {"forget a place", "RELEASE place"},
     [SESSION_ADD] = {"add a session",
                      "INSERT INTO session (id, project_id, workdir, seat, state, operator_id, "
                      "parent, parent_entry, created_ms, updated_ms, entries) "
@@ -101,9 +115,10 @@ static const struct {
                                     "superseded IS NULL ORDER BY seq DESC LIMIT ?4"},
     [ENTRY_PIN] = {"pin an entry",
                    "UPDATE session_entry SET pinned = ?3 WHERE session = ?1 AND seq = ?2"},
-    [ENTRY_SUPERSEDE] = {"supersede an entry",
-                         "UPDATE session_entry SET superseded = ?3 WHERE session = ?1 AND "
-                         "seq = ?2 AND superseded IS NULL AND pinned = 0"},
+    [ENTRIES_SUPERSEDE] = {"supersede entries",
+                           "UPDATE session_entry SET superseded = ?5 WHERE session = ?1 AND "
+                           "seq BETWEEN ?3 AND ?4 AND agent = ?2 AND superseded IS NULL AND "
+                           "pinned = 0 AND tokens > 0"},
     [MARK_REVIVE] = {"undo a compaction", "UPDATE session_entry SET superseded = NULL "
                                           "WHERE session = ?1 AND superseded = ?2"},
     [MARK_FALL] = {"undo a compaction",
@@ -198,19 +213,20 @@ static const char *text_at(sqlite3_stmt *row, int column)
 
 static int sqlite_step(struct state *state, enum state_step step, struct kg_err *err)
 {
-    static const struct {
-        const char *sql, *act;
-    } rows[] = {
-        [STATE_BEGIN_WRITE] = {"BEGIN IMMEDIATE", "begin to write"},
-        [STATE_BEGIN_READ] = {"BEGIN", "begin to read"},
-        [STATE_COMMIT] = {"COMMIT", "commit"},
-        [STATE_ROLLBACK] = {"ROLLBACK", "roll back"},
-        [STATE_SAVE] = {"SAVEPOINT place", "mark a place"},
-        [STATE_RETURN] = {"ROLLBACK TO place; RELEASE place", "return to a place"},
-        [STATE_FORGET] = {"RELEASE place", "release a place"},
+    static const enum statement statements[] = {
+        [STATE_BEGIN_WRITE] = STEP_BEGIN_WRITE,
+        [STATE_BEGIN_READ] = STEP_BEGIN_READ,
+        [STATE_COMMIT] = STEP_COMMIT,
+        [STATE_ROLLBACK] = STEP_ROLLBACK,
+        [STATE_SAVE] = STEP_SAVE,
+        [STATE_RETURN] = STEP_RETURN,
+        [STATE_FORGET] = STEP_FORGET,
     };
-    int code = sqlite3_exec(state_sqlite_handle(state), rows[step].sql, NULL, NULL, NULL);
-    return code == SQLITE_OK ? 0 : state_sqlite_fail(state, code, rows[step].act, err);
+    enum statement which = statements[step];
+    int result = run(state, which, start(state, which, err, ""), err);
+    if (result == 0 && step == STATE_RETURN) /* the place is still there, as if nothing was done */
+        result = run(state, STEP_FORGET, start(state, STEP_FORGET, err, ""), err);
+    return result;
 }
 
 static bool sqlite_in_transaction(struct state *state)
@@ -391,13 +407,15 @@ static int sqlite_entry_pin(struct state *state, int64_t session, int64_t seq, b
                err);
 }
 
-static int sqlite_entry_supersede(struct state *state, int64_t session, int64_t seq, int64_t mark,
-                                  bool *ret_done, struct kg_err *err)
+static int sqlite_entries_supersede(struct state *state, const struct state_seq_range *range,
+                                    int64_t mark, int64_t *ret_count, struct kg_err *err)
 {
-    int result = run(state, ENTRY_SUPERSEDE,
-                     start(state, ENTRY_SUPERSEDE, err, "iii", session, seq, mark), err);
+    int result = run(state, ENTRIES_SUPERSEDE,
+                     start(state, ENTRIES_SUPERSEDE, err, "itiii", range->session, range->agent,
+                           range->first, range->last, mark),
+                     err);
     if (result == 0)
-        *ret_done = sqlite3_changes(state_sqlite_handle(state)) == 1;
+        *ret_count = sqlite3_changes64(state_sqlite_handle(state));
     return result;
 }
 
@@ -468,7 +486,7 @@ const struct state_sessions_backend state_sessions_sqlite = {
     .entries = sqlite_entries,
     .content_get = sqlite_content_get,
     .entry_pin = sqlite_entry_pin,
-    .entry_supersede = sqlite_entry_supersede,
+    .entries_supersede = sqlite_entries_supersede,
     .mark_undo = sqlite_mark_undo,
     .entries_spread = sqlite_entries_spread,
     .agent_add = sqlite_agent_add,

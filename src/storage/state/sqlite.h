@@ -6,7 +6,7 @@
 
 #include <sqlite3.h>
 
-#define STATE_SQLITE_SESSIONS 32 /* room for the statements of sessions_sqlite.c */
+#define STATE_SQLITE_SESSIONS 40 /* room for the statements of sessions_sqlite.c */
 
 sqlite3 *state_sqlite_handle(struct state *state);
 sqlite3_stmt **state_sqlite_sessions(struct state *state);
