@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define STEP_MIN (2 * RANK_ROOM) /* between what is new: injections go behind the last */
+#define STEP_MIN ((int64_t)2 * RANK_ROOM) /* between what is new: injections go behind the last */
 
 /* What is written, in the order of the context: the additions, and the mark behind the last one. */
 struct writing {
@@ -364,7 +364,7 @@ int session_compaction_undo(struct state *state, const char *id, const char *age
         result = session_load_open(state, id, &session, err);
     if (result == 0)
         result = find_latest(state, &session, agent, &marks, err);
-    if (result < 0)
+    if (result < 0 || marks.items == NULL)
         return result;
     const struct session_entry *mark = &marks.items[0];
     const struct state_agent change = {.path = agent, .generation = 1};

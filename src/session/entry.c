@@ -119,14 +119,23 @@ bool session_strategy_find(struct kg_str name, enum session_strategy *ret_strate
 
 /* -- agents' paths ----------------------------------------------------------------------------- */
 
+static bool is_letter(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+
+static bool is_other(char c)
+{
+    return (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
 /* [a-z][a-z0-9_-]*, and a dot or the end behind it. */
 static size_t name_length(struct kg_str text)
 {
     size_t length = 0;
-    if (text.length == 0 || text.data[0] < 'a' || text.data[0] > 'z')
+    if (text.length == 0 || !is_letter(text.data[0]))
         return 0;
-    while (length < text.length &&
-           memchr("abcdefghijklmnopqrstuvwxyz0123456789_-", text.data[length], 38) != NULL)
+    while (length < text.length && (is_letter(text.data[length]) || is_other(text.data[length])))
         length++;
     return length == text.length || text.data[length] == '.' ? length : 0;
 }
@@ -189,7 +198,7 @@ static struct session_entry *grow(struct session_entries *entries)
 {
     if (entries->arena == NULL)
         entries->arena = kg_arena_new();
-    if (entries->count == entries->capacity) {
+    if (entries->items == NULL || entries->count == entries->capacity) {
         entries->capacity = entries->capacity ? entries->capacity * 2 : 16;
         entries->items = kg_realloc(entries->items, entries->capacity * sizeof(entries->items[0]));
     }
@@ -216,6 +225,7 @@ void session_entries_add(struct session_entries *entries, const struct session_e
     copy.source = keep_text(entries, entry->source, before ? before->source : NULL);
     if (entry->content.data != NULL)
         copy.content = kg_arena_str(entries->arena, entry->content);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): kg_realloc never fails */
     *added = copy;
 }
 

@@ -313,7 +313,7 @@ int session_move_seat(struct state *state, const char *id, const char *seat, str
     int result = session_check_agent(seat, err);
     if (result == 0)
         result = session_load_open(state, id, &session, err);
-    if (result < 0 || strcmp(session.seat, seat) == 0)
+    if (result < 0 || session.seat == NULL || strcmp(session.seat, seat) == 0)
         return result;
     write_move(session.seat, seat, &content);
     struct session_entry event = {

@@ -29,8 +29,7 @@
 #define SESSION_CONTEXT_MAX   67108864 /* bytes of content in a context that can be read whole */
 #define SESSION_NEW_MAX       256      /* messages that a compactor may add */
 #define SESSION_SUMMARY_MAX   65536    /* bytes of a compaction's summary */
-#define SESSION_PAYLOAD_MAX   4128768 /* of a hook: a line of 4 MiB less 64 KiB for what is around \
-                                       */
+#define SESSION_PAYLOAD_MAX   4128768  /* bytes of a hook's: a line of 4 MiB less 64 KiB */
 
 /* -- kinds and roles --------------------------------------------------------------------------- */
 

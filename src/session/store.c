@@ -6,10 +6,13 @@
  */
 #include "session/internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define BATCH_MAX    256 /* jobs in one transaction */
-#define BATCH_MAX_MS 50  /* others wait for the lock at most a second */
+#define BATCH_MAX_MS 50  /* others, the loop among them, wait for the lock at most a second */
+#define PAUSE_MAX_NS UINT64_C(25000000)
 
 struct lane {
     struct session_store *store;
@@ -22,7 +25,8 @@ struct lane {
     struct loop_task task;
     struct loop_job job;
     void (*run_batch)(struct lane *lane);
-    size_t finished; /* of the batch */
+    size_t finished;   /* of the batch */
+    uint64_t ready_ns; /* not before this is the lock asked for again */
 };
 
 struct session_store {
@@ -55,7 +59,17 @@ static bool run_in_place(struct lane *lane, struct session_job *job, struct kg_e
     return state_step(lane->state, job->result < 0 ? STATE_RETURN : STATE_FORGET, err) == 0;
 }
 
-static void write_batch(struct lane *lane)
+/* SQLite's lock knows no queue: who has just had it leaves others the time to find it free. */
+static void wait_for_turn(const struct lane *lane)
+{
+    uint64_t now = kg_monotonic_ns();
+    if (now >= lane->ready_ns)
+        return;
+    const struct timespec pause = {.tv_nsec = (long)(lane->ready_ns - now)};
+    nanosleep(&pause, NULL);
+}
+
+static void run_writers(struct lane *lane)
 {
     struct kg_err err = {0};
     uint64_t deadline = kg_monotonic_ms() + BATCH_MAX_MS;
@@ -64,7 +78,7 @@ static void write_batch(struct lane *lane)
     for (struct session_job *job = lane->batch; job != NULL; job = job->next) {
         lane->finished++;
         if (result == 0 && !run_in_place(lane, job, &err))
-            result = -1;
+            result = -EIO;
         if (result == 0 && (lane->finished == BATCH_MAX || kg_monotonic_ms() >= deadline))
             break;
     }
@@ -75,6 +89,16 @@ static void write_batch(struct lane *lane)
             state_step(lane->state, STATE_ROLLBACK, NULL);
         fail_all(lane, result, &err);
     }
+}
+
+static void write_batch(struct lane *lane)
+{
+    wait_for_turn(lane);
+    uint64_t start_ns = kg_monotonic_ns();
+    run_writers(lane);
+    uint64_t end_ns = kg_monotonic_ns();
+    uint64_t pause_ns = (end_ns - start_ns) / 2;
+    lane->ready_ns = end_ns + (pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS);
 }
 
 /* One at a time, so that nobody waits for the reading of another. */

@@ -12,6 +12,7 @@
 #define FRAME_TOKENS 8
 #define LONG_RUN     20 /* bytes of letters and digits: no word is longer */
 #define SIXTHS       6
+#define DELIMITER    UINT64_C(24) /* sixths, besides the plugin's name; a text has two */
 
 enum {
     LETTER = 2,
@@ -59,7 +60,8 @@ static uint64_t sixths(struct kg_str text)
 
 uint64_t session_tokens(struct kg_str content, const char *source)
 {
-    /* A wrapped text has the plugin's name twice. */
-    uint64_t sum = sixths(content) + (source ? 2 * (sixths(kg_str(source)) + 6 * DIGIT) : 0);
+    uint64_t sum = sixths(content);
+    if (source != NULL)
+        sum += 2 * (sixths(kg_str(source)) + DELIMITER);
     return FRAME_TOKENS + (sum + SIXTHS - 1) / SIXTHS;
 }

@@ -85,13 +85,18 @@ void session_defuse(struct kg_str text, struct kg_buf *buf)
 
 /* -- wrapping ---------------------------------------------------------------------------------- */
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static struct kg_str trim(struct kg_str text)
 {
-    while (text.length > 0 && memchr(" \t\r\n", text.data[0], 4) != NULL) {
+    while (text.length > 0 && is_blank(text.data[0])) {
         text.data++;
         text.length--;
     }
-    while (text.length > 0 && memchr(" \t\r\n", text.data[text.length - 1], 4) != NULL)
+    while (text.length > 0 && is_blank(text.data[text.length - 1]))
         text.length--;
     return text;
 }

@@ -142,8 +142,10 @@ char *contents_of(struct session_world *world, const char *id, const char *agent
     kg_auto(kg_free) char *json = context_of(world, id, agent);
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_str(json), &world->err);
     struct kg_buf text = {0};
-    if (doc == NULL)
+    if (doc == NULL) {
         fail_msg("%s", world->err.message);
+        return NULL;
+    }
     const struct kg_node *messages = kg_node_get(doc->root, "messages");
     for (uint32_t i = 0; i < messages->count; i++) {
         const struct kg_node *content = kg_node_get(&messages->items[i], "content");
