@@ -229,19 +229,16 @@ void session_entries_add(struct session_entries *entries, const struct session_e
     *added = copy;
 }
 
-static bool take_id(const char *text, struct kg_id *ret_id)
+static void take_id(const char *text, struct kg_id *id)
 {
-    size_t length = text ? strlen(text) : 0;
-    if (length >= sizeof(ret_id->text))
-        return false;
-    *ret_id = (struct kg_id){{0}};
-    memcpy(ret_id->text, text ? text : "", length);
-    return true;
+    if (text != NULL)
+        strncpy(id->text, text, sizeof(id->text) - 1);
 }
 
-bool session_entries_take(struct session_entries *entries, const struct state_entry *row)
+void session_entries_take(struct session_entries *entries, const struct state_entry *row)
 {
     struct session_entry entry = {
+        .kind = SESSION_EVENT, /* what a stranger put there is shown to no model */
         .seq = (uint64_t)row->seq,
         .agent = row->agent,
         .source = row->source,
@@ -254,17 +251,17 @@ bool session_entries_take(struct session_entries *entries, const struct state_en
         .content_number = row->content_number,
         .content = row->content,
     };
-    if (!take_id(row->id, &entry.id) || !take_id(row->parent, &entry.parent) ||
-        !session_kind_find(kg_str(row->kind), &entry.kind) ||
-        !session_role_find(kg_str(row->role), &entry.role))
-        return false;
+    take_id(row->id, &entry.id);
+    take_id(row->parent, &entry.parent);
+    session_kind_find(kg_str(row->kind), &entry.kind);
+    session_role_find(kg_str(row->role), &entry.role);
     session_entries_add(entries, &entry);
-    return true;
 }
 
 bool session_entries_visit(void *entries, const struct state_entry *row)
 {
-    return session_entries_take(entries, row);
+    session_entries_take(entries, row);
+    return true;
 }
 
 /* -- calls and results ------------------------------------------------------------------------- */

@@ -15,8 +15,8 @@
 
 /* -- entries ----------------------------------------------------------------------------------- */
 
-/* Adds a copy of a row; false if it is damaged. */
-bool session_entries_take(struct session_entries *entries, const struct state_entry *row);
+/* Adds a copy of a row. */
+void session_entries_take(struct session_entries *entries, const struct state_entry *row);
 /* For each entry the index of the call of a result, or the result of a call, or NONE. Owned. */
 size_t *session_partners(const struct session_entries *entries);
 /* Content as it stands in a context: JSON without raw newlines. */

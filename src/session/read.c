@@ -206,7 +206,9 @@ static bool visit_page(void *data, const struct state_entry *row)
     page->bytes += (size_t)row->bytes;
     page->entries.more = page->entries.count == page->limit ||
                          (page->entries.count > 0 && page->bytes > page->bytes_max);
-    return !page->entries.more && session_entries_take(&page->entries, row);
+    if (!page->entries.more)
+        session_entries_take(&page->entries, row);
+    return !page->entries.more;
 }
 
 int session_page(struct state *state, const char *id, const struct session_page_query *query,
@@ -240,7 +242,9 @@ static bool visit_context(void *data, const struct state_entry *row)
     struct bounded *context = data;
     context->bytes += (size_t)row->bytes;
     context->entries.more = context->bytes > context->bytes_max;
-    return !context->entries.more && session_entries_take(&context->entries, row);
+    if (!context->entries.more)
+        session_entries_take(&context->entries, row);
+    return !context->entries.more;
 }
 
 int session_context_read(struct state *state, const char *id, const char *agent,
@@ -347,7 +351,8 @@ static bool visit_transcript(void *data, const struct state_entry *row)
         transcript->left++;
         return true;
     }
-    return session_entries_take(&transcript->entries, row);
+    session_entries_take(&transcript->entries, row);
+    return true;
 }
 
 /* Reads the content of what was found, the oldest first, into a list of its own. */

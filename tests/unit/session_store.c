@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -220,6 +221,31 @@ static void a_batch_without_a_transaction_fails_as_a_whole(void **data)
     assert_int_equal(later.added.seq, 1);
 }
 
+/* Files cannot grow for a while: what was not done is told so, and what was stays. */
+static void a_full_disk_refuses_and_loses_nothing(void **data)
+{
+    struct fixture *fixture = *data;
+    struct append appends[400], later;
+    struct rlimit old, tight;
+    size_t failed = 0;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    tight = old;
+    tight.rlim_cur = 256 * 1024;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    for (size_t i = 0; i < KG_COUNT(appends); i++)
+        start(fixture, &appends[i], i);
+    wait_for(fixture, KG_COUNT(appends));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    for (size_t i = 0; i < KG_COUNT(appends); i++)
+        failed += appends[i].code != KG_OK;
+    assert_true(failed > 0);
+    start(fixture, &later, 1000);
+    wait_for(fixture, KG_COUNT(appends) + 1);
+    assert_int_equal(later.code, KG_OK);
+    assert_int_equal(later.added.seq, KG_COUNT(appends) - failed + 1);
+}
+
 /* -- crashes ----------------------------------------------------------------------------------- */
 
 /* What the child tells: the number of an entry that is done, and its id. */
@@ -358,6 +384,7 @@ int main(void)
         TEST(a_reader_cannot_write),
         TEST(freeing_the_store_finishes_what_was_asked),
         TEST(a_batch_without_a_transaction_fails_as_a_whole),
+        TEST(a_full_disk_refuses_and_loses_nothing),
         cmocka_unit_test_setup_teardown(a_killed_writer_loses_nothing_that_it_told,
                                         session_world_new, session_world_free),
     };

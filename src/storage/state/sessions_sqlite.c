@@ -49,11 +49,12 @@ static_assert(STATEMENT_COUNT <= STATE_SQLITE_SESSIONS, "each statement has its 
     "SELECT number, id, project_id, workdir, seat, state, operator_id, parent, parent_entry, "     \
     "created_ms, updated_ms, entries FROM session "
 
-/* The content is looked up only where ?5 asks for it. */
-#define ENTRY_COLUMNS                                                                              \
+/* The content is looked up only where ?5 asks for it. Without statistics SQLite has to be told. */
+#define ENTRIES_BY(index)                                                                          \
     "SELECT seq, id, agent, kind, role, source, parent, rank, superseded, pinned, created_ms, "    \
     "tokens, bytes, content, CASE WHEN ?5 THEN (SELECT bytes FROM session_content "                \
-    "WHERE number = content) END FROM session_entry WHERE session = ?1 "
+    "WHERE number = content) END FROM session_entry " index " WHERE session = ?1 "
+#define ENTRY_COLUMNS ENTRIES_BY("")
 
 static const struct {
     const char *act; /* for messages */
@@ -105,14 +106,18 @@ static const struct {
                                     "LIMIT ?4"},
     [ENTRIES_NAMED] = {"find an entry",
                        ENTRY_COLUMNS "AND id >= ?6 AND id < ?7 ORDER BY id LIMIT ?4"},
-    [ENTRIES_MADE] = {"read what a compaction made",
-                      ENTRY_COLUMNS "AND parent = ?6 AND kind <> 'tool_result' "
-                                    "ORDER BY seq LIMIT ?4"},
+    [ENTRIES_MADE] =
+        {"read what a compaction made",
+         ENTRIES_BY("INDEXED BY session_entry_made") "AND parent = ?6 AND kind <> 'tool_result' "
+                                                     "ORDER BY seq LIMIT ?4"},
     [ENTRIES_RESULT] = {"find a result",
                         ENTRY_COLUMNS "AND parent = ?6 AND kind = 'tool_result' LIMIT ?4"},
-    [ENTRIES_MARK] = {"read marks of compactions",
-                      ENTRY_COLUMNS "AND agent = ?3 AND kind IN ('compaction', 'checkpoint') AND "
-                                    "superseded IS NULL ORDER BY seq DESC LIMIT ?4"},
+    [ENTRIES_MARK] =
+        {"read marks of compactions",
+         ENTRIES_BY(
+             "INDEXED BY session_entry_mark") "AND agent = ?3 AND kind IN ('compaction', "
+                                              "'checkpoint') AND "
+                                              "superseded IS NULL ORDER BY seq DESC LIMIT ?4"},
     [ENTRY_PIN] = {"pin an entry",
                    "UPDATE session_entry SET pinned = ?3 WHERE session = ?1 AND seq = ?2"},
     [ENTRIES_SUPERSEDE] = {"supersede entries",
@@ -124,7 +129,8 @@ static const struct {
     [MARK_FALL] = {"undo a compaction",
                    "UPDATE session_entry SET superseded = ?2 WHERE session = ?1 AND seq = ?2"},
     [MARK_MADE_FALL] = {"undo a compaction",
-                        "UPDATE session_entry SET superseded = ?2 WHERE session = ?1 AND "
+                        "UPDATE session_entry INDEXED BY session_entry_made SET superseded = ?2 "
+                        "WHERE session = ?1 AND "
                         "parent = ?3 AND kind <> 'tool_result'"},
     [ENTRIES_SPREAD] = {"spread the ranks of a context",
                         "UPDATE session_entry SET rank = place * ?3 FROM (SELECT seq AS s, "
