@@ -230,7 +230,7 @@ static void a_full_disk_refuses_and_loses_nothing(void **data)
     size_t failed = 0;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     tight = old;
-    tight.rlim_cur = 256 * 1024;
+    tight.rlim_cur = 262144;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
     for (size_t i = 0; i < KG_COUNT(appends); i++)
