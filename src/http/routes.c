@@ -14,18 +14,6 @@
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void put_time(struct kg_json_writer *json, const char *key, int64_t wall_ms)
-{
-    char text[KG_TIME_TEXT];
-    kg_json_key(json, key);
-    if (wall_ms == 0) {
-        kg_json_null(json);
-        return;
-    }
-    kg_time_format(wall_ms, text);
-    kg_json_text(json, text);
-}
-
 static void put_list(struct kg_json_writer *json, const char *key, char *const *list)
 {
     kg_json_key(json, key);
@@ -35,19 +23,7 @@ static void put_list(struct kg_json_writer *json, const char *key, char *const *
     kg_json_end(json, ']');
 }
 
-static void put_named_text(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
-static void put_named_int(struct kg_json_writer *json, const char *key, int64_t value)
-{
-    kg_json_key(json, key);
-    kg_json_int(json, value);
-}
-
-/* Calls visit-like: each line without its newline becomes an item. */
+/* Each line without its newline becomes an item. */
 static void put_lines(struct kg_json_writer *json, const char *key, struct kg_str text)
 {
     kg_json_key(json, key);
@@ -64,8 +40,8 @@ static void put_lines(struct kg_json_writer *json, const char *key, struct kg_st
 
 static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
 {
-    put_named_int(json, "memory_kills", hits[CAGE_LIMIT_MEMORY]);
-    put_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
+    kg_json_named_int(json, "memory_kills", hits[CAGE_LIMIT_MEMORY]);
+    kg_json_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
 }
 
 static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits,
@@ -73,11 +49,11 @@ static void put_limits(struct kg_json_writer *json, const struct instance_limits
 {
     kg_json_key(json, "limits");
     kg_json_begin(json, '{');
-    put_named_text(json, "mode", cage_limits_names[mode]);
-    put_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
-    put_named_int(json, "cpu_shares", limits->cpu_shares);
-    put_named_int(json, "processes_max", limits->processes_max);
-    put_named_int(json, "tmp_bytes", (int64_t)limits->tmp_bytes);
+    kg_json_named_text(json, "mode", cage_limits_names[mode]);
+    kg_json_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
+    kg_json_named_int(json, "cpu_shares", limits->cpu_shares);
+    kg_json_named_int(json, "processes_max", limits->processes_max);
+    kg_json_named_int(json, "tmp_bytes", (int64_t)limits->tmp_bytes);
     kg_json_end(json, '}');
 }
 
@@ -91,7 +67,7 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     exit_report_words(report, &words);
     kg_json_begin(json, '{');
-    put_named_text(json, "cause", exit_cause_name(report->cause));
+    kg_json_named_text(json, "cause", exit_cause_name(report->cause));
     kg_json_key(json, "words");
     kg_json_str(json, kg_buf_view(&words));
     kg_json_key(json, "exit_code");
@@ -104,9 +80,9 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
         kg_json_int(json, report->signal);
     else
         kg_json_null(json);
-    put_time(json, "at", report->at_ms);
-    put_time(json, "restart_at", report->restart_at_ms);
-    put_named_int(json, "failures", report->failures);
+    kg_json_named_time(json, "at", report->at_ms);
+    kg_json_named_time(json, "restart_at", report->restart_at_ms);
+    kg_json_named_int(json, "failures", report->failures);
     put_hits(json, report->hits);
     put_lines(json, "last_stderr", kg_buf_view(&report->last_stderr));
     kg_json_end(json, '}');
@@ -116,19 +92,19 @@ static void put_method(void *data, const char *method, bool offered)
 {
     struct kg_json_writer *json = data;
     kg_json_begin(json, '{');
-    put_named_text(json, "name", method);
-    kg_json_key(json, "available");
-    kg_json_bool(json, offered);
+    kg_json_named_text(json, "name", method);
+    kg_json_named_bool(json, "available", offered);
     kg_json_end(json, '}');
 }
 
 static void put_problem(struct kg_json_writer *json, const struct host_plugin *plugin)
 {
-    bool invalid = plugin->problem.code != KG_OK;
-    put_named_text(json, "problem", invalid ? plugin->problem.message : NULL);
-    put_named_text(json, "problem_code", invalid ? kg_error_row(plugin->problem.code)->name : NULL);
-    if (invalid && plugin->problem.hint[0] != '\0')
-        put_named_text(json, "problem_hint", plugin->problem.hint);
+    const struct kg_err *problem = host_plugin_problem(plugin);
+    bool invalid = problem->code != KG_OK;
+    kg_json_named_text(json, "problem", invalid ? problem->message : NULL);
+    kg_json_named_text(json, "problem_code", invalid ? kg_error_row(problem->code)->name : NULL);
+    if (invalid && problem->hint[0] != '\0')
+        kg_json_named_text(json, "problem_hint", problem->hint);
 }
 
 /* Read once for an answer: it looks into /proc. */
@@ -143,12 +119,12 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
                          const struct instance_facts *facts)
 {
     const struct manifest *manifest = plugin->manifest;
-    put_named_text(json, "name", plugin->name);
-    put_named_text(json, "version", manifest ? manifest->version : NULL);
-    put_named_text(json, "state", host_plugin_state(plugin));
-    put_named_text(json, "description", manifest ? manifest->description : NULL);
-    put_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
-    put_named_text(json, "dir", plugin->dir);
+    kg_json_named_text(json, "name", plugin->name);
+    kg_json_named_text(json, "version", manifest ? manifest->version : NULL);
+    kg_json_named_text(json, "state", host_plugin_state(plugin));
+    kg_json_named_text(json, "description", manifest ? manifest->description : NULL);
+    kg_json_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
+    kg_json_named_text(json, "dir", plugin->dir);
     if (manifest != NULL)
         put_list(json, "capabilities", manifest->capabilities);
     kg_json_key(json, "pid");
@@ -163,14 +139,14 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
 static void put_use(struct kg_json_writer *json, const struct host_plugin *plugin,
                     const struct instance_facts *facts)
 {
-    put_time(json, "started_at", facts->started_at_ms);
-    put_named_int(json, "starts", facts->starts);
-    put_named_int(json, "calls", (int64_t)plugin->calls);
-    put_named_int(json, "errors", (int64_t)plugin->errors);
-    put_named_int(json, "in_flight", facts->in_flight);
-    put_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 50));
-    put_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 99));
-    put_named_int(json, "memory_bytes", (int64_t)plugin->memory_bytes);
+    kg_json_named_time(json, "started_at", facts->started_at_ms);
+    kg_json_named_int(json, "starts", facts->starts);
+    kg_json_named_int(json, "calls", (int64_t)plugin->calls);
+    kg_json_named_int(json, "errors", (int64_t)plugin->errors);
+    kg_json_named_int(json, "in_flight", facts->in_flight);
+    kg_json_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 50));
+    kg_json_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 99));
+    kg_json_named_int(json, "memory_bytes", (int64_t)plugin->memory_bytes);
 }
 
 static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin,
@@ -179,18 +155,22 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     enum instance_state state = INSTANCE_DISABLED;
     if (plugin->instance != NULL)
         state = instance_state(plugin->instance);
-    bool invalid = state == INSTANCE_DISABLED && plugin->problem.code != KG_OK;
-    put_named_text(json, "state_meaning",
-                   invalid ? "what it declares, or is configured with, cannot be used"
-                           : instance_state_meaning(state));
-    put_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
-    put_named_text(json, "cages", cages);
-    put_named_int(json, "failures", facts->failures);
-    put_named_int(json, "health_failures", facts->health_failures);
-    put_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
-    put_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
-    put_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
-    put_named_int(json, "net_connections", facts->net_connections);
+    const char *meaning = instance_state_meaning(state);
+    if (state == INSTANCE_DISABLED && plugin->problem.code != KG_OK)
+        meaning = "what it declares, or is configured with, cannot be used";
+    else if (state == INSTANCE_DISABLED && plugin->checks > 0)
+        meaning = "its files are being compared with those that were approved";
+    else if (state == INSTANCE_DISABLED && plugin->drift.code != KG_OK)
+        meaning = "its files are not those that were approved; no process";
+    kg_json_named_text(json, "state_meaning", meaning);
+    kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
+    kg_json_named_text(json, "cages", cages);
+    kg_json_named_int(json, "failures", facts->failures);
+    kg_json_named_int(json, "health_failures", facts->health_failures);
+    kg_json_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
+    kg_json_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
+    kg_json_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
+    kg_json_named_int(json, "net_connections", facts->net_connections);
     put_hits(json, facts->hits);
     if (plugin->instance != NULL)
         put_limits(json, &facts->limits, facts->limits_mode);
@@ -219,8 +199,8 @@ static void put_cage(struct kg_json_writer *json, struct host *host,
         cage_plan_free(plan);
     }
     put_lines(json, "words", kg_buf_view(&words));
-    put_named_text(json, "problem", words.length == 0 ? err.message : NULL);
-    put_named_text(json, "hint", words.length == 0 && err.hint[0] != '\0' ? err.hint : NULL);
+    kg_json_named_text(json, "problem", words.length == 0 ? err.message : NULL);
+    kg_json_named_text(json, "hint", words.length == 0 && err.hint[0] != '\0' ? err.hint : NULL);
     kg_json_end(json, '}');
 }
 
@@ -248,6 +228,13 @@ static void reply_plugin(struct http_request *request, struct host_plugin *plugi
     host_measure_plugins(http_host(request), plugin, on_plugin_measured, request);
 }
 
+void http_reply_plugin(struct http_request *request)
+{
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin != NULL)
+        reply_plugin(request, plugin);
+}
+
 /* -- the daemon -------------------------------------------------------------------------------- */
 
 static void handle_health(struct http_request *request)
@@ -266,7 +253,7 @@ static void put_plugin_counts(struct kg_json_writer *json, const struct host *ho
     kg_json_begin(json, '{');
     for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
         if (counts[state] > 0)
-            put_named_int(json, instance_state_name(state), counts[state]);
+            kg_json_named_int(json, instance_state_name(state), counts[state]);
     kg_json_end(json, '}');
 }
 
@@ -278,14 +265,14 @@ static void put_figures(struct kg_json_writer *json, struct host *host)
         calls += host_plugin_at(host, i)->calls;
         errors += host_plugin_at(host, i)->errors;
     }
-    put_named_int(json, "calls", (int64_t)calls);
-    put_named_int(json, "errors", (int64_t)errors);
-    put_named_int(json, "memory_bytes", (int64_t)figures->memory_bytes);
-    put_named_int(json, "open_fds", figures->open_fds);
-    put_named_int(json, "loop_lag_us", (int64_t)figures->lag_last_us);
-    put_named_int(json, "loop_lag_max_us", (int64_t)figures->lag_max_us);
-    put_named_int(json, "audit_events", (int64_t)host_audit_count(host));
-    put_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
+    kg_json_named_int(json, "calls", (int64_t)calls);
+    kg_json_named_int(json, "errors", (int64_t)errors);
+    kg_json_named_int(json, "memory_bytes", (int64_t)figures->memory_bytes);
+    kg_json_named_int(json, "open_fds", figures->open_fds);
+    kg_json_named_int(json, "loop_lag_us", (int64_t)figures->lag_last_us);
+    kg_json_named_int(json, "loop_lag_max_us", (int64_t)figures->lag_max_us);
+    kg_json_named_int(json, "audit_events", (int64_t)host_audit_count(host));
+    kg_json_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
 }
 
 static void put_places(struct kg_json_writer *json, const struct http_request *request,
@@ -293,16 +280,16 @@ static void put_places(struct kg_json_writer *json, const struct http_request *r
 {
     const char *tcp = http_tcp_address(request);
     const struct config_paths *paths = host_paths(host);
-    put_named_text(json, "home", paths->home);
-    put_named_text(json, "config_file", paths->config_file);
-    put_named_text(json, "socket", paths->socket);
+    kg_json_named_text(json, "home", paths->home);
+    kg_json_named_text(json, "config_file", paths->config_file);
+    kg_json_named_text(json, "socket", paths->socket);
     kg_json_key(json, "listeners");
     kg_json_begin(json, '[');
     kg_json_text(json, paths->socket);
     if (tcp != NULL)
         kg_json_text(json, tcp);
     kg_json_end(json, ']');
-    put_named_text(json, "tcp", tcp);
+    kg_json_named_text(json, "tcp", tcp);
 }
 
 static void on_daemon_measured(void *data)
@@ -314,19 +301,18 @@ static void on_daemon_measured(void *data)
     const char *why = NULL;
     bool audit_ok = audit_ready(host_audit(host), &why);
     kg_json_begin(&json, '{');
-    put_named_text(&json, "version", KAGED_VERSION);
-    put_named_int(&json, "pid", getpid());
+    kg_json_named_text(&json, "version", KAGED_VERSION);
+    kg_json_named_int(&json, "pid", getpid());
     put_places(&json, request, host);
-    put_named_text(&json, "user", host_user(host));
-    put_named_text(&json, "cages", host_cages(host));
-    put_time(&json, "started_at", host_started_at_ms(host));
-    put_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
-    kg_json_key(&json, "stopping");
-    kg_json_bool(&json, host_is_stopping(host));
-    put_named_text(&json, "audit_problem", audit_ok ? NULL : why);
+    kg_json_named_text(&json, "user", host_user(host));
+    kg_json_named_text(&json, "cages", host_cages(host));
+    kg_json_named_time(&json, "started_at", host_started_at_ms(host));
+    kg_json_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
+    kg_json_named_bool(&json, "stopping", host_is_stopping(host));
+    kg_json_named_text(&json, "audit_problem", audit_ok ? NULL : why);
     const struct cage_limits *limits = host_limits(host);
-    put_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
-    put_named_text(&json, "limits", limits->words);
+    kg_json_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
+    kg_json_named_text(&json, "limits", limits->words);
     put_figures(&json, host);
     put_plugin_counts(&json, host);
     kg_json_end(&json, '}');
@@ -356,9 +342,7 @@ static void handle_stop(struct http_request *request)
     kill(getpid(), SIGTERM); /* the one way to stop: the signal handler of the daemon */
 }
 
-/* -- plugins
- * -------------------------------------------------------------------------------------------------
- */
+/* -- plugins ----------------------------------------------------------------------------------- */
 
 static void on_plugins_measured(void *data)
 {
@@ -397,41 +381,33 @@ struct host_plugin *http_find_plugin(struct http_request *request)
     return plugin;
 }
 
-static void handle_plugin(struct http_request *request)
+static void on_acted(void *data, const struct kg_err *err_or_null)
 {
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        reply_plugin(request, plugin);
-}
-
-typedef int host_act_fn(struct host *host, struct kg_str name, const char *operator_id,
-                        struct kg_err *err);
-
-static void act(struct http_request *request, host_act_fn *act_on)
-{
-    struct kg_err err = {0};
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
-        return;
-    if (act_on(http_host(request), kg_str(plugin->name), http_operator(request), &err) < 0)
-        http_reply_error(request, &err);
+    struct http_request *request = data;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
     else
-        reply_plugin(request, plugin);
+        http_reply_plugin(request);
 }
 
 static void handle_enable(struct http_request *request)
 {
-    act(request, host_enable);
+    host_enable(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                on_acted, request);
 }
 
 static void handle_disable(struct http_request *request)
 {
-    act(request, host_disable);
+    struct kg_err err;
+    int result = host_disable(http_host(request), http_path_parameter(request, "name"),
+                              http_operator(request), &err);
+    on_acted(request, result < 0 ? &err : NULL);
 }
 
 static void handle_restart(struct http_request *request)
 {
-    act(request, host_restart);
+    host_restart(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                 on_acted, request);
 }
 
 /* The router has checked that it is a number. */
@@ -452,9 +428,7 @@ static int64_t header_int(const struct http_request *request, const char *name, 
     return int_or(http_header(request, name), fallback);
 }
 
-/* -- calls
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- calls ------------------------------------------------------------------------------------- */
 
 struct waiting_call {
     struct http_request *request;
@@ -470,10 +444,10 @@ static void reply_plugin_error(struct http_request *request, const struct host_r
     kg_json_begin(&json, '{');
     kg_json_key(&json, "error");
     kg_json_begin(&json, '{');
-    put_named_text(&json, "code", kg_error_row(reply->error.code)->name);
-    put_named_text(&json, "message", reply->error.message);
-    put_named_text(&json, "request_id", http_request_id(request));
-    put_named_int(&json, "rpc_code", rpc_error_code(reply->plugin_error));
+    kg_json_named_text(&json, "code", kg_error_row(reply->error.code)->name);
+    kg_json_named_text(&json, "message", reply->error.message);
+    kg_json_named_text(&json, "request_id", http_request_id(request));
+    kg_json_named_int(&json, "rpc_code", rpc_error_code(reply->plugin_error));
     if (kg_json_member(reply->plugin_error, "data", &data)) {
         kg_json_key(&json, "data");
         kg_json_raw(&json, data);
@@ -693,7 +667,7 @@ static void ask_logs(struct question *question)
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     put_lines(&json, "lines", kg_buf_view(&text));
-    put_named_int(&json, "cursor", cursor);
+    kg_json_named_int(&json, "cursor", cursor);
     kg_json_end(&json, '}');
     question_answer(question, kg_buf_view(&body));
 }
@@ -780,12 +754,16 @@ static void handle_why(struct http_request *request)
         host_why(http_host(request), plugin, on_refusals, request);
 }
 
-/* -- the table
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- the table --------------------------------------------------------------------------------- */
 
 static const struct http_parameter plugin_query[] = {
     {"cage", "boolean", "true: also what its cage lets it see and do, in words"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter uninstall_query[] = {
+    {"force", "boolean", "true: also while sessions use it"},
+    {"keep_storage", "boolean", "true: its database is kept, moved aside"},
     {NULL, NULL, NULL},
 };
 
@@ -829,88 +807,112 @@ static const struct http_parameter launch_query[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY   SIZE_MAX
-#define TOKEN_BODY ((size_t)4096)
+#define ANY_BODY    SIZE_MAX
+#define TOKEN_BODY  ((size_t)4096)
+#define SOURCE_BODY ((size_t)4096)
 
-/* In order: method, pattern, permission, body, free query, query, handler, summary. */
+/* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
-    {"GET", "/healthz", "", 0, false, NULL, handle_health, "Whether the daemon answers",
+    {"GET", "/healthz", "", 0, NULL, handle_health, "Whether the daemon answers",
      .operation = "health", .answer = "Health"},
-    {"GET", "/metrics", "plugins:read", 0, false, NULL, http_handle_metrics,
+    {"GET", "/metrics", "plugins:read", 0, NULL, http_handle_metrics,
      "Figures of the daemon and its plugins, for Prometheus", .operation = "metrics",
      .answer = "text/plain"},
-    {"GET", "/api/v1/status", "plugins:read", 0, false, NULL, handle_status, "The daemon's state",
+    {"GET", "/api/v1/status", "plugins:read", 0, NULL, handle_status, "The daemon's state",
      .operation = "status", .answer = "Status"},
-    {"GET", "/api/v1/openapi.json", "any", 0, false, NULL, http_handle_openapi,
+    {"GET", "/api/v1/openapi.json", "any", 0, NULL, http_handle_openapi,
      "This API as an OpenAPI document", .operation = "openapi", .answer = "OpenApi"},
-    {"POST", "/api/v1/reload", "admin", 0, false, NULL, handle_reload,
-     "Read the configuration again", .operation = "reload", .answer = "Reload"},
-    {"POST", "/api/v1/stop", "admin", 0, false, NULL, handle_stop, "Stop the daemon",
-     .operation = "stop", .answer = "Stopping", .status = 202},
-    {"GET", "/api/v1/plugins", "plugins:read", 0, false, NULL, handle_plugins, "All plugins",
+    {"POST", "/api/v1/reload", "admin", 0, NULL, handle_reload, "Read the configuration again",
+     .operation = "reload", .answer = "Reload"},
+    {"POST", "/api/v1/stop", "admin", 0, NULL, handle_stop, "Stop the daemon", .operation = "stop",
+     .answer = "Stopping", .status = 202},
+    {"GET", "/api/v1/plugins", "plugins:read", 0, NULL, handle_plugins, "All plugins",
      .operation = "plugin_list", .answer = "PluginList"},
-    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, handle_plugin,
+    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, plugin_query, http_reply_plugin,
      "One plugin with its state and its last exit", .operation = "plugin_status",
      .answer = "Plugin"},
-    {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, false, NULL, handle_enable,
+    {"POST", "/api/v1/plugins", "plugins:write", SOURCE_BODY, NULL, http_handle_plugin_install,
+     "Fetch a plugin, and offer it for consent", .operation = "plugin_install", .answer = "Consent",
+     .status = 202, .body = "Source"},
+    {"DELETE", "/api/v1/plugins/{name}", "plugins:write", 0, uninstall_query,
+     http_handle_plugin_uninstall, "Stop a plugin and remove it", .operation = "plugin_uninstall",
+     .answer = "Uninstalled"},
+    {"POST", "/api/v1/plugins/{name}/upgrade", "plugins:write", SOURCE_BODY, NULL,
+     http_handle_plugin_upgrade, "Fetch another version of a plugin, and offer it for consent",
+     .operation = "plugin_upgrade", .answer = "Consent", .status = 202, .body = "Source"},
+    {"POST", "/api/v1/plugins/{name}/approve", "plugins:write", 0, NULL, http_handle_plugin_approve,
+     "Offer the files of a plugin, as they are, for consent", .operation = "plugin_approve",
+     .answer = "Consent", .status = 202},
+    {"POST", "/api/v1/plugins/{name}/promote", "plugins:write", 0, NULL, http_handle_plugin_promote,
+     "Make a plugin available to every project", .operation = "plugin_promote", .answer = "Plugin"},
+    {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, NULL, handle_enable,
      "Enable and start a plugin", .operation = "plugin_enable", .answer = "Plugin"},
-    {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, false, NULL, handle_disable,
+    {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, NULL, handle_disable,
      "Stop and disable a plugin", .operation = "plugin_disable", .answer = "Plugin"},
-    {"POST", "/api/v1/plugins/{name}/restart", "plugins:write", 0, false, NULL, handle_restart,
+    {"POST", "/api/v1/plugins/{name}/restart", "plugins:write", 0, NULL, handle_restart,
      "Restart a plugin", .operation = "plugin_restart", .answer = "Plugin"},
-    {"POST", "/api/v1/plugins/{name}/reload", "plugins:write", 0, false, NULL,
-     http_handle_plugin_reload, "Read a plugin's manifest and configuration again",
-     .operation = "plugin_reload", .answer = "PluginReload"},
-    {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, false, logs_query, handle_logs,
+    {"POST", "/api/v1/plugins/{name}/reload", "plugins:write", 0, NULL, http_handle_plugin_reload,
+     "Read a plugin's manifest and configuration again", .operation = "plugin_reload",
+     .answer = "PluginReload"},
+    {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, logs_query, handle_logs,
      "What a plugin wrote on stderr", .operation = "plugin_logs", .answer = "Logs"},
-    {"GET", "/api/v1/plugins/{name}/tools", "plugins:read", 0, false, NULL, http_handle_tools,
+    {"GET", "/api/v1/plugins/{name}/tools", "plugins:read", 0, NULL, http_handle_tools,
      "The tools that a plugin declares", .operation = "plugin_tools", .answer = "Tools"},
-    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, false, NULL, http_handle_knobs,
+    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, NULL, http_handle_knobs,
      "The knobs that a plugin declares, with their values", .operation = "plugin_knobs",
      .answer = "Knobs"},
-    {"GET", "/api/v1/plugins/{name}/schema", "plugins:read", 0, false, NULL, http_handle_schema,
+    {"GET", "/api/v1/plugins/{name}/schema", "plugins:read", 0, NULL, http_handle_schema,
      "The schemas that a plugin declares, of its configuration and its methods",
      .operation = "plugin_schema", .answer = "DeclaredSchemas"},
-    {"GET", "/api/v1/plugins/{name}/storage", "plugins:read", 0, false, storage_query,
-     http_handle_storage, "What a plugin has stored", .operation = "plugin_storage",
-     .answer = "StorageAnswer"},
-    {"POST", "/api/v1/plugins/{name}/storage/export", "admin", 0, false, NULL,
-     http_handle_storage_export, "Copy a plugin's database to a file in the state folder",
-     .operation = "plugin_storage_export", .answer = "StorageExport"},
-    {"POST", "/api/v1/plugins/{name}/storage/reset", "plugins:write", 0, false, NULL,
+    {"GET", "/api/v1/plugins/{name}/storage", "plugins:read", 0, storage_query, http_handle_storage,
+     "What a plugin has stored", .operation = "plugin_storage", .answer = "StorageAnswer"},
+    {"POST", "/api/v1/plugins/{name}/storage/export", "admin", 0, NULL, http_handle_storage_export,
+     "Copy a plugin's database to a file in the state folder", .operation = "plugin_storage_export",
+     .answer = "StorageExport"},
+    {"POST", "/api/v1/plugins/{name}/storage/reset", "plugins:write", 0, NULL,
      http_handle_storage_reset, "Start with an empty database after one was damaged",
      .operation = "plugin_storage_reset", .answer = "Storage"},
-    {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, false, NULL, handle_why,
+    {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, NULL, handle_why,
      "What a plugin was refused, and what would allow it", .operation = "plugin_why",
      .answer = "Refusals"},
-    {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, true, NULL,
-     handle_call_by_query, "Call a method, parameters in the query",
-     .operation = "plugin_call_by_query", .answer = "Result", .headers = call_headers},
-    {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, false, NULL,
-     handle_call, "Call a method, parameters in the body", .operation = "plugin_call",
-     .answer = "Result", .body = "Params", .headers = call_headers},
-    {"GET", "/", "", 0, false, launch_query, http_handle_root,
+    {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, NULL, handle_call_by_query,
+     "Call a method, parameters in the query", .operation = "plugin_call_by_query",
+     .answer = "Result", .headers = call_headers, .any_query = true},
+    {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, NULL, handle_call,
+     "Call a method, parameters in the body", .operation = "plugin_call", .answer = "Result",
+     .body = "Params", .headers = call_headers},
+    {"GET", "/", "", 0, launch_query, http_handle_root,
      "With a launch token: a session for the browser", .operation = "root", .answer = "text/plain"},
-    {"GET", "/auth/launch", "", 0, false, launch_query, http_handle_launch,
+    {"GET", "/auth/launch", "", 0, launch_query, http_handle_launch,
      "A session for the browser, as a cookie", .operation = "launch", .answer = "text/plain",
      .status = 303},
-    {"POST", "/api/v1/launch", "admin", 0, false, NULL, http_handle_launch_make,
+    {"POST", "/api/v1/launch", "admin", 0, NULL, http_handle_launch_make,
      "The launch URL that waits to be used, or a new one", .operation = "launch_make",
      .answer = "Launch", .status = 201},
-    {"GET", "/api/v1/session", "any", 0, false, NULL, http_handle_session,
+    {"GET", "/api/v1/session", "any", 0, NULL, http_handle_session,
      "Who asks, what he may do, and his CSRF token", .operation = "session", .answer = "Session"},
-    {"DELETE", "/api/v1/session", "any", 0, false, NULL, http_handle_session_end, "Log out",
+    {"DELETE", "/api/v1/session", "any", 0, NULL, http_handle_session_end, "Log out",
      .operation = "session_end", .status = 204},
-    {"GET", "/api/v1/tokens", "admin", 0, false, NULL, http_handle_tokens, "All API tokens",
+    {"GET", "/api/v1/tokens", "admin", 0, NULL, http_handle_tokens, "All API tokens",
      .operation = "token_list", .answer = "TokenList"},
-    {"POST", "/api/v1/tokens", "admin", TOKEN_BODY, false, NULL, http_handle_token_create,
+    {"POST", "/api/v1/tokens", "admin", TOKEN_BODY, NULL, http_handle_token_create,
      "Make an API token of {name, scopes, expires}; its text is in this answer only",
      .operation = "token_create", .answer = "TokenMade", .body = "TokenWanted", .status = 201},
-    {"DELETE", "/api/v1/tokens/{id}", "admin", 0, false, NULL, http_handle_token_revoke,
+    {"DELETE", "/api/v1/tokens/{id}", "admin", 0, NULL, http_handle_token_revoke,
      "Revoke an API token, by its id or name", .operation = "token_revoke", .answer = "Token"},
-    {"GET", "/api/v1/audit", "audit:read", 0, false, audit_query_parameters, handle_audit,
+    {"GET", "/api/v1/consents", "plugins:read", 0, NULL, http_handle_consents,
+     "What waits for the operator's word, and what was answered", .operation = "consent_list",
+     .answer = "ConsentList"},
+    {"GET", "/api/v1/consents/{id}", "plugins:read", 0, NULL, http_handle_consent,
+     "One consent, with what is offered", .operation = "consent_show", .answer = "Consent"},
+    {"POST", "/api/v1/consents/{id}/approve", "consents:write", SOURCE_BODY, NULL,
+     http_handle_consent_approve, "Let it be fetched; or, with its hash, take what was shown",
+     .operation = "consent_approve", .answer = "Consent", .status = 202, .body = "Approval"},
+    {"POST", "/api/v1/consents/{id}/decline", "consents:write", 0, NULL,
+     http_handle_consent_decline, "Say no", .operation = "consent_decline", .answer = "Consent"},
+    {"GET", "/api/v1/audit", "audit:read", 0, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
-    {"GET", "/api/v1/events", "plugins:read", 0, false, events_query, http_handle_events,
+    {"GET", "/api/v1/events", "plugins:read", 0, events_query, http_handle_events,
      "A WebSocket of events as they happen", .operation = "events", .status = 101},
 };
 const size_t http_route_count = KG_COUNT(http_routes);

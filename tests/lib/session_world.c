@@ -1,7 +1,7 @@
 /* See session_world.h. */
 #include "session_world.h"
+#include "folder.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,6 @@ static void must(struct session_world *world, int result)
 {
     if (result < 0)
         fail_msg("%s", world->err.message);
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
 }
 
 int session_world_new(void **data)
@@ -41,7 +35,7 @@ int session_world_free(void **data)
     struct session_world *world = *data;
     session_clear(&world->session);
     state_close(world->state);
-    nftw(world->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(world->dir);
     free(world);
     return 0;
 }
