@@ -183,8 +183,10 @@ static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
 {
     struct fixture *fixture = *data;
     state_close(open_state(fixture));
-    run_sql(fixture->path, "DROP TABLE credential; DROP TABLE consent; "
-                           "DROP TABLE activation; PRAGMA user_version = 1");
+    run_sql(fixture->path, "DROP TABLE credential; DROP TABLE consent; DROP TABLE activation; "
+                           "DROP TABLE session; DROP TABLE session_content; "
+                           "DROP TABLE session_entry; DROP TABLE session_agent; "
+                           "PRAGMA user_version = 1");
     struct state *state = open_state(fixture);
     assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
     state_close(state);

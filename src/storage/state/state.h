@@ -1,7 +1,7 @@
 /*
- * kaged.db, the daemon's own small database: the audit log's signed head, and what the operator
- * decided at run time. WAL, synchronous=NORMAL. A handle belongs to one thread. A place is the path
- * of a file.
+ * kaged.db, the daemon's own database: the audit log's signed head, what the operator decided at
+ * run time, and sessions (sessions.h). WAL, synchronous=NORMAL. A handle belongs to one thread. A
+ * place is the path of a file.
  */
 #ifndef KAGED_STATE_H
 #define KAGED_STATE_H

@@ -2,7 +2,7 @@
  * kaged.db by SQLite. Each set is one transaction, so a reader sees a head as a whole or the one
  * before it; a database that a newer kaged made is never touched.
  */
-#include "storage/state/internal.h"
+#include "storage/state/sqlite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +23,13 @@ static const char version_2[] = ""
 static const char version_3[] = ""
 #include "state-v3.sql.h"
 ;
+static const char version_4[] = ""
+#include "state-v4.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1, version_2, version_3};
+static const char *const migrations[] = {version_1, version_2, version_3, version_4};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 enum statement {
@@ -90,7 +93,8 @@ struct sqlite_state {
     sqlite3 *db;
     char *path;
     int version; /* 0: opened read-only before its schema was made; it holds nothing */
-    sqlite3_stmt *statements[STATEMENT_COUNT]; /* prepared at first use */
+    sqlite3_stmt *statements[STATEMENT_COUNT]; /* prepared at first use; the next, too */
+    sqlite3_stmt *sessions[STATE_SQLITE_SESSIONS];
 };
 
 static struct sqlite_state *own(struct state *base)
@@ -194,6 +198,8 @@ static void close_state(struct sqlite_state *state)
 {
     for (size_t i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(state->statements[i]);
+    for (size_t i = 0; i < STATE_SQLITE_SESSIONS; i++)
+        sqlite3_finalize(state->sessions[i]);
     sqlite3_close(state->db);
     free(state->path);
     free(state);
@@ -593,9 +599,27 @@ static int sqlite_activation_get(struct state *base, const char *project, const 
     return result;
 }
 
+/* -- for the other files of the backend -------------------------------------------------------- */
+
+sqlite3 *state_sqlite_handle(struct state *base)
+{
+    return own(base)->db;
+}
+
+sqlite3_stmt **state_sqlite_sessions(struct state *base)
+{
+    return own(base)->sessions;
+}
+
+int state_sqlite_fail(struct state *base, int code, const char *act, struct kg_err *err)
+{
+    return fail(own(base), code, act, err);
+}
+
 /* -- the backend ------------------------------------------------------------------------------- */
 
 const struct state_backend state_sqlite = {
+    .sessions = &state_sessions_sqlite,
     .open = sqlite_open,
     .open_readonly = sqlite_open_readonly,
     .close = sqlite_close,
