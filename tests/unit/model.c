@@ -541,6 +541,7 @@ static void an_answer_that_is_an_error_is_classified(void **state)
          "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":"
          "\"prompt is too long: 9 tokens\"}}",
          "context_too_long", "the provider answered 400: prompt is too long: 9 tokens"},
+        {400, "2", "invalid_request", "the provider answered 400"},
         {401, "", "unauthorized", "the provider answered 401"},
         {404, "{\"detail\":\"Not Found\"}", "not_found", "the provider answered 404: Not Found"},
         {429, "{\"error\":\"slow\"}", "rate_limited", "the provider answered 429: slow"},

@@ -94,10 +94,16 @@ static enum model_failure by_word(struct kg_str word, enum model_failure otherwi
     return otherwise;
 }
 
+/* Where the part begins in the text, or NULL. */
+static const char *find(struct kg_str text, const char *part)
+{
+    return text.length > 0 ? memmem(text.data, text.length, part, strlen(part)) : NULL;
+}
+
 static bool speaks_of_context(struct kg_str message)
 {
     for (size_t i = 0; i < KG_COUNT(context_phrases); i++)
-        if (memmem(message.data, message.length, context_phrases[i], strlen(context_phrases[i])))
+        if (find(message, context_phrases[i]) != NULL)
             return true;
     return false;
 }
@@ -131,8 +137,7 @@ static const char *find_secret(struct kg_str text, char *const *secrets, size_t 
     const char *first = NULL;
     for (; *secrets != NULL; secrets++) {
         size_t length = strlen(*secrets);
-        const char *found =
-            length >= SECRET_MIN ? memmem(text.data, text.length, *secrets, length) : NULL;
+        const char *found = length >= SECRET_MIN ? find(text, *secrets) : NULL;
         if (found == NULL || (first != NULL && found >= first))
             continue;
         first = found;
