@@ -213,9 +213,10 @@ def make_certificates(folder, names):
 
 
 class Internet:
-    """What the servers saw is in its lists."""
+    """What the servers saw is in its lists. trusted: this machine believes their certificates."""
 
-    def __init__(self):
+    def __init__(self, trusted=False):
+        self.trusted = trusted
         self.folder = tempfile.mkdtemp(prefix="kaged-internet-")
         os.chmod(self.folder, 0o755)
         self.files = os.path.join(self.folder, "files")  # served under /files/
@@ -270,9 +271,18 @@ class Internet:
         # Somebody who takes everything and never answers.
         run("ip", "neigh", "add", SILENT, "lladdr", "02:00:00:00:00:66", "dev", "cable")
         run("mount", "--make-rprivate", "/")
+        if self.trusted:
+            self.trust()
         self.replace("hosts", "".join(f"{address} {name}\n" for name, address in HOSTS.items()))
         self.replace("nsswitch.conf", "hosts: files dns\n")
         self.replace("resolv.conf", f"nameserver {RESOLVER}\noptions timeout:1 attempts:1\n")
+
+    def trust(self):
+        """Where programs look for authorities, there is ours alone."""
+        folder = os.path.join(self.folder, "certs")
+        os.mkdir(folder)
+        shutil.copy(self.authority, os.path.join(folder, "ca-certificates.crt"))
+        run("mount", "--bind", folder, "/etc/ssl/certs")
 
     def replace(self, name, text):
         """Puts a text in place of a file of /etc, for us alone."""

@@ -241,8 +241,6 @@ static void read_refusal(struct transfer *transfer)
                     "the provider sends elsewhere, which is not followed (status %ld)%s", status,
                     kg_buf_terminate(&said));
         transfer->failure.status = (int)status;
-    } else if (status == 200) {
-        refuse_type(transfer, "it is empty");
     } else {
         failure_from_answer(&transfer->failure, (int)status, body, transfer->request->secrets);
     }
@@ -261,10 +259,10 @@ static void read_curl_code(struct transfer *transfer, CURLcode result)
     case CURLE_SSL_INVALIDCERTSTATUS:
         code = MODEL_REFUSED;
         break;
-    case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
         code = MODEL_INVALID;
         break;
+    case CURLE_UNSUPPORTED_PROTOCOL: /* what came is no HTTP */
     case CURLE_WEIRD_SERVER_REPLY:
     case CURLE_BAD_CONTENT_ENCODING:
         code = MODEL_BAD_ANSWER;
@@ -280,6 +278,8 @@ static void on_transfer_done(struct transfer *transfer, CURLcode result)
 {
     long status = 0;
     curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (!transfer->looked && result == CURLE_OK)
+        (void)look_at_answer(transfer); /* it was empty */
     if (transfer->failure.code != MODEL_OK)
         fail(transfer);
     else if (transfer->is_stream)
