@@ -215,11 +215,12 @@ static bool is_loopback(const char *host)
 static const char *parse_authority(struct kg_str text, struct url *url)
 {
     bool brackets = text.length > 0 && text.data[0] == '[';
-    const char *end = memchr(text.data, brackets ? ']' : ':', text.length);
-    size_t host_length = end ? (size_t)(end - text.data) : text.length;
+    size_t host_length = 0;
+    while (host_length < text.length && text.data[host_length] != (brackets ? ']' : ':'))
+        host_length++;
     struct kg_str host = {text.data + brackets, host_length - brackets};
     struct kg_str rest = {text.data + host_length, text.length - host_length};
-    if ((brackets && end == NULL) || host.length > HOST_MAX_BYTES)
+    if ((brackets && host_length == text.length) || host.length > HOST_MAX_BYTES)
         return "it has no host";
     for (size_t i = 0; i < host.length; i++)
         url->host[i] =
@@ -239,24 +240,30 @@ static const char *parse_authority(struct kg_str text, struct url *url)
     return NULL;
 }
 
+static const char *wrong_character(char c)
+{
+    if (c <= ' ' || c >= 0x7F || strchr("\"\\<>^`{|}", c) != NULL)
+        return "it has a character that no address has";
+    if (c == '@')
+        return "it has a user in it: keys belong into api_key or headers";
+    return c == '?' || c == '#' ? "it has a \"?\" or \"#\" in it" : NULL;
+}
+
 /* What is wrong with it, or NULL. */
 static const char *parse_url(struct kg_str text, struct url *url)
 {
+    const char *problem = NULL;
     *url = (struct url){.encrypted = kg_str_starts(text, "https://")};
     if (!url->encrypted && !kg_str_starts(text, "http://"))
         return "it does not start with https:// or http://";
-    for (size_t i = 0; i < text.length; i++)
-        if (text.data[i] <= ' ' || text.data[i] >= 0x7F || strchr("\"\\<>^`{|}", text.data[i]))
-            return "it has a character that no address has";
-    size_t scheme = url->encrypted ? strlen("https://") : strlen("http://");
-    struct kg_str rest = {text.data + scheme, text.length - scheme};
-    if (memchr(rest.data, '@', rest.length) != NULL)
-        return "it has a user in it: keys belong into api_key or headers";
-    if (memchr(rest.data, '?', rest.length) != NULL || memchr(rest.data, '#', rest.length) != NULL)
-        return "it has a \"?\" or \"#\" in it";
-    const char *slash = memchr(rest.data, '/', rest.length);
-    rest.length = slash ? (size_t)(slash - rest.data) : rest.length;
-    return parse_authority(rest, url);
+    for (size_t i = 0; i < text.length && problem == NULL; i++)
+        problem = wrong_character(text.data[i]);
+    if (problem != NULL)
+        return problem;
+    size_t start = url->encrypted ? strlen("https://") : strlen("http://"), end = start;
+    while (end < text.length && text.data[end] != '/')
+        end++;
+    return parse_authority((struct kg_str){text.data + start, end - start}, url);
 }
 
 static int take_url(struct local *local, struct local_provider *provider,

@@ -111,9 +111,8 @@ static struct process *process_new(struct model_client *client,
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-static void unlink_call(struct model_call *call)
+static void unlink_call(struct process *process, struct model_call *call)
 {
-    struct process *process = call->process;
     struct model_call **at = &process->first;
     while (*at != call)
         at = &(*at)->next;
@@ -138,29 +137,35 @@ static void call_free(struct model_call *call)
 static void set_idle(struct process *process);
 
 /* The call is gone before its caller hears of it, who may ask again at once. */
-static void end_call(struct model_call *call, const struct model_end *end)
+static void end_call(struct process *process, struct model_call *call, const struct model_end *end)
 {
-    struct process *process = call->process;
     struct model_ops ops = call->ops;
     void *data = call->data;
     struct model_end last = *end;
     if (last.failure != MODEL_OK)
         kg_wrap(&last.err, 0, "provider %s", process->provider);
-    unlink_call(call);
+    unlink_call(process, call);
     call_free(call);
     set_idle(process);
     ops.on_done(data, &last);
 }
 
-static void fail_call(struct model_call *call, enum model_failure failure, enum kg_code code,
-                      const char *message)
+static void fail_call(struct process *process, struct model_call *call, enum model_failure failure,
+                      enum kg_code code, const char *message)
 {
     struct model_end end = {.failure = failure};
     kg_fail(&end.err, code, "%s", message);
-    end_call(call, &end);
+    end_call(process, call, &end);
 }
 
-static void on_finish(struct loop_timer *timer);
+/* To the process a connection that the gatekeeper refuses, or cannot make, is just lost. */
+static void finish_call(struct process *process, struct model_call *call)
+{
+    struct model_end end = call->end;
+    if (process->refusal[0] != '\0')
+        kg_fail(&end.err, KG_E_MODEL, "it could not be reached: %s", process->refusal);
+    end_call(process, call, &end);
+}
 
 /*
  * Those that are in the list now; what was answered already keeps its answer. Each callback may add
@@ -176,9 +181,9 @@ static void fail_calls(struct process *process, bool only_sent, enum model_failu
         if (call == NULL)
             return;
         if (loop_timer_running(&call->finish))
-            on_finish(&call->finish);
+            finish_call(process, call);
         else
-            fail_call(call, failure, code, message);
+            fail_call(process, call, failure, code, message);
     }
 }
 
@@ -366,15 +371,10 @@ static const struct peer_ops peer_ops = {
     .on_end = on_end,
 };
 
-/* To the process a connection that the gatekeeper refuses, or cannot make, is just lost. */
 static void on_finish(struct loop_timer *timer)
 {
     struct model_call *call = KG_CONTAINER(timer, struct model_call, finish);
-    struct model_end end = call->end;
-    const struct process *process = call->process;
-    if (process->refusal[0] != '\0')
-        kg_fail(&end.err, KG_E_MODEL, "it could not be reached: %s", process->refusal);
-    end_call(call, &end);
+    finish_call(call->process, call);
 }
 
 static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
@@ -390,7 +390,7 @@ static void on_answer(void *data, enum peer_outcome outcome, struct kg_str paylo
         return;
     }
     if (end.failure != MODEL_LOST) {
-        end_call(call, &end);
+        end_call(call->process, call, &end);
         return;
     }
     call->end = end;
@@ -424,7 +424,7 @@ static void send_waiting(struct process *process)
             call = call->next;
             continue;
         }
-        fail_call(call, MODEL_UNAVAILABLE, err.code, err.message);
+        fail_call(process, call, MODEL_UNAVAILABLE, err.code, err.message);
         call = process->first; /* the caller may have changed the list */
     }
     set_idle(process);
@@ -563,7 +563,7 @@ static void on_deadline(struct loop_timer *timer)
     snprintf(message, sizeof(message), "the answer took longer than %lld ms",
              (long long)call->total_ms);
     give_up(process, "it does not answer");
-    fail_call(call, MODEL_TIMEOUT, KG_E_MODEL, message);
+    fail_call(process, call, MODEL_TIMEOUT, KG_E_MODEL, message);
 }
 
 /* Of the provider as it is configured now; one with another address ends with its calls. */
@@ -635,7 +635,7 @@ int model_ask(struct model_client *client, const struct model_request *request,
     if (process->state == CLOSED)
         loop_defer(client->place->loop, &process->start);
     else if (process->state == OPEN && send_call(call, err) < 0) {
-        unlink_call(call);
+        unlink_call(process, call);
         call_free(call);
         return -EINVAL;
     }
@@ -644,17 +644,21 @@ int model_ask(struct model_client *client, const struct model_request *request,
     return 0;
 }
 
-void model_cancel(struct model_call *call)
+static void cancel_call(struct process *process, struct model_call *call)
 {
-    struct process *process = call->process;
     if (call->id != 0 && process->peer != NULL && !loop_timer_running(&call->finish)) {
         char params[48];
         snprintf(params, sizeof(params), "{\"id\":%llu}", (unsigned long long)call->id);
         (void)peer_notify(process->peer, "cancel", kg_str(params), NULL);
     }
-    unlink_call(call);
+    unlink_call(process, call);
     call_free(call);
     set_idle(process);
+}
+
+void model_cancel(struct model_call *call)
+{
+    cancel_call(call->process, call);
 }
 
 /* -- the client -------------------------------------------------------------------------------- */
@@ -693,7 +697,7 @@ void model_client_free(struct model_client *client)
     for (struct process *at = client->first, *next; at != NULL; at = next) {
         next = at->next;
         while (at->first != NULL)
-            model_cancel(at->first);
+            cancel_call(at, at->first);
         if (at->child != NULL)
             cage_signal(at->child, SIGKILL);
         else

@@ -12,7 +12,7 @@ const char *const model_stop_names[MODEL_STOPS] = {
 
 const char *const model_failure_names[MODEL_FAILURES] = {
     [MODEL_OK] = "ok",
-#define MODEL_FAILURE(symbol, name, again) [MODEL_##symbol] = name,
+#define MODEL_FAILURE(symbol, name, again) [MODEL_##symbol] = (name),
 #include "session/model/failures.def"
 #undef MODEL_FAILURE
 };
