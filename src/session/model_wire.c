@@ -193,6 +193,8 @@ bool model_wire_error(struct kg_str error, struct model_end *ret_end)
         return false;
     *ret_end = (struct model_end){
         .failure = (enum model_failure)failure, .status = (int)status, .retry_after_ms = after_ms};
-    kg_fail(&ret_end->err, KG_E_MODEL, "%.*s", KG_STR_CUT(message, 500));
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    kg_buf_escaped(&words, message);
+    kg_fail(&ret_end->err, KG_E_MODEL, "%.*s", KG_STR_CUT(kg_buf_view(&words), 500));
     return true;
 }
