@@ -5,7 +5,7 @@ MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
 PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-model
 
-.PHONY: help build run test bench fuzz lint install clean
+.PHONY: help build run test bench fuzz lint install uninstall deb clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +49,13 @@ lint: ## clang-format, clang-tidy, cppcheck, layers
 
 install: build ## install below DESTDIR and PREFIX
 	@DESTDIR=$(DESTDIR) meson install -C $(MESON_RELEASE) --no-rebuild --quiet
+
+uninstall: ## remove what the last install put there
+	@ninja -C $(MESON_RELEASE) --quiet uninstall
+
+deb: ## a Debian package into build/
+	@scripts/setup build deb
+	@scripts/deb
 
 clean: ## remove build/
 	@rm -rf build

@@ -269,7 +269,7 @@ static struct raw raw_start(const struct world *world, const char *const *wrappe
     if (pid == 0) {
         const char *words[WRAPPER_MAX + 2] = {0};
         size_t count = 0;
-        for (; wrapper[count] != NULL && count < WRAPPER_MAX; count++)
+        for (; count < WRAPPER_MAX && wrapper[count] != NULL; count++)
             words[count] = wrapper[count];
         words[count] = program;
         dup2(in[0], 0);

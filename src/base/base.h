@@ -186,6 +186,7 @@ extern const char *const kg_level_names[];
 
 void kg_log_set(enum kg_level level, enum kg_log_format format);
 enum kg_level kg_log_level(void);
+enum kg_log_format kg_log_format(void);
 void kg_log(enum kg_level level, const char *format, ...) KG_PRINTF(2, 3);
 void kg_log_about(enum kg_level level, const char *plugin, const char *format, ...) KG_PRINTF(3, 4);
 

@@ -252,7 +252,7 @@ __attribute__((noreturn)) static void become_spawner(const char *path, int socke
     snprintf(uid_text, sizeof(uid_text), "%u", (unsigned)owner->uid);
     fcntl(socket, F_SETFD, 0);
     execl(path, "kaged-spawner", socket_text, daemon_text, uid_text, cage_owner_groups_text(owner),
-          (char *)NULL);
+          kg_log_format() == KG_LOG_JSON ? "json" : "text", (char *)NULL);
     _exit(127);
 }
 

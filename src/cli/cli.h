@@ -57,6 +57,7 @@ bool cli_command_begins(const struct cli_command *command, const char *words);
 
 struct cli {
     const char *home; /* as given with --home, or NULL */
+    bool system;      /* the folders of the system, whoever asks */
     bool json;
     bool help;
     bool version;
@@ -87,9 +88,8 @@ void help_usage(struct kg_buf *out, const struct cli_command *command);
 void help_topic(struct kg_buf *out, const char *words);
 /* Appends the table as JSON, for tools that write documentation. */
 void help_json(struct kg_buf *out);
-void completion_bash(struct kg_buf *out);
-void completion_zsh(struct kg_buf *out);
-void completion_fish(struct kg_buf *out);
+/* Appends what the last of the words can be, one a line with its meaning behind a tab. */
+void complete_words(struct kg_buf *out, char *const *words);
 
 /* -- printing ---------------------------------------------------------------------------------- */
 
@@ -188,6 +188,25 @@ int user_become(const struct cage_owner *owner, struct kg_err *err);
 /* As open(2), with that user's rights. */
 int user_open(const struct cage_owner *owner, const char *path, int flags, mode_t mode);
 
+/* -- a service manager ------------------------------------------------------------------------- */
+
+struct loop;
+struct systemd;
+/* Takes what the manager put into the environment, which is gone afterwards. NULL on an error. */
+struct systemd *systemd_meet(struct kg_err *err);
+void systemd_free(struct systemd *systemd);
+/* A listening socket of that domain (AF_UNIX) that the manager passed, now the caller's; or -1. */
+int systemd_take_socket(struct systemd *systemd, int domain);
+/* Closes what nobody took. */
+void systemd_close_rest(struct systemd *systemd);
+/* "READY=1", "STOPPING=1" or "", and what the daemon is doing, in words. */
+void systemd_tell(const struct systemd *systemd, const char *state, const char *format, ...)
+    KG_PRINTF(3, 4);
+void systemd_tell_reloading(const struct systemd *systemd); /* to be followed by READY=1 */
+/* Signs of life for as long as the loop turns, if the manager asked for them. */
+void systemd_attach(struct systemd *systemd, struct loop *loop);
+void systemd_detach(struct systemd *systemd);
+
 /* -- the commands ------------------------------------------------------------------------------ */
 
 int cli_start(struct cli *cli);
@@ -204,6 +223,7 @@ int cli_reload(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 int cli_completion(struct cli *cli);
+int cli_completion_words(struct cli *cli);
 int cli_plugin_list(struct cli *cli);
 int cli_plugin_status(struct cli *cli);
 int cli_plugin_why(struct cli *cli);

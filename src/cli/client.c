@@ -313,7 +313,7 @@ static void put_quoted(struct kg_buf *out, const char *text)
 char *cli_self(const struct cli *cli)
 {
     struct kg_buf text = {0};
-    kg_buf_text(&text, "kaged");
+    kg_buf_text(&text, cli->system ? "kaged --system" : "kaged");
     if (cli->home != NULL) {
         kg_buf_text(&text, " --home ");
         put_quoted(&text, cli->home);

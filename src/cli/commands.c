@@ -8,6 +8,7 @@
 
 const struct cli_option cli_globals[] = {
     {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
+    {"system", 0, NULL, "Use the folders of the system, /etc/kaged and others, as root does."},
     {"json", 0, NULL, "Print what the daemon answered, as JSON."},
     {"help", 'h', NULL, "Show help on a command, or on all."},
     {"version", 0, NULL, "Show the version."},
@@ -88,13 +89,24 @@ const struct cli_command cli_commands[] = {
         .words = "completion",
         .arguments = {"bash|zsh|fish"},
         .summary = "print a completion script for a shell",
-        .help = "Prints a script that lets the shell complete commands, options and names of "
-                "plugins.\n"
+        .help = "Prints a script that lets the shell complete commands, options, names of plugins, "
+                "their methods, keys of the configuration and events. An installed kaged brings "
+                "these scripts along.\n"
                 " bash: eval \"$(kaged completion bash)\"\n"
                 " zsh:  kaged completion zsh > DIR/_kaged, DIR being in fpath\n"
                 " fish: kaged completion fish > ~/.config/fish/completions/kaged.fish",
         .needs = CLI_NOTHING,
         .run = cli_completion,
+    },
+    {
+        .words = "completion words",
+        .summary = "print what can be typed next, for these scripts",
+        .help = "Reads the words that were typed after kaged from stdin, one a line; the last is "
+                "the one being typed, and may be empty. Prints what it can be, with its meaning "
+                "behind a tab. A line :files or :folders means that those can follow. What a "
+                "daemon would have to say is left out if none answers at once.",
+        .needs = CLI_NOTHING,
+        .run = cli_completion_words,
     },
     {
         .words = "auth open",

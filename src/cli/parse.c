@@ -118,6 +118,8 @@ static void keep(struct cli *cli, const struct cli_option *option, const char *v
         }
     if (strcmp(option->name, "home") == 0)
         cli->home = value;
+    else if (strcmp(option->name, "system") == 0)
+        cli->system = true;
     else if (strcmp(option->name, "json") == 0)
         cli->json = true;
     else if (strcmp(option->name, "help") == 0)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #define STOP_MAX_MS       60000 /* the longest shutdown_timeout_sec, and then some */
 #define STOP_AGAIN_MAX_MS 5000  /* after a second request: every plugin is killed by then */
 #define LOG_CHECK_MS      60000
+#define STATUS_MS         10000 /* between two looks at what the service manager was told */
 
 #define NONCE_FILE_BYTES_MAX 4096
 
@@ -42,9 +44,12 @@ struct daemon {
     struct http_server *server;
     struct http_auth *auth;
     bool insecure;
+    struct systemd *systemd;         /* also where there is none */
+    size_t told_running, told_count; /* plugins, as the service manager knows them */
     uv_signal_t signals[3];
     struct loop_timer stop_timer;
     struct loop_timer log_timer; /* looks at the size of our own log */
+    struct loop_timer status_timer;
     int exit_code;
 };
 
@@ -154,6 +159,7 @@ static void on_log_check(struct loop_timer *timer)
 /* Where somebody looks: the terminal, or the `kaged start` that waits for us. */
 static int report_failure(struct daemon *daemon, const struct kg_err *err)
 {
+    systemd_tell(daemon->systemd, "", "%s", err->message);
     if (daemon->parent_fd < 0)
         return print_error(err);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -199,6 +205,44 @@ static void tell_ready(struct daemon *daemon)
             (void)kg_write_all(*fds[i], "ready\n", 6);
         kg_close(fds[i]);
     }
+}
+
+/* -- the service manager ----------------------------------------------------------------------- */
+
+static size_t count_running(const struct host *host)
+{
+    size_t running = 0;
+    for (size_t i = 0; i < host_plugin_count(host); i++) {
+        const struct host_plugin *plugin = host_plugin_at(host, i);
+        running += plugin->instance && instance_state(plugin->instance) == INSTANCE_RUNNING;
+    }
+    return running;
+}
+
+static void tell_plugins(struct daemon *daemon, const char *state)
+{
+    daemon->told_running = count_running(daemon->host);
+    daemon->told_count = host_plugin_count(daemon->host);
+    systemd_tell(daemon->systemd, state, "%zu of %zu plugins running; cages: %s",
+                 daemon->told_running, daemon->told_count, daemon->cages);
+}
+
+static void on_status_check(struct loop_timer *timer)
+{
+    struct daemon *daemon = KG_CONTAINER(timer, struct daemon, status_timer);
+    loop_timer_start(daemon->loop, timer, STATUS_MS, on_status_check);
+    if (!host_is_stopping(daemon->host) && (count_running(daemon->host) != daemon->told_running ||
+                                            host_plugin_count(daemon->host) != daemon->told_count))
+        tell_plugins(daemon, "");
+}
+
+static void on_reloading(void *data, bool begins)
+{
+    struct daemon *daemon = data;
+    if (begins)
+        systemd_tell_reloading(daemon->systemd);
+    else
+        tell_plugins(daemon, "READY=1");
 }
 
 /* -- on the loop ------------------------------------------------------------------------------- */
@@ -249,6 +293,8 @@ static void on_server_freed(void *data)
     daemon->server = NULL;
     loop_timer_stop(daemon->loop, &daemon->stop_timer);
     loop_timer_stop(daemon->loop, &daemon->log_timer);
+    loop_timer_stop(daemon->loop, &daemon->status_timer);
+    systemd_detach(daemon->systemd);
     loop_stop(daemon->loop);
 }
 
@@ -272,6 +318,7 @@ static void stop(struct daemon *daemon, const char *reason)
     if (daemon->server == NULL)
         return; /* all is done; this turn of the loop is the last */
     bool again = host_is_stopping(daemon->host);
+    systemd_tell(daemon->systemd, "STOPPING=1", "%s: plugins are asked to leave", reason);
     loop_timer_start(daemon->loop, &daemon->stop_timer, again ? STOP_AGAIN_MAX_MS : STOP_MAX_MS,
                      on_stop_deadline);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
@@ -424,6 +471,16 @@ static int open_tcp(struct daemon *daemon, struct kg_err *err)
     return result < 0 ? result : http_server_offer_launch(daemon->server, err);
 }
 
+/* The service manager's socket, if it made one: then clients can come before the daemon. */
+static int listen_unix(struct daemon *daemon, struct kg_err *err)
+{
+    kg_auto(kg_close) int passed = systemd_take_socket(daemon->systemd, AF_UNIX);
+    systemd_close_rest(daemon->systemd);
+    return passed >= 0
+               ? http_server_adopt(daemon->server, kg_steal_fd(&passed), daemon->paths->socket, err)
+               : http_server_listen(daemon->server, daemon->paths->socket, err);
+}
+
 static int open_for_business(struct daemon *daemon, struct kg_err *err)
 {
     daemon->loop = loop_new();
@@ -441,6 +498,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         .paths = daemon->paths,
         .config = kg_steal(&daemon->config),
         .on_reloaded = on_reloaded,
+        .on_reloading = on_reloading,
         .data = daemon,
     };
     daemon->host = host_new(&parts, err);
@@ -452,7 +510,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     http_server_on_refused(daemon->server, on_refused, daemon);
     result = open_auth(daemon, err);
     if (result == 0)
-        result = http_server_listen(daemon->server, daemon->paths->socket, err);
+        result = listen_unix(daemon, err);
     return result < 0 ? result : open_tcp(daemon, err);
 }
 
@@ -487,6 +545,7 @@ static void tear_down(struct daemon *daemon)
         close_signals(daemon);
     loop_free(daemon->loop);
     config_free(daemon->config);
+    systemd_free(daemon->systemd);
     kg_close(&daemon->ready_fd);
     kg_close(&daemon->parent_fd);
     kg_close(&daemon->lock_fd);
@@ -507,6 +566,9 @@ static int run(struct daemon *daemon)
     kg_log(KG_INFO, "kaged %s is listening on %s%s%s", KAGED_VERSION, daemon->paths->socket,
            tcp ? " and " : "", tcp ? tcp : "");
     tell_ready(daemon);
+    tell_plugins(daemon, "READY=1");
+    systemd_attach(daemon->systemd, daemon->loop);
+    loop_timer_start(daemon->loop, &daemon->status_timer, STATUS_MS, on_status_check);
     loop_run(daemon->loop);
     return daemon->exit_code;
 }
@@ -524,11 +586,18 @@ int cli_start(struct cli *cli)
         return print_error(&err);
     }
     daemon.ready_fd = (int)ready_fd;
+    daemon.systemd = systemd_meet(&err);
+    if (daemon.systemd == NULL) {
+        kg_close(&daemon.ready_fd);
+        return print_error(&err);
+    }
     if (cli_has(cli, "no-sandbox"))
         fputs("kaged: --no-sandbox does not apply to plugins: they are always caged\n", stderr);
     daemon.insecure = cli_has(cli, "insecure");
     umask(077);
     daemon.config = config_load(cli->paths.config_file, &err);
+    if (daemon.config != NULL)
+        config_apply_logging(daemon.config);
     if (daemon.config == NULL || user_find(daemon.config, &daemon.owner, &err) < 0 ||
         config_paths_make(&cli->paths, daemon.owner.uid, &err) < 0 ||
         user_give_folders(&cli->paths, &daemon.owner, &err) < 0 || take_lock(&daemon, &err) < 0)

@@ -459,6 +459,15 @@ struct config *config_load(const char *path, struct kg_err *err)
     return config;
 }
 
+void config_apply_logging(const struct config *config)
+{
+    enum kg_level level = KG_INFO;
+    for (enum kg_level at = KG_DEBUG; at <= KG_ERROR_LEVEL; at++)
+        if (strcmp(config->logging_level, kg_level_names[at]) == 0)
+            level = at;
+    kg_log_set(level, strcmp(config->logging_format, "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
+}
+
 /* -- comparing and printing -------------------------------------------------------------------- */
 
 static bool same_list(char *const *a, char *const *b)

@@ -19,6 +19,7 @@ struct config_paths {
 };
 /* home_or_null: from --home; else KAGED_HOME; else the user's folders, or the system's for root. */
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
+void config_paths_system(struct config_paths *ret_paths); /* the system's, whoever asks */
 void config_paths_free(struct config_paths *paths);
 /* The folders that the daemon writes to, those above others first; NULL-ended and borrowed. */
 #define CONFIG_PATHS_FOLDERS 7
@@ -97,6 +98,8 @@ void config_key_print(const struct config_key *key, struct kg_str name, struct k
 struct config *config_read(struct kg_str text, struct kg_err *err);
 /* The defaults, then the file over them; a missing file is fine. Errors name file, line and key. */
 struct config *config_load(const char *path, struct kg_err *err);
+/* The log of this process is as [logging] says from now on. */
+void config_apply_logging(const struct config *config);
 void config_free(struct config *config);
 /* Whether the file has a value for the key, be it the default or not. */
 bool config_says(const struct config *config, const char *section, const char *key);

@@ -78,6 +78,12 @@ static void fill_user(struct config_paths *paths)
     fill(paths, config, data, state, run);
 }
 
+void config_paths_system(struct config_paths *ret_paths)
+{
+    *ret_paths = (struct config_paths){0};
+    fill(ret_paths, "/etc/kaged", "/var/lib/kaged", "/var/lib/kaged", "/run/kaged");
+}
+
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err)
 {
     struct config_paths paths = {0};
@@ -87,7 +93,7 @@ int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, 
     if (home != NULL)
         fill_home(&paths, home);
     else if (getuid() == 0)
-        fill(&paths, "/etc/kaged", "/var/lib/kaged", "/var/lib/kaged", "/run/kaged");
+        config_paths_system(&paths);
     else
         fill_user(&paths);
     *ret_paths = paths;

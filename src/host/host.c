@@ -75,15 +75,6 @@ static struct storage_limits storage_limits(const struct config *config)
     };
 }
 
-static void apply_logging(const struct config *config)
-{
-    enum kg_level level = KG_INFO;
-    for (enum kg_level at = KG_DEBUG; at <= KG_ERROR_LEVEL; at++)
-        if (strcmp(config->logging_level, kg_level_names[at]) == 0)
-            level = at;
-    kg_log_set(level, strcmp(config->logging_format, "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
-}
-
 static struct audit *open_audit(struct host *host, struct kg_err *err)
 {
     const struct audit_options options = {
@@ -137,13 +128,13 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->user = parts->user;
     host->config = parts->config;
     host->on_reloaded = parts->on_reloaded;
+    host->on_reloading = parts->on_reloading;
     host->on_reloaded_data = parts->data;
     host->facts = parts->facts;
     if (parts->facts == NULL)
         host->no_cage = *parts->no_cage;
     host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                      : parts->paths->plugins_dir);
-    apply_logging(host->config);
     host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
     host->state = host->local ? state_open(parts->paths->state_db, err) : NULL;
     if (host->state != NULL)
@@ -639,11 +630,9 @@ static void refresh(struct host *host, struct host_plugin *plugin)
         apply_settings(plugin, kg_buf_view(&settings));
 }
 
-int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
-                struct kg_err *err)
+static int reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
+                  struct kg_err *err)
 {
-    if (host->stopping)
-        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     struct config *config = config_load(host->paths->config_file, err);
     struct local *local = config ? local_load(host->paths->local_file, LOCAL_REPLACE, err) : NULL;
     if (local == NULL) {
@@ -656,7 +645,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
     local_free(host->local);
     host->config = config;
     host->local = local;
-    apply_logging(config);
+    config_apply_logging(config);
     apply_limits(host);
     host->storage.limits = storage_limits(config);
     const struct gate_limits network = gate_limits(config);
@@ -676,6 +665,19 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
         host->on_reloaded(host->on_reloaded_data);
     kg_log(KG_INFO, "configuration reloaded: %.400s", kg_buf_terminate(ret_changed_json));
     return 0;
+}
+
+int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
+                struct kg_err *err)
+{
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, true);
+    int result = reload(host, operator_id, ret_changed_json, err);
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, false);
+    return result;
 }
 
 /* -- stopping ---------------------------------------------------------------------------------- */

@@ -23,6 +23,8 @@ struct host_parts {
     const struct config_paths *paths;
     struct config *config;           /* taken over */
     void (*on_reloaded)(void *data); /* after the host took a new configuration */
+    /* True before each reload, false after it, however it went; or NULL. */
+    void (*on_reloading)(void *data, bool begins);
     void *data;
 };
 struct host *host_new(const struct host_parts *parts, struct kg_err *err);

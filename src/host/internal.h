@@ -34,6 +34,7 @@ struct host {
     uint64_t lag_due_ns;
 
     void (*on_reloaded)(void *data);
+    void (*on_reloading)(void *data, bool begins);
     void *on_reloaded_data;
 
     bool stopping;

@@ -28,13 +28,29 @@ void http_auth_set_limits(struct http_auth *auth, const struct http_auth_limits 
     auth->attempts.failures_per_min = limits->failures_per_min;
 }
 
+/* What a header can carry whole; a NUL would also cut it short. */
+static bool is_visible(struct kg_str text)
+{
+    for (size_t i = 0; i < text.length; i++)
+        if (text.data[i] <= ' ' || text.data[i] >= 0x7F)
+            return false;
+    return true;
+}
+
 static int check_nonce(const struct http_auth_options *options, struct kg_err *err)
 {
-    if (options->mode != HTTP_AUTH_PROXY || options->nonce.length >= NONCE_MIN)
+    bool visible = is_visible(options->nonce);
+    if (options->mode != HTTP_AUTH_PROXY || (visible && options->nonce.length >= NONCE_MIN))
         return 0;
-    int result = kg_fail(err, KG_E_INVALID_CONFIG,
+    int result;
+    if (visible)
+        result = kg_fail(err, KG_E_INVALID_CONFIG,
                          "auth.mode is proxy: its secret has %zu characters, not %d or more",
                          options->nonce.length, NONCE_MIN);
+    else
+        result = kg_fail(err, KG_E_INVALID_CONFIG,
+                         "auth.mode is proxy: its secret has others than ASCII letters, digits and "
+                         "signs in it");
     kg_hint(err, "write one to the file of auth.nonce_file, as from: openssl rand -hex 32");
     return result;
 }
@@ -120,7 +136,7 @@ static void tell_accepted(struct http_request *request, const char *via, const c
     }
     kg_map_set(auth->accepted, kg_str(key), auth);
     audit_emit(auth->audit, AUDIT_AUTH_ACCEPTED, kg_str(request->request_id), AUDIT_V_TEXT(via),
-               AUDIT_V_TEXT(request->operator_id), AUDIT_V_TEXT(id),
+               AUDIT_V_TEXT(http_operator(request)), AUDIT_V_TEXT(id),
                AUDIT_V_TEXT(http_connection_source(request->connection)->text));
 }
 
@@ -337,9 +353,11 @@ static int identify_by_proxy(struct http_auth *auth, struct http_request *reques
 static int identify_nobody(struct http_auth *auth, struct http_request *request,
                            const char **ret_via, struct kg_err *err)
 {
-    (void)auth, (void)ret_via, (void)err;
+    (void)auth, (void)err;
+    *ret_via = http_via_names[HTTP_VIA_INSECURE];
     request->via = HTTP_VIA_INSECURE;
     request->scopes = HTTP_SCOPES_ALL;
+    tell_accepted(request, *ret_via, NULL);
     return 0;
 }
 

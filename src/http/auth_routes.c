@@ -31,12 +31,6 @@ static struct http_auth *auth_of(struct http_request *request)
     return NULL;
 }
 
-static void put_named_text(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
 /* 0: never */
 static const char *time_text(int64_t wall_ms, char ret_text[KG_TIME_TEXT])
 {
@@ -44,12 +38,6 @@ static const char *time_text(int64_t wall_ms, char ret_text[KG_TIME_TEXT])
         return NULL;
     kg_time_format(wall_ms, ret_text);
     return ret_text;
-}
-
-static void put_time(struct kg_json_writer *json, const char *key, int64_t wall_ms)
-{
-    char text[KG_TIME_TEXT];
-    put_named_text(json, key, time_text(wall_ms, text));
 }
 
 static void put_scopes(struct kg_json_writer *json, uint32_t scopes)
@@ -115,7 +103,8 @@ void http_handle_launch_make(struct http_request *request)
     kg_json_begin(&json, '{');
     kg_json_key(&json, "url");
     kg_json_str(&json, kg_buf_view(&url));
-    put_time(&json, "expires_at", auth->mode == HTTP_AUTH_LOCAL ? auth->launch.expires_ms : 0);
+    kg_json_named_time(&json, "expires_at",
+                       auth->mode == HTTP_AUTH_LOCAL ? auth->launch.expires_ms : 0);
     kg_json_end(&json, '}');
     http_reply(request, 201, kg_buf_view(&body));
 }
@@ -217,11 +206,11 @@ void http_handle_session(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_named_text(&json, "operator", http_operator(request));
+    kg_json_named_text(&json, "operator", http_operator(request));
     put_scopes(&json, request->scopes);
-    put_named_text(&json, "csrf", has_session ? csrf : NULL);
-    put_named_text(&json, "via", http_via_names[request->via]);
-    put_time(&json, "expires_at", credential ? credential->expires_ms : 0);
+    kg_json_named_text(&json, "csrf", has_session ? csrf : NULL);
+    kg_json_named_text(&json, "via", http_via_names[request->via]);
+    kg_json_named_time(&json, "expires_at", credential ? credential->expires_ms : 0);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }
@@ -254,17 +243,16 @@ static void put_token(struct kg_json_writer *json, const struct http_credential 
                       const char *text_or_null)
 {
     kg_json_begin(json, '{');
-    put_named_text(json, "id", token->id.text);
-    put_named_text(json, "name", token->name);
+    kg_json_named_text(json, "id", token->id.text);
+    kg_json_named_text(json, "name", token->name);
     put_scopes(json, token->scopes);
-    put_named_text(json, "operator", token->operator_id);
-    put_time(json, "created_at", token->created_ms);
-    put_time(json, "expires_at", token->expires_ms);
-    put_time(json, "last_used_at", token->last_used_ms);
-    kg_json_key(json, "expired");
-    kg_json_bool(json, http_credential_has_expired(token));
+    kg_json_named_text(json, "operator", token->operator_id);
+    kg_json_named_time(json, "created_at", token->created_ms);
+    kg_json_named_time(json, "expires_at", token->expires_ms);
+    kg_json_named_time(json, "last_used_at", token->last_used_ms);
+    kg_json_named_bool(json, "expired", http_credential_has_expired(token));
     if (text_or_null != NULL)
-        put_named_text(json, "token", text_or_null);
+        kg_json_named_text(json, "token", text_or_null);
     kg_json_end(json, '}');
 }
 

@@ -34,6 +34,8 @@
 /* What a streamed body brings at least in each limits.http_idle_ms. */
 #define STREAM_MIN_BYTES      4096
 #define REFUSALS_TOLD_PER_SEC 1
+/* How often it is looked whether a client that is not read from is still there. */
+#define LOOK_MS 500
 
 enum phase {
     READING,   /* waits for a request or is in the middle of one */
@@ -63,6 +65,7 @@ struct http_connection {
     bool unread;      /* the request was refused before all of it was read */
     bool broken;      /* to be closed once nobody is in the middle of it */
     struct loop_timer timer;
+    struct loop_timer look; /* runs while nothing is read that would tell of its end */
     struct loop_task task;
     llhttp_t parser;
     struct http_request *request; /* from its first byte to its answer */
@@ -598,6 +601,7 @@ static void on_drained(struct http_connection *connection)
         connection->takeover->on_drained(connection->takeover_data);
     } else if (connection->phase == RUNNING) {
         loop_timer_stop(connection->server->loop, &connection->timer);
+        http_connection_wake(connection); /* the time of a body that is read goes on */
         if (request->on_room != NULL)
             request->on_room(request->on_room_data);
     }
@@ -781,7 +785,7 @@ static bool step_body(struct http_connection *connection)
         feed_stream(connection);
         return true;
     }
-    if (request->expects_continue)
+    if (request->expects_continue && !request->answering) /* else it has its answer */
         send_continue(connection);
     return false;
 }
@@ -812,17 +816,41 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buffer
 
 static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer);
 
-/* Reading goes on while a request runs, since only reading tells that the client left. */
+/*
+ * A client that only ends its sending still wants its answers. Over TCP that looks the same as one
+ * that left, which is what nearly all do; only an answer on its way is then still written.
+ */
+static bool has_hung_up(const struct http_connection *connection)
+{
+    bool tcp = connection->source.tcp;
+    struct pollfd poller = {.fd = fd_of(connection), .events = tcp ? POLLRDHUP : 0};
+    return (!tcp || connection->phase == RUNNING) && poll(&poller, 1, 0) != 0;
+}
+
+/* Without reading nobody tells that the client left. */
+static void on_look(struct loop_timer *timer)
+{
+    struct http_connection *connection = KG_CONTAINER(timer, struct http_connection, look);
+    if (has_hung_up(connection))
+        http_connection_close(connection);
+    else
+        loop_timer_start(connection->server->loop, timer, LOOK_MS, on_look);
+}
+
+/* Reading goes on while a request runs, up to a bound: it tells at once that the client left. */
 static void update_reading(struct http_connection *connection)
 {
     bool wanted = !connection->input_ended && waiting_bytes(connection) < WAITING_MAX;
     if (wanted == connection->reading)
         return;
     connection->reading = wanted;
-    if (!wanted)
+    loop_timer_stop(connection->server->loop, &connection->look);
+    if (!wanted) {
         uv_read_stop(stream_of(connection));
-    else if (uv_read_start(stream_of(connection), on_alloc, on_read) < 0)
+        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, on_look);
+    } else if (uv_read_start(stream_of(connection), on_alloc, on_read) < 0) {
         http_connection_close(connection);
+    }
 }
 
 /* What is to be done once no step can be taken at once. */
@@ -873,7 +901,7 @@ static bool step(struct http_connection *connection)
 static void advance(struct http_connection *connection)
 {
     connection->advancing = true;
-    while (!connection->broken && step(connection))
+    while (!connection->broken && connection->phase != CLOSED && step(connection))
         ;
     connection->advancing = false;
     if (connection->broken)
@@ -887,18 +915,6 @@ static void on_task(struct loop_task *task)
     advance(KG_CONTAINER(task, struct http_connection, task));
 }
 
-/*
- * A client that only ends its sending still wants its answers. Over TCP that looks the same as one
- * that left, which is what nearly all do; only an answer on its way is then still written.
- */
-static bool has_hung_up(const struct http_connection *connection)
-{
-    if (connection->source.tcp)
-        return connection->phase == RUNNING;
-    struct pollfd poller = {.fd = fd_of(connection)};
-    return poll(&poller, 1, 0) != 0;
-}
-
 static void on_input_end(struct http_connection *connection, int reason)
 {
     bool waits = connection->phase == RUNNING || connection->phase == WRITING;
@@ -908,6 +924,8 @@ static void on_input_end(struct http_connection *connection, int reason)
         return;
     }
     connection->input_ended = true;
+    if (!connection->source.tcp)
+        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, on_look);
     http_connection_wake(connection); /* the rest of a body will not come */
 }
 
@@ -1056,6 +1074,7 @@ void http_connection_close(struct http_connection *connection)
     const struct http_takeover *takeover = kg_steal(&connection->takeover);
     connection->phase = CLOSED;
     loop_timer_stop(connection->server->loop, &connection->timer);
+    loop_timer_stop(connection->server->loop, &connection->look);
     loop_undefer(connection->server->loop, &connection->task);
     kg_buf_free(&connection->waiting);
     connection->waiting_used = 0;

@@ -15,12 +15,6 @@ static struct host_plugin *find_declared(struct http_request *request)
     return NULL;
 }
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
 static void put_node(struct kg_json_writer *json, const char *key, const struct kg_node *node)
 {
     kg_json_key(json, key);
@@ -37,9 +31,9 @@ static void put_tool(struct kg_json_writer *json, const struct manifest *manifes
 {
     kg_auto(kg_free) char *full_name = kg_format("%s.%s", manifest->name, tool->name);
     kg_json_begin(json, '{');
-    put_text(json, "name", tool->name);
-    put_text(json, "full_name", full_name);
-    put_text(json, "description", tool->description);
+    kg_json_named_text(json, "name", tool->name);
+    kg_json_named_text(json, "full_name", full_name);
+    kg_json_named_text(json, "description", tool->description);
     put_node(json, "parameters_schema", tool->parameters_node);
     kg_json_end(json, '}');
 }
@@ -52,7 +46,7 @@ void http_handle_tools(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "name", plugin->name);
     kg_json_key(&json, "tools");
     kg_json_begin(&json, '[');
     for (size_t i = 0; i < plugin->manifest->tool_count; i++)
@@ -71,7 +65,7 @@ static void put_knob(struct kg_json_writer *json, const struct manifest_knob *kn
     const struct kg_node *value =
         settings && knob->field ? kg_node_get(settings, knob->field) : NULL;
     kg_json_begin(json, '{');
-    put_text(json, "name", knob->name);
+    kg_json_named_text(json, "name", knob->name);
     for (uint32_t i = 0; i < knob->node->count; i++) {
         kg_auto(kg_free) char *key = kg_str_dup(knob->node->members[i].key);
         put_node(json, key, &knob->node->members[i].value);
@@ -90,7 +84,7 @@ void http_handle_knobs(struct http_request *request)
         host_plugin_settings(http_host(request), plugin);
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "name", plugin->name);
     kg_json_key(&json, "knobs");
     kg_json_begin(&json, '[');
     for (size_t i = 0; i < plugin->manifest->knob_count; i++)
@@ -107,7 +101,7 @@ static void put_method(struct kg_json_writer *json, const char *method,
 {
     const struct kg_node *declared = kg_node_get(schemas, method);
     kg_json_begin(json, '{');
-    put_text(json, "name", method);
+    kg_json_named_text(json, "name", method);
     put_node(json, "params", declared ? kg_node_get(declared, "params") : NULL);
     put_node(json, "result", declared ? kg_node_get(declared, "result") : NULL);
     kg_json_end(json, '}');
@@ -123,7 +117,7 @@ void http_handle_schema(struct http_request *request)
     const struct kg_node *schemas = kg_node_get(manifest->doc->root, "schemas");
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "name", plugin->name);
     put_node(&json, "config_schema", manifest->config_schema_node);
     put_node(&json, "system_config_schema", manifest->system_config_schema_node);
     kg_json_key(&json, "methods");
@@ -152,14 +146,14 @@ void http_handle_plugin_reload(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_text(&json, "name", plugin->name);
-    put_text(&json, "action", host_reload_names[reloaded.act]);
+    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "action", host_reload_names[reloaded.act]);
     kg_json_key(&json, "reasons");
     kg_json_begin(&json, '[');
     for (size_t i = 0; reloaded.reasons[i] != NULL; i++)
         kg_json_text(&json, reloaded.reasons[i]);
     kg_json_end(&json, ']');
-    put_text(&json, "state", host_plugin_state(plugin));
+    kg_json_named_text(&json, "state", host_plugin_state(plugin));
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }

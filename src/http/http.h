@@ -84,6 +84,8 @@ int http_server_listen(struct http_server *server, const char *path, struct kg_e
 int http_server_listen_tcp(struct http_server *server, const char *bind, struct kg_err *err);
 /* As a URL has it, the port as it is; NULL if it does not listen on TCP. */
 const char *http_server_address(const struct http_server *server);
+/* Takes a socket that listens at PATH already, as a service manager passes it; its file stays. */
+int http_server_adopt(struct http_server *server, int fd, const char *path, struct kg_err *err);
 /* Takes no new connection and closes idle ones; requests that run are still answered. */
 void http_server_stop(struct http_server *server);
 /*
@@ -181,8 +183,6 @@ struct http_websocket_ops {
 struct http_websocket *http_websocket_new(struct http_request *request,
                                           const struct http_websocket_ops *ops, void *data);
 void http_websocket_wake(struct http_websocket *socket);
-/* Says farewell with a code of RFC 6455, 7.4; on_gone follows. */
-void http_websocket_close(struct http_websocket *socket, unsigned code, const char *reason);
 
 /* Events of the host on a WebSocket, with filters; see events.c. */
 enum { HTTP_EVENT_ANY = (1 << HOST_EVENT_TYPE_COUNT) - 1 };

@@ -12,12 +12,6 @@ static const char schemas[] =
 #include "api-schemas.h"
     ;
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
 static void put_raw(struct kg_json_writer *json, const char *key, const char *text)
 {
     kg_json_key(json, key);
@@ -34,7 +28,7 @@ static void put_reference(struct kg_json_writer *json, const char *group, const 
 {
     kg_auto(kg_free) char *path = kg_format("#/components/%s/%s", group, name);
     kg_json_begin(json, '{');
-    put_text(json, "$ref", path);
+    kg_json_named_text(json, "$ref", path);
     kg_json_end(json, '}');
 }
 
@@ -52,9 +46,9 @@ static void put_parameter(struct kg_json_writer *json, const char *where,
                           const struct http_parameter *parameter)
 {
     kg_json_begin(json, '{');
-    put_text(json, "name", parameter->name);
-    put_text(json, "in", where);
-    put_text(json, "description", parameter->meaning);
+    kg_json_named_text(json, "name", parameter->name);
+    kg_json_named_text(json, "in", where);
+    kg_json_named_text(json, "description", parameter->meaning);
     if (strcmp(where, "path") == 0) {
         kg_json_key(json, "required");
         kg_json_bool(json, true);
@@ -77,10 +71,10 @@ static void put_path_parameter(struct kg_json_writer *json, struct kg_str part)
 static void put_free_query(struct kg_json_writer *json)
 {
     kg_json_begin(json, '{');
-    put_text(json, "name", "params");
-    put_text(json, "in", "query");
-    put_text(json, "description", "the parameters of the method");
-    put_text(json, "style", "form");
+    kg_json_named_text(json, "name", "params");
+    kg_json_named_text(json, "in", "query");
+    kg_json_named_text(json, "description", "the parameters of the method");
+    kg_json_named_text(json, "style", "form");
     kg_json_key(json, "explode");
     kg_json_bool(json, true);
     put_raw(json, "schema", "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}");
@@ -138,7 +132,7 @@ static void put_answers(struct kg_json_writer *json, const struct http_route *ro
     begin(json, "responses", '{');
     snprintf(text, sizeof(text), "%ld", route->status ? route->status : 200);
     begin(json, text, '{');
-    put_text(json, "description", route->summary);
+    kg_json_named_text(json, "description", route->summary);
     if (route->answer != NULL)
         put_content(json, route->answer);
     kg_json_end(json, '}');
@@ -182,8 +176,8 @@ static void put_operation(struct kg_json_writer *json, const struct http_route *
     for (char *c = method; *c != '\0'; c++)
         *c = (char)tolower((unsigned char)*c);
     begin(json, method, '{');
-    put_text(json, "operationId", route->operation);
-    put_text(json, "summary", route->summary);
+    kg_json_named_text(json, "operationId", route->operation);
+    kg_json_named_text(json, "summary", route->summary);
     put_security(json, route);
     put_parameters(json, route);
     if (route->body_max > 0) {
@@ -222,7 +216,7 @@ static void put_error_response(struct kg_json_writer *json, int status)
             kg_buf_printf(&words, "%s%s: %s", words.length ? " " : "", row->name, row->meaning);
     }
     begin(json, name, '{');
-    put_text(json, "description", kg_buf_terminate(&words));
+    kg_json_named_text(json, "description", kg_buf_terminate(&words));
     put_content(json, "Error");
     kg_json_end(json, '}');
 }
@@ -234,7 +228,7 @@ static void put_error_responses(struct kg_json_writer *json)
         if (is_first_of_status(code))
             put_error_response(json, kg_error_row((enum kg_code)code)->http_status);
     begin(json, "Error", '{');
-    put_text(json, "description", "Refused before the route was looked at.");
+    kg_json_named_text(json, "description", "Refused before the route was looked at.");
     put_content(json, "Error");
     kg_json_end(json, '}');
     kg_json_end(json, '}');
@@ -243,7 +237,7 @@ static void put_error_responses(struct kg_json_writer *json)
 static void put_error_codes(struct kg_json_writer *json)
 {
     begin(json, "ErrorCode", '{');
-    put_text(json, "type", "string");
+    kg_json_named_text(json, "type", "string");
     begin(json, "enum", '[');
     for (int code = 1; code < KG_CODE_COUNT; code++)
         kg_json_text(json, kg_error_row((enum kg_code)code)->name);
@@ -286,13 +280,14 @@ void http_openapi_put(struct kg_buf *out, const struct http_route *routes, size_
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    put_text(&json, "openapi", "3.1.0");
+    kg_json_named_text(&json, "openapi", "3.1.0");
     begin(&json, "info", '{');
-    put_text(&json, "title", "kaged");
-    put_text(&json, "version", KAGED_VERSION);
-    put_text(&json, "description",
-             "The daemon that runs plugins in cages. Over its unix socket no token is needed: the "
-             "caller is the user of the process.");
+    kg_json_named_text(&json, "title", "kaged");
+    kg_json_named_text(&json, "version", KAGED_VERSION);
+    kg_json_named_text(
+        &json, "description",
+        "The daemon that runs plugins in cages. Over its unix socket no token is needed: the "
+        "caller is the user of the process.");
     put_raw(&json, "license", "{\"name\":\"MIT\",\"identifier\":\"MIT\"}");
     kg_json_end(&json, '}');
     put_raw(&json, "servers", "[{\"url\":\"/\"}]");

@@ -446,16 +446,12 @@ void http_reply_error(struct http_request *request, const struct kg_err *err)
     kg_json_begin(&writer, '{');
     kg_json_key(&writer, "error");
     kg_json_begin(&writer, '{');
-    kg_json_key(&writer, "code");
-    kg_json_text(&writer, row->name);
-    kg_json_key(&writer, "message");
-    kg_json_text(&writer, err->message);
+    kg_json_named_text(&writer, "code", row->name);
+    kg_json_named_text(&writer, "message", err->message);
     if (err->hint[0] != '\0') {
-        kg_json_key(&writer, "hint");
-        kg_json_text(&writer, err->hint);
+        kg_json_named_text(&writer, "hint", err->hint);
     }
-    kg_json_key(&writer, "request_id");
-    kg_json_text(&writer, request->request_id);
+    kg_json_named_text(&writer, "request_id", request->request_id);
     kg_json_end(&writer, '}');
     kg_json_end(&writer, '}');
     http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));

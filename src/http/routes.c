@@ -14,18 +14,6 @@
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void put_time(struct kg_json_writer *json, const char *key, int64_t wall_ms)
-{
-    char text[KG_TIME_TEXT];
-    kg_json_key(json, key);
-    if (wall_ms == 0) {
-        kg_json_null(json);
-        return;
-    }
-    kg_time_format(wall_ms, text);
-    kg_json_text(json, text);
-}
-
 static void put_list(struct kg_json_writer *json, const char *key, char *const *list)
 {
     kg_json_key(json, key);
@@ -35,19 +23,7 @@ static void put_list(struct kg_json_writer *json, const char *key, char *const *
     kg_json_end(json, ']');
 }
 
-static void put_named_text(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
-static void put_named_int(struct kg_json_writer *json, const char *key, int64_t value)
-{
-    kg_json_key(json, key);
-    kg_json_int(json, value);
-}
-
-/* Calls visit-like: each line without its newline becomes an item. */
+/* Each line without its newline becomes an item. */
 static void put_lines(struct kg_json_writer *json, const char *key, struct kg_str text)
 {
     kg_json_key(json, key);
@@ -64,8 +40,8 @@ static void put_lines(struct kg_json_writer *json, const char *key, struct kg_st
 
 static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
 {
-    put_named_int(json, "memory_kills", hits[CAGE_LIMIT_MEMORY]);
-    put_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
+    kg_json_named_int(json, "memory_kills", hits[CAGE_LIMIT_MEMORY]);
+    kg_json_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
 }
 
 static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits,
@@ -73,11 +49,11 @@ static void put_limits(struct kg_json_writer *json, const struct instance_limits
 {
     kg_json_key(json, "limits");
     kg_json_begin(json, '{');
-    put_named_text(json, "mode", cage_limits_names[mode]);
-    put_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
-    put_named_int(json, "cpu_shares", limits->cpu_shares);
-    put_named_int(json, "processes_max", limits->processes_max);
-    put_named_int(json, "tmp_bytes", (int64_t)limits->tmp_bytes);
+    kg_json_named_text(json, "mode", cage_limits_names[mode]);
+    kg_json_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
+    kg_json_named_int(json, "cpu_shares", limits->cpu_shares);
+    kg_json_named_int(json, "processes_max", limits->processes_max);
+    kg_json_named_int(json, "tmp_bytes", (int64_t)limits->tmp_bytes);
     kg_json_end(json, '}');
 }
 
@@ -91,7 +67,7 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     exit_report_words(report, &words);
     kg_json_begin(json, '{');
-    put_named_text(json, "cause", exit_cause_name(report->cause));
+    kg_json_named_text(json, "cause", exit_cause_name(report->cause));
     kg_json_key(json, "words");
     kg_json_str(json, kg_buf_view(&words));
     kg_json_key(json, "exit_code");
@@ -104,9 +80,9 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
         kg_json_int(json, report->signal);
     else
         kg_json_null(json);
-    put_time(json, "at", report->at_ms);
-    put_time(json, "restart_at", report->restart_at_ms);
-    put_named_int(json, "failures", report->failures);
+    kg_json_named_time(json, "at", report->at_ms);
+    kg_json_named_time(json, "restart_at", report->restart_at_ms);
+    kg_json_named_int(json, "failures", report->failures);
     put_hits(json, report->hits);
     put_lines(json, "last_stderr", kg_buf_view(&report->last_stderr));
     kg_json_end(json, '}');
@@ -116,19 +92,19 @@ static void put_method(void *data, const char *method, bool offered)
 {
     struct kg_json_writer *json = data;
     kg_json_begin(json, '{');
-    put_named_text(json, "name", method);
-    kg_json_key(json, "available");
-    kg_json_bool(json, offered);
+    kg_json_named_text(json, "name", method);
+    kg_json_named_bool(json, "available", offered);
     kg_json_end(json, '}');
 }
 
 static void put_problem(struct kg_json_writer *json, const struct host_plugin *plugin)
 {
     bool invalid = plugin->problem.code != KG_OK;
-    put_named_text(json, "problem", invalid ? plugin->problem.message : NULL);
-    put_named_text(json, "problem_code", invalid ? kg_error_row(plugin->problem.code)->name : NULL);
+    kg_json_named_text(json, "problem", invalid ? plugin->problem.message : NULL);
+    kg_json_named_text(json, "problem_code",
+                       invalid ? kg_error_row(plugin->problem.code)->name : NULL);
     if (invalid && plugin->problem.hint[0] != '\0')
-        put_named_text(json, "problem_hint", plugin->problem.hint);
+        kg_json_named_text(json, "problem_hint", plugin->problem.hint);
 }
 
 /* Read once for an answer: it looks into /proc. */
@@ -143,12 +119,12 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
                          const struct instance_facts *facts)
 {
     const struct manifest *manifest = plugin->manifest;
-    put_named_text(json, "name", plugin->name);
-    put_named_text(json, "version", manifest ? manifest->version : NULL);
-    put_named_text(json, "state", host_plugin_state(plugin));
-    put_named_text(json, "description", manifest ? manifest->description : NULL);
-    put_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
-    put_named_text(json, "dir", plugin->dir);
+    kg_json_named_text(json, "name", plugin->name);
+    kg_json_named_text(json, "version", manifest ? manifest->version : NULL);
+    kg_json_named_text(json, "state", host_plugin_state(plugin));
+    kg_json_named_text(json, "description", manifest ? manifest->description : NULL);
+    kg_json_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
+    kg_json_named_text(json, "dir", plugin->dir);
     if (manifest != NULL)
         put_list(json, "capabilities", manifest->capabilities);
     kg_json_key(json, "pid");
@@ -163,14 +139,14 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
 static void put_use(struct kg_json_writer *json, const struct host_plugin *plugin,
                     const struct instance_facts *facts)
 {
-    put_time(json, "started_at", facts->started_at_ms);
-    put_named_int(json, "starts", facts->starts);
-    put_named_int(json, "calls", (int64_t)plugin->calls);
-    put_named_int(json, "errors", (int64_t)plugin->errors);
-    put_named_int(json, "in_flight", facts->in_flight);
-    put_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 50));
-    put_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 99));
-    put_named_int(json, "memory_bytes", (int64_t)plugin->memory_bytes);
+    kg_json_named_time(json, "started_at", facts->started_at_ms);
+    kg_json_named_int(json, "starts", facts->starts);
+    kg_json_named_int(json, "calls", (int64_t)plugin->calls);
+    kg_json_named_int(json, "errors", (int64_t)plugin->errors);
+    kg_json_named_int(json, "in_flight", facts->in_flight);
+    kg_json_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 50));
+    kg_json_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 99));
+    kg_json_named_int(json, "memory_bytes", (int64_t)plugin->memory_bytes);
 }
 
 static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin,
@@ -180,17 +156,17 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     if (plugin->instance != NULL)
         state = instance_state(plugin->instance);
     bool invalid = state == INSTANCE_DISABLED && plugin->problem.code != KG_OK;
-    put_named_text(json, "state_meaning",
-                   invalid ? "what it declares, or is configured with, cannot be used"
-                           : instance_state_meaning(state));
-    put_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
-    put_named_text(json, "cages", cages);
-    put_named_int(json, "failures", facts->failures);
-    put_named_int(json, "health_failures", facts->health_failures);
-    put_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
-    put_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
-    put_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
-    put_named_int(json, "net_connections", facts->net_connections);
+    kg_json_named_text(json, "state_meaning",
+                       invalid ? "what it declares, or is configured with, cannot be used"
+                               : instance_state_meaning(state));
+    kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
+    kg_json_named_text(json, "cages", cages);
+    kg_json_named_int(json, "failures", facts->failures);
+    kg_json_named_int(json, "health_failures", facts->health_failures);
+    kg_json_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
+    kg_json_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
+    kg_json_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
+    kg_json_named_int(json, "net_connections", facts->net_connections);
     put_hits(json, facts->hits);
     if (plugin->instance != NULL)
         put_limits(json, &facts->limits, facts->limits_mode);
@@ -219,8 +195,8 @@ static void put_cage(struct kg_json_writer *json, struct host *host,
         cage_plan_free(plan);
     }
     put_lines(json, "words", kg_buf_view(&words));
-    put_named_text(json, "problem", words.length == 0 ? err.message : NULL);
-    put_named_text(json, "hint", words.length == 0 && err.hint[0] != '\0' ? err.hint : NULL);
+    kg_json_named_text(json, "problem", words.length == 0 ? err.message : NULL);
+    kg_json_named_text(json, "hint", words.length == 0 && err.hint[0] != '\0' ? err.hint : NULL);
     kg_json_end(json, '}');
 }
 
@@ -266,7 +242,7 @@ static void put_plugin_counts(struct kg_json_writer *json, const struct host *ho
     kg_json_begin(json, '{');
     for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
         if (counts[state] > 0)
-            put_named_int(json, instance_state_name(state), counts[state]);
+            kg_json_named_int(json, instance_state_name(state), counts[state]);
     kg_json_end(json, '}');
 }
 
@@ -278,14 +254,14 @@ static void put_figures(struct kg_json_writer *json, struct host *host)
         calls += host_plugin_at(host, i)->calls;
         errors += host_plugin_at(host, i)->errors;
     }
-    put_named_int(json, "calls", (int64_t)calls);
-    put_named_int(json, "errors", (int64_t)errors);
-    put_named_int(json, "memory_bytes", (int64_t)figures->memory_bytes);
-    put_named_int(json, "open_fds", figures->open_fds);
-    put_named_int(json, "loop_lag_us", (int64_t)figures->lag_last_us);
-    put_named_int(json, "loop_lag_max_us", (int64_t)figures->lag_max_us);
-    put_named_int(json, "audit_events", (int64_t)host_audit_count(host));
-    put_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
+    kg_json_named_int(json, "calls", (int64_t)calls);
+    kg_json_named_int(json, "errors", (int64_t)errors);
+    kg_json_named_int(json, "memory_bytes", (int64_t)figures->memory_bytes);
+    kg_json_named_int(json, "open_fds", figures->open_fds);
+    kg_json_named_int(json, "loop_lag_us", (int64_t)figures->lag_last_us);
+    kg_json_named_int(json, "loop_lag_max_us", (int64_t)figures->lag_max_us);
+    kg_json_named_int(json, "audit_events", (int64_t)host_audit_count(host));
+    kg_json_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
 }
 
 static void put_places(struct kg_json_writer *json, const struct http_request *request,
@@ -293,16 +269,16 @@ static void put_places(struct kg_json_writer *json, const struct http_request *r
 {
     const char *tcp = http_tcp_address(request);
     const struct config_paths *paths = host_paths(host);
-    put_named_text(json, "home", paths->home);
-    put_named_text(json, "config_file", paths->config_file);
-    put_named_text(json, "socket", paths->socket);
+    kg_json_named_text(json, "home", paths->home);
+    kg_json_named_text(json, "config_file", paths->config_file);
+    kg_json_named_text(json, "socket", paths->socket);
     kg_json_key(json, "listeners");
     kg_json_begin(json, '[');
     kg_json_text(json, paths->socket);
     if (tcp != NULL)
         kg_json_text(json, tcp);
     kg_json_end(json, ']');
-    put_named_text(json, "tcp", tcp);
+    kg_json_named_text(json, "tcp", tcp);
 }
 
 static void on_daemon_measured(void *data)
@@ -314,19 +290,18 @@ static void on_daemon_measured(void *data)
     const char *why = NULL;
     bool audit_ok = audit_ready(host_audit(host), &why);
     kg_json_begin(&json, '{');
-    put_named_text(&json, "version", KAGED_VERSION);
-    put_named_int(&json, "pid", getpid());
+    kg_json_named_text(&json, "version", KAGED_VERSION);
+    kg_json_named_int(&json, "pid", getpid());
     put_places(&json, request, host);
-    put_named_text(&json, "user", host_user(host));
-    put_named_text(&json, "cages", host_cages(host));
-    put_time(&json, "started_at", host_started_at_ms(host));
-    put_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
-    kg_json_key(&json, "stopping");
-    kg_json_bool(&json, host_is_stopping(host));
-    put_named_text(&json, "audit_problem", audit_ok ? NULL : why);
+    kg_json_named_text(&json, "user", host_user(host));
+    kg_json_named_text(&json, "cages", host_cages(host));
+    kg_json_named_time(&json, "started_at", host_started_at_ms(host));
+    kg_json_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
+    kg_json_named_bool(&json, "stopping", host_is_stopping(host));
+    kg_json_named_text(&json, "audit_problem", audit_ok ? NULL : why);
     const struct cage_limits *limits = host_limits(host);
-    put_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
-    put_named_text(&json, "limits", limits->words);
+    kg_json_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
+    kg_json_named_text(&json, "limits", limits->words);
     put_figures(&json, host);
     put_plugin_counts(&json, host);
     kg_json_end(&json, '}');
@@ -356,9 +331,7 @@ static void handle_stop(struct http_request *request)
     kill(getpid(), SIGTERM); /* the one way to stop: the signal handler of the daemon */
 }
 
-/* -- plugins
- * -------------------------------------------------------------------------------------------------
- */
+/* -- plugins ----------------------------------------------------------------------------------- */
 
 static void on_plugins_measured(void *data)
 {
@@ -452,9 +425,7 @@ static int64_t header_int(const struct http_request *request, const char *name, 
     return int_or(http_header(request, name), fallback);
 }
 
-/* -- calls
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- calls ------------------------------------------------------------------------------------- */
 
 struct waiting_call {
     struct http_request *request;
@@ -470,10 +441,10 @@ static void reply_plugin_error(struct http_request *request, const struct host_r
     kg_json_begin(&json, '{');
     kg_json_key(&json, "error");
     kg_json_begin(&json, '{');
-    put_named_text(&json, "code", kg_error_row(reply->error.code)->name);
-    put_named_text(&json, "message", reply->error.message);
-    put_named_text(&json, "request_id", http_request_id(request));
-    put_named_int(&json, "rpc_code", rpc_error_code(reply->plugin_error));
+    kg_json_named_text(&json, "code", kg_error_row(reply->error.code)->name);
+    kg_json_named_text(&json, "message", reply->error.message);
+    kg_json_named_text(&json, "request_id", http_request_id(request));
+    kg_json_named_int(&json, "rpc_code", rpc_error_code(reply->plugin_error));
     if (kg_json_member(reply->plugin_error, "data", &data)) {
         kg_json_key(&json, "data");
         kg_json_raw(&json, data);
@@ -693,7 +664,7 @@ static void ask_logs(struct question *question)
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     put_lines(&json, "lines", kg_buf_view(&text));
-    put_named_int(&json, "cursor", cursor);
+    kg_json_named_int(&json, "cursor", cursor);
     kg_json_end(&json, '}');
     question_answer(question, kg_buf_view(&body));
 }
@@ -780,9 +751,7 @@ static void handle_why(struct http_request *request)
         host_why(http_host(request), plugin, on_refusals, request);
 }
 
-/* -- the table
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- the table --------------------------------------------------------------------------------- */
 
 static const struct http_parameter plugin_query[] = {
     {"cage", "boolean", "true: also what its cage lets it see and do, in words"},

@@ -311,3 +311,33 @@ int http_server_listen(struct http_server *server, const char *path, struct kg_e
         return kg_fail_errno(err, -result, "socket %s: listen", path);
     return 0;
 }
+
+/* Clients look for the socket at `path`: one that listens elsewhere would have none. */
+static int check_place(int fd, const char *path, struct kg_err *err)
+{
+    struct sockaddr_un address = {0};
+    socklen_t length = sizeof(address) - 1; /* so that a path ends with a NUL */
+    struct stat theirs, ours;
+    if (getsockname(fd, (struct sockaddr *)&address, &length) < 0)
+        return kg_fail_errno(err, errno, "socket that was passed: where it listens");
+    if (strcmp(address.sun_path, path) == 0 ||
+        (stat(address.sun_path, &theirs) == 0 && stat(path, &ours) == 0 &&
+         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino))
+        return 0;
+    int result =
+        kg_fail(err, KG_E_INVALID_CONFIG, "socket that was passed: it listens at \"%s\", not at %s",
+                address.sun_path, path);
+    kg_hint(err, "let the unit of the socket have ListenStream=%s", path);
+    return result;
+}
+
+int http_server_adopt(struct http_server *server, int fd, const char *path, struct kg_err *err)
+{
+    int result = check_place(fd, path, err);
+    if (result < 0) {
+        close(fd);
+        return result;
+    }
+    result = start_listening(server, fd);
+    return result < 0 ? kg_fail_errno(err, -result, "socket %s: listen", path) : 0;
+}

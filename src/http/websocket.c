@@ -19,7 +19,7 @@
 #define NOT_ANY_MORE  "the credentials do not count any more"
 #define OUT_MAX       ((size_t)64 * 1024)
 #define OUT_KEPT      ((size_t)8 * 1024)
-#define CLOSE_WAIT_MS 2000 /* for the client's own farewell */
+#define CLOSE_WAIT_MS 2000 /* for our farewell to be read, and answered */
 
 struct control {
     uint8_t data[CONTROL_MAX];
@@ -35,7 +35,7 @@ struct http_websocket {
     const struct http_websocket_ops *ops;
     void *data;
     wslay_frame_context_ptr frames; /* owned */
-    struct loop_timer timer;        /* to the next ping; after our farewell: to the end */
+    struct loop_timer timer;        /* to the next ping; once there is a farewell: to the end */
     struct loop_task task;
 
     struct kg_str in;   /* what has come and is not taken apart yet */
@@ -235,13 +235,8 @@ static void write_out(struct http_websocket *socket)
 /* The last thing that a callback does: the socket may end. */
 static void pump(struct http_websocket *socket)
 {
-    bool had_said = socket->close_sent;
     write_out(socket);
-    if (!socket->close_sent)
-        return;
-    if (!had_said)
-        loop_timer_start(socket->server->loop, &socket->timer, CLOSE_WAIT_MS, on_due);
-    if (!socket->writing && (socket->close_received || socket->faulty))
+    if (socket->close_sent && !socket->writing && (socket->close_received || socket->faulty))
         leave(socket, socket->close_received);
 }
 
@@ -256,24 +251,30 @@ void http_websocket_wake(struct http_websocket *socket)
     loop_defer(socket->server->loop, &socket->task);
 }
 
+static bool is_ending(const struct http_websocket *socket)
+{
+    return socket->close_sent || socket->farewell.due;
+}
+
+/* The end comes in time, also for a client that does not read what is before the farewell. */
+static void begin_end(struct http_websocket *socket)
+{
+    socket->farewell.due = true;
+    loop_timer_start(socket->server->loop, &socket->timer, CLOSE_WAIT_MS, on_due);
+}
+
 static void say_farewell(struct http_websocket *socket, unsigned code, const char *reason)
 {
     size_t length = strlen(reason);
-    if (socket->close_sent || socket->farewell.due)
+    if (is_ending(socket))
         return;
     if (length > REASON_MAX)
         length = REASON_MAX;
-    socket->farewell.due = true;
+    begin_end(socket);
     socket->farewell.data[0] = (uint8_t)(code >> 8);
     socket->farewell.data[1] = (uint8_t)code;
     memcpy(socket->farewell.data + 2, reason, length);
     socket->farewell.length = 2 + length;
-}
-
-void http_websocket_close(struct http_websocket *socket, unsigned code, const char *reason)
-{
-    say_farewell(socket, code, reason);
-    http_websocket_wake(socket);
 }
 
 /* -- receiving --------------------------------------------------------------------------------- */
@@ -319,10 +320,10 @@ static void on_close_frame(struct http_websocket *socket)
         return;
     }
     socket->close_received = true;
-    if (!socket->close_sent && !socket->farewell.due) {
+    if (!is_ending(socket)) {
         socket->farewell = *got;
         socket->farewell.length = got->length >= 2 ? 2 : 0;
-        socket->farewell.due = true;
+        begin_end(socket);
     }
 }
 
@@ -389,7 +390,7 @@ static void start_pinging(struct http_websocket *socket)
 static void on_due(struct loop_timer *timer)
 {
     struct http_websocket *socket = KG_CONTAINER(timer, struct http_websocket, timer);
-    if (socket->close_sent || (!socket->heard && socket->writing)) {
+    if (is_ending(socket) || (!socket->heard && socket->writing)) {
         leave(socket, true); /* it does not even read */
         return;
     }
@@ -417,7 +418,7 @@ static void on_drained(void *data)
 static void on_stop(void *data)
 {
     struct http_websocket *socket = data;
-    if (socket->close_sent || socket->farewell.due)
+    if (is_ending(socket))
         return;
     write_out(socket);
     say_farewell(socket, WSLAY_CODE_GOING_AWAY, "the daemon stops");

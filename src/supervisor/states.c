@@ -1,6 +1,6 @@
 /*
  * The whole life of an instance on one screen: what each event does in each state. An empty cell
- * means that the event changes nothing there. The drawing in kaged-plugin(7) is this table.
+ * means that the event changes nothing there. The tables in kaged-plugin(1) are this one.
  *
  *   disabled -> spawning -> running -> stopping -> stopped -> (what was to follow)
  *                  ^           |

@@ -474,6 +474,11 @@ class Proxy(FlowTest):
         self.fails_to_start(Daemon(config={**FREE_PORT, "auth.mode": "proxy"}), "auth.nonce_file")
         self.fails_to_start(self.daemon_with(nonce=NONCE[:8]), "32")
         self.fails_to_start(self.daemon_with(mode=0o644), "chmod")
+        for nonce in ("ab\0" + NONCE, NONCE + "\r", NONCE + " ", "\u00e9" + NONCE):
+            self.fails_to_start(self.daemon_with(nonce=nonce), "letters")
+        empty = self.daemon_with()
+        os.truncate(empty.config["auth.nonce_file"], 0)
+        self.fails_to_start(empty, "32")
 
     def test_proxy_may_be_on_another_machine(self):
         with self.daemon_with(**{"daemon.bind": "0.0.0.0:0"}) as daemon:
@@ -492,6 +497,9 @@ class Insecure(FlowTest):
             self.assertIsNone(daemon.wait_audit("plugin.method_called")[0]["operator_id"])
             self.assertEqual(web.api("GET", "/session")[1]["operator"], None)
             self.assertIn("insecure", daemon.log())
+            accepted = [(event["via"], event["operator_id"]) for event in
+                        daemon.audit("auth.accepted")]
+            self.assertEqual(accepted, [("insecure", None)])
             self.assertNotIn("token", launch_url(daemon))
 
     def test_other_web_pages_stay_out(self):

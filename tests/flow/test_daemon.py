@@ -1,5 +1,6 @@
 """The daemon: its start, its stop, its lock, its config, and what is left when it is killed."""
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -121,6 +122,36 @@ class Start(FlowTest):
                 self.assertNotEqual(os.readlink(f"/proc/{pid}/ns/{namespace}"),
                                     os.readlink(f"/proc/self/ns/{namespace}"), namespace)
             self.assertIn("--no-sandbox", daemon.log())
+
+
+class Log(FlowTest):
+    def records(self, log):
+        """Each line, read; whatever is no JSON object fails."""
+        records = [json.loads(line) for line in log.splitlines()]
+        for record in records:
+            self.assertRegex(record["ts"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+            self.assertIn(record["level"], ("debug", "info", "warn", "error"))
+            self.assertNotEqual(record["message"], "")
+        return records
+
+    def test_log_in_json_is_json_from_the_first_line_to_the_last(self):
+        config = {"logging.format": "json", "logging.level": "debug"}
+        with Daemon(["good-c", "names-with-escapes"], config) as daemon:
+            daemon.try_call("names-with-escapes", "text.crash")
+            daemon.wait_restarted("names-with-escapes", 1)
+            daemon.cli("reload")
+            daemon.stop()
+            records = self.records(daemon.log())
+        self.assertIn("listening", " ".join(record["message"] for record in records))
+        self.assertIn("names-with-escapes", [record.get("plugin") for record in records])
+
+    def test_spawner_logs_in_the_same_format(self):
+        # Started without a socket, it has nobody to tell.
+        spawner = os.path.join(os.path.dirname(KAGED), "kaged-spawner")
+        done = subprocess.run([spawner, "999", str(os.getpid()), "1000", "1000", "json"],
+                              capture_output=True, text=True, timeout=30)
+        record, = self.records(done.stderr)
+        self.assertIn("spawner", record["message"])
 
 
 class Stop(FlowTest):

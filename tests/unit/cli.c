@@ -266,20 +266,82 @@ static void help_as_json_is_json_with_every_command(void **state)
     assert_int_equal(kg_node_get(doc->root, "commands")->count, cli_command_count);
 }
 
+/* What can follow, each word with a blank behind it. */
+#define completed(...) completed_words((char *[]){__VA_ARGS__, NULL})
+
+static char *completed_words(char *const *words)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    struct kg_buf list = {0};
+    complete_words(&out, words);
+    for (const char *at = kg_buf_terminate(&out); *at != '\0'; at = strchr(at, '\n') + 1)
+        kg_buf_printf(&list, "%.*s ", (int)strcspn(at, "\t\n"), at);
+    return kg_buf_terminate(&list);
+}
+
+#define assert_completed(wanted, ...)                                                              \
+    do {                                                                                           \
+        kg_auto(kg_free) char *found = completed(__VA_ARGS__);                                     \
+        assert_string_equal(found, wanted);                                                        \
+    } while (0)
+
+#define assert_offers(word, ...)                                                                   \
+    do {                                                                                           \
+        kg_auto(kg_free) char *found = completed(__VA_ARGS__);                                     \
+        assert_non_null(strstr(found, word " "));                                                  \
+    } while (0)
+
 static void completion_knows_every_command(void **state)
 {
     (void)state;
-    void (*const shells[])(struct kg_buf *) = {completion_bash, completion_zsh, completion_fish};
-    for (size_t shell = 0; shell < KG_COUNT(shells); shell++) {
-        kg_auto(kg_buf_free) struct kg_buf out = {0};
-        shells[shell](&out);
-        const char *script = kg_buf_terminate(&out);
-        for (size_t i = 0; i < cli_command_count; i++) {
-            assert_non_null(strstr(script, cli_commands[i].words));
-            for (const struct cli_option *option = cli_commands[i].options; option->name; option++)
-                assert_non_null(strstr(script, option->name));
+    for (size_t i = 0; i < cli_command_count; i++) {
+        const struct cli_command *command = &cli_commands[i];
+        kg_auto(kg_free) char *line = kg_strdup(command->words);
+        char *words[8] = {0}, *rest = line;
+        size_t count = 0;
+        for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+            words[count] = "";
+            words[count + 1] = NULL;
+            kg_auto(kg_free) char *found = completed_words(words);
+            assert_non_null(strstr(found, word));
+            words[count++] = word;
         }
+        words[count] = "-";
+        kg_auto(kg_free) char *found = completed_words(words);
+        for (const struct cli_option *option = command->options; option->name; option++)
+            assert_non_null(strstr(found, option->name));
+        assert_non_null(strstr(found, "--home "));
     }
+}
+
+static void completion_knows_what_an_argument_is(void **state)
+{
+    (void)state;
+    assert_completed("words bash zsh fish ", "completion", "");
+    assert_completed(":files ", "plugin", "validate", "");
+    assert_completed(":files ", "schema", "check", "a.json", "b");
+    assert_completed("text json ", "config", "set", "logging.format", "");
+    assert_completed("true false ", "config", "set", "sandbox.private_networks", "");
+    assert_completed("", "config", "set", "logging.level", "info", "");
+    assert_offers("limits.call_timeout_ms", "config", "get", "");
+    assert_offers("call", "help", "plugin", "");
+    assert_completed("", "no", "such", "");
+}
+
+static void completion_knows_what_an_option_takes(void **state)
+{
+    (void)state;
+    assert_completed(":folders ", "--home", "");
+    assert_offers("plugin.crashed", "audit", "--event", "");
+    assert_offers("--event=plugin.crashed", "audit", "--event=pl");
+    assert_completed("", "plugin", "logs", "-n", "");
+    /* bash takes it apart */
+    assert_offers("plugin.crashed", "audit", "--event", "=");
+    assert_offers("plugin.crashed", "audit", "--event", "=", "pl");
+    /* the value of an option is no argument, nor a command */
+    assert_offers("verify", "audit", "--event", "plugin.crashed", "");
+    assert_offers("--event", "audit", "--home", "audit", "--");
+    assert_completed("", "plugin", "status", "--", "--");
 }
 
 /* -- what reaches a terminal ------------------------------------------------------------------- */
@@ -427,6 +489,8 @@ int main(void)
         cmocka_unit_test(help_on_a_command_names_its_options),
         cmocka_unit_test(help_as_json_is_json_with_every_command),
         cmocka_unit_test(completion_knows_every_command),
+        cmocka_unit_test(completion_knows_what_an_argument_is),
+        cmocka_unit_test(completion_knows_what_an_option_takes),
         cmocka_unit_test(control_characters_are_escaped),
         cmocka_unit_test(escaped_json_means_the_same),
         cmocka_unit_test(long_text_is_cut_to_its_columns),

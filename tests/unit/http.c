@@ -191,6 +191,31 @@ static void say_pieces(struct http_request *request)
     send_pieces(NULL);
 }
 
+/* An answer of what comes in, while it comes in. */
+static void on_mirror_piece(void *data, struct kg_str piece)
+{
+    http_reply_piece(data, piece);
+}
+
+static void on_mirror_end(void *data, const struct kg_err *err_or_null)
+{
+    (void)err_or_null;
+    http_reply_end(data);
+}
+
+static void on_mirror_gone(void *data)
+{
+    http_reply_end(data);
+}
+
+static void mirror(struct http_request *request)
+{
+    static const struct http_body_ops ops = {.on_piece = on_mirror_piece, .on_end = on_mirror_end};
+    http_on_gone(request, on_mirror_gone, request);
+    http_reply_begin(request, 200, "text/plain");
+    http_read_body(request, &ops, request);
+}
+
 static const struct http_parameter list_query[] = {
     {"limit", "integer", "How many."}, {"since", "string", "From when."}, {NULL, NULL, NULL}};
 
@@ -209,6 +234,7 @@ static const struct http_route routes[] = {
     {"GET", "/large", "admin", 0, false, NULL, say_large, ""},
     {"GET", "/broken", "admin", 0, false, NULL, fail_with_hint, ""},
     {"POST", "/upload", "admin", UPLOAD_MAX, false, NULL, take_upload, "", .streams = true},
+    {"POST", "/mirror", "admin", UPLOAD_MAX, false, NULL, mirror, "", .streams = true},
     {"GET", "/pieces/{count}", "admin", 0, false, NULL, say_pieces, ""},
 };
 
@@ -921,6 +947,20 @@ static void client_is_not_told_to_continue_with_a_body_that_is_refused(void **st
     assert_int_equal(ask(*state, "GET / HTTP/1.1\r\nExpect: miracles\r\n" HEAD), 417);
 }
 
+/* It has gone before it could be told to continue, in the middle of what waited its turn. */
+static void client_that_cannot_be_told_to_continue_is_left(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD "POST / HTTP/1.1\r\n"
+                                "Expect: 100-continue\r\nContent-Length: 2\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    http_reply(kg_steal(&slow.request), 200, KG_STR("{}"));
+    shutdown(client.fd, SHUT_RD);
+    turn(fixture);
+    assert_int_equal(ask(fixture, "GET / HTTP/1.1\r\n" HEAD), 200);
+}
+
 static void body_where_none_is_taken_is_refused(void **state)
 {
     kg_auto(client_free) struct client client = client_open(*state);
@@ -1098,6 +1138,24 @@ static void uploader_is_told_to_continue_once_its_body_is_wanted(void **state)
     assert_int_equal(client_ask(&client, "ok"), 200);
 }
 
+static bool has_mirrored(void *data)
+{
+    struct client *client = data;
+    client_pull(client);
+    return client->in.length > 0 && memmem(client->in.data, client->in.length, "0\r\n\r\n", 5);
+}
+
+static void nobody_is_told_to_continue_in_the_middle_of_an_answer(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    client_send(&client, kg_str("POST /mirror HTTP/1.1\r\nExpect: 100-continue\r\n"
+                                "Content-Length: 2\r\n" HEAD));
+    assert_int_equal(client_answer(&client), 200);
+    client_send(&client, KG_STR("ok"));
+    assert_true(loop_run_until(client.fixture->loop, has_mirrored, &client, WAIT_MS));
+    assert_has_not(kg_buf_view(&client.in), "100 Continue");
+}
+
 static void streamed_body_that_does_not_fit_is_refused(void **state)
 {
     static const struct {
@@ -1132,6 +1190,19 @@ static void streamed_body_that_hardly_comes_times_out(void **state)
         uv_run(loop_uv(fixture->loop), UV_RUN_ONCE);
     }
     assert_int_equal(client_answer(&client), 408);
+    assert_true(client_ends(&client));
+}
+
+/* The time for a body goes on after an answer, which did not fit the socket, was read. */
+static void body_that_stops_while_it_is_answered_times_out(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    set_idle_ms(fixture, 300);
+    kg_auto(kg_free) char *head =
+        kg_format("POST /mirror HTTP/1.1\r\nContent-Length: %zu\r\n" HEAD, LARGE_BYTES);
+    client_send(&client, kg_str(head));
+    client_send(&client, (struct kg_str){large, LARGE_BYTES / 2});
     assert_true(client_ends(&client));
 }
 
@@ -1481,6 +1552,18 @@ static void client_that_leaves_is_noticed_at_once(void **state)
     http_reply(kg_steal(&slow.request), 200, KG_STR("{}"));
 }
 
+/* Its last bytes are not read while a request of it runs: so much waits already. */
+static void client_that_leaves_is_noticed_behind_what_it_sent(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    client_send(&client, (struct kg_str){large, 100000});
+    client_free(&client);
+    assert_true(loop_run_until(fixture->loop, slow_is_gone, NULL, WAIT_MS));
+}
+
 static void request_may_be_answered_while_told_that_its_client_left(void **state)
 {
     struct fixture *fixture = *state;
@@ -1508,6 +1591,19 @@ static void client_that_only_ends_its_sending_is_answered(void **state)
     assert_int_equal(client_answer(&client), 200);
     assert_body(&client, "x");
     assert_true(client_ends(&client));
+}
+
+static void client_that_ends_its_sending_and_then_leaves_is_noticed(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    shutdown(client.fd, SHUT_WR);
+    turn(fixture);
+    assert_int_equal(slow.gone, 0);
+    client_free(&client);
+    assert_true(loop_run_until(fixture->loop, slow_is_gone, NULL, WAIT_MS));
 }
 
 static void client_that_leaves_in_the_middle_harms_nobody(void **state)
@@ -1787,6 +1883,7 @@ int main(void)
         TEST(large_body_arrives_whole),
         TEST(client_is_told_to_continue),
         TEST(client_is_not_told_to_continue_with_a_body_that_is_refused),
+        TEST(client_that_cannot_be_told_to_continue_is_left),
         TEST(body_where_none_is_taken_is_refused),
         TEST(body_over_the_routes_bound_is_refused),
         TEST(client_that_sends_on_after_a_refusal_gets_it),
@@ -1799,8 +1896,10 @@ int main(void)
         TEST(client_waits_while_its_body_is_paused),
         TEST(upload_may_be_answered_before_its_end),
         TEST(uploader_is_told_to_continue_once_its_body_is_wanted),
+        TEST(nobody_is_told_to_continue_in_the_middle_of_an_answer),
         TEST(streamed_body_that_does_not_fit_is_refused),
         TEST(streamed_body_that_hardly_comes_times_out),
+        TEST(body_that_stops_while_it_is_answered_times_out),
         TEST(uploader_that_leaves_is_noticed),
         TEST(answer_of_unknown_length_comes_in_chunks),
         TEST(empty_answer_of_unknown_length_has_an_end),
@@ -1822,8 +1921,10 @@ int main(void)
         TEST(huge_headers_are_refused),
         TEST(url_over_16_kib_is_refused),
         TEST(client_that_leaves_is_noticed_at_once),
+        TEST(client_that_leaves_is_noticed_behind_what_it_sent),
         TEST(request_may_be_answered_while_told_that_its_client_left),
         TEST(client_that_only_ends_its_sending_is_answered),
+        TEST(client_that_ends_its_sending_and_then_leaves_is_noticed),
         TEST(client_that_leaves_in_the_middle_harms_nobody),
         TEST(stopping_closes_idle_connections_and_answers_the_rest),
         TEST(freeing_tells_running_requests_that_their_client_is_gone),

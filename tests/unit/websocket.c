@@ -519,6 +519,27 @@ static void client_that_never_reads_is_cut(void **state)
     assert_true(loop_run_until(fixture->loop, is_cut_off, &client, WAIT_MS));
 }
 
+/* It sends on, which is a sign of life, but not of one that would ever hear its farewell. */
+static bool is_cut_off_while_it_talks(void *data)
+{
+    const struct client *client = data;
+    (void)!send(client->fd, "\x8a\x80\0\0\0\0", 6, MSG_NOSIGNAL);
+    return is_cut_off(data);
+}
+
+static void client_that_breaks_the_rules_and_never_reads_is_cut(void **state)
+{
+    struct fixture *fixture = *state;
+    set_limits(fixture, 8, MANY_BYTES, 500);
+    kg_auto(client_free) struct client client = listen_to(fixture, "/events");
+    for (int i = 0; i < 100; i++) {
+        notify_long('z', 16000);
+        uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
+    }
+    client_frame(&client, 0x80 | TEXT, KG_STR("hi"));
+    assert_true(loop_run_until(fixture->loop, is_cut_off_while_it_talks, &client, WAIT_MS));
+}
+
 static void farewell_is_returned_with_its_code(void **state)
 {
     kg_auto(client_free) struct client client = listen_to(*state, "/events");
@@ -621,6 +642,7 @@ int main(void)
         TEST(client_is_pinged_and_kept_while_it_answers),
         TEST(client_that_does_not_answer_a_ping_is_let_go),
         TEST(client_that_never_reads_is_cut),
+        TEST(client_that_breaks_the_rules_and_never_reads_is_cut),
         TEST(farewell_is_returned_with_its_code),
         TEST(client_that_breaks_the_rules_is_told_which),
         TEST(flood_of_pings_is_bounded),

@@ -153,5 +153,11 @@ void kg_json_null(struct kg_json_writer *writer);
 void kg_json_raw(struct kg_json_writer *writer,
                  struct kg_str span); /* valid JSON, passed on as it is */
 void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node);
+/* A key and its value. */
+void kg_json_named_text(struct kg_json_writer *writer, const char *key, const char *text);
+void kg_json_named_int(struct kg_json_writer *writer, const char *key, int64_t value);
+void kg_json_named_bool(struct kg_json_writer *writer, const char *key, bool value);
+void kg_json_named_time(struct kg_json_writer *writer, const char *key,
+                        int64_t wall_ms); /* 0: null */
 
 #endif

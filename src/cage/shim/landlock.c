@@ -143,8 +143,8 @@ long landlock_apply(unsigned long fd)
     if (length > RULES_MAX_BYTES)
         return -E2BIG;
     long mapped = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
-    if (mapped < 0 && mapped > -4096)
-        return mapped;
+    if (mapped <= 0 && mapped > -4096)
+        return mapped ? mapped : -EINVAL; /* nothing is mapped at 0 */
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): a system call answers with a number */
     const char *text = (const char *)mapped;
     return text[length - 1] == '\0' ? apply(text, length) : -EINVAL;
