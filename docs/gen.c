@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "http/http.h"
 #include "manifest/manifest.h"
+#include "store/consent.h"
 #include "supervisor/supervisor.h"
 
 #include <stdio.h>
@@ -234,6 +235,21 @@ static void put_states(struct kg_buf *out)
     kg_buf_text(out, ".TE\n");
 }
 
+static void put_consents(struct kg_buf *out)
+{
+    kg_buf_text(out, ".TS\nl l.\n");
+    for (enum consent_state state = 0; state < CONSENT_STATE_COUNT; state++)
+        kg_buf_printf(out, "\\fB%s\\fR\t%s\n", consent_state_name(state),
+                      consent_state_meaning(state));
+    kg_buf_text(out, ".TE\n.PP\n.TS\nl l l.\nin\ton\tto\n");
+    for (enum consent_state state = 0; state < CONSENT_STATE_COUNT; state++)
+        for (size_t i = 0; consent_transition(state, i).event != NULL; i++)
+            kg_buf_printf(out, "%s\t%s\t%s\n", consent_state_name(state),
+                          consent_transition(state, i).event,
+                          consent_state_name(consent_transition(state, i).next));
+    kg_buf_text(out, ".TE\n");
+}
+
 static void put_problems(struct kg_buf *out)
 {
     for (int code = 0; code < MANIFEST_CODE_COUNT; code++) {
@@ -387,6 +403,7 @@ static const struct {
     {"@version@", put_version},
     {"@problems@", put_problems},
     {"@calls@", put_calls},
+    {"@consents@", put_consents},
 };
 
 /* Replaces the first @list@ at or behind `at`; returns where to go on, NULL at the end. */

@@ -219,6 +219,24 @@ int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err);
 /* Copies a file to a name that must be free, and waits for the disk. 0 or a negative errno. */
 int kg_copy_file(const char *from, const char *to, mode_t mode);
 
+/* -- options of helpers: NAME=VALUE, a number each --------------------------------------------- */
+
+struct kg_option {
+    const char *name; /* NULL ends a table */
+    size_t at;        /* where its int64_t is in the struct of options */
+    int64_t least, most, preset;
+};
+#define KG_OPTION(type, name, least, most, preset)                                                 \
+    {                                                                                              \
+#name, offsetof(type, name), least, most, preset                                           \
+    }
+void kg_options_preset(const struct kg_option *rows, void *options);
+/* For options that are no numbers, too. */
+int kg_option_split(const char *word, struct kg_str *ret_name, const char **ret_value,
+                    struct kg_err *err);
+int kg_option_set(const struct kg_option *rows, struct kg_str name, const char *value,
+                  void *options, struct kg_err *err);
+
 /* -- rates: at most `per_sec` events in each second; the rest are counted ---------------------- */
 
 struct kg_rate {

@@ -65,16 +65,11 @@ static void open_browser(const struct cli *cli, struct kg_str url)
 
 int cli_auth_open(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "POST", .target = "/api/v1/launch"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     struct kg_str url = cli_text(doc->root, "url");
     print_line(url);
     if (!cli_has(cli, "print") && isatty(STDOUT_FILENO) && has_screen())
@@ -115,7 +110,7 @@ static void put_wish(const struct cli *cli, struct kg_buf *out)
 
 int cli_auth_token_create(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, wish = {0};
+    kg_auto(kg_buf_free) struct kg_buf wish = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     struct kg_err err;
     if (cli_option_value(cli, "name") == NULL) {
@@ -125,13 +120,9 @@ int cli_auth_token_create(struct cli *cli)
     put_wish(cli, &wish);
     const struct client_request request = {
         .method = "POST", .target = "/api/v1/tokens", .body = kg_buf_view(&wish)};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     print_line(cli_text(doc->root, "token"));
     if (isatty(STDERR_FILENO))
         fputs("kaged keeps only a hash of it: this is the one time that it is shown\n", stderr);
@@ -178,31 +169,24 @@ static void print_tokens(const struct kg_node *tokens)
 
 int cli_auth_token_list(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "GET", .target = "/api/v1/tokens"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code == CLI_DONE && cli->json)
-        print_json(kg_buf_view(&body));
-    else if (code == CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc != NULL)
         print_tokens(kg_node_get(doc->root, "tokens"));
     return code;
 }
 
 int cli_auth_token_revoke(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, target = {0}, line = {0};
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, line = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     kg_buf_text(&target, "/api/v1/tokens/");
     client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
     const struct client_request request = {.method = "DELETE", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     kg_buf_text(&line, "token ");
     kg_buf_escaped(&line, cli_text(doc->root, "name"));
     kg_buf_text(&line, " is revoked\n");

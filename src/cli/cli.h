@@ -12,7 +12,7 @@
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-#define CLI_ARGUMENTS_MAX 4
+#define CLI_ARGUMENTS_MAX 16
 #define CLI_OPTIONS_MAX   6
 #define CLI_WORDS_MAX     64 /* the words of a command, with their spaces */
 
@@ -117,6 +117,8 @@ void print_line(struct kg_str line);
 void print_json(struct kg_str json);
 /* Whether stdout is a terminal that shows colours, and nobody asked for none. */
 bool print_colors(void);
+/* Whether stdout is a terminal on which a line can be written again. */
+bool print_is_screen(void);
 /* The width of the terminal on stdout; SIZE_MAX if there is none. */
 size_t print_columns(void);
 
@@ -134,6 +136,16 @@ struct table *table_new(const char *const *headings); /* NULL-ended */
 /* The next cell, line by line; empty text shows as "-". */
 void table_cell(struct table *table, struct kg_str text, const char *color_or_null);
 void table_print(struct table *table); /* and frees it */
+
+/* -- asking ------------------------------------------------------------------------------------ */
+
+/* Where a person can be asked, to be closed; -1: nowhere. */
+int terminal_open(void);
+/* Adds " [y/N] "; true for y, Y and yes. Ctrl-C, an empty answer and anything else are a no. */
+bool terminal_ask(int fd, const char *question);
+/* From now on Ctrl-C and a wish to end the program are only remembered. */
+void terminal_catch_interrupts(void);
+bool terminal_was_interrupted(void);
 
 /* -- the daemon -------------------------------------------------------------------------------- */
 
@@ -164,6 +176,10 @@ int cli_ask(const struct cli *cli, const struct client_request *request, struct 
 /* The same, and reads the answer. */
 int cli_ask_object(const struct cli *cli, const struct client_request *request,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
+/* For an answer to be said in words: where --json is, it is printed, and *ret_doc stays as it is.
+ */
+int cli_ask_to_show(const struct cli *cli, const struct client_request *request,
+                    struct kg_doc **ret_doc);
 /* "kaged", with --home if it was given, as a shell takes it: for advice on what to do next. */
 char *cli_self(const struct cli *cli);
 /* From now on Ctrl-C ends the program with exit code 0: that is how one leaves --follow. */
@@ -240,12 +256,21 @@ int cli_auth_open(struct cli *cli);
 int cli_auth_token_create(struct cli *cli);
 int cli_auth_token_list(struct cli *cli);
 int cli_auth_token_revoke(struct cli *cli);
+int cli_plugin_install(struct cli *cli);
+int cli_plugin_approve(struct cli *cli);
+int cli_plugin_uninstall(struct cli *cli);
+int cli_plugin_promote(struct cli *cli);
+int cli_consent_list(struct cli *cli);
+int cli_consent_approve(struct cli *cli);
+int cli_consent_decline(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);
 
 /* Asks about the plugin of the first argument: "/api/v1/plugins/NAME" and the rest. */
 int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
+int cli_ask_plugin_to_show(const struct cli *cli, const char *method, const char *rest,
+                           struct kg_doc **ret_doc);
 /* What plugin status shows. */
 void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin);
 /* What plugin why shows. */

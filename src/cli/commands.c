@@ -6,6 +6,16 @@
         "follow", 'f', NULL, "Go on with what comes next, until Ctrl-C."                           \
     }
 
+#define YES                                                                                        \
+    {                                                                                              \
+        "yes", 'y', NULL, "Ask nothing: say yes beforehand, for scripts."                          \
+    }
+#define ALLOW_NEW                                                                                  \
+    {                                                                                              \
+        "allow-new-capabilities", 0, NULL,                                                         \
+            "With --yes: also to capabilities that the installed version does not have."           \
+    }
+
 const struct cli_option cli_globals[] = {
     {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
     {"system", 0, NULL, "Use the folders of the system, /etc/kaged and others, as root does."},
@@ -208,6 +218,60 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_storage,
     },
     {
+        .words = "plugin install",
+        .arguments = {"SOURCE"},
+        .options = {{"version", 0, "V", "Of a git repository: the tag V or vV."}, YES, ALLOW_NEW},
+        .summary = "install a plugin, or another version of one",
+        .help = "Fetches a plugin from a folder, a .tar.gz or .zip archive, or a git repository "
+                "(https://, git+https://, file://), checks it, and shows what it is and what it "
+                "may do; capabilities that need a second look are marked with an exclamation mark. "
+                "It is installed after a yes, and starts only when it is enabled. Nothing of it is "
+                "run before that.\n"
+                "If the plugin is installed already, the differences are shown; capabilities that "
+                "the installed version does not have need a yes of their own. A running plugin is "
+                "restarted, and if the new version does not come up, the old one is put back.\n"
+                "Where there is no terminal to ask on, --yes must be given; else the exit code is "
+                "5 and nothing is done. The exit code is 6 if the plugin cannot be used.\n"
+                "Works with and without a daemon.\n"
+                " kaged plugin install ./oh-my-pi\n"
+                " kaged plugin install https://example.org/oh-my-pi --version 1.4.2",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_install,
+    },
+    {
+        .words = "plugin approve",
+        .arguments = {"NAME..."},
+        .options = {YES, ALLOW_NEW},
+        .summary = "approve the files of a plugin as they are",
+        .help = "Shows how the files of a plugin differ from those that were approved, or what it "
+                "is if it never was, and asks. A plugin whose files changed, or that was copied "
+                "into the store by hand, does not start before that. Works with and without a "
+                "daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_approve,
+    },
+    {
+        .words = "plugin uninstall",
+        .arguments = {"NAME"},
+        .options = {{"force", 0, NULL, "Also while sessions use it."},
+                    {"keep-storage", 0, NULL, "Keep its database, moved aside."}},
+        .summary = "stop a plugin and remove it",
+        .help = "Stops a plugin and removes its files, its entry in local.toml and its database. "
+                "Works with and without a daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_uninstall,
+    },
+    {
+        .words = "plugin promote",
+        .arguments = {"NAME"},
+        .summary = "make a plugin available to every project",
+        .help = "A plugin that was installed for a project is for that project only. This makes it "
+                "one of the operator's own: local = true in local.toml. Works with and without a "
+                "daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_promote,
+    },
+    {
         .words = "plugin enable",
         .arguments = {"NAME"},
         .summary = "enable a plugin and start it",
@@ -293,6 +357,35 @@ const struct cli_command cli_commands[] = {
             "cage can be built, the exit code is 5 and the message says why.",
         .needs = CLI_PATHS,
         .run = cli_plugin_validate,
+    },
+    {
+        .words = "project consent",
+        .arguments = {"[list]"},
+        .summary = "show what projects want of the operator",
+        .help = "Shows each plugin that a project wants installed, upgraded or activated, its "
+                "state, and where it would come from. Each has to be answered on its own.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_list,
+    },
+    {
+        .words = "project consent approve",
+        .arguments = {"ID", "[PATH]"},
+        .options = {YES, ALLOW_NEW},
+        .summary = "look at what a project wants, and say yes or no",
+        .help = "Fetches the plugin once you allow it, shows what it is and what it may do, and "
+                "asks. Where the project does not say where the plugin comes from, or where that "
+                "cannot be reached, PATH does. After a yes the plugin is installed for that "
+                "project only: see kaged plugin promote.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_approve,
+    },
+    {
+        .words = "project consent decline",
+        .arguments = {"ID"},
+        .summary = "say no to what a project wants",
+        .help = "The project stays pending, and takes no sessions until it is asked for again.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_decline,
     },
     {
         .words = "audit",

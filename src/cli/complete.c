@@ -153,7 +153,7 @@ static void put_choices(struct kg_buf *out, const struct typed *typed, const cha
 /* Of the key before it. */
 static void put_values(struct kg_buf *out, const struct typed *typed)
 {
-    for (size_t i = 0; i < config_key_count; i++) {
+    for (size_t i = 0; typed->first != NULL && i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         kg_auto(kg_buf_free) struct kg_buf name = {0};
         config_key_print(key, KG_STR("*"), &name);

@@ -93,23 +93,15 @@ static void put_status(struct kg_buf *out, const struct kg_node *status)
     put_figures(out, status);
 }
 
-static int ask_status(const struct cli *cli, struct kg_buf *ret_body, struct kg_doc **ret_doc)
-{
-    const struct client_request request = {.method = "GET", .target = "/api/v1/status"};
-    return cli_ask_object(cli, &request, ret_body, ret_doc);
-}
+static const struct client_request status_request = {.method = "GET", .target = "/api/v1/status"};
 
 int cli_status(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = ask_status(cli, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &status_request, &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     put_status(&text, doc->root);
     print_out(&text);
     return CLI_DONE;
@@ -135,16 +127,12 @@ static void put_changes(struct kg_buf *out, const struct kg_node *changed)
 
 int cli_reload(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "POST", .target = "/api/v1/reload"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     put_changes(&text, kg_node_get(doc->root, "changed"));
     print_out(&text);
     return CLI_DONE;
@@ -189,7 +177,7 @@ int cli_stop(struct cli *cli)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     kg_auto(kg_close) int pidfd = -1;
     struct kg_err err;
-    int code = ask_status(cli, &body, &doc);
+    int code = cli_ask_object(cli, &status_request, &body, &doc);
     if (code != CLI_DONE)
         return code;
     int64_t pid = cli_number(doc->root, "pid");

@@ -92,6 +92,10 @@ static void put_options(struct kg_buf *out, const char *heading, const struct cl
         else
             kg_buf_text(out, "      ");
         put_option_name(out, option);
+        if (out->length - start >= meaning_column) {
+            kg_buf_char(out, '\n');
+            start = out->length;
+        }
         spaces(out, meaning_column - (out->length - start));
         put_paragraph(out, meaning_column, kg_str(option->meaning));
     }

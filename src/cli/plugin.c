@@ -33,19 +33,24 @@ int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
     return cli_ask_object(cli, &request, ret_body, ret_doc);
 }
 
+int cli_ask_plugin_to_show(const struct cli *cli, const char *method, const char *rest,
+                           struct kg_doc **ret_doc)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_target(&target, cli, rest);
+    const struct client_request request = {.method = method, .target = kg_buf_terminate(&target)};
+    return cli_ask_to_show(cli, &request, ret_doc);
+}
+
 /* -- status ------------------------------------------------------------------------------------ */
 
 int cli_plugin_status(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_plugin_to_show(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     plugin_status_put(&text, cli, doc->root);
     print_out(&text);
     return CLI_DONE;
@@ -55,15 +60,11 @@ int cli_plugin_status(struct cli *cli)
 
 int cli_plugin_why(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin(cli, "GET", "/why", &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_plugin_to_show(cli, "GET", "/why", &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     plugin_why_put(&text, doc->root);
     print_out(&text);
     return CLI_DONE;

@@ -10,15 +10,12 @@ static void print_none(const struct cli *cli, const char *what)
 static int ask_list(const struct cli *cli, const char *rest, const char *key,
                     struct kg_doc **ret_doc, const struct kg_node **ret_list)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    int code = cli_ask_plugin(cli, "GET", rest, &body, ret_doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_plugin_to_show(cli, "GET", rest, ret_doc);
+    if (*ret_doc == NULL)
         return code;
     const struct kg_node *list = kg_node_get((*ret_doc)->root, key);
-    *ret_list = !cli->json && list && list->type == KG_ARRAY ? list : NULL;
-    if (cli->json)
-        print_json(kg_buf_view(&body));
-    else if (*ret_list != NULL && list->count == 0)
+    *ret_list = list && list->type == KG_ARRAY ? list : NULL;
+    if (*ret_list != NULL && list->count == 0)
         print_none(cli, key);
     return CLI_DONE;
 }

@@ -24,6 +24,23 @@ static bool is_invalid(const struct kg_node *plugin)
            kg_str_is(cli_text(plugin, "state"), "disabled");
 }
 
+/* Why one that is invalid cannot start: a word for the table, and more of them for the line. */
+static const struct {
+    const char *code, *word, *words;
+} reasons[] = {
+    {"invalid_manifest", "invalid", "invalid manifest"},
+    {"not_approved", "unapproved", "not approved"},
+    {NULL, "invalid", "invalid config"},
+};
+
+static size_t reason_of(const struct kg_node *plugin)
+{
+    size_t i = 0;
+    while (reasons[i].code != NULL && !kg_str_is(cli_text(plugin, "problem_code"), reasons[i].code))
+        i++;
+    return i;
+}
+
 static void put_cut(struct table *table, struct kg_str text, size_t columns)
 {
     kg_auto(kg_buf_free) struct kg_buf cut = {0};
@@ -49,7 +66,7 @@ static void put_brief_row(struct table *table, const struct kg_node *plugin)
     bool runs = cli_time(plugin, "started_at", &started_ms);
     put_cut(table, cli_text(plugin, "name"), NAME_COLUMNS);
     put_cut(table, cli_text(plugin, "version"), VERSION_COLUMNS);
-    table_cell(table, is_invalid(plugin) ? KG_STR("invalid") : state,
+    table_cell(table, is_invalid(plugin) ? kg_str(reasons[reason_of(plugin)].word) : state,
                is_invalid(plugin) ? "red" : state_color(state));
     put_figure(table, print_age, kg_wall_ms() - started_ms, runs);
     put_figure(table, print_short, calls, true);
@@ -72,10 +89,7 @@ static void print_problems(const struct kg_node *plugins)
         kg_buf_text(&out, " is ");
         kg_buf_escaped(&out, cli_text(plugin, "state"));
         if (is_invalid(plugin))
-            kg_buf_printf(&out, " (invalid %s)",
-                          kg_str_is(cli_text(plugin, "problem_code"), "invalid_manifest")
-                              ? "manifest"
-                              : "config");
+            kg_buf_printf(&out, " (%s)", reasons[reason_of(plugin)].words);
         kg_buf_text(&out, ": ");
         kg_buf_escaped(&out, problem);
         kg_buf_char(&out, '\n');
@@ -127,16 +141,13 @@ static void print_plugins(const struct kg_node *plugins, bool verbose)
 
 int cli_plugin_list(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "GET", .target = "/api/v1/plugins"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
     const struct kg_node *plugins = kg_node_get(doc->root, "plugins");
-    if (cli->json)
-        print_json(kg_buf_view(&body));
-    else if (plugins != NULL && plugins->type == KG_ARRAY && plugins->count > 0)
+    if (plugins != NULL && plugins->type == KG_ARRAY && plugins->count > 0)
         print_plugins(plugins, cli_has(cli, "verbose"));
     else
         fprintf(stderr, "no plugins; kaged looks for them in %s\n", cli->paths.plugins_dir);

@@ -154,12 +154,16 @@ struct table {
     size_t count, next;
 };
 
+bool print_is_screen(void)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
+}
+
 bool print_colors(void)
 {
     const char *no_color = getenv("NO_COLOR");
-    const char *terminal = getenv("TERM");
-    return isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') && terminal != NULL &&
-           strcmp(terminal, "dumb") != 0;
+    return print_is_screen() && (no_color == NULL || no_color[0] == '\0');
 }
 
 /* libsmartcols fails for lack of memory only, which ends the program. */

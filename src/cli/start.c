@@ -22,6 +22,8 @@
 #define STOP_MAX_MS       60000 /* the longest shutdown_timeout_sec, and then some */
 #define STOP_AGAIN_MAX_MS 5000  /* after a second request: every plugin is killed by then */
 #define LOG_CHECK_MS      60000
+#define LOCK_WAIT_MS      5000 /* a change of the plugin store takes less */
+#define LOCK_TRY_MS       20
 #define STATUS_MS         10000 /* between two looks at what the service manager was told */
 
 #define NONCE_FILE_BYTES_MAX 4096
@@ -65,6 +67,14 @@ static pid_t lock_owner(int fd)
     return (pid_t)pid;
 }
 
+static int fail_locked(const struct daemon *daemon, struct kg_err *err)
+{
+    kg_fail(err, KG_E_CONFLICT, "kaged is already running here: process %d holds %s",
+            (int)lock_owner(daemon->lock_fd), daemon->paths->pid_file);
+    kg_hint(err, "stop it with: kaged stop; or choose another folder with --home");
+    return -EBUSY;
+}
+
 /* The lock is held for as long as the daemon lives, whatever way it ends. */
 static int take_lock(struct daemon *daemon, struct kg_err *err)
 {
@@ -73,14 +83,16 @@ static int take_lock(struct daemon *daemon, struct kg_err *err)
         user_open(&daemon->owner, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (daemon->lock_fd < 0)
         return kg_fail_errno(err, errno, "open lock file %s", path);
-    if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) == 0)
-        return 0;
-    if (errno != EWOULDBLOCK)
-        return kg_fail_errno(err, errno, "lock %s", path);
-    kg_fail(err, KG_E_CONFLICT, "kaged is already running here: process %d holds %s",
-            (int)lock_owner(daemon->lock_fd), path);
-    kg_hint(err, "stop it with: kaged stop; or choose another folder with --home");
-    return -EBUSY;
+    /* Nobody's pid in it: a command that works without a daemon is about to be done. */
+    uint64_t until_ms = kg_monotonic_ms() + LOCK_WAIT_MS;
+    while (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return kg_fail_errno(err, errno, "lock %s", path);
+        if (lock_owner(daemon->lock_fd) != 0 || kg_monotonic_ms() > until_ms)
+            return fail_locked(daemon, err);
+        cli_pause_ms(LOCK_TRY_MS);
+    }
+    return 0;
 }
 
 static int write_pid(struct daemon *daemon, struct kg_err *err)

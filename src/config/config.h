@@ -21,7 +21,7 @@ struct config_paths {
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
 void config_paths_system(struct config_paths *ret_paths); /* the system's, whoever asks */
 void config_paths_free(struct config_paths *paths);
-/* The folders that the daemon writes to, those above others first; NULL-ended and borrowed. */
+/* The folders that the daemon writes to, in no order; NULL-ended and borrowed. */
 #define CONFIG_PATHS_FOLDERS 7
 void config_paths_folders(const struct config_paths *paths,
                           const char *ret_folders[CONFIG_PATHS_FOLDERS + 1]);

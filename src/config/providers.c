@@ -13,11 +13,11 @@
 
 #define fail_at LOCAL_FAIL_AT
 
-#define NAME_MAX_BYTES   64
-#define HOST_MAX_BYTES   253
-#define HEADERS_MAX      32
-#define HEADER_MAX_BYTES 8192
-#define DAY_MS           86400000
+#define NAME_MAX_BYTES   64       /* of a provider, an alias, a header */
+#define HOST_MAX_BYTES   253      /* the longest name that DNS has */
+#define HEADERS_MAX      32       /* of one provider */
+#define HEADER_MAX_BYTES 8192     /* more is refused by most servers */
+#define DAY_MS           86400000 /* no answer is waited for longer */
 
 const char *const local_kind_names[LOCAL_KINDS] = {
     [LOCAL_OPENAI] = "openai",
@@ -40,13 +40,14 @@ struct field {
     int64_t min, max;
 };
 
-#define PROVIDER(type, name, ...)                                                                  \
+#define PROVIDER(kind_of, name, ...)                                                               \
     {                                                                                              \
-#name, type, offsetof(struct provider_record, name), __VA_ARGS__                           \
+        .key = #name, .type = kind_of, .offset = offsetof(struct provider_record, name),           \
+        __VA_ARGS__                                                                                \
     }
-#define MODEL(type, name, ...)                                                                     \
+#define MODEL(kind_of, name, ...)                                                                  \
     {                                                                                              \
-#name, type, offsetof(struct model_record, name), __VA_ARGS__                              \
+        .key = #name, .type = kind_of, .offset = offsetof(struct model_record, name), __VA_ARGS__  \
     }
 
 struct provider_record {

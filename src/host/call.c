@@ -67,6 +67,11 @@ static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg
     if (instance_peer(plugin->instance) != NULL)
         return 0;
     enum instance_state state = instance_state(plugin->instance);
+    if (plugin->drift.code != KG_OK) {
+        kg_fail(err, KG_E_PLUGIN_DOWN, "%s", plugin->drift.message);
+        kg_hint(err, "%s", plugin->drift.hint);
+        return -EINVAL;
+    }
     kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s", plugin->name, instance_state_name(state));
     if (state == INSTANCE_DISABLED || state == INSTANCE_FAILED)
         kg_hint(err, "kaged plugin enable %s", plugin->name);

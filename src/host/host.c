@@ -43,7 +43,7 @@ static void apply_limits(struct host *host)
     };
 }
 
-static struct gate_limits gate_limits(const struct config *config)
+struct gate_limits host_gate_limits(const struct config *config)
 {
     return (struct gate_limits){
         .connections_max = (uint32_t)config->limits_net_connections,
@@ -107,7 +107,7 @@ static enum gate_hearing hearing_of_audit(void *audit)
 
 static int open_gate(struct host *host, struct kg_err *err)
 {
-    const struct gate_limits limits = gate_limits(host->config);
+    const struct gate_limits limits = host_gate_limits(host->config);
     if (host->facts == NULL)
         return 0; /* nobody will have a network */
     host->gate = gate_new(host->loop, &limits, err);
@@ -116,6 +116,31 @@ static int open_gate(struct host *host, struct kg_err *err)
         return -EINVAL;
     gate_ask_first(host->gate, hearing_of_audit, host->audit);
     return 0;
+}
+
+/* The daemon stops only when nothing is being fetched any more. */
+static void on_store_idle(void *data)
+{
+    struct host *host = data;
+    if (host->stopping)
+        loop_defer(host->loop, &host->stop_check);
+}
+
+static void open_store(struct host *host, const struct host_parts *parts)
+{
+    const struct store_parts store = {
+        .loop = host->loop,
+        .spawner = parts->spawner,
+        .facts = parts->facts,
+        .gate = host->gate,
+        .on_network = host_fetch_network,
+        .network_data = host,
+        .paths = parts->paths,
+        .plugins_dir = host->plugins_dir,
+        .limits = store_limits_of(host->config),
+    };
+    host->store = store_new(&store);
+    store_on_idle(host->store, on_store_idle, host);
 }
 
 struct host *host_new(const struct host_parts *parts, struct kg_err *err)
@@ -158,13 +183,15 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .limits = storage_limits(host->config),
     };
     apply_limits(host);
-    if (open_gate(host, err) < 0) {
+    if (open_gate(host, err) < 0 || host_consents_open(host, err) < 0) {
         host_free(host);
         return NULL;
     }
     host->listener.on_event = on_audit_event;
     audit_listen(host->audit, &host->listener);
     host->reader = loop_worker_new(host->loop, "kaged-reader");
+    host->store_worker = loop_worker_new(host->loop, "kaged-store");
+    open_store(host, parts);
     return host;
 }
 
@@ -319,6 +346,8 @@ static struct cage_plan *make_plan(void *data, struct instance *instance, struct
     struct instance_times times = times_of(plugin->manifest, host->config);
     instance_set_times(instance, &times); /* a restart after a crash takes new settings, too */
     plugin->start_settings = host->start_settings;
+    if (host_check_start(host, plugin, err) < 0)
+        return NULL;
     struct cage_plan *plan = host_plugin_plan(host, plugin, true, err);
     kg_buf_free(&plugin->cage_words);
     if (plan != NULL)
@@ -383,6 +412,14 @@ static int compare_plugins(const void *a, const void *b)
     return strcmp((*(struct host_plugin *const *)a)->name, (*(struct host_plugin *const *)b)->name);
 }
 
+/* Who has just copied it there sees why it cannot start; that files changed is seen at a start. */
+static void look_for_approval(struct host *host, struct host_plugin *plugin)
+{
+    struct kg_err err;
+    if (store_check_known(host->store, plugin->name, &err) < 0)
+        plugin->drift = err;
+}
+
 static void add_plugin(struct host *host, const char *name)
 {
     struct host_plugin *plugin = kg_alloc(sizeof(*plugin));
@@ -391,6 +428,7 @@ static void add_plugin(struct host *host, const char *name)
     plugin->dir = kg_format("%s/%s", host->plugins_dir, name);
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
     host->plugins[host->plugin_count++] = plugin;
+    look_for_approval(host, plugin);
     if (host_load_plugin(host, plugin) < 0)
         report_invalid(host, plugin);
 }
@@ -414,6 +452,30 @@ static void find_plugins(struct host *host)
         qsort(host->plugins, host->plugin_count, sizeof(*host->plugins), compare_plugins);
     }
     closedir(dir);
+}
+
+struct host_plugin *host_add_plugin(struct host *host, const char *name)
+{
+    find_plugins(host);
+    return host_plugin_find(host, kg_str(name), NULL);
+}
+
+/* Answers to questions about it may be on their way, and find a plugin without anything. */
+void host_remove_plugin(struct host *host, struct host_plugin *plugin)
+{
+    size_t index = 0;
+    while (host->plugins[index] != plugin)
+        index++;
+    memmove(&host->plugins[index], &host->plugins[index + 1],
+            (host->plugin_count - index - 1) * sizeof(*host->plugins));
+    host->plugin_count--;
+    instance_free(kg_steal(&plugin->instance));
+    manifest_free(kg_steal(&plugin->manifest));
+    storage_free(kg_steal(&plugin->storage));
+    kg_buf_free(&plugin->cage_words);
+    kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it was uninstalled");
+    host->gone = kg_realloc(host->gone, (host->gone_count + 1) * sizeof(*host->gone));
+    host->gone[host->gone_count++] = plugin;
 }
 
 size_t host_plugin_count(const struct host *host)
@@ -501,11 +563,11 @@ static void start_enabled(struct host *host)
     for (size_t i = 0; i < host->plugin_count; i++) {
         struct host_plugin *plugin = host->plugins[i];
         struct kg_err err;
-        if (plugin->instance == NULL || !host_is_enabled(host, plugin) ||
+        if (plugin->instance == NULL || plugin->change != NULL || !host_is_enabled(host, plugin) ||
             instance_state(plugin->instance) != INSTANCE_DISABLED)
             continue;
         if (host_check_startable(host, plugin, &err) == 0) {
-            instance_enable(plugin->instance);
+            host_start_if_approved(host, plugin);
             continue;
         }
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s%s%s", err.message,
@@ -518,7 +580,8 @@ static void start_enabled(struct host *host)
 static void stop_no_longer_enabled(struct host *host)
 {
     for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->instance != NULL && !host_is_enabled(host, host->plugins[i]))
+        if (host->plugins[i]->instance != NULL && host->plugins[i]->change == NULL &&
+            !host_is_enabled(host, host->plugins[i]))
             instance_disable(host->plugins[i]->instance);
 }
 
@@ -530,12 +593,22 @@ static void warn_of_missing(struct host *host)
                    host->paths->config_file, host->plugins_dir);
 }
 
+/* Before anything is looked at: what a killed daemon or command left is finished or undone. */
+static void recover_store(struct host *host)
+{
+    struct kg_err err;
+    if (store_recover(host->store, &err) < 0)
+        kg_log(KG_ERROR_LEVEL, "%s%s%s", err.message, err.hint[0] != '\0' ? "; to mend it: " : "",
+               err.hint);
+}
+
 void host_start(struct host *host)
 {
     host->started_at_ms = kg_wall_ms();
     audit_emit(host->audit, AUDIT_DAEMON_STARTED, KG_STR_NULL, AUDIT_V_TEXT(KAGED_VERSION),
                AUDIT_V_INT(getpid()), AUDIT_V_TEXT(host->paths->home));
     meter_start(host);
+    recover_store(host);
     find_plugins(host);
     warn_of_missing(host);
     start_enabled(host);
@@ -547,8 +620,7 @@ static int remember(struct host *host, const struct host_plugin *plugin, enum st
     return state_plugin_choice_set(host->state, kg_str(plugin->name), choice, err);
 }
 
-/* The operator may have mended it since. */
-static int read_local_again(struct host *host, struct kg_err *err)
+int host_read_local_again(struct host *host, struct kg_err *err)
 {
     struct local *local = local_load(host->paths->local_file, LOCAL_REPLACE, err);
     if (local == NULL)
@@ -558,47 +630,16 @@ static int read_local_again(struct host *host, struct kg_err *err)
     return 0;
 }
 
-int host_enable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
-{
-    struct host_plugin *plugin = host_plugin_find(host, name, err);
-    if (plugin == NULL || read_local_again(host, err) < 0)
-        return -EINVAL;
-    if (plugin->problem.code != KG_OK)
-        host_load_plugin(host, plugin); /* its author may have mended it */
-    if (host_check_startable(host, plugin, err) < 0 ||
-        remember(host, plugin, STATE_ENABLED, err) < 0)
-        return -EINVAL;
-    audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-               AUDIT_V_TEXT(operator_id));
-    instance_enable(plugin->instance);
-    return 0;
-}
-
 int host_disable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
 {
     struct host_plugin *plugin = host_plugin_find(host, name, err);
-    if (plugin == NULL || remember(host, plugin, STATE_DISABLED, err) < 0)
+    if (plugin == NULL || host_check_unchanging(plugin, err) < 0 ||
+        remember(host, plugin, STATE_DISABLED, err) < 0)
         return -EINVAL;
     audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(operator_id));
     if (plugin->instance != NULL)
         instance_disable(plugin->instance);
-    return 0;
-}
-
-int host_restart(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
-{
-    struct host_plugin *plugin = host_plugin_find(host, name, err);
-    if (plugin == NULL || host_check_startable(host, plugin, err) < 0)
-        return -EINVAL;
-    if (!host_is_enabled(host, plugin)) {
-        kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);
-        kg_hint(err, "kaged plugin enable %s", plugin->name);
-        return -EINVAL;
-    }
-    audit_emit(host->audit, AUDIT_PLUGIN_RESTARTED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-               AUDIT_V_TEXT(operator_id));
-    instance_restart(plugin->instance);
     return 0;
 }
 
@@ -619,6 +660,8 @@ static void refresh(struct host *host, struct host_plugin *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_err err;
+    if (plugin->change != NULL)
+        return; /* which reads it itself */
     struct instance_limits limits = policy_limits(host->config, plugin->name);
     if (plugin->instance != NULL)
         instance_set_limits(plugin->instance, &limits);
@@ -648,7 +691,10 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
     config_apply_logging(config);
     apply_limits(host);
     host->storage.limits = storage_limits(config);
-    const struct gate_limits network = gate_limits(config);
+    const struct store_limits fetched = store_limits_of(config);
+    store_set_limits(host->store, &fetched);
+    host_consents_set_limits(host);
+    const struct gate_limits network = host_gate_limits(config);
     if (host->gate != NULL)
         gate_set_limits(host->gate, &network);
     audit_set_rotation(host->audit, (uint64_t)config->audit_rotate_mb * 1024 * 1024,
@@ -696,6 +742,8 @@ static bool is_busy(struct host_plugin *plugin)
 static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
+    if (host->change_count > 0 || host->store_jobs > 0 || store_is_fetching(host->store))
+        return;
     for (size_t i = 0; i < host->plugin_count; i++)
         if (is_busy(host->plugins[i]))
             return;
@@ -710,7 +758,9 @@ static void check_stopped(struct loop_task *task)
 static void on_state(void *data, struct instance *instance)
 {
     struct host *host = data;
-    (void)instance;
+    struct host_plugin *plugin = plugin_of(host, instance);
+    if (plugin != NULL && plugin->change != NULL)
+        host_change_look(plugin->change);
     if (host->stopping)
         loop_defer(host->loop, &host->stop_check);
 }
@@ -725,6 +775,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host->on_stopped_data = data;
         host->stop_check.run = check_stopped;
         kg_log(KG_INFO, "stopping: %s", reason);
+        host_consents_close(host);
     }
     for (size_t i = 0; i < host->plugin_count; i++) {
         if (host->plugins[i]->instance == NULL)
@@ -742,10 +793,16 @@ void host_free(struct host *host)
     if (host == NULL)
         return;
     host->closing = true;
+    host_consents_close(host);
     meter_stop(host);
+    if (host->store_worker != NULL)
+        loop_worker_free(host->store_worker); /* what it has to say is said to plugins */
     loop_undefer(host->loop, &host->stop_check);
     for (size_t i = 0; i < host->plugin_count; i++)
         plugin_free(host->plugins[i]);
+    for (size_t i = 0; i < host->gone_count; i++)
+        plugin_free(host->gone[i]);
+    free(host->gone);
     free(host->plugins);
     host->plugin_count = 0; /* who is answered by the last jobs finds none */
     host_calls_free(host);
@@ -754,6 +811,7 @@ void host_free(struct host *host)
     host_events_free(host->events);
     loop_worker_free(host->reader);
     state_close(host->state);
+    store_free(host->store);
     config_free(host->config);
     local_free(host->local);
     free(host->plugins_dir);

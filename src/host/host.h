@@ -9,6 +9,8 @@
 #include "manifest/manifest.h"
 #include "storage/state/state.h"
 #include "storage/storage.h"
+#include "store/consent.h"
+#include "store/store.h"
 #include "supervisor/supervisor.h"
 
 struct host;
@@ -136,6 +138,7 @@ struct host_plugin {
     char *dir;                 /* absolute */
     struct manifest *manifest; /* NULL: invalid */
     struct kg_err problem;     /* why, then */
+    struct kg_err drift; /* why its files may not be started; KG_OK: nobody knows of a reason */
     struct instance *instance; /* NULL while invalid and never started */
     uint64_t calls, errors;    /* since the daemon started */
     uint64_t errors_by_code[KG_CODE_COUNT];
@@ -144,6 +147,9 @@ struct host_plugin {
     struct storage *storage;       /* NULL until it is asked for */
     uint32_t start_settings;       /* of the host, when it was started last */
     struct kg_buf cage_words;      /* of the cage of its last process; empty: never started */
+    struct host_change *change;    /* that owns it now, or NULL */
+    bool checked;                  /* the start that follows at once has been checked */
+    uint32_t checks;               /* of its files, in full, that are under way */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
@@ -157,10 +163,19 @@ void host_measure_plugins(struct host *host, struct host_plugin *only, host_meas
 /* The word for status: the instance's state, or "disabled" for an invalid manifest. */
 const char *host_plugin_state(const struct host_plugin *plugin);
 
-int host_enable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err);
+/* What is wrong with its manifest, or else with its files; KG_OK: nothing is known. */
+const struct kg_err *host_plugin_problem(const struct host_plugin *plugin);
+
+/*
+ * Exactly once, maybe before the call returns; NULL: it was done. Who enables a plugin has its
+ * files compared with what was approved first, off the loop; see drift.c.
+ */
+typedef void host_acted_fn(void *data, const struct kg_err *err_or_null);
+void host_enable(struct host *host, struct kg_str name, const char *operator_id,
+                 host_acted_fn *on_done, void *data);
+void host_restart(struct host *host, struct kg_str name, const char *operator_id,
+                  host_acted_fn *on_done, void *data);
 int host_disable(struct host *host, struct kg_str name, const char *operator_id,
-                 struct kg_err *err);
-int host_restart(struct host *host, struct kg_str name, const char *operator_id,
                  struct kg_err *err);
 
 /* What a reload of one plugin did, and the reasons for a restart. */
@@ -183,6 +198,52 @@ int host_plugin_reload(struct host *host, struct host_plugin *plugin, const char
                        struct host_reloaded *ret_reloaded, struct kg_err *err);
 /* What the operator set of config_schema, with its defaults; no secret is in it. Owned, or NULL. */
 struct kg_doc *host_plugin_settings(const struct host *host, const struct host_plugin *plugin);
+
+/* -- changes of the store in a running daemon, see install.c ----------------------------------- */
+
+struct store *host_store(struct host *host);
+struct gate_limits host_gate_limits(const struct config *config);
+
+/*
+ * What store_offer_fetched and store_offer_installed do, off the loop. The callback comes exactly
+ * once, never before the call returns, and has either an offer, which is the callee's, or an error.
+ */
+typedef void host_offer_fn(void *data, struct store_offer *offer, const struct kg_err *err_or_null);
+void host_offer_fetched(struct host *host, const struct store_source *source,
+                        struct store_fetched *fetched, const char *expect_name_or_null,
+                        host_offer_fn *on_offer, void *data);
+void host_offer_installed(struct host *host, struct kg_str name, host_offer_fn *on_offer,
+                          void *data);
+/* An offer that nobody wants any more: its files are removed off the loop. Takes NULL. */
+void host_offer_drop(struct host *host, struct store_offer *offer);
+
+struct host_changed {
+    const char *name;                    /* borrowed, like the next; until the callback returns */
+    const char *version;                 /* what is in the store now, or was removed */
+    enum store_change_kind kind;         /* of host_take */
+    bool was_running;                    /* it was started again, or was stopped to be removed */
+    bool reverted;                       /* the new version did not start: the one before is back */
+    struct kg_err reason;                /* why, then */
+    const struct store_removed *removed; /* of host_uninstall, else NULL */
+};
+/* Exactly once, never before the call returns. The error says why nothing was changed. */
+typedef void host_changed_fn(void *data, const struct host_changed *changed,
+                             const struct kg_err *err_or_null);
+/*
+ * Takes the offer over, whatever comes. A new plugin appears disabled; a running one is stopped,
+ * replaced and started, and the answer waits for its handshake.
+ */
+void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
+               const char *operator_id, host_changed_fn *on_done, void *data);
+/* KG_E_REFUSED while sessions use it, unless forced. */
+void host_uninstall(struct host *host, struct kg_str name, const struct store_removal *removal,
+                    bool force, const char *operator_id, host_changed_fn *on_done, void *data);
+void host_promote(struct host *host, struct kg_str name, const char *operator_id,
+                  host_changed_fn *on_done, void *data);
+/* What waits for the operator's word. See consents.c. */
+struct consent_queue *host_consents(struct host *host);
+/* How many sessions use it now. */
+size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin);
 
 /* -- the cage of a plugin, see policy.c -------------------------------------------------------- */
 

@@ -24,9 +24,17 @@ struct host {
     struct storage_place storage;
     char *storage_dir; /* owned; borrowed by the place */
     struct supervisor supervisor;
-    struct host_plugin **plugins; /* owned, sorted by name */
+    struct consent_queue *consents; /* owned */
+    struct work *fetches;           /* of consents.c; owned by what is under way */
+    struct host_plugin **plugins;   /* owned, sorted by name */
     size_t plugin_count;
-    struct host_call *unused_calls; /* kept for reuse */
+    struct host_plugin **gone; /* owned; uninstalled, but somebody may still point at them */
+    size_t gone_count;
+    struct store *store;              /* owned */
+    struct loop_worker *store_worker; /* owned; does what blocks */
+    size_t store_jobs;                /* that it has, or will have */
+    size_t change_count;              /* of the store, that are not done */
+    struct host_call *unused_calls;   /* kept for reuse */
     int64_t started_at_ms;
     uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
     struct host_figures figures;
@@ -47,6 +55,13 @@ struct host {
 
 void host_calls_free(struct host *host);
 
+/* See consents.c. */
+int host_consents_open(struct host *host, struct kg_err *err);
+void host_fetch_network(void *data, const struct store_source *source,
+                        const struct gate_event *event);
+void host_consents_set_limits(struct host *host);
+void host_consents_close(struct host *host);
+
 /* What reload.c needs of host.c. */
 struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err);
 /*
@@ -55,8 +70,27 @@ struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_
  */
 int host_load_plugin(struct host *host, struct host_plugin *plugin);
 bool host_is_enabled(struct host *host, const struct host_plugin *plugin);
+/* Reads local.toml again: the operator, or we ourselves, may have edited it. */
+int host_read_local_again(struct host *host, struct kg_err *err);
+/* A folder that appeared in the store. NULL: there is none of that name. */
+struct host_plugin *host_add_plugin(struct host *host, const char *name);
+/* One that is gone from the store, has no process and no storage. */
+void host_remove_plugin(struct host *host, struct host_plugin *plugin);
 int host_check_startable(const struct host *host, const struct host_plugin *plugin,
                          struct kg_err *err);
+
+/* What starts only if its files are those that were approved. See drift.c. */
+void host_start_if_approved(struct host *host, struct host_plugin *plugin);
+void host_start_checked(struct host_plugin *plugin); /* they have just been compared */
+/* Before each start of a process; KG_E_NOT_APPROVED. */
+int host_check_start(struct host *host, struct host_plugin *plugin, struct kg_err *err);
+
+/* Changes of the store, see install.c. */
+void host_store_job(struct host *host, struct loop_job *job); /* a host that stops waits for it */
+void host_store_job_done(struct host *host); /* said by every such job, on the loop */
+int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err);
+/* Something happened to the plugin that the change has. */
+void host_change_look(struct host_change *change);
 
 /* See meter.c. */
 void meter_start(struct host *host);

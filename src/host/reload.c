@@ -58,13 +58,14 @@ static struct host_reloaded compare(const struct host *host, const struct host_p
     return reloaded;
 }
 
-/* Both of them, or neither: *ret_manifest is owned. */
+/* Both of them, or neither: *ret_manifest is owned, and one that was approved. */
 static int read_both(struct host *host, struct host_plugin *plugin, struct manifest **ret_manifest,
                      struct kg_buf *ret_settings, struct kg_err *err)
 {
     struct manifest *manifest = host_read_manifest(plugin, err);
-    struct local *before = host->local;
-    struct local *local = manifest ? local_load(host->paths->local_file, LOCAL_REPLACE, err) : NULL;
+    struct local *before = host->local, *local = NULL;
+    if (manifest != NULL && store_check_quick(host->store, plugin->name, err) == 0)
+        local = local_load(host->paths->local_file, LOCAL_REPLACE, err);
     if (local == NULL) {
         manifest_free(manifest);
         return -EINVAL;
@@ -106,6 +107,8 @@ int host_plugin_reload(struct host *host, struct host_plugin *plugin, const char
     struct manifest *manifest = NULL;
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host_check_unchanging(plugin, err) < 0)
+        return -EINVAL;
     int result = read_both(host, plugin, &manifest, &settings, err);
     if (result < 0)
         return result;

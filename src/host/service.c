@@ -66,7 +66,10 @@ static void on_damaged(void *data, const char *moved_to)
 static void on_closed(void *data)
 {
     struct host_plugin *plugin = data;
-    loop_defer(plugin->host->loop, &plugin->host->stop_check);
+    if (plugin->change != NULL)
+        host_change_look(plugin->change);
+    if (plugin->host->stopping)
+        loop_defer(plugin->host->loop, &plugin->host->stop_check);
 }
 
 struct storage *host_plugin_storage(struct host_plugin *plugin)

@@ -27,15 +27,15 @@ struct http_route {
     const char *pattern;    /* "/api/v1/plugins/{name}/call/{method}" */
     const char *permission; /* the scope it needs; "any": none, but be known; "": open */
     size_t body_max;        /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
-    bool any_query;         /* query parameters are free (a call's parameters) */
-    const struct http_parameter *query; /* else: these, ended by a NULL name; NULL: none */
+    const struct http_parameter *query; /* those it knows, ended by a NULL name; NULL: none */
     http_handler_fn *handle;
     const char *summary;
     const char *operation; /* its name for programs: "plugin_call" */
     const char *answer;    /* a schema of schema/api-v1.json, or a media type: "text/plain" */
-    long status;           /* of the answer; 0: 200 */
     const char *body;      /* a schema, of a route that takes a body */
     const struct http_parameter *headers; /* as query, but others may come as well */
+    int status;                           /* of the answer; 0: 200 */
+    bool any_query;                       /* query parameters are free (a call's parameters) */
     bool streams; /* the handler runs before the body is there, and reads it by http_read_body */
 };
 extern const struct http_route http_routes[];

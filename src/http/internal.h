@@ -257,6 +257,8 @@ bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part)
 /* The plugin of the path; answers 404 itself. */
 struct host_plugin *http_find_plugin(struct http_request *request);
 http_handler_fn http_handle_events;
+/* Answers with the plugin of the path, as GET does. */
+void http_reply_plugin(struct http_request *request);
 http_handler_fn http_handle_storage;
 http_handler_fn http_handle_storage_export;
 http_handler_fn http_handle_storage_reset;
@@ -274,5 +276,26 @@ http_handler_fn http_handle_session_end;
 http_handler_fn http_handle_tokens;
 http_handler_fn http_handle_token_create;
 http_handler_fn http_handle_token_revoke;
+http_handler_fn http_handle_plugin_install;
+http_handler_fn http_handle_plugin_upgrade;
+http_handler_fn http_handle_plugin_approve;
+http_handler_fn http_handle_plugin_uninstall;
+http_handler_fn http_handle_plugin_promote;
+http_handler_fn http_handle_consents;
+http_handler_fn http_handle_consent;
+http_handler_fn http_handle_consent_approve;
+http_handler_fn http_handle_consent_decline;
+
+/* -- body.c ------------------------------------------------------------------------------------ */
+
+/* A member that a body may have: a text, which is then the caller's to free, or a flag. */
+struct http_member {
+    const char *name; /* NULL at the end of a list */
+    char **ret_text;
+    bool *ret_flag;
+};
+/* No body is an empty object. On failure some may have been taken. */
+int http_body_members(const struct http_request *request, const struct http_member *members,
+                      struct kg_err *err);
 
 #endif

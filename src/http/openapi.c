@@ -130,7 +130,7 @@ static void put_answers(struct kg_json_writer *json, const struct http_route *ro
 {
     char text[16];
     begin(json, "responses", '{');
-    snprintf(text, sizeof(text), "%ld", route->status ? route->status : 200);
+    snprintf(text, sizeof(text), "%d", route->status ? route->status : 200);
     begin(json, text, '{');
     kg_json_named_text(json, "description", route->summary);
     if (route->answer != NULL)

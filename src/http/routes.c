@@ -99,12 +99,12 @@ static void put_method(void *data, const char *method, bool offered)
 
 static void put_problem(struct kg_json_writer *json, const struct host_plugin *plugin)
 {
-    bool invalid = plugin->problem.code != KG_OK;
-    kg_json_named_text(json, "problem", invalid ? plugin->problem.message : NULL);
-    kg_json_named_text(json, "problem_code",
-                       invalid ? kg_error_row(plugin->problem.code)->name : NULL);
-    if (invalid && plugin->problem.hint[0] != '\0')
-        kg_json_named_text(json, "problem_hint", plugin->problem.hint);
+    const struct kg_err *problem = host_plugin_problem(plugin);
+    bool invalid = problem->code != KG_OK;
+    kg_json_named_text(json, "problem", invalid ? problem->message : NULL);
+    kg_json_named_text(json, "problem_code", invalid ? kg_error_row(problem->code)->name : NULL);
+    if (invalid && problem->hint[0] != '\0')
+        kg_json_named_text(json, "problem_hint", problem->hint);
 }
 
 /* Read once for an answer: it looks into /proc. */
@@ -155,10 +155,14 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     enum instance_state state = INSTANCE_DISABLED;
     if (plugin->instance != NULL)
         state = instance_state(plugin->instance);
-    bool invalid = state == INSTANCE_DISABLED && plugin->problem.code != KG_OK;
-    kg_json_named_text(json, "state_meaning",
-                       invalid ? "what it declares, or is configured with, cannot be used"
-                               : instance_state_meaning(state));
+    const char *meaning = instance_state_meaning(state);
+    if (state == INSTANCE_DISABLED && plugin->problem.code != KG_OK)
+        meaning = "what it declares, or is configured with, cannot be used";
+    else if (state == INSTANCE_DISABLED && plugin->checks > 0)
+        meaning = "its files are being compared with those that were approved";
+    else if (state == INSTANCE_DISABLED && plugin->drift.code != KG_OK)
+        meaning = "its files are not those that were approved; no process";
+    kg_json_named_text(json, "state_meaning", meaning);
     kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
     kg_json_named_text(json, "cages", cages);
     kg_json_named_int(json, "failures", facts->failures);
@@ -222,6 +226,13 @@ static void on_plugin_measured(void *data)
 static void reply_plugin(struct http_request *request, struct host_plugin *plugin)
 {
     host_measure_plugins(http_host(request), plugin, on_plugin_measured, request);
+}
+
+void http_reply_plugin(struct http_request *request)
+{
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin != NULL)
+        reply_plugin(request, plugin);
 }
 
 /* -- the daemon -------------------------------------------------------------------------------- */
@@ -370,41 +381,33 @@ struct host_plugin *http_find_plugin(struct http_request *request)
     return plugin;
 }
 
-static void handle_plugin(struct http_request *request)
+static void on_acted(void *data, const struct kg_err *err_or_null)
 {
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        reply_plugin(request, plugin);
-}
-
-typedef int host_act_fn(struct host *host, struct kg_str name, const char *operator_id,
-                        struct kg_err *err);
-
-static void act(struct http_request *request, host_act_fn *act_on)
-{
-    struct kg_err err = {0};
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
-        return;
-    if (act_on(http_host(request), kg_str(plugin->name), http_operator(request), &err) < 0)
-        http_reply_error(request, &err);
+    struct http_request *request = data;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
     else
-        reply_plugin(request, plugin);
+        http_reply_plugin(request);
 }
 
 static void handle_enable(struct http_request *request)
 {
-    act(request, host_enable);
+    host_enable(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                on_acted, request);
 }
 
 static void handle_disable(struct http_request *request)
 {
-    act(request, host_disable);
+    struct kg_err err;
+    int result = host_disable(http_host(request), http_path_parameter(request, "name"),
+                              http_operator(request), &err);
+    on_acted(request, result < 0 ? &err : NULL);
 }
 
 static void handle_restart(struct http_request *request)
 {
-    act(request, host_restart);
+    host_restart(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                 on_acted, request);
 }
 
 /* The router has checked that it is a number. */
@@ -758,6 +761,12 @@ static const struct http_parameter plugin_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter uninstall_query[] = {
+    {"force", "boolean", "true: also while sessions use it"},
+    {"keep_storage", "boolean", "true: its database is kept, moved aside"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter storage_query[] = {
     {"sql", "string", "one statement that only reads: its rows are the answer"},
     {NULL, NULL, NULL},
@@ -798,88 +807,112 @@ static const struct http_parameter launch_query[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY   SIZE_MAX
-#define TOKEN_BODY ((size_t)4096)
+#define ANY_BODY    SIZE_MAX
+#define TOKEN_BODY  ((size_t)4096)
+#define SOURCE_BODY ((size_t)4096)
 
-/* In order: method, pattern, permission, body, free query, query, handler, summary. */
+/* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
-    {"GET", "/healthz", "", 0, false, NULL, handle_health, "Whether the daemon answers",
+    {"GET", "/healthz", "", 0, NULL, handle_health, "Whether the daemon answers",
      .operation = "health", .answer = "Health"},
-    {"GET", "/metrics", "plugins:read", 0, false, NULL, http_handle_metrics,
+    {"GET", "/metrics", "plugins:read", 0, NULL, http_handle_metrics,
      "Figures of the daemon and its plugins, for Prometheus", .operation = "metrics",
      .answer = "text/plain"},
-    {"GET", "/api/v1/status", "plugins:read", 0, false, NULL, handle_status, "The daemon's state",
+    {"GET", "/api/v1/status", "plugins:read", 0, NULL, handle_status, "The daemon's state",
      .operation = "status", .answer = "Status"},
-    {"GET", "/api/v1/openapi.json", "any", 0, false, NULL, http_handle_openapi,
+    {"GET", "/api/v1/openapi.json", "any", 0, NULL, http_handle_openapi,
      "This API as an OpenAPI document", .operation = "openapi", .answer = "OpenApi"},
-    {"POST", "/api/v1/reload", "admin", 0, false, NULL, handle_reload,
-     "Read the configuration again", .operation = "reload", .answer = "Reload"},
-    {"POST", "/api/v1/stop", "admin", 0, false, NULL, handle_stop, "Stop the daemon",
-     .operation = "stop", .answer = "Stopping", .status = 202},
-    {"GET", "/api/v1/plugins", "plugins:read", 0, false, NULL, handle_plugins, "All plugins",
+    {"POST", "/api/v1/reload", "admin", 0, NULL, handle_reload, "Read the configuration again",
+     .operation = "reload", .answer = "Reload"},
+    {"POST", "/api/v1/stop", "admin", 0, NULL, handle_stop, "Stop the daemon", .operation = "stop",
+     .answer = "Stopping", .status = 202},
+    {"GET", "/api/v1/plugins", "plugins:read", 0, NULL, handle_plugins, "All plugins",
      .operation = "plugin_list", .answer = "PluginList"},
-    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, handle_plugin,
+    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, plugin_query, http_reply_plugin,
      "One plugin with its state and its last exit", .operation = "plugin_status",
      .answer = "Plugin"},
-    {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, false, NULL, handle_enable,
+    {"POST", "/api/v1/plugins", "plugins:write", SOURCE_BODY, NULL, http_handle_plugin_install,
+     "Fetch a plugin, and offer it for consent", .operation = "plugin_install", .answer = "Consent",
+     .status = 202, .body = "Source"},
+    {"DELETE", "/api/v1/plugins/{name}", "plugins:write", 0, uninstall_query,
+     http_handle_plugin_uninstall, "Stop a plugin and remove it", .operation = "plugin_uninstall",
+     .answer = "Uninstalled"},
+    {"POST", "/api/v1/plugins/{name}/upgrade", "plugins:write", SOURCE_BODY, NULL,
+     http_handle_plugin_upgrade, "Fetch another version of a plugin, and offer it for consent",
+     .operation = "plugin_upgrade", .answer = "Consent", .status = 202, .body = "Source"},
+    {"POST", "/api/v1/plugins/{name}/approve", "plugins:write", 0, NULL, http_handle_plugin_approve,
+     "Offer the files of a plugin, as they are, for consent", .operation = "plugin_approve",
+     .answer = "Consent", .status = 202},
+    {"POST", "/api/v1/plugins/{name}/promote", "plugins:write", 0, NULL, http_handle_plugin_promote,
+     "Make a plugin available to every project", .operation = "plugin_promote", .answer = "Plugin"},
+    {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, NULL, handle_enable,
      "Enable and start a plugin", .operation = "plugin_enable", .answer = "Plugin"},
-    {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, false, NULL, handle_disable,
+    {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, NULL, handle_disable,
      "Stop and disable a plugin", .operation = "plugin_disable", .answer = "Plugin"},
-    {"POST", "/api/v1/plugins/{name}/restart", "plugins:write", 0, false, NULL, handle_restart,
+    {"POST", "/api/v1/plugins/{name}/restart", "plugins:write", 0, NULL, handle_restart,
      "Restart a plugin", .operation = "plugin_restart", .answer = "Plugin"},
-    {"POST", "/api/v1/plugins/{name}/reload", "plugins:write", 0, false, NULL,
-     http_handle_plugin_reload, "Read a plugin's manifest and configuration again",
-     .operation = "plugin_reload", .answer = "PluginReload"},
-    {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, false, logs_query, handle_logs,
+    {"POST", "/api/v1/plugins/{name}/reload", "plugins:write", 0, NULL, http_handle_plugin_reload,
+     "Read a plugin's manifest and configuration again", .operation = "plugin_reload",
+     .answer = "PluginReload"},
+    {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, logs_query, handle_logs,
      "What a plugin wrote on stderr", .operation = "plugin_logs", .answer = "Logs"},
-    {"GET", "/api/v1/plugins/{name}/tools", "plugins:read", 0, false, NULL, http_handle_tools,
+    {"GET", "/api/v1/plugins/{name}/tools", "plugins:read", 0, NULL, http_handle_tools,
      "The tools that a plugin declares", .operation = "plugin_tools", .answer = "Tools"},
-    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, false, NULL, http_handle_knobs,
+    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, NULL, http_handle_knobs,
      "The knobs that a plugin declares, with their values", .operation = "plugin_knobs",
      .answer = "Knobs"},
-    {"GET", "/api/v1/plugins/{name}/schema", "plugins:read", 0, false, NULL, http_handle_schema,
+    {"GET", "/api/v1/plugins/{name}/schema", "plugins:read", 0, NULL, http_handle_schema,
      "The schemas that a plugin declares, of its configuration and its methods",
      .operation = "plugin_schema", .answer = "DeclaredSchemas"},
-    {"GET", "/api/v1/plugins/{name}/storage", "plugins:read", 0, false, storage_query,
-     http_handle_storage, "What a plugin has stored", .operation = "plugin_storage",
-     .answer = "StorageAnswer"},
-    {"POST", "/api/v1/plugins/{name}/storage/export", "admin", 0, false, NULL,
-     http_handle_storage_export, "Copy a plugin's database to a file in the state folder",
-     .operation = "plugin_storage_export", .answer = "StorageExport"},
-    {"POST", "/api/v1/plugins/{name}/storage/reset", "plugins:write", 0, false, NULL,
+    {"GET", "/api/v1/plugins/{name}/storage", "plugins:read", 0, storage_query, http_handle_storage,
+     "What a plugin has stored", .operation = "plugin_storage", .answer = "StorageAnswer"},
+    {"POST", "/api/v1/plugins/{name}/storage/export", "admin", 0, NULL, http_handle_storage_export,
+     "Copy a plugin's database to a file in the state folder", .operation = "plugin_storage_export",
+     .answer = "StorageExport"},
+    {"POST", "/api/v1/plugins/{name}/storage/reset", "plugins:write", 0, NULL,
      http_handle_storage_reset, "Start with an empty database after one was damaged",
      .operation = "plugin_storage_reset", .answer = "Storage"},
-    {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, false, NULL, handle_why,
+    {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, NULL, handle_why,
      "What a plugin was refused, and what would allow it", .operation = "plugin_why",
      .answer = "Refusals"},
-    {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, true, NULL,
-     handle_call_by_query, "Call a method, parameters in the query",
-     .operation = "plugin_call_by_query", .answer = "Result", .headers = call_headers},
-    {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, false, NULL,
-     handle_call, "Call a method, parameters in the body", .operation = "plugin_call",
-     .answer = "Result", .body = "Params", .headers = call_headers},
-    {"GET", "/", "", 0, false, launch_query, http_handle_root,
+    {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, NULL, handle_call_by_query,
+     "Call a method, parameters in the query", .operation = "plugin_call_by_query",
+     .answer = "Result", .headers = call_headers, .any_query = true},
+    {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, NULL, handle_call,
+     "Call a method, parameters in the body", .operation = "plugin_call", .answer = "Result",
+     .body = "Params", .headers = call_headers},
+    {"GET", "/", "", 0, launch_query, http_handle_root,
      "With a launch token: a session for the browser", .operation = "root", .answer = "text/plain"},
-    {"GET", "/auth/launch", "", 0, false, launch_query, http_handle_launch,
+    {"GET", "/auth/launch", "", 0, launch_query, http_handle_launch,
      "A session for the browser, as a cookie", .operation = "launch", .answer = "text/plain",
      .status = 303},
-    {"POST", "/api/v1/launch", "admin", 0, false, NULL, http_handle_launch_make,
+    {"POST", "/api/v1/launch", "admin", 0, NULL, http_handle_launch_make,
      "The launch URL that waits to be used, or a new one", .operation = "launch_make",
      .answer = "Launch", .status = 201},
-    {"GET", "/api/v1/session", "any", 0, false, NULL, http_handle_session,
+    {"GET", "/api/v1/session", "any", 0, NULL, http_handle_session,
      "Who asks, what he may do, and his CSRF token", .operation = "session", .answer = "Session"},
-    {"DELETE", "/api/v1/session", "any", 0, false, NULL, http_handle_session_end, "Log out",
+    {"DELETE", "/api/v1/session", "any", 0, NULL, http_handle_session_end, "Log out",
      .operation = "session_end", .status = 204},
-    {"GET", "/api/v1/tokens", "admin", 0, false, NULL, http_handle_tokens, "All API tokens",
+    {"GET", "/api/v1/tokens", "admin", 0, NULL, http_handle_tokens, "All API tokens",
      .operation = "token_list", .answer = "TokenList"},
-    {"POST", "/api/v1/tokens", "admin", TOKEN_BODY, false, NULL, http_handle_token_create,
+    {"POST", "/api/v1/tokens", "admin", TOKEN_BODY, NULL, http_handle_token_create,
      "Make an API token of {name, scopes, expires}; its text is in this answer only",
      .operation = "token_create", .answer = "TokenMade", .body = "TokenWanted", .status = 201},
-    {"DELETE", "/api/v1/tokens/{id}", "admin", 0, false, NULL, http_handle_token_revoke,
+    {"DELETE", "/api/v1/tokens/{id}", "admin", 0, NULL, http_handle_token_revoke,
      "Revoke an API token, by its id or name", .operation = "token_revoke", .answer = "Token"},
-    {"GET", "/api/v1/audit", "audit:read", 0, false, audit_query_parameters, handle_audit,
+    {"GET", "/api/v1/consents", "plugins:read", 0, NULL, http_handle_consents,
+     "What waits for the operator's word, and what was answered", .operation = "consent_list",
+     .answer = "ConsentList"},
+    {"GET", "/api/v1/consents/{id}", "plugins:read", 0, NULL, http_handle_consent,
+     "One consent, with what is offered", .operation = "consent_show", .answer = "Consent"},
+    {"POST", "/api/v1/consents/{id}/approve", "consents:write", SOURCE_BODY, NULL,
+     http_handle_consent_approve, "Let it be fetched; or, with its hash, take what was shown",
+     .operation = "consent_approve", .answer = "Consent", .status = 202, .body = "Approval"},
+    {"POST", "/api/v1/consents/{id}/decline", "consents:write", 0, NULL,
+     http_handle_consent_decline, "Say no", .operation = "consent_decline", .answer = "Consent"},
+    {"GET", "/api/v1/audit", "audit:read", 0, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
-    {"GET", "/api/v1/events", "plugins:read", 0, false, events_query, http_handle_events,
+    {"GET", "/api/v1/events", "plugins:read", 0, events_query, http_handle_events,
      "A WebSocket of events as they happen", .operation = "events", .status = 101},
 };
 const size_t http_route_count = KG_COUNT(http_routes);

@@ -19,12 +19,12 @@
 #define REASON_MS        250   /* in which the gatekeeper tells why a connection was lost */
 #define CLOSE_MS         5000  /* for a process that has nothing to do any more */
 #define ANSWER_BYTES     ((uint64_t)128 << 20) /* of events of one call: more than it may receive */
-#define LAST_WORDS_BYTES 512
+#define LAST_WORDS_BYTES 512                   /* of what a process said before it left */
 #define REFUSAL_BYTES    256
-#define PROCESSES        8 /* threads look up names */
-#define TMP_BYTES        65536
-#define MEMORY_BYTES     ((uint64_t)512 << 20)
-#define CPU_SHARES       256
+#define PROCESSES        8                     /* threads look up names */
+#define TMP_BYTES        65536                 /* it writes no files */
+#define MEMORY_BYTES     ((uint64_t)512 << 20) /* requests and answers are held in memory */
+#define CPU_SHARES       256                   /* it mostly waits */
 
 enum state { CLOSED, STARTING, OPEN, CLOSING };
 

@@ -329,11 +329,12 @@ void instance_start(struct instance *instance, enum instance_event event)
         return;
     kg_log_about(KG_ERROR_LEVEL, instance->name, "start: %s", err.message);
     const struct cage_exit never_built = {.exit_code = -1};
-    instance->report.cause = EXIT_CAGE;
+    bool refused = err.code == KG_E_NOT_APPROVED;
+    instance->report.cause = refused ? EXIT_REFUSED : EXIT_CAGE;
     snprintf(instance->report.detail, sizeof(instance->report.detail), "%s", err.message);
     instance->started_at_ms = 0;
     finish_report(instance, &never_built, NULL);
-    instance_raise(instance, ON_CRASH);
+    instance_raise(instance, refused ? ON_REFUSE : ON_CRASH);
 }
 
 static void on_ran_long_enough(struct loop_timer *timer)
@@ -502,6 +503,9 @@ void instance_give_up(struct instance *instance, enum instance_event event)
 {
     struct audit *audit = instance->supervisor->audit;
     kg_auto(kg_buf_free) struct kg_buf words = {0};
+    const char *why = event == ON_REJECT   ? "its author must mend it"
+                      : event == ON_REFUSE ? "its files are not those that were approved"
+                                           : "too many failures";
     if (event == ON_REJECT)
         audit_exit(instance);
     exit_report_words(&instance->last_report, &words);
@@ -510,8 +514,7 @@ void instance_give_up(struct instance *instance, enum instance_event event)
     audit_emit(audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
                AUDIT_V_INT(instance->failures), AUDIT_V_STR(kg_buf_view(&words)));
     audit_emit(audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
-               AUDIT_V_TEXT(event == ON_REJECT ? "its author must mend it" : "too many failures"),
-               AUDIT_V_NULL);
+               AUDIT_V_TEXT(why), AUDIT_V_NULL);
 }
 
 /* -- what the host asks and tells -------------------------------------------------------------- */

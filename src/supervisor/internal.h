@@ -35,6 +35,7 @@ enum instance_event {
     ON_EXIT,    /* the process is gone */
     ON_CRASH,   /* it went, and should not have */
     ON_REJECT,  /* its author must mend it: no restart */
+    ON_REFUSE,  /* the host does not let it start: no restart */
     ON_EXHAUST, /* too many failures in a row */
     ON_DUE,     /* the delay before a restart is over */
     ON_NOTHING, /* no event: what follows an exit that was asked for */

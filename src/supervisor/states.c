@@ -54,6 +54,7 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
                 [ON_READY] = TO(RUNNING, instance_announce),
                 [ON_EXIT] = TO(CRASHED, instance_count_crash),
                 [ON_CRASH] = TO(CRASHED, instance_count_crash),
+                [ON_REFUSE] = TO(FAILED, instance_give_up),
             },
         [INSTANCE_RUNNING] =
             {
@@ -129,6 +130,7 @@ static const char *const event_words[INSTANCE_EVENT_COUNT] = {
     [ON_EXIT] = "the process is gone",
     [ON_CRASH] = "the process was ended, or could not be started",
     [ON_REJECT] = "its author must mend it",
+    [ON_REFUSE] = "its files are not those that were approved",
     [ON_EXHAUST] = "too many failures in a row",
     [ON_DUE] = "the delay is over",
 };

@@ -91,8 +91,9 @@ struct instance_transition instance_transition(enum instance_state state, size_t
 
 /* Why a process ended. */
 enum exit_cause {
-    EXIT_NONE, /* it has not ended yet */
-    EXIT_LEFT, /* it ended by itself */
+    EXIT_NONE,    /* it has not ended yet */
+    EXIT_LEFT,    /* it ended by itself */
+    EXIT_REFUSED, /* it was not started */
     EXIT_CAGE,
     EXIT_HANDSHAKE,
     EXIT_VIOLATION,
@@ -135,7 +136,10 @@ struct instance_ops {
                             struct kg_str params);
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data, struct instance *instance);
-    /* Before each start: the plan of the cage, which is the supervisor's; NULL with err. */
+    /*
+     * Before each start: the plan of the cage, which is the supervisor's; NULL with err. With
+     * KG_E_NOT_APPROVED it is not tried again.
+     */
     struct cage_plan *(*make_plan)(void *data, struct instance *instance, struct kg_err *err);
     /* A request of the running plugin; answered by instance_answer, or false: no such method. */
     bool (*on_request)(void *data, struct instance *instance, int64_t id, struct kg_str method,

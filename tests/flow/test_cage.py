@@ -48,6 +48,8 @@ class Told(Daemon):
         with open(self.manifest, "w") as file:
             file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
                               text))
+        if self.process is not None:
+            self.approve()
 
     def tell(self, code):
         """What the code left in `result`, or the name of its error."""
@@ -154,6 +156,7 @@ class Settings(FlowTest):
             starts = daemon.status(NAME)["starts"]
             with open(os.path.join(daemon.home, "local.toml"), "w") as file:
                 file.write(f'[plugins.{NAME}.config]\nstore = "config:/other"\n')
+            daemon.approve()
             daemon.api("POST", "/reload")
             daemon.wait_restarted(NAME, starts)
             self.assertIsNone(daemon.tell(write_file(f"{daemon.data}/other/a")))

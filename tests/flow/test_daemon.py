@@ -278,6 +278,7 @@ class Reload(FlowTest):
     def test_reload_finds_and_starts_new_plugins(self):
         with Daemon() as daemon:
             install(daemon.home, "good-c")
+            daemon.approve("good-c")
             daemon.write_config(plugins__enabled=["good-c"])
             self.assertEqual(daemon.api("POST", "/reload")[0], 200)
             daemon.wait_state("good-c", "running")
@@ -292,6 +293,7 @@ class Reload(FlowTest):
 class Background(FlowTest):
     def test_start_returns_when_ready_and_stop_when_gone(self):
         daemon = Daemon(["good-c"])
+        daemon.approve()
         try:
             code, out, err = daemon.cli("start", timeout=60)
             self.assertEqual((code, err), (0, ""))

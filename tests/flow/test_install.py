@@ -11,7 +11,8 @@ from harness import BUILD, ROOT, FlowTest, main
 SYSTEMD = ["lib/systemd/system/kaged.service", "lib/systemd/system/kaged.socket",
            "lib/systemd/user/kaged.service", "lib/systemd/user/kaged.socket"]
 FILES = ["bin/kaged", "libexec/kaged/kaged-spawner", "libexec/kaged/kaged-cage-init",
-         "libexec/kaged/kaged-storage", "libexec/kaged/kaged-model",
+         "libexec/kaged/kaged-storage", "libexec/kaged/kaged-unpack",
+         "libexec/kaged/kaged-model",
          "lib/sysusers.d/kaged.conf", "lib/tmpfiles.d/kaged.conf",
          "share/kaged/schema/plugin-manifest-v1.json", "share/doc/kaged/config.toml",
          "share/man/man1/kaged.1", "share/man/man8/kaged.8",
@@ -40,6 +41,12 @@ class Install(FlowTest):
         for file in FILES:
             self.assertTrue(os.path.isfile(os.path.join(self.prefix, file)), file)
 
+    def test_make_build_has_the_programs_that_are_installed(self):
+        with open(os.path.join(ROOT, "Makefile")) as file:
+            line = next(line for line in file if line.startswith("PROGRAMS = "))
+        helpers = os.listdir(os.path.join(self.prefix, "libexec/kaged"))
+        self.assertEqual(sorted(line.split()[2:]), sorted(["kaged", *helpers]))
+
     def test_nothing_is_writable_by_others(self):
         for folder, _, files in os.walk(self.prefix):
             for name in files:
@@ -48,8 +55,7 @@ class Install(FlowTest):
 
     def test_installed_program_runs_a_plugin(self):
         home = os.path.join(self.base, "h")
-        os.makedirs(os.path.join(home, "plugins"))
-        shutil.copytree(os.path.join(ROOT, "plugins/echo"), os.path.join(home, "plugins/echo"))
+        os.mkdir(home, mode=0o700)
 
         def kaged(*arguments):
             done = subprocess.run([self.kaged, "--home", home, *arguments], capture_output=True,
@@ -59,6 +65,7 @@ class Install(FlowTest):
 
         kaged("start")
         try:
+            kaged("plugin", "install", "--yes", os.path.join(ROOT, "plugins/echo"))
             kaged("plugin", "enable", "echo")
             self.assertIn("hi", kaged("plugin", "call", "echo", "echo.say", '{"text":"hi"}'))
         finally:

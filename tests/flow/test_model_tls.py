@@ -1,7 +1,5 @@
 """A model asked over TLS, on a little internet of our own: through the cage, by name."""
 import json
-import os
-import unittest
 
 import internet as net
 from harness import FlowTest, main
@@ -32,13 +30,7 @@ def answer(self):
 
 def setUpModule():
     net.Handler.do_POST = answer
-    try:
-        internet.enter()
-    except net.Impossible as reason:
-        internet.leave()
-        if os.environ.get("CI") == "true":
-            raise
-        raise unittest.SkipTest(str(reason)) from reason
+    internet.enter_or_skip()
 
 
 def tearDownModule():

@@ -6,7 +6,7 @@ import re
 import subprocess
 import urllib.parse
 
-from harness import KAGED, ROOT, Daemon, FlowTest, main, wait_for
+from harness import KAGED, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 
 # What a test puts in the place of a path's parameters.
 NAMES = {"name": "declares-all", "method": "all.config", "id": "to-be-revoked"}
@@ -18,7 +18,14 @@ BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}'}
 # Routes that the walk through all of them leaves out, each with why.
 LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own",
             ("get", "/api/v1/events"): "a WebSocket: see test_events.py",
-            ("get", "/auth/launch"): "it needs a browser and a token: see test_auth.py"}
+            ("get", "/auth/launch"): "it needs a browser and a token: see test_auth.py",
+            **{key: "one leads to the other: see below" for key in (
+                ("post", "/api/v1/plugins"), ("delete", "/api/v1/plugins/{name}"),
+                ("post", "/api/v1/plugins/{name}/upgrade"),
+                ("post", "/api/v1/plugins/{name}/approve"),
+                ("post", "/api/v1/plugins/{name}/promote"),
+                ("get", "/api/v1/consents/{id}"), ("post", "/api/v1/consents/{id}/approve"),
+                ("post", "/api/v1/consents/{id}/decline"))}}
 WRONG = {"integer": "one", "boolean": "maybe"}
 
 
@@ -70,8 +77,9 @@ class OpenApi(FlowTest):
 
     def fits(self, schema, instance):
         """Asks our own checker. An alternative or a summary is open for what stands around it."""
-        components = {name: strict(part) if name not in ("PluginSummary", "Storage", "StorageRows", "Token")
-                      else part for name, part in self.document["components"]["schemas"].items()}
+        summaries = ("PluginSummary", "Storage", "StorageRows", "Token", "ConsentSummary")
+        components = {name: strict(part) if name not in summaries else part
+                      for name, part in self.document["components"]["schemas"].items()}
         line = json.dumps({"schema": {**schema, "components": {"schemas": components}},
                            "instance": instance})
         done = subprocess.run([KAGED, "schema", "check", "--lines"], input=line + "\n", text=True,
@@ -180,6 +188,42 @@ class OpenApi(FlowTest):
                 self.assertEqual(status, REFUSED.get(key, self.good_status(operation)), answer)
                 self.check(operation, status, answer)
                 self.daemon.act("declares-all", "enable")
+
+    def test_installing_answers_as_it_says(self):
+        def ask(daemon, method, path, body=None, **names):
+            place = path.format(**names)
+            status, answer = daemon.raw(method.upper(), place, body and json.dumps(body))
+            operation = self.operations[method, path]
+            self.assertEqual(status, self.good_status(operation), answer)
+            self.check(operation, status, answer)
+            return json.loads(answer)
+
+        def show(daemon, consent, state):
+            return wait_for(lambda: (lambda it: it["state"] == state and it)(
+                ask(daemon, "get", "/api/v1/consents/{id}", id=consent["id"])), state)
+
+        source = {"source": os.path.join(PLUGINS, "with-schemas")}
+        with Daemon() as daemon:
+            for path, body in (("/api/v1/plugins", source),
+                               ("/api/v1/plugins/{name}/upgrade", source),
+                               ("/api/v1/plugins/{name}/approve", None)):
+                consent = ask(daemon, "post", path, body, name="with-schemas")
+                offer = show(daemon, consent, "offered")["offer"]
+                ask(daemon, "post", "/api/v1/consents/{id}/approve", {"hash": offer["hash"]},
+                    id=consent["id"])
+                show(daemon, consent, "done")
+            wrong = ask(daemon, "post", "/api/v1/plugins", {"source": PLUGINS})
+            show(daemon, wrong, "failed")
+            declined = ask(daemon, "post", "/api/v1/plugins", source)
+            ask(daemon, "post", "/api/v1/consents/{id}/decline", id=declined["id"])
+            ask(daemon, "get", "/api/v1/consents")
+            local = os.path.join(daemon.home, "local.toml")
+            with open(local) as file:
+                text = file.read()
+            with open(local, "w") as file:
+                file.write(text.replace("local = true", "local = false"))
+            ask(daemon, "post", "/api/v1/plugins/{name}/promote", name="with-schemas")
+            ask(daemon, "delete", "/api/v1/plugins/{name}", name="with-schemas")
 
     def test_every_route_refuses_who_is_nobody_or_may_not(self):
         tokens = {scope: self.make_token(f"only-{scope.replace(':', '-')}", scope)

@@ -23,6 +23,14 @@ ELSEWHERE = {
     "limits.net_events_per_sec": "the same",
     "limits.net_connect_timeout_ms": "the same",
     "limits.net_idle_timeout_ms": "the same",
+    "limits.install_bytes": "each fetch takes them anew; tests/flow/test_unpack.py has the bounds",
+    "limits.install_file_bytes": "the same",
+    "limits.install_files": "the same",
+    "limits.install_depth": "the same",
+    "limits.install_source_bytes": "the same",
+    "limits.install_timeout_ms": "the same; tests/flow/test_fetch.py",
+    "limits.consents": "tests/flow/test_plugin_install.py fills the queue, and raises its limit",
+    "limits.consent_offer_ms": "tests/flow/test_plugin_install.py waits for an offer to expire",
     "limits.watchdog_interval_ms": "only where there are no cgroups; tests/flow/test_limits.py",
 }
 
@@ -262,8 +270,11 @@ class Later(FlowTest):
 
 
 def local(daemon, text):
+    """Over all that was there, so the operator has to say yes to the plugins again."""
     with open(os.path.join(daemon.home, "local.toml"), "w") as file:
         file.write(text)
+    if daemon.process is not None:
+        daemon.approve()
 
 
 def edit_manifest(daemon, plugin, old, new):
@@ -273,6 +284,8 @@ def edit_manifest(daemon, plugin, old, new):
     assert old in text, text
     with open(path, "w") as file:
         file.write(text.replace(old, new))
+    if daemon.process is not None:
+        daemon.approve(plugin)
 
 
 class Plugin(FlowTest):

@@ -90,12 +90,12 @@ static void greet(struct http_request *request)
 
 static const struct http_parameter list_query[] = {{"limit", "integer", ""}, {NULL, NULL, NULL}};
 static const struct http_route routes[] = {
-    {"GET", "/", "", 0, false, NULL, echo, ""},
-    {"POST", "/", "", SIZE_MAX, false, NULL, echo, ""},
-    {"GET", "/items/{name}", "", 0, true, NULL, say_query, ""},
-    {"GET", "/list", "", 0, false, list_query, say_query, ""},
-    {"POST", "/stream", "", 65536, false, NULL, echo_in_pieces, "", .streams = true},
-    {"GET", "/events", "", 0, false, NULL, greet, ""},
+    {"GET", "/", "", 0, NULL, echo, ""},
+    {"POST", "/", "", SIZE_MAX, NULL, echo, ""},
+    {"GET", "/items/{name}", "", 0, NULL, say_query, "", .any_query = true},
+    {"GET", "/list", "", 0, list_query, say_query, ""},
+    {"POST", "/stream", "", 65536, NULL, echo_in_pieces, "", .streams = true},
+    {"GET", "/events", "", 0, NULL, greet, ""},
 };
 
 /* -- one client -------------------------------------------------------------------------------- */

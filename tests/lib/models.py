@@ -188,7 +188,8 @@ class Aimock:
     def start(self, key):
         problem = self.install()
         if problem is None:
-            command = ["node", os.path.join(MODULES, "@copilotkit/aimock/dist/cli.js"), "--port",
+            # As CommonJS it runs with Debian's node as well: what that lacks is never called.
+            command = ["node", os.path.join(MODULES, "@copilotkit/aimock/dist/cli.cjs"), "--port",
                        str(self.port), "--fixtures", self.base, "--strict", "--log-level", "warn"]
             self.process = subprocess.Popen(command, env={**os.environ, "AIMOCK_API_KEYS": key},
                                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -208,7 +209,7 @@ class Aimock:
             return "node and npm are not here"
         done = subprocess.run([os.path.join(ROOT, "scripts/npm"), "tests"], capture_output=True,
                               text=True)
-        return None if done.returncode == 0 else "npm cannot install aimock: " + done.stderr[-300:]
+        return None if done.returncode == 0 else "aimock is missing: " + done.stderr[-600:]
 
     def listens(self):
         with socket.socket() as probe:

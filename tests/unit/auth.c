@@ -2,11 +2,11 @@
  * Authentication in its parts: scopes, credentials by their hashes, the launch URL, the count of
  * failures; and the door as a whole, asked by raw bytes over TCP.
  */
+#include "folder.h"
 #include "http/auth_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -32,14 +32,14 @@ static void say_operator(struct http_request *request)
 
 static const struct http_parameter launch_query[] = {{"token", "string", ""}, {NULL, NULL, NULL}};
 static const struct http_route routes[] = {
-    {"GET", "/open", "", 0, false, NULL, say_operator, ""},
-    {"GET", "/who", "any", 0, false, NULL, say_operator, ""},
-    {"GET", "/read", "plugins:read", 0, false, NULL, say_operator, ""},
-    {"POST", "/write", "plugins:write", 100, false, NULL, say_operator, ""},
-    {"GET", "/call", "plugins:call", 0, false, NULL, say_operator, ""},
-    {"GET", "/admin", "admin", 0, false, NULL, say_operator, ""},
-    {"GET", "/", "", 0, false, launch_query, http_handle_root, ""},
-    {"GET", "/session", "any", 0, false, NULL, http_handle_session, ""},
+    {"GET", "/open", "", 0, NULL, say_operator, ""},
+    {"GET", "/who", "any", 0, NULL, say_operator, ""},
+    {"GET", "/read", "plugins:read", 0, NULL, say_operator, ""},
+    {"POST", "/write", "plugins:write", 100, NULL, say_operator, ""},
+    {"GET", "/call", "plugins:call", 0, NULL, say_operator, ""},
+    {"GET", "/admin", "admin", 0, NULL, say_operator, ""},
+    {"GET", "/", "", 0, launch_query, http_handle_root, ""},
+    {"GET", "/session", "any", 0, NULL, http_handle_session, ""},
 };
 
 struct fixture {
@@ -138,12 +138,6 @@ static bool is_true(void *data)
     return *(bool *)data;
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
@@ -154,7 +148,7 @@ static int tear_down(void **data)
     audit_close(fixture->audit);
     state_close(fixture->state);
     loop_free(fixture->loop);
-    nftw(fixture->root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(fixture->root);
     free(fixture);
     return 0;
 }

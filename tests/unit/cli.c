@@ -1,12 +1,18 @@
 /* The command line's pure parts: the table, parsing, help, completion, what reaches a terminal. */
 #include "base/base.h"
+#include "folder.h"
 
 #include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 /* cmocka has a print_error of its own. */
 #define print_error cli_print_error
+#include "cage/cage.h"
 #include "cli/cli.h"
 #undef print_error
 
@@ -89,7 +95,9 @@ static void no_option_of_a_command_hides_a_global_one(void **state)
     for (size_t i = 0; i < cli_command_count; i++)
         for (const struct cli_option *own = cli_commands[i].options; own->name; own++)
             for (const struct cli_option *global = cli_globals; global->name; global++) {
-                assert_string_not_equal(own->name, global->name);
+                /* One that takes a value cannot be mistaken for one that takes none. */
+                if (own->argument == NULL || global->argument != NULL)
+                    assert_string_not_equal(own->name, global->name);
                 assert_true(own->letter == 0 || own->letter != global->letter);
             }
 }
@@ -467,9 +475,47 @@ static void status_tells_when_the_restart_comes(void **state)
     assert_non_null(strstr(kg_buf_terminate(&out), "restart in 4 s\n"));
 }
 
+/* -- whom the daemon becomes ------------------------------------------------------------------- */
+
+/* As the system's folders are: that of the state is above those of plugins, and nobody's yet. */
+static void folders_above_others_are_given_before_any_is_tried(void **state)
+{
+    (void)state;
+    char base[] = "/tmp/kg-XXXXXX";
+    struct cage_owner owner;
+    if (geteuid() != 0) {
+        puts("SKIP folders_above_others_are_given_before_any_is_tried: only root gives folders");
+        return;
+    }
+    assert_int_equal(cage_owner_find("nobody", &owner, &err), 0);
+    assert_non_null(mkdtemp(base));
+    assert_int_equal(chmod(base, 0755), 0);
+    kg_auto(kg_free) char *lib = kg_format("%s/lib", base), *run = kg_format("%s/run", base);
+    kg_auto(kg_free) char *plugins = kg_format("%s/plugins", lib);
+    kg_auto(kg_free) char *data = kg_format("%s/plugin-data", lib);
+    kg_auto(kg_free) char *local = kg_format("%s/local.toml", base);
+    struct config_paths paths = {
+        .local_file = local,
+        .plugins_dir = plugins,
+        .plugin_data_dir = data,
+        .state_dir = lib,
+        .storage_dir = lib,
+        .audit_dir = lib,
+        .logs_dir = lib,
+        .run_dir = run,
+    };
+    mode_t before = umask(077);
+    assert_int_equal(config_paths_make(&paths, owner.uid, &err), 0);
+    umask(before);
+    int result = user_give_folders(&paths, &owner, &err);
+    assert_int_equal(folder_remove(base), 0);
+    assert_string_equal(result < 0 ? err.message : "", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folders_above_others_are_given_before_any_is_tried),
         cmocka_unit_test(every_command_has_words_of_its_own),
         cmocka_unit_test(every_command_says_what_it_does),
         cmocka_unit_test(no_option_of_a_command_hides_a_global_one),

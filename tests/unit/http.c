@@ -220,22 +220,22 @@ static const struct http_parameter list_query[] = {
     {"limit", "integer", "How many."}, {"since", "string", "From when."}, {NULL, NULL, NULL}};
 
 static const struct http_route routes[] = {
-    {"GET", "/", "admin", 0, false, NULL, say_ok, ""},
-    {"POST", "/", "admin", SIZE_MAX, false, NULL, echo, ""},
-    {"GET", "/echo", "admin", 0, false, NULL, say_ok, ""},
-    {"POST", "/echo", "admin", SIZE_MAX, false, NULL, echo, ""},
-    {"GET", "/items/{name}", "admin", 0, false, NULL, say_name, ""},
-    {"POST", "/items/{name}/call/{method}", "admin", 16, false, NULL, say_method, ""},
-    {"GET", "/list", "admin", 0, false, list_query, say_query, ""},
-    {"GET", "/free", "admin", 0, true, NULL, say_query, ""},
-    {"GET", "/operator", "admin", 0, false, NULL, say_operator, ""},
-    {"GET", "/header", "admin", 0, false, NULL, say_header, ""},
-    {"GET", "/slow", "admin", 0, false, NULL, hold, ""},
-    {"GET", "/large", "admin", 0, false, NULL, say_large, ""},
-    {"GET", "/broken", "admin", 0, false, NULL, fail_with_hint, ""},
-    {"POST", "/upload", "admin", UPLOAD_MAX, false, NULL, take_upload, "", .streams = true},
-    {"POST", "/mirror", "admin", UPLOAD_MAX, false, NULL, mirror, "", .streams = true},
-    {"GET", "/pieces/{count}", "admin", 0, false, NULL, say_pieces, ""},
+    {"GET", "/", "admin", 0, NULL, say_ok, ""},
+    {"POST", "/", "admin", SIZE_MAX, NULL, echo, ""},
+    {"GET", "/echo", "admin", 0, NULL, say_ok, ""},
+    {"POST", "/echo", "admin", SIZE_MAX, NULL, echo, ""},
+    {"GET", "/items/{name}", "admin", 0, NULL, say_name, ""},
+    {"POST", "/items/{name}/call/{method}", "admin", 16, NULL, say_method, ""},
+    {"GET", "/list", "admin", 0, list_query, say_query, ""},
+    {"GET", "/free", "admin", 0, NULL, say_query, "", .any_query = true},
+    {"GET", "/operator", "admin", 0, NULL, say_operator, ""},
+    {"GET", "/header", "admin", 0, NULL, say_header, ""},
+    {"GET", "/slow", "admin", 0, NULL, hold, ""},
+    {"GET", "/large", "admin", 0, NULL, say_large, ""},
+    {"GET", "/broken", "admin", 0, NULL, fail_with_hint, ""},
+    {"POST", "/upload", "admin", UPLOAD_MAX, NULL, take_upload, "", .streams = true},
+    {"POST", "/mirror", "admin", UPLOAD_MAX, NULL, mirror, "", .streams = true},
+    {"GET", "/pieces/{count}", "admin", 0, NULL, say_pieces, ""},
 };
 
 /* -- a server and its folder ------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* kaged.db: what was set is there after reopening, and a database from the future is left alone. */
 #include "storage/state/state.h"
+#include "folder.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -18,12 +18,6 @@ struct fixture {
     struct kg_err err;
 };
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
 static int set_up(void **data)
 {
     struct fixture *fixture = kg_alloc(sizeof(*fixture));
@@ -37,7 +31,7 @@ static int set_up(void **data)
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
-    nftw(fixture->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(fixture->dir);
     free(fixture);
     return 0;
 }
@@ -189,9 +183,70 @@ static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
 {
     struct fixture *fixture = *data;
     state_close(open_state(fixture));
-    run_sql(fixture->path, "DROP TABLE credential; PRAGMA user_version = 1");
+    run_sql(fixture->path, "DROP TABLE credential; DROP TABLE consent; "
+                           "DROP TABLE activation; PRAGMA user_version = 1");
     struct state *state = open_state(fixture);
     assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
+    state_close(state);
+}
+
+static void count_consent(void *data, const struct state_consent *consent)
+{
+    struct state_consent *expected = data;
+    assert_string_equal(consent->id, expected->id);
+    assert_string_equal(consent->state, expected->state);
+    assert_string_equal(consent->project, "web");
+    assert_string_equal(consent->plugin, "git");
+    assert_null(consent->source);
+    assert_string_equal(consent->version, "1.0.0");
+    assert_int_equal(consent->raised_ms, 5);
+    expected->changed_ms++;
+}
+
+static void consents_are_kept_and_replaced(void **data)
+{
+    struct state_consent consent = {.id = "con_1",
+                                    .kind = "install",
+                                    .state = "wanted",
+                                    .project = "web",
+                                    .plugin = "git",
+                                    .version = "1.0.0",
+                                    .raised_ms = 5};
+    struct state *state = open_state(*data);
+    assert_int_equal(state_consent_set(state, &consent, NULL), 0);
+    consent.state = "declined";
+    assert_int_equal(state_consent_set(state, &consent, NULL), 0);
+    state_close(state);
+    state = open_state(*data);
+    assert_int_equal(state_consents(state, count_consent, &consent, NULL), 0);
+    assert_int_equal(consent.changed_ms, 1);
+    assert_int_equal(state_consent_remove(state, "con_1", NULL), 0);
+    assert_int_equal(state_consents(state, count_consent, &consent, NULL), 0);
+    assert_int_equal(consent.changed_ms, 1);
+    state_close(state);
+}
+
+static bool is_active(struct state *state, const char *project, const char *plugin)
+{
+    bool active = false;
+    assert_int_equal(state_activation_get(state, project, plugin, &active, NULL), 0);
+    return active;
+}
+
+static void activations_belong_to_a_project(void **data)
+{
+    const struct state_activation in_web = {"web", "git", "con_1", "ann", 5};
+    const struct state_activation in_shop = {"shop", "git", "con_2", "ann", 6};
+    struct state *state = open_state(*data);
+    assert_int_equal(state_activation_set(state, &in_web, NULL), 0);
+    assert_int_equal(state_activation_set(state, &in_shop, NULL), 0);
+    assert_true(is_active(state, "web", "git"));
+    assert_false(is_active(state, "web", "github"));
+    assert_int_equal(state_activation_remove(state, "web", "git", NULL), 0);
+    assert_false(is_active(state, "web", "git"));
+    assert_true(is_active(state, "shop", "git"));
+    assert_int_equal(state_activation_remove(state, NULL, "git", NULL), 0);
+    assert_false(is_active(state, "shop", "git"));
     state_close(state);
 }
 
@@ -267,6 +322,8 @@ int main(void)
         TEST(the_operators_choice_is_kept_and_can_be_taken_back),
         TEST(credentials_are_kept_until_they_are_removed),
         TEST(a_database_of_the_first_version_is_brought_up_to_date),
+        TEST(consents_are_kept_and_replaced),
+        TEST(activations_belong_to_a_project),
         TEST(a_newer_schema_is_refused_in_a_sentence),
         TEST(a_file_that_is_no_database_is_named),
         TEST(a_missing_folder_is_named),

@@ -47,9 +47,9 @@ static void say_ok(struct http_request *request)
 static const struct http_parameter query[] = {
     {"plugin", "string", ""}, {"event", "string", ""}, {"type", "string", ""}, {NULL, NULL, NULL}};
 static const struct http_route routes[] = {
-    {"GET", "/events", "", 0, false, query, serve, "", false},
-    {"GET", "/few", "", 0, false, query, serve_without_audit, "", false},
-    {"GET", "/", "", 0, false, NULL, say_ok, "", false},
+    {"GET", "/events", "", 0, query, serve, "", false},
+    {"GET", "/few", "", 0, query, serve_without_audit, "", false},
+    {"GET", "/", "", 0, NULL, say_ok, "", false},
 };
 
 struct fixture {

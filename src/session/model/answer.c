@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ID_MAX_BYTES   128
-#define NAME_MAX_BYTES 256
+#define ID_MAX_BYTES   128 /* of a tool call: the provider makes it up */
+#define NAME_MAX_BYTES 256 /* of a tool that it calls */
 
 struct answer *answer_new(const struct request *request, struct kg_buf *lines)
 {

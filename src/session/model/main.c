@@ -22,8 +22,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define READ_BYTES 65536
-#define OPEN_FILES 256
+#define READ_BYTES 65536 /* of stdin at once: a pipe holds as much */
+#define OPEN_FILES 256   /* more than all connections at the same time */
 
 struct worker {
     struct frame frame;

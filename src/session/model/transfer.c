@@ -9,15 +9,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ERROR_BODY_BYTES 65536
-#define HEADERS_BYTES    ((size_t)256 * 1024)
-#define RETRY_FIRST_MS   500
+#define ERROR_BODY_BYTES 65536                /* of a refusal, in which its words are looked for */
+#define HEADERS_BYTES    ((size_t)256 * 1024) /* of one answer */
+#define RETRY_FIRST_MS   500                  /* doubled with each attempt */
 #define RETRY_MOST_MS    8000
 #define RETRY_WAIT_MS    60000 /* a longer Retry-After is told, not waited for */
 #define LINGER_MS        500   /* after the last event, for the end of the transfer */
 #define NEVER            UINT64_MAX
-#define CONNECTIONS_MAX  64L
-#define KEPT_CONNECTIONS 8L
+#define CONNECTIONS_MAX  64L /* at the same time: requests past it wait */
+#define KEPT_CONNECTIONS 8L  /* for the next requests */
 
 struct transfer {
     struct transfer *next;

@@ -24,6 +24,16 @@ struct state_backend {
     int (*credential_remove)(struct state *state, const char *id, struct kg_err *err);
     int (*credentials)(struct state *state, state_credential_fn *visit, void *data,
                        struct kg_err *err);
+    int (*consent_set)(struct state *state, const struct state_consent *consent,
+                       struct kg_err *err);
+    int (*consent_remove)(struct state *state, const char *id, struct kg_err *err);
+    int (*consents)(struct state *state, state_consent_fn *visit, void *data, struct kg_err *err);
+    int (*activation_set)(struct state *state, const struct state_activation *activation,
+                          struct kg_err *err);
+    int (*activation_remove)(struct state *state, const char *project_or_null, const char *plugin,
+                             struct kg_err *err);
+    int (*activation_get)(struct state *state, const char *project, const char *plugin,
+                          bool *ret_active, struct kg_err *err);
 };
 
 struct state {

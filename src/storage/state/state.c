@@ -70,3 +70,36 @@ int state_credentials(struct state *state, state_credential_fn *visit, void *dat
 {
     return state->backend->credentials(state, visit, data, err);
 }
+
+int state_consent_set(struct state *state, const struct state_consent *consent, struct kg_err *err)
+{
+    return state->backend->consent_set(state, consent, err);
+}
+
+int state_consent_remove(struct state *state, const char *id, struct kg_err *err)
+{
+    return state->backend->consent_remove(state, id, err);
+}
+
+int state_consents(struct state *state, state_consent_fn *visit, void *data, struct kg_err *err)
+{
+    return state->backend->consents(state, visit, data, err);
+}
+
+int state_activation_set(struct state *state, const struct state_activation *activation,
+                         struct kg_err *err)
+{
+    return state->backend->activation_set(state, activation, err);
+}
+
+int state_activation_remove(struct state *state, const char *project_or_null, const char *plugin,
+                            struct kg_err *err)
+{
+    return state->backend->activation_remove(state, project_or_null, plugin, err);
+}
+
+int state_activation_get(struct state *state, const char *project, const char *plugin,
+                         bool *ret_active, struct kg_err *err)
+{
+    return state->backend->activation_get(state, project, plugin, ret_active, err);
+}

@@ -60,4 +60,38 @@ typedef void state_credential_fn(void *data, const struct state_credential *cred
 int state_credentials(struct state *state, state_credential_fn *visit, void *data,
                       struct kg_err *err);
 
+/* What a project waits for, and how it was answered. Texts are borrowed; NULL where it says so. */
+struct state_consent {
+    const char *id;
+    const char *kind, *state; /* names of the queue */
+    const char *project, *plugin;
+    const char *source;            /* NULL: not specified */
+    const char *base;              /* the folder that a relative source starts from, or NULL */
+    const char *version;           /* NULL: any */
+    const char *reason;            /* of a failure, or NULL */
+    const char *answered_by;       /* NULL: nobody yet */
+    int64_t raised_ms, changed_ms; /* wall clock */
+};
+/* Each survives a power failure from the moment it returns. One that is there is replaced. */
+int state_consent_set(struct state *state, const struct state_consent *consent, struct kg_err *err);
+int state_consent_remove(struct state *state, const char *id, struct kg_err *err);
+/* Visits all, the oldest first; texts die with the callback. */
+typedef void state_consent_fn(void *data, const struct state_consent *consent);
+int state_consents(struct state *state, state_consent_fn *visit, void *data, struct kg_err *err);
+
+/* Which plugin the operator let which project use. */
+struct state_activation {
+    const char *project, *plugin;
+    const char *consent; /* the id of the one that was answered */
+    const char *operator_id;
+    int64_t at_ms; /* wall clock */
+};
+int state_activation_set(struct state *state, const struct state_activation *activation,
+                         struct kg_err *err);
+/* project NULL: in every project. */
+int state_activation_remove(struct state *state, const char *project_or_null, const char *plugin,
+                            struct kg_err *err);
+int state_activation_get(struct state *state, const char *project, const char *plugin,
+                         bool *ret_active, struct kg_err *err);
+
 #endif

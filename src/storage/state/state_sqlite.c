@@ -20,10 +20,13 @@ static const char version_1[] = ""
 static const char version_2[] = ""
 #include "state-v2.sql.h"
 ;
+static const char version_3[] = ""
+#include "state-v3.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1, version_2};
+static const char *const migrations[] = {version_1, version_2, version_3};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 enum statement {
@@ -35,6 +38,12 @@ enum statement {
     CREDENTIAL_ADD,
     CREDENTIAL_REMOVE,
     CREDENTIALS,
+    CONSENT_SET,
+    CONSENT_REMOVE,
+    CONSENTS,
+    ACTIVATION_SET,
+    ACTIVATION_REMOVE,
+    ACTIVATION_GET,
     STATEMENT_COUNT
 };
 
@@ -59,6 +68,21 @@ static const struct {
     [CREDENTIALS] = {"read the credentials",
                      "SELECT id, kind, hash, name, scopes, operator_id, created_ms, expires_ms "
                      "FROM credential ORDER BY id"},
+    [CONSENT_SET] = {"write a consent",
+                     "INSERT OR REPLACE INTO consent (id, kind, state, project, plugin, source, "
+                     "base, version, reason, answered_by, raised_ms, changed_ms) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
+    [CONSENT_REMOVE] = {"remove a consent", "DELETE FROM consent WHERE id = ?1"},
+    [CONSENTS] = {"read the consents",
+                  "SELECT id, kind, state, project, plugin, source, base, version, reason, "
+                  "answered_by, raised_ms, changed_ms FROM consent ORDER BY id"},
+    [ACTIVATION_SET] = {"write an activation",
+                        "INSERT OR REPLACE INTO activation (project, plugin, consent, "
+                        "operator_id, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)"},
+    [ACTIVATION_REMOVE] = {"remove an activation", "DELETE FROM activation WHERE plugin = ?2 AND "
+                                                   "(?1 IS NULL OR project = ?1)"},
+    [ACTIVATION_GET] = {"read an activation",
+                        "SELECT 1 FROM activation WHERE project = ?1 AND plugin = ?2"},
 };
 
 struct sqlite_state {
@@ -457,6 +481,118 @@ static int sqlite_credentials(struct state *base, state_credential_fn *visit, vo
     return finish(state, CREDENTIALS, code, err);
 }
 
+/* -- consents and activations ------------------------------------------------------------------ */
+
+static void bind_texts(sqlite3_stmt *statement, const char *const *texts, int count)
+{
+    for (int i = 0; i < count; i++)
+        sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
+}
+
+static int sqlite_consent_set(struct state *base, const struct state_consent *consent,
+                              struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {
+        consent->id,     consent->kind, consent->state,   consent->project, consent->plugin,
+        consent->source, consent->base, consent->version, consent->reason,  consent->answered_by};
+    int result = ready(state, CONSENT_SET, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    sqlite3_bind_int64(statement, KG_COUNT(texts) + 1, consent->raised_ms);
+    sqlite3_bind_int64(statement, KG_COUNT(texts) + 2, consent->changed_ms);
+    return step_synced(state, CONSENT_SET, err);
+}
+
+static int sqlite_consent_remove(struct state *base, const char *id, struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    int result = ready(state, CONSENT_REMOVE, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, &id, 1);
+    return step_synced(state, CONSENT_REMOVE, err);
+}
+
+static int sqlite_consents(struct state *base, state_consent_fn *visit, void *data,
+                           struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *row = NULL;
+    int code;
+    int result = ready(state, CONSENTS, &row, err);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW) {
+        const char *texts[10];
+        for (int i = 0; i < (int)KG_COUNT(texts); i++)
+            texts[i] = (const char *)sqlite3_column_text(row, i);
+        visit(data, &(struct state_consent){
+                        .id = texts[0],
+                        .kind = texts[1],
+                        .state = texts[2],
+                        .project = texts[3],
+                        .plugin = texts[4],
+                        .source = texts[5],
+                        .base = texts[6],
+                        .version = texts[7],
+                        .reason = texts[8],
+                        .answered_by = texts[9],
+                        .raised_ms = sqlite3_column_int64(row, 10),
+                        .changed_ms = sqlite3_column_int64(row, 11),
+                    });
+    }
+    return finish(state, CONSENTS, code, err);
+}
+
+static int sqlite_activation_set(struct state *base, const struct state_activation *activation,
+                                 struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {activation->project, activation->plugin, activation->consent,
+                                 activation->operator_id};
+    int result = ready(state, ACTIVATION_SET, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    sqlite3_bind_int64(statement, KG_COUNT(texts) + 1, activation->at_ms);
+    return step_synced(state, ACTIVATION_SET, err);
+}
+
+static int sqlite_activation_remove(struct state *base, const char *project_or_null,
+                                    const char *plugin, struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {project_or_null, plugin};
+    int result = ready(state, ACTIVATION_REMOVE, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    return step_synced(state, ACTIVATION_REMOVE, err);
+}
+
+static int sqlite_activation_get(struct state *base, const char *project, const char *plugin,
+                                 bool *ret_active, struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {project, plugin};
+    int result = ready(state, ACTIVATION_GET, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    int code = sqlite3_step(statement);
+    result = finish(state, ACTIVATION_GET, code, err);
+    if (result == 0)
+        *ret_active = code == SQLITE_ROW;
+    return result;
+}
+
 /* -- the backend ------------------------------------------------------------------------------- */
 
 const struct state_backend state_sqlite = {
@@ -470,4 +606,10 @@ const struct state_backend state_sqlite = {
     .credential_add = sqlite_credential_add,
     .credential_remove = sqlite_credential_remove,
     .credentials = sqlite_credentials,
+    .consent_set = sqlite_consent_set,
+    .consent_remove = sqlite_consent_remove,
+    .consents = sqlite_consents,
+    .activation_set = sqlite_activation_set,
+    .activation_remove = sqlite_activation_remove,
+    .activation_get = sqlite_activation_get,
 };
