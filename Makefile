@@ -3,7 +3,7 @@ MESON_RELEASE = build/release
 MESON_SANITIZED = build/sanitized
 MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
-PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack
+PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-model
 
 .PHONY: help build run test bench fuzz lint install uninstall deb clean
 
@@ -22,6 +22,7 @@ run: build ## start a daemon here with a caged plugin, and call it
 
 test: ## everything, under ASan and UBSan
 	@scripts/setup build test
+	@scripts/npm tests || echo "make: tests that need packages of npm are skipped" >&2
 	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
 	@ninja -C $(MESON_SANITIZED) --quiet
 	@tests/run $(MESON_SANITIZED)

@@ -324,12 +324,13 @@ class Secrets(FlowTest):
 
     def test_config_get_prints_that_it_is_secret(self):
         daemon = with_config(LOCAL + 'config = { budget = "low" }\ninstalled = "1.0.0"\n'
-                             f'[providers.p]\nkey = "{TOKEN}"\n[models.fast]\nmodel = "m"\n')
+                             f'[providers.p]\nkind = "openai"\napi_key = "{TOKEN}"\n'
+                             '[models.fast]\nprovider = "p"\nmodel = "m"\n')
         try:
             rows = [("plugins.takes-config.api_token", "[secret]\n"),
                     ("plugins.takes-config.installed", "1.0.0\n"),
                     ("plugins.takes-config.config.budget", "low\n"),
-                    ("providers.p.key", "[secret]\n"), ("models.fast.model", "m\n")]
+                    ("providers.p.api_key", "[secret]\n"), ("models.fast.model", "m\n")]
             for key, expected in rows:
                 self.assertEqual(daemon.cli("config", "get", key), (0, expected, ""))
             for key in ("providers.p", "providers"):

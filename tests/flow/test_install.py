@@ -12,6 +12,7 @@ SYSTEMD = ["lib/systemd/system/kaged.service", "lib/systemd/system/kaged.socket"
            "lib/systemd/user/kaged.service", "lib/systemd/user/kaged.socket"]
 FILES = ["bin/kaged", "libexec/kaged/kaged-spawner", "libexec/kaged/kaged-cage-init",
          "libexec/kaged/kaged-storage", "libexec/kaged/kaged-unpack",
+         "libexec/kaged/kaged-model",
          "lib/sysusers.d/kaged.conf", "lib/tmpfiles.d/kaged.conf",
          "share/kaged/schema/plugin-manifest-v1.json", "share/doc/kaged/config.toml",
          "share/man/man1/kaged.1", "share/man/man8/kaged.8",
