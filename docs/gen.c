@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "http/http.h"
 #include "manifest/manifest.h"
+#include "project/project.h"
 #include "store/consent.h"
 #include "supervisor/supervisor.h"
 
@@ -250,14 +251,23 @@ static void put_consents(struct kg_buf *out)
     kg_buf_text(out, ".TE\n");
 }
 
+static void put_rows(struct kg_buf *out, const struct kg_problem_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        kg_buf_printf(out, ".TP\n.B %s\n", rows[i].code);
+        put_text(out, rows[i].meaning);
+        kg_buf_text(out, rows[i].severity == KG_SEVERITY_WARNING ? " A warning.\n" : "\n");
+    }
+}
+
 static void put_problems(struct kg_buf *out)
 {
-    for (int code = 0; code < MANIFEST_CODE_COUNT; code++) {
-        const struct manifest_code_row *row = manifest_code_row((enum manifest_code)code);
-        kg_buf_printf(out, ".TP\n.B %s\n", row->code);
-        put_text(out, row->meaning);
-        kg_buf_text(out, row->severity == MANIFEST_SEVERITY_WARNING ? " A warning.\n" : "\n");
-    }
+    put_rows(out, manifest_rows, MANIFEST_CODE_COUNT);
+}
+
+static void put_project_problems(struct kg_buf *out)
+{
+    put_rows(out, project_rows, PROJECT_CODE_COUNT);
 }
 
 static void put_calls(struct kg_buf *out)
@@ -402,6 +412,7 @@ static const struct {
     {"@states@", put_states},
     {"@version@", put_version},
     {"@problems@", put_problems},
+    {"@project-problems@", put_project_problems},
     {"@calls@", put_calls},
     {"@consents@", put_consents},
 };

@@ -214,6 +214,8 @@ struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five 
 
 /* Reads a whole file of at most max bytes; a larger one is KG_E_TOO_LARGE. */
 int kg_read_file(const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err);
+/* The same of an open file, which messages call by its path; the fd is not consumed. */
+int kg_read_fd(int fd, const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err);
 int kg_write_all(int fd, const void *data, size_t length);
 int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err);
 /* Copies a file to a name that must be free, and waits for the disk. 0 or a negative errno. */

@@ -228,6 +228,7 @@ void systemd_detach(struct systemd *systemd);
 int cli_start(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
+int cli_project_validate(struct cli *cli);
 int cli_config_check(struct cli *cli);
 int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);

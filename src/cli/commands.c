@@ -388,6 +388,22 @@ const struct cli_command cli_commands[] = {
         .run = cli_consent_decline,
     },
     {
+        .words = "project validate",
+        .arguments = {"PATH"},
+        .options = {{"installed", 0, NULL,
+                     "Check as well against the plugins that are installed here."}},
+        .summary = "check a project's file",
+        .help = "Checks .kaged/project.yaml in the folder PATH, or the file PATH itself, with the "
+                "prompts that it names, and lists all that is wrong: line, column, a code, a "
+                "sentence, and what to do. Warnings do not make it invalid. The exit code is 6 if "
+                "it cannot be used. Needs no daemon.\n"
+                "With --installed each agent meets the plugins that are installed here and the "
+                "defaults in local.toml, and what it gets is shown: plugins, hooks, tools, and "
+                "each setting with where it comes from.",
+        .needs = CLI_PATHS,
+        .run = cli_project_validate,
+    },
+    {
         .words = "audit",
         .options = {FOLLOW,
                     {"plugin", 0, "NAME", "Only events of this plugin."},

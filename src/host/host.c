@@ -265,10 +265,10 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
     plugin->instance = instance_new(&host->supervisor, &spec, &ops, host);
 }
 
-static void log_warnings(const struct host_plugin *plugin, const struct manifest_problems *problems)
+static void log_warnings(const struct host_plugin *plugin, const struct kg_problems *problems)
 {
     for (size_t i = 0; i < problems->count; i++)
-        if (manifest_code_row(problems->items[i].code)->severity == MANIFEST_SEVERITY_WARNING)
+        if (problems->items[i].row->severity == KG_SEVERITY_WARNING)
             kg_log_about(KG_WARN, plugin->name, "%s:%u:%u: %s", MANIFEST_FILE,
                          problems->items[i].line, problems->items[i].column,
                          problems->items[i].message);
@@ -276,7 +276,7 @@ static void log_warnings(const struct host_plugin *plugin, const struct manifest
 
 struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = manifest_load(plugin->dir, &problems);
     log_warnings(plugin, &problems);
     if (manifest == NULL) {

@@ -120,7 +120,7 @@ struct manifest *store_approved_manifest(struct store *store, const char *name,
                                          const struct store_tree *tree)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     const struct store_entry *entry = find_entry(tree, MANIFEST_FILE);
     unsigned char sha256[EVP_MAX_MD_SIZE];
     if (entry == NULL || read_kept(store, name, "manifest", KG_DOC_BYTES_MAX, &text) < 0)

@@ -70,7 +70,7 @@ bool store_offer_widens(const struct store_offer *offer)
 
 /* -- the manifest ------------------------------------------------------------------------------ */
 
-static void keep_warnings(struct store_offer *offer, const struct manifest_problems *problems)
+static void keep_warnings(struct store_offer *offer, const struct kg_problems *problems)
 {
     for (size_t i = 0; i < problems->count; i++)
         kg_list_add(&offer->warnings,
@@ -80,7 +80,7 @@ static void keep_warnings(struct store_offer *offer, const struct manifest_probl
 
 static int read_manifest(struct store_offer *offer, const char *dir, struct kg_err *err)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct kg_semver version;
     offer->warnings = kg_list_new(0);
     offer->manifest = manifest_load(dir, &problems);
@@ -106,7 +106,7 @@ static void find_approved(struct store *store, const char *name, struct base *ba
 {
     const char *hash = base->record.hash;
     struct store_limits limits = store_limits_now(store);
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     if (hash == NULL)
         return;
     if (store_approved_tree(store, name, hash, &base->tree))
@@ -131,7 +131,7 @@ static char *version_of(struct store *store, const char *name, const struct base
     if (base->record.installed != NULL)
         return kg_strdup(base->record.installed);
     kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = manifest_load(path, &problems);
     char *version = manifest ? kg_strdup(manifest->version) : NULL;
     manifest_free(manifest);

@@ -142,7 +142,7 @@ int store_finish_removal(struct store *store, const struct store_hold *hold,
 
 static char *version_there(const struct store *store, const char *name)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     kg_auto(kg_free) char *dir = kg_format("%s/%s", store->dir, name);
     struct manifest *manifest = manifest_load(dir, &problems);
     char *version = manifest ? kg_strdup(manifest->version) : NULL;

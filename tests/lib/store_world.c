@@ -177,7 +177,7 @@ void world_assert_whole(struct world *world, const char *name)
     const struct local_plugin *record = local_plugin_find(local, kg_str(name));
     kg_auto(kg_free) char *folder = kg_format("plugins/%s", name);
     if (record != NULL && record->installed.length > 0) {
-        kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+        kg_auto(kg_problems_free) struct kg_problems problems = {0};
         struct manifest *manifest = manifest_load(world_path(world, "%s", folder), &problems);
         assert_non_null(manifest);
         assert_true(kg_str_is(record->installed, manifest->version));

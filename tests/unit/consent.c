@@ -131,14 +131,14 @@ static struct store_offer *offer(const char *hash, bool widens)
     static const char text[] = "name: echo\nversion: 2.0.0\nkaged_api: 1\n"
                                "description: Says it.\ncommand: [\"./echo\"]\n"
                                "methods: [\"echo.say\"]\ncapabilities: []\n";
-    struct manifest_problems problems = {0};
+    struct kg_problems problems = {0};
     struct store_offer *made = kg_alloc(sizeof(*made));
     made->id = kg_id_new("off_");
     made->origin = "folder";
     made->kind = widens ? STORE_UPGRADE : STORE_INSTALL;
     made->manifest = manifest_read(kg_str(text), &problems);
     assert_non_null(made->manifest);
-    manifest_problems_free(&problems);
+    kg_problems_free(&problems);
     snprintf(made->hash, sizeof(made->hash), "%s", hash);
     made->warnings = kg_list_new(0);
     made->diff = (struct store_tree_diff){
