@@ -376,14 +376,13 @@ static void take_switches(const struct resolving *resolving, const struct projec
 static void check_model(const struct resolving *resolving, const struct kg_node *alias)
 {
     const struct local *local = resolving->world->local;
-    const struct kg_node *models = local ? kg_node_get(local->doc->root, "models") : NULL;
-    if (alias == NULL || models == NULL || models->type != KG_OBJECT || models->count == 0 ||
-        kg_node_member(models, alias->text) != NULL)
+    if (alias == NULL || local == NULL || local->model_count == 0 ||
+        local_model_find(local, alias->text) != NULL)
         return;
-    size_t count = models->count < NEAREST_MAX ? models->count : NEAREST_MAX;
+    size_t count = local->model_count < NEAREST_MAX ? local->model_count : NEAREST_MAX;
     char **names = kg_list_new(count);
     for (size_t i = 0; i < count; i++)
-        names[i] = kg_str_dup(models->members[i].key);
+        names[i] = kg_str_dup(local->models[i].alias);
     const char *nearest = kg_str_nearest(alias->text, (const char *const *)names, count);
     kg_auto(kg_free) char *hint = nearest ? kg_format("did you mean %s?", nearest)
                                           : kg_strdup("add it to [models] in local.toml");

@@ -35,7 +35,7 @@ static void check_arguments(const struct cage_plan *plan)
     must(options.length > 0 && options.data[options.length - 1] == '\0');
     cage_argv_rules(plan, &rules);
     must(rules.length == 0 || rules.data[rules.length - 1] == '\0');
-    cage_argv_command(plan, &command);
+    cage_argv_command(plan, false, &command);
     must(command.count > plan->command.count);
     cage_plan_print(plan, &text);
     cage_plan_words(plan, &text);

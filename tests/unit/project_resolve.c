@@ -290,7 +290,10 @@ static void a_model_that_the_operator_does_not_have_is_warned_of(void **state)
 {
     (void)state;
     static const char project[] = "primary: { model: smrt, compaction: { summary_model: fast } }\n";
-    struct world world = WORLD(project, "[models.smart]\nmodel = \"x\"\n", notes);
+    struct world world = WORLD(project,
+                               "[providers.p]\nkind = \"openai\"\n"
+                               "[models.smart]\nprovider = \"p\"\nmodel = \"x\"\n",
+                               notes);
     assert_problems(&world, "3:19 model_unknown\n3:54 model_unknown\n");
     assert_said(&world, "did you mean smart?");
     struct world none = WORLD(project, "", notes);
