@@ -53,6 +53,58 @@ struct host {
     struct loop_task stop_check;
 };
 
+/* -- the one door, see call.c ------------------------------------------------------------------ */
+
+struct host_call;
+/* What sort of call it is: how its result is read, and which events tell of it. */
+struct host_call_kind {
+    /* What it refuses is the call's error. NULL: any result will do. */
+    int (*take)(const struct host_call *call, struct kg_str result, struct kg_err *err);
+    void (*audit_sent)(const struct host_call *call, const struct host_context *context);
+    void (*audit_ended)(const struct host_call *call, const struct kg_err *error,
+                        int64_t duration_ms);
+};
+void host_audit_called(const struct host_call *call, const struct host_context *context);
+void host_audit_returned(const struct host_call *call, const struct kg_err *error,
+                         int64_t duration_ms);
+
+struct host_call {
+    struct host *host;
+    struct host_plugin *plugin;
+    struct peer *peer; /* the one that the request went to */
+    const struct host_call_kind *kind;
+    const struct schema *result_schema; /* in the plugin's manifest, or NULL */
+    uint64_t timeout_ms;
+    uint64_t id;
+    uint64_t started_ns;
+    host_done_fn *on_done;
+    void *data;
+    struct host_call *next_unused;
+    char method[RPC_METHOD_MAX + 1];
+    char request_id[KG_ID_MAX * 3];
+};
+
+/* One request to a plugin's process. Schemas live in its manifest; the kind is static. */
+struct host_passage {
+    struct host_plugin *plugin;
+    struct kg_str method;
+    struct kg_str params;    /* a JSON object, or empty */
+    bool params_are_checked; /* by host_check_params: once is enough for several plugins */
+    struct kg_str config;    /* a JSON object for _config; empty: none */
+    const struct host_context *context;
+    const struct schema *params_schema, *result_schema; /* NULL: anything goes */
+    uint64_t timeout_ms;                                /* past it the plugin hangs; 0: never */
+    uint64_t caller_timeout_ms;                         /* 0: none */
+    const struct host_call_kind *kind;
+    host_done_fn *on_done; /* called once, never before host_pass returns */
+    void *data;
+};
+/* NULL with err when it is refused at once. */
+struct host_call *host_pass(struct host *host, const struct host_passage *passage,
+                            struct kg_err *err);
+int host_check_params(struct kg_str params, struct kg_err *err);
+/* What the manifest says (0: nothing), or else the configuration. */
+uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms);
 void host_calls_free(struct host *host);
 
 /* See consents.c. */
