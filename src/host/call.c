@@ -39,6 +39,18 @@ uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms)
 
 /* -- before ------------------------------------------------------------------------------------ */
 
+/* With the reason, where the end of its last process is one. */
+static void say_state(const struct host_plugin *plugin, enum instance_state state,
+                      struct kg_err *err)
+{
+    const struct exit_report *last = instance_facts(plugin->instance).last_exit;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (last != NULL && (state == INSTANCE_CRASHED || state == INSTANCE_FAILED))
+        exit_report_words(last, &words);
+    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s%s%.300s", plugin->name,
+            instance_state_name(state), words.length ? ": " : "", kg_buf_terminate(&words));
+}
+
 static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg_err *err)
 {
     const char *why;
@@ -63,7 +75,7 @@ static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg
         kg_hint(err, "%s", plugin->drift.hint);
         return -EINVAL;
     }
-    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s", plugin->name, instance_state_name(state));
+    say_state(plugin, state, err);
     if (state == INSTANCE_DISABLED || state == INSTANCE_FAILED)
         kg_hint(err, "kaged plugin enable %s", plugin->name);
     else

@@ -3,6 +3,7 @@
 #define KAGED_HOST_INTERNAL_H
 
 #include "config/local.h"
+#include "host/agents.h"
 #include "host/host.h"
 
 struct host {
@@ -30,11 +31,12 @@ struct host {
     size_t plugin_count;
     struct host_plugin **gone; /* owned; uninstalled, but somebody may still point at them */
     size_t gone_count;
-    struct store *store;              /* owned */
-    struct loop_worker *store_worker; /* owned; does what blocks */
-    size_t store_jobs;                /* that it has, or will have */
-    size_t change_count;              /* of the store, that are not done */
-    struct host_call *unused_calls;   /* kept for reuse */
+    struct store *store;               /* owned */
+    struct loop_worker *store_worker;  /* owned; does what blocks */
+    size_t store_jobs;                 /* that it has, or will have */
+    size_t change_count;               /* of the store, that are not done */
+    struct host_call *unused_calls;    /* kept for reuse */
+    struct host_tool_call *tool_calls; /* that are not done; see tool.c */
     int64_t started_at_ms;
     uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
     struct host_figures figures;
@@ -106,6 +108,35 @@ int host_check_params(struct kg_str params, struct kg_err *err);
 /* What the manifest says (0: nothing), or else the configuration. */
 uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms);
 void host_calls_free(struct host *host);
+
+/* -- tools and hooks of agents, see agents.c, tool.c, hook.c ------------------------------------
+ */
+
+struct host_asker_copy {
+    char *project_id, *path, *session_id, *operator_id, *request_id; /* owned */
+    struct host_agent agent;                                         /* of the first three */
+};
+void host_asker_copy(const struct host_asker *asker, struct host_asker_copy *ret_copy);
+void host_asker_free(struct host_asker_copy *copy);
+struct host_context host_asker_context(const struct host_asker_copy *copy); /* borrows from it */
+
+/* Where an agent is now; until the next turn of the loop. */
+struct host_place {
+    struct host_project *project; /* active */
+    const struct project_resolved_agent *agent;
+};
+int host_place_find(const struct host *host, const struct host_agent *agent,
+                    struct host_place *ret_place, struct kg_err *err);
+/* It does not run yet, and that it will is decided. */
+bool host_plugin_is_starting(const struct host_plugin *plugin);
+
+/* Something happened to the plugin that tools or hooks may wait for. */
+void host_agents_look(struct host_plugin *plugin);
+void host_tools_look(struct host_plugin *plugin);
+void host_hooks_look(struct host_plugin *plugin);
+/* The host goes away: what is left is answered. */
+void host_tools_end(struct host *host);
+void host_hooks_end(struct host_plugin *plugin);
 
 /* See consents.c. */
 int host_consents_open(struct host *host, struct kg_err *err);
