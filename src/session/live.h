@@ -27,6 +27,8 @@ struct live_run {
      * the operator wants it. live_run_end follows, now or later; it may be called more than once.
      */
     void (*cancel)(struct live_run *run, const struct kg_err *why);
+    /* A compaction of its agent is over, before whoever waits for that hears of it; or NULL. */
+    void (*on_compacted)(struct live_run *run, const struct live_compacted *compacted);
 };
 
 /*
