@@ -164,10 +164,9 @@ static void put_missing(struct kg_json_writer *json, const struct project_missin
     kg_json_end(json, '}');
 }
 
-void project_view(const struct project_resolved *resolved, const struct kg_problems *problems,
-                  struct kg_json_writer *json)
+void project_view_members(const struct project_resolved *resolved,
+                          const struct kg_problems *problems, struct kg_json_writer *json)
 {
-    kg_json_begin(json, '{');
     kg_json_named_text(json, "name", resolved->name);
     kg_json_key(json, "agents");
     kg_json_begin(json, '[');
@@ -183,5 +182,12 @@ void project_view(const struct project_resolved *resolved, const struct kg_probl
         kg_json_key(json, "problems");
         kg_problems_json(problems, json);
     }
+}
+
+void project_view(const struct project_resolved *resolved, const struct kg_problems *problems,
+                  struct kg_json_writer *json)
+{
+    kg_json_begin(json, '{');
+    project_view_members(resolved, problems, json);
     kg_json_end(json, '}');
 }
