@@ -149,6 +149,9 @@ bool terminal_ask(int fd, const char *question);
 /* From now on Ctrl-C and a wish to end the program are only remembered. */
 void terminal_catch_interrupts(void);
 bool terminal_was_interrupted(void);
+struct pollfd;
+/* Waits for one; -1 with EINTR also if an interrupt came before. */
+int terminal_poll(struct pollfd *fd);
 
 /* -- the daemon -------------------------------------------------------------------------------- */
 

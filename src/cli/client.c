@@ -163,12 +163,10 @@ static int on_whole(llhttp_t *parser)
 
 static const llhttp_settings_t settings = {.on_body = on_body, .on_message_complete = on_whole};
 
-/* Somebody pressed Ctrl-C while lines come: who reads them is asked, once, how long to wait yet. */
-static void look_for_interrupt(const struct answer *answer, int64_t *silence_ms)
+/* Who reads lines hears of a Ctrl-C, once, and says how long to wait from then on. */
+static bool heeds_interrupts(const struct answer *answer, int64_t silence_ms)
 {
-    const struct client_stream *stream = answer->stream;
-    if (stream != NULL && *silence_ms == CLIENT_WAIT_FOREVER && terminal_was_interrupted())
-        *silence_ms = stream->on_interrupt(stream->data);
+    return answer->stream != NULL && silence_ms == CLIENT_WAIT_FOREVER;
 }
 
 static int wait_for_bytes(int fd, const struct answer *answer, int64_t *silence_ms,
@@ -176,16 +174,18 @@ static int wait_for_bytes(int fd, const struct answer *answer, int64_t *silence_
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
     for (;;) {
-        look_for_interrupt(answer, silence_ms);
-        int timeout = *silence_ms < 0 ? -1 : *silence_ms > INT32_MAX ? INT32_MAX : (int)*silence_ms;
-        int ready = poll(&readable, 1, timeout);
+        int64_t ms = *silence_ms > INT32_MAX ? INT32_MAX : *silence_ms;
+        bool heeds = heeds_interrupts(answer, ms);
+        int ready = heeds ? terminal_poll(&readable) : poll(&readable, 1, (int)ms);
         if (ready > 0)
             return 0;
         if (ready == 0)
             return kg_fail(err, KG_E_IO, "the daemon has not answered for %lld s",
-                           (long long)*silence_ms / 1000);
+                           (long long)ms / 1000);
         if (errno != EINTR)
             return kg_fail_errno(err, errno, "wait for the answer");
+        if (heeds && terminal_was_interrupted())
+            *silence_ms = answer->stream->on_interrupt(answer->stream->data);
     }
 }
 

@@ -109,7 +109,8 @@ const struct cli_command cli_commands[] = {
         .arguments = {"bash|zsh|fish"},
         .summary = "print a completion script for a shell",
         .help = "Prints a script that lets the shell complete commands, options, names of plugins, "
-                "their methods, keys of the configuration and events. An installed kaged brings "
+                "their methods, projects, sessions, keys of the configuration and events. An "
+                "installed kaged brings "
                 "these scripts along.\n"
                 " bash: eval \"$(kaged completion bash)\"\n"
                 " zsh:  kaged completion zsh > DIR/_kaged, DIR being in fpath\n"

@@ -123,6 +123,40 @@ static void put_methods(struct kg_buf *out, const struct typed *typed)
         put_safe(out, typed, cli_text(&methods->items[i], "name"), "method");
 }
 
+static void put_projects(struct kg_buf *out, const struct typed *typed)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, "/api/v1/projects");
+    const struct kg_node *projects = list_of(doc, "projects");
+    for (uint32_t i = 0; i < projects->count; i++)
+        put_safe(out, typed, cli_text(&projects->items[i], "id"), "project");
+}
+
+/* The newest; each means its project, which has a name of letters, digits and dashes. */
+static void put_sessions(struct kg_buf *out, const struct typed *typed)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, "/api/v1/sessions?limit=50");
+    const struct kg_node *sessions = list_of(doc, "sessions");
+    for (uint32_t i = 0; i < sessions->count; i++) {
+        struct kg_str project = cli_text(&sessions->items[i], "project_id");
+        kg_auto(kg_free) char *meaning = kg_str_dup(is_safe(project) ? project : KG_STR("session"));
+        put_safe(out, typed, cli_text(&sessions->items[i], "id"), meaning);
+    }
+}
+
+/* Of the session before it. */
+static void put_agents(struct kg_buf *out, const struct typed *typed)
+{
+    if (typed->first == NULL)
+        return;
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    kg_buf_text(&target, "/api/v1/sessions/");
+    client_put_encoded(&target, kg_str(typed->first));
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, kg_buf_terminate(&target));
+    const struct kg_node *agents = list_of(doc, "agents");
+    for (uint32_t i = 0; i < agents->count; i++)
+        put_safe(out, typed, cli_text(&agents->items[i], "path"), "agent");
+}
+
 /* -- what the tables know ---------------------------------------------------------------------- */
 
 static void put_events(struct kg_buf *out, const struct typed *typed)
@@ -186,10 +220,11 @@ static void put_kind(struct kg_buf *out, const struct typed *typed, const char *
         const char *placeholder;
         void (*put)(struct kg_buf *out, const struct typed *typed);
     } kinds[] = {
-        {"NAME", put_plugins},   {"METHOD", put_methods}, {"KEY", put_keys},
-        {"VALUE", put_values},   {"EVENT", put_events},   {"DIR", put_folders},
-        {"PATH", put_files},     {"FILE", put_files},     {"SCHEMA", put_files},
-        {"INSTANCE", put_files}, {"SOURCE", put_files},
+        {"NAME", put_plugins},     {"METHOD", put_methods}, {"KEY", put_keys},
+        {"VALUE", put_values},     {"EVENT", put_events},   {"DIR", put_folders},
+        {"PATH", put_files},       {"FILE", put_files},     {"SCHEMA", put_files},
+        {"INSTANCE", put_files},   {"SOURCE", put_files},   {"PROJECT", put_projects},
+        {"SESSION", put_sessions}, {"AGENT", put_agents},
     };
     const char *start = placeholder + strspn(placeholder, "[");
     kg_auto(kg_free) char *kind = kg_str_dup((struct kg_str){start, strcspn(start, "].")});

@@ -368,7 +368,7 @@ int cli_session_compact(struct cli *cli)
     int code = session_ask(cli, "POST", "/compact", kg_buf_view(&body), &doc);
     if (doc == NULL)
         return code;
-    if (kg_str_is(cli_text(doc->root, "state"), "stopped"))
+    if (kg_str_is(cli_text(doc->root, "strategy"), "checkpoint"))
         return say_stopped(cli);
     session_put_compaction(&out, doc->root);
     print_line(kg_buf_view(&out));
