@@ -320,7 +320,7 @@ void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
     kg_buf_escaped(out, cli_text(told, "strategy"));
     if (kg_node_get(told, "superseded") == NULL)
         return;
-    kg_buf_printf(out, ": %" PRId64 " entries left out, %" PRId64 " kept, %" PRId64 " added; ",
+    kg_buf_printf(out, ": %" PRId64 " left out, %" PRId64 " kept, %" PRId64 " added; ",
                   cli_number(told, "superseded"), cli_number(told, "kept"),
                   cli_number(told, "added"));
     print_short(out, cli_number(told, "tokens_before"));

@@ -87,7 +87,10 @@ static void put_result(struct kg_buf *out, const struct kg_node *content)
 
 /* -- one entry --------------------------------------------------------------------------------- */
 
-/* What a head and a body are, by kind and, of messages, by role. `%` stands for the agent. */
+/*
+ * What a head and a body are, by kind and, of messages, by role. `%` stands for the agent, `#` for
+ * the entry that it belongs to.
+ */
 enum body { SAID, CALL, RESULT, FIGURES, BARE };
 static const struct form {
     const char *kind, *role; /* NULL role: any */
@@ -99,12 +102,12 @@ static const struct form {
     {"message", "system", "system to %", false, SAID},
     {"message", NULL, "%", false, SAID},
     {"tool_call", NULL, "% calls", false, CALL},
-    {"tool_result", NULL, "result", false, RESULT},
+    {"tool_result", NULL, "result#", false, RESULT},
     {"injection", NULL, " adds for %", true, SAID},
     {"summary", NULL, "summary for %", false, SAID},
     {"compaction", NULL, "context of % compacted by ", false, FIGURES},
     {"checkpoint", NULL, "context of % stopped at a ", false, FIGURES},
-    {"undo", NULL, "compaction of % taken back", false, BARE},
+    {"undo", NULL, "compaction# of % taken back", false, BARE},
     {NULL, NULL, "event: ", false, CALL},
 };
 
@@ -117,8 +120,14 @@ static const struct form *form_of(struct kg_str kind, struct kg_str role)
     return form;
 }
 
+/* Whose it is, and which entry it belongs to; 0: none that was shown. */
+struct origin {
+    struct kg_str agent;
+    uint64_t parent;
+};
+
 static void put_words(struct kg_buf *out, const struct form *form, const struct kg_node *entry,
-                      struct kg_str agent)
+                      struct origin origin)
 {
     if (form->by_plugin) {
         kg_buf_text(out, "plugin ");
@@ -126,9 +135,11 @@ static void put_words(struct kg_buf *out, const struct form *form, const struct 
     }
     for (const char *at = form->words; *at != '\0'; at++) {
         if (*at == '%')
-            kg_buf_escaped(out, agent);
-        else
+            kg_buf_escaped(out, origin.agent);
+        else if (*at != '#')
             kg_buf_char(out, *at);
+        else if (origin.parent > 0)
+            kg_buf_printf(out, " #%" PRIu64, origin.parent);
     }
 }
 
@@ -146,14 +157,14 @@ static void put_detail(struct kg_buf *out, const struct form *form, const struct
 
 /* The line that says who; what was said stands below it. */
 static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_node *entry,
-                      struct kg_str agent)
+                      struct origin origin)
 {
     struct kg_str kind = cli_text(entry, "kind");
     const struct form *form =
         form_of(kind.length > 0 ? kind : KG_STR("message"), cli_text(entry, "role"));
     const struct kg_node *content = kg_node_get(entry, "content");
     bool colors = print_colors(), gone = cli_is_set(entry, "superseded");
-    put_words(head, form, entry, agent);
+    put_words(head, form, entry, origin);
     if (cli_is_set(entry, "pinned"))
         kg_buf_text(head, " (pinned)");
     if (gone)
@@ -174,10 +185,21 @@ static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_n
 struct transcript {
     const struct cli *cli;
     bool all;
-    char day[11];      /* of the last entry, "2026-11-15" */
-    int64_t after;     /* the last entry's number */
-    uint64_t left_out; /* superseded ones */
+    char day[11];           /* of the last entry, "2026-11-15" */
+    int64_t after;          /* the last entry's number */
+    uint64_t left_out;      /* superseded ones */
+    struct kg_map *numbers; /* owned: those of calls and marks, by their ids */
 };
+
+static struct origin origin_of(struct transcript *transcript, const struct kg_node *entry)
+{
+    struct kg_str kind = cli_text(entry, "kind");
+    if (kg_str_is(kind, "tool_call") || kg_str_is(kind, "compaction"))
+        kg_map_set(transcript->numbers, cli_text(entry, "id"),
+                   (void *)(uintptr_t)transcript->after);
+    void *parent = kg_map_get(transcript->numbers, cli_text(entry, "parent"));
+    return (struct origin){cli_text(entry, "agent"), (uintptr_t)parent};
+}
 
 /* The day stands above the first entry of it, the time of day before each. */
 static void put_time(struct transcript *transcript, struct kg_buf *out, struct kg_buf *head,
@@ -206,12 +228,13 @@ static void print_entry(struct transcript *transcript, const struct kg_node *ent
         print_json(kg_buf_view(&out));
         return;
     }
+    struct origin origin = origin_of(transcript, entry);
     if (cli_is_set(entry, "superseded") && !transcript->all) {
         transcript->left_out++;
         return;
     }
     put_time(transcript, &out, &head, entry);
-    put_entry(&out, &head, entry, cli_text(entry, "agent"));
+    put_entry(&out, &head, entry, origin);
     print_out(&out);
 }
 
@@ -237,24 +260,22 @@ static int print_page(struct transcript *transcript, bool *ret_more)
     return CLI_DONE;
 }
 
-/* "  primary  12 entries, 3.4k of 128k tokens, compacted at 102.4k" */
+/* "  primary: 12 entries, about 3.4k of 128k tokens, compacted at 102k" */
 static void put_agent(struct kg_buf *out, const struct kg_node *agent)
 {
-    double share = 0;
-    int64_t window = cli_number(agent, "window_tokens");
+    int64_t entries = cli_number(agent, "entries"), window = cli_number(agent, "window_tokens");
     kg_buf_text(out, "  ");
     kg_buf_escaped(out, cli_text(agent, "path"));
-    kg_buf_printf(out, ": %" PRId64 " entries, about ", cli_number(agent, "entries"));
+    kg_buf_printf(out, ": %" PRId64 " %s, about ", entries, entries == 1 ? "entry" : "entries");
     print_short(out, cli_number(agent, "tokens"));
-    kg_buf_text(out, " of ");
-    print_short(out, window);
-    kg_buf_text(out, " tokens");
-    struct kg_str threshold = cli_text(agent, "threshold");
-    if (threshold.length > 0 && threshold.length < 24) {
-        kg_auto(kg_free) char *text = kg_str_dup(threshold);
-        share = strtod(text, NULL);
+    if (window > 0) {
+        kg_buf_text(out, " of ");
+        print_short(out, window);
     }
-    if (share > 0 && share <= 1) {
+    kg_buf_text(out, " tokens");
+    kg_auto(kg_free) char *threshold = kg_str_dup(cli_text(agent, "threshold"));
+    double share = strtod(threshold, NULL);
+    if (window > 0 && share > 0 && share <= 1) {
         kg_buf_text(out, ", compacted at ");
         print_short(out, (int64_t)(share * (double)window));
     }
@@ -291,7 +312,6 @@ int cli_session_show(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, out = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    struct transcript transcript = {.cli = cli, .all = cli_has(cli, "all")};
     session_put_target(&target, cli, "");
     const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
     int code = cli_ask_object(cli, &request, &body, &doc);
@@ -300,8 +320,11 @@ int cli_session_show(struct cli *cli)
     if (!cli->json)
         put_session(&out, doc->root);
     print_out(&out);
+    struct transcript transcript = {
+        .cli = cli, .all = cli_has(cli, "all"), .numbers = kg_map_new()};
     for (bool more = true; more && code == CLI_DONE;)
         code = print_page(&transcript, &more);
+    kg_map_free(transcript.numbers);
     if (transcript.left_out > 0)
         printf("%" PRIu64 " superseded %s not shown; --all shows them\n", transcript.left_out,
                transcript.left_out == 1 ? "entry is" : "entries are");
@@ -356,7 +379,8 @@ int cli_session_context(struct cli *cli)
     put_summary(&out, doc->root);
     for (uint32_t i = 0; messages && messages->type == KG_ARRAY && i < messages->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf head = {0};
-        put_entry(&out, &head, &messages->items[i], cli_text(doc->root, "agent_path"));
+        const struct origin origin = {.agent = cli_text(doc->root, "agent_path")};
+        put_entry(&out, &head, &messages->items[i], origin);
     }
     put_tools(&out, kg_node_get(doc->root, "tools"));
     print_out(&out);
