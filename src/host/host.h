@@ -41,6 +41,8 @@ struct audit *host_audit(struct host *host);
 struct state *host_state(struct host *host);
 const struct config *host_config(const struct host *host);
 const struct config_paths *host_paths(const struct host *host);
+/* local.toml, as it was read last; until the next turn of the loop. */
+const struct local *host_local(const struct host *host);
 int64_t host_started_at_ms(const struct host *host);
 bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
