@@ -847,6 +847,26 @@ uint64_t host_audit_count(const struct host *host)
     return host->audit_count;
 }
 
+const struct local *host_local(const struct host *host)
+{
+    return host->local;
+}
+
+struct cage_spawner *host_spawner(struct host *host)
+{
+    return host->supervisor.spawner;
+}
+
+const struct cage_facts *host_facts(const struct host *host)
+{
+    return host->facts;
+}
+
+struct gate *host_gate(struct host *host)
+{
+    return host->gate;
+}
+
 const struct config *host_config(const struct host *host)
 {
     return host->config;
