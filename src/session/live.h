@@ -140,14 +140,14 @@ struct live_tool_result {
     struct kg_id call, entry;     /* their entries */
     uint64_t call_seq, entry_seq; /* the same */
     bool blocked;                 /* the plugin could not be reached */
-    bool is_error;                /* and also: unknown tool, bad arguments, the plugin's own error */
+    bool is_error;        /* and also: unknown tool, bad arguments, the plugin's own error */
     struct kg_str result; /* JSON: the tool's, or of an error a string with words for the model */
     bool compacting;
 };
 struct live_tool {
     struct live_asker asker;
     const char *agent;
-    struct kg_str tool; /* "plugin.tool", or as models write it */
+    struct kg_str tool;      /* "plugin.tool", or as models write it */
     struct kg_str arguments; /* JSON, maybe none that fits; empty: {} */
     struct kg_str call_id;   /* the model's name for the call, kept in the entry; empty: none */
     const char *recorded;    /* the id of the tool_call's entry if it is there already; or NULL */

@@ -30,7 +30,7 @@ typedef void sessions_done_fn(void *data, struct kg_str json, const struct kg_er
 
 /* Who asks, and who is told. Texts are borrowed for the call, as are all that follow. */
 struct sessions_asker {
-    struct kg_str session; /* an id, or a prefix that only one has; of create and list: empty */
+    struct kg_str session;   /* an id, or a prefix that only one has; of create and list: empty */
     const char *operator_id; /* NULL: unknown */
     const char *request_id;
     sessions_done_fn *on_done;
