@@ -847,11 +847,6 @@ uint64_t host_audit_count(const struct host *host)
     return host->audit_count;
 }
 
-const struct local *host_local(const struct host *host)
-{
-    return host->local;
-}
-
 struct cage_spawner *host_spawner(struct host *host)
 {
     return host->supervisor.spawner;
@@ -870,6 +865,11 @@ struct gate *host_gate(struct host *host)
 const struct config *host_config(const struct host *host)
 {
     return host->config;
+}
+
+const struct local *host_local(const struct host *host)
+{
+    return host->local;
 }
 
 const struct config_paths *host_paths(const struct host *host)

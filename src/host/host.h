@@ -14,7 +14,6 @@
 #include "supervisor/supervisor.h"
 
 struct host;
-struct local;
 
 struct host_parts {
     struct loop *loop;
@@ -41,17 +40,18 @@ struct loop *host_loop(struct host *host);
 struct audit *host_audit(struct host *host);
 struct state *host_state(struct host *host);
 const struct config *host_config(const struct host *host);
-const struct local *host_local(const struct host *host); /* until it is read again */
-/* What a cage of somebody else needs: who builds it, of what, and its network. */
-struct cage_spawner *host_spawner(struct host *host);
-const struct cage_facts *host_facts(const struct host *host); /* NULL: none can be built */
-struct gate *host_gate(struct host *host);                    /* the same */
 const struct config_paths *host_paths(const struct host *host);
+/* local.toml, as it was read last; until the next turn of the loop. */
+const struct local *host_local(const struct host *host);
 int64_t host_started_at_ms(const struct host *host);
 bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
 const char *host_cages(const struct host *host);
 const char *host_user(const struct host *host); /* whom the daemon runs as */
+/* What a cage of somebody else needs: who builds it, of what, and its network. */
+struct cage_spawner *host_spawner(struct host *host);
+const struct cage_facts *host_facts(const struct host *host); /* NULL: none can be built */
+struct gate *host_gate(struct host *host);                    /* the same */
 /* How the cages of this daemon are limited. */
 const struct cage_limits *host_limits(const struct host *host);
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */

@@ -292,5 +292,5 @@ int main(void)
         TEST(who_has_no_partner_is_left_out),
         TEST(a_summary_is_asked_of_what_goes),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("session_conversation", tests, NULL, NULL);
 }
