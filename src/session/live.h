@@ -18,6 +18,7 @@ struct live_session;
 struct live_compaction;
 struct live_compacted;
 struct live_summary;
+struct models;
 
 /* The turn that runs in a session. Embed one; see live_run_begin. */
 struct live_run {
@@ -27,6 +28,8 @@ struct live_run {
      * the operator wants it. live_run_end follows, now or later; it may be called more than once.
      */
     void (*cancel)(struct live_run *run, const struct kg_err *why);
+    /* A compaction of its agent is over, before whoever waits for that hears of it; or NULL. */
+    void (*on_compacted)(struct live_run *run, const struct live_compacted *compacted);
 };
 
 /*
@@ -42,6 +45,7 @@ struct sessions {
     struct loop *loop;
     struct host *host;
     struct session_store *store; /* owned */
+    struct models *models;       /* owned; what turns and summaries ask */
     struct kg_map *live;         /* by id; owned, and so are the sessions in it */
     struct host_project_listener listener;
     struct live_wait *waits;
