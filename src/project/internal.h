@@ -88,6 +88,7 @@ bool project_settings_take(const struct resolving *resolving,
  * schema may still be looked at; when it is used up, nothing may be shown. See sensitive.c.
  */
 bool project_is_sensitive(const struct kg_node *schema, struct kg_str key, size_t *work);
+#define SENSITIVE_WORK_MAX 200000 /* nodes of a schema that are looked at; then all is hidden */
 
 /* The name that models call a tool by; in the arena. See tools.c. */
 const char *project_wire_name(struct kg_arena *arena, const char *name);

@@ -585,6 +585,28 @@ const struct project_resolved_agent *project_resolved_find(const struct project_
     return NULL;
 }
 
+const struct project_resolved_agent *
+project_agent_find(const struct project_resolved *resolved_or_null, struct kg_str path,
+                   struct kg_err *err)
+{
+    const struct project_resolved *resolved = resolved_or_null;
+    const struct project_resolved_agent *agent =
+        resolved ? project_resolved_find(resolved, path) : NULL;
+    const char *paths[PROJECT_AGENTS_MAX];
+    if (agent != NULL)
+        return agent;
+    size_t count = resolved ? resolved->agent_count : 0;
+    for (size_t i = 0; i < count; i++)
+        paths[i] = resolved->agents[i].path;
+    const char *nearest = kg_str_nearest(path, paths, count);
+    kg_fail(err, KG_E_NOT_FOUND, "there is no agent \"%.*s\"", KG_STR_CUT(path, 200));
+    if (nearest != NULL)
+        kg_hint(err, "did you mean %s?", nearest);
+    else if (count > 0)
+        kg_hint(err, "it has %s%s", paths[0], count > 1 ? " and those below it" : " alone");
+    return NULL;
+}
+
 const struct project_missing *project_resolved_missing(const struct project_resolved *resolved,
                                                        size_t *ret_count)
 {
