@@ -82,8 +82,24 @@ static void put_command(struct kg_buf *out, const struct cli_command *command)
     kg_buf_text(out, ".RE\n");
 }
 
-/* Families that have a page of their own; kaged(1) has the others. */
-static const char *const families[] = {"plugin", "session"};
+/* Families that have pages of their own. */
+static const char *const families[] = {"plugin", "project", "session"};
+
+static bool has_own_page(const struct cli_command *command)
+{
+    for (size_t i = 0; i < KG_COUNT(families); i++)
+        if (cli_command_begins(command, families[i]))
+            return true;
+    return false;
+}
+
+/* kaged(1) has the others. */
+static void put_commands(struct kg_buf *out)
+{
+    for (size_t i = 0; i < cli_command_count; i++)
+        if (!has_own_page(&cli_commands[i]))
+            put_command(out, &cli_commands[i]);
+}
 
 static void put_family(struct kg_buf *out, const char *family)
 {
@@ -92,20 +108,14 @@ static void put_family(struct kg_buf *out, const char *family)
             put_command(out, &cli_commands[i]);
 }
 
-static void put_commands(struct kg_buf *out)
-{
-    for (size_t i = 0; i < cli_command_count; i++) {
-        bool elsewhere = false;
-        for (size_t f = 0; f < KG_COUNT(families); f++)
-            elsewhere |= cli_command_begins(&cli_commands[i], families[f]);
-        if (!elsewhere)
-            put_command(out, &cli_commands[i]);
-    }
-}
-
 static void put_plugin_commands(struct kg_buf *out)
 {
     put_family(out, "plugin");
+}
+
+static void put_project_commands(struct kg_buf *out)
+{
+    put_family(out, "project");
 }
 
 static void put_session_commands(struct kg_buf *out)
@@ -421,6 +431,7 @@ static const struct {
     {"@config@", put_config},
     {"@fields@", put_fields},
     {"@plugin-commands@", put_plugin_commands},
+    {"@project-commands@", put_project_commands},
     {"@session-commands@", put_session_commands},
     {"@events@", put_events},
     {"@routes@", put_routes},

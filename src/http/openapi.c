@@ -40,6 +40,8 @@ static const struct {
     {"name", "the name of the plugin"},
     {"method", "a method that the plugin's manifest declares"},
     {"id", "an id, or where it has one a name"},
+    {"knob", "a knob that the plugin's manifest declares"},
+    {"path", "the path of an agent: primary.subagents.reader"},
 };
 
 static void put_parameter(struct kg_json_writer *json, const char *where,
