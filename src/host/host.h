@@ -156,6 +156,7 @@ struct host_plugin {
     struct host_change *change;    /* that owns it now, or NULL */
     bool checked;                  /* the start that follows at once has been checked */
     uint32_t checks;               /* of its files, in full, that are under way */
+    struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */

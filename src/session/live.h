@@ -32,6 +32,15 @@ struct live_run {
     void (*on_compacted)(struct live_run *run, const struct live_compacted *compacted);
 };
 
+/*
+ * Something outside of kaged.db that is waited for: a hook, a tool, a model. When the sessions
+ * stop, each is told to end at once. Embed one; adding it twice is wrong, removing it twice is not.
+ */
+struct live_wait {
+    struct live_wait *next, **link;        /* the sessions' */
+    void (*abort)(struct live_wait *wait); /* it is removed already */
+};
+
 struct sessions {
     struct loop *loop;
     struct host *host;
@@ -39,6 +48,8 @@ struct sessions {
     struct models *models;       /* owned; what turns and summaries ask */
     struct kg_map *live;         /* by id; owned, and so are the sessions in it */
     struct host_project_listener listener;
+    struct live_wait *waits;
+    uint64_t forgotten; /* live sessions, so far: what was read before that may be stale */
     /*
      * How a summary is made of what goes; NULL: nobody can. on_done once, maybe before it returns.
      */
@@ -56,7 +67,7 @@ struct live_session {
     enum session_state state; /* the same */
     enum live_start start;
     bool entered;      /* its project */
-    bool gone;         /* out of the table; the last who holds it frees it */
+    bool leaving;      /* it is forgotten as soon as nobody holds it */
     uint32_t work;     /* who holds it */
     uint64_t used_ms;  /* when it was held last */
     char *operator_id; /* who used it last, for what timers do; NULL: unknown */
@@ -90,8 +101,33 @@ void live_release(struct live_session *live); /* it may be freed by this */
 struct live_session *live_find(const struct sessions *sessions, const char *id);
 /* Something happened in it: the idle timer starts anew. */
 void live_activity(struct live_session *live);
-/* A job of the store failed, or was done: what it wrote. */
+/* What was just written. */
 void live_set_state(struct live_session *live, enum session_state state);
+/* A session that was just made, or read; in the table, not held. NULL if there is no room. */
+struct live_session *live_adopt(struct sessions *sessions, const struct session *session,
+                                bool started, struct kg_err *err);
+/* Into its project, if it is not; KG_E_CONFLICT if that is not loaded, KG_E_REFUSED if pending. */
+int live_enter(struct live_session *live, struct kg_err *err);
+void live_wait_add(struct sessions *sessions, struct live_wait *wait,
+                   void (*abort)(struct live_wait *wait));
+void live_wait_remove(struct live_wait *wait);
+
+/* Who waits for something of a session; the list owns them, and it holds the session for each. */
+struct live_waiter {
+    struct live_waiter *next;
+    live_fn *on_done;
+    void *data;
+};
+void live_waiters_add(struct live_session *live, struct live_waiter **list, live_fn *on_done,
+                      void *data);
+/* Tells all of them, and forgets them. */
+void live_waiters_tell(struct live_session *live, struct live_waiter **list,
+                       const struct kg_err *err_or_null);
+/* What an operation that cannot go on answers. */
+int live_fail_stopping(struct kg_err *err);
+
+/* The same session is idle, by its timer or by request; see live_idle.c. */
+void live_on_idle_timer(struct loop_timer *timer);
 
 /* -- its agents, see live_agent.c -------------------------------------------------------------- */
 

@@ -32,6 +32,8 @@ ELSEWHERE = {
     "limits.install_timeout_ms": "the same; tests/flow/test_fetch.py",
     "limits.consents": "tests/flow/test_plugin_install.py fills the queue, and raises its limit",
     "limits.consent_offer_ms": "tests/flow/test_plugin_install.py waits for an offer to expire",
+    "limits.hook_timeout_ms": "each hook takes it anew; tests/cage/hooks.c",
+    "limits.tool_result_bytes": "each result is held against it; tests/cage/tools.c",
     "limits.watchdog_interval_ms": "only where there are no cgroups; tests/flow/test_limits.py",
 }
 
