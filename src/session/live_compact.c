@@ -117,6 +117,20 @@ static struct live_compacted describe(const struct live_compaction *compaction)
     return compacted;
 }
 
+/* Whoever asked for it, and the agent's turn, if one runs. */
+static void tell(const struct live_compaction *compaction, const struct kg_err *err_or_null)
+{
+    struct live_compacted compacted = {0};
+    if (err_or_null == NULL)
+        compacted = describe(compaction);
+    if (compaction->on_done != NULL)
+        compaction->on_done(compaction->data, err_or_null ? NULL : &compacted, err_or_null);
+    struct live_run *run = compaction->live->run;
+    if (err_or_null == NULL && compaction->mark.seq > 0 && run != NULL &&
+        run->on_compacted != NULL && strcmp(run->agent, compaction->agent) == 0)
+        run->on_compacted(run, &compacted);
+}
+
 static void end(struct live_compaction *compaction, const struct kg_err *err_or_null)
 {
     struct live_session *live = compaction->live;
@@ -125,12 +139,7 @@ static void end(struct live_compaction *compaction, const struct kg_err *err_or_
     while (*link != compaction)
         link = &(*link)->next;
     *link = compaction->next;
-    if (compaction->on_done != NULL) {
-        struct live_compacted compacted = {0};
-        if (err_or_null == NULL)
-            compacted = describe(compaction);
-        compaction->on_done(compaction->data, err_or_null ? NULL : &compacted, err_or_null);
-    }
+    tell(compaction, err_or_null);
     live_waiters_tell(live, &compaction->waiters, NULL);
     compaction_free(compaction);
     live_release(live);
