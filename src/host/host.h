@@ -140,7 +140,10 @@ struct host_events *host_events(struct host *host);
 
 struct host_plugin {
     struct host *host;         /* borrowed */
-    char *name;                /* the folder's; equals the manifest's */
+    char *name;                /* the plugin's, or plugin@project */
+    char *base;                /* the plugin's: its folder's, which equals the manifest's */
+    char *project_id;          /* whose process it is alone; NULL: everybody's */
+    char *project_root;        /* of that one */
     char *dir;                 /* absolute */
     struct manifest *manifest; /* NULL: invalid */
     struct kg_err problem;     /* why, then */
@@ -155,6 +158,8 @@ struct host_plugin {
     struct kg_buf cage_words;      /* of the cage of its last process; empty: never started */
     struct host_change *change;    /* that owns it now, or NULL */
     bool checked;                  /* the start that follows at once has been checked */
+    bool on_trial;                 /* it has to run before the change counts as done */
+    bool leaving;                  /* its project is gone, and so is it once it has ended */
     uint32_t checks;               /* of its files, in full, that are under way */
     struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
 };
@@ -263,6 +268,7 @@ struct host_cage_parts {
     const struct config_paths *paths;
     struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
     const char *project_root; /* NULL: it belongs to no project */
+    const char *project_id;   /* of the same */
     const struct cage_facts *facts;
     bool make_folders; /* those below config:/ that it may write to, if they are not there */
 };

@@ -4,7 +4,7 @@
 
 #include "config/local.h"
 #include "host/agents.h"
-#include "host/host.h"
+#include "host/projects.h"
 
 struct host {
     struct loop *loop; /* borrowed */
@@ -25,6 +25,7 @@ struct host {
     struct storage_place storage;
     char *storage_dir; /* owned; borrowed by the place */
     struct supervisor supervisor;
+    struct host_projects *projects; /* owned; see projects_internal.h */
     struct consent_queue *consents; /* owned */
     struct work *fetches;           /* of consents.c; owned by what is under way */
     struct host_plugin **plugins;   /* owned, sorted by name */
@@ -47,6 +48,7 @@ struct host {
     void (*on_reloading)(void *data, bool begins);
     void *on_reloaded_data;
 
+    struct loop_task leave_check; /* removes what has left */
     bool stopping;
     bool closing; /* host_free has begun */
     char *stop_reason;
@@ -152,13 +154,27 @@ struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_
  * it was started with, since its calls point into that, until its next start.
  */
 int host_load_plugin(struct host *host, struct host_plugin *plugin);
+/* Whether it should run: the operator's word, or else that of the projects in use. */
 bool host_is_enabled(struct host *host, const struct host_plugin *plugin);
+/* Whether it never runs itself, since each project has a process of its own. */
+bool host_is_template(const struct host_plugin *plugin);
 /* Reads local.toml again: the operator, or we ourselves, may have edited it. */
 int host_read_local_again(struct host *host, struct kg_err *err);
 /* A folder that appeared in the store. NULL: there is none of that name. */
 struct host_plugin *host_add_plugin(struct host *host, const char *name);
 /* One that is gone from the store, has no process and no storage. */
 void host_remove_plugin(struct host *host, struct host_plugin *plugin);
+/* A process for one project alone; given back by host_leave_plugin. */
+struct host_plugin *host_add_instance(struct host *host, const struct host_plugin *base,
+                                      const char *project_id, const char *project_root);
+/* Ends it; it is removed once nothing of it is left. */
+void host_leave_plugin(struct host_plugin *plugin);
+/* What may have ended, of those that leave, is removed at the end of the turn. */
+void host_look_for_left(struct host *host);
+/* Reads its configuration again, and tells it; the manifest too if it does not run. */
+void host_refresh_plugin(struct host *host, struct host_plugin *plugin);
+/* Starts or ends it as host_is_enabled says. */
+void host_follow_choice(struct host *host, struct host_plugin *plugin);
 int host_check_startable(const struct host *host, const struct host_plugin *plugin,
                          struct kg_err *err);
 
@@ -183,8 +199,12 @@ void meter_stop(struct host *host);
  * The whole configuration of a plugin as a JSON object, appended; nothing if it takes none. What
  * does not fit its schema is audited. See plugin_config.c.
  */
-int plugin_config_make(struct host *host, const struct manifest *manifest, struct kg_buf *ret_json,
+int plugin_config_make(struct host *host, const struct host_plugin *plugin,
+                       const struct manifest *manifest, struct kg_buf *ret_json,
                        struct kg_err *err);
+/* The same of what a project gives, which was checked, and the operator's secrets. */
+void plugin_config_merge(const struct host *host, const struct manifest *manifest,
+                         const struct kg_node *project, struct kg_buf *ret_json);
 
 /* What plugins ask of the host, see service.c. False: there is no such method. */
 bool host_serve(struct host *host, struct host_plugin *plugin, int64_t id, struct kg_str method,
@@ -198,6 +218,8 @@ bool host_has_storage(const struct host *host, const struct host_plugin *plugin)
 char *host_real_path(const char *path);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
+/* Whether it reaches into a project, by a capability or where a setting points. */
+bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
                          struct kg_str new_settings);

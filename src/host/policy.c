@@ -49,6 +49,11 @@ char *host_real_path(const char *path)
 static const char config_prefix[] = "config:/";
 static const char project_prefix[] = "project:/";
 
+static bool is_of_project(const char *path)
+{
+    return strncmp(path, project_prefix, sizeof(project_prefix) - 1) == 0;
+}
+
 static char *below(const char *root, const char *rest)
 {
     return rest[0] == '\0' ? kg_strdup(root) : kg_format("%s/%s", root, rest);
@@ -63,7 +68,7 @@ static char *place(const struct policy *policy, const char *path, bool *ret_own,
         *ret_own = true;
         return below(policy->config_root, path + sizeof(config_prefix) - 1);
     }
-    if (strncmp(path, project_prefix, sizeof(project_prefix) - 1) != 0)
+    if (!is_of_project(path))
         return kg_strdup(path);
     if (parts->project_root != NULL)
         return below(parts->project_root, path + sizeof(project_prefix) - 1);
@@ -171,6 +176,24 @@ static int add_knobs(struct policy *policy, struct kg_err *err)
     return 0;
 }
 
+bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    for (size_t i = 0; i < manifest->capability_set.count; i++)
+        if (is_of_project(manifest->capability_set.items[i].path))
+            return true;
+    for (size_t i = 0; i < manifest->knob_count && settings.length > 0; i++) {
+        const struct manifest_knob *knob = &manifest->knobs[i];
+        if (strcmp(knob->type, "path") != 0)
+            continue;
+        if (doc == NULL)
+            doc = kg_json_read(settings, NULL);
+        if (kg_str_starts(text_of(doc, knob->field), project_prefix))
+            return true;
+    }
+    return false;
+}
+
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
                          struct kg_str new_settings)
 {
@@ -266,6 +289,10 @@ static void make_environment(struct policy *policy)
     kg_list_add(&env, kg_format("KAGED_API_VERSION=%d", SUPERVISOR_API_VERSION));
     if (uses_config_root(policy))
         kg_list_add(&env, kg_format("KAGED_CONFIG_ROOT=%s", policy->config_root));
+    if (parts->project_root != NULL)
+        kg_list_add(&env, kg_format("KAGED_PROJECT_ROOT=%s", parts->project_root));
+    if (parts->project_id != NULL)
+        kg_list_add(&env, kg_format("KAGED_PROJECT_ID=%s", parts->project_id));
     policy->env = env;
 }
 

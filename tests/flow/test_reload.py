@@ -30,6 +30,7 @@ ELSEWHERE = {
     "limits.install_depth": "the same",
     "limits.install_source_bytes": "the same",
     "limits.install_timeout_ms": "the same; tests/flow/test_fetch.py",
+    "limits.projects": "tests/flow/test_projects.py loads one more than it allows",
     "limits.consents": "tests/flow/test_plugin_install.py fills the queue, and raises its limit",
     "limits.consent_offer_ms": "tests/flow/test_plugin_install.py waits for an offer to expire",
     "limits.hook_timeout_ms": "each hook takes it anew; tests/cage/hooks.c",
