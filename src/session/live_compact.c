@@ -117,18 +117,17 @@ static struct live_compacted describe(const struct live_compaction *compaction)
     return compacted;
 }
 
-/* Whoever asked for it, and the agent's turn, if one runs. */
-static void tell(const struct live_compaction *compaction, const struct kg_err *err_or_null)
+static void tell(struct live_compaction *compaction, const struct kg_err *err_or_null)
 {
+    struct live_run *run = compaction->live->run;
     struct live_compacted compacted = {0};
     if (err_or_null == NULL)
         compacted = describe(compaction);
+    if (err_or_null == NULL && run != NULL && run->on_compacted != NULL &&
+        strcmp(run->agent, compaction->agent) == 0)
+        run->on_compacted(run, &compacted);
     if (compaction->on_done != NULL)
         compaction->on_done(compaction->data, err_or_null ? NULL : &compacted, err_or_null);
-    struct live_run *run = compaction->live->run;
-    if (err_or_null == NULL && compaction->mark.seq > 0 && run != NULL &&
-        run->on_compacted != NULL && strcmp(run->agent, compaction->agent) == 0)
-        run->on_compacted(run, &compacted);
 }
 
 static void end(struct live_compaction *compaction, const struct kg_err *err_or_null)
