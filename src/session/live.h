@@ -197,10 +197,13 @@ struct live_tool {
     void *data;
 };
 /*
- * Records the call, calls the tool, records its result, whatever it is. The session must be
- * started; it is held. Nobody can take it back: a result belongs to each call.
+ * Records the call, calls the tool, records its result, whatever it is: one belongs to each call.
+ * The session must be started; it is held. What is returned is valid until on_done.
  */
-void live_tool_call(struct live_session *live, const struct live_tool *tool);
+struct live_calling;
+struct live_calling *live_tool_call(struct live_session *live, const struct live_tool *tool);
+/* If the plugin still works on it, its result is that it was cancelled. on_done comes as always. */
+void live_tool_cancel(struct live_calling *calling);
 
 /* -- compaction, see live_compact.c ------------------------------------------------------------ */
 

@@ -15,6 +15,9 @@ struct models {
     struct host *host;
     struct model_place place;
     struct model_client *client;
+    bool closed; /* all processes are gone */
+    void (*on_closed)(void *data);
+    void *closed_data;
 };
 
 struct models_call {
@@ -61,9 +64,25 @@ struct models *models_new(struct host *host)
     return models;
 }
 
-void models_close(struct models *models, void (*on_closed)(void *data), void *data)
+static void on_client_closed(void *data)
 {
-    model_client_close(models->client, on_closed, data);
+    struct models *models = data;
+    models->closed = true;
+    if (models->on_closed != NULL)
+        models->on_closed(models->closed_data);
+}
+
+void models_close(struct models *models)
+{
+    model_client_close(models->client, on_client_closed, models);
+}
+
+void models_when_closed(struct models *models, void (*on_closed)(void *data), void *data)
+{
+    models->on_closed = on_closed;
+    models->closed_data = data;
+    if (models->closed)
+        on_closed(data);
 }
 
 void models_free(struct models *models)

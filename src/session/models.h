@@ -7,9 +7,11 @@
 
 struct models;
 struct models *models_new(struct host *host); /* which is borrowed */
-/* Ends every call as cancelled; on_closed follows when no process is left. Once. */
-void models_close(struct models *models, void (*on_closed)(void *data), void *data);
-/* After on_closed, or if no model was ever asked. Takes NULL. */
+/* Ends every call as cancelled, and takes no more; the processes end soon. */
+void models_close(struct models *models);
+/* Once, when they are gone: maybe before it returns. After models_close. */
+void models_when_closed(struct models *models, void (*on_closed)(void *data), void *data);
+/* After that, or if no model was ever asked. Takes NULL. */
 void models_free(struct models *models);
 
 /*

@@ -93,20 +93,18 @@ static void on_last_words(void *data, const struct live_appended *appended_or_nu
     wrap_up(data);
 }
 
-/* What the model had begun to say, and results for calls that nobody will make any more. */
-static size_t last_drafts(const struct turn *turn, struct kg_buf *content,
-                          struct session_draft *drafts)
+/* Results for calls from that one on, which nobody will make any more. */
+static size_t cancelled_drafts(const struct turn *turn, size_t from, struct session_draft *drafts)
 {
     static const struct kg_str cancelled = KG_STR("{\"error\":\"[CANCELLED] the turn ended before "
                                                   "this tool was called\"}");
-    const struct turn_answer *answer = &turn->answer;
-    size_t count = turn_answer_message(answer, turn->agent, content, drafts);
-    for (size_t i = turn->next_call + turn->tool_runs; i < answer->call_count; i++)
-        if (answer->calls[i].id.text[0] != '\0')
+    size_t count = 0;
+    for (size_t i = from; i < turn->answer.call_count; i++)
+        if (turn->answer.calls[i].id.text[0] != '\0')
             drafts[count++] = (struct session_draft){.agent = turn->agent,
                                                      .kind = SESSION_TOOL_RESULT,
                                                      .role = SESSION_TOOL,
-                                                     .parent = answer->calls[i].id.text,
+                                                     .parent = turn->answer.calls[i].id.text,
                                                      .content = cancelled};
     return count;
 }
@@ -120,7 +118,8 @@ static void finish(struct turn *turn, enum turn_stop stop, const struct kg_err *
     turn->ending = true;
     turn->stop = stop;
     turn->why = why_or_null != NULL ? *why_or_null : (struct kg_err){0};
-    size_t count = last_drafts(turn, &content, drafts);
+    size_t count = turn_answer_message(&turn->answer, turn->agent, &content, drafts);
+    count += cancelled_drafts(turn, turn->next_call, drafts + count);
     if (count > 0)
         live_append(turn->live, &asker, drafts, count, on_last_words, turn);
     else
@@ -142,11 +141,33 @@ static bool ends(struct turn *turn, const struct kg_err *err_or_null)
 
 /* -- cancelling -------------------------------------------------------------------------------- */
 
+static void on_rest_kept(void *data, const struct live_appended *appended_or_null,
+                         const struct kg_err *err_or_null)
+{
+    (void)data, (void)appended_or_null;
+    if (err_or_null != NULL)
+        kg_log(KG_WARN, "calls of a cancelled turn have no result: %s", err_or_null->message);
+}
+
+/* Now, and not when the tool has ended: whoever cancels may be closing the session. */
+static void cancel_tools(struct turn *turn)
+{
+    struct session_draft drafts[TURN_CALLS_MAX];
+    const struct live_asker asker = asker_of(turn);
+    size_t count = cancelled_drafts(turn, turn->next_call + 1, drafts);
+    live_tool_cancel(turn->tool);
+    if (count > 0)
+        live_append(turn->live, &asker, drafts, count, on_rest_kept, NULL);
+    turn_answer_cut(&turn->answer, turn->next_call + 1);
+}
+
 static void stop_waiting(struct turn *turn)
 {
     struct kg_err why = turn->why;
     if (turn->ending || !turn->started)
         return;
+    if (turn->tool != NULL)
+        cancel_tools(turn);
     if (turn->asking != NULL)
         models_cancel(kg_steal(&turn->asking));
     else if (turn->waiting != NULL)
@@ -185,32 +206,12 @@ static void on_run_cancel(struct live_run *run, const struct kg_err *why)
 
 /* -- tools ------------------------------------------------------------------------------------- */
 
-static struct turn_wait *wait_new(struct turn *turn)
-{
-    turn->waiting = kg_alloc(sizeof(*turn->waiting));
-    turn->waiting->turn = turn;
-    return turn->waiting;
-}
-
-/* The turn that waited, or NULL; the wait is over. */
-static struct turn *wait_end(struct turn_wait *wait)
-{
-    struct turn *turn = wait->turn;
-    if (turn != NULL)
-        turn->waiting = NULL;
-    free(wait);
-    return turn;
-}
-
 static void on_tool(void *data, const struct live_tool_result *result_or_null,
                     const struct kg_err *err_or_null)
 {
-    struct turn *turn = wait_end(data);
-    if (turn == NULL)
-        return;
-    const struct turn_call *call = &turn->answer.calls[turn->next_call];
-    turn->next_call++;
-    turn->tool_runs = false;
+    struct turn *turn = data;
+    const struct turn_call *call = &turn->answer.calls[turn->next_call++];
+    turn->tool = NULL;
     if (result_or_null != NULL)
         turn_tell_result(turn, call, result_or_null->blocked, result_or_null->is_error,
                          result_or_null->result);
@@ -227,10 +228,9 @@ static void make_call(struct turn *turn, const struct turn_call *call)
         .arguments = kg_buf_view(&call->arguments),
         .recorded = call->id.text,
         .on_done = on_tool,
-        .data = wait_new(turn),
+        .data = turn,
     };
-    turn->tool_runs = true;
-    live_tool_call(turn->live, &tool);
+    turn->tool = live_tool_call(turn->live, &tool);
 }
 
 static void on_refusal_kept(void *data, const struct live_appended *appended_or_null,
@@ -437,6 +437,23 @@ static void on_context(struct session_job *job, const struct kg_err *err_or_null
     struct kg_err err = {0};
     if (!ends(turn, err_or_null) && ask(turn, &err) < 0)
         finish(turn, TURN_FAILED, &err);
+}
+
+static struct turn_wait *wait_new(struct turn *turn)
+{
+    turn->waiting = kg_alloc(sizeof(*turn->waiting));
+    turn->waiting->turn = turn;
+    return turn->waiting;
+}
+
+/* The turn that waited, or NULL; the wait is over. */
+static struct turn *wait_end(struct turn_wait *wait)
+{
+    struct turn *turn = wait->turn;
+    if (turn != NULL)
+        turn->waiting = NULL;
+    free(wait);
+    return turn;
 }
 
 static void on_uncompacting(void *data, struct live_session *live_or_null,

@@ -23,6 +23,7 @@ struct turn_answer {
     size_t call_count, call_bytes;
 };
 void turn_answer_clear(struct turn_answer *answer);
+void turn_answer_cut(struct turn_answer *answer, size_t count); /* to so many calls */
 /* KG_E_TOO_LARGE: it says more than a model may. */
 int turn_answer_add_text(struct turn_answer *answer, struct kg_str text, struct kg_err *err);
 int turn_answer_add_thought(struct turn_answer *answer, struct kg_str text, struct kg_err *err);
@@ -49,7 +50,7 @@ enum turn_stop {
 };
 extern const char *const turn_stop_names[];
 
-/* Somebody who cannot be told that the turn does not wait any more. */
+/* Who waits for a compaction cannot take it back. */
 struct turn_wait {
     struct turn *turn; /* NULL: it does not */
 };
@@ -80,8 +81,8 @@ struct turn {
     enum model_stop model_stop;
     struct turn_answer answer;
     size_t next_call;          /* the first of the answer's that has no result */
-    struct turn_wait *waiting; /* for a tool or a compaction */
-    bool tool_runs;            /* next_call's result comes by itself */
+    struct live_calling *tool; /* NULL: none is called */
+    struct turn_wait *waiting; /* for a compaction */
 };
 
 /* -- what the reader is told, see turn_lines.c ------------------------------------------------- */
