@@ -40,9 +40,9 @@ static const struct {
     {"name", "the name of the plugin"},
     {"method", "a method that the plugin's manifest declares"},
     {"id", "an id, or where it has one a name; of a session a prefix is enough"},
+    {"tool", "a tool that is on for the agent, by its full name or as models write it"},
     {"knob", "a knob that the plugin's manifest declares"},
     {"path", "the path of an agent: primary.subagents.reader"},
-    {"tool", "a tool that is on for the agent, by its full name or as models write it"},
 };
 
 static void put_parameter(struct kg_json_writer *json, const char *where,
