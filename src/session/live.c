@@ -397,6 +397,11 @@ void sessions_stop(struct sessions *sessions)
     models_close(sessions->models);
 }
 
+void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *data), void *data)
+{
+    models_when_closed(sessions->models, on_stopped, data);
+}
+
 void sessions_free(struct sessions *sessions)
 {
     if (sessions == NULL)
