@@ -59,6 +59,8 @@ static void on_check_done(struct loop_job *job)
     else
         note_drift(host, plugin, err);
     check->on_done(host, plugin, check->data, err);
+    if (plugin != NULL)
+        host_agents_look(plugin);
     free(check->name);
     free(check->base);
     free(check);
@@ -209,6 +211,8 @@ static int check_restart(struct host *host, struct host_plugin *plugin, struct k
     int result = host_check_unchanging(plugin, err);
     if (result == 0)
         result = host_check_startable(host, plugin, err);
+    if (result == 0)
+        result = host_check_no_template(plugin, err);
     if (result < 0 || host_is_enabled(host, plugin))
         return result;
     result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);

@@ -297,13 +297,18 @@ void host_hooks_look(struct host_plugin *plugin)
         loop_defer(plugin->host->loop, &plugin->hooks->pump);
 }
 
-/* The plugin has no instance any more: nothing of its queue can be sent. */
+/* The host goes away, and the plugin has no process: nothing of its queue can be sent. */
 void host_hooks_end(struct host_plugin *plugin)
 {
-    if (plugin->hooks == NULL)
+    struct host_hook_queue *queue = plugin->hooks;
+    if (queue == NULL)
         return;
-    pump(&plugin->hooks->pump);
-    loop_undefer(plugin->host->loop, &plugin->hooks->pump);
+    while (queue->first != NULL) {
+        struct kg_err err;
+        kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+        fail(queue->first, plugin->name, &err);
+    }
+    loop_undefer(plugin->host->loop, &queue->pump);
     free(kg_steal(&plugin->hooks));
 }
 

@@ -201,12 +201,14 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 
 static void plugin_free(struct host_plugin *plugin)
 {
-    instance_free(plugin->instance);
+    instance_free(kg_steal(&plugin->instance));
+    host_hooks_end(plugin);
     manifest_free(plugin->manifest);
     free(plugin->name);
     free(plugin->base);
     free(plugin->project_id);
     free(plugin->project_root);
+    free(plugin->project_file);
     free(plugin->dir);
     kg_buf_free(&plugin->cage_words);
     storage_free(plugin->storage);
@@ -342,6 +344,7 @@ struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *
         .settings = instance_config(plugin->instance),
         .project_root = plugin->project_root,
         .project_id = plugin->project_id,
+        .project_file = plugin->project_file,
         .facts = host->facts,
         .make_folders = make_folders,
     };
@@ -473,16 +476,18 @@ static struct host_plugin *take_back(struct host *host, const char *name)
 }
 
 struct host_plugin *host_add_instance(struct host *host, const struct host_plugin *base,
-                                      const char *project_id, const char *project_root)
+                                      const struct host_project_facts *project)
 {
-    kg_auto(kg_free) char *name = kg_format("%s@%s", base->base, project_id);
+    kg_auto(kg_free) char *name = kg_format("%s@%s", base->base, project->id);
     struct host_plugin *plugin = take_back(host, name);
     if (plugin == NULL)
         plugin = plugin_new(host, name, base->base);
     free(plugin->project_id);
     free(plugin->project_root);
-    plugin->project_id = kg_strdup(project_id);
-    plugin->project_root = kg_strdup(project_root);
+    free(plugin->project_file);
+    plugin->project_id = kg_strdup(project->id);
+    plugin->project_root = kg_strdup(project->root);
+    plugin->project_file = kg_strdup(project->path);
     plugin->change = base->change; /* which ends for both */
     list_plugin(host, plugin);
     return plugin;
@@ -570,6 +575,7 @@ void host_remove_plugin(struct host *host, struct host_plugin *plugin)
     storage_free(kg_steal(&plugin->storage));
     kg_buf_free(&plugin->cage_words);
     kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it was uninstalled");
+    host_agents_look(plugin);
     host->gone = kg_realloc(host->gone, (host->gone_count + 1) * sizeof(*host->gone));
     host->gone[host->gone_count++] = plugin;
 }
@@ -631,6 +637,17 @@ bool host_is_template(const struct host_plugin *plugin)
 {
     return plugin->project_id == NULL && plugin->instance != NULL &&
            policy_is_of_project(plugin->manifest, instance_config(plugin->instance));
+}
+
+int host_check_no_template(const struct host_plugin *plugin, struct kg_err *err)
+{
+    if (!host_is_template(plugin))
+        return 0;
+    kg_fail(err, KG_E_PLUGIN_DOWN,
+            "plugin %s works in a project: each that uses it has a process of its own",
+            plugin->name);
+    kg_hint(err, "name one of them: %s@PROJECT", plugin->name);
+    return -EINVAL;
 }
 
 static enum state_choice choice_of(struct host *host, const char *name)
@@ -886,8 +903,10 @@ static void on_state(void *data, struct instance *instance)
         host_change_look(plugin->change);
     if (plugin != NULL && plugin->leaving)
         host_look_for_left(host);
-    if (plugin != NULL)
+    if (plugin != NULL) {
         host_projects_on_state(host, plugin);
+        host_agents_look(plugin);
+    }
     if (host->stopping)
         loop_defer(host->loop, &host->stop_check);
 }
@@ -935,6 +954,7 @@ void host_free(struct host *host)
     free(host->gone);
     free(host->plugins);
     host->plugin_count = 0; /* who is answered by the last jobs finds none */
+    host_tools_end(host);
     host_projects_free(host);
     host_calls_free(host);
     gate_free(host->gate);
@@ -976,6 +996,21 @@ struct host_events *host_events(struct host *host)
 uint64_t host_audit_count(const struct host *host)
 {
     return host->audit_count;
+}
+
+struct cage_spawner *host_spawner(struct host *host)
+{
+    return host->supervisor.spawner;
+}
+
+const struct cage_facts *host_facts(const struct host *host)
+{
+    return host->facts;
+}
+
+struct gate *host_gate(struct host *host)
+{
+    return host->gate;
 }
 
 const struct config *host_config(const struct host *host)

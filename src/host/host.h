@@ -48,6 +48,10 @@ bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
 const char *host_cages(const struct host *host);
 const char *host_user(const struct host *host); /* whom the daemon runs as */
+/* What a cage of somebody else needs: who builds it, of what, and its network. */
+struct cage_spawner *host_spawner(struct host *host);
+const struct cage_facts *host_facts(const struct host *host); /* NULL: none can be built */
+struct gate *host_gate(struct host *host);                    /* the same */
 /* How the cages of this daemon are limited. */
 const struct cage_limits *host_limits(const struct host *host);
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */
@@ -139,7 +143,8 @@ struct host_plugin {
     char *name;                /* the plugin's, or plugin@project */
     char *base;                /* the plugin's: its folder's, which equals the manifest's */
     char *project_id;          /* whose process it is alone; NULL: everybody's */
-    char *project_root;        /* of that one */
+    char *project_root;        /* of that one, like the next */
+    char *project_file;        /* absolute */
     char *dir;                 /* absolute */
     struct manifest *manifest; /* NULL: invalid */
     struct kg_err problem;     /* why, then */
@@ -264,7 +269,8 @@ struct host_cage_parts {
     const struct config_paths *paths;
     struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
     const char *project_root; /* NULL: it belongs to no project */
-    const char *project_id;   /* of the same */
+    const char *project_id;   /* of the same, like the next */
+    const char *project_file; /* absolute */
     const struct cage_facts *facts;
     bool make_folders; /* those below config:/ that it may write to, if they are not there */
 };

@@ -60,6 +60,8 @@ struct project_resolved {
     size_t agent_count;
     struct project_missing *missing;
     size_t missing_count;
+    struct project_finding *findings; /* owned; their texts are in the arena */
+    size_t finding_count;
     struct kg_doc **documents; /* owned, each */
     size_t document_count;
     size_t config_bytes; /* of all documents */

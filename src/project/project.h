@@ -215,6 +215,16 @@ struct project_missing {
     const char *installed;                  /* the version that is there; NULL: none */
 };
 
+/* What is wrong with a plugin of an agent, for the audit log, which has an event of that code. */
+struct project_finding {
+    enum project_code code;
+    const char *agent;  /* its path */
+    const char *plugin; /* its own name */
+    const char *use;    /* the agent's word for it */
+    const char *other;  /* the agent's word for the one that is in its way; NULL: none */
+    const char *what;   /* the hook or tool; of a configuration, a JSON list of the errors */
+};
+
 /* Owns all that it shows; what it was made of may go away. */
 struct project_resolved;
 const char *project_resolved_name(const struct project_resolved *resolved);
@@ -230,6 +240,8 @@ project_agent_find(const struct project_resolved *resolved_or_null, struct kg_st
                    struct kg_err *err);
 const struct project_missing *project_resolved_missing(const struct project_resolved *resolved,
                                                        size_t *ret_count);
+const struct project_finding *project_resolved_findings(const struct project_resolved *resolved,
+                                                        size_t *ret_count);
 void project_resolved_free(struct project_resolved *resolved);
 
 /* What a project meets. */
@@ -319,7 +331,11 @@ void project_changes_words(const struct project_changes *changes, struct kg_buf 
 
 /* -- the model's side -------------------------------------------------------------------------- */
 
-enum project_dialect { PROJECT_OPENAI, PROJECT_ANTHROPIC };
+enum project_dialect {
+    PROJECT_OPENAI,
+    PROJECT_ANTHROPIC,
+    PROJECT_NEUTRAL, /* of session/model.h, which becomes either */
+};
 
 /*
  * A JSON array with a definition of each tool that is on. Both APIs take names of at most 64
@@ -328,6 +344,8 @@ enum project_dialect { PROJECT_OPENAI, PROJECT_ANTHROPIC };
  */
 void project_tools_json(const struct project_resolved_agent *agent, enum project_dialect dialect,
                         struct kg_json_writer *json);
+/* Such a name, of whatever a tool was called by; one that fits already stays as it is. */
+void project_wire_name_put(struct kg_str name, struct kg_buf *out);
 
 /* -- editing ----------------------------------------------------------------------------------- */
 

@@ -195,10 +195,10 @@ class OpenApi(FlowTest):
                 self.check(operation, status, answer)
                 self.daemon.act("declares-all", "enable")
 
-    def ask(self, daemon, method, path, body=None, query="", **names):
-        place = path.format(**names) + query
+    def ask(self, daemon, method, route, body=None, query="", **names):
+        place = route.format(**names) + query
         status, answer = daemon.raw(method.upper(), place, body and json.dumps(body))
-        operation = self.operations[method, path]
+        operation = self.operations[method, route]
         self.assertEqual(status, self.good_status(operation), answer)
         self.check(operation, status, answer)
         return json.loads(answer)
