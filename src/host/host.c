@@ -998,6 +998,11 @@ const struct config *host_config(const struct host *host)
     return host->config;
 }
 
+const struct local *host_local(const struct host *host)
+{
+    return host->local;
+}
+
 const struct config_paths *host_paths(const struct host *host)
 {
     return host->paths;

@@ -41,6 +41,8 @@ struct audit *host_audit(struct host *host);
 struct state *host_state(struct host *host);
 const struct config *host_config(const struct host *host);
 const struct config_paths *host_paths(const struct host *host);
+/* local.toml, as it was read last; until the next turn of the loop. */
+const struct local *host_local(const struct host *host);
 int64_t host_started_at_ms(const struct host *host);
 bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
@@ -156,6 +158,7 @@ struct host_plugin {
     bool on_trial;                 /* it has to run before the change counts as done */
     bool leaving;                  /* its project is gone, and so is it once it has ended */
     uint32_t checks;               /* of its files, in full, that are under way */
+    struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */

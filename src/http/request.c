@@ -50,6 +50,11 @@ struct host *http_host(const struct http_request *request)
     return request->host;
 }
 
+struct sessions *http_sessions(const struct http_request *request)
+{
+    return request->sessions;
+}
+
 const char *http_operator(const struct http_request *request)
 {
     return request->operator_id[0] != '\0' ? request->operator_id : NULL;

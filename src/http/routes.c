@@ -823,9 +823,35 @@ static const struct http_parameter launch_query[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY    SIZE_MAX
-#define TOKEN_BODY  ((size_t)4096)
-#define SOURCE_BODY ((size_t)4096)
+static const struct http_parameter sessions_query[] = {
+    {"state", "string", "only sessions that are active, idle, stopped or closed"},
+    {"before", "string", "only sessions that are older than the one with this id"},
+    {"limit", "count", "how many at most"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter entries_query[] = {
+    {"agent", "string", "only entries of this agent"},
+    {"after", "count", "only entries with a larger seq"},
+    {"limit", "count", "how many at most"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter context_query[] = {
+    {"agent", "string", "of this agent, instead of the one that is spoken to"},
+    {"tools", "string", "also its tools, as openai or anthropic take them"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter tool_query[] = {
+    {"agent", "string", "for this agent, instead of the one that is spoken to"},
+    {NULL, NULL, NULL},
+};
+
+#define SESSION_BODY ((size_t)65536)
+#define ANY_BODY     SIZE_MAX
+#define TOKEN_BODY   ((size_t)4096)
+#define SOURCE_BODY  ((size_t)4096)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -948,6 +974,49 @@ const struct http_route http_routes[] = {
     {"GET", "/api/v1/projects/{id}/agents/{path}", "projects:read", 0, agent_query,
      http_handle_agent, "One agent with its plugins, tools and settings",
      .operation = "agent_show", .answer = "Agent"},
+    {"POST", "/api/v1/projects/{id}/sessions", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_create, "Begin a session", .operation = "session_create",
+     .answer = "AgentSession", .body = "SessionWanted", .status = 201},
+    {"GET", "/api/v1/projects/{id}/sessions", "sessions:read", 0, sessions_query,
+     http_handle_sessions, "The sessions of a project, the newest first",
+     .operation = "project_sessions", .answer = "AgentSessions"},
+    {"GET", "/api/v1/sessions", "sessions:read", 0, sessions_query, http_handle_sessions,
+     "All sessions, the newest first", .operation = "session_list", .answer = "AgentSessions"},
+    {"GET", "/api/v1/sessions/{id}", "sessions:read", 0, NULL, http_handle_session_show,
+     "One session", .operation = "session_show", .answer = "AgentSession"},
+    {"DELETE", "/api/v1/sessions/{id}", "sessions:write", 0, NULL, http_handle_session_close,
+     "Close a session; what was said stays", .operation = "session_close",
+     .answer = "AgentSession"},
+    {"GET", "/api/v1/sessions/{id}/entries", "sessions:read", 0, entries_query,
+     http_handle_session_entries, "What was said, in its order", .operation = "session_entries",
+     .answer = "SessionEntries"},
+    {"GET", "/api/v1/sessions/{id}/context", "sessions:read", 0, context_query,
+     http_handle_session_context, "What the model of an agent would be sent",
+     .operation = "session_context", .answer = "SessionContext"},
+    {"POST", "/api/v1/sessions/{id}/messages", "sessions:write", ANY_BODY, NULL,
+     http_handle_session_messages, "Add messages, without asking a model",
+     .operation = "session_messages", .answer = "SessionAdded", .body = "SessionMessages"},
+    {"POST", "/api/v1/sessions/{id}/tools/{tool}", "sessions:write", ANY_BODY, tool_query,
+     http_handle_session_tool, "Call a tool, its arguments in the body; call and result are kept",
+     .operation = "session_tool", .answer = "SessionTool", .body = "Params"},
+    {"POST", "/api/v1/sessions/{id}/idle", "sessions:write", 0, NULL, http_handle_session_idle,
+     "Tell the plugins that the session is idle", .operation = "session_idle",
+     .answer = "SessionIdle"},
+    {"POST", "/api/v1/sessions/{id}/compact", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_compact, "Make the context of an agent smaller",
+     .operation = "session_compact", .answer = "SessionCompacted", .body = "SessionCompact"},
+    {"POST", "/api/v1/sessions/{id}/undo-compact", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_undo, "Take the latest compaction of an agent back",
+     .operation = "session_undo_compact", .answer = "SessionUndone", .body = "SessionAgent"},
+    {"POST", "/api/v1/sessions/{id}/pin", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_pin, "Keep an entry in its context, whatever is compacted",
+     .operation = "session_pin", .answer = "SessionEntry", .body = "SessionPin"},
+    {"POST", "/api/v1/sessions/{id}/fork", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_fork, "Make a session of all up to an entry", .operation = "session_fork",
+     .answer = "AgentSession", .body = "SessionFork", .status = 201},
+    {"POST", "/api/v1/sessions/{id}/resume", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_resume, "Let a session go on, maybe with another agent",
+     .operation = "session_resume", .answer = "AgentSession", .body = "SessionSeat"},
     {"GET", "/api/v1/audit", "audit:read", 0, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
     {"GET", "/api/v1/events", "plugins:read", 0, events_query, http_handle_events,

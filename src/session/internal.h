@@ -32,6 +32,8 @@ int session_load(struct state *state, const char *id, struct session *ret_sessio
 /* The same, and it takes entries. */
 int session_load_open(struct state *state, const char *id, struct session *ret_session,
                       struct kg_err *err);
+/* A stopped session is active again; to be saved. */
+void session_go_on(struct session *session);
 /* Writes what a row of entries and a session have in common after entries were added. */
 int session_save(struct state *state, const struct session *session, struct kg_err *err);
 /* Adds one entry as it is, with the session's next seq; counts it in the session. */

@@ -32,6 +32,11 @@ ELSEWHERE = {
     "limits.projects": "tests/flow/test_projects.py loads one more than it allows",
     "limits.consents": "tests/flow/test_plugin_install.py fills the queue, and raises its limit",
     "limits.consent_offer_ms": "tests/flow/test_plugin_install.py waits for an offer to expire",
+    "limits.hook_timeout_ms": "each hook takes it anew; tests/cage/hooks.c",
+    "limits.tool_result_bytes": "each result is held against it; tests/cage/tools.c",
+    "sessions.idle_after_sec": "tests/flow/test_sessions.py",
+    "sessions.context_window": "the same",
+    "limits.sessions_live": "the same",
     "limits.watchdog_interval_ms": "only where there are no cgroups; tests/flow/test_limits.py",
 }
 
