@@ -43,6 +43,7 @@ struct daemon {
     struct cage_spawner *spawner;
     struct loop *loop;
     struct host *host;
+    struct sessions *sessions;
     struct http_server *server;
     struct http_auth *auth;
     bool insecure;
@@ -310,10 +311,16 @@ static void on_server_freed(void *data)
     loop_stop(daemon->loop);
 }
 
-static void on_host_stopped(void *data)
+static void on_models_gone(void *data)
 {
     struct daemon *daemon = data;
     http_server_free(daemon->server, on_server_freed, daemon);
+}
+
+static void on_host_stopped(void *data)
+{
+    struct daemon *daemon = data;
+    sessions_when_stopped(daemon->sessions, on_models_gone, daemon);
 }
 
 /* Whatever hangs, the daemon does not: the spawner ends with it, and with that every cage. */
@@ -333,6 +340,7 @@ static void stop(struct daemon *daemon, const char *reason)
     systemd_tell(daemon->systemd, "STOPPING=1", "%s: plugins are asked to leave", reason);
     loop_timer_start(daemon->loop, &daemon->stop_timer, again ? STOP_AGAIN_MAX_MS : STOP_MAX_MS,
                      on_stop_deadline);
+    sessions_stop(daemon->sessions);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
 }
 
@@ -516,9 +524,15 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     daemon->host = host_new(&parts, err);
     if (daemon->host == NULL)
         return -EINVAL;
+    const struct sessions_parts sessions = {
+        .loop = daemon->loop, .host = daemon->host, .state_db = daemon->paths->state_db};
+    daemon->sessions = sessions_new(&sessions, err);
+    if (daemon->sessions == NULL)
+        return -EINVAL;
     struct http_limits limits = http_limits(host_config(daemon->host));
     daemon->server =
         http_server_new(daemon->loop, daemon->host, &limits, http_routes, http_route_count);
+    http_server_set_sessions(daemon->server, daemon->sessions);
     http_server_on_refused(daemon->server, on_refused, daemon);
     result = open_auth(daemon, err);
     if (result == 0)
@@ -547,6 +561,7 @@ static void tear_down(struct daemon *daemon)
         loop_run(daemon->loop);
     }
     http_auth_free(daemon->auth);
+    sessions_free(daemon->sessions);
     host_free(daemon->host);
     cage_spawner_free(daemon->spawner);
     cage_facts_free(daemon->facts);

@@ -4,6 +4,7 @@
  * reads them in full, and the start waits for it.
  */
 #include "host/internal.h"
+#include "host/projects_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ struct check {
     struct loop_job job;
     struct host *host;
     char *name; /* owned: the plugin may be gone when the answer comes */
+    char *base; /* owned; whose files they are */
     int result;
     struct kg_err err;
     checked_fn *on_done;
@@ -37,7 +39,7 @@ static void note_drift(struct host *host, struct host_plugin *plugin, const stru
 static void run_check(struct loop_job *job)
 {
     struct check *check = KG_CONTAINER(job, struct check, job);
-    check->result = store_check_full(check->host->store, check->name, &check->err);
+    check->result = store_check_full(check->host->store, check->base, &check->err);
 }
 
 static void on_check_done(struct loop_job *job)
@@ -57,7 +59,10 @@ static void on_check_done(struct loop_job *job)
     else
         note_drift(host, plugin, err);
     check->on_done(host, plugin, check->data, err);
+    if (plugin != NULL)
+        host_agents_look(plugin);
     free(check->name);
+    free(check->base);
     free(check);
 }
 
@@ -68,6 +73,7 @@ static void check_in_full(struct host *host, struct host_plugin *plugin, checked
     struct check *check = kg_alloc(sizeof(*check));
     check->host = host;
     check->name = kg_strdup(plugin->name);
+    check->base = kg_strdup(plugin->base);
     check->on_done = on_done;
     check->data = data;
     check->job.run = run_check;
@@ -98,7 +104,7 @@ static void on_checked_to_start(struct host *host, struct host_plugin *plugin, v
 void host_start_if_approved(struct host *host, struct host_plugin *plugin)
 {
     struct kg_err err = {0};
-    int result = store_check_quick(host->store, plugin->name, &err);
+    int result = store_check_quick(host->store, plugin->base, &err);
     if (result == 0) {
         plugin->drift = (struct kg_err){.code = KG_OK};
         host_start_checked(plugin);
@@ -113,7 +119,7 @@ int host_check_start(struct host *host, struct host_plugin *plugin, struct kg_er
 {
     if (plugin->checked)
         return 0;
-    int result = store_check_quick(host->store, plugin->name, err);
+    int result = store_check_quick(host->store, plugin->base, err);
     if (result == 0)
         return 0;
     err->code = KG_E_NOT_APPROVED; /* what cannot be looked at is not approved either */
@@ -159,7 +165,9 @@ static int enable_now(struct host *host, struct host_plugin *plugin, const char 
         return result;
     audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT(operator_id));
-    host_start_checked(plugin);
+    if (!host_is_template(plugin))
+        host_start_checked(plugin);
+    host_projects_follow(host, plugin);
     return 0;
 }
 
@@ -203,6 +211,8 @@ static int check_restart(struct host *host, struct host_plugin *plugin, struct k
     int result = host_check_unchanging(plugin, err);
     if (result == 0)
         result = host_check_startable(host, plugin, err);
+    if (result == 0)
+        result = host_check_no_template(plugin, err);
     if (result < 0 || host_is_enabled(host, plugin))
         return result;
     result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);
@@ -232,7 +242,7 @@ void host_restart(struct host *host, struct kg_str name, const char *operator_id
         on_done(data, &err);
         return;
     }
-    int result = store_check_quick(host->store, plugin->name, &err);
+    int result = store_check_quick(host->store, plugin->base, &err);
     if (result == -EAGAIN) {
         check_in_full(host, plugin, on_checked_to_restart, wanted_new(operator_id, on_done, data));
         return;

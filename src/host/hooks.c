@@ -1,8 +1,6 @@
 /* The table of hooks, and the reading of their results: bounded, and all of one or nothing. */
 #include "host/hooks.h"
 
-#define TIMEOUT_SEC 10
-
 /* In the order of manifest_hook_names, where their names are. */
 static const struct host_hook_row rows[MANIFEST_HOOK_COUNT] = {
     [MANIFEST_ON_SESSION_START] =
@@ -13,7 +11,6 @@ static const struct host_hook_row rows[MANIFEST_HOOK_COUNT] = {
             .scope = HOST_HOOK_OF_SESSION,
             .powers = HOST_HOOK_INJECT,
             .inject_first = true,
-            .timeout_sec = TIMEOUT_SEC,
         },
     [MANIFEST_ON_SESSION_IDLE] =
         {
@@ -21,7 +18,6 @@ static const struct host_hook_row rows[MANIFEST_HOOK_COUNT] = {
             .method = "kaged.hook.on_session_idle",
             .when = "When nothing has happened in a session for a while",
             .scope = HOST_HOOK_OF_SESSION,
-            .timeout_sec = TIMEOUT_SEC,
         },
     [MANIFEST_PRE_COMPACT] =
         {
@@ -30,7 +26,6 @@ static const struct host_hook_row rows[MANIFEST_HOOK_COUNT] = {
             .when = "Before an agent's context is compacted",
             .scope = HOST_HOOK_OF_AGENT,
             .powers = HOST_HOOK_INJECT | HOST_HOOK_RETAIN | HOST_HOOK_COMPACT,
-            .timeout_sec = TIMEOUT_SEC,
         },
     [MANIFEST_POST_COMPACT] =
         {
@@ -39,7 +34,6 @@ static const struct host_hook_row rows[MANIFEST_HOOK_COUNT] = {
             .when = "After an agent's context was compacted",
             .scope = HOST_HOOK_OF_AGENT,
             .powers = HOST_HOOK_INJECT | HOST_HOOK_RETAIN,
-            .timeout_sec = TIMEOUT_SEC,
         },
 };
 
@@ -64,9 +58,9 @@ bool host_hook_fires_for(enum manifest_hook hook, const char *agent_path)
     return rows[hook].scope == HOST_HOOK_OF_AGENT || strcmp(agent_path, "primary") == 0;
 }
 
-unsigned host_hook_timeout_sec(enum manifest_hook hook, int64_t manifest_sec)
+uint64_t host_hook_timeout_ms(int64_t manifest_sec, const struct config *config)
 {
-    return manifest_sec > 0 ? (unsigned)manifest_sec : rows[hook].timeout_sec;
+    return (uint64_t)(manifest_sec > 0 ? manifest_sec * 1000 : config->limits_hook_timeout_ms);
 }
 
 /* -- results ----------------------------------------------------------------------------------- */

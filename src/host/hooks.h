@@ -6,6 +6,7 @@
 #define KAGED_HOST_HOOKS_H
 
 #include "base/json/json.h"
+#include "config/config.h"
 #include "manifest/manifest.h"
 
 #define HOST_HOOK_TEXT_MAX   65536 /* bytes of what one call may inject, and of what it retains */
@@ -28,15 +29,14 @@ struct host_hook_row {
     enum host_hook_scope scope;
     unsigned powers;
     bool inject_first; /* before all that the context has; else behind the compaction's summary */
-    unsigned timeout_sec;
 };
 const struct host_hook_row *host_hook_row(enum manifest_hook hook);
 /* False: no such hook. */
 bool host_hook_find(struct kg_str name, enum manifest_hook *ret_hook);
 /* Whether it fires for that agent. */
 bool host_hook_fires_for(enum manifest_hook hook, const char *agent_path);
-/* What the manifest says (0: nothing), or else the row. */
-unsigned host_hook_timeout_sec(enum manifest_hook hook, int64_t manifest_sec);
+/* What the manifest says (0: nothing), or else the configuration. */
+uint64_t host_hook_timeout_ms(int64_t manifest_sec, const struct config *config);
 
 /* Decoded; empty if there is none. */
 struct host_hook_result {

@@ -3,6 +3,7 @@
  * the plugins folder; one whose manifest cannot be used is listed with the reason and never runs.
  */
 #include "host/internal.h"
+#include "host/projects_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -192,6 +193,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->reader = loop_worker_new(host->loop, "kaged-reader");
     host->store_worker = loop_worker_new(host->loop, "kaged-store");
     open_store(host, parts);
+    host_projects_open(host);
     return host;
 }
 
@@ -199,9 +201,14 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 
 static void plugin_free(struct host_plugin *plugin)
 {
-    instance_free(plugin->instance);
+    instance_free(kg_steal(&plugin->instance));
+    host_hooks_end(plugin);
     manifest_free(plugin->manifest);
     free(plugin->name);
+    free(plugin->base);
+    free(plugin->project_id);
+    free(plugin->project_root);
+    free(plugin->project_file);
     free(plugin->dir);
     kg_buf_free(&plugin->cage_words);
     storage_free(plugin->storage);
@@ -219,6 +226,7 @@ static bool on_request(void *data, struct instance *instance, int64_t id, struct
                        struct kg_str params);
 static bool has_storage(void *data, struct instance *instance);
 static bool may_claim(void *data, struct instance *instance, struct kg_str capability);
+static void put_projects(void *data, struct instance *instance, struct kg_json_writer *json);
 
 /* The lists are owned by the manifest; the supervisor only reads them. */
 #define LIST(list) ((const char *const *)(list))
@@ -241,11 +249,12 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
     const struct config *config = host->config;
     struct instance_spec spec = {
         .name = plugin->name,
+        .plugin = plugin->base,
         .version = manifest->version,
         .methods = LIST(manifest->method_names),
         .capabilities = LIST(manifest->capabilities),
         .times = times_of(manifest, config),
-        .limits = policy_limits(config, plugin->name),
+        .limits = policy_limits(config, plugin->base),
         .config = settings,
     };
     if (plugin->instance != NULL) {
@@ -261,6 +270,7 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
         .on_request = on_request,
         .has_storage = has_storage,
         .may_claim = may_claim,
+        .put_projects = put_projects,
     };
     plugin->instance = instance_new(&host->supervisor, &spec, &ops, host);
 }
@@ -282,10 +292,10 @@ struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_
     if (manifest == NULL) {
         kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);
         manifest_problems_fail(&problems, path, err);
-    } else if (strcmp(manifest->name, plugin->name) != 0) {
+    } else if (strcmp(manifest->name, plugin->base) != 0) {
         kg_fail(err, KG_E_INVALID_MANIFEST,
                 "%s/%s: the name is \"%s\", but the folder is called \"%s\"", plugin->dir,
-                MANIFEST_FILE, manifest->name, plugin->name);
+                MANIFEST_FILE, manifest->name, plugin->base);
         kg_hint(err, "give both one name");
         manifest_free(kg_steal(&manifest));
     }
@@ -297,7 +307,7 @@ int host_load_plugin(struct host *host, struct host_plugin *plugin)
     struct kg_err err = {0};
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct manifest *manifest = host_read_manifest(plugin, &err);
-    if (manifest == NULL || plugin_config_make(host, manifest, &settings, &err) < 0) {
+    if (manifest == NULL || plugin_config_make(host, plugin, manifest, &settings, &err) < 0) {
         plugin->problem = err;
         manifest_free(manifest);
         return -EINVAL;
@@ -332,6 +342,9 @@ struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *
         .config = host->config,
         .paths = host->paths,
         .settings = instance_config(plugin->instance),
+        .project_root = plugin->project_root,
+        .project_id = plugin->project_id,
+        .project_file = plugin->project_file,
         .facts = host->facts,
         .make_folders = make_folders,
     };
@@ -389,6 +402,11 @@ static bool may_claim(void *data, struct instance *instance, struct kg_str capab
            capability_set_covers(&plugin->manifest->capability_set, &claimed);
 }
 
+static void put_projects(void *data, struct instance *instance, struct kg_json_writer *json)
+{
+    host_projects_put(data, plugin_of(data, instance), json);
+}
+
 /*
  * The author may have mended the manifest since; if it is broken now, what ran before runs again.
  */
@@ -416,22 +434,106 @@ static int compare_plugins(const void *a, const void *b)
 static void look_for_approval(struct host *host, struct host_plugin *plugin)
 {
     struct kg_err err;
-    if (store_check_known(host->store, plugin->name, &err) < 0)
+    if (store_check_known(host->store, plugin->base, &err) < 0)
         plugin->drift = err;
 }
 
-static void add_plugin(struct host *host, const char *name)
+static struct host_plugin *plugin_new(struct host *host, const char *name, const char *base)
 {
     struct host_plugin *plugin = kg_alloc(sizeof(*plugin));
     plugin->host = host;
     plugin->name = kg_strdup(name);
-    plugin->dir = kg_format("%s/%s", host->plugins_dir, name);
+    plugin->base = kg_strdup(base);
+    plugin->dir = kg_format("%s/%s", host->plugins_dir, base);
+    return plugin;
+}
+
+static void list_plugin(struct host *host, struct host_plugin *plugin)
+{
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
     host->plugins[host->plugin_count++] = plugin;
+    qsort(host->plugins, host->plugin_count, sizeof(*host->plugins), compare_plugins);
     look_for_approval(host, plugin);
     if (host_load_plugin(host, plugin) < 0)
         report_invalid(host, plugin);
 }
+
+/* -- processes of one project ------------------------------------------------------------------ */
+
+/* What bore the name before is used again, so that projects may come and go for ever. */
+static struct host_plugin *take_back(struct host *host, const char *name)
+{
+    for (size_t i = 0; i < host->gone_count; i++) {
+        struct host_plugin *plugin = host->gone[i];
+        if (strcmp(plugin->name, name) != 0)
+            continue;
+        host->gone[i] = host->gone[--host->gone_count];
+        plugin->problem = plugin->drift = (struct kg_err){.code = KG_OK};
+        plugin->leaving = false;
+        return plugin;
+    }
+    return NULL;
+}
+
+struct host_plugin *host_add_instance(struct host *host, const struct host_plugin *base,
+                                      const struct host_project_facts *project)
+{
+    kg_auto(kg_free) char *name = kg_format("%s@%s", base->base, project->id);
+    struct host_plugin *plugin = take_back(host, name);
+    if (plugin == NULL)
+        plugin = plugin_new(host, name, base->base);
+    free(plugin->project_id);
+    free(plugin->project_root);
+    free(plugin->project_file);
+    plugin->project_id = kg_strdup(project->id);
+    plugin->project_root = kg_strdup(project->root);
+    plugin->project_file = kg_strdup(project->path);
+    plugin->change = base->change; /* which ends for both */
+    list_plugin(host, plugin);
+    return plugin;
+}
+
+/* A plugin may still be storing something while it leaves, so its storage closes after it. */
+static bool is_busy(struct host_plugin *plugin)
+{
+    if (plugin->instance != NULL && instance_has_process(plugin->instance))
+        return true;
+    if (plugin->storage == NULL || storage_is_closed(plugin->storage))
+        return false;
+    storage_close(plugin->storage);
+    return true;
+}
+
+static void remove_left(struct loop_task *task)
+{
+    struct host *host = KG_CONTAINER(task, struct host, leave_check);
+    bool any = false;
+    for (size_t i = host->plugin_count; i-- > 0;) {
+        struct host_plugin *plugin = host->plugins[i];
+        if (!plugin->leaving || plugin->change != NULL || is_busy(plugin))
+            continue;
+        host_remove_plugin(host, plugin);
+        any = true;
+    }
+    if (any)
+        host_projects_look_again(host); /* one may want a new process of that name */
+}
+
+void host_look_for_left(struct host *host)
+{
+    host->leave_check.run = remove_left;
+    loop_defer(host->loop, &host->leave_check);
+}
+
+void host_leave_plugin(struct host_plugin *plugin)
+{
+    plugin->leaving = true;
+    if (plugin->instance != NULL)
+        instance_disable(plugin->instance);
+    host_look_for_left(plugin->host);
+}
+
+/* -- finding them ------------------------------------------------------------------------------ */
 
 /* Folders in the plugins folder that are not known yet. A link could lead anywhere: it is no
  * plugin. */
@@ -448,8 +550,7 @@ static void find_plugins(struct host *host)
             fstatat(dirfd(dir), entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
             !S_ISDIR(there.st_mode) || host_plugin_find(host, kg_str(entry->d_name), NULL) != NULL)
             continue;
-        add_plugin(host, entry->d_name);
-        qsort(host->plugins, host->plugin_count, sizeof(*host->plugins), compare_plugins);
+        list_plugin(host, plugin_new(host, entry->d_name, entry->d_name));
     }
     closedir(dir);
 }
@@ -474,6 +575,7 @@ void host_remove_plugin(struct host *host, struct host_plugin *plugin)
     storage_free(kg_steal(&plugin->storage));
     kg_buf_free(&plugin->cage_words);
     kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it was uninstalled");
+    host_agents_look(plugin);
     host->gone = kg_realloc(host->gone, (host->gone_count + 1) * sizeof(*host->gone));
     host->gone[host->gone_count++] = plugin;
 }
@@ -531,15 +633,44 @@ const char *host_plugin_state(const struct host_plugin *plugin)
 
 /* -- what the operator decides ----------------------------------------------------------------- */
 
-bool host_is_enabled(struct host *host, const struct host_plugin *plugin)
+bool host_is_template(const struct host_plugin *plugin)
+{
+    return plugin->project_id == NULL && plugin->instance != NULL &&
+           policy_is_of_project(plugin->manifest, instance_config(plugin->instance));
+}
+
+int host_check_no_template(const struct host_plugin *plugin, struct kg_err *err)
+{
+    if (!host_is_template(plugin))
+        return 0;
+    kg_fail(err, KG_E_PLUGIN_DOWN,
+            "plugin %s works in a project: each that uses it has a process of its own",
+            plugin->name);
+    kg_hint(err, "name one of them: %s@PROJECT", plugin->name);
+    return -EINVAL;
+}
+
+static enum state_choice choice_of(struct host *host, const char *name)
 {
     enum state_choice choice = STATE_UNSAID;
     struct kg_err err;
-    if (state_plugin_choice_get(host->state, kg_str(plugin->name), &choice, &err) < 0)
+    if (state_plugin_choice_get(host->state, kg_str(name), &choice, &err) < 0)
         kg_log(KG_ERROR_LEVEL, "%s", err.message);
+    return choice;
+}
+
+/* Who disables a plugin disables it in every project. */
+bool host_is_enabled(struct host *host, const struct host_plugin *plugin)
+{
+    if (plugin->leaving || host_is_template(plugin))
+        return false;
+    if (plugin->project_id != NULL && choice_of(host, plugin->base) == STATE_DISABLED)
+        return false;
+    enum state_choice choice = choice_of(host, plugin->name);
     if (choice != STATE_UNSAID)
         return choice == STATE_ENABLED;
-    return kg_list_has(host->config->plugins_enabled, kg_str(plugin->name));
+    return kg_list_has(host->config->plugins_enabled, kg_str(plugin->name)) ||
+           host_projects_want(host, plugin);
 }
 
 int host_check_startable(const struct host *host, const struct host_plugin *plugin,
@@ -558,22 +689,37 @@ int host_check_startable(const struct host *host, const struct host_plugin *plug
     return 0;
 }
 
+static void start(struct host *host, struct host_plugin *plugin)
+{
+    struct kg_err err;
+    if (host_check_startable(host, plugin, &err) == 0) {
+        host_start_if_approved(host, plugin);
+        return;
+    }
+    kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s%s%s", err.message,
+                 err.hint[0] != '\0' ? "; to mend it: " : "", err.hint);
+    audit_emit(host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
+               AUDIT_V_INT(0), AUDIT_V_TEXT(err.message));
+}
+
+void host_follow_choice(struct host *host, struct host_plugin *plugin)
+{
+    if (plugin->instance == NULL || plugin->change != NULL || host->stopping)
+        return;
+    if (!host_is_enabled(host, plugin))
+        instance_disable(plugin->instance);
+    else if (instance_state(plugin->instance) == INSTANCE_DISABLED ||
+             instance_state(plugin->instance) == INSTANCE_STOPPING)
+        start(host, plugin);
+}
+
 static void start_enabled(struct host *host)
 {
     for (size_t i = 0; i < host->plugin_count; i++) {
         struct host_plugin *plugin = host->plugins[i];
-        struct kg_err err;
-        if (plugin->instance == NULL || plugin->change != NULL || !host_is_enabled(host, plugin) ||
-            instance_state(plugin->instance) != INSTANCE_DISABLED)
-            continue;
-        if (host_check_startable(host, plugin, &err) == 0) {
-            host_start_if_approved(host, plugin);
-            continue;
-        }
-        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s%s%s", err.message,
-                     err.hint[0] != '\0' ? "; to mend it: " : "", err.hint);
-        audit_emit(host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-                   AUDIT_V_INT(0), AUDIT_V_TEXT(err.message));
+        if (plugin->instance != NULL && plugin->change == NULL && host_is_enabled(host, plugin) &&
+            instance_state(plugin->instance) == INSTANCE_DISABLED)
+            start(host, plugin);
     }
 }
 
@@ -612,6 +758,7 @@ void host_start(struct host *host)
     find_plugins(host);
     warn_of_missing(host);
     start_enabled(host);
+    host_projects_start(host);
 }
 
 static int remember(struct host *host, const struct host_plugin *plugin, enum state_choice choice,
@@ -638,8 +785,10 @@ int host_disable(struct host *host, struct kg_str name, const char *operator_id,
         return -EINVAL;
     audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(operator_id));
-    if (plugin->instance != NULL)
-        instance_disable(plugin->instance);
+    for (size_t i = 0; i < host->plugin_count; i++)
+        if (host->plugins[i]->instance != NULL &&
+            (host->plugins[i] == plugin || strcmp(host->plugins[i]->base, plugin->name) == 0))
+            instance_disable(host->plugins[i]->instance);
     return 0;
 }
 
@@ -656,18 +805,18 @@ static void apply_settings(struct host_plugin *plugin, struct kg_str settings)
 }
 
 /* A running plugin is told its new configuration, and keeps the old one if that does not fit. */
-static void refresh(struct host *host, struct host_plugin *plugin)
+void host_refresh_plugin(struct host *host, struct host_plugin *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_err err;
     if (plugin->change != NULL)
         return; /* which reads it itself */
-    struct instance_limits limits = policy_limits(host->config, plugin->name);
+    struct instance_limits limits = policy_limits(host->config, plugin->base);
     if (plugin->instance != NULL)
         instance_set_limits(plugin->instance, &limits);
     if (plugin->instance == NULL || !instance_has_process(plugin->instance))
         (void)host_load_plugin(host, plugin);
-    else if (plugin_config_make(host, plugin->manifest, &settings, &err) < 0)
+    else if (plugin_config_make(host, plugin, plugin->manifest, &settings, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "keeps its configuration: %s", err.message);
     else
         apply_settings(plugin, kg_buf_view(&settings));
@@ -702,11 +851,12 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
     audit_emit(host->audit, AUDIT_CONFIG_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(operator_id),
                AUDIT_V_RAW(kg_buf_view(ret_changed_json)));
     for (size_t i = 0; i < host->plugin_count; i++)
-        refresh(host, host->plugins[i]);
+        host_refresh_plugin(host, host->plugins[i]);
     find_plugins(host);
     warn_of_missing(host);
     stop_no_longer_enabled(host);
     start_enabled(host);
+    host_projects_refresh(host);
     if (host->on_reloaded != NULL)
         host->on_reloaded(host->on_reloaded_data);
     kg_log(KG_INFO, "configuration reloaded: %.400s", kg_buf_terminate(ret_changed_json));
@@ -728,21 +878,11 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
 
 /* -- stopping ---------------------------------------------------------------------------------- */
 
-/* A plugin may still be storing something while it leaves, so its storage closes after it. */
-static bool is_busy(struct host_plugin *plugin)
-{
-    if (plugin->instance != NULL && instance_has_process(plugin->instance))
-        return true;
-    if (plugin->storage == NULL || storage_is_closed(plugin->storage))
-        return false;
-    storage_close(plugin->storage);
-    return true;
-}
-
 static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
-    if (host->change_count > 0 || host->store_jobs > 0 || store_is_fetching(host->store))
+    if (host->change_count > 0 || host->store_jobs > 0 || host_projects_busy(host) ||
+        store_is_fetching(host->store))
         return;
     for (size_t i = 0; i < host->plugin_count; i++)
         if (is_busy(host->plugins[i]))
@@ -761,6 +901,12 @@ static void on_state(void *data, struct instance *instance)
     struct host_plugin *plugin = plugin_of(host, instance);
     if (plugin != NULL && plugin->change != NULL)
         host_change_look(plugin->change);
+    if (plugin != NULL && plugin->leaving)
+        host_look_for_left(host);
+    if (plugin != NULL) {
+        host_projects_on_state(host, plugin);
+        host_agents_look(plugin);
+    }
     if (host->stopping)
         loop_defer(host->loop, &host->stop_check);
 }
@@ -775,6 +921,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host->on_stopped_data = data;
         host->stop_check.run = check_stopped;
         kg_log(KG_INFO, "stopping: %s", reason);
+        host_projects_stop(host);
         host_consents_close(host);
     }
     for (size_t i = 0; i < host->plugin_count; i++) {
@@ -793,11 +940,13 @@ void host_free(struct host *host)
     if (host == NULL)
         return;
     host->closing = true;
+    host_projects_close(host);
     host_consents_close(host);
     meter_stop(host);
     if (host->store_worker != NULL)
         loop_worker_free(host->store_worker); /* what it has to say is said to plugins */
     loop_undefer(host->loop, &host->stop_check);
+    loop_undefer(host->loop, &host->leave_check);
     for (size_t i = 0; i < host->plugin_count; i++)
         plugin_free(host->plugins[i]);
     for (size_t i = 0; i < host->gone_count; i++)
@@ -805,6 +954,8 @@ void host_free(struct host *host)
     free(host->gone);
     free(host->plugins);
     host->plugin_count = 0; /* who is answered by the last jobs finds none */
+    host_tools_end(host);
+    host_projects_free(host);
     host_calls_free(host);
     gate_free(host->gate);
     audit_close(host->audit);
@@ -847,9 +998,29 @@ uint64_t host_audit_count(const struct host *host)
     return host->audit_count;
 }
 
+struct cage_spawner *host_spawner(struct host *host)
+{
+    return host->supervisor.spawner;
+}
+
+const struct cage_facts *host_facts(const struct host *host)
+{
+    return host->facts;
+}
+
+struct gate *host_gate(struct host *host)
+{
+    return host->gate;
+}
+
 const struct config *host_config(const struct host *host)
 {
     return host->config;
+}
+
+const struct local *host_local(const struct host *host)
+{
+    return host->local;
 }
 
 const struct config_paths *host_paths(const struct host *host)

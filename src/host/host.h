@@ -41,11 +41,17 @@ struct audit *host_audit(struct host *host);
 struct state *host_state(struct host *host);
 const struct config *host_config(const struct host *host);
 const struct config_paths *host_paths(const struct host *host);
+/* local.toml, as it was read last; until the next turn of the loop. */
+const struct local *host_local(const struct host *host);
 int64_t host_started_at_ms(const struct host *host);
 bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
 const char *host_cages(const struct host *host);
 const char *host_user(const struct host *host); /* whom the daemon runs as */
+/* What a cage of somebody else needs: who builds it, of what, and its network. */
+struct cage_spawner *host_spawner(struct host *host);
+const struct cage_facts *host_facts(const struct host *host); /* NULL: none can be built */
+struct gate *host_gate(struct host *host);                    /* the same */
 /* How the cages of this daemon are limited. */
 const struct cage_limits *host_limits(const struct host *host);
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */
@@ -134,7 +140,11 @@ struct host_events *host_events(struct host *host);
 
 struct host_plugin {
     struct host *host;         /* borrowed */
-    char *name;                /* the folder's; equals the manifest's */
+    char *name;                /* the plugin's, or plugin@project */
+    char *base;                /* the plugin's: its folder's, which equals the manifest's */
+    char *project_id;          /* whose process it is alone; NULL: everybody's */
+    char *project_root;        /* of that one, like the next */
+    char *project_file;        /* absolute */
     char *dir;                 /* absolute */
     struct manifest *manifest; /* NULL: invalid */
     struct kg_err problem;     /* why, then */
@@ -149,7 +159,10 @@ struct host_plugin {
     struct kg_buf cage_words;      /* of the cage of its last process; empty: never started */
     struct host_change *change;    /* that owns it now, or NULL */
     bool checked;                  /* the start that follows at once has been checked */
+    bool on_trial;                 /* it has to run before the change counts as done */
+    bool leaving;                  /* its project is gone, and so is it once it has ended */
     uint32_t checks;               /* of its files, in full, that are under way */
+    struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
@@ -256,6 +269,8 @@ struct host_cage_parts {
     const struct config_paths *paths;
     struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
     const char *project_root; /* NULL: it belongs to no project */
+    const char *project_id;   /* of the same, like the next */
+    const char *project_file; /* absolute */
     const struct cage_facts *facts;
     bool make_folders; /* those below config:/ that it may write to, if they are not there */
 };

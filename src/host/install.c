@@ -1,13 +1,13 @@
 /*
  * Changes of the store in a running daemon. One change of a plugin at a time, and it owns the
- * plugin while it lasts: nobody else starts, stops or changes it. A worker does what blocks; what
- * waits for a plugin goes on when its state changes.
+ * plugin while it lasts, and its processes in projects: nobody else starts, stops or changes them.
+ * A worker does what blocks; what waits for a plugin goes on when its state changes.
  *
  *   upgrade:   stop -> files exchanged -> start -> runs: the version before is removed
  *                                               -> does not: files exchanged again, start
  *   uninstall: stop -> storage closed -> all of it removed
  */
-#include "host/internal.h"
+#include "host/projects_internal.h"
 #include "store/report.h"
 
 #include <errno.h>
@@ -60,13 +60,6 @@ struct store *host_store(struct host *host)
     return host->store;
 }
 
-size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin)
-{
-    (void)host;
-    (void)plugin;
-    return 0; /* there are no sessions yet */
-}
-
 int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err)
 {
     if (plugin->change == NULL)
@@ -112,12 +105,34 @@ static void change_free(struct host_change *change)
         loop_defer(host->loop, &host->stop_check);
 }
 
+/* The index-th process that the change has, the plugin's own among them; NULL at the end. */
+static struct host_plugin *held(const struct host_change *change, size_t index)
+{
+    for (size_t i = 0; i < change->host->plugin_count; i++)
+        if (change->host->plugins[i]->change == change && index-- == 0)
+            return change->host->plugins[i];
+    return NULL;
+}
+
+#define FOR_EACH_HELD(change, plugin)                                                              \
+    for (size_t held_at = 0; ((plugin) = held(change, held_at)) != NULL; held_at++)
+
+/* Takes the plugin and its processes in projects. */
+static void hold(struct host_change *change)
+{
+    for (size_t i = 0; i < change->host->plugin_count; i++)
+        if (strcmp(change->host->plugins[i]->base, change->name) == 0)
+            change->host->plugins[i]->change = change;
+}
+
 /* The plugin is everybody's again. */
 static void let_go(struct host_change *change)
 {
-    if (change->plugin != NULL)
-        change->plugin->change = NULL;
+    struct host_plugin *plugin;
+    while ((plugin = held(change, 0)) != NULL)
+        plugin->change = NULL;
     change->plugin = NULL;
+    host_look_for_left(change->host);
 }
 
 static void finish(struct host_change *change, const struct kg_err *err_or_null)
@@ -132,6 +147,7 @@ static void finish(struct host_change *change, const struct kg_err *err_or_null)
         .removed = change->removed_all ? &change->removed : NULL,
     };
     let_go(change);
+    host_projects_refresh(change->host);
     change->on_done(change->data, &changed, err_or_null);
     host_offer_drop(change->host, kg_steal(&change->offer));
     change_free(change);
@@ -192,7 +208,7 @@ static bool take_hold(struct host_change *change)
         change->plugin = NULL;
         return false;
     }
-    change->plugin->change = change;
+    hold(change);
     return true;
 }
 
@@ -214,33 +230,35 @@ static void work(struct host_change *change, void (*run)(struct loop_job *job),
 
 /* -- the plugin's process ---------------------------------------------------------------------- */
 
-static struct instance *instance_of(const struct host_change *change)
-{
-    return change->plugin != NULL ? change->plugin->instance : NULL;
-}
-
 static bool has_stopped(const struct host_change *change)
 {
-    struct instance *instance = instance_of(change);
-    return instance == NULL || !instance_has_process(instance);
+    struct host_plugin *plugin;
+    FOR_EACH_HELD(change, plugin)
+        if (plugin->instance != NULL && instance_has_process(plugin->instance))
+            return false;
+    return true;
 }
 
 static void stop_first(struct host_change *change, void (*go_on)(struct host_change *change))
 {
-    if (instance_of(change) != NULL)
-        instance_disable(instance_of(change));
+    struct host_plugin *plugin;
+    FOR_EACH_HELD(change, plugin)
+        if (plugin->instance != NULL)
+            instance_disable(plugin->instance);
     wait_until(change, has_stopped, go_on);
 }
 
 /* What was enabled runs, whatever became of the change. */
 static void start_again(struct host_change *change)
 {
-    struct host_plugin *plugin = change->plugin;
+    struct host_plugin *plugin;
     struct kg_err err;
-    if (!change->host->stopping && plugin != NULL && plugin->instance != NULL &&
-        host_is_enabled(change->host, plugin) &&
-        host_check_startable(change->host, plugin, &err) == 0)
-        host_start_if_approved(change->host, plugin);
+    if (change->host->stopping)
+        return;
+    FOR_EACH_HELD(change, plugin)
+        if (plugin->instance != NULL && host_is_enabled(change->host, plugin) &&
+            host_check_startable(change->host, plugin, &err) == 0)
+            host_start_if_approved(change->host, plugin);
 }
 
 /* Manifest and local.toml are others now; what is wrong with them is the plugin's problem. */
@@ -249,11 +267,12 @@ static void read_again(struct host_change *change)
     struct kg_err err = {0};
     if (host_read_local_again(change->host, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, change->name, "%s", err.message);
-    if (change->plugin == NULL)
-        return;
-    change->plugin->drift = (struct kg_err){.code = KG_OK};
-    if (host_load_plugin(change->host, change->plugin) < 0)
-        kg_log_about(KG_ERROR_LEVEL, change->name, "%s", change->plugin->problem.message);
+    struct host_plugin *plugin;
+    FOR_EACH_HELD(change, plugin) {
+        plugin->drift = (struct kg_err){.code = KG_OK};
+        if (host_load_plugin(change->host, plugin) < 0)
+            kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
+    }
 }
 
 /* -- taking an offer --------------------------------------------------------------------------- */
@@ -323,16 +342,16 @@ static void revert_files(struct host_change *change)
     work(change, run_revert, on_reverted);
 }
 
-static void keep_reason(struct host_change *change)
+static void keep_reason(struct host_change *change, const struct host_plugin *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    const struct kg_err *problem = host_plugin_problem(change->plugin);
-    struct instance *instance = instance_of(change);
+    const struct kg_err *problem = host_plugin_problem(plugin);
     if (problem->code != KG_OK) {
         change->reason = *problem;
         return;
     }
-    const struct exit_report *report = instance ? instance_facts(instance).last_exit : NULL;
+    const struct exit_report *report =
+        plugin->instance ? instance_facts(plugin->instance).last_exit : NULL;
     if (report != NULL)
         exit_report_words(report, &words);
     kg_fail(&change->reason, KG_E_PLUGIN_DOWN, "%s", kg_buf_terminate(&words));
@@ -340,27 +359,66 @@ static void keep_reason(struct host_change *change)
 
 static bool has_settled(const struct host_change *change)
 {
-    enum instance_state state = instance_state(instance_of(change));
-    return state != INSTANCE_SPAWNING && state != INSTANCE_STOPPING;
+    struct host_plugin *plugin;
+    FOR_EACH_HELD(change, plugin)
+        if (plugin->on_trial && (instance_state(plugin->instance) == INSTANCE_SPAWNING ||
+                                 instance_state(plugin->instance) == INSTANCE_STOPPING))
+            return false;
+    return true;
+}
+
+/* The first process that should run by now, and does not. */
+static struct host_plugin *find_failed(struct host_change *change)
+{
+    struct host_plugin *plugin, *failed = NULL;
+    FOR_EACH_HELD(change, plugin) {
+        if (plugin->on_trial && failed == NULL &&
+            instance_state(plugin->instance) != INSTANCE_RUNNING)
+            failed = plugin;
+        plugin->on_trial = false;
+    }
+    return failed;
 }
 
 /* The handshake is done, or is not. A daemon that stops meanwhile keeps what was approved. */
 static void on_settled(struct host_change *change)
 {
-    if (change->host->stopping || instance_state(instance_of(change)) == INSTANCE_RUNNING) {
+    const struct host_plugin *failed = find_failed(change);
+    if (change->host->stopping || failed == NULL) {
         store_report_taken(change->report, change->host->audit);
         work(change, run_keep, finish_well);
         return;
     }
-    keep_reason(change);
+    keep_reason(change, failed);
     stop_first(change, revert_files);
+}
+
+/* Which of them ran before, when all of them ended. */
+static void put_on_trial(struct host_change *change)
+{
+    struct host_plugin *plugin;
+    FOR_EACH_HELD(change, plugin)
+        plugin->on_trial = plugin->instance != NULL && instance_has_process(plugin->instance);
+}
+
+static int check_trial(struct host_change *change, struct kg_err *err)
+{
+    struct host_plugin *plugin;
+    int result = host_check_startable(change->host, change->plugin, err);
+    FOR_EACH_HELD(change, plugin)
+        if (result == 0 && plugin->on_trial)
+            result = host_check_startable(change->host, plugin, err);
+    return result;
 }
 
 static void start_new_version(struct host_change *change)
 {
+    struct host_plugin *plugin;
     struct kg_err err;
-    if (host_check_startable(change->host, change->plugin, &err) == 0) {
-        instance_enable(change->plugin->instance);
+    if (check_trial(change, &err) == 0) {
+        FOR_EACH_HELD(change, plugin)
+            if (plugin->on_trial)
+                instance_enable(plugin->instance);
         wait_until(change, has_settled, on_settled);
     } else if (change->host->stopping) {
         store_report_taken(change->report, change->host->audit);
@@ -380,8 +438,7 @@ static void on_taken(struct host_change *change)
     }
     if (change->plugin == NULL)
         change->plugin = host_add_plugin(change->host, change->name);
-    if (change->plugin != NULL)
-        change->plugin->change = change;
+    hold(change);
     read_again(change);
     if (change->trial != NULL && change->plugin != NULL) {
         start_new_version(change);
@@ -415,6 +472,8 @@ void host_take(struct host *host, struct store_offer *offer, const struct store_
         return;
     }
     change->was_running = !has_stopped(change);
+    if (offer->kind != STORE_APPROVE)
+        put_on_trial(change);
     if (offer->kind == STORE_APPROVE)
         wait_until(change, is_now, take_now); /* what runs may go on running */
     else
@@ -433,9 +492,10 @@ static void run_remove(struct loop_job *job)
 static void on_removed(struct host_change *change)
 {
     struct host *host = change->host;
-    struct host_plugin *plugin = change->plugin;
-    storage_free(kg_steal(&plugin->storage)); /* a new one is made when it is asked for */
-    if (change->result < 0 && access(plugin->dir, F_OK) == 0) {
+    struct host_plugin *plugin;
+    FOR_EACH_HELD(change, plugin)
+        storage_free(kg_steal(&plugin->storage)); /* a new one is made when it is asked for */
+    if (change->result < 0 && access(change->plugin->dir, F_OK) == 0) {
         start_again(change);
         finish(change, &change->err);
         return;
@@ -443,16 +503,22 @@ static void on_removed(struct host_change *change)
     change->removed_all = change->result == 0;
     change->version = change->removed.version ? kg_strdup(change->removed.version) : NULL;
     store_report_removed(host->audit, change->name, &change->removed, change->operator_id);
-    let_go(change);
-    host_remove_plugin(host, plugin);
+    while ((plugin = held(change, 0)) != NULL) {
+        plugin->change = NULL;
+        host_remove_plugin(host, plugin);
+    }
+    change->plugin = NULL;
     read_again(change);
     finish(change, change->result < 0 ? &change->err : NULL);
 }
 
 static bool has_closed(const struct host_change *change)
 {
-    const struct storage *storage = change->plugin->storage;
-    return storage == NULL || storage_is_closed(storage);
+    struct host_plugin *plugin;
+    FOR_EACH_HELD(change, plugin)
+        if (plugin->storage != NULL && !storage_is_closed(plugin->storage))
+            return false;
+    return true;
 }
 
 static void remove_now(struct host_change *change)
@@ -468,9 +534,21 @@ static void remove_now(struct host_change *change)
 /* The plugin may still be storing something while it leaves, so its storage closes after it. */
 static void close_storage(struct host_change *change)
 {
-    if (change->plugin->storage != NULL)
-        storage_close(change->plugin->storage);
+    struct host_plugin *plugin;
+    FOR_EACH_HELD(change, plugin)
+        if (plugin->storage != NULL)
+            storage_close(plugin->storage);
     wait_until(change, has_closed, remove_now);
+}
+
+/* A process of one project is no plugin of its own. */
+static int check_whole(struct host_change *change)
+{
+    if (change->plugin == NULL || change->plugin->project_id == NULL)
+        return 0;
+    kg_fail(&change->err, KG_E_USAGE, "%s is the process of one project", change->name);
+    kg_hint(&change->err, "name the plugin: %s", change->plugin->base);
+    return -EINVAL;
 }
 
 static int check_uninstall(struct host_change *change, bool force)
@@ -478,6 +556,8 @@ static int check_uninstall(struct host_change *change, bool force)
     struct kg_err *err = &change->err;
     if (change->plugin == NULL)
         return host_plugin_find(change->host, kg_str(change->name), err) ? 0 : -ENOENT;
+    if (check_whole(change) < 0)
+        return -EINVAL;
     size_t sessions = host_plugin_sessions(change->host, change->plugin);
     if (sessions == 0 || force)
         return 0;
@@ -525,7 +605,8 @@ void host_promote(struct host *host, struct kg_str name, const char *operator_id
 {
     kg_auto(kg_free) char *text = kg_str_dup(name);
     struct host_change *change = change_new(host, text, operator_id, on_done, data);
-    if (host_plugin_find(host, name, &change->err) == NULL || !take_hold(change)) {
+    if (host_plugin_find(host, name, &change->err) == NULL || check_whole(change) < 0 ||
+        !take_hold(change)) {
         fail_later(change);
         return;
     }

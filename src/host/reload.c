@@ -43,7 +43,7 @@ static struct host_reloaded compare(const struct host *host, const struct host_p
 {
     struct host_reloaded reloaded = {.act = HOST_RELOAD_NOTHING};
     struct kg_str before = instance_config(plugin->instance);
-    struct instance_limits limits = policy_limits(host->config, plugin->name);
+    struct instance_limits limits = policy_limits(host->config, plugin->base);
     struct instance_limits running = instance_facts(plugin->instance).limits;
     if (!kg_str_equal(before, settings))
         reloaded.act = HOST_RELOAD_TOLD;
@@ -64,14 +64,14 @@ static int read_both(struct host *host, struct host_plugin *plugin, struct manif
 {
     struct manifest *manifest = host_read_manifest(plugin, err);
     struct local *before = host->local, *local = NULL;
-    if (manifest != NULL && store_check_quick(host->store, plugin->name, err) == 0)
+    if (manifest != NULL && store_check_quick(host->store, plugin->base, err) == 0)
         local = local_load(host->paths->local_file, LOCAL_REPLACE, err);
     if (local == NULL) {
         manifest_free(manifest);
         return -EINVAL;
     }
     host->local = local;
-    if (plugin_config_make(host, manifest, ret_settings, err) < 0) {
+    if (plugin_config_make(host, plugin, manifest, ret_settings, err) < 0) {
         host->local = before;
         local_free(local);
         manifest_free(manifest);

@@ -68,6 +68,8 @@ static void on_closed(void *data)
     struct host_plugin *plugin = data;
     if (plugin->change != NULL)
         host_change_look(plugin->change);
+    if (plugin->leaving)
+        host_look_for_left(plugin->host);
     if (plugin->host->stopping)
         loop_defer(plugin->host->loop, &plugin->host->stop_check);
 }

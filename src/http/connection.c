@@ -444,6 +444,7 @@ static void begin_request(struct http_connection *connection)
 {
     struct http_server *server = connection->server;
     connection->request = http_request_new(connection, server->host, connection->operator_id);
+    connection->request->sessions = server->sessions;
     if (http_auth_mode(server->auth) == HTTP_AUTH_INSECURE)
         http_add_header(connection->request, "X-Kaged-Warning",
                         "insecure: everybody on this machine may use this daemon");

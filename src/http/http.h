@@ -7,8 +7,10 @@
 #define KAGED_HTTP_H
 
 #include "base/json/json.h"
+#include "base/problems.h"
 #include "host/host.h"
 #include "loop/loop.h"
+#include "session/sessions.h"
 
 struct http_server;
 struct http_request;
@@ -71,6 +73,8 @@ struct http_limits {
 struct http_server *http_server_new(struct loop *loop, struct host *host,
                                     const struct http_limits *limits,
                                     const struct http_route *routes, size_t route_count);
+/* Borrowed, like the host; before the server listens. */
+void http_server_set_sessions(struct http_server *server, struct sessions *sessions);
 /* Told of a process that may not use the API and was turned away; not of more than one a second. */
 typedef void http_refused_fn(void *data, uid_t uid, pid_t pid, const char *reason);
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data);
@@ -126,6 +130,7 @@ int http_server_offer_launch(struct http_server *server, struct kg_err *err);
 /* -- requests ---------------------------------------------------------------------------------- */
 
 struct host *http_host(const struct http_request *request);
+struct sessions *http_sessions(const struct http_request *request);
 const char *http_operator(const struct http_request *request); /* NULL: unknown */
 /* Where the server listens on TCP, or NULL. */
 const char *http_tcp_address(const struct http_request *request);
@@ -196,5 +201,8 @@ void http_reply_text(struct http_request *request, int status, const char *conte
                      struct kg_str body);
 /* {"error":{"code","message","hint","request_id"}}, with the status of the error's row. */
 void http_reply_error(struct http_request *request, const struct kg_err *err);
+/* The same with "problems", all that is wrong with a file; NULL: none of those. */
+void http_reply_problems(struct http_request *request, const struct kg_err *err,
+                         const struct kg_problems *problems_or_null);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef KAGED_HTTP_INTERNAL_H
 #define KAGED_HTTP_INTERNAL_H
 
+#include "host/projects.h"
 #include "http/http.h"
 
 #include <llhttp.h>
@@ -22,7 +23,8 @@
 
 struct http_server {
     struct loop *loop;
-    struct host *host; /* borrowed, passed on to handlers only */
+    struct host *host;         /* borrowed, passed on to handlers only */
+    struct sessions *sessions; /* the same */
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
@@ -164,6 +166,7 @@ extern const char *const http_via_names[];
 struct http_request {
     struct http_connection *connection; /* NULL: the client left */
     struct host *host;
+    struct sessions *sessions;
     enum http_via via;                   /* how it is known who sent it */
     char operator_id[HTTP_OPERATOR_MAX]; /* "": unknown */
     uint32_t scopes;                     /* what he may do; a bit for each */
@@ -266,6 +269,7 @@ http_handler_fn http_handle_metrics;
 http_handler_fn http_handle_openapi;
 http_handler_fn http_handle_tools;
 http_handler_fn http_handle_knobs;
+http_handler_fn http_handle_knob_write;
 http_handler_fn http_handle_schema;
 http_handler_fn http_handle_plugin_reload;
 http_handler_fn http_handle_root;
@@ -278,6 +282,22 @@ http_handler_fn http_handle_token_create;
 http_handler_fn http_handle_token_revoke;
 http_handler_fn http_handle_plugin_install;
 http_handler_fn http_handle_plugin_upgrade;
+http_handler_fn http_handle_session_create;
+http_handler_fn http_handle_sessions;
+http_handler_fn http_handle_session_show;
+http_handler_fn http_handle_session_close;
+http_handler_fn http_handle_session_entries;
+http_handler_fn http_handle_session_context;
+http_handler_fn http_handle_session_messages;
+http_handler_fn http_handle_session_tool;
+http_handler_fn http_handle_session_idle;
+http_handler_fn http_handle_session_compact;
+http_handler_fn http_handle_session_undo;
+http_handler_fn http_handle_session_pin;
+http_handler_fn http_handle_session_fork;
+http_handler_fn http_handle_session_resume;
+http_handler_fn http_handle_run;
+http_handler_fn http_handle_run_cancel;
 http_handler_fn http_handle_plugin_approve;
 http_handler_fn http_handle_plugin_uninstall;
 http_handler_fn http_handle_plugin_promote;
@@ -285,6 +305,13 @@ http_handler_fn http_handle_consents;
 http_handler_fn http_handle_consent;
 http_handler_fn http_handle_consent_approve;
 http_handler_fn http_handle_consent_decline;
+http_handler_fn http_handle_projects;
+http_handler_fn http_handle_project;
+http_handler_fn http_handle_project_load;
+http_handler_fn http_handle_project_reload;
+http_handler_fn http_handle_project_unload;
+http_handler_fn http_handle_agents;
+http_handler_fn http_handle_agent;
 
 /* -- body.c ------------------------------------------------------------------------------------ */
 

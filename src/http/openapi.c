@@ -39,7 +39,10 @@ static const struct {
 } path_parameters[] = {
     {"name", "the name of the plugin"},
     {"method", "a method that the plugin's manifest declares"},
-    {"id", "an id, or where it has one a name"},
+    {"id", "an id, or where it has one a name; of a session a prefix is enough"},
+    {"tool", "a tool that is on for the agent, by its full name or as models write it"},
+    {"knob", "a knob that the plugin's manifest declares"},
+    {"path", "the path of an agent: primary.subagents.reader"},
 };
 
 static void put_parameter(struct kg_json_writer *json, const char *where,

@@ -802,14 +802,56 @@ static const struct http_parameter events_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter unload_query[] = {
+    {"force", "boolean", "true: also while sessions are in it"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter agent_query[] = {
+    {"tools", "string", "openai or anthropic: also its tools as that API takes them"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter knob_query[] = {
+    {"project", "string", "as an agent of this project has it"},
+    {"agent", "string", "that agent, by its path; the primary without it"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter launch_query[] = {
     {"token", "string", "the one-time token of a launch URL"},
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY    SIZE_MAX
-#define TOKEN_BODY  ((size_t)4096)
-#define SOURCE_BODY ((size_t)4096)
+static const struct http_parameter sessions_query[] = {
+    {"state", "string", "only sessions that are active, idle, stopped or closed"},
+    {"before", "string", "only sessions that are older than the one with this id"},
+    {"limit", "count", "how many at most"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter entries_query[] = {
+    {"agent", "string", "only entries of this agent"},
+    {"after", "count", "only entries with a larger seq"},
+    {"limit", "count", "how many at most"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter context_query[] = {
+    {"agent", "string", "of this agent, instead of the one that is spoken to"},
+    {"tools", "string", "also its tools, as openai or anthropic take them"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter tool_query[] = {
+    {"agent", "string", "for this agent, instead of the one that is spoken to"},
+    {NULL, NULL, NULL},
+};
+
+#define SESSION_BODY ((size_t)65536)
+#define ANY_BODY     SIZE_MAX
+#define TOKEN_BODY   ((size_t)4096)
+#define SOURCE_BODY  ((size_t)4096)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -858,9 +900,12 @@ const struct http_route http_routes[] = {
      "What a plugin wrote on stderr", .operation = "plugin_logs", .answer = "Logs"},
     {"GET", "/api/v1/plugins/{name}/tools", "plugins:read", 0, NULL, http_handle_tools,
      "The tools that a plugin declares", .operation = "plugin_tools", .answer = "Tools"},
-    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, NULL, http_handle_knobs,
+    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, knob_query, http_handle_knobs,
      "The knobs that a plugin declares, with their values", .operation = "plugin_knobs",
      .answer = "Knobs"},
+    {"PUT", "/api/v1/plugins/{name}/knobs/{knob}", "projects:write", ANY_BODY, knob_query,
+     http_handle_knob_write, "Turn a knob for an agent: its project's file is changed",
+     .operation = "plugin_knob_write", .answer = "KnobWritten", .body = "KnobWanted"},
     {"GET", "/api/v1/plugins/{name}/schema", "plugins:read", 0, NULL, http_handle_schema,
      "The schemas that a plugin declares, of its configuration and its methods",
      .operation = "plugin_schema", .answer = "DeclaredSchemas"},
@@ -910,6 +955,74 @@ const struct http_route http_routes[] = {
      .operation = "consent_approve", .answer = "Consent", .status = 202, .body = "Approval"},
     {"POST", "/api/v1/consents/{id}/decline", "consents:write", 0, NULL,
      http_handle_consent_decline, "Say no", .operation = "consent_decline", .answer = "Consent"},
+    {"GET", "/api/v1/projects", "projects:read", 0, NULL, http_handle_projects,
+     "All projects that are loaded", .operation = "project_list", .answer = "ProjectList"},
+    {"POST", "/api/v1/projects", "projects:write", SOURCE_BODY, NULL, http_handle_project_load,
+     "Load a project, or read it again", .operation = "project_load", .answer = "Project",
+     .body = "ProjectWanted"},
+    {"GET", "/api/v1/projects/{id}", "projects:read", 0, NULL, http_handle_project,
+     "One project with all that its agents have", .operation = "project_show",
+     .answer = "Project"},
+    {"DELETE", "/api/v1/projects/{id}", "projects:write", 0, unload_query,
+     http_handle_project_unload, "Forget a project; its files stay", .operation = "project_unload",
+     .answer = "Unloaded"},
+    {"POST", "/api/v1/projects/{id}/reload", "projects:write", 0, NULL, http_handle_project_reload,
+     "Read a project's file again, and say what changed", .operation = "project_reload",
+     .answer = "Project"},
+    {"GET", "/api/v1/projects/{id}/agents", "projects:read", 0, NULL, http_handle_agents,
+     "The agents of a project", .operation = "agent_list", .answer = "AgentList"},
+    {"GET", "/api/v1/projects/{id}/agents/{path}", "projects:read", 0, agent_query,
+     http_handle_agent, "One agent with its plugins, tools and settings",
+     .operation = "agent_show", .answer = "Agent"},
+    {"POST", "/api/v1/projects/{id}/sessions", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_create, "Begin a session", .operation = "session_create",
+     .answer = "AgentSession", .body = "SessionWanted", .status = 201},
+    {"GET", "/api/v1/projects/{id}/sessions", "sessions:read", 0, sessions_query,
+     http_handle_sessions, "The sessions of a project, the newest first",
+     .operation = "project_sessions", .answer = "AgentSessions"},
+    {"GET", "/api/v1/sessions", "sessions:read", 0, sessions_query, http_handle_sessions,
+     "All sessions, the newest first", .operation = "session_list", .answer = "AgentSessions"},
+    {"GET", "/api/v1/sessions/{id}", "sessions:read", 0, NULL, http_handle_session_show,
+     "One session", .operation = "session_show", .answer = "AgentSession"},
+    {"DELETE", "/api/v1/sessions/{id}", "sessions:write", 0, NULL, http_handle_session_close,
+     "Close a session; what was said stays", .operation = "session_close",
+     .answer = "AgentSession"},
+    {"GET", "/api/v1/sessions/{id}/entries", "sessions:read", 0, entries_query,
+     http_handle_session_entries, "What was said, in its order", .operation = "session_entries",
+     .answer = "SessionEntries"},
+    {"GET", "/api/v1/sessions/{id}/context", "sessions:read", 0, context_query,
+     http_handle_session_context, "What the model of an agent would be sent",
+     .operation = "session_context", .answer = "SessionContext"},
+    {"POST", "/api/v1/sessions/{id}/messages", "sessions:write", ANY_BODY, NULL,
+     http_handle_session_messages, "Add messages, without asking a model",
+     .operation = "session_messages", .answer = "SessionAdded", .body = "SessionMessages"},
+    {"POST", "/api/v1/sessions/{id}/tools/{tool}", "sessions:write", ANY_BODY, tool_query,
+     http_handle_session_tool, "Call a tool, its arguments in the body; call and result are kept",
+     .operation = "session_tool", .answer = "SessionTool", .body = "Params"},
+    {"POST", "/api/v1/sessions/{id}/idle", "sessions:write", 0, NULL, http_handle_session_idle,
+     "Tell the plugins that the session is idle", .operation = "session_idle",
+     .answer = "SessionIdle"},
+    {"POST", "/api/v1/sessions/{id}/compact", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_compact, "Make the context of an agent smaller",
+     .operation = "session_compact", .answer = "SessionCompacted", .body = "SessionCompact"},
+    {"POST", "/api/v1/sessions/{id}/undo-compact", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_undo, "Take the latest compaction of an agent back",
+     .operation = "session_undo_compact", .answer = "SessionUndone", .body = "SessionAgent"},
+    {"POST", "/api/v1/sessions/{id}/pin", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_pin, "Keep an entry in its context, whatever is compacted",
+     .operation = "session_pin", .answer = "SessionEntry", .body = "SessionPin"},
+    {"POST", "/api/v1/sessions/{id}/fork", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_fork, "Make a session of all up to an entry", .operation = "session_fork",
+     .answer = "AgentSession", .body = "SessionFork", .status = 201},
+    {"POST", "/api/v1/sessions/{id}/resume", "sessions:write", SESSION_BODY, NULL,
+     http_handle_session_resume, "Let a session go on, maybe with another agent",
+     .operation = "session_resume", .answer = "AgentSession", .body = "SessionSeat"},
+    {"POST", "/api/v1/sessions/{id}/runs", "sessions:write", ANY_BODY, NULL, http_handle_run,
+     "Say something, and have the agent's model answer: events of the turn, one a line",
+     .operation = "session_run", .answer = "application/x-ndjson", .body = "SessionRun"},
+    {"POST", "/api/v1/sessions/{id}/cancel", "sessions:write", 0, NULL, http_handle_run_cancel,
+     "End the turn that runs, if one does", .operation = "session_cancel",
+     .answer = "SessionCancelled"},
     {"GET", "/api/v1/audit", "audit:read", 0, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
     {"GET", "/api/v1/events", "plugins:read", 0, events_query, http_handle_events,

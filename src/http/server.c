@@ -129,6 +129,11 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
     return server;
 }
 
+void http_server_set_sessions(struct http_server *server, struct sessions *sessions)
+{
+    server->sessions = sessions;
+}
+
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data)
 {
     server->on_refused = on_refused;

@@ -105,3 +105,11 @@ const struct manifest_method *manifest_method_find(const struct manifest *manife
             return &manifest->methods[i];
     return NULL;
 }
+
+const struct manifest_tool *manifest_tool_find(const struct manifest *manifest, struct kg_str name)
+{
+    for (size_t i = 0; i < manifest->tool_count; i++)
+        if (kg_str_is(name, manifest->tools[i].name))
+            return &manifest->tools[i];
+    return NULL;
+}

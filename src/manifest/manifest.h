@@ -49,6 +49,7 @@ struct manifest_method {
 struct manifest_tool {
     const char *name; /* without the plugin's prefix */
     const char *description;
+    uint64_t timeout_ms;                   /* 0: the daemon's */
     struct schema *parameters;             /* owned; NULL: anything goes */
     const struct kg_node *parameters_node; /* as declared; NULL if it was not */
 };
@@ -99,6 +100,7 @@ void manifest_free(struct manifest *manifest);
 
 const struct manifest_method *manifest_method_find(const struct manifest *manifest,
                                                    struct kg_str name);
+const struct manifest_tool *manifest_tool_find(const struct manifest *manifest, struct kg_str name);
 /* ^[a-z][a-z0-9-]*$, at most 64 characters. */
 bool manifest_name_is_valid(struct kg_str name);
 /* Whether built-in tools have it as their namespace: not forbidden, but easy to confuse. */

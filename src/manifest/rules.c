@@ -342,23 +342,26 @@ static void take_methods(const struct reading *reading)
         manifest->methods[i].name = manifest->method_names[i];
 }
 
-/* The method that a key of `schemas` or `timeouts` names, or NULL with a problem. */
-static struct manifest_method *declared(const struct reading *reading, const char *map,
-                                        const struct kg_member *member)
+static struct manifest_method *method_named(const struct reading *reading, struct kg_str name)
 {
     struct manifest *manifest = reading->manifest;
     for (size_t i = 0; i < manifest->method_count; i++)
-        if (kg_str_is(member->key, manifest->methods[i].name))
+        if (kg_str_is(name, manifest->methods[i].name))
             return &manifest->methods[i];
-    const char *nearest = kg_str_nearest(member->key, (const char *const *)manifest->method_names,
-                                         manifest->method_count);
-    char hint[160] = "declare it in methods";
+    return NULL;
+}
+
+static void report_unnamed(const struct reading *reading, const char *map,
+                           const struct kg_member *member, const char *what, const char *nearest)
+{
+    char hint[200];
     if (nearest != NULL)
         snprintf(hint, sizeof(hint), "did you mean %s?", nearest);
+    else
+        snprintf(hint, sizeof(hint), "declare it in %s", what);
     kg_problems_add(reading->problems, &manifest_rows[MANIFEST_METHOD_UNKNOWN], member->key_line,
-                    member->key_column, hint, "%s: \"%.*s\" is not one of the methods", map,
-                    KG_STR_CUT(member->key, 128));
-    return NULL;
+                    member->key_column, hint, "%s: \"%.*s\" is not one of the %s", map,
+                    KG_STR_CUT(member->key, 128), what);
 }
 
 static void take_schemas(const struct reading *reading)
@@ -366,25 +369,19 @@ static void take_schemas(const struct reading *reading)
     const struct kg_node *schemas = map(reading, "schemas");
     for (size_t i = 0; i < count_of(schemas); i++) {
         const struct kg_member *member = &schemas->members[i];
-        struct manifest_method *method = declared(reading, "schemas", member);
-        if (method == NULL)
+        struct manifest_method *method = method_named(reading, member->key);
+        if (method == NULL) {
+            report_unnamed(reading, "schemas", member, "methods",
+                           kg_str_nearest(member->key,
+                                          (const char *const *)reading->manifest->method_names,
+                                          reading->manifest->method_count));
             continue;
+        }
         char what[200];
         snprintf(what, sizeof(what), "schemas.%s.params", method->name);
         method->params = compile(reading, kg_node_get(&member->value, "params"), what);
         snprintf(what, sizeof(what), "schemas.%s.result", method->name);
         method->result = compile(reading, kg_node_get(&member->value, "result"), what);
-    }
-}
-
-static void take_timeouts(const struct reading *reading)
-{
-    const struct kg_node *timeouts = map(reading, "timeouts");
-    for (size_t i = 0; i < count_of(timeouts); i++) {
-        const struct kg_member *member = &timeouts->members[i];
-        struct manifest_method *method = declared(reading, "timeouts", member);
-        if (method != NULL)
-            method->timeout_ms = (uint64_t)int_value(&member->value) * 1000;
     }
 }
 
@@ -421,6 +418,52 @@ static void take_tools(const struct reading *reading)
         kg_alloc_array(count_of(tools) + 1, sizeof(*reading->manifest->tools));
     for (size_t i = 0; i < count_of(tools); i++)
         take_tool(reading, &tools->items[i]);
+}
+
+/* Tools go by their own name, or with the plugin's before it, as they are called. */
+static struct manifest_tool *tool_named(const struct reading *reading, struct kg_str name)
+{
+    struct manifest *manifest = reading->manifest;
+    size_t prefix = manifest->name ? strlen(manifest->name) + 1 : 0;
+    if (prefix > 0 && name.length > prefix && kg_str_starts(name, manifest->name) &&
+        name.data[prefix - 1] == '.')
+        name = (struct kg_str){name.data + prefix, name.length - prefix};
+    for (size_t i = 0; i < manifest->tool_count; i++)
+        if (kg_str_is(name, manifest->tools[i].name))
+            return &manifest->tools[i];
+    return NULL;
+}
+
+static void report_untimed(const struct reading *reading, const struct kg_member *member)
+{
+    const struct manifest *manifest = reading->manifest;
+    size_t count = manifest->method_count;
+    const char **names = kg_alloc_array(count + manifest->tool_count + 1, sizeof(*names));
+    for (size_t i = 0; i < count; i++)
+        names[i] = manifest->methods[i].name;
+    for (size_t i = 0; i < manifest->tool_count; i++)
+        names[count++] = manifest->tools[i].name;
+    report_unnamed(reading, "timeouts", member, "methods or tools",
+                   kg_str_nearest(member->key, names, count));
+    free(names);
+}
+
+/* A plugin may list its tools among its methods, too: then both have it. */
+static void take_timeouts(const struct reading *reading)
+{
+    const struct kg_node *timeouts = map(reading, "timeouts");
+    for (size_t i = 0; i < count_of(timeouts); i++) {
+        const struct kg_member *member = &timeouts->members[i];
+        uint64_t timeout_ms = (uint64_t)int_value(&member->value) * 1000;
+        struct manifest_method *method = method_named(reading, member->key);
+        struct manifest_tool *tool = tool_named(reading, member->key);
+        if (method != NULL)
+            method->timeout_ms = timeout_ms;
+        if (tool != NULL)
+            tool->timeout_ms = timeout_ms;
+        if (method == NULL && tool == NULL)
+            report_untimed(reading, member);
+    }
 }
 
 static void check_offers(const struct reading *reading)
@@ -650,7 +693,7 @@ static void take_knobs(const struct reading *reading)
 static void (*const rules[])(const struct reading *reading) = {
     take_identity, check_name,          check_package,       take_command,
     take_env,      take_capabilities,   take_hooks,          take_roles,
-    take_methods,  take_schemas,        take_timeouts,       take_tools,
+    take_methods,  take_schemas,        take_tools,          take_timeouts,
     check_offers,  take_config_schemas, check_config_fields, take_knobs,
 };
 

@@ -163,8 +163,7 @@ static int write_mark(struct writing *writing, const struct kg_id *id, uint64_t 
     write_figures(compaction, &content);
     struct session_entry mark = {
         .id = *id,
-        .kind =
-            compaction->strategy == SESSION_BY_CHECKPOINT ? SESSION_CHECKPOINT : SESSION_COMPACTION,
+        .kind = SESSION_COMPACTION,
         .role = SESSION_SYSTEM,
         .agent = compaction->agent,
         .rank = writing->mark_rank,
@@ -268,18 +267,6 @@ static int check_still(struct writing *writing, struct kg_err *err)
     return result;
 }
 
-/* A model that starts afresh should know that there was something. */
-static void note_checkpoint(struct session_compaction *compaction, const struct kg_id *mark)
-{
-    if (compaction->strategy != SESSION_BY_CHECKPOINT)
-        return;
-    kg_auto(kg_free) char *note =
-        kg_format("[Checkpoint %s: %zu earlier messages are kept in the session's log and are not "
-                  "shown here.]",
-                  mark->text, session_compaction_sums(compaction).superseded);
-    session_compaction_set_summary(compaction, kg_str(note));
-}
-
 static int write_all(struct writing *writing, const struct kg_id *mark, uint64_t *ret_seq,
                      struct kg_err *err)
 {
@@ -299,7 +286,6 @@ int session_compaction_apply(struct state *state, struct session_compaction *com
                              struct session_added *ret_mark, struct kg_err *err)
 {
     struct kg_id mark = kg_id_new("");
-    note_checkpoint(compaction, &mark);
     kg_auto(kg_free) int64_t *ranks =
         kg_alloc_array(compaction->additions.count + 1, sizeof(ranks[0]));
     struct writing writing = {.state = state,
@@ -310,6 +296,7 @@ int session_compaction_apply(struct state *state, struct session_compaction *com
     int result = session_load_open(state, compaction->session, &writing.session, err);
     if (result < 0)
         return result;
+    session_go_on(&writing.session);
     result = write_all(&writing, &mark, &added.seq, err);
     if (result == 0)
         result = session_agent_tokens(state, &writing.session, compaction->agent,
@@ -351,6 +338,8 @@ static int write_undo(struct state *state, struct session *session,
         .content = kg_buf_view(&content),
     };
     int result = session_entry_write(state, session, &undo, err);
+    if (mark->kind == SESSION_CHECKPOINT)
+        session_go_on(session);
     return result < 0 ? result : session_save(state, session, err);
 }
 

@@ -127,7 +127,6 @@ static void (*const planners[SESSION_STRATEGY_COUNT])(struct session_compaction 
     [SESSION_BY_DROP] = plan_drop,
     [SESSION_BY_SUMMARY] = plan_drop,
     [SESSION_BY_DELEGATE] = plan_all,
-    [SESSION_BY_CHECKPOINT] = plan_all,
 };
 
 static size_t count_goes(const struct session_compaction *compaction)
@@ -183,10 +182,21 @@ static struct session_compaction *make(struct session_entries *entries,
     return compaction;
 }
 
+static int check_options(const struct session_compaction_options *options, struct kg_err *err)
+{
+    if (planners[options->strategy] != NULL)
+        return 0;
+    return kg_fail(err, KG_E_INVALID_PARAMS, "compaction: by %s nothing goes",
+                   session_strategy_names[options->strategy]);
+}
+
 int session_compaction_new(struct session_entries *entries,
                            const struct session_compaction_options *options,
                            struct session_compaction **ret_compaction, struct kg_err *err)
 {
+    int result = check_options(options, err);
+    if (result < 0)
+        return result;
     kg_auto(session_compaction_cleanup) struct session_compaction *compaction =
         make(entries, options);
     compaction->session = kg_strdup("");
@@ -235,7 +245,9 @@ int session_compaction_read(struct state *state, const char *id, const char *age
     kg_auto(session_clear) struct session session = {0};
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     uint64_t tokens, generation = 0;
-    int result = session_check_agent(agent, err);
+    int result = check_options(options, err);
+    if (result == 0)
+        result = session_check_agent(agent, err);
     if (result == 0)
         result = session_load_open(state, id, &session, err);
     if (result == 0)

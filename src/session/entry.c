@@ -18,6 +18,7 @@ const char *const session_role_names[SESSION_ROLE_COUNT] = {
 const char *const session_state_names[SESSION_STATE_COUNT] = {
     [SESSION_ACTIVE] = "active",
     [SESSION_IDLE] = "idle",
+    [SESSION_STOPPED] = "stopped",
     [SESSION_CLOSED] = "closed",
 };
 
@@ -51,7 +52,7 @@ static const struct session_kind_row kind_rows[SESSION_KIND_COUNT] = {
                             .roles = ROLE(SYSTEM),
                             .is_mark = true},
     [SESSION_CHECKPOINT] = {.name = "checkpoint",
-                            .meaning = "The mark of a compaction that started afresh.",
+                            .meaning = "The session was stopped here, since a context is too full.",
                             .roles = ROLE(SYSTEM),
                             .is_mark = true},
     [SESSION_UNDO] = {.name = "undo",

@@ -23,9 +23,8 @@ static int cut_at(const struct session_entry *entry, const char *id, uint64_t *r
     return 0;
 }
 
-static int add_copy(struct state *state, const struct session *parent,
-                    const struct session_entry *entry, const char *operator_id, uint64_t cut,
-                    struct kg_id *ret_id, struct kg_err *err)
+static int add_copy(struct state *state, const struct session *parent, const char *entry_or_null,
+                    const char *operator_id, uint64_t cut, struct kg_id *ret_id, struct kg_err *err)
 {
     struct kg_id id = kg_id_new("ses_");
     int64_t now = kg_wall_ms(), number;
@@ -37,7 +36,7 @@ static int add_copy(struct state *state, const struct session *parent,
         .state = session_state_names[SESSION_ACTIVE],
         .operator_id = operator_id,
         .parent = parent->id.text,
-        .parent_entry = entry->id.text,
+        .parent_entry = entry_or_null,
         .created_ms = now,
         .updated_ms = now,
         .entries = (int64_t)cut,
@@ -50,6 +49,23 @@ static int add_copy(struct state *state, const struct session *parent,
     return result;
 }
 
+static int find_cut(struct state *state, const struct session *parent, struct kg_str entry,
+                    struct session_entries *ret_place, uint64_t *ret_cut, struct kg_err *err)
+{
+    int result = session_entry_named(state, parent, entry, false, ret_place, err);
+    return result < 0 ? result : cut_at(&ret_place->items[0], parent->id.text, ret_cut, err);
+}
+
+/* The last entry, whatever it is: all of a compaction is as good a place as any. */
+static int find_end(struct state *state, const struct session *parent,
+                    struct session_entries *ret_place, uint64_t *ret_cut, struct kg_err *err)
+{
+    const struct state_entry_query last = {
+        .order = STATE_ENTRIES_DOWN, .session = parent->number, .after = INT64_MAX, .limit = 1};
+    *ret_cut = parent->entries;
+    return state_entries(state, &last, session_entries_visit, ret_place, err);
+}
+
 int session_fork(struct state *state, const char *id, struct kg_str entry, const char *operator_id,
                  struct session *ret_session, struct kg_err *err)
 {
@@ -58,11 +74,12 @@ int session_fork(struct state *state, const char *id, struct kg_str entry, const
     uint64_t cut = 0;
     struct kg_id fork_id;
     int result = session_load(state, id, &parent, err);
+    if (result == 0 && entry.length > 0)
+        result = find_cut(state, &parent, entry, &place, &cut, err);
+    else if (result == 0)
+        result = find_end(state, &parent, &place, &cut, err);
     if (result == 0)
-        result = session_entry_named(state, &parent, entry, false, &place, err);
-    if (result == 0)
-        result = cut_at(&place.items[0], id, &cut, err);
-    if (result == 0)
-        result = add_copy(state, &parent, &place.items[0], operator_id, cut, &fork_id, err);
+        result = add_copy(state, &parent, place.count ? place.items[0].id.text : NULL, operator_id,
+                          cut, &fork_id, err);
     return result < 0 ? result : session_load(state, fork_id.text, ret_session, err);
 }

@@ -26,6 +26,12 @@ int session_load_open(struct state *state, const char *id, struct session *ret_s
     return 0;
 }
 
+void session_go_on(struct session *session)
+{
+    if (session->state == SESSION_STOPPED)
+        session->state = SESSION_ACTIVE;
+}
+
 int session_save(struct state *state, const struct session *session, struct kg_err *err)
 {
     const struct state_session row = {
@@ -244,6 +250,25 @@ static int append_all(struct state *state, struct session *session,
     return result;
 }
 
+/* What was begun before a checkpoint can be ended: results of calls, what hooks returned. */
+static int check_stopped(const struct session *session, const struct session_draft *drafts,
+                         size_t count, struct kg_err *err)
+{
+    if (session->state != SESSION_STOPPED)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        if (drafts[i].kind != SESSION_MESSAGE && drafts[i].kind != SESSION_TOOL_CALL)
+            continue;
+        kg_fail(err, KG_E_CONFLICT, "it is stopped at a checkpoint");
+        kg_hint(err,
+                "kaged session resume %s lets it go on; kaged session compact %s --strategy "
+                "drop makes room first",
+                session->id.text, session->id.text);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 int session_append(struct state *state, const char *id, const struct session_draft *drafts,
                    size_t count, struct session_added *ret_added, struct kg_err *err)
 {
@@ -256,10 +281,13 @@ int session_append(struct state *state, const char *id, const struct session_dra
     if (result < 0)
         return result;
     kg_auto(kg_free) struct session_added *added = kg_alloc_array(count, sizeof(added[0]));
-    result = append_all(state, &session, drafts, count, added, err);
+    result = check_stopped(&session, drafts, count, err);
+    if (result == 0)
+        result = append_all(state, &session, drafts, count, added, err);
     if (result < 0)
         return kg_wrap(err, result, "session %s: append", id);
-    session.state = SESSION_ACTIVE;
+    if (session.state == SESSION_IDLE)
+        session.state = SESSION_ACTIVE;
     result = session_save(state, &session, err);
     if (result == 0)
         result = fill_tokens(state, &session, drafts, count, added, err);
@@ -338,8 +366,9 @@ int session_set_state(struct state *state, const char *id, enum session_state ne
     int result = session_load(state, id, &session, err);
     if (result < 0 || session.state == new_state)
         return result;
-    if (session.state == SESSION_CLOSED && new_state == SESSION_IDLE)
-        return kg_fail(err, KG_E_CONFLICT, "session %s: it is closed", id);
+    if (new_state == SESSION_IDLE && session.state != SESSION_ACTIVE)
+        return kg_fail(err, KG_E_CONFLICT, "session %s: it is %s", id,
+                       session_state_names[session.state]);
     session.state = new_state;
     session.updated_ms = kg_wall_ms();
     return session_save(state, &session, err);

@@ -72,7 +72,13 @@ bool session_agent_is_valid(struct kg_str path);
 
 /* -- sessions ---------------------------------------------------------------------------------- */
 
-enum session_state { SESSION_ACTIVE, SESSION_IDLE, SESSION_CLOSED, SESSION_STATE_COUNT };
+enum session_state {
+    SESSION_ACTIVE,
+    SESSION_IDLE,
+    SESSION_STOPPED, /* a checkpoint waits for the operator: nothing new is said meanwhile */
+    SESSION_CLOSED,
+    SESSION_STATE_COUNT
+};
 extern const char *const session_state_names[SESSION_STATE_COUNT];
 bool session_state_find(struct kg_str name, enum session_state *ret_state);
 
@@ -179,7 +185,10 @@ struct session_added {
     uint64_t seq;
     uint64_t context_tokens; /* of the agent, now */
 };
-/* All or none. An idle session is active afterwards. ret_added has room for count. */
+/*
+ * All or none. An idle session is active afterwards; a stopped one takes only what belongs to
+ * something begun before. ret_added has room for count.
+ */
 int session_append(struct state *state, const char *id, const struct session_draft *drafts,
                    size_t count, struct session_added *ret_added, struct kg_err *err);
 int session_pin(struct state *state, const char *id, struct kg_str entry, bool pinned,
@@ -225,7 +234,7 @@ int session_transcript_read(struct state *state, const char *id, const char *age
 /*
  * A new session with all up to and with an entry, in the state that it was in then; an undone
  * compaction stays undone. At a mark: all before that compaction. What a compaction made is no
- * place to fork at.
+ * place to fork at. Without an entry (empty): with all that there is.
  */
 int session_fork(struct state *state, const char *id, struct kg_str entry, const char *operator_id,
                  struct session *ret_session, struct kg_err *err);
@@ -304,7 +313,7 @@ enum session_strategy {
     SESSION_BY_DROP,       /* the oldest go until the target is reached */
     SESSION_BY_SUMMARY,    /* the same, and a summary takes their place */
     SESSION_BY_DELEGATE,   /* a plugin says what stays */
-    SESSION_BY_CHECKPOINT, /* all that may go goes; a note says where it can be found */
+    SESSION_BY_CHECKPOINT, /* nothing goes; the operator has to say how it goes on */
     SESSION_STRATEGY_COUNT
 };
 extern const char *const session_strategy_names[SESSION_STRATEGY_COUNT];
@@ -385,7 +394,17 @@ void session_compaction_fall_back(struct session_compaction *compaction, const c
  */
 int session_compaction_apply(struct state *state, struct session_compaction *compaction,
                              struct session_added *ret_mark, struct kg_err *err);
-/* The agent's latest compaction is taken back; KG_E_CONFLICT if there is none. */
+/*
+ * The strategy checkpoint, which is no plan: a mark, and the session is stopped until it is resumed
+ * or compacted. With `once`: not if there was one since the last compaction; *ret_marked tells.
+ */
+int session_checkpoint(struct state *state, const char *id, const char *agent, const char *trigger,
+                       bool once, struct session_added *ret_mark, bool *ret_marked,
+                       struct kg_err *err);
+/*
+ * The agent's latest compaction is taken back; KG_E_CONFLICT if there is none. After a checkpoint
+ * the session goes on.
+ */
 int session_compaction_undo(struct state *state, const char *id, const char *agent,
                             struct kg_id *ret_mark, struct kg_err *err);
 

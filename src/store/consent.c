@@ -223,6 +223,19 @@ void consent_forget_project(struct consent_queue *queue, const char *project)
     }
 }
 
+void consent_keep_wanted(struct consent_queue *queue, const char *project, char *const *plugins)
+{
+    for (size_t i = queue->count; i-- > 0;) {
+        struct consent *consent = queue->items[i];
+        if (consent->project == NULL || strcmp(consent->project, project) != 0 ||
+            consent_state_is_settled(consent->state) || consent->state == CONSENT_INSTALLING ||
+            kg_list_has(plugins, kg_str(name_of(consent->plugin))))
+            continue;
+        consent_unkeep(consent);
+        remove_at(queue, i);
+    }
+}
+
 void consent_listen(struct consent_queue *queue, struct consent_listener *listener)
 {
     listener->next = queue->listeners;
@@ -595,6 +608,11 @@ void consent_taken(struct consent *consent, const struct consent_outcome *outcom
 const char *consent_id(const struct consent *consent)
 {
     return consent->id.text;
+}
+
+const char *consent_project(const struct consent *consent)
+{
+    return consent->project;
 }
 
 struct kg_id consent_key(const struct consent *consent)

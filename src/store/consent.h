@@ -121,11 +121,14 @@ struct consent *consent_of_project(const struct consent_queue *queue, const char
                                    const char *plugin);
 /* The project is gone: what it wants, and what was answered, is forgotten. */
 void consent_forget_project(struct consent_queue *queue, const char *project);
+/* It waits for these plugins only, by name and NULL-ended: what else it wanted is forgotten. */
+void consent_keep_wanted(struct consent_queue *queue, const char *project, char *const *plugins);
 /* Whether the operator let the project use the plugin. */
 int consent_is_active(const struct consent_queue *queue, const char *project, const char *plugin,
                       bool *ret_active, struct kg_err *err);
 
 const char *consent_id(const struct consent *consent);
+const char *consent_project(const struct consent *consent); /* NULL: the operator's own */
 struct kg_id consent_key(const struct consent *consent); /* the same, to be kept */
 enum consent_state consent_state(const struct consent *consent);
 /* Appends a JSON object; with_offer: and what is offered. */

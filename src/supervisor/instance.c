@@ -42,6 +42,7 @@ struct instance *instance_new(struct supervisor *supervisor, const struct instan
     instance->ops = *ops;
     instance->data = data;
     instance->name = kg_strdup(spec->name);
+    instance->plugin = kg_strdup(spec->plugin ? spec->plugin : spec->name);
     instance->follow = ON_NOTHING;
     instance_set_spec(instance, spec);
     instance->log = plugin_log_new(supervisor, spec->name);
@@ -73,6 +74,7 @@ void instance_free(struct instance *instance)
     clear_spec(instance);
     kg_buf_free(&instance->config);
     free(instance->name);
+    free(instance->plugin);
     free(instance);
 }
 

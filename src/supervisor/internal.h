@@ -47,7 +47,7 @@ enum ending { ENDING_NOT, ENDING_SHUTDOWN, ENDING_TERM, ENDING_KILL };
 
 struct instance {
     struct supervisor *supervisor; /* borrowed */
-    char *name, *version;
+    char *name, *plugin, *version;
     char **methods, **capabilities; /* owned, NULL-ended */
     bool *method_offered;           /* one for each of methods */
     struct instance_times times;

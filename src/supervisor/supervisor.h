@@ -59,7 +59,8 @@ struct instance_times {
 
 /* What is to run. The instance takes a copy. */
 struct instance_spec {
-    const char *name; /* plugin or plugin@project */
+    const char *name;   /* plugin or plugin@project */
+    const char *plugin; /* its own name, as its manifest has it; NULL: the one above */
     const char *version;
     const char *const *methods; /* NULL-ended, like the list that follows */
     const char *const *capabilities;
@@ -144,6 +145,8 @@ struct instance_ops {
     /* A request of the running plugin; answered by instance_answer, or false: no such method. */
     bool (*on_request)(void *data, struct instance *instance, int64_t id, struct kg_str method,
                        struct kg_str params);
+    /* The projects that use it, which it is told in the handshake: strings. NULL: none do. */
+    void (*put_projects)(void *data, struct instance *instance, struct kg_json_writer *json);
     /* Whether the plugin is told that it has storage. */
     bool (*has_storage)(void *data, struct instance *instance);
     /* Whether the plugin may claim this capability. */

@@ -9,6 +9,7 @@ from harness import ROOT, Daemon, FlowTest, at_once, main, wait_for
 
 # Keys that apply at once and are not tried here, each with where it is.
 ELSEWHERE = {
+    "sessions.steps_max": "tests/flow/test_turns.py",
     "limits.ws_connections": "tests/flow/test_events.py",
     "limits.ws_ping_ms": "the same",
     "limits.ws_queue_bytes": "read where ws_connections is",
@@ -29,8 +30,14 @@ ELSEWHERE = {
     "limits.install_depth": "the same",
     "limits.install_source_bytes": "the same",
     "limits.install_timeout_ms": "the same; tests/flow/test_fetch.py",
+    "limits.projects": "tests/flow/test_projects.py loads one more than it allows",
     "limits.consents": "tests/flow/test_plugin_install.py fills the queue, and raises its limit",
     "limits.consent_offer_ms": "tests/flow/test_plugin_install.py waits for an offer to expire",
+    "limits.hook_timeout_ms": "each hook takes it anew; tests/cage/hooks.c",
+    "limits.tool_result_bytes": "each result is held against it; tests/cage/tools.c",
+    "sessions.idle_after_sec": "tests/flow/test_sessions.py",
+    "sessions.context_window": "the same",
+    "limits.sessions_live": "the same",
     "limits.watchdog_interval_ms": "only where there are no cgroups; tests/flow/test_limits.py",
 }
 

@@ -316,6 +316,25 @@ static void methods_have_their_schemas_and_timeouts(void **state)
     manifest_free(manifest);
 }
 
+static void tools_have_timeouts_by_either_name(void **state)
+{
+    (void)state;
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    struct manifest *manifest = read_with("tools",
+                                          "tools:\n"
+                                          "  - {name: find, description: a}\n"
+                                          "  - {name: keep, description: b}\n"
+                                          "  - {name: drop, description: c}\n"
+                                          "timeouts: {find: 5, oh-my-pi.keep: 90}\n",
+                                          &problems);
+    assert_non_null(manifest);
+    assert_int_equal(manifest_tool_find(manifest, KG_STR("find"))->timeout_ms, 5000);
+    assert_int_equal(manifest_tool_find(manifest, KG_STR("keep"))->timeout_ms, 90000);
+    assert_int_equal(manifest_tool_find(manifest, KG_STR("drop"))->timeout_ms, 0);
+    assert_null(manifest_tool_find(manifest, KG_STR("oh-my-pi.keep")));
+    manifest_free(manifest);
+}
+
 static void configuration_and_knobs_are_read(void **state)
 {
     (void)state;
@@ -511,6 +530,7 @@ static void problems_suggest_the_nearest(void **state)
         {"hooks", "hooks: [pre_compat]\n", "pre_compact"},
         {"roles", "roles: [observr]\n", "observer"},
         {"timeouts", "timeouts: {presets.lits: 5}\n", "presets.list"},
+        {"timeouts", "timeouts: {fnid: 5}\ntools: [{name: find, description: y}]\n", "find"},
         {"tools", "tools: [{name: x, description: y, parameter_schema: {}}]\n",
          "parameters_schema"},
     };
@@ -1390,6 +1410,7 @@ int main(void)
         cmocka_unit_test(who_it_is_and_what_it_runs_is_read),
         cmocka_unit_test(what_it_needs_and_offers_is_read),
         cmocka_unit_test(methods_have_their_schemas_and_timeouts),
+        cmocka_unit_test(tools_have_timeouts_by_either_name),
         cmocka_unit_test(configuration_and_knobs_are_read),
         cmocka_unit_test(what_is_absent_is_empty),
         cmocka_unit_test(every_problem_has_its_code_and_place),

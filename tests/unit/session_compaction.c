@@ -190,26 +190,60 @@ static void summaries_go_last(void **data)
     shows(world, "s|1|sum");
 }
 
-static void a_checkpoint_starts_afresh_and_says_so(void **data)
+static struct session_added checkpoint(struct session_world *world, bool once, bool expected)
+{
+    struct session_added mark = {0};
+    bool marked = !expected;
+    assert_int_equal(session_checkpoint(world->state, world->id, "primary", "manual", once, &mark,
+                                        &marked, NULL),
+                     0);
+    assert_int_equal(marked, expected);
+    return mark;
+}
+
+static int state_of(struct session_world *world)
+{
+    kg_auto(session_clear) struct session session = {0};
+    assert_int_equal(session_find(world->state, kg_str(world->id), &session, NULL), 0);
+    return (int)session.state;
+}
+
+static void a_checkpoint_stops_the_session_and_takes_nothing(void **data)
 {
     struct session_world *world = *data;
-    struct session_compaction_options options = drop_all;
-    options.strategy = SESSION_BY_CHECKPOINT;
-    options.keep_recent = 1;
-    options.target_tokens = 1000000;
+    const struct session_draft draft = {.agent = "primary",
+                                        .kind = SESSION_MESSAGE,
+                                        .role = SESSION_USER,
+                                        .content = KG_STR("\"5\"")};
+    struct session_added added;
+    struct kg_err err;
     talk(world);
-    struct session_added mark = compact(world, &options);
-    kg_auto(kg_free) char *expected =
-        kg_format("s|1|[Checkpoint %s: 5 earlier messages are kept in the session's log and are "
-                  "not shown here.]|4",
-                  mark.id.text);
-    shows(world, expected);
+    struct session_added mark = checkpoint(world, true, true);
+    shows(world, "s|1|a|2|b|3|c|4");
+    assert_int_equal(state_of(world), SESSION_STOPPED);
+    assert_true(session_append(world->state, world->id, &draft, 1, &added, &err) < 0);
+    assert_int_equal(err.code, KG_E_CONFLICT);
     kg_auto(session_entries_clear) struct session_entries entry = {0};
     assert_int_equal(
         session_entry_find(world->state, world->id, kg_str(mark.id.text), &entry, NULL), 0);
     assert_int_equal(entry.items[0].kind, SESSION_CHECKPOINT);
     undo(world);
+    assert_int_equal(state_of(world), SESSION_ACTIVE);
     shows(world, "s|1|a|2|b|3|c|4");
+}
+
+static void a_session_is_not_stopped_twice_before_the_next_compaction(void **data)
+{
+    struct session_world *world = *data;
+    talk(world);
+    checkpoint(world, true, true);
+    undo(world);
+    checkpoint(world, true, false);
+    assert_int_equal(state_of(world), SESSION_ACTIVE);
+    checkpoint(world, false, true);
+    compact(world, &drop_all);
+    assert_int_equal(state_of(world), SESSION_ACTIVE);
+    checkpoint(world, true, true);
 }
 
 static void injections_stand_behind_the_summary_until_the_next_compaction(void **data)
@@ -672,7 +706,8 @@ int main(void)
         TEST(nothing_is_deleted),
         TEST(a_summary_stands_where_the_first_that_went_was),
         TEST(summaries_go_last),
-        TEST(a_checkpoint_starts_afresh_and_says_so),
+        TEST(a_checkpoint_stops_the_session_and_takes_nothing),
+        TEST(a_session_is_not_stopped_twice_before_the_next_compaction),
         TEST(injections_stand_behind_the_summary_until_the_next_compaction),
         TEST(injections_after_a_drop_stand_where_it_was),
         TEST(undoing_goes_back_step_by_step),

@@ -186,6 +186,7 @@ static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
     run_sql(fixture->path, "DROP TABLE credential; DROP TABLE consent; DROP TABLE activation; "
                            "DROP TABLE session; DROP TABLE session_content; "
                            "DROP TABLE session_entry; DROP TABLE session_agent; "
+                           "DROP TABLE project; "
                            "PRAGMA user_version = 1");
     struct state *state = open_state(fixture);
     assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
@@ -249,6 +250,49 @@ static void activations_belong_to_a_project(void **data)
     assert_true(is_active(state, "shop", "git"));
     assert_int_equal(state_activation_remove(state, NULL, "git", NULL), 0);
     assert_false(is_active(state, "shop", "git"));
+    state_close(state);
+}
+
+static void see_project(void *data, const struct state_project *project)
+{
+    const struct state_project *expected = data;
+    assert_string_equal(project->id, expected->id);
+    assert_string_equal(project->root, expected->root);
+    assert_string_equal(project->file, expected->file);
+    assert_int_equal(project->watched, expected->watched);
+    assert_null(project->operator_id);
+    ((struct state_project *)data)->loaded_ms++;
+}
+
+static void projects_are_kept_until_they_are_unloaded(void **data)
+{
+    struct state *state = open_state(*data);
+    struct state_project project = {"web", "/srv/web", ".kaged/project.yaml", true, NULL, 7};
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_int_equal(state_projects(state, see_project, &project, NULL), 0);
+    assert_int_equal(project.loaded_ms, 8);
+    project.loaded_ms = 0;
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_int_equal(state_projects(state, see_project, &project, NULL), 0);
+    assert_int_equal(project.loaded_ms, 0);
+    state_close(state);
+}
+
+static void activations_do_not_follow_a_name_into_another_folder(void **data)
+{
+    struct state *state = open_state(*data);
+    const struct state_activation activation = {"web", "git", "con_1", "ada", 5};
+    struct state_project project = {"web", "/srv/web", "p.yaml", false, "ada", 7};
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_int_equal(state_activation_set(state, &activation, NULL), 0);
+    project.loaded_ms = 0; /* unloaded, and loaded again from the same folder */
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    project.loaded_ms = 8;
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_true(is_active(state, "web", "git"));
+    project.root = "/tmp/stranger";
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_false(is_active(state, "web", "git"));
     state_close(state);
 }
 
@@ -326,6 +370,8 @@ int main(void)
         TEST(a_database_of_the_first_version_is_brought_up_to_date),
         TEST(consents_are_kept_and_replaced),
         TEST(activations_belong_to_a_project),
+        TEST(projects_are_kept_until_they_are_unloaded),
+        TEST(activations_do_not_follow_a_name_into_another_folder),
         TEST(a_newer_schema_is_refused_in_a_sentence),
         TEST(a_file_that_is_no_database_is_named),
         TEST(a_missing_folder_is_named),

@@ -70,6 +70,9 @@ struct state_backend {
                              struct kg_err *err);
     int (*activation_get)(struct state *state, const char *project, const char *plugin,
                           bool *ret_active, struct kg_err *err);
+    int (*project_set)(struct state *state, const struct state_project *project,
+                       struct kg_err *err);
+    int (*projects)(struct state *state, state_project_fn *visit, void *data, struct kg_err *err);
 };
 
 struct state {

@@ -82,6 +82,7 @@ enum state_entry_order {
     STATE_ENTRIES_MADE,   /* whose parent is `first`, results of tools aside */
     STATE_ENTRIES_RESULT, /* the result of the call `first` */
     STATE_ENTRIES_MARK,   /* the marks of `agent` that stand, the newest first */
+    STATE_ENTRIES_MARKED, /* those that were undone, too */
 };
 struct state_entry_query {
     enum state_entry_order order;

@@ -32,6 +32,7 @@ enum statement {
     ENTRIES_MADE,
     ENTRIES_RESULT,
     ENTRIES_MARK,
+    ENTRIES_MARKED,
     ENTRY_PIN,
     ENTRIES_SUPERSEDE,
     MARK_REVIVE,
@@ -118,6 +119,10 @@ static const struct {
              "INDEXED BY session_entry_mark") "AND agent = ?3 AND kind IN ('compaction', "
                                               "'checkpoint') AND "
                                               "superseded IS NULL ORDER BY seq DESC LIMIT ?4"},
+    [ENTRIES_MARKED] = {"read marks of compactions",
+                        ENTRIES_BY("INDEXED BY session_entry_mark") "AND agent = ?3 AND kind IN "
+                                                                    "('compaction', 'checkpoint') "
+                                                                    "ORDER BY seq DESC LIMIT ?4"},
     [ENTRY_PIN] = {"pin an entry",
                    "UPDATE session_entry SET pinned = ?3 WHERE session = ?1 AND seq = ?2"},
     [ENTRIES_SUPERSEDE] = {"supersede entries",
@@ -371,6 +376,7 @@ static int sqlite_entries(struct state *state, const struct state_entry_query *q
         [STATE_ENTRIES_MADE] = {ENTRIES_MADE, "iitiit"},
         [STATE_ENTRIES_RESULT] = {ENTRIES_RESULT, "iitiit"},
         [STATE_ENTRIES_MARK] = {ENTRIES_MARK, "iitii"},
+        [STATE_ENTRIES_MARKED] = {ENTRIES_MARKED, "iitii"},
     };
     enum statement which = rows[query->order].statement;
     int result =

@@ -103,3 +103,13 @@ int state_activation_get(struct state *state, const char *project, const char *p
 {
     return state->backend->activation_get(state, project, plugin, ret_active, err);
 }
+
+int state_project_set(struct state *state, const struct state_project *project, struct kg_err *err)
+{
+    return state->backend->project_set(state, project, err);
+}
+
+int state_projects(struct state *state, state_project_fn *visit, void *data, struct kg_err *err)
+{
+    return state->backend->projects(state, visit, data, err);
+}

@@ -94,4 +94,22 @@ int state_activation_remove(struct state *state, const char *project_or_null, co
 int state_activation_get(struct state *state, const char *project, const char *plugin,
                          bool *ret_active, struct kg_err *err);
 
+/* A project that the daemon knows, or knew. */
+struct state_project {
+    const char *id;
+    const char *root; /* absolute */
+    const char *file; /* below it */
+    bool watched;
+    const char *operator_id; /* who loaded it; NULL: unknown */
+    int64_t loaded_ms;       /* wall clock; 0: it was unloaded */
+};
+/*
+ * One that is there is replaced; if it was in another folder, the activations of that name are
+ * gone. Survives a power failure from the moment it returns.
+ */
+int state_project_set(struct state *state, const struct state_project *project, struct kg_err *err);
+/* Visits those that are loaded, by id; texts die with the callback. */
+typedef void state_project_fn(void *data, const struct state_project *project);
+int state_projects(struct state *state, state_project_fn *visit, void *data, struct kg_err *err);
+
 #endif

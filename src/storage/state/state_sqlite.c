@@ -26,10 +26,13 @@ static const char version_3[] = ""
 static const char version_4[] = ""
 #include "state-v4.sql.h"
 ;
+static const char version_5[] = ""
+#include "state-v5.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1, version_2, version_3, version_4};
+static const char *const migrations[] = {version_1, version_2, version_3, version_4, version_5};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 enum statement {
@@ -47,6 +50,9 @@ enum statement {
     ACTIVATION_SET,
     ACTIVATION_REMOVE,
     ACTIVATION_GET,
+    ACTIVATION_MOVED,
+    PROJECT_SET,
+    PROJECTS,
     STATEMENT_COUNT
 };
 
@@ -86,6 +92,15 @@ static const struct {
                                                    "(?1 IS NULL OR project = ?1)"},
     [ACTIVATION_GET] = {"read an activation",
                         "SELECT 1 FROM activation WHERE project = ?1 AND plugin = ?2"},
+    [ACTIVATION_MOVED] = {"remove the activations of another folder",
+                          "DELETE FROM activation WHERE project = ?1 AND EXISTS (SELECT 1 FROM "
+                          "project WHERE id = ?1 AND root <> ?2)"},
+    [PROJECT_SET] = {"write a project",
+                     "INSERT OR REPLACE INTO project (id, root, file, operator_id, watched, "
+                     "loaded_ms) VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, 0))"},
+    [PROJECTS] = {"read the projects",
+                  "SELECT id, root, file, operator_id, watched, loaded_ms FROM project "
+                  "WHERE loaded_ms IS NOT NULL ORDER BY id"},
 };
 
 struct sqlite_state {
@@ -599,6 +614,59 @@ static int sqlite_activation_get(struct state *base, const char *project, const 
     return result;
 }
 
+/* -- projects ---------------------------------------------------------------------------------- */
+
+static int remove_moved(struct sqlite_state *state, const struct state_project *project,
+                        struct kg_err *err)
+{
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {project->id, project->root};
+    int result = ready(state, ACTIVATION_MOVED, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    return finish(state, ACTIVATION_MOVED, sqlite3_step(statement), err);
+}
+
+/* First the activations: should the second write fail, the operator is only asked once more. */
+static int sqlite_project_set(struct state *base, const struct state_project *project,
+                              struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {project->id, project->root, project->file, project->operator_id};
+    int result = remove_moved(state, project, err);
+    if (result == 0)
+        result = ready(state, PROJECT_SET, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    sqlite3_bind_int(statement, KG_COUNT(texts) + 1, project->watched);
+    sqlite3_bind_int64(statement, KG_COUNT(texts) + 2, project->loaded_ms);
+    return step_synced(state, PROJECT_SET, err);
+}
+
+static int sqlite_projects(struct state *base, state_project_fn *visit, void *data,
+                           struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *row = NULL;
+    int code;
+    int result = ready(state, PROJECTS, &row, err);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_project){
+                        .id = text_at(row, 0),
+                        .root = text_at(row, 1),
+                        .file = text_at(row, 2),
+                        .operator_id = (const char *)sqlite3_column_text(row, 3),
+                        .watched = sqlite3_column_int(row, 4) != 0,
+                        .loaded_ms = sqlite3_column_int64(row, 5),
+                    });
+    return finish(state, PROJECTS, code, err);
+}
+
 /* -- for the other files of the backend -------------------------------------------------------- */
 
 sqlite3 *state_sqlite_handle(struct state *base)
@@ -636,4 +704,6 @@ const struct state_backend state_sqlite = {
     .activation_set = sqlite_activation_set,
     .activation_remove = sqlite_activation_remove,
     .activation_get = sqlite_activation_get,
+    .project_set = sqlite_project_set,
+    .projects = sqlite_projects,
 };

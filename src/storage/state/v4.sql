@@ -7,7 +7,7 @@ CREATE TABLE session (
     project_id   TEXT NOT NULL,
     workdir      TEXT NOT NULL,
     seat         TEXT NOT NULL,       -- the agent that is spoken to
-    state        TEXT NOT NULL CHECK (state IN ('active', 'idle', 'closed')),
+    state        TEXT NOT NULL CHECK (state IN ('active', 'idle', 'stopped', 'closed')),
     operator_id  TEXT NOT NULL,
     created_ms   INTEGER NOT NULL,
     updated_ms   INTEGER NOT NULL,
