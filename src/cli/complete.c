@@ -1,7 +1,8 @@
 /*
  * What can follow the words that were typed, read off the table; the scripts of the shells only
- * show it. Names of plugins, methods, projects and agents come from a daemon that runs, if one answers at once. They
- * are printed only if they are such as a manifest may have: a shell expands what it completes.
+ * show it. Names of plugins, methods, projects and agents come from a daemon that runs, if one
+ * answers at once. They are printed only if they are such as a manifest may have: a shell expands
+ * what it completes.
  */
 #include "cli/cli.h"
 
