@@ -82,19 +82,40 @@ static void put_command(struct kg_buf *out, const struct cli_command *command)
     kg_buf_text(out, ".RE\n");
 }
 
-/* kaged(1) has all but the family that has a page of its own. */
+/* Families that have pages of their own. */
+static const char *const families[] = {"plugin", "project"};
+
+static bool has_own_page(const struct cli_command *command)
+{
+    for (size_t i = 0; i < KG_COUNT(families); i++)
+        if (cli_command_begins(command, families[i]))
+            return true;
+    return false;
+}
+
+/* kaged(1) has the others. */
 static void put_commands(struct kg_buf *out)
 {
     for (size_t i = 0; i < cli_command_count; i++)
-        if (!cli_command_begins(&cli_commands[i], "plugin"))
+        if (!has_own_page(&cli_commands[i]))
+            put_command(out, &cli_commands[i]);
+}
+
+static void put_family(struct kg_buf *out, const char *family)
+{
+    for (size_t i = 0; i < cli_command_count; i++)
+        if (cli_command_begins(&cli_commands[i], family))
             put_command(out, &cli_commands[i]);
 }
 
 static void put_plugin_commands(struct kg_buf *out)
 {
-    for (size_t i = 0; i < cli_command_count; i++)
-        if (cli_command_begins(&cli_commands[i], "plugin"))
-            put_command(out, &cli_commands[i]);
+    put_family(out, "plugin");
+}
+
+static void put_project_commands(struct kg_buf *out)
+{
+    put_family(out, "project");
 }
 
 static void put_options(struct kg_buf *out)
@@ -405,6 +426,7 @@ static const struct {
     {"@config@", put_config},
     {"@fields@", put_fields},
     {"@plugin-commands@", put_plugin_commands},
+    {"@project-commands@", put_project_commands},
     {"@events@", put_events},
     {"@routes@", put_routes},
     {"@errors@", put_errors},

@@ -131,6 +131,14 @@ static inline int print_error(const struct kg_err *err)
                          kg_str(err->hint));
 }
 
+/*
+ * What is wrong with a file: each problem with its place; then what is valid all the same, or how
+ * many errors there are.
+ */
+struct kg_problems;
+void print_checked(struct kg_buf *out, const char *path, const struct kg_problems *problems,
+                    const char *valid_or_null);
+
 struct table;
 struct table *table_new(const char *const *headings); /* NULL-ended */
 /* The next cell, line by line; empty text shows as "-". */
@@ -156,9 +164,10 @@ bool terminal_was_interrupted(void);
 struct client_request {
     const char *method; /* "GET" */
     const char *target; /* path and query, encoded */
-    struct kg_str body; /* sent with POST */
+    struct kg_str body; /* sent with POST and PUT */
     int64_t timeout_ms; /* the call's, told to the daemon; 0: none */
     int64_t silence_ms; /* without a byte for this long the daemon is hung; 0: the usual */
+    const char *file;   /* of which an error lists all that is wrong; NULL: of none */
 };
 struct client_reply {
     int status;
@@ -189,6 +198,8 @@ void cli_pause_ms(long ms); /* less than a second */
 /* A member's text, or its number as text; empty if it is neither. */
 struct kg_str cli_text(const struct kg_node *object, const char *key);
 int64_t cli_number(const struct kg_node *object, const char *key); /* 0 if it is none */
+/* A member that is a list; an empty one if it is none. */
+const struct kg_node *cli_list(const struct kg_node *object, const char *key);
 /* A member that is a time: RFC 3339 or milliseconds. False if it is neither. */
 bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_ms);
 
@@ -229,6 +240,11 @@ int cli_start(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
 int cli_project_validate(struct cli *cli);
+int cli_project_load(struct cli *cli);
+int cli_project_reload(struct cli *cli);
+int cli_project_list(struct cli *cli);
+int cli_project_show(struct cli *cli);
+int cli_project_unload(struct cli *cli);
 int cli_config_check(struct cli *cli);
 int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);
@@ -252,6 +268,8 @@ int cli_plugin_restart(struct cli *cli);
 int cli_plugin_reload(struct cli *cli);
 int cli_plugin_tools(struct cli *cli);
 int cli_plugin_knobs(struct cli *cli);
+int cli_plugin_knobs_get(struct cli *cli);
+int cli_plugin_knobs_set(struct cli *cli);
 int cli_plugin_call(struct cli *cli);
 int cli_auth_open(struct cli *cli);
 int cli_auth_token_create(struct cli *cli);

@@ -4,10 +4,13 @@
  */
 #include "cli/cli.h"
 
+#include "base/problems.h"
+
 #include <errno.h>
 #include <llhttp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -97,7 +100,7 @@ static int send_request(int fd, const struct client_request *request, struct kg_
         kg_buf_printf(&head, "Kaged-Timeout-Ms: %lld\r\n", (long long)request->timeout_ms);
     if (request->body.length > 0)
         kg_buf_text(&head, "Content-Type: application/json\r\n");
-    if (strcmp(request->method, "POST") == 0)
+    if (request->body.length > 0 || strcmp(request->method, "POST") == 0)
         kg_buf_printf(&head, "Content-Length: %zu\r\n", request->body.length);
     kg_buf_text(&head, "\r\n");
     int result = send_all(fd, kg_buf_view(&head), err);
@@ -234,11 +237,51 @@ static struct kg_str take_text(struct kg_str object, const char *key, struct kg_
     return kg_buf_view(out);
 }
 
+/* Rows of the daemon's: it may be of another version than this program. */
+struct listed {
+    struct kg_problem_row row;
+    char code[64];
+};
+
+static void take_problem(struct kg_problems *problems, struct listed *listed,
+                         const struct kg_node *problem)
+{
+    kg_auto(kg_free) char *message = kg_str_dup(cli_text(problem, "message"));
+    kg_auto(kg_free) char *hint = kg_str_dup(cli_text(problem, "hint"));
+    bool is_warning = kg_str_is(cli_text(problem, "severity"), "warning");
+    snprintf(listed->code, sizeof(listed->code), "%.*s",
+             KG_STR_CUT(cli_text(problem, "code"), sizeof(listed->code) - 1));
+    listed->row.code = listed->code;
+    listed->row.severity = is_warning ? KG_SEVERITY_WARNING : KG_SEVERITY_ERROR;
+    kg_problems_add(problems, &listed->row, (uint32_t)cli_number(problem, "line"),
+                    (uint32_t)cli_number(problem, "column"), hint, "%s", message);
+}
+
+/* True if the error lists what is wrong with a file, which is said then. */
+static bool say_problems(const char *file, struct kg_str error)
+{
+    struct kg_str list;
+    if (file == NULL || !kg_json_member(error, "problems", &list))
+        return false;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(list, NULL);
+    if (doc == NULL || doc->root->type != KG_ARRAY || doc->root->count == 0)
+        return false;
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    struct listed *listed = kg_alloc_array(doc->root->count, sizeof(*listed));
+    for (uint32_t i = 0; i < doc->root->count; i++)
+        take_problem(&problems, &listed[i], &doc->root->items[i]);
+    print_checked(&text, file, &problems, NULL);
+    fputs(kg_buf_terminate(&text), stderr);
+    free(listed);
+    return true;
+}
+
 /*
  * {"error":{"code","message","hint","data"}}. A plugin's own "data" may be any JSON, also such as
  * the tree would refuse, so it is only scanned.
  */
-static int say_api_error(const struct client_reply *reply)
+static int say_api_error(const struct client_request *request, const struct client_reply *reply)
 {
     struct kg_err err;
     kg_auto(kg_buf_free) struct kg_buf code = {0}, message = {0}, hint = {0}, line = {0};
@@ -250,6 +293,8 @@ static int say_api_error(const struct client_reply *reply)
     }
     enum kg_code known = kg_code_from_name(take_text(error, "code", &code));
     int exit_code = kg_error_row(known)->exit_code;
+    if (say_problems(request->file, error))
+        return exit_code;
     print_problem(exit_code, kg_buf_view(&message), take_text(error, "hint", &hint));
     if (kg_json_member(error, "data", &data) && !kg_str_is(data, "null")) {
         kg_buf_json_escaped(&line, data);
@@ -265,7 +310,7 @@ int cli_ask(const struct cli *cli, const struct client_request *request, struct 
     if (client_exchange(cli->paths.socket, request, &reply, &err) < 0)
         return say_no_exchange(cli, &err);
     if (reply.status < 200 || reply.status > 299) {
-        int code = say_api_error(&reply);
+        int code = say_api_error(request, &reply);
         kg_buf_free(&reply.body);
         return code;
     }
@@ -368,6 +413,13 @@ int64_t cli_number(const struct kg_node *object, const char *key)
     int64_t value;
     const struct kg_node *node = kg_node_get(object, key);
     return node != NULL && kg_node_int(node, &value) ? value : 0;
+}
+
+const struct kg_node *cli_list(const struct kg_node *object, const char *key)
+{
+    static const struct kg_node none = {.type = KG_ARRAY};
+    const struct kg_node *list = kg_node_get(object, key);
+    return list != NULL && list->type == KG_ARRAY ? list : &none;
 }
 
 bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_ms)

@@ -16,6 +16,15 @@
             "With --yes: also to capabilities that the installed version does not have."           \
     }
 
+#define OF_PROJECT                                                                                 \
+    {                                                                                              \
+        "project", 'p', "PROJECT", "As an agent of this project has it."                           \
+    }
+#define OF_AGENT                                                                                   \
+    {                                                                                              \
+        "agent", 'a', "AGENT", "Which agent, by its path (primary)."                               \
+    }
+
 const struct cli_option cli_globals[] = {
     {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
     {"system", 0, NULL, "Use the folders of the system, /etc/kaged and others, as root does."},
@@ -324,11 +333,38 @@ const struct cli_command cli_commands[] = {
     {
         .words = "plugin knobs",
         .arguments = {"NAME"},
+        .options = {OF_PROJECT, OF_AGENT},
         .summary = "show the knobs of a plugin and their values",
-        .help = "Shows each knob of the plugin's manifest, its value and its default. Secrets are "
-                "never among them.",
+        .help = "Shows each knob of the plugin's manifest, its value and its default; with "
+                "--project as an agent of that project has it, and where the value comes from. "
+                "Secrets are never among them.",
         .needs = CLI_DAEMON,
         .run = cli_plugin_knobs,
+    },
+    {
+        .words = "plugin knobs get",
+        .arguments = {"NAME", "KNOB"},
+        .options = {OF_PROJECT, OF_AGENT},
+        .summary = "show the value of a knob",
+        .help = "Prints the value of one knob: a text as it is, all else as JSON.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_knobs_get,
+    },
+    {
+        .words = "plugin knobs set",
+        .arguments = {"NAME", "KNOB", "[VALUE]"},
+        .options = {OF_PROJECT,
+                    OF_AGENT,
+                    {"unset", 0, NULL, "Go back to what holds without the agent's own value."}},
+        .summary = "turn a knob for an agent",
+        .help = "Writes the value into the project's file, for the agent that is named or the "
+                "primary, and leaves every other byte of it as it is; then the project is read "
+                "again and the plugin is told. A value that is not within the bounds of the knob, "
+                "or does not fit the plugin's configuration, is refused, and the exit code is 6. "
+                "A new path restarts the plugin, since its cage is another one.\n"
+                " kaged plugin knobs set memory-markdown turns 7 --project music",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_knobs_set,
     },
     {
         .words = "plugin call",
@@ -357,6 +393,60 @@ const struct cli_command cli_commands[] = {
             "cage can be built, the exit code is 5 and the message says why.",
         .needs = CLI_PATHS,
         .run = cli_plugin_validate,
+    },
+    {
+        .words = "project load",
+        .arguments = {"[PATH]"},
+        .options = {{"watch", 'w', NULL, "Read it again whenever its file changes."}},
+        .summary = "load a project, so that sessions can be held in it",
+        .help = "Loads the project whose root is the folder PATH, or here without one; it stays "
+                "loaded over restarts of the daemon. What is wrong with its file is listed, all of "
+                "it, and the exit code is 6. A project that wants plugins which you have not "
+                "allowed it is pending: what to do next is said. One that is loaded already is "
+                "read again.\n"
+                " kaged project load ~/src/music --watch",
+        .needs = CLI_DAEMON,
+        .run = cli_project_load,
+    },
+    {
+        .words = "project reload",
+        .arguments = {"PROJECT"},
+        .summary = "read a project's file again",
+        .help = "Reads a project's file again and shows what changed for whom. If the file cannot "
+                "be used, all that is wrong is listed, the project stays as it is, and the exit "
+                "code is 6.",
+        .needs = CLI_DAEMON,
+        .run = cli_project_reload,
+    },
+    {
+        .words = "project list",
+        .summary = "list the projects that are loaded",
+        .help = "Lists each project with its state, how many agents, plugins and sessions it has, "
+                "and its root; of one that is pending it says why.",
+        .needs = CLI_DAEMON,
+        .run = cli_project_list,
+    },
+    {
+        .words = "project show",
+        .arguments = {"PROJECT"},
+        .options = {{"agent", 0, "AGENT", "Only this agent, by its path."}},
+        .summary = "show what the agents of a project have",
+        .help = "Shows each agent of a project with its model, prompt, plugins, hooks, tools and "
+                "compaction, and each setting with where it comes from. Secrets and values that "
+                "a plugin calls sensitive are not shown.\n"
+                " kaged project show music --agent primary.subagents.reader",
+        .needs = CLI_DAEMON,
+        .run = cli_project_show,
+    },
+    {
+        .words = "project unload",
+        .arguments = {"PROJECT"},
+        .options = {{"force", 0, NULL, "Also while sessions are in it."}},
+        .summary = "forget a project",
+        .help = "The daemon forgets the project, and plugins that nobody else wants are stopped. "
+                "Its files stay as they are.",
+        .needs = CLI_DAEMON,
+        .run = cli_project_unload,
     },
     {
         .words = "project consent",

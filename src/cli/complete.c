@@ -1,6 +1,6 @@
 /*
  * What can follow the words that were typed, read off the table; the scripts of the shells only
- * show it. Names of plugins and methods come from a daemon that runs, if one answers at once. They
+ * show it. Names of plugins, methods, projects and agents come from a daemon that runs, if one answers at once. They
  * are printed only if they are such as a manifest may have: a shell expands what it completes.
  */
 #include "cli/cli.h"
@@ -24,6 +24,7 @@ struct typed {
     bool no_options;                 /* "--" stood before */
     const struct cli_option *option; /* whose value the last word is, or NULL */
     const char *first;               /* argument, or NULL */
+    const char *project;             /* of --project, or NULL */
     size_t arguments;
     const char *last;   /* the word that is being typed */
     struct kg_str glue; /* what stands before its value: "--event=" */
@@ -99,9 +100,7 @@ static struct kg_doc *ask(const struct typed *typed, const char *target)
 
 static const struct kg_node *list_of(const struct kg_doc *doc, const char *key)
 {
-    static const struct kg_node none = {.type = KG_ARRAY};
-    const struct kg_node *list = doc != NULL ? kg_node_get(doc->root, key) : NULL;
-    return list != NULL && list->type == KG_ARRAY ? list : &none;
+    return cli_list(doc != NULL ? doc->root : NULL, key);
 }
 
 static void put_plugins(struct kg_buf *out, const struct typed *typed)
@@ -121,6 +120,39 @@ static void put_methods(struct kg_buf *out, const struct typed *typed)
     const struct kg_node *methods = list_of(doc, "methods");
     for (uint32_t i = 0; i < methods->count; i++)
         put_safe(out, typed, cli_text(&methods->items[i], "name"), "method");
+}
+
+static void put_knobs(struct kg_buf *out, const struct typed *typed)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    kg_buf_text(&target, "/api/v1/plugins/");
+    client_put_encoded(&target, kg_str(typed->first));
+    kg_buf_text(&target, "/knobs");
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, kg_buf_terminate(&target));
+    const struct kg_node *knobs = list_of(doc, "knobs");
+    for (uint32_t i = 0; i < knobs->count; i++)
+        put_safe(out, typed, cli_text(&knobs->items[i], "name"), "knob");
+}
+
+static void put_projects(struct kg_buf *out, const struct typed *typed)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, "/api/v1/projects");
+    const struct kg_node *projects = list_of(doc, "projects");
+    for (uint32_t i = 0; i < projects->count; i++)
+        put_safe(out, typed, cli_text(&projects->items[i], "id"), "project");
+}
+
+/* Of the project that an option or the first argument names. */
+static void put_agents(struct kg_buf *out, const struct typed *typed)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    kg_buf_text(&target, "/api/v1/projects/");
+    client_put_encoded(&target, kg_str(typed->project ? typed->project : typed->first));
+    kg_buf_text(&target, "/agents");
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, kg_buf_terminate(&target));
+    const struct kg_node *agents = list_of(doc, "agents");
+    for (uint32_t i = 0; i < agents->count; i++)
+        put_safe(out, typed, cli_text(&agents->items[i], "path"), "agent");
 }
 
 /* -- what the tables know ---------------------------------------------------------------------- */
@@ -189,7 +221,8 @@ static void put_kind(struct kg_buf *out, const struct typed *typed, const char *
         {"NAME", put_plugins},   {"METHOD", put_methods}, {"KEY", put_keys},
         {"VALUE", put_values},   {"EVENT", put_events},   {"DIR", put_folders},
         {"PATH", put_files},     {"FILE", put_files},     {"SCHEMA", put_files},
-        {"INSTANCE", put_files}, {"SOURCE", put_files},
+        {"INSTANCE", put_files}, {"SOURCE", put_files},   {"PROJECT", put_projects},
+        {"AGENT", put_agents},   {"KNOB", put_knobs},
     };
     const char *start = placeholder + strspn(placeholder, "[");
     kg_auto(kg_free) char *kind = kg_str_dup((struct kg_str){start, strcspn(start, "].")});
@@ -263,6 +296,8 @@ static void take_value(struct typed *typed, const struct cli_option *option, con
 {
     if (strcmp(option->name, "home") == 0)
         typed->home = value;
+    else if (strcmp(option->name, "project") == 0)
+        typed->project = value;
 }
 
 static void take_option(struct typed *typed, const char *word)

@@ -4,6 +4,8 @@
  */
 #include "cli/cli.h"
 
+#include "base/problems.h"
+
 #include <libsmartcols.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -144,6 +146,18 @@ int print_problem(int exit_code, struct kg_str message, struct kg_str hint)
     fflush(stdout); /* so that both read in order on one terminal */
     fwrite(text.data, 1, text.length, stderr);
     return exit_code;
+}
+
+void print_checked(struct kg_buf *out, const char *path, const struct kg_problems *problems,
+                    const char *valid_or_null)
+{
+    kg_problems_print(problems, path, out);
+    kg_buf_escaped(out, kg_str(path));
+    if (valid_or_null != NULL)
+        kg_buf_printf(out, ": %s is valid\n", valid_or_null);
+    else
+        kg_buf_printf(out, ": %zu %s\n", problems->errors,
+                      problems->errors == 1 ? "error" : "errors");
 }
 
 /* -- tables ------------------------------------------------------------------------------------ */

@@ -99,13 +99,7 @@ static void put_json(struct kg_buf *out, const char *path, const struct kg_probl
 static void put_text(struct kg_buf *out, const char *path, const struct kg_problems *problems,
                      const struct project *project, const struct project_resolved *resolved)
 {
-    kg_problems_print(problems, path, out);
-    kg_buf_escaped(out, kg_str(path));
-    if (project != NULL && problems->errors == 0)
-        kg_buf_printf(out, ": %s is valid\n", project->name);
-    else
-        kg_buf_printf(out, ": %zu %s\n", problems->errors,
-                      problems->errors == 1 ? "error" : "errors");
+    print_checked(out, path, problems, problems->errors == 0 ? project->name : NULL);
     if (resolved == NULL)
         return;
     kg_buf_char(out, '\n');

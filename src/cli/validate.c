@@ -104,12 +104,9 @@ static void put_json(struct kg_buf *out, const char *path, const struct kg_probl
 static void put_text(struct kg_buf *out, const char *path, const struct manifest *manifest,
                      const struct kg_problems *problems)
 {
-    kg_problems_print(problems, path, out);
-    if (manifest != NULL)
-        kg_buf_printf(out, "%s: %s %s is valid\n", path, manifest->name, manifest->version);
-    else
-        kg_buf_printf(out, "%s: %zu %s\n", path, problems->errors,
-                      problems->errors == 1 ? "error" : "errors");
+    kg_auto(kg_free) char *valid =
+        manifest ? kg_format("%s %s", manifest->name, manifest->version) : NULL;
+    print_checked(out, path, problems, valid);
 }
 
 /* The folder of a plugin, or its manifest itself. */

@@ -69,6 +69,8 @@ static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg
                        plugin->problem.message);
     if (instance_peer(plugin->instance) != NULL)
         return 0;
+    if (host_check_no_template(plugin, err) < 0)
+        return -EINVAL;
     enum instance_state state = instance_state(plugin->instance);
     if (plugin->drift.code != KG_OK) {
         kg_fail(err, KG_E_PLUGIN_DOWN, "%s", plugin->drift.message);

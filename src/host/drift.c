@@ -209,6 +209,8 @@ static int check_restart(struct host *host, struct host_plugin *plugin, struct k
     int result = host_check_unchanging(plugin, err);
     if (result == 0)
         result = host_check_startable(host, plugin, err);
+    if (result == 0)
+        result = host_check_no_template(plugin, err);
     if (result < 0 || host_is_enabled(host, plugin))
         return result;
     result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);

@@ -207,6 +207,7 @@ static void plugin_free(struct host_plugin *plugin)
     free(plugin->base);
     free(plugin->project_id);
     free(plugin->project_root);
+    free(plugin->project_file);
     free(plugin->dir);
     kg_buf_free(&plugin->cage_words);
     storage_free(plugin->storage);
@@ -342,6 +343,7 @@ struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *
         .settings = instance_config(plugin->instance),
         .project_root = plugin->project_root,
         .project_id = plugin->project_id,
+        .project_file = plugin->project_file,
         .facts = host->facts,
         .make_folders = make_folders,
     };
@@ -473,16 +475,18 @@ static struct host_plugin *take_back(struct host *host, const char *name)
 }
 
 struct host_plugin *host_add_instance(struct host *host, const struct host_plugin *base,
-                                      const char *project_id, const char *project_root)
+                                      const struct host_project_facts *project)
 {
-    kg_auto(kg_free) char *name = kg_format("%s@%s", base->base, project_id);
+    kg_auto(kg_free) char *name = kg_format("%s@%s", base->base, project->id);
     struct host_plugin *plugin = take_back(host, name);
     if (plugin == NULL)
         plugin = plugin_new(host, name, base->base);
     free(plugin->project_id);
     free(plugin->project_root);
-    plugin->project_id = kg_strdup(project_id);
-    plugin->project_root = kg_strdup(project_root);
+    free(plugin->project_file);
+    plugin->project_id = kg_strdup(project->id);
+    plugin->project_root = kg_strdup(project->root);
+    plugin->project_file = kg_strdup(project->path);
     plugin->change = base->change; /* which ends for both */
     list_plugin(host, plugin);
     return plugin;
@@ -631,6 +635,17 @@ bool host_is_template(const struct host_plugin *plugin)
 {
     return plugin->project_id == NULL && plugin->instance != NULL &&
            policy_is_of_project(plugin->manifest, instance_config(plugin->instance));
+}
+
+int host_check_no_template(const struct host_plugin *plugin, struct kg_err *err)
+{
+    if (!host_is_template(plugin))
+        return 0;
+    kg_fail(err, KG_E_PLUGIN_DOWN,
+            "plugin %s works in a project: each that uses it has a process of its own",
+            plugin->name);
+    kg_hint(err, "name one of them: %s@PROJECT", plugin->name);
+    return -EINVAL;
 }
 
 static enum state_choice choice_of(struct host *host, const char *name)

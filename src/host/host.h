@@ -143,7 +143,8 @@ struct host_plugin {
     char *name;                /* the plugin's, or plugin@project */
     char *base;                /* the plugin's: its folder's, which equals the manifest's */
     char *project_id;          /* whose process it is alone; NULL: everybody's */
-    char *project_root;        /* of that one */
+    char *project_root;        /* of that one, like the next */
+    char *project_file;        /* absolute */
     char *dir;                 /* absolute */
     struct manifest *manifest; /* NULL: invalid */
     struct kg_err problem;     /* why, then */
@@ -268,7 +269,8 @@ struct host_cage_parts {
     const struct config_paths *paths;
     struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
     const char *project_root; /* NULL: it belongs to no project */
-    const char *project_id;   /* of the same */
+    const char *project_id;   /* of the same, like the next */
+    const char *project_file; /* absolute */
     const struct cage_facts *facts;
     bool make_folders; /* those below config:/ that it may write to, if they are not there */
 };

@@ -158,6 +158,8 @@ int host_load_plugin(struct host *host, struct host_plugin *plugin);
 bool host_is_enabled(struct host *host, const struct host_plugin *plugin);
 /* Whether it never runs itself, since each project has a process of its own. */
 bool host_is_template(const struct host_plugin *plugin);
+/* Fails for such a one, with where to look instead. */
+int host_check_no_template(const struct host_plugin *plugin, struct kg_err *err);
 /* Reads local.toml again: the operator, or we ourselves, may have edited it. */
 int host_read_local_again(struct host *host, struct kg_err *err);
 /* A folder that appeared in the store. NULL: there is none of that name. */
@@ -166,7 +168,7 @@ struct host_plugin *host_add_plugin(struct host *host, const char *name);
 void host_remove_plugin(struct host *host, struct host_plugin *plugin);
 /* A process for one project alone; given back by host_leave_plugin. */
 struct host_plugin *host_add_instance(struct host *host, const struct host_plugin *base,
-                                      const char *project_id, const char *project_root);
+                                      const struct host_project_facts *project);
 /* Ends it; it is removed once nothing of it is left. */
 void host_leave_plugin(struct host_plugin *plugin);
 /* What may have ended, of those that leave, is removed at the end of the turn. */

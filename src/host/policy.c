@@ -208,6 +208,50 @@ bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_sett
     return false;
 }
 
+/* -- the project's own folder ------------------------------------------------------------------ */
+
+static bool is_within(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 &&
+           (path[length] == '/' || path[length] == '\0' || strcmp(folder, "/") == 0);
+}
+
+static int refuse_projects_own(const struct policy *policy, const char *path, struct kg_err *err)
+{
+    kg_fail(err, KG_E_REFUSED, "plugin %s: write %s: the project's own file is in it",
+            policy->parts->manifest->name, path);
+    kg_hint(err, "a project's file in %s can be kept from its plugins", PROJECT_DIR);
+    return -EPERM;
+}
+
+/*
+ * What says which plugins a project uses is never theirs to write: its folder lies read-only over
+ * what they may. A file elsewhere cannot be covered, since editors replace it.
+ */
+static int protect_project(struct policy *policy, struct kg_err *err)
+{
+    const struct host_cage_parts *parts = policy->parts;
+    if (parts->project_root == NULL)
+        return 0;
+    kg_auto(kg_free) char *folder = below(parts->project_root, PROJECT_DIR);
+    bool covers = false;
+    for (size_t i = 0; i < policy->cage.path_count; i++) {
+        const struct cage_path *path = &policy->paths[i];
+        if (!path->write || path->own)
+            continue;
+        if (is_within(path->path, folder) ||
+            (parts->project_file != NULL && is_within(parts->project_file, path->path) &&
+             !is_within(parts->project_file, folder)))
+            return refuse_projects_own(policy, path->path, err);
+        covers = covers || is_within(folder, path->path);
+    }
+    if (!covers || access(folder, F_OK) < 0)
+        return 0;
+    return add_path(policy, "project:/" PROJECT_DIR, false,
+                    kg_strdup("the project's own, and never written"), err);
+}
+
 /* -- folders that kaged keeps for the plugin --------------------------------------------------- */
 
 /* Opens the folder `name` in `folder`, which is made if it is not there; a link is not followed. */
@@ -339,6 +383,8 @@ static int fill(struct policy *policy, struct kg_err *err)
             return result;
     }
     int result = add_knobs(policy, err);
+    if (result == 0)
+        result = protect_project(policy, err);
     if (result < 0)
         return result;
     make_environment(policy);

@@ -23,6 +23,50 @@ static void audit_tools(const struct host_project *project,
     }
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool had_finding(const struct project_resolved *before, const struct project_finding *new)
+{
+    size_t count = 0;
+    const struct project_finding *findings =
+        before ? project_resolved_findings(before, &count) : NULL;
+    for (size_t i = 0; i < count; i++)
+        if (findings[i].code == new->code && same_text(findings[i].agent, new->agent) &&
+            same_text(findings[i].use, new->use) && same_text(findings[i].other, new->other) &&
+            same_text(findings[i].what, new->what))
+            return true;
+    return false;
+}
+
+static void audit_finding(struct audit *audit, const struct project_finding *finding)
+{
+    switch ((int)finding->code) {
+    case PROJECT_HOOK_ILLEGAL:
+        audit_emit(audit, AUDIT_PLUGIN_HOOK_ILLEGAL, KG_STR_NULL, AUDIT_V_TEXT(finding->plugin),
+                   AUDIT_V_TEXT(finding->what), AUDIT_V_TEXT(finding->agent));
+        break;
+    case PROJECT_TOOL_COLLISION:
+        audit_emit(audit, AUDIT_PLUGIN_TOOL_NAME_COLLISION, KG_STR_NULL,
+                   AUDIT_V_TEXT(finding->other), AUDIT_V_TEXT(finding->use),
+                   AUDIT_V_TEXT(finding->what));
+        break;
+    case PROJECT_ROLE_VIOLATION:
+        audit_emit(audit, AUDIT_PLUGIN_ROLE_VIOLATION, KG_STR_NULL, AUDIT_V_TEXT(finding->other),
+                   AUDIT_V_TEXT(finding->use), AUDIT_V_TEXT(finding->agent));
+        break;
+    case PROJECT_CONFIG_INVALID:
+        audit_emit(audit, AUDIT_PLUGIN_CONFIG_VALIDATION_FAILED, KG_STR_NULL,
+                   AUDIT_V_TEXT(finding->plugin), AUDIT_V_TEXT("project"),
+                   AUDIT_V_RAW(kg_str(finding->what)));
+        break;
+    default:
+        break;
+    }
+}
+
 void project_audit_resolved(const struct host_project *project,
                             const struct project_resolved *before)
 {
@@ -31,4 +75,9 @@ void project_audit_resolved(const struct host_project *project,
         for (size_t k = 0; k < agent->use_count; k++)
             audit_tools(project, agent, &agent->uses[k], before);
     }
+    size_t count;
+    const struct project_finding *findings = project_resolved_findings(project->resolved, &count);
+    for (size_t i = 0; i < count; i++)
+        if (!had_finding(before, &findings[i]))
+            audit_finding(project->host->audit, &findings[i]);
 }

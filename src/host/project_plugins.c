@@ -130,12 +130,13 @@ static void leave_unwanted(struct host_project *project, bool all)
 static void add_wanted(struct host_project *project)
 {
     struct host *host = project->host;
+    const struct host_project_facts facts = host_project_facts(project);
     for (size_t i = 0; i < project->server_count; i++) {
         const struct project_server *server = &project->servers[i];
         const struct host_plugin *base = host_plugin_find(host, kg_str(server->plugin), NULL);
         if (base != NULL && wants_own(project, base) &&
             host_plugin_find(host, kg_str(server->process), NULL) == NULL)
-            host_add_instance(host, base, project->id, project->root);
+            host_add_instance(host, base, &facts);
     }
 }
 

@@ -1,7 +1,6 @@
 /*
- * What a plugin declares: its tools, its knobs, its schemas; and its manifest read again. The
- * answers come from the manifest that the plugin was started with. A knob shows what the operator
- * set of the committed side only: no secret can be in it.
+ * What a plugin declares: its tools, its schemas; and its manifest read again. The answers come
+ * from the manifest that the plugin was started with.
  */
 #include "http/internal.h"
 
@@ -51,44 +50,6 @@ void http_handle_tools(struct http_request *request)
     kg_json_begin(&json, '[');
     for (size_t i = 0; i < plugin->manifest->tool_count; i++)
         put_tool(&json, plugin->manifest, &plugin->manifest->tools[i]);
-    kg_json_end(&json, ']');
-    kg_json_end(&json, '}');
-    http_reply(request, 200, kg_buf_view(&body));
-}
-
-/* -- knobs ------------------------------------------------------------------------------------- */
-
-/* The declaration as it is, with the value that holds now. */
-static void put_knob(struct kg_json_writer *json, const struct manifest_knob *knob,
-                     const struct kg_node *settings)
-{
-    const struct kg_node *value =
-        settings && knob->field ? kg_node_get(settings, knob->field) : NULL;
-    kg_json_begin(json, '{');
-    kg_json_named_text(json, "name", knob->name);
-    for (uint32_t i = 0; i < knob->node->count; i++) {
-        kg_auto(kg_free) char *key = kg_str_dup(knob->node->members[i].key);
-        put_node(json, key, &knob->node->members[i].value);
-    }
-    put_node(json, "value", value ? value : kg_node_get(knob->node, "default"));
-    kg_json_end(json, '}');
-}
-
-void http_handle_knobs(struct http_request *request)
-{
-    struct host_plugin *plugin = find_declared(request);
-    if (plugin == NULL)
-        return;
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *settings =
-        host_plugin_settings(http_host(request), plugin);
-    struct kg_json_writer json = kg_json_writer(&body);
-    kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", plugin->name);
-    kg_json_key(&json, "knobs");
-    kg_json_begin(&json, '[');
-    for (size_t i = 0; i < plugin->manifest->knob_count; i++)
-        put_knob(&json, &plugin->manifest->knobs[i], settings ? settings->root : NULL);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));

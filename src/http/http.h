@@ -7,6 +7,7 @@
 #define KAGED_HTTP_H
 
 #include "base/json/json.h"
+#include "base/problems.h"
 #include "host/host.h"
 #include "loop/loop.h"
 #include "session/sessions.h"
@@ -200,5 +201,8 @@ void http_reply_text(struct http_request *request, int status, const char *conte
                      struct kg_str body);
 /* {"error":{"code","message","hint","request_id"}}, with the status of the error's row. */
 void http_reply_error(struct http_request *request, const struct kg_err *err);
+/* The same with "problems", all that is wrong with a file; NULL: none of those. */
+void http_reply_problems(struct http_request *request, const struct kg_err *err,
+                         const struct kg_problems *problems_or_null);
 
 #endif

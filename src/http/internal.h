@@ -2,6 +2,7 @@
 #ifndef KAGED_HTTP_INTERNAL_H
 #define KAGED_HTTP_INTERNAL_H
 
+#include "host/projects.h"
 #include "http/http.h"
 
 #include <llhttp.h>
@@ -268,6 +269,7 @@ http_handler_fn http_handle_metrics;
 http_handler_fn http_handle_openapi;
 http_handler_fn http_handle_tools;
 http_handler_fn http_handle_knobs;
+http_handler_fn http_handle_knob_write;
 http_handler_fn http_handle_schema;
 http_handler_fn http_handle_plugin_reload;
 http_handler_fn http_handle_root;
@@ -303,6 +305,13 @@ http_handler_fn http_handle_consents;
 http_handler_fn http_handle_consent;
 http_handler_fn http_handle_consent_approve;
 http_handler_fn http_handle_consent_decline;
+http_handler_fn http_handle_projects;
+http_handler_fn http_handle_project;
+http_handler_fn http_handle_project_load;
+http_handler_fn http_handle_project_reload;
+http_handler_fn http_handle_project_unload;
+http_handler_fn http_handle_agents;
+http_handler_fn http_handle_agent;
 
 /* -- body.c ------------------------------------------------------------------------------------ */
 

@@ -41,6 +41,8 @@ static const struct {
     {"method", "a method that the plugin's manifest declares"},
     {"id", "an id, or where it has one a name; of a session a prefix is enough"},
     {"tool", "a tool that is on for the agent, by its full name or as models write it"},
+    {"knob", "a knob that the plugin's manifest declares"},
+    {"path", "the path of an agent: primary.subagents.reader"},
 };
 
 static void put_parameter(struct kg_json_writer *json, const char *where,

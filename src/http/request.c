@@ -444,6 +444,12 @@ void http_reply_text(struct http_request *request, int status, const char *conte
 
 void http_reply_error(struct http_request *request, const struct kg_err *err)
 {
+    http_reply_problems(request, err, NULL);
+}
+
+void http_reply_problems(struct http_request *request, const struct kg_err *err,
+                         const struct kg_problems *problems_or_null)
+{
     const struct kg_error_row *row = kg_error_row(err->code);
     int refused = request->refusal ? request->refusal->status : 0;
     kg_auto(kg_buf_free) struct kg_buf json = {0};
@@ -457,6 +463,10 @@ void http_reply_error(struct http_request *request, const struct kg_err *err)
         kg_json_named_text(&writer, "hint", err->hint);
     }
     kg_json_named_text(&writer, "request_id", request->request_id);
+    if (problems_or_null != NULL) {
+        kg_json_key(&writer, "problems");
+        kg_problems_json(problems_or_null, &writer);
+    }
     kg_json_end(&writer, '}');
     kg_json_end(&writer, '}');
     http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));

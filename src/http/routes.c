@@ -802,6 +802,22 @@ static const struct http_parameter events_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter unload_query[] = {
+    {"force", "boolean", "true: also while sessions are in it"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter agent_query[] = {
+    {"tools", "string", "openai or anthropic: also its tools as that API takes them"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter knob_query[] = {
+    {"project", "string", "as an agent of this project has it"},
+    {"agent", "string", "that agent, by its path; the primary without it"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter launch_query[] = {
     {"token", "string", "the one-time token of a launch URL"},
     {NULL, NULL, NULL},
@@ -884,9 +900,12 @@ const struct http_route http_routes[] = {
      "What a plugin wrote on stderr", .operation = "plugin_logs", .answer = "Logs"},
     {"GET", "/api/v1/plugins/{name}/tools", "plugins:read", 0, NULL, http_handle_tools,
      "The tools that a plugin declares", .operation = "plugin_tools", .answer = "Tools"},
-    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, NULL, http_handle_knobs,
+    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, knob_query, http_handle_knobs,
      "The knobs that a plugin declares, with their values", .operation = "plugin_knobs",
      .answer = "Knobs"},
+    {"PUT", "/api/v1/plugins/{name}/knobs/{knob}", "projects:write", ANY_BODY, knob_query,
+     http_handle_knob_write, "Turn a knob for an agent: its project's file is changed",
+     .operation = "plugin_knob_write", .answer = "KnobWritten", .body = "KnobWanted"},
     {"GET", "/api/v1/plugins/{name}/schema", "plugins:read", 0, NULL, http_handle_schema,
      "The schemas that a plugin declares, of its configuration and its methods",
      .operation = "plugin_schema", .answer = "DeclaredSchemas"},
@@ -936,6 +955,25 @@ const struct http_route http_routes[] = {
      .operation = "consent_approve", .answer = "Consent", .status = 202, .body = "Approval"},
     {"POST", "/api/v1/consents/{id}/decline", "consents:write", 0, NULL,
      http_handle_consent_decline, "Say no", .operation = "consent_decline", .answer = "Consent"},
+    {"GET", "/api/v1/projects", "projects:read", 0, NULL, http_handle_projects,
+     "All projects that are loaded", .operation = "project_list", .answer = "ProjectList"},
+    {"POST", "/api/v1/projects", "projects:write", SOURCE_BODY, NULL, http_handle_project_load,
+     "Load a project, or read it again", .operation = "project_load", .answer = "Project",
+     .body = "ProjectWanted"},
+    {"GET", "/api/v1/projects/{id}", "projects:read", 0, NULL, http_handle_project,
+     "One project with all that its agents have", .operation = "project_show",
+     .answer = "Project"},
+    {"DELETE", "/api/v1/projects/{id}", "projects:write", 0, unload_query,
+     http_handle_project_unload, "Forget a project; its files stay", .operation = "project_unload",
+     .answer = "Unloaded"},
+    {"POST", "/api/v1/projects/{id}/reload", "projects:write", 0, NULL, http_handle_project_reload,
+     "Read a project's file again, and say what changed", .operation = "project_reload",
+     .answer = "Project"},
+    {"GET", "/api/v1/projects/{id}/agents", "projects:read", 0, NULL, http_handle_agents,
+     "The agents of a project", .operation = "agent_list", .answer = "AgentList"},
+    {"GET", "/api/v1/projects/{id}/agents/{path}", "projects:read", 0, agent_query,
+     http_handle_agent, "One agent with its plugins, tools and settings",
+     .operation = "agent_show", .answer = "Agent"},
     {"POST", "/api/v1/projects/{id}/sessions", "sessions:write", SESSION_BODY, NULL,
      http_handle_session_create, "Begin a session", .operation = "session_create",
      .answer = "AgentSession", .body = "SessionWanted", .status = 201},

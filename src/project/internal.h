@@ -60,6 +60,8 @@ struct project_resolved {
     size_t agent_count;
     struct project_missing *missing;
     size_t missing_count;
+    struct project_finding *findings; /* owned; their texts are in the arena */
+    size_t finding_count;
     struct kg_doc **documents; /* owned, each */
     size_t document_count;
     size_t config_bytes; /* of all documents */
@@ -86,6 +88,7 @@ bool project_settings_take(const struct resolving *resolving,
  * schema may still be looked at; when it is used up, nothing may be shown. See sensitive.c.
  */
 bool project_is_sensitive(const struct kg_node *schema, struct kg_str key, size_t *work);
+#define SENSITIVE_WORK_MAX 200000 /* nodes of a schema that are looked at; then all is hidden */
 
 /* The name that models call a tool by; in the arena. See tools.c. */
 const char *project_wire_name(struct kg_arena *arena, const char *name);

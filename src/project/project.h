@@ -215,6 +215,16 @@ struct project_missing {
     const char *installed;                  /* the version that is there; NULL: none */
 };
 
+/* What is wrong with a plugin of an agent, for the audit log, which has an event of that code. */
+struct project_finding {
+    enum project_code code;
+    const char *agent;  /* its path */
+    const char *plugin; /* its own name */
+    const char *use;    /* the agent's word for it */
+    const char *other;  /* the agent's word for the one that is in its way; NULL: none */
+    const char *what;   /* the hook or tool; of a configuration, a JSON list of the errors */
+};
+
 /* Owns all that it shows; what it was made of may go away. */
 struct project_resolved;
 const char *project_resolved_name(const struct project_resolved *resolved);
@@ -224,8 +234,14 @@ const struct project_resolved_agent *project_resolved_at(const struct project_re
 /* NULL if there is none. */
 const struct project_resolved_agent *project_resolved_find(const struct project_resolved *resolved,
                                                            struct kg_str path);
+/* The same, with KG_E_NOT_FOUND and the nearest path; a project that was not read has no agents. */
+const struct project_resolved_agent *
+project_agent_find(const struct project_resolved *resolved_or_null, struct kg_str path,
+                   struct kg_err *err);
 const struct project_missing *project_resolved_missing(const struct project_resolved *resolved,
                                                        size_t *ret_count);
+const struct project_finding *project_resolved_findings(const struct project_resolved *resolved,
+                                                        size_t *ret_count);
 void project_resolved_free(struct project_resolved *resolved);
 
 /* What a project meets. */
@@ -251,13 +267,23 @@ const struct project_tool *project_tool_called(const struct project_resolved_age
                                                struct kg_str wire_name,
                                                const struct project_use **ret_use);
 
+/* Whether the plugin's config_schema calls that field sensitive: views hide it. */
+bool project_hides(const struct manifest *manifest, const char *key);
+
 /* -- shown ------------------------------------------------------------------------------------- */
 
 /* One object. Values that are sensitive are not in it. problems may be NULL. */
 void project_view(const struct project_resolved *resolved, const struct kg_problems *problems,
                   struct kg_json_writer *json);
 void project_agent_view(const struct project_resolved_agent *agent, struct kg_json_writer *json);
-/* The same for people, without the problems. */
+/* The members of each, into an object that is open. */
+void project_view_members(const struct project_resolved *resolved,
+                          const struct kg_problems *problems, struct kg_json_writer *json);
+void project_agent_view_members(const struct project_resolved_agent *agent,
+                                struct kg_json_writer *json);
+/* The same for people, without the problems; of what those wrote, and at once. */
+void project_view_words(const struct kg_node *view, struct kg_buf *out);
+void project_agent_view_words(const struct kg_node *agent, struct kg_buf *out);
 void project_words(const struct project_resolved *resolved, struct kg_buf *out);
 
 enum project_change_kind {
@@ -300,6 +326,7 @@ struct project_changes *project_diff(const struct project_resolved *before,
                                      const struct project_resolved *after);
 void project_changes_free(struct project_changes *changes);
 void project_changes_json(const struct project_changes *changes, struct kg_json_writer *json);
+void project_changes_view_words(const struct kg_node *changes, struct kg_buf *out);
 void project_changes_words(const struct project_changes *changes, struct kg_buf *out);
 
 /* -- the model's side -------------------------------------------------------------------------- */

@@ -149,6 +149,52 @@ static bool version_fits(const char *range_text, const char *version_text)
     return fits;
 }
 
+/* -- for the audit log ------------------------------------------------------------------------- */
+
+static void find(const struct resolving *resolving, enum project_code code,
+                 const struct project_agent *agent, const struct project_use *use,
+                 const struct project_use *other_or_null, const char *what)
+{
+    struct project_resolved *resolved = resolving->resolved;
+    resolved->findings =
+        kg_realloc(resolved->findings, (resolved->finding_count + 1) * sizeof(*resolved->findings));
+    resolved->findings[resolved->finding_count++] = (struct project_finding){
+        .code = code,
+        .agent = project_keep_text(resolved->arena, agent->path),
+        .plugin = project_keep_text(resolved->arena,
+                                    use->plugin ? use->plugin->name : name_in(use->package)),
+        .use = use->name,
+        .other = other_or_null ? other_or_null->name : NULL,
+        .what = project_keep_text(resolved->arena, what),
+    };
+}
+
+/* The problems from the given one on, which are those of the configuration. */
+static void find_config_errors(const struct resolving *resolving, const struct project_agent *agent,
+                               const struct project_use *use, size_t first)
+{
+    kg_auto(kg_buf_free) struct kg_buf errors = {0};
+    struct kg_json_writer json = kg_json_writer(&errors);
+    kg_json_begin(&json, '[');
+    for (size_t i = first; i < resolving->problems->count; i++)
+        kg_json_text(&json, resolving->problems->items[i].message);
+    kg_json_end(&json, ']');
+    find(resolving, PROJECT_CONFIG_INVALID, agent, use, NULL, kg_buf_terminate(&errors));
+}
+
+/* A hook of sessions that a subagent itself asks for. */
+static void find_illegal_hooks(const struct resolving *resolving, const struct project_agent *agent,
+                               const struct project_declaration *declaration,
+                               const struct project_use *use)
+{
+    if (agent->parent == PROJECT_NO_PARENT || declaration->hooks == NULL)
+        return;
+    for (enum manifest_hook hook = 0; hook < MANIFEST_HOOK_COUNT; hook++)
+        if (project_hook_is_sessions(hook) &&
+            project_list_has(declaration->hooks, manifest_hook_names[hook]))
+            find(resolving, PROJECT_HOOK_ILLEGAL, agent, use, NULL, manifest_hook_names[hook]);
+}
+
 /* -- hooks and roles --------------------------------------------------------------------------- */
 
 static void check_offered(const struct resolving *resolving,
@@ -199,6 +245,7 @@ static void check_compactor(const struct resolving *resolving, const struct proj
                       "keep one, or give this one hooks without pre_compact",
                       "\"%s\" is a compactor, and %s has one: \"%s\"", use->name, agent->path,
                       other->name);
+            find(resolving, PROJECT_ROLE_VIOLATION, agent, use, other, "compactor");
             return;
         }
 }
@@ -223,8 +270,9 @@ static void check_name(const struct resolving *resolving, const struct project_a
         }
 }
 
-static void check_tools(const struct resolving *resolving, const struct known *known,
-                        struct project_use *use, const struct kg_member *place)
+static void check_tools(const struct resolving *resolving, const struct project_agent *agent,
+                        const struct known *known, struct project_use *use,
+                        const struct kg_member *place)
 {
     for (size_t i = 0; i < use->plugin->tool_count; i++) {
         const struct project_tool *tool = &use->plugin->tools[i];
@@ -234,6 +282,7 @@ static void check_tools(const struct resolving *resolving, const struct known *k
         set_aside(resolving, use, PROJECT_REFUSED, PROJECT_TOOL_COLLISION, place,
                   "keep one of the two", "\"%s\" and \"%s\" both have the tool %s", other->name,
                   use->name, tool->name);
+        find(resolving, PROJECT_TOOL_COLLISION, agent, use, other, tool->name);
         return;
     }
 }
@@ -266,11 +315,14 @@ static void take_plugin(const struct resolving *resolving, const struct project_
         return;
     }
     take_hooks(resolving, agent, declaration, manifest, use);
-    check_tools(resolving, known, use, declaration->member);
+    check_tools(resolving, agent, known, use, declaration->member);
     check_name(resolving, agent, result->uses, use, declaration->member);
     check_compactor(resolving, agent, result->uses, use, declaration->member);
-    if (!project_settings_take(resolving, declaration, manifest, use) &&
-        use->state == PROJECT_READY) {
+    size_t known_problems = resolving->problems->count;
+    bool is_usable = project_settings_take(resolving, declaration, manifest, use);
+    if (!is_usable)
+        find_config_errors(resolving, agent, use, known_problems);
+    if (!is_usable && use->state == PROJECT_READY) {
         use->state = PROJECT_MISCONFIGURED;
         use->reason = "its configuration cannot be used";
     }
@@ -295,6 +347,7 @@ static void take_use(const struct resolving *resolving, const struct project_age
         set_not_installed(resolving, use, declaration->member);
     else
         take_plugin(resolving, agent, declaration, manifest, known, result, use);
+    find_illegal_hooks(resolving, agent, declaration, use);
 }
 
 /* -- the agent's tools ------------------------------------------------------------------------- */
@@ -500,6 +553,7 @@ void project_resolved_free(struct project_resolved *resolved)
         return;
     for (size_t i = 0; i < resolved->document_count; i++)
         kg_doc_free(resolved->documents[i]);
+    free(resolved->findings);
     kg_arena_free(resolved->arena);
     free(resolved);
 }
@@ -531,9 +585,38 @@ const struct project_resolved_agent *project_resolved_find(const struct project_
     return NULL;
 }
 
+const struct project_resolved_agent *
+project_agent_find(const struct project_resolved *resolved_or_null, struct kg_str path,
+                   struct kg_err *err)
+{
+    const struct project_resolved *resolved = resolved_or_null;
+    const struct project_resolved_agent *agent =
+        resolved ? project_resolved_find(resolved, path) : NULL;
+    const char *paths[PROJECT_AGENTS_MAX];
+    if (agent != NULL)
+        return agent;
+    size_t count = resolved ? resolved->agent_count : 0;
+    for (size_t i = 0; i < count; i++)
+        paths[i] = resolved->agents[i].path;
+    const char *nearest = kg_str_nearest(path, paths, count);
+    kg_fail(err, KG_E_NOT_FOUND, "there is no agent \"%.*s\"", KG_STR_CUT(path, 200));
+    if (nearest != NULL)
+        kg_hint(err, "did you mean %s?", nearest);
+    else if (count > 0)
+        kg_hint(err, "it has %s%s", paths[0], count > 1 ? " and those below it" : " alone");
+    return NULL;
+}
+
 const struct project_missing *project_resolved_missing(const struct project_resolved *resolved,
                                                        size_t *ret_count)
 {
     *ret_count = resolved->missing_count;
     return resolved->missing;
+}
+
+const struct project_finding *project_resolved_findings(const struct project_resolved *resolved,
+                                                        size_t *ret_count)
+{
+    *ret_count = resolved->finding_count;
+    return resolved->findings;
 }

@@ -125,3 +125,9 @@ bool project_is_sensitive(const struct kg_node *schema, struct kg_str key, size_
     struct search search = {.root = schema, .work = work};
     return schema != NULL && key.length > 0 && hides(&search, schema, key);
 }
+
+bool project_hides(const struct manifest *manifest, const char *key)
+{
+    size_t work = SENSITIVE_WORK_MAX;
+    return project_is_sensitive(manifest->config_schema_node, kg_str(key), &work);
+}

@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 
-#define SENSITIVE_WORK_MAX 200000 /* nodes of a schema that are looked at; then all is hidden */
-
 /* What is put together, from the bottom up. Each may be NULL. */
 struct layers {
     const struct kg_node *operators, *primary, *own;

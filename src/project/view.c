@@ -130,9 +130,9 @@ static void put_tools(struct kg_json_writer *json, const struct project_use *use
     }
 }
 
-void project_agent_view(const struct project_resolved_agent *agent, struct kg_json_writer *json)
+void project_agent_view_members(const struct project_resolved_agent *agent,
+                                struct kg_json_writer *json)
 {
-    kg_json_begin(json, '{');
     kg_json_named_text(json, "path", agent->path);
     kg_json_named_text(json, "model", agent->model);
     kg_json_named_text(json, "prompt", agent->prompt);
@@ -149,6 +149,12 @@ void project_agent_view(const struct project_resolved_agent *agent, struct kg_js
     for (size_t i = 0; i < agent->use_count; i++)
         put_tools(json, &agent->uses[i]);
     kg_json_end(json, ']');
+}
+
+void project_agent_view(const struct project_resolved_agent *agent, struct kg_json_writer *json)
+{
+    kg_json_begin(json, '{');
+    project_agent_view_members(agent, json);
     kg_json_end(json, '}');
 }
 
@@ -164,10 +170,9 @@ static void put_missing(struct kg_json_writer *json, const struct project_missin
     kg_json_end(json, '}');
 }
 
-void project_view(const struct project_resolved *resolved, const struct kg_problems *problems,
-                  struct kg_json_writer *json)
+void project_view_members(const struct project_resolved *resolved,
+                          const struct kg_problems *problems, struct kg_json_writer *json)
 {
-    kg_json_begin(json, '{');
     kg_json_named_text(json, "name", resolved->name);
     kg_json_key(json, "agents");
     kg_json_begin(json, '[');
@@ -183,5 +188,12 @@ void project_view(const struct project_resolved *resolved, const struct kg_probl
         kg_json_key(json, "problems");
         kg_problems_json(problems, json);
     }
+}
+
+void project_view(const struct project_resolved *resolved, const struct kg_problems *problems,
+                  struct kg_json_writer *json)
+{
+    kg_json_begin(json, '{');
+    project_view_members(resolved, problems, json);
     kg_json_end(json, '}');
 }

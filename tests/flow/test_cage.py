@@ -124,7 +124,10 @@ class Files(FlowTest):
 
     def test_plugin_that_works_in_a_project_needs_one(self):
         with Told("read:fs:project:/", wait_running=False) as daemon:
-            self.assertIn("project", daemon.refusal())
+            status, error = daemon.try_call(NAME, "told.run", {"code": ""})
+            self.assertEqual(status, 502)
+            self.assertIn("works in a project", error["message"])
+            self.assertEqual(daemon.status(NAME)["state"], "disabled")
 
     def test_other_plugins_folders_are_not_there(self):
         with Told() as daemon:

@@ -34,8 +34,8 @@ class Manual(FlowTest):
     def test_there_is_a_page_for_each_subject(self):
         self.assertEqual([os.path.basename(path) for path in PAGES],
                          ["kaged-api.7", "kaged-audit.7", "kaged-cage.7", "kaged-plugin.1",
-                          "kaged-plugin.yaml.5", "kaged-project.yaml.5", "kaged-store.7",
-                          "kaged-wire.7", "kaged.1", "kaged.8", "kaged.toml.5"])
+                          "kaged-plugin.yaml.5", "kaged-project.1", "kaged-project.yaml.5",
+                          "kaged-store.7", "kaged-wire.7", "kaged.1", "kaged.8", "kaged.toml.5"])
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
     def test_pages_render_without_a_warning(self):
@@ -53,7 +53,9 @@ class Manual(FlowTest):
         done = subprocess.run([KAGED, "help", "--json"], capture_output=True, text=True)
         for command in json.loads(done.stdout)["commands"]:
             words = command["words"]
-            text = page("kaged-plugin.1" if words.startswith("plugin ") else "kaged.1")
+            family = words.split()[0]
+            own = family in ("plugin", "project")
+            text = page(f"kaged-{family}.1" if own else "kaged.1")
             self.assertRegex(text, rf"(?m)^kaged {words}\b")
             self.assert_has(text, ["--" + option["name"] for option in command["options"]], "options")
 

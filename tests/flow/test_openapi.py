@@ -9,7 +9,8 @@ import urllib.parse
 from harness import KAGED, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 
 # What a test puts in the place of a path's parameters.
-NAMES = {"name": "declares-all", "method": "all.config", "id": "to-be-revoked"}
+NAMES = {"name": "declares-all", "method": "all.config", "id": "to-be-revoked", "knob": "turns",
+         "path": "primary"}
 # A refusal that is right: nothing was damaged; the unix socket has no session to leave.
 REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
            ("delete", "/api/v1/session"): 409}
@@ -25,7 +26,11 @@ LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its
                 ("post", "/api/v1/plugins/{name}/approve"),
                 ("post", "/api/v1/plugins/{name}/promote"),
                 ("get", "/api/v1/consents/{id}"), ("post", "/api/v1/consents/{id}/approve"),
-                ("post", "/api/v1/consents/{id}/decline"))}}
+                ("post", "/api/v1/consents/{id}/decline"), ("post", "/api/v1/projects"),
+                ("get", "/api/v1/projects/{id}"), ("delete", "/api/v1/projects/{id}"),
+                ("post", "/api/v1/projects/{id}/reload"), ("get", "/api/v1/projects/{id}/agents"),
+                ("get", "/api/v1/projects/{id}/agents/{path}"),
+                ("put", "/api/v1/plugins/{name}/knobs/{knob}"))}}
 WRONG = {"integer": "one", "boolean": "maybe"}
 
 
@@ -77,7 +82,8 @@ class OpenApi(FlowTest):
 
     def fits(self, schema, instance):
         """Asks our own checker. An alternative or a summary is open for what stands around it."""
-        summaries = ("PluginSummary", "Storage", "StorageRows", "Token", "ConsentSummary")
+        summaries = ("PluginSummary", "Storage", "StorageRows", "Token", "ConsentSummary",
+                     "ProjectFacts")
         components = {name: strict(part) if name not in summaries else part
                       for name, part in self.document["components"]["schemas"].items()}
         line = json.dumps({"schema": {**schema, "components": {"schemas": components}},
@@ -189,14 +195,50 @@ class OpenApi(FlowTest):
                 self.check(operation, status, answer)
                 self.daemon.act("declares-all", "enable")
 
+    def ask(self, daemon, method, route, body=None, query="", **names):
+        place = route.format(**names) + query
+        status, answer = daemon.raw(method.upper(), place, body and json.dumps(body))
+        operation = self.operations[method, route]
+        self.assertEqual(status, self.good_status(operation), answer)
+        self.check(operation, status, answer)
+        return json.loads(answer)
+
+    def test_projects_answer_as_they_say(self):
+        project = ("version: 1\nname: music\nprimary:\n  compaction: { threshold: 0.5 }\n  plugins:\n"
+                   "    mine: { package: declares-all, config: { turns: 7 } }\n"
+                   "    gone: { package: gone, version: ^1, source: ./gone }\n")
+        with Daemon(["declares-all"]) as daemon:
+            file = os.path.join(daemon.base, "music/.kaged/project.yaml")
+            os.makedirs(os.path.dirname(file))
+            with open(file, "w") as out:
+                out.write(project)
+            wanted = {"path": os.path.join(daemon.base, "music")}
+            loaded = self.ask(daemon, "post", "/api/v1/projects", wanted)
+            self.assertEqual((loaded["state"], loaded["missing"][0]["package"]), ("pending", "gone"))
+            with open(file, "w") as out:
+                out.write(project.replace("7", "8"))
+            again = self.ask(daemon, "post", "/api/v1/projects/{id}/reload", id="music")
+            self.assertEqual(again["changes"][0]["what"], "turns")
+            for path in ("", "/agents", "/agents/{path}"):
+                self.ask(daemon, "get", "/api/v1/projects/{id}" + path, id="music", path="primary")
+            self.ask(daemon, "get", "/api/v1/projects/{id}/agents/{path}", query="?tools=openai",
+                     id="music", path="primary")
+            self.ask(daemon, "get", "/api/v1/projects")
+            self.ask(daemon, "get", "/api/v1/plugins/{name}/knobs", query="?project=music",
+                     name="declares-all")
+            knob = self.ask(daemon, "put", "/api/v1/plugins/{name}/knobs/{knob}", {"value": 9},
+                            "?project=music", name="declares-all", knob="turns")
+            self.assertEqual(knob["value"], 9)
+            with open(file, "w") as out:
+                out.write("nonsense: 1\n")
+            status, answer = daemon.raw("POST", "/api/v1/projects", json.dumps(wanted))
+            self.assertEqual((status, len(json.loads(answer)["error"]["problems"])), (422, 4))
+            self.check(self.operations["post", "/api/v1/projects"], status, answer)
+            self.ask(daemon, "get", "/api/v1/projects/{id}", id="music")
+            self.ask(daemon, "delete", "/api/v1/projects/{id}", id="music")
+
     def test_installing_answers_as_it_says(self):
-        def ask(daemon, method, path, body=None, **names):
-            place = path.format(**names)
-            status, answer = daemon.raw(method.upper(), place, body and json.dumps(body))
-            operation = self.operations[method, path]
-            self.assertEqual(status, self.good_status(operation), answer)
-            self.check(operation, status, answer)
-            return json.loads(answer)
+        ask = self.ask
 
         def show(daemon, consent, state):
             return wait_for(lambda: (lambda it: it["state"] == state and it)(
