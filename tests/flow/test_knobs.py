@@ -128,7 +128,8 @@ class Knobs(FlowTest):
     def test_a_value_must_fit_the_schema_of_the_configuration_too(self):
         answer = self.turn("turns", 17)  # within the knob's own bounds
         self.assert_error(answer, 422, "invalid_params")
-        self.assertIn("config_schema of all-knobs", answer[1]["message"])
+        self.assertIn("17 does not fit the config_schema of all-knobs: must be at most 15",
+                      answer[1]["message"])
         self.assertEqual(self.text(), PROJECT)
 
     def test_only_the_value_changes_in_the_file(self):
