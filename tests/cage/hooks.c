@@ -29,8 +29,8 @@ static int setup(void **state)
 {
     (void)state;
     world = host_world_new(CONFIG);
-    host_world_install(world, "agents-as-told", "alpha", "");
-    host_world_install(world, "agents-as-told", "beta", "");
+    host_world_install(world, "alpha", "");
+    host_world_install(world, "beta", "");
     host_world_start(world);
     host_world_load(world, PROJECT);
     return 0;
@@ -255,16 +255,22 @@ static void the_designated_plugin_gets_its_own_params_and_answers_raw(void **sta
     forget(&fired);
 }
 
-static void params_of_four_megabytes_arrive(void **state)
+static struct kg_buf large_params(void)
 {
-    (void)state;
-    struct fired fired;
-    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_buf params = {0};
     kg_buf_text(&params, "{\"acts\":{\"size\":true},\"fill\":\"");
     kg_buf_reserve(&params, LARGE_BYTES);
     memset(params.data + params.length, 'x', LARGE_BYTES);
     params.length += LARGE_BYTES;
     kg_buf_text(&params, "\"}");
+    return params;
+}
+
+static void params_of_four_megabytes_arrive(void **state)
+{
+    (void)state;
+    struct fired fired;
+    kg_auto(kg_buf_free) struct kg_buf params = large_params();
     begin();
     fire_for(&fired, "primary", MANIFEST_PRE_COMPACT, kg_buf_view(&params), NULL);
     params.length = 0; /* they were borrowed for the call alone */
@@ -333,29 +339,29 @@ static void a_plugin_has_one_hook_at_a_time(void **state)
     }
 }
 
+/* Four that hang, one behind the other: had each its time from when it is sent, that were 8 s. */
 static void a_hung_hook_costs_its_time_and_nobody_elses(void **state)
 {
     (void)state;
-    struct fired hung, behind, after;
+    struct fired hung[4], after;
     begin();
     uint32_t starts = instance_start_count(host_world_plugin(world, "alpha")->instance);
     uint64_t began_ms = kg_monotonic_ms();
-    fire(&hung, "{\"acts\":{\"alpha\":{\"hang\":true},\"beta\":{\"result\":\"b\"}}}");
-    fire(&behind, "{\"acts\":{\"result\":\"x\"}}");
-    wait_for(&behind);
-    wait_for(&hung);
-    assert_true(kg_monotonic_ms() - began_ms < 2 * TIMEOUT_MS);
-    assert_text(&hung, 0, "b");
-    assert_failed(&hung, 1, KG_E_PLUGIN_TIMEOUT);
-    assert_text(&behind, 0, "x");
+    for (size_t i = 0; i < KG_COUNT(hung); i++)
+        fire(&hung[i], "{\"acts\":{\"alpha\":{\"hang\":true},\"beta\":{\"result\":\"b\"}}}");
+    for (size_t i = 0; i < KG_COUNT(hung); i++) {
+        wait_for(&hung[i]);
+        assert_text(&hung[i], 0, "b");
+        assert_failed(&hung[i], 1, KG_E_PLUGIN_TIMEOUT);
+        forget(&hung[i]);
+    }
+    assert_in_range(kg_monotonic_ms() - began_ms, TIMEOUT_MS - 100, 3L * TIMEOUT_MS);
     fire(&after, "{\"acts\":{\"result\":\"y\"}}");
     wait_for(&after);
     assert_text(&after, 1, "y");
     assert_int_equal(instance_start_count(host_world_plugin(world, "alpha")->instance), starts);
     assert_non_null(EVENT(world, "\"plugin.hook.timeout\"", "alpha", "pre_compact", "\"primary\"",
                           "\"timeout_sec\":2"));
-    forget(&hung);
-    forget(&behind);
     forget(&after);
 }
 
@@ -373,6 +379,31 @@ static void a_late_answer_is_dropped(void **state)
     assert_null(EVENT(world, "\"plugin.protocol_violation\""));
     forget(&late);
     forget(&next);
+}
+
+/* Once more than eight of the largest wait for a plugin, the next is not taken. */
+static void what_waits_for_a_plugin_is_bounded(void **state)
+{
+    (void)state;
+    struct fired hung, fired[10];
+    kg_auto(kg_buf_free) struct kg_buf params = large_params();
+    begin();
+    fire(&hung, "{\"acts\":{\"hang\":true}}");
+    for (size_t i = 0; i < KG_COUNT(fired); i++)
+        fire_for(&fired[i], "primary", MANIFEST_PRE_COMPACT, kg_buf_view(&params), NULL);
+    wait_for(&fired[9]);
+    assert_false(fired[0].done);
+    assert_failed(&fired[9], 0, KG_E_BUSY);
+    assert_failed(&fired[9], 1, KG_E_BUSY);
+    forget(&fired[9]);
+    for (size_t i = 0; i < 9; i++) {
+        if (fired[i].done)
+            forget(&fired[i]);
+        else
+            host_hook_cancel(fired[i].round);
+    }
+    wait_for(&hung);
+    forget(&hung);
 }
 
 /* Its hook is not over yet, so the next one waits all the same. */
@@ -544,6 +575,7 @@ int main(void)
         cmocka_unit_test(a_plugin_has_one_hook_at_a_time),
         cmocka_unit_test(a_hung_hook_costs_its_time_and_nobody_elses),
         cmocka_unit_test(a_late_answer_is_dropped),
+        cmocka_unit_test(what_waits_for_a_plugin_is_bounded),
         cmocka_unit_test(who_leaves_is_not_answered),
         cmocka_unit_test(what_is_no_result_counts_as_none),
         cmocka_unit_test(a_plugin_that_ends_in_a_hook_fails_it),

@@ -27,12 +27,14 @@ static void read_file(const char *path, struct kg_buf *ret_text)
         fail_msg("%s", err.message);
 }
 
-/* With another name on its first line. */
-static void write_manifest(const char *from, const char *to, const char *name, const char *more)
+/* With another name on its first line, and what it may do on the last. */
+static void write_manifest(const char *from, const char *to, const char *name,
+                           const char *capability)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, renamed = {0};
     read_file(from, &text);
-    kg_buf_printf(&renamed, "name: %s%s%s", name, strchr(kg_buf_terminate(&text), '\n'), more);
+    kg_buf_printf(&renamed, "name: %s%scapabilities: [%s]\n", name,
+                  strchr(kg_buf_terminate(&text), '\n'), capability);
     write_file(to, kg_buf_view(&renamed), 0644);
 }
 
@@ -47,22 +49,18 @@ static void approve(struct host_world *world, const char *name)
         fail_msg("%s", err.message);
 }
 
-void host_world_install(struct host_world *world, const char *plugin, const char *as,
-                        const char *more_manifest)
+void host_world_install(struct host_world *world, const char *name, const char *capability)
 {
-    kg_auto(kg_free) char *from = kg_format("%s/%s", TEST_PLUGINS, plugin);
-    kg_auto(kg_free) char *to = kg_format("%s/plugins/%s", world->home, as);
-    kg_auto(kg_free) char *manifest_from = kg_format("%s/kaged-plugin.yaml", from);
-    kg_auto(kg_free) char *manifest_to = kg_format("%s/kaged-plugin.yaml", to);
-    kg_auto(kg_free) char *program_from = kg_format("%s/plugin.py", from);
-    kg_auto(kg_free) char *program_to = kg_format("%s/plugin.py", to);
-    kg_auto(kg_buf_free) struct kg_buf program = {0};
+    kg_auto(kg_free) char *folder = kg_format("%s/plugins/%s", world->home, name);
+    kg_auto(kg_free) char *manifest = kg_format("%s/kaged-plugin.yaml", folder);
+    kg_auto(kg_free) char *program = kg_format("%s/plugin.py", folder);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_err err;
-    assert_int_equal(kg_make_dirs(to, 0755, &err), 0);
-    write_manifest(manifest_from, manifest_to, as, more_manifest);
-    read_file(program_from, &program);
-    write_file(program_to, kg_buf_view(&program), 0755);
-    approve(world, as);
+    assert_int_equal(kg_make_dirs(folder, 0755, &err), 0);
+    write_manifest(TEST_PLUGIN "/kaged-plugin.yaml", manifest, name, capability);
+    read_file(TEST_PLUGIN "/plugin.py", &text);
+    write_file(program, kg_buf_view(&text), 0755);
+    approve(world, name);
 }
 
 /* -- waiting ----------------------------------------------------------------------------------- */
@@ -144,8 +142,10 @@ struct host_world *host_world_new(const char *config)
 {
     struct kg_err err = {0};
     struct host_world *world = kg_alloc(sizeof(*world));
-    strcpy(world->home, "/tmp/kaged-agents-XXXXXX");
-    assert_non_null(mkdtemp(world->home));
+    strcpy(world->folder, "/tmp/kaged-agents-XXXXXX");
+    assert_non_null(mkdtemp(world->folder));
+    world->home = kg_format("%s/home", world->folder);
+    world->project = kg_format("%s/project", world->folder);
     if (config_paths_find(world->home, &world->paths, &err) < 0 ||
         config_paths_make(&world->paths, geteuid(), &err) < 0 ||
         (world->facts = cage_facts_probe(&err)) == NULL ||
@@ -196,7 +196,9 @@ void host_world_free(struct host_world *world)
     loop_free(world->loop);
     config_paths_free(&world->paths);
     kg_buf_free(&world->events);
-    assert_int_equal(folder_remove(world->home), 0);
+    assert_int_equal(folder_remove(world->folder), 0);
+    free(world->home);
+    free(world->project);
     free(world);
 }
 
@@ -265,7 +267,7 @@ static void on_settled(void *data)
 
 void host_world_load(struct host_world *world, const char *yaml)
 {
-    kg_auto(kg_free) char *folder = kg_format("%s/project/.kaged", world->home);
+    kg_auto(kg_free) char *folder = kg_format("%s/.kaged", world->project);
     kg_auto(kg_free) char *file = kg_format("%s/project.yaml", folder);
     struct loading loading = {.world = world};
     bool settled = false;

@@ -7,7 +7,8 @@
 #define HOST_WORLD_WAIT_MS 20000
 
 struct host_world {
-    char home[64];
+    char folder[64]; /* has the home and, beside it, the project */
+    char *home, *project;
     struct config_paths paths;
     struct loop *loop;
     struct cage_facts *facts;
@@ -21,9 +22,8 @@ struct host_world {
 /* Each fails the test if it does not work, or not in time. */
 struct host_world *host_world_new(const char *config);
 void host_world_free(struct host_world *world);
-/* Puts a plugin of tests/plugins into the store, under that name, and approves it. */
-void host_world_install(struct host_world *world, const char *plugin, const char *as,
-                        const char *more_manifest);
+/* Puts tests/plugins/agents-as-told into the store, with that name, and approves it. */
+void host_world_install(struct host_world *world, const char *name, const char *capability);
 void host_world_start(struct host_world *world);
 /* Writes and loads the project, lets it use its plugins, enters it and waits for those. */
 void host_world_load(struct host_world *world, const char *yaml);

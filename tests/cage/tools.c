@@ -17,6 +17,7 @@
     "  plugins:\n"                                                                                 \
     "    first: { package: alpha }\n"                                                              \
     "    second: { package: beta, config: { tag: red } }\n"                                        \
+    "    third: { package: gamma }\n"                                                              \
     "  tools: { alpha.hidden: false }\n"                                                           \
     "  subagents:\n"                                                                               \
     "    sub: { plugins: { second: { package: beta, config: { tag: blue } } } }\n"
@@ -27,8 +28,9 @@ static int setup(void **state)
 {
     (void)state;
     world = host_world_new(CONFIG);
-    host_world_install(world, "agents-as-told", "alpha", "");
-    host_world_install(world, "agents-as-told", "beta", "");
+    host_world_install(world, "alpha", "");
+    host_world_install(world, "beta", "");
+    host_world_install(world, "gamma", "\"read:fs:project:/\"");
     host_world_start(world);
     host_world_load(world, PROJECT);
     return 0;
@@ -166,6 +168,18 @@ static void config_comes_along_only_where_it_is_another(void **state)
     assert_result_has(first ? &told : &other, first ? "red" : "blue");
     forget(&told);
     forget(&other);
+}
+
+static void a_process_of_one_project_is_told_where_that_is(void **state)
+{
+    (void)state;
+    kg_auto(kg_free) char *root = kg_format("\\\"project_root\\\": \\\"%s\\\"", world->project);
+    host_world_forget(world);
+    struct asked asked = answer_of("primary", "gamma.act", "{\"acts\":{\"echo\":true}}");
+    assert_result_has(&asked, root);
+    assert_string_equal(asked.plugin, "gamma");
+    assert_non_null(EVENT(world, "\"plugin.method_called\"", "\"gamma@music\"", "\"gamma.act\""));
+    forget(&asked);
 }
 
 /* -- what is refused --------------------------------------------------------------------------- */
@@ -344,6 +358,7 @@ int main(void)
         cmocka_unit_test(a_tool_is_called_by_the_name_that_models_have),
         cmocka_unit_test(no_arguments_are_arguments_too),
         cmocka_unit_test(config_comes_along_only_where_it_is_another),
+        cmocka_unit_test(a_process_of_one_project_is_told_where_that_is),
         cmocka_unit_test(arguments_have_to_fit_before_the_plugin_sees_them),
         cmocka_unit_test(a_tool_that_is_not_there_is_explained),
         cmocka_unit_test(a_result_past_the_bound_is_an_error),
