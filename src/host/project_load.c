@@ -96,9 +96,12 @@ static void add_declared(const struct project_load *load, const struct project *
 static void resolve(struct project_load *load, const struct project *project)
 {
     kg_auto(manifests_free) struct manifests manifests = {0};
-    struct local *local = local_load(load->local_file, LOCAL_REPLACE, &load->err);
-    if (local == NULL)
+    struct kg_err err;
+    struct local *local = local_load(load->local_file, LOCAL_REPLACE, &err);
+    if (local == NULL) {
+        load->err = err;
         return;
+    }
     add_declared(load, project, &manifests);
     const struct project_world world = {
         .manifests = (const struct manifest *const *)manifests.items,

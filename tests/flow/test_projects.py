@@ -1,0 +1,328 @@
+"""Projects in a running daemon: consents, processes of their own, configurations, reloads."""
+import json
+import os
+import re
+import shutil
+
+from harness import PLUGINS, Daemon, FlowTest, main, wait_for
+
+TOLD = "does-as-told"
+CONFIG = "takes-config"
+
+
+class Projects(Daemon):
+    """A daemon, and projects in folders beside its home."""
+
+    def __init__(self, *plugins, **options):
+        config = {"sandbox.root_writable": ["/tmp"], **options.pop("config", {})}
+        super().__init__(plugins, config=config, **options)
+
+    def root(self, name):
+        return os.path.join(os.path.realpath(self.base), name)
+
+    def write(self, name, plugins, more="", folder=None):
+        """The project's file; plugins: of the primary, as JSON is."""
+        root = self.root(folder or name)
+        os.makedirs(os.path.join(root, ".kaged"), exist_ok=True)
+        path = os.path.join(root, ".kaged/project.yaml")
+        with open(path + ".new", "w") as file:
+            file.write(f"version: 1\nname: {name}\nprimary:\n  plugins: {json.dumps(plugins)}\n" +
+                       more)
+        os.rename(path + ".new", path)  # as editors do
+        return root
+
+    def declare(self, plugin, *capabilities, more=""):
+        path = os.path.join(self.home, "plugins", plugin, "kaged-plugin.yaml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
+                              text) + more)
+
+    def local(self, text):
+        with open(os.path.join(self.home, "local.toml"), "a") as file:
+            file.write(text)
+
+    def not_for_everybody(self, plugin):
+        """The operator takes back that every project may use it."""
+        path = os.path.join(self.home, "local.toml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace("local = true", "local = false"))
+        self.approved = False
+
+    def try_load(self, name, watch=False):
+        return self.api("POST", "/projects", {"path": self.root(name), "watch": watch})
+
+    def load(self, name, watch=False):
+        status, project = self.try_load(name, watch)
+        assert status == 200, project
+        return project
+
+    def project(self, name):
+        return self.api("GET", f"/projects/{name}")[1]
+
+    def wait_project(self, name, state):
+        return wait_for(lambda: (lambda p: p.get("state") == state and p)(self.project(name)),
+                        f"project {name} is {state}")
+
+    def configs(self, process):
+        return [params["config"] for params in self.call(process, "config.get")]
+
+    def tell(self, process, code):
+        answer = self.call(process, "told.run", {"code": code})
+        return answer["result"] if "result" in answer else answer["error"]
+
+
+def plugin(name, **config):
+    return {name: {"package": name, "config": config}}
+
+
+class Consents(FlowTest):
+    def test_a_plugin_that_is_not_installed_is_asked_for_and_then_used(self):
+        with Projects() as daemon:
+            root = daemon.write("music", {"told": {"package": TOLD, "source": "./plugins/told"}})
+            shutil.copytree(os.path.join(PLUGINS, TOLD), os.path.join(root, "plugins/told"))
+            project = daemon.load("music")
+            self.assertEqual(project["state"], "pending")
+            self.assertIn(f"{TOLD} is to be installed", project["reason"])
+            self.assertIn("kaged project consent", project["reason"])
+            consent = project["consents"][0]
+            self.assertEqual((consent["plugin"], consent["state"]), (TOLD, "wanted"))
+            code, _, err = daemon.cli("project", "consent", "approve", "--yes", consent["id"])
+            self.assertEqual((code, err), (0, ""))
+            daemon.wait_project("music", "active")
+            self.assertEqual(daemon.project("music")["consents"], [])
+            events = [event["event"] for event in daemon.audit()
+                      if event["event"].startswith("project.")]
+            self.assertEqual(events[:2], ["project.loaded", "project.pending"])
+            self.assertEqual(events.count("project.activated"), 1)
+
+    def test_what_is_installed_for_another_project_needs_a_yes_that_a_no_outlives(self):
+        daemon = Projects(TOLD, enabled=[])
+        daemon.approve()
+        daemon.not_for_everybody(TOLD)
+        with daemon:
+            daemon.write("music", plugin(TOLD))
+            project = daemon.load("music")
+            self.assertIn(f"{TOLD} is to be allowed", project["reason"])
+            consent = project["consents"][0]["id"]
+            self.assertEqual(daemon.cli("project", "consent", "decline", consent)[0], 0)
+            wait_for(lambda: "declined" in daemon.project("music")["reason"], "the no")
+            daemon.stop()
+            daemon.start()
+            wait_for(lambda: "declined" in daemon.project("music")["reason"], "the no")
+            self.assertEqual(daemon.api("POST", "/projects/music/reload")[1]["consents"][0]["state"],
+                             "wanted")
+            self.assertEqual(daemon.cli("project", "consent", "approve", "--yes", consent)[0], 0)
+            daemon.wait_project("music", "active")
+            self.assertEqual(daemon.api("DELETE", "/projects/music")[0], 200)
+            self.assertEqual(daemon.load("music")["state"], "active")
+            self.assertEqual(daemon.api("DELETE", "/projects/music")[0], 200)
+            daemon.write("music", plugin(TOLD), folder="stranger")
+            self.assertEqual(daemon.load("stranger")["state"], "pending")
+
+    def test_what_a_project_no_longer_declares_is_no_longer_asked_for(self):
+        with Projects() as daemon:
+            daemon.write("music", plugin("gone"))
+            self.assertEqual(len(daemon.load("music")["consents"]), 1)
+            daemon.write("music", {})
+            project = daemon.api("POST", "/projects/music/reload")[1]
+            self.assertEqual((project["state"], project["consents"]), ("active", []))
+
+
+class Loading(FlowTest):
+    def test_a_file_that_cannot_be_used_is_refused_with_all_that_is_wrong(self):
+        with Projects() as daemon:
+            daemon.write("music", {}, more="  modle: x\nplugins: {}\n")
+            status, answer = daemon.try_load("music")
+            self.assertEqual((status, answer["error"]["code"]), (422, "invalid_project"))
+            self.assertEqual(len(answer["error"]["problems"]), 2)
+            self.assertEqual(daemon.api("GET", "/projects")[1]["projects"], [])
+
+    def test_a_name_belongs_to_one_folder(self):
+        with Projects() as daemon:
+            daemon.write("music", {})
+            daemon.load("music")
+            daemon.write("music", {}, folder="other")
+            status, answer = daemon.try_load("other")
+            self.assertEqual((status, answer["error"]["code"]), (409, "conflict"))
+            for folder in ("music", "other"):
+                self.assertIn(daemon.root(folder), answer["error"]["message"])
+            daemon.write("noise", {}, folder="music")
+            self.assertEqual(daemon.api("POST", "/projects/music/reload")[0], 409)
+            self.assertEqual(daemon.project("music")["name"], "music")
+
+    def test_there_are_no_more_than_the_limit_allows(self):
+        with Projects(config={"limits.projects": 1}) as daemon:
+            for name in ("one", "two"):
+                daemon.write(name, {})
+            daemon.load("one")
+            self.assertEqual(daemon.try_load("two")[1]["error"]["code"], "resource_busy")
+            daemon.write_config(limits__projects=2)
+            self.assertEqual(daemon.api("POST", "/reload")[0], 200)
+            daemon.load("two")
+
+    def test_a_reload_tells_what_changed_and_a_broken_file_changes_nothing(self):
+        with Projects() as daemon:
+            daemon.write("music", {}, more="  model: small\n")
+            daemon.load("music")
+            daemon.write("music", {}, more="  model: large\n")
+            status, project = daemon.api("POST", "/projects/music/reload")
+            self.assertEqual([(change["kind"], change["before"], change["after"])
+                              for change in project["changes"]], [("model", "small", "large")])
+            daemon.write("music", {}, more="  model: []\n")
+            for _ in range(2):
+                self.assertEqual(daemon.api("POST", "/projects/music/reload")[0], 422)
+            project = daemon.project("music")
+            self.assertEqual(project["agents"][0]["model"], "large")
+            self.assertEqual(project["reload_problem"]["code"], "invalid_project")
+
+    def test_a_watched_project_follows_its_files(self):
+        with Projects() as daemon:
+            root = daemon.write("music", {}, more="  prompt: { file: prompts/p.md }\n")
+            os.mkdir(os.path.join(root, "prompts"))
+
+            def prompt(text):
+                with open(os.path.join(root, "prompts/p.md"), "w") as file:
+                    file.write(text)
+
+            def shown(key):
+                return daemon.project("music")["agents"][0][key]
+
+            prompt("one")
+            daemon.load("music", watch=True)
+            prompt("two")
+            wait_for(lambda: shown("prompt") == "two", "the new prompt")
+            daemon.write("music", {}, more="  modle: x\n")
+            wait_for(lambda: daemon.project("music")["reload_problem"], "the mistake")
+            self.assertEqual(shown("prompt"), "two")
+            shutil.rmtree(os.path.join(root, ".kaged"))
+            wait_for(lambda: "project.yaml" in daemon.project("music")["reload_problem"]["message"],
+                     "that it is gone")
+            daemon.write("music", {}, more="  model: x\n")
+            wait_for(lambda: shown("model") == "x", "the new file")
+            self.assertIsNone(daemon.project("music")["reload_problem"])
+
+    def test_projects_outlive_the_daemon_and_a_lost_one_stays_listed(self):
+        with Projects() as daemon:
+            for name in ("kept", "lost"):
+                daemon.write(name, {})
+                daemon.load(name, watch=name == "kept")
+            daemon.stop()
+            shutil.rmtree(daemon.root("lost"))
+            daemon.start()
+            self.assertTrue(daemon.wait_project("kept", "active")["watch"])
+            wait_for(lambda: "lost" in daemon.project("lost")["reason"], "why it is pending")
+            self.assertEqual(daemon.project("lost")["state"], "pending")
+
+
+class Processes(FlowTest):
+    def test_a_process_of_a_project_sees_this_project_only_and_never_writes_its_file(self):
+        daemon = Projects(TOLD, enabled=[])
+        daemon.declare(TOLD, "write:fs:project:/", "kaged:storage:write", "kaged:storage:read")
+        with daemon:
+            for name in ("music", "books"):
+                daemon.write(name, plugin(TOLD))
+                daemon.load(name)
+                daemon.act(f"{TOLD}@{name}", "enable")
+                daemon.wait_state(f"{TOLD}@{name}", "running")
+            music, books = f"{TOLD}@music", f"{TOLD}@books"
+            env = "import os; result = [os.environ.get('KAGED_PROJECT_' + key) for key in ('ID', 'ROOT')]"
+            self.assertEqual(daemon.tell(music, env), ["music", daemon.root("music")])
+            look = f"import os; result = sorted(os.listdir({os.path.realpath(daemon.base)!r}))"
+            self.assertEqual(daemon.tell(music, look), ["h", "music"])
+            self.assertEqual(daemon.tell(books, look), ["books", "h"])
+            daemon.tell(music, f"open({daemon.root('music')!r} + '/song', 'w').write('la')")
+            self.assertTrue(os.path.exists(os.path.join(daemon.root("music"), "song")))
+            for path in ("project.yaml", "new"):
+                write = f"open({daemon.root('music')!r} + '/.kaged/{path}', 'w')"
+                self.assertEqual(daemon.tell(music, write), "EROFS")
+            move = "import os; os.rename({0!r} + '/.kaged', {0!r} + '/x')".format(daemon.root("music"))
+            self.assertEqual(daemon.tell(music, move), "EBUSY")
+            self.assertEqual(daemon.status(TOLD)["state"], "disabled")
+            daemon.act(TOLD, "disable")
+            for process in (music, books):
+                daemon.wait_state(process, "disabled")
+            daemon.act(TOLD, "enable")
+            daemon.wait_state(music, "running")
+            self.assertEqual(daemon.api("DELETE", "/projects/music")[0], 200)
+            wait_for(lambda: daemon.api("GET", f"/plugins/{music}")[0] == 404, "its end")
+            daemon.load("music")
+            wait_for(lambda: daemon.api("GET", f"/plugins/{music}")[0] == 200, "its return")
+            self.assertEqual(daemon.cli("plugin", "uninstall", music)[0], 2)
+            self.assertEqual(daemon.cli("plugin", "uninstall", TOLD)[0], 0)
+            wait_for(lambda: daemon.api("GET", f"/plugins/{books}")[0] == 404, "its end")
+            daemon.wait_project("books", "pending")
+
+    def test_a_plugin_that_writes_the_projects_own_folder_does_not_start(self):
+        daemon = Projects(TOLD, enabled=[])
+        daemon.declare(TOLD, "write:fs:project:/.kaged")
+        with daemon:
+            daemon.write("music", plugin(TOLD))
+            daemon.load("music")
+            daemon.act(f"{TOLD}@music", "enable")
+            self.assertIn("the project's own file is in it",
+                          daemon.wait_exit(f"{TOLD}@music", "cage")["words"])
+
+
+class Configurations(FlowTest):
+    def told(self, daemon, process):
+        return [(call["method"], call["params"]) for call in daemon.call(process, "calls.seen")]
+
+    def test_the_only_project_gives_the_configuration_and_a_second_one_takes_it_back(self):
+        daemon = Projects(CONFIG)
+        daemon.approve()
+        daemon.approved = False
+        path = os.path.join(daemon.home, "local.toml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace("local = true", 'local = true\napi_token = "tok-1234"'))
+        with daemon:
+            operators = {"url": "https://api.example.com", "budget": "mid", "api_token": "tok-1234",
+                         "region": "eu"}
+            music = {**operators, "budget": "low"}
+            self.assertEqual(daemon.configs(CONFIG), [operators])
+            daemon.write("music", plugin(CONFIG, budget="low"))
+            daemon.load("music")
+            wait_for(lambda: daemon.configs(CONFIG) == [operators, music], "the project's")
+            daemon.write("music", plugin(CONFIG, budget="high"))
+            daemon.api("POST", "/projects/music/reload")
+            wait_for(lambda: daemon.configs(CONFIG)[2:] == [{**operators, "budget": "high"}], "new")
+            daemon.write("books", plugin(CONFIG, budget="low"))
+            daemon.load("books")
+            wait_for(lambda: daemon.configs(CONFIG)[3:] == [operators], "the operator's")
+            self.assertEqual(daemon.api("DELETE", "/projects/music")[0], 200)
+            wait_for(lambda: daemon.configs(CONFIG)[4:] == [music], "that of the other one")
+            seen = daemon.call(CONFIG, "messages.seen")
+            self.assertEqual(seen.count("projects.activated"), 3)
+            self.assertEqual(seen.count("projects.deactivated"), 1)
+
+
+class Audited(FlowTest):
+    def test_faults_and_tools_of_agents(self):
+        with Projects("declares-all") as daemon:
+            daemon.write("music", {"all": {"package": "declares-all"}}, more="""\
+  subagents:
+    reader:
+      plugins:
+        all: { package: declares-all, hooks: [on_session_start], config: { turns: 70 } }
+""")
+            daemon.load("music")
+            events = {event["event"]: event for event in daemon.audit()}
+            self.assertEqual(events["plugin.tool_registered"]["agent_path"], "primary")
+            illegal = events["plugin.hook.illegal"]
+            self.assertEqual((illegal["name"], illegal["hook"], illegal["agent_path"]),
+                             ("declares-all", "on_session_start", "primary.subagents.reader"))
+            failed = events["plugin.config_validation_failed"]
+            self.assertEqual((failed["name"], failed["side"]), ("declares-all", "project"))
+            self.assertIn("turns", failed["errors"][0])
+            count = len(daemon.audit("plugin.tool_registered"))
+            daemon.api("POST", "/projects/music/reload")
+            self.assertEqual(len(daemon.audit("plugin.tool_registered")), count)
+
+
+if __name__ == "__main__":
+    main()
