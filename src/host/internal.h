@@ -4,7 +4,10 @@
 
 #include "config/local.h"
 #include "host/agents.h"
+<<<<<<< HEAD
 #include "host/projects.h"
+=======
+>>>>>>> wt-door
 
 struct host {
     struct loop *loop; /* borrowed */
