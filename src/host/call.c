@@ -148,7 +148,9 @@ static int check_schema(const struct schema *schema, struct kg_str json, enum kg
                    first->instance_path.length ? " " : "", KG_STR_CUT(first->message, 300));
 }
 
-static void put_context(struct kg_buf *buf, const struct host_context *context)
+/* Only a process of one project alone is told where that is. */
+static void put_context(struct kg_buf *buf, const struct host_context *context,
+                        const char *project_root_or_null)
 {
     static const struct host_agent nobody = {0};
     const struct host_agent *agent = context->agent ? context->agent : &nobody;
@@ -164,6 +166,8 @@ static void put_context(struct kg_buf *buf, const struct host_context *context)
     kg_json_text(&json, agent->session_id);
     kg_json_key(&json, "request_id");
     kg_json_text(&json, context->request_id);
+    if (project_root_or_null != NULL)
+        kg_json_named_text(&json, "project_root", project_root_or_null);
     kg_json_end(&json, '}');
 }
 
@@ -289,7 +293,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
     bool has_config = passage->config.length > 0;
     kg_auto(kg_buf_free) struct kg_buf context = {0};
     kg_buf_str(&context, KG_STR("{\"_context\":"));
-    put_context(&context, passage->context);
+    put_context(&context, passage->context, call->plugin->project_root);
     if (has_config)
         kg_buf_str(&context, KG_STR(",\"_config\":"));
     else if (inner.length > 0)

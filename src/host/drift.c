@@ -59,6 +59,8 @@ static void on_check_done(struct loop_job *job)
     else
         note_drift(host, plugin, err);
     check->on_done(host, plugin, check->data, err);
+    if (plugin != NULL)
+        host_agents_look(plugin);
     free(check->name);
     free(check->base);
     free(check);

@@ -12,6 +12,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* What waits for one plugin may have as many bytes as so many lines of the longest sort. */
+#define WAITING_LINES_MAX 8
+
 /* One plugin is asked. Owned by its round; once nobody waits for that, by the queue. */
 struct hook_call {
     struct host_hook_round *round; /* NULL: nobody waits */
@@ -33,6 +36,7 @@ struct hook_call {
 struct host_hook_queue {
     struct host_plugin *plugin;
     struct hook_call *first; /* alone may be sent */
+    size_t waiting_bytes;    /* of params that are not sent */
     struct loop_task pump;
 };
 
@@ -142,6 +146,22 @@ static void audit_ended(const struct host_call *sent, const struct kg_err *error
 
 /* -- one plugin's queue ------------------------------------------------------------------------ */
 
+static struct kg_str params_of(const struct hook_call *call)
+{
+    const struct host_hook_round *round = call->round;
+    return kg_buf_view(call->designated ? &round->designated_params : &round->params);
+}
+
+static int check_room(const struct host_hook_queue *queue, const struct hook_call *call,
+                      struct kg_err *err)
+{
+    size_t most = (size_t)call->host->config->limits_line_max_bytes * WAITING_LINES_MAX;
+    if (queue->waiting_bytes + params_of(call).length <= most)
+        return 0;
+    return kg_fail(err, KG_E_BUSY, "plugin %s: hook %s: %zu bytes of hooks wait for it already",
+                   call->plugin, host_hook_row(call->hook)->name, queue->waiting_bytes);
+}
+
 static void enter_queue(struct host_hook_queue *queue, struct hook_call *call)
 {
     struct hook_call **last = &queue->first;
@@ -149,6 +169,7 @@ static void enter_queue(struct host_hook_queue *queue, struct hook_call *call)
         last = &(*last)->next;
     *last = call;
     call->queue = queue;
+    queue->waiting_bytes += params_of(call).length;
     loop_defer(call->host->loop, &queue->pump);
 }
 
@@ -162,6 +183,8 @@ static void leave_queue(struct hook_call *call)
         link = &(*link)->next;
     *link = call->next;
     call->queue = NULL;
+    if (!call->sent)
+        queue->waiting_bytes -= params_of(call).length;
     loop_defer(call->host->loop, &queue->pump);
 }
 
@@ -262,7 +285,7 @@ static int send_call(struct hook_call *call, struct kg_err *err)
     const struct host_passage passage = {
         .plugin = call->queue->plugin,
         .method = kg_str(host_hook_row(call->hook)->method),
-        .params = kg_buf_view(call->designated ? &round->designated_params : &round->params),
+        .params = params_of(call),
         .params_are_checked = true,
         .config = config,
         .context = &context,
@@ -284,6 +307,7 @@ static void pump(struct loop_task *task)
             return;
         if (send_call(call, &err) == 0) {
             call->sent = true;
+            queue->waiting_bytes -= params_of(call).length;
             loop_timer_stop(call->host->loop, &call->deadline);
             return;
         }
@@ -297,13 +321,18 @@ void host_hooks_look(struct host_plugin *plugin)
         loop_defer(plugin->host->loop, &plugin->hooks->pump);
 }
 
-/* The plugin has no instance any more: nothing of its queue can be sent. */
+/* The host goes away, and the plugin has no process: nothing of its queue can be sent. */
 void host_hooks_end(struct host_plugin *plugin)
 {
-    if (plugin->hooks == NULL)
+    struct host_hook_queue *queue = plugin->hooks;
+    if (queue == NULL)
         return;
-    pump(&plugin->hooks->pump);
-    loop_undefer(plugin->host->loop, &plugin->hooks->pump);
+    while (queue->first != NULL) {
+        struct kg_err err;
+        kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+        fail(queue->first, plugin->name, &err);
+    }
+    loop_undefer(plugin->host->loop, &queue->pump);
     free(kg_steal(&plugin->hooks));
 }
 
@@ -339,21 +368,22 @@ static struct hook_call *add_call(struct host_hook_round *round, const struct pr
     return call;
 }
 
-static void ask(struct hook_call *call, struct host_plugin *plugin_or_null)
+static int ask(struct hook_call *call, struct host_plugin *plugin_or_null, struct kg_err *err)
 {
-    struct kg_err err;
-    if (plugin_or_null == NULL) {
-        kg_fail(&err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s", call->plugin,
-                call->round->asker.project_id);
-        fail(call, call->plugin, &err);
-        return;
-    }
-    int64_t manifest_sec =
-        plugin_or_null->manifest ? plugin_or_null->manifest->hook_timeout_sec : 0;
-    call->timeout_ms = host_hook_timeout_ms(manifest_sec, call->host->config);
+    if (plugin_or_null == NULL)
+        return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
+                       call->plugin, call->round->asker.project_id);
+    struct host_hook_queue *queue = queue_of(plugin_or_null);
+    int room = check_room(queue, call, err);
+    if (room < 0)
+        return room;
+    const struct manifest *manifest = plugin_or_null->manifest;
+    call->timeout_ms =
+        host_hook_timeout_ms(manifest ? manifest->hook_timeout_sec : 0, call->host->config);
     call->due_ms = loop_now_ms(call->host->loop) + call->timeout_ms;
     loop_timer_start(call->host->loop, &call->deadline, call->timeout_ms, on_deadline);
-    enter_queue(queue_of(plugin_or_null), call);
+    enter_queue(queue, call);
+    return 0;
 }
 
 /* One is held back until all are asked, so that the round does not end before. */
@@ -362,10 +392,16 @@ static void ask_all(struct host_hook_round *round, const struct host_place *plac
     const struct project_resolved_agent *agent = place->agent;
     round->calls = kg_alloc_array(agent->use_count + 1, sizeof(struct hook_call *));
     round->left = 1;
-    for (size_t i = 0; i < agent->use_count; i++)
-        if (asks(round, &agent->uses[i]))
-            ask(add_call(round, &agent->uses[i]),
-                host_project_plugin(place->project, &agent->uses[i]));
+    for (size_t i = 0; i < agent->use_count; i++) {
+        const struct project_use *use = &agent->uses[i];
+        struct kg_err err;
+        if (!asks(round, use))
+            continue;
+        struct hook_call *call = add_call(round, use);
+        struct host_plugin *plugin = host_project_plugin(place->project, use);
+        if (ask(call, plugin, &err) < 0)
+            fail(call, plugin ? plugin->name : call->plugin, &err);
+    }
     round->left--;
 }
 

@@ -201,7 +201,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 
 static void plugin_free(struct host_plugin *plugin)
 {
-    instance_free(plugin->instance);
+    instance_free(kg_steal(&plugin->instance));
+    host_hooks_end(plugin);
     manifest_free(plugin->manifest);
     free(plugin->name);
     free(plugin->base);
@@ -574,6 +575,7 @@ void host_remove_plugin(struct host *host, struct host_plugin *plugin)
     storage_free(kg_steal(&plugin->storage));
     kg_buf_free(&plugin->cage_words);
     kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it was uninstalled");
+    host_agents_look(plugin);
     host->gone = kg_realloc(host->gone, (host->gone_count + 1) * sizeof(*host->gone));
     host->gone[host->gone_count++] = plugin;
 }
@@ -901,8 +903,10 @@ static void on_state(void *data, struct instance *instance)
         host_change_look(plugin->change);
     if (plugin != NULL && plugin->leaving)
         host_look_for_left(host);
-    if (plugin != NULL)
+    if (plugin != NULL) {
         host_projects_on_state(host, plugin);
+        host_agents_look(plugin);
+    }
     if (host->stopping)
         loop_defer(host->loop, &host->stop_check);
 }
@@ -950,6 +954,7 @@ void host_free(struct host *host)
     free(host->gone);
     free(host->plugins);
     host->plugin_count = 0; /* who is answered by the last jobs finds none */
+    host_tools_end(host);
     host_projects_free(host);
     host_calls_free(host);
     gate_free(host->gate);

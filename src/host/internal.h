@@ -4,7 +4,6 @@
 
 #include "config/local.h"
 #include "host/agents.h"
-#include "host/projects.h"
 
 struct host {
     struct loop *loop; /* borrowed */

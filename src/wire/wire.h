@@ -33,7 +33,7 @@ void frame_free(struct frame *frame);
 
 /* -- rpc --------------------------------------------------------------------------------------- */
 
-#define RPC_METHOD_MAX 128
+#define RPC_METHOD_MAX 129 /* 64 of a plugin, a dot, 64 of its tool */
 
 enum rpc_kind {
     RPC_NOISE, /* not JSON, or JSON that does not even look like JSON-RPC */

@@ -100,7 +100,9 @@ class RefusedHandshake(FlowTest):
 
     def test_call_of_a_failed_plugin_says_so(self):
         self.daemon.wait_state("wrong-name", "failed")
-        self.assert_error(self.daemon.try_call("wrong-name", "work.do"), 502, "plugin_down")
+        answer = self.daemon.try_call("wrong-name", "work.do")
+        self.assert_error(answer, 502, "plugin_down")
+        self.assertIn("plugin wrong-name is failed: ", answer[1]["message"])
 
 
 class BrokenHandshake(FlowTest):
