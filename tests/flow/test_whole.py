@@ -70,7 +70,7 @@ class Story:
 
     def __init__(self):
         self.aimock = Aimock(FIXTURES, KEY)
-        self.daemon = Daemon(config={"sandbox.private_networks": True}, approved=False)
+        self.daemon = Daemon(config={"limits.shutdown_timeout_ms": 500}, approved=False)
         self.root = os.path.join(self.daemon.base, "whole")
         self.turns, self.shown = [], {}
         try:
@@ -332,6 +332,76 @@ class Whole(FlowTest):
         self.assertEqual(len(said), 8)
         self.assertIn("(superseded)", self.story.shown["all"])
         self.assertIn("superseded entries are not shown", self.story.shown["standing"])
+
+    # what else an operator does, each with a session of its own
+
+    def fork(self, *entry):
+        return self.story.run("session", "fork", self.story.id, *entry).strip()
+
+    def test_fork_has_what_was_said_until_then(self):
+        fork = self.fork("14")
+        shown = self.story.run("session", "show", fork)
+        self.assertIn("    Blue.\n", shown)
+        self.assertNotIn("Break it", shown)
+        self.assertIn("forked from " + self.story.id, shown)
+        self.assertIn(fork, self.story.run("session", "list", "--project", "whole"))
+
+    def test_compaction_is_taken_back(self):
+        fork = self.fork()
+        self.assertIn("was taken back", self.story.run("session", "undo-compact", fork))
+        self.assertIn("Listen blue", self.story.run("session", "context", fork))
+        self.assertIn("compaction #46 of primary taken back", self.story.run("session", "show", fork))
+
+    def test_pinned_entry_stays(self):
+        fork = self.fork("14")
+        self.assertIn("#5 is pinned", self.story.run("session", "pin", fork, "5"))
+        self.assertIn("left out", self.story.run("session", "compact", fork, "--strategy", "drop",
+                                                 "--keep-recent", "0"))
+        self.assertIn("(pinned) user to primary\n    Keep in mind",
+                      self.story.run("session", "show", fork))
+        self.assertIn("pinned no more", self.story.run("session", "pin", fork, "5", "--unpin"))
+
+    def test_tool_is_called_by_hand(self):
+        fork = self.fork("14")
+        answer = json.loads(self.story.run("session", "tool", fork, "remembers.recall"))
+        self.assertEqual(answer["docs"], "The colour is blue.")
+        self.story.run("session", "tool", fork, "breaks.boom", wanted=1)
+        self.assertIn("[BLOCKED]", self.story.stderr)
+        self.assertIn("plugin status breaks", self.story.stderr)
+
+    def test_checkpoint_waits_for_the_operator(self):
+        fork = self.fork("14")
+        self.assertIn("session resume " + fork, self.story.run("session", "compact", fork,
+                                                               "--strategy", "checkpoint"))
+        self.story.run("session", "send", fork, "Greetings", wanted=1)
+        self.assertIn(fork, self.story.run("session", "list", "--state", "stopped"))
+        self.assertIn("is active", self.story.run("session", "resume", fork))
+        self.assertEqual(self.story.run("session", "send", fork, "Greetings"), "Hello.\n")
+
+    def test_closed_session_takes_no_messages(self):
+        fork = self.fork("14")
+        self.assertIn("is closed", self.story.run("session", "close", fork))
+        self.story.run("session", "send", fork, "Greetings", wanted=1)
+        self.assertIn("closed", self.story.stderr)
+        self.assertEqual(self.story.run("session", "cancel", self.story.id), "no turn runs\n")
+
+    def test_what_is_not_there_is_said_with_what_to_do(self):
+        self.story.run("session", "show", "ses_nobody", wanted=4)
+        self.assertIn("session list", self.story.stderr)
+        self.story.run("session", "new", where="/", wanted=4)
+        self.assertIn("project load PATH", self.story.stderr)
+        self.story.run("session", "pin", self.story.id, "4711", wanted=4)
+
+    def test_completion_knows_projects_sessions_and_agents(self):
+        def typed(*words):
+            lines = "\n".join(["--home", self.daemon.home, *words, ""])
+            return self.story.run("completion", "words", input=lines)
+
+        self.assertIn("whole\tproject\n", typed("session", "new", "--project", ""))
+        self.assertIn(self.story.id + "\twhole\n", typed("session", "show", ""))
+        for words in (["session", "show", self.story.id, "--agent", ""],
+                      ["session", "new", "--project", "whole", "--seat", ""]):
+            self.assertIn(RESEARCHER + "\tagent\n", typed(*words))
 
     # the audit trail
 
