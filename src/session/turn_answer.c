@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define TEXT_MAX      ((size_t)SESSION_CONTENT_MAX / 6 - 64) /* it fits however it is escaped */
-#define TOLD_MAX      ((size_t)8 << 20)                      /* text and thoughts of one answer */
+#define TOLD_MAX      ((size_t)16 << 20)                     /* text and thoughts of one answer */
 #define CALLS_MADE    64                                     /* of one answer */
 #define ARGUMENTS_MAX ((size_t)1 << 20)                      /* bytes of one call */
 #define CALLS_BYTES   ((size_t)4 << 20)                      /* of all calls of one answer */

@@ -105,7 +105,7 @@ static void thoughts_without_end_are_not_taken(void **data)
     while (turn_answer_add_thought(&answer, (struct kg_str){piece, sizeof(piece)}, &err) == 0)
         taken += sizeof(piece);
     assert_int_equal(err.code, KG_E_TOO_LARGE);
-    assert_in_range(taken, 1, 16 << 20);
+    assert_in_range(taken, 1, 32 << 20);
     assert_drafts_fit(&answer, 0);
 }
 
