@@ -972,7 +972,7 @@ const struct http_route http_routes[] = {
     {"GET", "/api/v1/projects/{id}/agents/{path}", "projects:read", 0, agent_query,
      http_handle_agent, "One agent with its plugins, tools and settings", .operation = "agent_show",
      .answer = "Agent"},
-    {"POST", "/api/v1/projects/{id}/sessions", "sessions:write", SESSION_BODY, NULL,
+    {"POST", "/api/v1/projects/{id}/sessions", "sessions:write", ANY_BODY, NULL,
      http_handle_session_create, "Begin a session", .operation = "session_create",
      .answer = "AgentSession", .body = "SessionWanted", .status = 201},
     {"GET", "/api/v1/projects/{id}/sessions", "sessions:read", 0, sessions_query,
