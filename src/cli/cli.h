@@ -140,7 +140,7 @@ static inline int print_error(const struct kg_err *err)
  */
 struct kg_problems;
 void print_checked(struct kg_buf *out, const char *path, const struct kg_problems *problems,
-                    const char *valid_or_null);
+                   const char *valid_or_null);
 
 struct table;
 struct table *table_new(const char *const *headings); /* NULL-ended */

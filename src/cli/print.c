@@ -165,7 +165,7 @@ int print_problem(int exit_code, struct kg_str message, struct kg_str hint)
 }
 
 void print_checked(struct kg_buf *out, const char *path, const struct kg_problems *problems,
-                    const char *valid_or_null)
+                   const char *valid_or_null)
 {
     kg_problems_print(problems, path, out);
     kg_buf_escaped(out, kg_str(path));

@@ -77,7 +77,7 @@ static const struct kg_node *project_around(const struct kg_node *projects, cons
 {
     const struct kg_node *found = NULL;
     size_t depth = 0;
-    for (uint32_t i = 0; projects && projects->type == KG_ARRAY && i < projects->count; i++) {
+    for (uint32_t i = 0; i < projects->count; i++) {
         kg_auto(kg_free) char *root = kg_str_dup(cli_text(&projects->items[i], "root"));
         kg_auto(kg_free) char *real = realpath(root, NULL);
         const char *place = real ? real : root;
@@ -120,7 +120,7 @@ static int find_project(const struct cli *cli, char **ret_project)
     int code = cli_ask_object(cli, &request, &body, &doc);
     if (code != CLI_DONE)
         return code;
-    const struct kg_node *project = project_around(kg_node_get(doc->root, "projects"), folder);
+    const struct kg_node *project = project_around(cli_list(doc->root, "projects"), folder);
     if (project == NULL)
         return say_no_project(cli, folder);
     *ret_project = kg_str_dup(cli_text(project, "id"));
@@ -231,8 +231,8 @@ int cli_session_list(struct cli *cli)
     int code = cli_ask_to_show(cli, &request, &doc);
     if (doc == NULL)
         return code;
-    const struct kg_node *sessions = kg_node_get(doc->root, "sessions");
-    if (sessions == NULL || sessions->type != KG_ARRAY || sessions->count == 0) {
+    const struct kg_node *sessions = cli_list(doc->root, "sessions");
+    if (sessions->count == 0) {
         print_line(KG_STR("no sessions"));
         return code;
     }
@@ -290,6 +290,22 @@ int cli_session_tool(struct cli *cli)
     return failed ? say_tool_problem(cli, doc->root) : CLI_DONE;
 }
 
+/* A plugin's name has no underscore in it. */
+void session_put_tool(struct kg_buf *out, struct kg_str name)
+{
+    size_t plugin = 0;
+    while (plugin < name.length && name.data[plugin] != '_' && name.data[plugin] != '.')
+        plugin++;
+    struct kg_str rest = {name.data + plugin, name.length - plugin};
+    if (!kg_str_starts(rest, "__")) {
+        kg_buf_escaped(out, name);
+        return;
+    }
+    kg_buf_escaped(out, (struct kg_str){name.data, plugin});
+    kg_buf_char(out, '.');
+    kg_buf_escaped(out, (struct kg_str){rest.data + 2, rest.length - 2});
+}
+
 /* -- idle -------------------------------------------------------------------------------------- */
 
 int cli_session_idle(struct cli *cli)
@@ -299,8 +315,8 @@ int cli_session_idle(struct cli *cli)
     int code = session_ask(cli, "POST", "/idle", KG_STR_NULL, &doc);
     if (doc == NULL)
         return code;
-    const struct kg_node *hooks = kg_node_get(doc->root, "hooks");
-    for (uint32_t i = 0; hooks && hooks->type == KG_ARRAY && i < hooks->count; i++) {
+    const struct kg_node *hooks = cli_list(doc->root, "hooks");
+    for (uint32_t i = 0; i < hooks->count; i++) {
         const struct kg_node *hook = &hooks->items[i];
         kg_buf_escaped(&out, cli_text(hook, "plugin"));
         kg_buf_text(&out, cli_is_set(hook, "ok") ? " was told" : " failed: ");
@@ -410,9 +426,8 @@ static char *entry_id(const struct cli *cli, const char *named, int *ret_code)
     *ret_code = cli_ask_object(cli, &request, &body, &doc);
     if (*ret_code != CLI_DONE)
         return NULL;
-    const struct kg_node *entries = kg_node_get(doc->root, "entries");
-    if (entries != NULL && entries->type == KG_ARRAY && entries->count > 0 &&
-        cli_number(&entries->items[0], "seq") == number)
+    const struct kg_node *entries = cli_list(doc->root, "entries");
+    if (entries->count > 0 && cli_number(&entries->items[0], "seq") == number)
         return kg_str_dup(cli_text(&entries->items[0], "id"));
     struct kg_err err;
     kg_fail(&err, KG_E_NOT_FOUND, "session %s has no entry %" PRId64, cli_argument(cli, 0), number);

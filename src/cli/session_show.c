@@ -72,7 +72,7 @@ static void put_said(struct kg_buf *out, const struct kg_node *content)
 static void put_call(struct kg_buf *out, const struct kg_node *content)
 {
     kg_buf_char(out, ' ');
-    kg_buf_escaped(out, cli_text(content, "name"));
+    session_put_tool(out, cli_text(content, "name"));
     kg_buf_char(out, ' ');
     put_json(out, kg_node_get(content, "arguments"));
 }
@@ -164,11 +164,9 @@ static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_n
         form_of(kind.length > 0 ? kind : KG_STR("message"), cli_text(entry, "role"));
     const struct kg_node *content = kg_node_get(entry, "content");
     bool colors = print_colors(), gone = cli_is_set(entry, "superseded");
+    kg_buf_text(head, cli_is_set(entry, "pinned") ? "(pinned) " : "");
+    kg_buf_text(head, gone ? "(superseded) " : "");
     put_words(head, form, entry, origin);
-    if (cli_is_set(entry, "pinned"))
-        kg_buf_text(head, " (pinned)");
-    if (gone)
-        kg_buf_text(head, " (superseded)");
     put_detail(head, form, content);
     print_cut(head, 0, line_columns());
     kg_buf_text(out, !colors ? "" : gone ? dim : form->body == SAID ? bold : "");
@@ -252,11 +250,10 @@ static int print_page(struct transcript *transcript, bool *ret_more)
     int code = cli_ask_object(cli, &request, &body, &doc);
     if (code != CLI_DONE)
         return code;
-    const struct kg_node *entries = kg_node_get(doc->root, "entries");
-    uint32_t count = entries && entries->type == KG_ARRAY ? entries->count : 0;
-    for (uint32_t i = 0; i < count; i++)
+    const struct kg_node *entries = cli_list(doc->root, "entries");
+    for (uint32_t i = 0; i < entries->count; i++)
         print_entry(transcript, &entries->items[i]);
-    *ret_more = count > 0 && cli_is_set(doc->root, "more");
+    *ret_more = entries->count > 0 && cli_is_set(doc->root, "more");
     return CLI_DONE;
 }
 
@@ -284,7 +281,7 @@ static void put_agent(struct kg_buf *out, const struct kg_node *agent)
 
 static void put_session(struct kg_buf *out, const struct kg_node *session)
 {
-    const struct kg_node *agents = kg_node_get(session, "agents");
+    const struct kg_node *agents = cli_list(session, "agents");
     static const struct {
         const char *before, *key;
     } facts[] = {
@@ -304,7 +301,7 @@ static void put_session(struct kg_buf *out, const struct kg_node *session)
         kg_buf_escaped(out, fact);
     }
     kg_buf_text(out, cli_is_set(session, "running") ? "; a turn runs\n" : "\n");
-    for (uint32_t i = 0; agents && agents->type == KG_ARRAY && i < agents->count; i++)
+    for (uint32_t i = 0; i < agents->count; i++)
         put_agent(out, &agents->items[i]);
 }
 
@@ -375,9 +372,9 @@ int cli_session_context(struct cli *cli)
     int code = session_ask(cli, "GET", kg_buf_terminate(&rest), KG_STR_NULL, &doc);
     if (doc == NULL)
         return code;
-    const struct kg_node *messages = kg_node_get(doc->root, "messages");
+    const struct kg_node *messages = cli_list(doc->root, "messages");
     put_summary(&out, doc->root);
-    for (uint32_t i = 0; messages && messages->type == KG_ARRAY && i < messages->count; i++) {
+    for (uint32_t i = 0; i < messages->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf head = {0};
         const struct origin origin = {.agent = cli_text(doc->root, "agent_path")};
         put_entry(&out, &head, &messages->items[i], origin);

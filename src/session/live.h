@@ -139,13 +139,16 @@ struct live_agent {
     uint64_t window_tokens;
     double threshold;
     enum session_strategy strategy;
-    const char *compactor; /* the agent's word for the plugin; NULL: none */
+    const char *compactor; /* the agent's word for the plugin that can; NULL: none is ready */
     uint32_t keep_recent;
     const char *summary_model; /* an alias; NULL: the agent's own model */
 };
 /* KG_E_CONFLICT: the project is not loaded; KG_E_NOT_FOUND: it has no such agent. */
 int live_agent_find(const struct sessions *sessions, const char *project_id, const char *agent_path,
                     struct live_agent *ret_agent, struct kg_err *err);
+
+/* Bytes that the payload of a hook may have. */
+size_t live_payload_max(const struct sessions *sessions);
 
 /* -- before the first message, see live_start.c ------------------------------------------------ */
 

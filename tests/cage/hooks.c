@@ -339,29 +339,29 @@ static void a_plugin_has_one_hook_at_a_time(void **state)
     }
 }
 
+/* Four that hang, one behind the other: had each its time from when it is sent, that were 8 s. */
 static void a_hung_hook_costs_its_time_and_nobody_elses(void **state)
 {
     (void)state;
-    struct fired hung, behind, after;
+    struct fired hung[4], after;
     begin();
     uint32_t starts = instance_start_count(host_world_plugin(world, "alpha")->instance);
     uint64_t began_ms = kg_monotonic_ms();
-    fire(&hung, "{\"acts\":{\"alpha\":{\"hang\":true},\"beta\":{\"result\":\"b\"}}}");
-    fire(&behind, "{\"acts\":{\"result\":\"x\"}}");
-    wait_for(&behind);
-    wait_for(&hung);
-    assert_true(kg_monotonic_ms() - began_ms < 2 * TIMEOUT_MS);
-    assert_text(&hung, 0, "b");
-    assert_failed(&hung, 1, KG_E_PLUGIN_TIMEOUT);
-    assert_text(&behind, 0, "x");
+    for (size_t i = 0; i < KG_COUNT(hung); i++)
+        fire(&hung[i], "{\"acts\":{\"alpha\":{\"hang\":true},\"beta\":{\"result\":\"b\"}}}");
+    for (size_t i = 0; i < KG_COUNT(hung); i++) {
+        wait_for(&hung[i]);
+        assert_text(&hung[i], 0, "b");
+        assert_failed(&hung[i], 1, KG_E_PLUGIN_TIMEOUT);
+        forget(&hung[i]);
+    }
+    assert_in_range(kg_monotonic_ms() - began_ms, TIMEOUT_MS - 100, 3L * TIMEOUT_MS);
     fire(&after, "{\"acts\":{\"result\":\"y\"}}");
     wait_for(&after);
     assert_text(&after, 1, "y");
     assert_int_equal(instance_start_count(host_world_plugin(world, "alpha")->instance), starts);
     assert_non_null(EVENT(world, "\"plugin.hook.timeout\"", "alpha", "pre_compact", "\"primary\"",
                           "\"timeout_sec\":2"));
-    forget(&hung);
-    forget(&behind);
     forget(&after);
 }
 

@@ -224,6 +224,7 @@ class Knobs(FlowTest):
                 self.assertIn(hint, answer[1].get("hint", ""))
         answer = self.daemon.api("PUT", "/plugins/all-knobs/knobs/turns", {"value": 1})
         self.assertEqual((answer[0], "project" in answer[1]["error"]["hint"]), (400, True))
+        self.assertEqual(self.daemon.api("GET", "/plugins/all-knobs/knobs?agent=primary")[0], 400)
         for body in ({}, {"value": 1, "more": 2}, [1], None):
             answer = self.daemon.api("PUT", self.path("/turns"), body)
             self.assertEqual(answer[0], 400, answer)

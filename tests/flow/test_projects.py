@@ -8,6 +8,7 @@ from harness import PLUGINS, Daemon, FlowTest, main, wait_for
 
 TOLD = "does-as-told"
 CONFIG = "takes-config"
+AGENT = "agents-as-told"
 
 
 class Projects(Daemon):
@@ -66,6 +67,21 @@ class Projects(Daemon):
     def wait_project(self, name, state):
         return wait_for(lambda: (lambda p: p.get("state") == state and p)(self.project(name)),
                         f"project {name} is {state}")
+
+    def session(self, project):
+        """The id of a session that has begun."""
+        status, session = self.api("POST", f"/projects/{project}/sessions", {})
+        assert status == 201, session
+        status, answer = self.api("POST", f"/sessions/{session['id']}/messages",
+                                  {"messages": [{"role": "user", "content": "hello"}]})
+        assert status == 200, answer
+        return session["id"]
+
+    def tool(self, session, tool, arguments, agent="primary"):
+        status, answer = self.api("POST", f"/sessions/{session}/tools/{tool}?agent={agent}",
+                                  arguments)
+        assert status == 200, answer
+        return answer
 
     def configs(self, process):
         return [params["config"] for params in self.call(process, "config.get")]
@@ -267,10 +283,90 @@ class Processes(FlowTest):
                           daemon.wait_exit(f"{TOLD}@music", "cage")["words"])
 
 
-class Configurations(FlowTest):
-    def told(self, daemon, process):
-        return [(call["method"], call["params"]) for call in daemon.call(process, "calls.seen")]
+class Sessions(FlowTest):
+    def test_plugins_run_from_the_first_session_until_the_project_is_unloaded(self):
+        daemon = Projects(AGENT, TOLD, enabled=[])
+        daemon.declare(AGENT, more="capabilities: []\n")
+        with daemon:
+            for name in ("music", "books"):
+                daemon.write(name, {**plugin(AGENT), **plugin(TOLD)})
+                daemon.load(name)
+            daemon.act(TOLD, "disable")
+            self.assertEqual(daemon.status(AGENT)["state"], "disabled")
+            session = daemon.session("music")
+            self.assertEqual(daemon.status(AGENT)["state"], "running")
+            self.assertEqual(daemon.status(TOLD)["state"], "disabled", "the operator said no")
+            self.assertEqual(daemon.project("music")["sessions"], 1)
+            self.assertEqual(daemon.api("POST", "/reload")[0], 200)
+            self.assertEqual(daemon.status(AGENT)["state"], "running")
+            code, _, err = daemon.cli("plugin", "uninstall", AGENT)
+            self.assertEqual(code, 5)
+            self.assertIn("1 session", err)
+            self.assertEqual(daemon.api("DELETE", "/projects/music")[1]["error"]["code"], "conflict")
+            other = daemon.session("books")
+            self.assertEqual(daemon.api("DELETE", "/projects/music?force=true")[0], 200)
+            self.assertEqual(daemon.status(AGENT)["state"], "running")
+            self.assertEqual(daemon.api("DELETE", f"/sessions/{other}")[0], 200)
+            self.assertEqual(daemon.api("DELETE", "/projects/books")[0], 200)
+            daemon.wait_state(AGENT, "disabled")
+            self.assertNotEqual(session, other)
 
+    def test_a_pending_project_takes_no_session(self):
+        with Projects() as daemon:
+            daemon.write("music", plugin("gone"))
+            daemon.load("music")
+            status, answer = daemon.api("POST", "/projects/music/sessions", {})
+            self.assertNotIn(status, (200, 201), answer)
+            self.assertIn("gone is to be installed", answer["error"]["message"])
+
+    def test_projects_that_share_a_process_each_have_their_configuration(self):
+        daemon = Projects(AGENT, enabled=[])
+        daemon.declare(AGENT, more="capabilities: []\n")
+        with daemon:
+            for name in ("music", "books"):
+                daemon.write(name, plugin(AGENT, tag=name), more=f"""\
+  subagents:
+    reader:
+      plugins: {{ {AGENT}: {{ package: {AGENT}, config: {{ tag: quiet-{name} }} }} }}
+""")
+                daemon.load(name)
+            sessions = {name: daemon.session(name) for name in ("music", "books")}
+            wait_for(lambda: len(daemon.audit("plugin.initialized")) == 1, "one process")
+
+            def config(name, agent):
+                answer = daemon.tool(sessions[name], f"{AGENT}.act", {"acts": {"echo": True}}, agent)
+                return json.loads(answer["result"]["inject"]).get("_config")
+
+            for name in sessions:
+                wait_for(lambda: config(name, "primary") is None, "that the process was told")
+                self.assertEqual(config(name, "primary.subagents.reader"),
+                                 {"tag": f"quiet-{name}"})
+
+    def test_an_upgrade_replaces_the_processes_of_projects_too(self):
+        daemon = Projects(TOLD, enabled=[])
+        daemon.declare(TOLD, "read:fs:project:/")
+        with daemon:
+            daemon.write("music", plugin(TOLD))
+            daemon.load("music")
+            daemon.session("music")
+            process = f"{TOLD}@music"
+            self.assertEqual(daemon.status(process)["state"], "running")
+            source = os.path.join(daemon.base, "new", TOLD)
+            shutil.copytree(os.path.join(daemon.home, "plugins", TOLD), source)
+            for file in ("kaged-plugin.yaml", "plugin.py"):
+                path = os.path.join(source, file)
+                with open(path) as old:
+                    text = old.read()
+                with open(path, "w") as new:
+                    new.write(text.replace("1.0.0", "1.1.0"))
+            code, out, err = daemon.cli("plugin", "install", source, "--yes")
+            self.assertEqual((code, err), (0, ""), out)
+            self.assertEqual(daemon.status(process)["state"], "running")
+            self.assertEqual(daemon.status(process)["version"], "1.1.0")
+            self.assertEqual(daemon.status(process)["starts"], 2)
+
+
+class Configurations(FlowTest):
     def test_the_only_project_gives_the_configuration_and_a_second_one_takes_it_back(self):
         daemon = Projects(CONFIG)
         daemon.approve()

@@ -1,9 +1,8 @@
 """Sessions by the API: what is said, hooks around it, tools, compaction, and what survives."""
 import json
 import os
-import time
 
-from harness import Daemon, FlowTest, at_once, main, wait_for
+from harness import Daemon, FlowTest, UnixConnection, at_once, main, wait_for
 
 PROJECT = """\
 version: 1
@@ -467,6 +466,32 @@ class Around(FlowTest):
             d.say(session, "again")
             self.assertEqual(d.texts(session), ["hello", "again"])
             self.assertNotIn("on_session_start", [call["hook"] for call in d.heard()])
+
+    def test_a_client_that_leaves_changes_nothing_of_what_it_asked_for(self):
+        with Tea() as d:
+            d.load()
+            session = d.new()
+            d.answer("on_session_start", "time.sleep(0.3)")
+            connection = UnixConnection(d.socket, 5)
+            connection.request("POST", f"/api/v1/sessions/{session}/messages",
+                               json.dumps({"messages": [{"role": "user", "content": "bye"}]}))
+            wait_for(lambda: d.audit("plugin.hook.fired"), "the hook")
+            connection.close()
+            wait_for(lambda: d.texts(session) == ["bye"], "its message")
+
+    def test_a_context_that_no_line_can_hold_is_not_told_to_the_compactor(self):
+        with Tea("delegate, delegate: { plugin: ears }", {"limits.line_max_bytes": 100_000}) as d:
+            d.load()
+            session = d.new()
+            d.say(session, "question")
+            d.say(session, "x" * 40_000, role="assistant")
+            d.say(session, "more")
+            self.assertEqual(d.texts(session), ["question", "more"])
+            failed = d.events(session, "compaction.failed")[0]
+            self.assertEqual(failed["reason"], "payload_too_large")
+            asked = [call for call in d.heard() if call["hook"] == "pre_compact"]
+            self.assertEqual([(call["role"], call["truncated"]) for call in asked],
+                             [("observer", 2)])
 
     def test_the_daemon_stops_with_work_under_way(self):
         with Tea() as d:
