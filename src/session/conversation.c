@@ -183,6 +183,19 @@ static bool put_content(struct walk *walk, const struct session_entry *entry)
     return is_error;
 }
 
+/* The reader on the other side takes no key twice; whoever wrote such arguments is not heard. */
+static void put_arguments(struct kg_json_writer *json, struct kg_str content)
+{
+    struct kg_str value;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        kg_json_member(content, "arguments", &value) ? kg_json_read(value, NULL) : NULL;
+    kg_json_key(json, "arguments");
+    if (doc != NULL && doc->root->type == KG_OBJECT)
+        kg_json_node(json, doc->root);
+    else
+        kg_json_raw(json, KG_STR("{}"));
+}
+
 static void put_call(struct walk *walk, const struct session_entry *call)
 {
     kg_auto(kg_buf_free) struct kg_buf name = {0}, wire = {0};
@@ -190,15 +203,11 @@ static void put_call(struct walk *walk, const struct session_entry *call)
     if (kg_json_member(call->content, "name", &value))
         put_value(value, &name);
     project_wire_name_put(kg_buf_view(&name), &wire);
-    bool given = kg_json_member(call->content, "arguments", &value) && value.data[0] == '{';
     kg_json_begin(&walk->json, '{');
     kg_json_named_text(&walk->json, "id", call->id.text);
     kg_json_key(&walk->json, "name");
     kg_json_str(&walk->json, kg_buf_view(&wire));
-    kg_json_key(&walk->json, "arguments");
-    size_t from = walk->json.buf->length;
-    kg_json_raw(&walk->json, given ? value : KG_STR("{}"));
-    session_join_lines(walk->json.buf, from);
+    put_arguments(&walk->json, call->content);
     kg_json_end(&walk->json, '}');
 }
 

@@ -75,9 +75,8 @@ void live_op_fail_later(struct live_op *op, const struct kg_err *err)
     loop_defer(op->sessions->loop, &op->task);
 }
 
-static int check(const struct live_op *op, bool writes, struct kg_err *err)
+int live_op_check(const struct sessions *sessions, bool writes, struct kg_err *err)
 {
-    const struct sessions *sessions = op->sessions;
     const char *why;
     if (sessions->stopping)
         return live_fail_stopping(err);
@@ -93,7 +92,7 @@ static int check(const struct live_op *op, bool writes, struct kg_err *err)
 bool live_op_admit(struct live_op *op, bool writes)
 {
     struct kg_err err;
-    if (check(op, writes, &err) == 0)
+    if (live_op_check(op->sessions, writes, &err) == 0)
         return true;
     live_op_fail_later(op, &err);
     return false;

@@ -28,6 +28,8 @@ void live_op_answer(struct live_op *op);
 /* Tells the error; never before an operation returned that has not begun anything. */
 void live_op_fail(struct live_op *op, const struct kg_err *err);
 void live_op_fail_later(struct live_op *op, const struct kg_err *err);
+/* Whether anything may begin now; `writes`: it changes something. */
+int live_op_check(const struct sessions *sessions, bool writes, struct kg_err *err);
 /* Whether it may begin; if not, it is as good as answered. `writes`: it changes something. */
 bool live_op_admit(struct live_op *op, bool writes);
 /* Opens the session, then `next`. Fails by itself. */

@@ -250,22 +250,38 @@ static int append_all(struct state *state, struct session *session,
     return result;
 }
 
-/* What was begun before a checkpoint can be ended: results of calls, what hooks returned. */
-static int check_stopped(const struct session *session, const struct session_draft *drafts,
-                         size_t count, struct kg_err *err)
+static bool is_begun_before(const struct session_draft *draft, enum session_state state)
 {
-    if (session->state != SESSION_STOPPED)
-        return 0;
-    for (size_t i = 0; i < count; i++) {
-        if (drafts[i].kind != SESSION_MESSAGE && drafts[i].kind != SESSION_TOOL_CALL)
-            continue;
-        kg_fail(err, KG_E_CONFLICT, "it is stopped at a checkpoint");
-        kg_hint(err,
-                "kaged session resume %s lets it go on; kaged session compact %s --strategy "
-                "drop makes room first",
-                session->id.text, session->id.text);
+    return draft->kind == SESSION_TOOL_RESULT ||
+           (state == SESSION_STOPPED &&
+            !(draft->kind == SESSION_MESSAGE || draft->kind == SESSION_TOOL_CALL));
+}
+
+static int fail_stopped(const struct session *session, struct kg_err *err)
+{
+    const char *id = session->id.text;
+    if (session->state == SESSION_CLOSED) {
+        kg_fail(err, KG_E_CONFLICT, "it is closed");
+        kg_hint(err, "kaged session resume %s opens it again", id);
         return -EINVAL;
     }
+    kg_fail(err, KG_E_CONFLICT, "it is stopped at a checkpoint");
+    kg_hint(err,
+            "kaged session resume %s lets it go on; kaged session compact %s --strategy drop makes "
+            "room first",
+            id, id);
+    return -EINVAL;
+}
+
+/* A stopped or closed session takes what ends something: results of calls, what hooks returned. */
+static int check_takes(const struct session *session, const struct session_draft *drafts,
+                       size_t count, struct kg_err *err)
+{
+    if (session->state != SESSION_STOPPED && session->state != SESSION_CLOSED)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (!is_begun_before(&drafts[i], session->state))
+            return fail_stopped(session, err);
     return 0;
 }
 
@@ -277,11 +293,11 @@ int session_append(struct state *state, const char *id, const struct session_dra
                        "session %s: append: from 1 to %d entries in one go", id,
                        SESSION_APPEND_MAX);
     kg_auto(session_clear) struct session session = {0};
-    int result = session_load_open(state, id, &session, err);
+    int result = session_load(state, id, &session, err);
     if (result < 0)
         return result;
     kg_auto(kg_free) struct session_added *added = kg_alloc_array(count, sizeof(added[0]));
-    result = check_stopped(&session, drafts, count, err);
+    result = check_takes(&session, drafts, count, err);
     if (result == 0)
         result = append_all(state, &session, drafts, count, added, err);
     if (result < 0)

@@ -167,7 +167,7 @@ int session_list(struct state *state, const struct session_list_query *query,
 
 /* Not while closed. The entry of kind event says who it was before. */
 int session_move_seat(struct state *state, const char *id, const char *seat, struct kg_err *err);
-/* A closed session takes no entries until it is active again. */
+/* A closed session takes nothing new until it is active again. */
 int session_set_state(struct state *state, const char *id, enum session_state new_state,
                       struct kg_err *err);
 
@@ -187,7 +187,7 @@ struct session_added {
 };
 /*
  * All or none. An idle session is active afterwards; a stopped one takes only what belongs to
- * something begun before. ret_added has room for count.
+ * something begun before, a closed one only results of calls. ret_added has room for count.
  */
 int session_append(struct state *state, const char *id, const struct session_draft *drafts,
                    size_t count, struct session_added *ret_added, struct kg_err *err);

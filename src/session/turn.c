@@ -8,6 +8,7 @@
  *   step: wait for a compaction -> read the context -> ask the model -> append its answer -> tools
  */
 #include "audit/audit.h"
+#include "session/live_op.h"
 #include "session/turn_internal.h"
 
 #include <errno.h>
@@ -609,7 +610,7 @@ struct turn *turn_start(struct sessions *sessions, const struct sessions_asker *
     turn->steps_max = host_config(sessions->host)->sessions_steps_max;
     turn->cancel_task.run = on_cancel_task;
     turn->began_ms = loop_now_ms(sessions->loop);
-    if (read_body(turn, body, err) < 0) {
+    if (live_op_check(sessions, true, err) < 0 || read_body(turn, body, err) < 0) {
         turn_free(turn);
         return NULL;
     }
@@ -621,32 +622,19 @@ struct turn *turn_start(struct sessions *sessions, const struct sessions_asker *
 
 /* -- from outside ------------------------------------------------------------------------------ */
 
-struct cancelling {
-    sessions_done_fn *on_done;
-    void *data;
-};
-
-static void on_cancel_open(void *data, struct live_session *live_or_null,
-                           const struct kg_err *err_or_null)
+static void cancel_open(struct live_op *op)
 {
-    struct cancelling asker = *(struct cancelling *)data;
     const struct kg_err by_operator = {0}; /* who asked for it needs no reason */
-    free(data);
-    if (err_or_null != NULL) {
-        asker.on_done(asker.data, KG_STR_NULL, err_or_null);
-        return;
-    }
-    bool runs = live_or_null->run != NULL;
-    if (runs)
-        live_or_null->run->cancel(live_or_null->run, &by_operator);
-    live_release(live_or_null);
-    asker.on_done(asker.data,
-                  runs ? KG_STR("{\"cancelled\":true}") : KG_STR("{\"cancelled\":false}"), NULL);
+    struct live_run *run = op->live->run;
+    if (run != NULL)
+        run->cancel(run, &by_operator);
+    kg_buf_printf(&op->json, "{\"cancelled\":%s}", run != NULL ? "true" : "false");
+    live_op_answer(op);
 }
 
 void sessions_cancel(struct sessions *sessions, const struct sessions_asker *asker)
 {
-    struct cancelling *cancelling = kg_alloc(sizeof(*cancelling));
-    *cancelling = (struct cancelling){asker->on_done, asker->data};
-    live_open(sessions, asker->session, on_cancel_open, cancelling);
+    struct live_op *op = live_op_new(sizeof(*op), sessions, asker, NULL);
+    if (live_op_admit(op, false))
+        live_op_open(op, cancel_open);
 }

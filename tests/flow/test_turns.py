@@ -324,14 +324,22 @@ class Ends(FlowTest):
             for result in results:
                 self.assertTrue(result["error"].startswith("[CANCELLED] "), result)
 
-    def test_closed_session_ends_its_turn(self):
-        with Provider(hangs("Well, ", self.closed)) as provider, \
+    def test_closed_session_or_unloaded_project_ends_the_turn(self):
+        with Provider(hangs("Well, ", self.closed), hangs("Again, ")) as provider, \
                 Shop([("openai", provider.url)]) as shop:
             with shop.running("price?") as response:
                 next_line(response, "text")
                 self.assertEqual(shop.daemon.api("DELETE", f"/sessions/{shop.session}")[0], 200)
                 self.assertEqual(next_line(response, "end")["stop"], "cancelled")
             self.check_kept(shop, "closed")
+            shop.session = shop.new_session()
+            with shop.running("price?") as response:
+                next_line(response, "text")
+                self.assertEqual(shop.daemon.api("DELETE", "/projects/shop?force=true")[0], 200)
+                end = next_line(response, "end")
+            self.assertEqual(end["stop"], "cancelled")
+            self.assertIn("unloaded", end["error"]["message"])
+            self.assertEqual(shop.said(), ["Again, "])
 
     def test_daemon_that_stops_ends_the_turn(self):
         with Provider(hangs("Well, ", self.closed)) as provider, \

@@ -1,10 +1,12 @@
 /*
  * Any bytes as what a plugin returns to a session: a compactor's result, a hook's result, a text to
- * wrap. A result that is taken agrees with a slow look at its tree: nothing that has to stay is
- * missing, nothing is changed, moved or torn apart. No text keeps a delimiter.
+ * wrap; or as what is in an entry. A result that is taken agrees with a slow look at its tree:
+ * nothing that has to stay is missing, nothing is changed, moved or torn apart. No text keeps a
+ * delimiter. Whatever entries say, models can be asked with the conversation.
  */
 #include "session/session.h"
 #include "host/hooks.h"
+#include "session/conversation.h"
 
 #include <stdlib.h>
 #include <strings.h>
@@ -209,11 +211,64 @@ static void fuzz_texts(struct kg_str text)
     must(kg_json_check(kg_buf_view(&json), NULL) == KG_JSON_OK && delimiters(&json) == 0);
 }
 
+/* -- conversations ----------------------------------------------------------------------------- */
+
+static void add_entry(struct session_entries *entries, enum session_kind kind,
+                      enum session_role role, const char *id, const char *parent,
+                      struct kg_str content)
+{
+    struct session_entry entry = {.kind = kind,
+                                  .role = role,
+                                  .agent = "primary",
+                                  .source = kind == SESSION_INJECTION ? "p" : NULL,
+                                  .content = content};
+    strcpy(entry.id.text, id);
+    strcpy(entry.parent.text, parent);
+    session_entries_add(entries, &entry);
+}
+
+/* Each call is followed by its result before anybody else speaks. */
+static void check_calls(const struct kg_node *messages)
+{
+    for (uint32_t i = 0; i < messages->count; i++) {
+        const struct kg_node *calls = kg_node_get(&messages->items[i], "tool_calls");
+        for (uint32_t k = 0; calls != NULL && k < calls->count; k++) {
+            must(kg_node_get(&calls->items[k], "arguments")->type == KG_OBJECT);
+            must(kg_str_equal(kg_node_get(&calls->items[k], "id")->text,
+                              kg_node_get(&messages->items[++i], "tool_call_id")->text));
+        }
+    }
+}
+
+static void fuzz_conversation(struct kg_str text)
+{
+    struct kg_err err = {0};
+    kg_auto(session_entries_clear) struct session_entries entries = {0};
+    kg_auto(session_conversation_clear) struct session_conversation conversation = {0};
+    if (kg_json_check(text, NULL) != KG_JSON_OK)
+        return;
+    add_entry(&entries, SESSION_INJECTION, SESSION_SYSTEM, "A", "", KG_STR("\"a\""));
+    add_entry(&entries, SESSION_MESSAGE, SESSION_USER, "B", "", text);
+    add_entry(&entries, SESSION_TOOL_CALL, SESSION_ASSISTANT, "C", "", text);
+    add_entry(&entries, SESSION_TOOL_CALL, SESSION_ASSISTANT, "D", "", text);
+    add_entry(&entries, SESSION_TOOL_RESULT, SESSION_TOOL, "E", "C", text);
+    add_entry(&entries, SESSION_MESSAGE, SESSION_SYSTEM, "F", "", text);
+    session_conversation_write("prompt", &entries, &conversation);
+    must(memchr(conversation.messages.data, '\n', conversation.messages.length) == NULL);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        kg_json_read(kg_buf_view(&conversation.messages), &err);
+    if (doc == NULL)
+        must(strstr(err.message, "deeper") != NULL); /* no entry is nested so deep */
+    else
+        check_calls(doc->root);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct kg_str text = {(const char *)data, size};
     fuzz_compactor(text);
     fuzz_hooks(text);
     fuzz_texts(text);
+    fuzz_conversation(text);
     return 0;
 }

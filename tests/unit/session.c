@@ -142,6 +142,25 @@ static void a_closed_session_takes_nothing_until_it_is_resumed(void **data)
     assert_int_equal(session_append(world->state, world->id, &draft, 1, &added, NULL), 0);
 }
 
+static void a_closed_session_takes_the_result_of_a_call(void **data)
+{
+    struct session_world *world = *data;
+    struct session_added call, added;
+    struct session_draft draft = {.agent = "primary",
+                                  .kind = SESSION_TOOL_CALL,
+                                  .role = SESSION_ASSISTANT,
+                                  .content = KG_STR("{\"name\":\"x.y\"}")};
+    assert_int_equal(session_append(world->state, world->id, &draft, 1, &call, NULL), 0);
+    assert_int_equal(session_set_state(world->state, world->id, SESSION_CLOSED, NULL), 0);
+    draft.kind = SESSION_TOOL_RESULT;
+    draft.role = SESSION_TOOL;
+    draft.parent = call.id.text;
+    assert_int_equal(session_append(world->state, world->id, &draft, 1, &added, NULL), 0);
+    kg_auto(session_clear) struct session found = {0};
+    assert_int_equal(session_find(world->state, kg_str(world->id), &found, NULL), 0);
+    assert_int_equal(found.state, SESSION_CLOSED);
+}
+
 static void an_idle_session_wakes_up_with_an_entry(void **data)
 {
     struct session_world *world = *data;
@@ -436,6 +455,7 @@ int main(void)
         TEST(a_prefix_of_several_is_refused_with_their_ids),
         TEST(sessions_are_listed_newest_first_in_pages),
         TEST(a_closed_session_takes_nothing_until_it_is_resumed),
+        TEST(a_closed_session_takes_the_result_of_a_call),
         TEST(an_idle_session_wakes_up_with_an_entry),
         TEST(the_seat_moves_and_leaves_an_event),
         TEST(content_is_kept_as_it_was_received),

@@ -148,13 +148,20 @@ static void names_and_arguments_of_calls_are_made_to_fit(void **data)
         put(world, SESSION_TOOL_CALL, SESSION_ASSISTANT, NULL,
             "{\"name\":\"\\u00e4 b.c\",\"arguments\":\"none\",\"call_id\":\"x\"}");
     put_result(world, &call, "{\"error\":\"no such tool\"}");
+    call = put(world, SESSION_TOOL_CALL, SESSION_ASSISTANT, NULL,
+               "{\"name\":\"a\",\"arguments\":{\"b\":1,\"b\":2}}");
+    put_result(world, &call, "\"\"");
     assert_told(
         world,
         "[{\"role\":\"assistant\",\"tool_calls\":[" CALL(
             "C1",
             "___b__c") "]},"
                        "{\"role\":\"tool\",\"tool_call_id\":\"C1\",\"content\":\"no such tool\","
-                       "\"is_error\":true}]");
+                       "\"is_error\":true},"
+                       "{\"role\":\"assistant\",\"tool_calls\":[" CALL(
+                           "C2",
+                           "a") "]},"
+                                "{\"role\":\"tool\",\"tool_call_id\":\"C2\",\"content\":\"\"}]");
 }
 
 static void a_conversation_is_one_line(void **data)
@@ -164,7 +171,7 @@ static void a_conversation_is_one_line(void **data)
                                     "{\n\"name\":\"a\",\r\n\"arguments\":{\n\"b\":1}\n}");
     put_result(world, &call, "{\"result\":[\n1]}");
     assert_told(world, "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"C1\",\"name\":\"a\","
-                       "\"arguments\":{ \"b\":1}}]},"
+                       "\"arguments\":{\"b\":1}}]},"
                        "{\"role\":\"tool\",\"tool_call_id\":\"C1\",\"content\":\"[\\n1]\"}]");
 }
 
