@@ -51,9 +51,9 @@ struct kg_str host_project_config_for(const struct host_project *project,
                                       const struct project_use *use)
 {
     const struct host_plugin *plugin = host_project_plugin(project, use);
-    if (plugin == NULL || plugin->instance == NULL)
-        return KG_STR_NULL;
     struct host_project *own = project_find(project->host, kg_str(project->id));
+    if (plugin == NULL || plugin->instance == NULL || own == NULL)
+        return KG_STR_NULL;
     const struct project_server *server = project_server_find(project, use->plugin->name);
     bool is_told = server->taken && server->told_start == instance_start_count(plugin->instance);
     struct kg_str told = is_told ? kg_buf_view(&server->told) : instance_config(plugin->instance);

@@ -298,6 +298,20 @@ static void audit_taken(const struct taking *taking)
                    AUDIT_V_INT((int64_t)changes), AUDIT_V_TEXT(load->operator_id));
 }
 
+/*
+ * A folder that was replaced is not the one that lies read-only in the cages: there the new one
+ * could be written.
+ */
+static void look_at_folder(struct host_project *project, const struct project_load *load)
+{
+    bool is_same = project->folder.inode == load->folder.inode &&
+                   project->folder.device == load->folder.device &&
+                   project->folder.born_ns == load->folder.born_ns;
+    project->folder = load->folder;
+    if (!is_same)
+        project_restart_own(project);
+}
+
 /* Sees to all that follows from what it says now. */
 static void follow(struct taking *taking, struct project_resolved *before)
 {
@@ -307,6 +321,7 @@ static void follow(struct taking *taking, struct project_resolved *before)
     project_audit_resolved(project, before);
     project_ask_consents(project, load->kind != PROJECT_LOAD_REFRESH, load->operator_id);
     project_apply(project);
+    look_at_folder(project, load);
     project_watch_set(project);
     tell_listeners(project->host, project->id, project);
 }

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from harness import PLUGINS, Daemon, FlowTest, main, wait_for
+from harness import PLUGINS, Daemon, FlowTest, at_once, main, wait_for
 
 TOLD = "does-as-told"
 CONFIG = "takes-config"
@@ -221,6 +221,15 @@ class Loading(FlowTest):
             wait_for(lambda: shown("model") == "x", "the new file")
             self.assertIsNone(daemon.project("music")["reload_problem"])
 
+    def test_a_daemon_that_stops_answers_who_waits_for_a_project(self):
+        with Projects() as daemon:
+            daemon.write("music", {})
+            loads = [lambda: daemon.try_load("music") for _ in range(24)]
+            results = at_once(loads + [daemon.stop])
+            for result in results[:-1]:
+                code = result[1].get("error", {}).get("code") if isinstance(result, tuple) else None
+                self.assertIn(code, (None, "resource_busy", "daemon_stopping"), result)
+
     def test_projects_outlive_the_daemon_and_a_lost_one_stays_listed(self):
         with Projects() as daemon:
             for name in ("kept", "lost"):
@@ -257,6 +266,13 @@ class Processes(FlowTest):
                 self.assertEqual(daemon.tell(music, write), "EROFS")
             move = "import os; os.rename({0!r} + '/.kaged', {0!r} + '/x')".format(daemon.root("music"))
             self.assertEqual(daemon.tell(music, move), "EBUSY")
+            starts = daemon.status(music)["starts"]
+            folder = os.path.join(daemon.root("music"), ".kaged")
+            os.rename(folder, folder + "-old")  # and the cover with it
+            daemon.write("music", plugin(TOLD))
+            daemon.api("POST", "/projects/music/reload")
+            daemon.wait_restarted(music, starts)
+            self.assertEqual(daemon.tell(music, write), "EROFS")
             self.assertEqual(daemon.status(TOLD)["state"], "disabled")
             daemon.act(TOLD, "disable")
             for process in (music, books):
