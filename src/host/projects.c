@@ -273,14 +273,6 @@ static void keep_again(struct host_project *project, const struct project_load *
         kg_log(KG_ERROR_LEVEL, "remember project %s: %s", project->id, err.message);
 }
 
-static size_t count_uses(const struct project_resolved *resolved)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < project_resolved_count(resolved); i++)
-        count += project_resolved_at(resolved, i)->use_count;
-    return count;
-}
-
 static void audit_taken(const struct taking *taking)
 {
     const struct host_project *project = taking->project;
@@ -291,7 +283,7 @@ static void audit_taken(const struct taking *taking)
         audit_emit(audit, AUDIT_PROJECT_LOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
                    AUDIT_V_TEXT(project->root),
                    AUDIT_V_INT((int64_t)project_resolved_count(project->resolved)),
-                   AUDIT_V_INT((int64_t)count_uses(project->resolved)),
+                   AUDIT_V_INT((int64_t)project_count_uses(project->resolved)),
                    AUDIT_V_TEXT(load->operator_id));
     else if (changes > 0 || load->kind != PROJECT_LOAD_REFRESH)
         audit_emit(audit, AUDIT_PROJECT_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),

@@ -168,6 +168,7 @@ void project_servers_free(struct project_server *servers, size_t count);
 
 /* -- configurations, see project_config.c ------------------------------------------------------ */
 
+size_t project_count_uses(const struct project_resolved *resolved); /* by all agents together */
 void project_forget_configs(struct host_project *project);
 /* projects.activated, unless this process was told the same before. */
 void project_tell(struct host_project *project, struct project_server *server);

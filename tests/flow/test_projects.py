@@ -413,6 +413,48 @@ class Configurations(FlowTest):
             self.assertEqual(seen.count("projects.deactivated"), 1)
 
 
+    def test_a_setting_that_points_into_the_project_moves_the_plugin_there(self):
+        with Projects("all-knobs", enabled=[]) as daemon:
+            root = daemon.write("music", plugin("all-knobs"))
+            for folder in ("notes", "other"):
+                os.mkdir(os.path.join(root, folder))
+            daemon.load("music")
+            daemon.session("music")
+            self.assertEqual(daemon.status("all-knobs")["state"], "running")
+            daemon.write("music", plugin("all-knobs", store="project:/notes"))
+            daemon.api("POST", "/projects/music/reload")
+            daemon.wait_state("all-knobs@music", "running")
+            daemon.wait_state("all-knobs", "disabled")
+            starts = daemon.status("all-knobs@music")["starts"]
+            daemon.write("music", plugin("all-knobs", store="project:/other"))
+            daemon.api("POST", "/projects/music/reload")
+            daemon.wait_restarted("all-knobs@music", starts)
+            daemon.write("music", plugin("all-knobs"))
+            daemon.api("POST", "/projects/music/reload")
+            daemon.wait_state("all-knobs", "running")
+            wait_for(lambda: daemon.api("GET", "/plugins/all-knobs@music")[0] == 404, "its end")
+
+    def test_a_plugin_that_does_not_like_a_project_is_audited_and_goes_on(self):
+        daemon = Projects(TOLD)
+        path = os.path.join(daemon.home, "plugins", TOLD, "plugin.py")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace("""    if "id" in message:
+""", """    if method.startswith("projects."):
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"],
+                          "error": {"code": -32000, "message": "not that one"}}), flush=True)
+    elif "id" in message:
+"""))
+        with daemon:
+            daemon.write("music", plugin(TOLD))
+            daemon.load("music")
+            event = daemon.wait_audit("plugin.project_refused")[0]
+            self.assertEqual((event["name"], event["project_id"], event["error_message"]),
+                             (TOLD, "music", "not that one"))
+            self.assertEqual(daemon.tell(TOLD, "result = 1"), 1)
+
+
 class Audited(FlowTest):
     def test_faults_and_tools_of_agents(self):
         with Projects("declares-all") as daemon:
