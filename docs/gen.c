@@ -83,7 +83,7 @@ static void put_command(struct kg_buf *out, const struct cli_command *command)
 }
 
 /* Families that have pages of their own. */
-static const char *const families[] = {"plugin", "project"};
+static const char *const families[] = {"plugin", "project", "session"};
 
 static bool has_own_page(const struct cli_command *command)
 {
@@ -116,6 +116,11 @@ static void put_plugin_commands(struct kg_buf *out)
 static void put_project_commands(struct kg_buf *out)
 {
     put_family(out, "project");
+}
+
+static void put_session_commands(struct kg_buf *out)
+{
+    put_family(out, "session");
 }
 
 static void put_options(struct kg_buf *out)
@@ -427,6 +432,7 @@ static const struct {
     {"@fields@", put_fields},
     {"@plugin-commands@", put_plugin_commands},
     {"@project-commands@", put_project_commands},
+    {"@session-commands@", put_session_commands},
     {"@events@", put_events},
     {"@routes@", put_routes},
     {"@errors@", put_errors},

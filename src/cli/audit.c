@@ -135,24 +135,17 @@ static int take_events(const struct cli *cli, struct kg_str body, bool shown,
 
 /* -- the command ------------------------------------------------------------------------------- */
 
-static void put_option(struct kg_buf *target, const struct cli *cli, const char *name)
-{
-    const char *value = cli_option_value(cli, name);
-    if (value != NULL)
-        client_put_query(target, name, kg_str(value));
-}
-
 static int ask_events(const struct cli *cli, int64_t limit, bool wait, bool shown,
                       struct kg_buf *last_id)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     kg_buf_text(&target, "/api/v1/audit");
-    put_option(&target, cli, "plugin");
-    put_option(&target, cli, "event");
+    cli_put_option(&target, cli, "plugin");
+    cli_put_option(&target, cli, "event");
     if (last_id->length > 0)
         client_put_query(&target, "after", kg_buf_view(last_id));
     else
-        put_option(&target, cli, "since");
+        cli_put_option(&target, cli, "since");
     client_put_number(&target, "limit", limit);
     if (wait)
         client_put_number(&target, "wait_ms", CLIENT_LONG_POLL_MS);

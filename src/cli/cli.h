@@ -12,9 +12,10 @@
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-#define CLI_ARGUMENTS_MAX 16
-#define CLI_OPTIONS_MAX   6
-#define CLI_WORDS_MAX     64 /* the words of a command, with their spaces */
+#define CLI_ARGUMENTS_MAX    256 /* on one command line */
+#define CLI_PLACEHOLDERS_MAX 4   /* of a row; the last may stand for many */
+#define CLI_OPTIONS_MAX      6
+#define CLI_WORDS_MAX        64 /* the words of a command, with their spaces */
 
 enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* the others come from errors.def */
 
@@ -35,10 +36,10 @@ enum cli_needs {
 
 /* One row is the whole truth about one command: help, completion and manual page come from it. */
 struct cli_command {
-    const char *words;                              /* "plugin call" */
-    const char *arguments[CLI_ARGUMENTS_MAX + 1];   /* "NAME", "[JSON]", "[COMMAND...]", "a|b" */
-    struct cli_option options[CLI_OPTIONS_MAX + 1]; /* ended by a NULL name */
-    const char *summary;                            /* one line */
+    const char *words;                               /* "plugin call" */
+    const char *arguments[CLI_PLACEHOLDERS_MAX + 1]; /* "NAME", "[JSON]", "[COMMAND...]", "a|b" */
+    struct cli_option options[CLI_OPTIONS_MAX + 1];  /* ended by a NULL name */
+    const char *summary;                             /* one line */
     const char *help; /* paragraphs, one a line; " " starts an example */
     enum cli_needs needs;
     int (*run)(struct cli *cli); /* the exit code */
@@ -111,6 +112,8 @@ void print_when(struct kg_buf *out, int64_t wall_ms);
 /* Writes to stdout; the caller still owns the text. */
 void print_out(const struct kg_buf *text);
 void print_line(struct kg_str line);
+/* What a model, a plugin or a person wrote: line ends and tabs stay, other controls are escaped. */
+void print_put_text(struct kg_buf *out, struct kg_str text, const char *indent);
 /*
  * The daemon's JSON on one line: as it came, but for characters that kg_buf_json_escaped escapes.
  */
@@ -137,7 +140,7 @@ static inline int print_error(const struct kg_err *err)
  */
 struct kg_problems;
 void print_checked(struct kg_buf *out, const char *path, const struct kg_problems *problems,
-                    const char *valid_or_null);
+                   const char *valid_or_null);
 
 struct table;
 struct table *table_new(const char *const *headings); /* NULL-ended */
@@ -154,6 +157,9 @@ bool terminal_ask(int fd, const char *question);
 /* From now on Ctrl-C and a wish to end the program are only remembered. */
 void terminal_catch_interrupts(void);
 bool terminal_was_interrupted(void);
+struct pollfd;
+/* Waits for one; -1 with EINTR also if an interrupt came before. */
+int terminal_poll(struct pollfd *fd);
 
 /* -- the daemon -------------------------------------------------------------------------------- */
 
@@ -175,13 +181,29 @@ struct client_reply {
 };
 int client_exchange(const char *socket_path, const struct client_request *request,
                     struct client_reply *ret_reply, struct kg_err *err);
+/* An answer of lines, told while they come; each is bounded, how many there are is not. */
+struct client_stream {
+    void (*on_line)(void *data, struct kg_str line); /* without its end */
+    /* Once, after a Ctrl-C: how many milliseconds of silence to wait for the end from now on. */
+    int64_t (*on_interrupt)(void *data);
+    void *data;
+};
+/* ret_reply has a body only if the status is not 200. NULL stream: as client_exchange. */
+int client_stream(const char *socket_path, const struct client_request *request,
+                  const struct client_stream *stream, struct client_reply *ret_reply,
+                  struct kg_err *err);
 void client_put_encoded(struct kg_buf *target, struct kg_str text);
 /* Adds "?name=value" or "&name=value". */
 void client_put_query(struct kg_buf *target, const char *name, struct kg_str value);
 void client_put_number(struct kg_buf *target, const char *name, int64_t value);
 
+/* An option as a query of the same name, if it was given. */
+void cli_put_option(struct kg_buf *target, const struct cli *cli, const char *name);
 /* Asks the daemon; prints what went wrong, if anything did. Returns the exit code, 0 on success. */
 int cli_ask(const struct cli *cli, const struct client_request *request, struct kg_buf *ret_body);
+/* The same of an answer in lines. */
+int cli_ask_lines(const struct cli *cli, const struct client_request *request,
+                  const struct client_stream *stream, struct kg_buf *ret_body);
 /* The same, and reads the answer. */
 int cli_ask_object(const struct cli *cli, const struct client_request *request,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
@@ -198,6 +220,7 @@ void cli_pause_ms(long ms); /* less than a second */
 /* A member's text, or its number as text; empty if it is neither. */
 struct kg_str cli_text(const struct kg_node *object, const char *key);
 int64_t cli_number(const struct kg_node *object, const char *key); /* 0 if it is none */
+bool cli_is_set(const struct kg_node *object, const char *key);    /* it is true */
 /* A member that is a list; an empty one if it is none. */
 const struct kg_node *cli_list(const struct kg_node *object, const char *key);
 /* A member that is a time: RFC 3339 or milliseconds. False if it is neither. */
@@ -282,6 +305,20 @@ int cli_plugin_promote(struct cli *cli);
 int cli_consent_list(struct cli *cli);
 int cli_consent_approve(struct cli *cli);
 int cli_consent_decline(struct cli *cli);
+int cli_session_new(struct cli *cli);
+int cli_session_list(struct cli *cli);
+int cli_session_show(struct cli *cli);
+int cli_session_send(struct cli *cli);
+int cli_session_context(struct cli *cli);
+int cli_session_tool(struct cli *cli);
+int cli_session_idle(struct cli *cli);
+int cli_session_compact(struct cli *cli);
+int cli_session_undo_compact(struct cli *cli);
+int cli_session_pin(struct cli *cli);
+int cli_session_fork(struct cli *cli);
+int cli_session_resume(struct cli *cli);
+int cli_session_cancel(struct cli *cli);
+int cli_session_close(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);
 
@@ -290,6 +327,10 @@ int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
 int cli_ask_plugin_to_show(const struct cli *cli, const char *method, const char *rest,
                            struct kg_doc **ret_doc);
+/* All of stdin, which messages call `what`. */
+int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, struct kg_err *err);
+/* A JSON object: the argument, stdin if it is "-", {} if there is none. */
+int cli_take_params(const char *json_or_null, struct kg_buf *ret_params, struct kg_err *err);
 /* What plugin status shows. */
 void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin);
 /* What plugin why shows. */

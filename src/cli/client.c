@@ -1,6 +1,7 @@
 /*
  * A client of the daemon: one connection, one request, one answer. The answer is bounded in size,
- * and a daemon that stays silent is given up, so that no command waits for ever on a hung one.
+ * of one that comes in lines each line is; a daemon that stays silent is given up, so that no
+ * command waits for ever on a hung one.
  */
 #include "cli/cli.h"
 
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #define ANSWER_MAX_BYTES ((size_t)64 << 20)
+#define LINE_MAX_BYTES   ((size_t)16 << 20)
 #define SILENCE_MS       60000 /* past CLIENT_LONG_POLL_MS, and time to read a large audit log */
 
 /* -- targets ----------------------------------------------------------------------------------- */
@@ -46,6 +48,13 @@ void client_put_number(struct kg_buf *target, const char *name, int64_t value)
     char text[24];
     snprintf(text, sizeof(text), "%lld", (long long)value);
     client_put_query(target, name, kg_str(text));
+}
+
+void cli_put_option(struct kg_buf *target, const struct cli *cli, const char *name)
+{
+    const char *value = cli_option_value(cli, name);
+    if (value != NULL)
+        client_put_query(target, name, kg_str(value));
 }
 
 /* -- the connection ---------------------------------------------------------------------------- */
@@ -110,17 +119,40 @@ static int send_request(int fd, const struct client_request *request, struct kg_
 /* -- the answer -------------------------------------------------------------------------------- */
 
 struct answer {
-    llhttp_t parser; /* its data is this answer */
-    struct client_reply reply;
+    llhttp_t parser;                    /* its data is this answer */
+    struct client_reply reply;          /* of lines: the one that has not ended yet */
+    const struct client_stream *stream; /* NULL: it is wanted whole */
     bool whole;
 };
+
+/* What was refused is no stream: its body says why. */
+static bool comes_in_lines(struct answer *answer)
+{
+    return answer->stream != NULL && llhttp_get_status_code(&answer->parser) == 200;
+}
+
+static void tell_lines(struct answer *answer)
+{
+    struct kg_buf *body = &answer->reply.body;
+    size_t at = 0;
+    for (const char *end;
+         body->length > at && (end = memchr(body->data + at, '\n', body->length - at)) != NULL;) {
+        size_t length = (size_t)(end - body->data) - at;
+        answer->stream->on_line(answer->stream->data, (struct kg_str){body->data + at, length});
+        at += length + 1;
+    }
+    kg_buf_consume(body, at);
+}
 
 static int on_body(llhttp_t *parser, const char *at, size_t length)
 {
     struct answer *answer = parser->data;
-    if (length > ANSWER_MAX_BYTES - answer->reply.body.length)
+    bool lines = comes_in_lines(answer);
+    if (length > (lines ? LINE_MAX_BYTES : ANSWER_MAX_BYTES) - answer->reply.body.length)
         return HPE_USER;
     kg_buf_append(&answer->reply.body, at, length);
+    if (lines && memchr(at, '\n', length) != NULL)
+        tell_lines(answer);
     return HPE_OK;
 }
 
@@ -134,19 +166,29 @@ static int on_whole(llhttp_t *parser)
 
 static const llhttp_settings_t settings = {.on_body = on_body, .on_message_complete = on_whole};
 
-static int wait_for_bytes(int fd, int64_t silence_ms, struct kg_err *err)
+/* Who reads lines hears of a Ctrl-C, once, and says how long to wait from then on. */
+static bool heeds_interrupts(const struct answer *answer, int64_t silence_ms)
+{
+    return answer->stream != NULL && silence_ms == CLIENT_WAIT_FOREVER;
+}
+
+static int wait_for_bytes(int fd, const struct answer *answer, int64_t *silence_ms,
+                          struct kg_err *err)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
-    int timeout = silence_ms < 0 ? -1 : silence_ms > INT32_MAX ? INT32_MAX : (int)silence_ms;
     for (;;) {
-        int ready = poll(&readable, 1, timeout);
+        int64_t ms = *silence_ms > INT32_MAX ? INT32_MAX : *silence_ms;
+        bool heeds = heeds_interrupts(answer, ms);
+        int ready = heeds ? terminal_poll(&readable) : poll(&readable, 1, (int)ms);
         if (ready > 0)
             return 0;
         if (ready == 0)
             return kg_fail(err, KG_E_IO, "the daemon has not answered for %lld s",
-                           (long long)silence_ms / 1000);
+                           (long long)ms / 1000);
         if (errno != EINTR)
             return kg_fail_errno(err, errno, "wait for the answer");
+        if (heeds && terminal_was_interrupted())
+            *silence_ms = answer->stream->on_interrupt(answer->stream->data);
     }
 }
 
@@ -160,7 +202,7 @@ static int take_bytes(struct answer *answer, struct kg_str bytes, struct kg_err 
         return 0;
     if (fault == HPE_USER)
         return kg_fail(err, KG_E_TOO_LARGE, "the answer is larger than %zu MiB",
-                       ANSWER_MAX_BYTES >> 20);
+                       (comes_in_lines(answer) ? LINE_MAX_BYTES : ANSWER_MAX_BYTES) >> 20);
     if (bytes.length == 0)
         return kg_fail(err, KG_E_IO, "the daemon closed the connection before it had answered");
     if (fault != HPE_OK)
@@ -176,7 +218,7 @@ static int receive(int fd, int64_t silence_ms, struct answer *answer, struct kg_
     int result = 0;
     while (result == 0 && !answer->whole) {
         char bytes[65536];
-        result = wait_for_bytes(fd, silence_ms, err);
+        result = wait_for_bytes(fd, answer, &silence_ms, err);
         if (result < 0)
             break;
         ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
@@ -189,8 +231,9 @@ static int receive(int fd, int64_t silence_ms, struct answer *answer, struct kg_
     return result;
 }
 
-int client_exchange(const char *socket_path, const struct client_request *request,
-                    struct client_reply *ret_reply, struct kg_err *err)
+int client_stream(const char *socket_path, const struct client_request *request,
+                  const struct client_stream *stream, struct client_reply *ret_reply,
+                  struct kg_err *err)
 {
     kg_auto(kg_close) int fd = connect_to(socket_path, err);
     if (fd < 0)
@@ -200,13 +243,19 @@ int client_exchange(const char *socket_path, const struct client_request *reques
     int result = send_request(fd, request, err);
     if (result < 0)
         return result;
-    struct answer answer = {0};
+    struct answer answer = {.stream = stream};
     result = receive(fd, request->silence_ms ? request->silence_ms : SILENCE_MS, &answer, err);
     if (result < 0)
         kg_buf_free(&answer.reply.body);
     else
         *ret_reply = answer.reply;
     return result;
+}
+
+int client_exchange(const char *socket_path, const struct client_request *request,
+                    struct client_reply *ret_reply, struct kg_err *err)
+{
+    return client_stream(socket_path, request, NULL, ret_reply, err);
 }
 
 /* -- asking, for the commands ------------------------------------------------------------------ */
@@ -303,11 +352,12 @@ static int say_api_error(const struct client_request *request, const struct clie
     return exit_code;
 }
 
-int cli_ask(const struct cli *cli, const struct client_request *request, struct kg_buf *ret_body)
+int cli_ask_lines(const struct cli *cli, const struct client_request *request,
+                  const struct client_stream *stream, struct kg_buf *ret_body)
 {
     struct kg_err err;
     struct client_reply reply = {0};
-    if (client_exchange(cli->paths.socket, request, &reply, &err) < 0)
+    if (client_stream(cli->paths.socket, request, stream, &reply, &err) < 0)
         return say_no_exchange(cli, &err);
     if (reply.status < 200 || reply.status > 299) {
         int code = say_api_error(request, &reply);
@@ -317,6 +367,11 @@ int cli_ask(const struct cli *cli, const struct client_request *request, struct 
     kg_buf_free(ret_body);
     *ret_body = reply.body;
     return CLI_DONE;
+}
+
+int cli_ask(const struct cli *cli, const struct client_request *request, struct kg_buf *ret_body)
+{
+    return cli_ask_lines(cli, request, NULL, ret_body);
 }
 
 int cli_ask_object(const struct cli *cli, const struct client_request *request,
@@ -413,6 +468,12 @@ int64_t cli_number(const struct kg_node *object, const char *key)
     int64_t value;
     const struct kg_node *node = kg_node_get(object, key);
     return node != NULL && kg_node_int(node, &value) ? value : 0;
+}
+
+bool cli_is_set(const struct kg_node *object, const char *key)
+{
+    const struct kg_node *node = kg_node_get(object, key);
+    return node != NULL && node->type == KG_BOOL && node->boolean;
 }
 
 const struct kg_node *cli_list(const struct kg_node *object, const char *key)

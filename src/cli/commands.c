@@ -24,6 +24,14 @@
     {                                                                                              \
         "agent", 'a', "AGENT", "Which agent, by its path (primary)."                               \
     }
+#define AGENT(meaning)                                                                             \
+    {                                                                                              \
+        "agent", 0, "AGENT", meaning                                                               \
+    }
+#define SEAT                                                                                       \
+    {                                                                                              \
+        "seat", 0, "AGENT", "Which agent is spoken to: primary, primary.subagents.NAME."           \
+    }
 
 const struct cli_option cli_globals[] = {
     {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
@@ -109,7 +117,8 @@ const struct cli_command cli_commands[] = {
         .arguments = {"bash|zsh|fish"},
         .summary = "print a completion script for a shell",
         .help = "Prints a script that lets the shell complete commands, options, names of plugins, "
-                "their methods, keys of the configuration and events. An installed kaged brings "
+                "their methods, projects, sessions, keys of the configuration and events. An "
+                "installed kaged brings "
                 "these scripts along.\n"
                 " bash: eval \"$(kaged completion bash)\"\n"
                 " zsh:  kaged completion zsh > DIR/_kaged, DIR being in fpath\n"
@@ -492,6 +501,171 @@ const struct cli_command cli_commands[] = {
                 "each setting with where it comes from.",
         .needs = CLI_PATHS,
         .run = cli_project_validate,
+    },
+    {
+        .words = "session new",
+        .options = {{"project", 0, "PROJECT", "Of which project (the one around this folder)."},
+                    {"workdir", 0, "DIR", "Where it works (the project's root)."},
+                    SEAT},
+        .summary = "begin a session, and print its id",
+        .help = "Begins a session of a project that is loaded and active, and prints its id alone, "
+                "for scripts to take. No plugin hears of it before the first message.\n"
+                " kaged session new --project shop\n"
+                " kaged session send $(kaged session new) 'What is in here?'",
+        .needs = CLI_DAEMON,
+        .run = cli_session_new,
+    },
+    {
+        .words = "session list",
+        .options = {{"project", 0, "PROJECT", "Only those of this project."},
+                    {"state", 0, "active|idle|stopped|closed", "Only those in this state."},
+                    {"before", 0, "SESSION", "Only those that are older than this one."},
+                    {"lines", 'n', "N", "Show at most N, up to 100 (50)."}},
+        .summary = "list the sessions, the newest first",
+        .help = "Lists sessions: their state, how long ago something happened in them, how many "
+                "entries they have, and which agent is spoken to. One that is stopped waits for "
+                "the operator, after a compaction by checkpoint.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_list,
+    },
+    {
+        .words = "session show",
+        .arguments = {"SESSION"},
+        .options = {AGENT("Only what concerns this agent."),
+                    {"all", 0, NULL, "Show what compactions superseded as well."}},
+        .summary = "show what was said in a session",
+        .help = "Shows what was said, by whom and when, in the order in which it came, each entry "
+                "with its number; long calls and results of tools are cut. SESSION is an id, or "
+                "the start of one, with or without ses_. With --json each line is an entry as the "
+                "API has it, superseded ones too.\n"
+                " kaged session show ses_01k9 --agent primary --all",
+        .needs = CLI_DAEMON,
+        .run = cli_session_show,
+    },
+    {
+        .words = "session send",
+        .arguments = {"SESSION", "[TEXT...]"},
+        .options = {{"steps", 0, "N", "Ask the model at most N times, as long as it wants tools."},
+                    {"reasoning", 0, NULL, "Show what the model thinks, too, on stderr."}},
+        .summary = "say something, and show what the model answers",
+        .help = "Sends a message to the agent in the session's seat and runs its turn: the model "
+                "is asked, the tools that it wants are called, and so on until it is done. What it "
+                "says goes to stdout as it comes; calls of tools, retries and compactions are "
+                "lines on stderr. Without TEXT, or with \"-\", the message is read from stdin. "
+                "Ctrl-C cancels the turn: what was said until then is kept, and the exit code is "
+                "1.\n"
+                "With --json each line is what the API told, as it told it. The exit code is 0 if "
+                "the model came to an end of its own; 5 if it refused.\n"
+                " kaged session send ses_01k9 Which tests fail\n"
+                " git diff | kaged session send ses_01k9 -",
+        .needs = CLI_DAEMON,
+        .run = cli_session_send,
+    },
+    {
+        .words = "session context",
+        .arguments = {"SESSION"},
+        .options = {AGENT("Of this agent (the one in the seat)."),
+                    {"tools", 0, "openai|anthropic", "Show its tools as this API takes them."}},
+        .summary = "show what the model of an agent would be sent",
+        .help = "Shows the context of an agent: its prompt, and each message that stands, with "
+                "what plugins added between their delimiters, and how many tokens that is by "
+                "kaged's estimate.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_context,
+    },
+    {
+        .words = "session tool",
+        .arguments = {"SESSION", "TOOL", "[JSON]"},
+        .options = {AGENT("As this agent (the one in the seat).")},
+        .summary = "call a tool as an agent would",
+        .help = "Calls a tool of the agent's plugins, as if its model had asked for it: call and "
+                "result become entries of the session. Prints the result, which is JSON. The "
+                "arguments are a JSON object; \"-\" reads it from stdin. The exit code is 1 if the "
+                "plugin is down or answered with an error.\n"
+                " kaged session tool ses_01k9 memory.recall '{\"query\":\"deploy\"}'",
+        .needs = CLI_DAEMON,
+        .run = cli_session_tool,
+    },
+    {
+        .words = "session idle",
+        .arguments = {"SESSION"},
+        .summary = "tell the plugins now that a session is idle",
+        .help = "Fires on_session_idle, which comes by itself after sessions.idle_after_sec "
+                "without anything happening, and shows which plugins heard of it.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_idle,
+    },
+    {
+        .words = "session compact",
+        .arguments = {"SESSION"},
+        .options = {AGENT("The context of this agent (the one in the seat)."),
+                    {"strategy", 0, "drop|summarize|delegate|checkpoint",
+                     "Another than the project's own."},
+                    {"keep-recent", 0, "N", "Leave the last N turns alone."}},
+        .summary = "compact the context of an agent now",
+        .help = "Compacts the context of an agent, as it happens by itself once that fills the "
+                "project's threshold. Nothing is deleted: what is left out is superseded, and "
+                "session undo-compact brings it back. Says what became of it, and why another "
+                "strategy than the wanted one was used, if so.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_compact,
+    },
+    {
+        .words = "session undo-compact",
+        .arguments = {"SESSION"},
+        .options = {AGENT("The context of this agent (the one in the seat).")},
+        .summary = "take the last compaction back",
+        .help = "Takes the last compaction of an agent back: what it superseded stands again, and "
+                "what it added is gone from the context. Again for the one before.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_undo_compact,
+    },
+    {
+        .words = "session pin",
+        .arguments = {"SESSION", "ENTRY"},
+        .options = {{"unpin", 0, NULL, "Take it back."}},
+        .summary = "keep an entry through every compaction",
+        .help = "Pins an entry: no compaction, nor any plugin that does one, may leave it out. "
+                "ENTRY is the number that session show prints, or an id.\n"
+                " kaged session pin ses_01k9 12",
+        .needs = CLI_DAEMON,
+        .run = cli_session_pin,
+    },
+    {
+        .words = "session fork",
+        .arguments = {"SESSION", "[ENTRY]"},
+        .summary = "begin a session with what was said in another",
+        .help = "Begins a new session with all entries of another, up to and with ENTRY (the "
+                "last), and prints its id. ENTRY is the number that session show prints, or an id. "
+                "The other session stays as it is.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_fork,
+    },
+    {
+        .words = "session resume",
+        .arguments = {"SESSION"},
+        .options = {SEAT},
+        .summary = "make a session active again, or speak to another agent",
+        .help = "A session that was closed, idle or stopped is active afterwards. With --seat the "
+                "next messages go to another agent of the project; each has a context of its own.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_resume,
+    },
+    {
+        .words = "session cancel",
+        .arguments = {"SESSION"},
+        .summary = "end the turn that runs in a session",
+        .help = "Ends the turn that runs, whoever started it. What was said until then is kept.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_cancel,
+    },
+    {
+        .words = "session close",
+        .arguments = {"SESSION"},
+        .summary = "close a session",
+        .help = "A closed session takes no messages until it is resumed. Nothing of it is deleted.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_close,
     },
     {
         .words = "audit",

@@ -1,7 +1,8 @@
 /*
  * What can follow the words that were typed, read off the table; the scripts of the shells only
- * show it. Names of plugins, methods, projects and agents come from a daemon that runs, if one answers at once. They
- * are printed only if they are such as a manifest may have: a shell expands what it completes.
+ * show it. Names of plugins, methods, projects and agents come from a daemon that runs, if one
+ * answers at once. They are printed only if they are such as a manifest may have: a shell expands
+ * what it completes.
  */
 #include "cli/cli.h"
 
@@ -142,13 +143,27 @@ static void put_projects(struct kg_buf *out, const struct typed *typed)
         put_safe(out, typed, cli_text(&projects->items[i], "id"), "project");
 }
 
-/* Of the project that an option or the first argument names. */
+/* The newest; each means its project, which has a name of letters, digits and dashes. */
+static void put_sessions(struct kg_buf *out, const struct typed *typed)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, "/api/v1/sessions?limit=50");
+    const struct kg_node *sessions = list_of(doc, "sessions");
+    for (uint32_t i = 0; i < sessions->count; i++) {
+        struct kg_str project = cli_text(&sessions->items[i], "project_id");
+        kg_auto(kg_free) char *meaning = kg_str_dup(is_safe(project) ? project : KG_STR("session"));
+        put_safe(out, typed, cli_text(&sessions->items[i], "id"), meaning);
+    }
+}
+
+/* Of the session or the project that is the first argument, or of the project of an option. */
 static void put_agents(struct kg_buf *out, const struct typed *typed)
 {
+    bool by_session = typed->first != NULL && strncmp(typed->command, "session ", 8) == 0;
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    kg_buf_text(&target, "/api/v1/projects/");
-    client_put_encoded(&target, kg_str(typed->project ? typed->project : typed->first));
-    kg_buf_text(&target, "/agents");
+    kg_buf_text(&target, by_session ? "/api/v1/sessions/" : "/api/v1/projects/");
+    client_put_encoded(&target,
+                       kg_str(typed->project && !by_session ? typed->project : typed->first));
+    kg_buf_text(&target, by_session ? "" : "/agents");
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, kg_buf_terminate(&target));
     const struct kg_node *agents = list_of(doc, "agents");
     for (uint32_t i = 0; i < agents->count; i++)
@@ -218,11 +233,11 @@ static void put_kind(struct kg_buf *out, const struct typed *typed, const char *
         const char *placeholder;
         void (*put)(struct kg_buf *out, const struct typed *typed);
     } kinds[] = {
-        {"NAME", put_plugins},   {"METHOD", put_methods}, {"KEY", put_keys},
-        {"VALUE", put_values},   {"EVENT", put_events},   {"DIR", put_folders},
-        {"PATH", put_files},     {"FILE", put_files},     {"SCHEMA", put_files},
-        {"INSTANCE", put_files}, {"SOURCE", put_files},   {"PROJECT", put_projects},
-        {"AGENT", put_agents},   {"KNOB", put_knobs},
+        {"NAME", put_plugins},     {"METHOD", put_methods}, {"KEY", put_keys},
+        {"VALUE", put_values},     {"EVENT", put_events},   {"DIR", put_folders},
+        {"PATH", put_files},       {"FILE", put_files},     {"SCHEMA", put_files},
+        {"INSTANCE", put_files},   {"SOURCE", put_files},   {"PROJECT", put_projects},
+        {"SESSION", put_sessions}, {"AGENT", put_agents},   {"KNOB", put_knobs},
     };
     const char *start = placeholder + strspn(placeholder, "[");
     kg_auto(kg_free) char *kind = kg_str_dup((struct kg_str){start, strcspn(start, "].")});

@@ -268,7 +268,7 @@ int cli_plugin_reload(struct cli *cli)
 
 /* -- call -------------------------------------------------------------------------------------- */
 
-static int read_stdin(struct kg_buf *ret_text, struct kg_err *err)
+int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, struct kg_err *err)
 {
     for (;;) {
         kg_buf_reserve(ret_text, 65536);
@@ -277,13 +277,13 @@ static int read_stdin(struct kg_buf *ret_text, struct kg_err *err)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return kg_fail_errno(err, errno, "read the parameters from stdin");
+            return kg_fail_errno(err, errno, "read %s from stdin", what);
         if (got == 0)
             return 0;
         ret_text->length += (size_t)got;
-        if (ret_text->length > PARAMS_MAX_BYTES)
-            return kg_fail(err, KG_E_TOO_LARGE, "the parameters are larger than %zu MiB",
-                           PARAMS_MAX_BYTES >> 20);
+        if (ret_text->length > max_bytes)
+            return kg_fail(err, KG_E_TOO_LARGE, "stdin: %s can have %zu MiB at most", what,
+                           max_bytes >> 20);
     }
 }
 
@@ -309,14 +309,13 @@ int plugin_params_check(struct kg_str text, struct kg_err *err)
     return result;
 }
 
-static int take_params(const struct cli *cli, struct kg_buf *ret_params, struct kg_err *err)
+int cli_take_params(const char *json_or_null, struct kg_buf *ret_params, struct kg_err *err)
 {
-    const char *json = cli_argument(cli, 2);
-    if (json == NULL)
+    if (json_or_null == NULL)
         kg_buf_text(ret_params, "{}");
-    else if (strcmp(json, "-") != 0)
-        kg_buf_text(ret_params, json);
-    else if (read_stdin(ret_params, err) < 0)
+    else if (strcmp(json_or_null, "-") != 0)
+        kg_buf_text(ret_params, json_or_null);
+    else if (cli_read_stdin("the parameters", PARAMS_MAX_BYTES, ret_params, err) < 0)
         return -EIO;
     return plugin_params_check(kg_buf_view(ret_params), err);
 }
@@ -336,7 +335,7 @@ int cli_plugin_call(struct cli *cli)
     int64_t timeout_ms = 0;
     kg_auto(kg_buf_free) struct kg_buf params = {0}, target = {0}, body = {0};
     if (cli_option_number(cli, "timeout", 1, TIMEOUT_MAX_MS, &timeout_ms, &err) < 0 ||
-        take_params(cli, &params, &err) < 0)
+        cli_take_params(cli_argument(cli, 2), &params, &err) < 0)
         return print_error(&err);
     put_target(&target, cli, "/call/");
     client_put_encoded(&target, kg_str(cli_argument(cli, 1)));

@@ -125,6 +125,22 @@ void print_line(struct kg_str line)
     putchar('\n');
 }
 
+void print_put_text(struct kg_buf *out, struct kg_str text, const char *indent)
+{
+    size_t run = 0; /* what came since then was not put yet */
+    kg_buf_text(out, indent);
+    for (size_t i = 0; i < text.length; i++) {
+        if (text.data[i] != '\n' && text.data[i] != '\t')
+            continue;
+        kg_buf_escaped(out, (struct kg_str){text.data + run, i - run});
+        kg_buf_char(out, text.data[i]);
+        if (text.data[i] == '\n')
+            kg_buf_text(out, indent);
+        run = i + 1;
+    }
+    kg_buf_escaped(out, (struct kg_str){text.data + run, text.length - run});
+}
+
 void print_json(struct kg_str json)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -149,7 +165,7 @@ int print_problem(int exit_code, struct kg_str message, struct kg_str hint)
 }
 
 void print_checked(struct kg_buf *out, const char *path, const struct kg_problems *problems,
-                    const char *valid_or_null)
+                   const char *valid_or_null)
 {
     kg_problems_print(problems, path, out);
     kg_buf_escaped(out, kg_str(path));

@@ -311,10 +311,16 @@ static void on_server_freed(void *data)
     loop_stop(daemon->loop);
 }
 
-static void on_host_stopped(void *data)
+static void on_models_gone(void *data)
 {
     struct daemon *daemon = data;
     http_server_free(daemon->server, on_server_freed, daemon);
+}
+
+static void on_host_stopped(void *data)
+{
+    struct daemon *daemon = data;
+    sessions_when_stopped(daemon->sessions, on_models_gone, daemon);
 }
 
 /* Whatever hangs, the daemon does not: the spawner ends with it, and with that every cage. */

@@ -21,9 +21,10 @@ static void on_interrupt(int signal)
     interrupted = 1;
 }
 
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
 void terminal_catch_interrupts(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     const struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: reads end */
     for (size_t i = 0; i < KG_COUNT(signals); i++)
         sigaction(signals[i], &action, NULL);
@@ -32,6 +33,22 @@ void terminal_catch_interrupts(void)
 bool terminal_was_interrupted(void)
 {
     return interrupted != 0;
+}
+
+int terminal_poll(struct pollfd *fd)
+{
+    sigset_t ours, before;
+    sigemptyset(&ours);
+    for (size_t i = 0; i < KG_COUNT(signals); i++)
+        sigaddset(&ours, signals[i]);
+    /* One that comes between the look and the wait must not be slept over. */
+    sigprocmask(SIG_BLOCK, &ours, &before);
+    errno = EINTR;
+    int ready = interrupted ? -1 : ppoll(fd, 1, NULL, &before);
+    int errnum = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = errnum;
+    return ready;
 }
 
 int terminal_open(void)

@@ -998,6 +998,21 @@ uint64_t host_audit_count(const struct host *host)
     return host->audit_count;
 }
 
+struct cage_spawner *host_spawner(struct host *host)
+{
+    return host->supervisor.spawner;
+}
+
+const struct cage_facts *host_facts(const struct host *host)
+{
+    return host->facts;
+}
+
+struct gate *host_gate(struct host *host)
+{
+    return host->gate;
+}
+
 const struct config *host_config(const struct host *host)
 {
     return host->config;

@@ -48,6 +48,10 @@ bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
 const char *host_cages(const struct host *host);
 const char *host_user(const struct host *host); /* whom the daemon runs as */
+/* What a cage of somebody else needs: who builds it, of what, and its network. */
+struct cage_spawner *host_spawner(struct host *host);
+const struct cage_facts *host_facts(const struct host *host); /* NULL: none can be built */
+struct gate *host_gate(struct host *host);                    /* the same */
 /* How the cages of this daemon are limited. */
 const struct cage_limits *host_limits(const struct host *host);
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */

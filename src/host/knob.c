@@ -211,9 +211,25 @@ static struct kg_str sayable(struct kg_str message, bool hidden)
     return hidden && at ? (struct kg_str){message.data, (size_t)(at - message.data)} : message;
 }
 
+static int say_unfit(const struct host_knobs *knobs, const struct manifest_knob *knob,
+                     const struct kg_node *value_or_null, const struct schema_error *error,
+                     struct kg_err *err)
+{
+    bool hidden = project_hides(knobs->plugin->manifest, knob->field);
+    bool own = is_about(error->instance_path, knob->field);
+    kg_auto(kg_free) char *value =
+        value_or_null ? host_knob_shown(value_or_null, hidden) : kg_strdup("no value");
+    struct kg_str message = sayable(error->message, hidden || !own);
+    return kg_fail(err, KG_E_INVALID_PARAMS,
+                   "knob %s: %s does not fit the config_schema of %s: %.*s%s%.*s", knob->name,
+                   value, knobs->plugin->base, own ? 0 : (int)error->instance_path.length,
+                   error->instance_path.data, own ? "" : " ", KG_STR_CUT(message, 300));
+}
+
 /* What was wrong before, elsewhere in the configuration, is not this knob's to mend. */
 static int check_config(const struct host_knobs *knobs, const struct manifest_knob *knob,
-                        const struct kg_node *config, struct kg_err *err)
+                        const struct kg_node *value_or_null, const struct kg_node *config,
+                        struct kg_err *err)
 {
     const struct manifest *manifest = knobs->plugin->manifest;
     kg_auto(schema_report_free) struct schema_report found = {0};
@@ -224,19 +240,9 @@ static int check_config(const struct host_knobs *knobs, const struct manifest_kn
         return kg_fail(err, KG_E_INVALID_PARAMS,
                        "knob %s: checking it against the config_schema of %s took too long",
                        knob->name, knobs->plugin->base);
-    for (size_t i = 0; i < found.count; i++) {
-        const struct schema_error *error = &found.errors[i];
-        bool own = is_about(error->instance_path, knob->field);
-        if (!own && !was_fine)
-            continue;
-        struct kg_str message =
-            sayable(error->message, !own || project_hides(manifest, knob->field));
-        return kg_fail(err, KG_E_INVALID_PARAMS,
-                       "knob %s: it does not fit the config_schema of %s: %s%.*s%s%.*s", knob->name,
-                       knobs->plugin->base, own ? "" : "at ",
-                       own ? 0 : (int)error->instance_path.length, error->instance_path.data,
-                       own ? "" : ": ", KG_STR_CUT(message, 300));
-    }
+    for (size_t i = 0; i < found.count; i++)
+        if (was_fine || is_about(found.errors[i].instance_path, knob->field))
+            return say_unfit(knobs, knob, value_or_null, &found.errors[i], err);
     return 0;
 }
 
@@ -255,7 +261,7 @@ static int check_whole(const struct host_knobs *knobs, const struct manifest_kno
         members[changed.count++] = (struct kg_member){kg_str(knob->field), 1, 1, *value_or_null};
     kg_auto(kg_doc_cleanup) struct kg_doc *whole =
         manifest->config_schema ? schema_with_defaults(manifest->config_schema, &changed) : NULL;
-    int result = check_config(knobs, knob, whole ? whole->root : &changed, err);
+    int result = check_config(knobs, knob, value_or_null, whole ? whole->root : &changed, err);
     free(members);
     return result;
 }

@@ -12,14 +12,13 @@
 
 /* -- telling ----------------------------------------------------------------------------------- */
 
-/* The value as JSON, cut; owned. */
-static char *shown(const struct host_knob_check *check)
+char *host_knob_shown(const struct kg_node *value, bool hidden)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, escaped = {0};
-    if (check->hidden)
+    if (hidden)
         return kg_strdup("the value");
     struct kg_json_writer json = kg_json_writer(&text);
-    kg_json_node(&json, check->value);
+    kg_json_node(&json, value);
     kg_buf_json_escaped(&escaped, kg_buf_view(&text));
     if (escaped.length <= SHOWN_MAX)
         return kg_str_dup(kg_buf_view(&escaped));
@@ -30,7 +29,7 @@ static char *shown(const struct host_knob_check *check)
 static int KG_PRINTF(3, 4)
     refuse(const struct host_knob_check *check, struct kg_err *err, const char *format, ...)
 {
-    kg_auto(kg_free) char *value = shown(check);
+    kg_auto(kg_free) char *value = host_knob_shown(check->value, check->hidden);
     char why[512];
     va_list args;
     va_start(args, format);

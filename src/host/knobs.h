@@ -56,5 +56,7 @@ struct host_knob_check {
 };
 /* Whether it is within the knob's own bounds; KG_E_INVALID_PARAMS names the one that it is not. */
 int host_knob_check(const struct host_knob_check *check, struct kg_err *err);
+/* A value for a message: JSON, cut; owned. */
+char *host_knob_shown(const struct kg_node *value, bool hidden);
 
 #endif

@@ -296,6 +296,8 @@ http_handler_fn http_handle_session_undo;
 http_handler_fn http_handle_session_pin;
 http_handler_fn http_handle_session_fork;
 http_handler_fn http_handle_session_resume;
+http_handler_fn http_handle_run;
+http_handler_fn http_handle_run_cancel;
 http_handler_fn http_handle_plugin_approve;
 http_handler_fn http_handle_plugin_uninstall;
 http_handler_fn http_handle_plugin_promote;

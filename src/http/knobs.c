@@ -10,9 +10,15 @@ static int find_knobs(struct http_request *request, struct host_knobs *ret_knobs
                       struct kg_err *err)
 {
     struct kg_str agent = http_query_parameter(request, "agent");
-    return host_knobs_find(http_host(request), http_path_parameter(request, "name"),
-                           http_query_parameter(request, "project"),
-                           agent.data ? agent : KG_STR("primary"), ret_knobs, err);
+    int result = host_knobs_find(http_host(request), http_path_parameter(request, "name"),
+                                 http_query_parameter(request, "project"),
+                                 agent.data ? agent : KG_STR("primary"), ret_knobs, err);
+    if (result < 0 || agent.data == NULL || ret_knobs->project != NULL)
+        return result;
+    host_knobs_free(ret_knobs);
+    result = kg_fail(err, KG_E_USAGE, "an agent is one of a project, and none is named");
+    kg_hint(err, "name the project too");
+    return result;
 }
 
 /* Whether the answer has a member of its own that is called so. */

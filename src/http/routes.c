@@ -848,10 +848,9 @@ static const struct http_parameter tool_query[] = {
     {NULL, NULL, NULL},
 };
 
-#define SESSION_BODY ((size_t)65536)
-#define ANY_BODY     SIZE_MAX
-#define TOKEN_BODY   ((size_t)4096)
-#define SOURCE_BODY  ((size_t)4096)
+#define ANY_BODY    SIZE_MAX
+#define TOKEN_BODY  ((size_t)4096)
+#define SOURCE_BODY ((size_t)4096)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -961,8 +960,7 @@ const struct http_route http_routes[] = {
      "Load a project, or read it again", .operation = "project_load", .answer = "Project",
      .body = "ProjectWanted"},
     {"GET", "/api/v1/projects/{id}", "projects:read", 0, NULL, http_handle_project,
-     "One project with all that its agents have", .operation = "project_show",
-     .answer = "Project"},
+     "One project with all that its agents have", .operation = "project_show", .answer = "Project"},
     {"DELETE", "/api/v1/projects/{id}", "projects:write", 0, unload_query,
      http_handle_project_unload, "Forget a project; its files stay", .operation = "project_unload",
      .answer = "Unloaded"},
@@ -972,9 +970,9 @@ const struct http_route http_routes[] = {
     {"GET", "/api/v1/projects/{id}/agents", "projects:read", 0, NULL, http_handle_agents,
      "The agents of a project", .operation = "agent_list", .answer = "AgentList"},
     {"GET", "/api/v1/projects/{id}/agents/{path}", "projects:read", 0, agent_query,
-     http_handle_agent, "One agent with its plugins, tools and settings",
-     .operation = "agent_show", .answer = "Agent"},
-    {"POST", "/api/v1/projects/{id}/sessions", "sessions:write", SESSION_BODY, NULL,
+     http_handle_agent, "One agent with its plugins, tools and settings", .operation = "agent_show",
+     .answer = "Agent"},
+    {"POST", "/api/v1/projects/{id}/sessions", "sessions:write", ANY_BODY, NULL,
      http_handle_session_create, "Begin a session", .operation = "session_create",
      .answer = "AgentSession", .body = "SessionWanted", .status = 201},
     {"GET", "/api/v1/projects/{id}/sessions", "sessions:read", 0, sessions_query,
@@ -1002,21 +1000,27 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/sessions/{id}/idle", "sessions:write", 0, NULL, http_handle_session_idle,
      "Tell the plugins that the session is idle", .operation = "session_idle",
      .answer = "SessionIdle"},
-    {"POST", "/api/v1/sessions/{id}/compact", "sessions:write", SESSION_BODY, NULL,
+    {"POST", "/api/v1/sessions/{id}/compact", "sessions:write", SOURCE_BODY, NULL,
      http_handle_session_compact, "Make the context of an agent smaller",
      .operation = "session_compact", .answer = "SessionCompacted", .body = "SessionCompact"},
-    {"POST", "/api/v1/sessions/{id}/undo-compact", "sessions:write", SESSION_BODY, NULL,
+    {"POST", "/api/v1/sessions/{id}/undo-compact", "sessions:write", SOURCE_BODY, NULL,
      http_handle_session_undo, "Take the latest compaction of an agent back",
      .operation = "session_undo_compact", .answer = "SessionUndone", .body = "SessionAgent"},
-    {"POST", "/api/v1/sessions/{id}/pin", "sessions:write", SESSION_BODY, NULL,
+    {"POST", "/api/v1/sessions/{id}/pin", "sessions:write", SOURCE_BODY, NULL,
      http_handle_session_pin, "Keep an entry in its context, whatever is compacted",
      .operation = "session_pin", .answer = "SessionEntry", .body = "SessionPin"},
-    {"POST", "/api/v1/sessions/{id}/fork", "sessions:write", SESSION_BODY, NULL,
+    {"POST", "/api/v1/sessions/{id}/fork", "sessions:write", SOURCE_BODY, NULL,
      http_handle_session_fork, "Make a session of all up to an entry", .operation = "session_fork",
      .answer = "AgentSession", .body = "SessionFork", .status = 201},
-    {"POST", "/api/v1/sessions/{id}/resume", "sessions:write", SESSION_BODY, NULL,
+    {"POST", "/api/v1/sessions/{id}/resume", "sessions:write", SOURCE_BODY, NULL,
      http_handle_session_resume, "Let a session go on, maybe with another agent",
      .operation = "session_resume", .answer = "AgentSession", .body = "SessionSeat"},
+    {"POST", "/api/v1/sessions/{id}/runs", "sessions:write", ANY_BODY, NULL, http_handle_run,
+     "Say something, and have the agent's model answer: events of the turn, one a line",
+     .operation = "session_run", .answer = "application/x-ndjson", .body = "SessionRun"},
+    {"POST", "/api/v1/sessions/{id}/cancel", "sessions:write", 0, NULL, http_handle_run_cancel,
+     "End the turn that runs, if one does", .operation = "session_cancel",
+     .answer = "SessionCancelled"},
     {"GET", "/api/v1/audit", "audit:read", 0, audit_query_parameters, handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
     {"GET", "/api/v1/events", "plugins:read", 0, events_query, http_handle_events,

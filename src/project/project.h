@@ -331,7 +331,11 @@ void project_changes_words(const struct project_changes *changes, struct kg_buf 
 
 /* -- the model's side -------------------------------------------------------------------------- */
 
-enum project_dialect { PROJECT_OPENAI, PROJECT_ANTHROPIC };
+enum project_dialect {
+    PROJECT_OPENAI,
+    PROJECT_ANTHROPIC,
+    PROJECT_NEUTRAL, /* of session/model.h, which becomes either */
+};
 
 /*
  * A JSON array with a definition of each tool that is on. Both APIs take names of at most 64
@@ -340,6 +344,8 @@ enum project_dialect { PROJECT_OPENAI, PROJECT_ANTHROPIC };
  */
 void project_tools_json(const struct project_resolved_agent *agent, enum project_dialect dialect,
                         struct kg_json_writer *json);
+/* Such a name, of whatever a tool was called by; one that fits already stays as it is. */
+void project_wire_name_put(struct kg_str name, struct kg_buf *out);
 
 /* -- editing ----------------------------------------------------------------------------------- */
 

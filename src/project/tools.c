@@ -19,27 +19,38 @@
 /* -- names ------------------------------------------------------------------------------------- */
 
 /* FNV-1a: the same in every process, since a session outlives one. */
-static uint64_t stable_hash(const char *text)
+static uint64_t stable_hash(struct kg_str text)
 {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    for (size_t i = 0; i < text.length; i++)
+        hash = (hash ^ (unsigned char)text.data[i]) * 0x100000001b3u;
     return hash;
+}
+
+void project_wire_name_put(struct kg_str name, struct kg_buf *out)
+{
+    static const char taken[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    size_t start = out->length;
+    for (size_t i = 0; i < name.length; i++) {
+        if (name.data[i] == '.')
+            kg_buf_text(out, "__");
+        else if (memchr(taken, name.data[i], sizeof(taken) - 1) != NULL)
+            kg_buf_char(out, name.data[i]);
+        else
+            kg_buf_char(out, '_');
+    }
+    if (out->length == start)
+        kg_buf_char(out, '_');
+    if (out->length - start > WIRE_NAME_MAX) {
+        out->length = start + WIRE_NAME_MAX - HASH_DIGITS - 1;
+        kg_buf_printf(out, "_%0*" PRIx64, HASH_DIGITS, stable_hash(name));
+    }
 }
 
 const char *project_wire_name(struct kg_arena *arena, const char *name)
 {
     kg_auto(kg_buf_free) struct kg_buf wire = {0};
-    for (const char *at = name; *at != '\0'; at++) {
-        if (*at == '.')
-            kg_buf_text(&wire, "__");
-        else
-            kg_buf_char(&wire, *at);
-    }
-    if (wire.length > WIRE_NAME_MAX) {
-        wire.length = WIRE_NAME_MAX - HASH_DIGITS - 1;
-        kg_buf_printf(&wire, "_%0*" PRIx64, HASH_DIGITS, stable_hash(name));
-    }
+    project_wire_name_put(kg_str(name), &wire);
     return project_keep(arena, kg_buf_view(&wire));
 }
 
@@ -138,12 +149,24 @@ static void put_anthropic(struct kg_json_writer *json, const struct project_tool
     kg_json_end(json, '}');
 }
 
+static void put_neutral(struct kg_json_writer *json, const struct project_tool *tool)
+{
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "name", tool->wire_name);
+    kg_json_key(json, "description");
+    put_description(json, tool->description, DESCRIPTION_MAX);
+    kg_json_key(json, "parameters");
+    put_parameters(json, tool->parameters);
+    kg_json_end(json, '}');
+}
+
 void project_tools_json(const struct project_resolved_agent *agent, enum project_dialect dialect,
                         struct kg_json_writer *json)
 {
     static void (*const put[])(struct kg_json_writer *, const struct project_tool *) = {
         [PROJECT_OPENAI] = put_openai,
         [PROJECT_ANTHROPIC] = put_anthropic,
+        [PROJECT_NEUTRAL] = put_neutral,
     };
     kg_json_begin(json, '[');
     for (size_t i = 0; i < agent->use_count; i++)

@@ -33,7 +33,7 @@ static void write_text(const struct session_entry *entry, struct kg_buf *buf)
 }
 
 /* Messages travel in lines. In valid JSON a raw newline is white space and nothing else. */
-static void without_newlines(struct kg_buf *buf, size_t from)
+void session_join_lines(struct kg_buf *buf, size_t from)
 {
     for (size_t i = from; i < buf->length; i++)
         if (buf->data[i] == '\n' || buf->data[i] == '\r')
@@ -49,7 +49,7 @@ void session_content_write(const struct session_entry *entry, struct kg_buf *buf
         session_defuse_json(entry->content, buf); /* plugins write these, too */
     else
         kg_buf_str(buf, entry->content);
-    without_newlines(buf, from);
+    session_join_lines(buf, from);
 }
 
 void session_message_begin(const struct session_entry *entry, struct kg_json_writer *writer)

@@ -21,6 +21,8 @@ void session_entries_take(struct session_entries *entries, const struct state_en
 size_t *session_partners(const struct session_entries *entries);
 /* Content as it stands in a context: JSON without raw newlines. */
 void session_content_write(const struct session_entry *entry, struct kg_buf *buf);
+/* What follows `from` is JSON, which has no newline in it afterwards. */
+void session_join_lines(struct kg_buf *buf, size_t from);
 /* The message up to its end, without the closing brace, so that more members can follow. */
 void session_message_begin(const struct session_entry *entry, struct kg_json_writer *writer);
 

@@ -4,6 +4,8 @@
  * start, its compactions and its turns exclude each other.
  */
 #include "session/live.h"
+#include "session/models.h"
+#include "session/summary.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -358,6 +360,8 @@ struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err 
     sessions->host = parts->host;
     sessions->store = store;
     sessions->live = kg_map_new();
+    sessions->models = models_new(parts->host);
+    sessions->summarize = session_summarize;
     sessions->listener.on_change = on_project_change;
     host_projects_listen(sessions->host, &sessions->listener);
     return sessions;
@@ -390,6 +394,12 @@ void sessions_stop(struct sessions *sessions)
         live_release(live);
     }
     abort_waits(sessions);
+    models_close(sessions->models);
+}
+
+void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *data), void *data)
+{
+    models_when_closed(sessions->models, on_stopped, data);
 }
 
 void sessions_free(struct sessions *sessions)
@@ -404,6 +414,7 @@ void sessions_free(struct sessions *sessions)
     for (size_t at = 0; kg_map_next(sessions->live, &at, &id, &value);)
         live_free(value);
     kg_map_free(sessions->live);
+    models_free(sessions->models);
     host_projects_unlisten(sessions->host, &sessions->listener);
     free(sessions);
 }

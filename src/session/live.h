@@ -18,6 +18,7 @@ struct live_session;
 struct live_compaction;
 struct live_compacted;
 struct live_summary;
+struct models;
 
 /* The turn that runs in a session. Embed one; see live_run_begin. */
 struct live_run {
@@ -44,6 +45,7 @@ struct sessions {
     struct loop *loop;
     struct host *host;
     struct session_store *store; /* owned */
+    struct models *models;       /* owned; what turns and summaries ask */
     struct kg_map *live;         /* by id; owned, and so are the sessions in it */
     struct host_project_listener listener;
     struct live_wait *waits;
@@ -137,13 +139,16 @@ struct live_agent {
     uint64_t window_tokens;
     double threshold;
     enum session_strategy strategy;
-    const char *compactor; /* the agent's word for the plugin; NULL: none */
+    const char *compactor; /* the agent's word for the plugin that can; NULL: none is ready */
     uint32_t keep_recent;
     const char *summary_model; /* an alias; NULL: the agent's own model */
 };
 /* KG_E_CONFLICT: the project is not loaded; KG_E_NOT_FOUND: it has no such agent. */
 int live_agent_find(const struct sessions *sessions, const char *project_id, const char *agent_path,
                     struct live_agent *ret_agent, struct kg_err *err);
+
+/* Bytes that the payload of a hook may have. */
+size_t live_payload_max(const struct sessions *sessions);
 
 /* -- before the first message, see live_start.c ------------------------------------------------ */
 
@@ -195,10 +200,13 @@ struct live_tool {
     void *data;
 };
 /*
- * Records the call, calls the tool, records its result, whatever it is. The session must be
- * started; it is held. Nobody can take it back: a result belongs to each call.
+ * Records the call, calls the tool, records its result, whatever it is: one belongs to each call.
+ * The session must be started; it is held. What is returned is valid until on_done.
  */
-void live_tool_call(struct live_session *live, const struct live_tool *tool);
+struct live_calling;
+struct live_calling *live_tool_call(struct live_session *live, const struct live_tool *tool);
+/* If the plugin still works on it, its result is that it was cancelled. on_done comes as always. */
+void live_tool_cancel(struct live_calling *calling);
 
 /* -- compaction, see live_compact.c ------------------------------------------------------------ */
 

@@ -5,7 +5,8 @@
 #include <errno.h>
 
 #define THRESHOLD_PRESET   0.8
-#define KEEP_RECENT_PRESET 4 /* turns */
+#define KEEP_RECENT_PRESET 4     /* turns */
+#define LINE_FRAME         65536 /* bytes of a line on the wire beside a hook's payload */
 
 static const enum session_strategy strategies[] = {
     [PROJECT_STRATEGY_UNSET] = SESSION_BY_DROP,
@@ -21,14 +22,11 @@ static bool compacts(const struct project_use *use, const char *name_or_null)
            (name_or_null == NULL || strcmp(use->name, name_or_null) == 0);
 }
 
-/* The plugin that is named, or the only one that can, if the strategy is to ask one. */
+/* The plugin that is named, or the only one that can. */
 static const char *compactor_of(const struct project_resolved_agent *agent)
 {
-    const struct project_compaction *compaction = &agent->compaction;
-    if (compaction->delegate == NULL && compaction->strategy != PROJECT_STRATEGY_DELEGATE)
-        return NULL;
     for (size_t i = 0; i < agent->use_count; i++)
-        if (compacts(&agent->uses[i], compaction->delegate))
+        if (compacts(&agent->uses[i], agent->compaction.delegate))
             return agent->uses[i].name;
     return NULL;
 }
@@ -59,6 +57,13 @@ static struct live_agent describe(const struct sessions *sessions, struct host_p
             compaction->keep_recent >= 0 ? (uint32_t)compaction->keep_recent : KEEP_RECENT_PRESET,
         .summary_model = compaction->summary_model,
     };
+}
+
+size_t live_payload_max(const struct sessions *sessions)
+{
+    size_t line = (size_t)host_config(sessions->host)->limits_line_max_bytes;
+    size_t room = line > LINE_FRAME ? line - LINE_FRAME : line / 2;
+    return room < SESSION_PAYLOAD_MAX ? room : SESSION_PAYLOAD_MAX;
 }
 
 int live_agent_find(const struct sessions *sessions, const char *project_id, const char *agent_path,

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #define ATTEMPTS_MAX 3
-#define LINE_FRAME   65536 /* bytes of a line on the wire beside the payload */
 
 struct live_compaction {
     struct live_compaction *next; /* of the session */
@@ -538,9 +537,7 @@ static void read_project(struct live_compaction *compaction)
 {
     const struct live_session *live = compaction->live;
     struct live_agent agent;
-    size_t line = (size_t)host_config(live->sessions->host)->limits_line_max_bytes;
-    size_t room = line > LINE_FRAME ? line - LINE_FRAME : line / 2;
-    compaction->payload_max = room < SESSION_PAYLOAD_MAX ? room : SESSION_PAYLOAD_MAX;
+    compaction->payload_max = live_payload_max(live->sessions);
     if (live_agent_find(live->sessions, live->project_id, compaction->agent, &agent,
                         &compaction->problem) < 0)
         return;

@@ -12,6 +12,7 @@ struct idling {
     struct live_session *live; /* held */
     char *request_id;          /* owned */
     const char *reason;
+    size_t payload_max;
     struct kg_buf params;
     struct host_hook_round *round;
     live_idle_fn *on_done;
@@ -98,9 +99,9 @@ static int run_transcript(struct session_job *job, struct state *state, struct k
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     uint64_t left = 0;
     int result = session_transcript_read(state, idling->live->id.text, "primary", 0,
-                                         SESSION_PAYLOAD_MAX, &entries, &left, err);
+                                         idling->payload_max, &entries, &left, err);
     if (result == 0)
-        session_transcript_write(&entries, left, SESSION_PAYLOAD_MAX, &idling->params);
+        session_transcript_write(&entries, left, idling->payload_max, &idling->params);
     return result;
 }
 
@@ -138,6 +139,7 @@ int live_idle(struct live_session *live, const char *reason, const char *request
     loop_timer_stop(live->sessions->loop, &live->idle_timer);
     idling->live = live;
     idling->reason = reason;
+    idling->payload_max = live_payload_max(live->sessions);
     idling->request_id = kg_strdup(request_id);
     idling->on_done = on_done;
     idling->data = data;

@@ -9,7 +9,7 @@
 
 #define WORDS_MAX 2048 /* bytes of what is told of a failure */
 
-struct calling {
+struct live_calling {
     struct live_wait wait;
     struct live_session *live;                       /* held */
     char *operator_id, *request_id, *agent, *plugin; /* owned */
@@ -27,7 +27,7 @@ struct calling {
     void *data;
 };
 
-static void end(struct calling *calling, const struct kg_err *err_or_null)
+static void end(struct live_calling *calling, const struct kg_err *err_or_null)
 {
     struct live_session *live = calling->live;
     const struct live_tool_result result = {
@@ -55,7 +55,7 @@ static void end(struct calling *calling, const struct kg_err *err_or_null)
     live_release(live);
 }
 
-static void append(struct calling *calling, const struct session_draft *draft,
+static void append(struct live_calling *calling, const struct session_draft *draft,
                    void (*on_done)(void *data, const struct live_appended *appended_or_null,
                                    const struct kg_err *err_or_null))
 {
@@ -65,9 +65,9 @@ static void append(struct calling *calling, const struct session_draft *draft,
 
 /* -- the result -------------------------------------------------------------------------------- */
 
-static void record_result(struct calling *calling);
+static void record_result(struct live_calling *calling);
 
-static void set_words(struct calling *calling, const char *words)
+static void set_words(struct live_calling *calling, const char *words)
 {
     calling->is_error = true;
     calling->result.length = calling->content.length = 0;
@@ -82,7 +82,7 @@ static void set_words(struct calling *calling, const char *words)
 static void on_result_recorded(void *data, const struct live_appended *appended_or_null,
                                const struct kg_err *err_or_null)
 {
-    struct calling *calling = data;
+    struct live_calling *calling = data;
     if (appended_or_null != NULL) {
         calling->entry = appended_or_null->added[0];
         calling->compacting |= appended_or_null->compacting;
@@ -98,7 +98,7 @@ static void on_result_recorded(void *data, const struct live_appended *appended_
     end(calling, err_or_null);
 }
 
-static void record_result(struct calling *calling)
+static void record_result(struct live_calling *calling)
 {
     const struct session_draft draft = {
         .agent = calling->agent,
@@ -111,7 +111,7 @@ static void record_result(struct calling *calling)
     append(calling, &draft, on_result_recorded);
 }
 
-static void fail(struct calling *calling, const struct kg_err *err, bool blocked)
+static void fail(struct live_calling *calling, const struct kg_err *err, bool blocked)
 {
     kg_auto(kg_free) char *words =
         kg_format("%s%.*s", blocked ? "[BLOCKED] " : "", WORDS_MAX, err->message);
@@ -124,7 +124,7 @@ static void fail(struct calling *calling, const struct kg_err *err, bool blocked
 
 static void on_abort(struct live_wait *wait)
 {
-    struct calling *calling = KG_CONTAINER(wait, struct calling, wait);
+    struct live_calling *calling = KG_CONTAINER(wait, struct live_calling, wait);
     struct kg_err err;
     host_tool_cancel(calling->call);
     calling->call = NULL;
@@ -132,9 +132,19 @@ static void on_abort(struct live_wait *wait)
     fail(calling, &err, true);
 }
 
+void live_tool_cancel(struct live_calling *calling)
+{
+    if (calling->call == NULL)
+        return; /* it was answered, and that is being recorded */
+    live_wait_remove(&calling->wait);
+    host_tool_cancel(kg_steal(&calling->call));
+    set_words(calling, "[CANCELLED] the turn ended before this tool did");
+    record_result(calling);
+}
+
 static void on_reply(void *data, const struct host_tool_reply *reply)
 {
-    struct calling *calling = data;
+    struct live_calling *calling = data;
     live_wait_remove(&calling->wait);
     calling->call = NULL;
     calling->plugin = reply->plugin ? kg_strdup(reply->plugin) : NULL;
@@ -149,7 +159,7 @@ static void on_reply(void *data, const struct host_tool_reply *reply)
     record_result(calling);
 }
 
-static void ask_plugin(struct calling *calling)
+static void ask_plugin(struct live_calling *calling)
 {
     struct live_session *live = calling->live;
     const struct host_tool_request request = {
@@ -167,7 +177,7 @@ static void ask_plugin(struct calling *calling)
     calling->call = host_tool_call(live->sessions->host, &request);
 }
 
-static void go_on(struct calling *calling)
+static void go_on(struct live_calling *calling)
 {
     struct kg_err err;
     size_t offset = 0;
@@ -187,7 +197,7 @@ static void go_on(struct calling *calling)
 static void on_call_recorded(void *data, const struct live_appended *appended_or_null,
                              const struct kg_err *err_or_null)
 {
-    struct calling *calling = data;
+    struct live_calling *calling = data;
     if (err_or_null != NULL) {
         end(calling, err_or_null);
         return;
@@ -198,7 +208,7 @@ static void on_call_recorded(void *data, const struct live_appended *appended_or
 }
 
 /* Arguments that are no JSON are kept as the text that they are. */
-static void write_call(const struct calling *calling, struct kg_buf *buf)
+static void write_call(const struct live_calling *calling, struct kg_buf *buf)
 {
     struct kg_json_writer writer = kg_json_writer(buf);
     struct kg_str arguments = kg_buf_view(&calling->arguments);
@@ -216,7 +226,7 @@ static void write_call(const struct calling *calling, struct kg_buf *buf)
     kg_json_end(&writer, '}');
 }
 
-static void record_call(struct calling *calling)
+static void record_call(struct live_calling *calling)
 {
     kg_auto(kg_buf_free) struct kg_buf content = {0};
     write_call(calling, &content);
@@ -229,9 +239,9 @@ static void record_call(struct calling *calling)
     append(calling, &draft, on_call_recorded);
 }
 
-void live_tool_call(struct live_session *live, const struct live_tool *tool)
+struct live_calling *live_tool_call(struct live_session *live, const struct live_tool *tool)
 {
-    struct calling *calling = kg_alloc(sizeof(*calling));
+    struct live_calling *calling = kg_alloc(sizeof(*calling));
     struct kg_str none = KG_STR("{}");
     live_hold(live);
     calling->live = live;
@@ -245,8 +255,9 @@ void live_tool_call(struct live_session *live, const struct live_tool *tool)
     calling->data = tool->data;
     if (tool->recorded == NULL) {
         record_call(calling);
-        return;
+        return calling;
     }
     strncpy(calling->call_entry.id.text, tool->recorded, KG_ID_MAX - 1);
     go_on(calling);
+    return calling;
 }

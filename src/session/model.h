@@ -43,8 +43,9 @@ uint32_t model_client_processes(const struct model_client *client); /* that live
  *   {"role":"system|user|assistant|tool", "content":"text",
  *    "tool_calls":[{"id","name","arguments":{...}}],   of the assistant
  *    "tool_call_id":"...", "is_error":true}            of a tool: which call it answers
- * and tools one of {"name","description","parameters"}; names may have a "." in them. Every tool
- * call has to be answered by a message of a tool before the assistant speaks again.
+ * and tools one of {"name","description","parameters"}. Names of tools and ids of calls are what
+ * both APIs take, [A-Za-z0-9_-]{1,64}; a name in an answer is whatever the model made up. Every
+ * tool call has to be answered by a message of a tool before the assistant speaks again.
  */
 struct model_request {
     const struct local_model *model; /* and its provider; borrowed for the call of model_ask */

@@ -85,7 +85,7 @@ static void start_provider(void)
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-/* What a call told, as text: "text Hello|tool c1 fs.list ...|usage 9 0 4|" and its end. */
+/* What a call told, as text: "text Hello|tool c1 fs__list ...|usage 9 0 4|" and its end. */
 struct caller {
     struct kg_buf told;
     struct model_call *call; /* NULL after its end */
@@ -187,7 +187,7 @@ static void assert_whole_answer(struct model_client *client)
         fail_msg("%s", caller.end.err.message);
     assert_int_equal(caller.end.stop, MODEL_STOP_TOOLS);
     assert_string_equal(kg_buf_terminate(&caller.told),
-                        "text Hello|tool c1 fs.list {\"path\":\"/\"}|usage 9 0 4|");
+                        "text Hello|tool c1 fs__list {\"path\":\"/\"}|usage 9 0 4|");
 }
 
 /* -- clients ----------------------------------------------------------------------------------- */

@@ -1,9 +1,10 @@
 """Knobs: what an operator turns is checked twice, written into the project's file, and told."""
 import json
 import os
+import shutil
 import urllib.parse
 
-from harness import Daemon, FlowTest, main, wait_for
+from harness import Daemon, FlowTest, at_once, main, wait_for
 
 PROJECT = """\
 # Music, for everybody.
@@ -56,7 +57,7 @@ TURNS = {"volume": (0.7, 1.5, "max, 1"), "turns": (12, 0, "min, 1"),
 class Knobs(FlowTest):
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(["all-knobs", "good-c"])
+        cls.daemon = Daemon(["all-knobs", "good-c"], {"sandbox.root_writable": ["/tmp"]})
         cls.root = os.path.join(os.path.realpath(cls.daemon.base), "music")
         cls.file = os.path.join(cls.root, ".kaged/project.yaml")
         os.makedirs(os.path.dirname(cls.file))
@@ -127,7 +128,8 @@ class Knobs(FlowTest):
     def test_a_value_must_fit_the_schema_of_the_configuration_too(self):
         answer = self.turn("turns", 17)  # within the knob's own bounds
         self.assert_error(answer, 422, "invalid_params")
-        self.assertIn("config_schema of all-knobs", answer[1]["message"])
+        self.assertIn("17 does not fit the config_schema of all-knobs: must be at most 15",
+                      answer[1]["message"])
         self.assertEqual(self.text(), PROJECT)
 
     def test_only_the_value_changes_in_the_file(self):
@@ -163,6 +165,27 @@ class Knobs(FlowTest):
         self.daemon.wait_restarted("all-knobs", starts)
         self.assertEqual(touch("other"), "written")
         self.assertNotEqual(touch("memory"), "written")
+
+    def test_a_path_of_the_project_gives_it_a_process_of_its_own(self):
+        memory = os.path.join(self.root, "memory")
+        os.makedirs(memory)
+        self.addCleanup(shutil.rmtree, memory)
+        self.assertEqual(self.turn("store", "project:/memory")[0], 200)
+        self.daemon.act("all-knobs@music", "enable")  # no session does it here
+        self.daemon.wait_state("all-knobs@music", "running")
+        self.assertEqual(self.daemon.call("all-knobs@music", "knobs.touch",
+                                          {"path": os.path.join(memory, "file")}), "written")
+        self.assertEqual(os.listdir(memory), ["file"])
+        self.assertEqual(self.knob("store", plugin="all-knobs@music")["value"], "project:/memory")
+        self.assertEqual(self.turn("store", None, plugin="all-knobs@music")[0], 200)
+        wait_for(lambda: self.daemon.api("GET", "/plugins/all-knobs@music")[0] == 404, "its end")
+
+    def test_many_at_once_are_all_written(self):
+        self.assertEqual(at_once([lambda name=name: self.turn(name, TURNS[name][0])[0]
+                                  for name in ("volume", "turns", "budget", "loud", "title")]),
+                         [200] * 5)
+        self.assertEqual([self.knob(name)["value"] for name in ("volume", "turns", "budget")],
+                         [0.7, 12, "high"])
 
     def test_a_path_of_the_project_must_be_there(self):
         answer = self.turn("store", "project:/nowhere")
@@ -201,6 +224,7 @@ class Knobs(FlowTest):
                 self.assertIn(hint, answer[1].get("hint", ""))
         answer = self.daemon.api("PUT", "/plugins/all-knobs/knobs/turns", {"value": 1})
         self.assertEqual((answer[0], "project" in answer[1]["error"]["hint"]), (400, True))
+        self.assertEqual(self.daemon.api("GET", "/plugins/all-knobs/knobs?agent=primary")[0], 400)
         for body in ({}, {"value": 1, "more": 2}, [1], None):
             answer = self.daemon.api("PUT", self.path("/turns"), body)
             self.assertEqual(answer[0], 400, answer)

@@ -35,7 +35,8 @@ class Manual(FlowTest):
         self.assertEqual([os.path.basename(path) for path in PAGES],
                          ["kaged-api.7", "kaged-audit.7", "kaged-cage.7", "kaged-plugin.1",
                           "kaged-plugin.yaml.5", "kaged-project.1", "kaged-project.yaml.5",
-                          "kaged-store.7", "kaged-wire.7", "kaged.1", "kaged.8", "kaged.toml.5"])
+                          "kaged-session.1", "kaged-session.7", "kaged-store.7", "kaged-wire.7",
+                          "kaged.1", "kaged.8", "kaged.toml.5"])
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
     def test_pages_render_without_a_warning(self):
@@ -54,7 +55,7 @@ class Manual(FlowTest):
         for command in json.loads(done.stdout)["commands"]:
             words = command["words"]
             family = words.split()[0]
-            own = family in ("plugin", "project")
+            own = family in ("plugin", "project", "session")
             text = page(f"kaged-{family}.1" if own else "kaged.1")
             self.assertRegex(text, rf"(?m)^kaged {words}\b")
             self.assert_has(text, ["--" + option["name"] for option in command["options"]], "options")

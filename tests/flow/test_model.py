@@ -9,7 +9,7 @@ import internet as net
 from harness import FlowTest, main, wait_for
 from models import (END, STREAM, Aimock, Client, Provider, ask_caged, delta, event, plain)
 
-TOOLS = [{"name": "weather.at", "description": "The weather of a place",
+TOOLS = [{"name": "weather__at", "description": "The weather of a place",
           "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]
 QUESTION = {"role": "user", "content": "what is the weather"}
 FIXTURES = [
@@ -301,7 +301,7 @@ class Mocked(FlowTest):
             events, end = ask(messages=[QUESTION], tools=TOOLS)
             call = next(each["tool_call"] for each in events if "tool_call" in each)
             self.assertEqual(end, {"stop_reason": "tool_calls"})
-            self.assertEqual(call, {"id": "call_1", "name": "weather.at",
+            self.assertEqual(call, {"id": "call_1", "name": "weather__at",
                                     "arguments": {"city": "Oslo"}})
             said = {"role": "assistant", "content": text_of(events), "tool_calls": [call]}
             result = {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}
@@ -320,7 +320,7 @@ class Mocked(FlowTest):
                         for kind in ("openai", "anthropic"))
         for kind in ("openai", "anthropic"):
             told = ask_caged(local, kind, {"messages": [QUESTION], "tools": TOOLS})
-            self.assertIn(["tool_call", "call_1", "weather.at", {"city": "Oslo"}], told)
+            self.assertIn(["tool_call", "call_1", "weather__at", {"city": "Oslo"}], told)
             self.assertEqual(told[-1], ["end", "tool_calls"])
 
 

@@ -30,7 +30,15 @@ LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its
                 ("get", "/api/v1/projects/{id}"), ("delete", "/api/v1/projects/{id}"),
                 ("post", "/api/v1/projects/{id}/reload"), ("get", "/api/v1/projects/{id}/agents"),
                 ("get", "/api/v1/projects/{id}/agents/{path}"),
-                ("put", "/api/v1/plugins/{name}/knobs/{knob}"))}}
+                ("put", "/api/v1/plugins/{name}/knobs/{knob}"),
+                ("get", "/api/v1/projects/{id}/sessions"),
+                ("post", "/api/v1/projects/{id}/sessions"),
+                ("get", "/api/v1/sessions/{id}"), ("delete", "/api/v1/sessions/{id}"),
+                ("get", "/api/v1/sessions/{id}/entries"), ("get", "/api/v1/sessions/{id}/context"),
+                ("post", "/api/v1/sessions/{id}/tools/{tool}"),
+                *(("post", "/api/v1/sessions/{id}/" + action) for action in (
+                    "messages", "runs", "idle", "compact", "undo-compact", "pin", "fork", "resume",
+                    "cancel")))}}
 WRONG = {"integer": "one", "boolean": "maybe"}
 
 
@@ -195,10 +203,10 @@ class OpenApi(FlowTest):
                 self.check(operation, status, answer)
                 self.daemon.act("declares-all", "enable")
 
-    def ask(self, daemon, method, path, body=None, query="", **names):
-        place = path.format(**names) + query
+    def ask(self, daemon, method, route, body=None, query="", **names):
+        place = route.format(**names) + query
         status, answer = daemon.raw(method.upper(), place, body and json.dumps(body))
-        operation = self.operations[method, path]
+        operation = self.operations[method, route]
         self.assertEqual(status, self.good_status(operation), answer)
         self.check(operation, status, answer)
         return json.loads(answer)
@@ -236,6 +244,42 @@ class OpenApi(FlowTest):
             self.check(self.operations["post", "/api/v1/projects"], status, answer)
             self.ask(daemon, "get", "/api/v1/projects/{id}", id="music")
             self.ask(daemon, "delete", "/api/v1/projects/{id}", id="music")
+
+    def test_sessions_answer_as_they_say(self):
+        one = "/api/v1/sessions/{id}"
+        with Daemon(["declares-all"]) as daemon:
+            file = os.path.join(daemon.base, "music/.kaged/project.yaml")
+            os.makedirs(os.path.dirname(file))
+            with open(file, "w") as out:
+                out.write("version: 1\nname: music\nprimary:\n  plugins:\n    all: { package: declares-all }\n")
+            self.ask(daemon, "post", "/api/v1/projects", {"path": os.path.dirname(os.path.dirname(file))})
+            made = self.ask(daemon, "post", "/api/v1/projects/{id}/sessions", {}, id="music")["id"]
+
+            def act(method, path, body=None, query=""):
+                return self.ask(daemon, method, one + path, body, query, id=made,
+                                tool="declares-all.recall")
+
+            said = act("post", "/messages", {"messages": [
+                {"role": "user" if i % 2 == 0 else "assistant", "content": f"{i}"} for i in range(9)]})
+            for arguments in ({"query": "x"}, {"query": 7}):
+                act("post", "/tools/{tool}", arguments)
+            act("post", "/pin", {"entry": said["added"][3]["id"]})
+            act("post", "/compact", {"keep_recent": 1})
+            act("get", "/context", query="?tools=openai")
+            act("get", "/entries", query="?limit=100")
+            act("post", "/undo-compact")
+            act("post", "/compact", {"strategy": "checkpoint"})
+            act("post", "/resume")
+            act("post", "/idle")
+            act("post", "/fork")
+            act("post", "/cancel")
+            status, answer = daemon.raw("POST", (one + "/runs").format(id=made), '{"text": "hi"}')
+            self.assertNotEqual(status, 200)  # no model is known here
+            self.check(self.operations["post", one + "/runs"], status, answer)
+            for path in ("/api/v1/projects/{id}/sessions", "/api/v1/sessions"):
+                self.ask(daemon, "get", path, id="music")
+            act("get", "")
+            act("delete", "")
 
     def test_installing_answers_as_it_says(self):
         ask = self.ask

@@ -9,6 +9,7 @@ from harness import ROOT, Daemon, FlowTest, at_once, main, wait_for
 
 # Keys that apply at once and are not tried here, each with where it is.
 ELSEWHERE = {
+    "sessions.steps_max": "tests/flow/test_turns.py",
     "limits.ws_connections": "tests/flow/test_events.py",
     "limits.ws_ping_ms": "the same",
     "limits.ws_queue_bytes": "read where ws_connections is",

@@ -374,6 +374,17 @@ static void control_characters_are_escaped(void **state)
     assert_escaped(KG_STR_NULL, "");
 }
 
+static void text_of_others_keeps_its_lines_and_nothing_else(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    print_put_text(&out, KG_STR("one\n\ttwo\x1B[2J\r\n\xE2\x80\xAEthree"), "  ");
+    assert_string_equal(kg_buf_terminate(&out), "  one\n  \ttwo\\x1b[2J\\x0d\n  \\u202ethree");
+    out.length = 0;
+    print_put_text(&out, KG_STR_NULL, "");
+    assert_int_equal(out.length, 0);
+}
+
 static void escaped_json_means_the_same(void **state)
 {
     (void)state;
@@ -538,6 +549,7 @@ int main(void)
         cmocka_unit_test(completion_knows_what_an_argument_is),
         cmocka_unit_test(completion_knows_what_an_option_takes),
         cmocka_unit_test(control_characters_are_escaped),
+        cmocka_unit_test(text_of_others_keeps_its_lines_and_nothing_else),
         cmocka_unit_test(escaped_json_means_the_same),
         cmocka_unit_test(long_text_is_cut_to_its_columns),
         cmocka_unit_test(durations_read_as_people_say_them),

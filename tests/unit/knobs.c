@@ -117,8 +117,7 @@ static void a_text_is_one_line_of_its_pattern_and_length(void **state)
     assert_takes(knob, "\"\"");
     assert_takes(knob, "\"a\xc3\xa4\xc3\xa4\""); /* characters, not bytes */
     assert_refuses(knob, "\"abcd\"", "\"abcd\" has 4 characters, more than its max_length, 3");
-    assert_refuses(knob, "\"A\"",
-                   "\"A\" does not match its pattern, ^[a-z\xc3\xa4]*$");
+    assert_refuses(knob, "\"A\"", "\"A\" does not match its pattern, ^[a-z\xc3\xa4]*$");
     assert_refuses(knob, "\"a\\nb\"", "\"a\\nb\" is more than one line");
     assert_refuses("{\"type\":\"text\"}", "\"\\u0000\"", "\"\\u0000\" has a NUL in it");
     assert_refuses(knob, "7", "7 is not a text");
@@ -194,7 +193,8 @@ static void a_long_value_is_cut_in_the_message(void **state)
     for (size_t i = 0; i < 100000; i++)
         kg_buf_text(&value, "\xc3\xa4");
     kg_buf_char(&value, '"');
-    struct said said = check("{\"type\":\"text\",\"max_length\":3}", kg_buf_terminate(&value), false);
+    struct said said =
+        check("{\"type\":\"text\",\"max_length\":3}", kg_buf_terminate(&value), false);
     assert_non_null(strstr(said.text, "... has 100000 characters"));
     assert_int_equal(kg_utf8_valid(kg_str(said.text)), strlen(said.text));
 }

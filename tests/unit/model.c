@@ -89,53 +89,6 @@ static void assert_told(const char *kind, const char *stream, const char *wanted
     request_free(request);
 }
 
-/* -- names ------------------------------------------------------------------------------------- */
-
-static void a_name_comes_back_from_the_wire_as_it_was(void **state)
-{
-    (void)state;
-    static const char *const rows[][2] = {
-        {"fs.read_file", "fs__read_file"},
-        {"a-b.c", "a-b__c"},
-        {"plain", "plain"},
-        {"a._b", "a___b"},
-        {"a_.b", "a_-5f__b"},
-        {"a__b", "a_-5f_b"},
-        {"a_-b", "a_-5f-b"},
-        {"a_", "a_"},
-        {"_a", "_a"},
-        {"..", "____"},
-        {"a b", "a_-20b"},
-        {"\xC3\xA4", "_-c3_-a4"},
-        {"a_-5fb", "a_-5f-5fb"},
-        {"x.__.y", "x___-5f_-5f__y"},
-    };
-    for (size_t i = 0; i < KG_COUNT(rows); i++) {
-        kg_auto(kg_buf_free) struct kg_buf wire = {0}, back = {0};
-        name_encode(kg_str(rows[i][0]), &wire);
-        assert_string_equal(kg_buf_terminate(&wire), rows[i][1]);
-        name_decode(kg_buf_view(&wire), NULL, &back);
-        assert_string_equal(kg_buf_terminate(&back), rows[i][0]);
-    }
-}
-
-static void a_name_that_is_too_long_is_found_by_the_list(void **state)
-{
-    (void)state;
-    char name[101] = "plugin.";
-    memset(name + 7, 'x', 93);
-    char *known[] = {"other.tool", name, NULL};
-    kg_auto(kg_buf_free) struct kg_buf wire = {0}, back = {0}, lost = {0};
-    assert_true(name_is_cut(kg_str(name)));
-    assert_false(name_is_cut(KG_STR("other.tool")));
-    name_encode(kg_str(name), &wire);
-    assert_int_equal(wire.length, NAME_ON_WIRE_MAX);
-    name_decode(kg_buf_view(&wire), known, &back);
-    assert_string_equal(kg_buf_terminate(&back), name);
-    name_decode(kg_buf_view(&wire), NULL, &lost);
-    assert_string_not_equal(kg_buf_terminate(&lost), name);
-}
-
 /* -- bodies ------------------------------------------------------------------------------------ */
 
 #define CONVERSATION                                                                               \
@@ -143,14 +96,14 @@ static void a_name_that_is_too_long_is_found_by_the_list(void **state)
     "{\"role\":\"system\",\"content\":\"And short.\"},"                                            \
     "{\"role\":\"user\",\"content\":\"What is there?\"},"                                          \
     "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["                                    \
-    "{\"id\":\"c1\",\"name\":\"fs.list\",\"arguments\":{\"path\":\"/\"}},"                         \
-    "{\"id\":\"f.x:0\",\"name\":\"fs.list\",\"arguments\":{}}]},"                                  \
+    "{\"id\":\"c1\",\"name\":\"fs__list\",\"arguments\":{\"path\":\"/\"}},"                        \
+    "{\"id\":\"c2\",\"name\":\"fs__list\",\"arguments\":{}}]},"                                    \
     "{\"role\":\"system\",\"content\":\"A note.\"},"                                               \
     "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"a b\"},"                             \
-    "{\"role\":\"tool\",\"tool_call_id\":\"f.x:0\",\"content\":\"no\",\"is_error\":true},"         \
+    "{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"content\":\"no\",\"is_error\":true},"            \
     "{\"role\":\"assistant\",\"content\":\"a and b\"},"                                            \
     "{\"role\":\"user\",\"content\":\"Thanks\"}],"                                                 \
-    "\"tools\":[{\"name\":\"fs.list\",\"description\":\"Lists\",\"parameters\":"                   \
+    "\"tools\":[{\"name\":\"fs__list\",\"description\":\"Lists\",\"parameters\":"                  \
     "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"}}}},{\"name\":\"now\"}],"  \
     "\"max_tokens\":100,\"temperature\":0.50"
 
@@ -165,11 +118,11 @@ static void a_conversation_becomes_chat_completions(void **state)
         "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
         "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"fs__list\","
         "\"arguments\":\"{\\\"path\\\":\\\"/\\\"}\"}},"
-        "{\"id\":\"f.x:0\",\"type\":\"function\",\"function\":{\"name\":\"fs__list\","
+        "{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":\"fs__list\","
         "\"arguments\":\"{}\"}}]},"
         "{\"role\":\"system\",\"content\":\"A note.\"},"
         "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"a b\"},"
-        "{\"role\":\"tool\",\"tool_call_id\":\"f.x:0\",\"content\":\"no\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"content\":\"no\"},"
         "{\"role\":\"assistant\",\"content\":\"a and b\"},"
         "{\"role\":\"user\",\"content\":\"Thanks\"}],"
         "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"fs__list\","
@@ -189,10 +142,10 @@ static void a_conversation_becomes_messages(void **state)
         "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"What is there?\"}]},"
         "{\"role\":\"assistant\",\"content\":["
         "{\"type\":\"tool_use\",\"id\":\"c1\",\"name\":\"fs__list\",\"input\":{\"path\":\"/\"}},"
-        "{\"type\":\"tool_use\",\"id\":\"f__x_-3a0\",\"name\":\"fs__list\",\"input\":{}}]},"
+        "{\"type\":\"tool_use\",\"id\":\"c2\",\"name\":\"fs__list\",\"input\":{}}]},"
         "{\"role\":\"user\",\"content\":["
         "{\"type\":\"tool_result\",\"tool_use_id\":\"c1\",\"content\":\"a b\"},"
-        "{\"type\":\"tool_result\",\"tool_use_id\":\"f__x_-3a0\",\"content\":\"no\","
+        "{\"type\":\"tool_result\",\"tool_use_id\":\"c2\",\"content\":\"no\","
         "\"is_error\":true},"
         "{\"type\":\"text\",\"text\":\"<system>\\nA note.\\n</system>\"}]},"
         "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"a and b\"}]},"
@@ -268,6 +221,11 @@ static void a_request_that_does_not_fit_is_refused_in_words(void **state)
         {"\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\",\"name\":\"b\","
          "\"arguments\":\"{}\"}]}]",
          "a tool call has an id, a name and an object of arguments"},
+        {"\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\",\"name\":\"b.c\","
+         "\"arguments\":{}}]}]",
+         "a tool call has an id, a name and an object of arguments"},
+        {"\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"a:0\"}]",
+         "a message of a tool has a tool_call_id"},
         {"\"messages\":[],\"tools\":[{}]",
          "a tool has a name, a description and an object of parameters"},
         {"\"messages\":[],\"max_tokens\":-1", "max_tokens is a number"},
@@ -324,7 +282,7 @@ static void tool_calls_of_a_chat_are_put_together(void **state)
                     CHUNK(
                         "{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"[1.50]}\"}}]}")
                         FINISH("tool_calls") DONE,
-        "\"tool_call\":{\"id\":\"a\",\"name\":\"fs.list\",\"arguments\":{\"p\":[1.50]}}\n"
+        "\"tool_call\":{\"id\":\"a\",\"name\":\"fs__list\",\"arguments\":{\"p\":[1.50]}}\n"
         "\"tool_call\":{\"id\":\"b\",\"name\":\"now\",\"arguments\":{}}\n"
         "= tool_calls");
 }
@@ -426,7 +384,7 @@ static void a_message_comes_as_deltas_and_calls(void **state)
                                             EVENT("message_stop", ""),
         "\"reasoning\":\"hm\"\n"
         "\"delta\":\"Let me\"\n"
-        "\"tool_call\":{\"id\":\"toolu_1\",\"name\":\"fs.list\",\"arguments\":{\"p\":\"/\"}}\n"
+        "\"tool_call\":{\"id\":\"toolu_1\",\"name\":\"fs__list\",\"arguments\":{\"p\":\"/\"}}\n"
         "\"usage\":{\"input_tokens\":15,\"cached_tokens\":5,\"output_tokens\":30}\n"
         "= tool_calls");
 }
@@ -585,8 +543,6 @@ static void a_key_that_comes_back_is_not_shown(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_comes_back_from_the_wire_as_it_was),
-        cmocka_unit_test(a_name_that_is_too_long_is_found_by_the_list),
         cmocka_unit_test(a_conversation_becomes_chat_completions),
         cmocka_unit_test(a_conversation_becomes_messages),
         cmocka_unit_test(what_is_not_said_is_left_out),

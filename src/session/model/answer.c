@@ -246,20 +246,18 @@ static void settle_id(struct answer *answer, size_t at)
 static int put_tool_call(struct answer *answer, size_t at)
 {
     const struct tool_part *part = &answer->parts[at];
-    kg_auto(kg_buf_free) struct kg_buf name = {0};
     struct kg_err err;
     if (part->name.length == 0)
         return failure_set(&answer->failure, MODEL_BAD_ANSWER,
                            "the provider sent a tool call without a name");
     settle_id(answer, at);
-    name_decode(kg_buf_view(&part->name), answer->request->cut, &name);
     struct kg_json_writer json = begin_event(answer->lines, answer->request->id);
     kg_json_key(&json, "tool_call");
     kg_json_begin(&json, '{');
     kg_json_key(&json, "id");
     kg_json_text(&json, part->id);
     kg_json_key(&json, "name");
-    kg_json_str(&json, kg_buf_view(&name));
+    kg_json_str(&json, kg_buf_view(&part->name));
     if (put_arguments(&json, part, &err) < 0) {
         kg_json_key(&json, "problem");
         kg_json_text(&json, err.message);

@@ -16,13 +16,10 @@ static bool has_role(const struct kg_node *message, const char *role)
     return kg_str_is(node_text(message, "role"), role);
 }
 
-/* Ids of others may have characters that are refused, as names may. */
-static void put_encoded(struct kg_json_writer *json, const char *key, struct kg_str text)
+static void put_named(struct kg_json_writer *json, const char *key, struct kg_str text)
 {
-    kg_auto(kg_buf_free) struct kg_buf wire = {0};
-    name_encode(text, &wire);
     kg_json_key(json, key);
-    kg_json_str(json, kg_buf_view(&wire));
+    kg_json_str(json, text);
 }
 
 /* An empty text is refused. */
@@ -56,7 +53,7 @@ static void put_result(struct kg_json_writer *json, const struct kg_node *messag
     kg_json_begin(json, '{');
     kg_json_key(json, "type");
     kg_json_text(json, "tool_result");
-    put_encoded(json, "tool_use_id", node_text(message, "tool_call_id"));
+    put_named(json, "tool_use_id", node_text(message, "tool_call_id"));
     if (content.length > 0) {
         kg_json_key(json, "content");
         kg_json_str(json, content);
@@ -73,8 +70,8 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
     kg_json_begin(json, '{');
     kg_json_key(json, "type");
     kg_json_text(json, "tool_use");
-    put_encoded(json, "id", node_text(call, "id"));
-    put_encoded(json, "name", node_text(call, "name"));
+    put_named(json, "id", node_text(call, "id"));
+    put_named(json, "name", node_text(call, "name"));
     kg_json_key(json, "input");
     kg_json_node(json, kg_node_get(call, "arguments"));
     kg_json_end(json, '}');
@@ -162,7 +159,7 @@ static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
     const struct kg_node *parameters = kg_node_get(tool, "parameters");
     struct kg_str description = node_text(tool, "description");
     kg_json_begin(json, '{');
-    put_encoded(json, "name", node_text(tool, "name"));
+    put_named(json, "name", node_text(tool, "name"));
     if (description.length > 0) {
         kg_json_key(json, "description");
         kg_json_str(json, description);

@@ -34,20 +34,6 @@ void failure_from_event(struct failure *failure, const struct kg_node *error, ch
 /* ": " and a provider's words, if there are any: cut, printable, without the secrets. */
 void failure_put_words(struct kg_buf *out, struct kg_str text, char *const *secrets);
 
-/* -- names of tools ---------------------------------------------------------------------------- */
-
-#define NAME_ON_WIRE_MAX 64
-
-/*
- * The APIs take letters, digits, "_" and "-" only. "." becomes "__"; a "_" that would be taken for
- * a part of an escape and every other byte become "_-" and two hex digits; what is then too long is
- * cut and ends in "_-h" and a hash.
- */
-void name_encode(struct kg_str name, struct kg_buf *out);
-/* The name of which that is the encoding; of cut ones only those of the list are known. */
-void name_decode(struct kg_str wire, char *const *known, struct kg_buf *out);
-bool name_is_cut(struct kg_str name); /* whether its encoding is */
-
 /* -- requests ---------------------------------------------------------------------------------- */
 
 struct dialect;
@@ -82,7 +68,6 @@ struct request {
     char *url;
     char **headers; /* NULL-ended, "Name: value" */
     char **secrets; /* NULL-ended; never to be shown */
-    char **cut;     /* NULL-ended; names of tools that are cut on the wire */
     struct kg_buf body;
     struct bounds bounds;
 };

@@ -5,6 +5,8 @@
  *   {"role":"system|user|assistant|tool", "content":"text",
  *    "tool_calls":[{"id","name","arguments":{...}}],      assistant
  *    "tool_call_id":"...", "is_error":true}               tool
+ *
+ * Names of tools and ids of calls are what both APIs take: letters, digits, "_" and "-".
  */
 #include "session/model/internal.h"
 
@@ -16,10 +18,17 @@ struct kg_str node_text(const struct kg_node *object, const char *key)
     return node != NULL && node->type == KG_STRING ? node->text : KG_STR_NULL;
 }
 
-static bool is_text(const struct kg_node *object, const char *key)
+#define WORD_MAX 64
+
+static bool is_word(const struct kg_node *object, const char *key)
 {
-    const struct kg_node *node = kg_node_get(object, key);
-    return node != NULL && node->type == KG_STRING && node->text.length > 0;
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    struct kg_str text = node_text(object, key);
+    for (size_t i = 0; i < text.length; i++)
+        if (memchr(letters, text.data[i], sizeof(letters) - 1) == NULL)
+            return false;
+    return text.length > 0 && text.length <= WORD_MAX;
 }
 
 /* Absent, or of that type. */
@@ -44,7 +53,7 @@ static int check_calls(const struct kg_node *message, struct failure *failure)
     for (uint32_t i = 0; i < calls->count; i++) {
         const struct kg_node *call = &calls->items[i];
         const struct kg_node *arguments = kg_node_get(call, "arguments");
-        if (!is_text(call, "id") || !is_text(call, "name") || arguments == NULL ||
+        if (!is_word(call, "id") || !is_word(call, "name") || arguments == NULL ||
             arguments->type != KG_OBJECT)
             return wrong(failure, "a tool call has an id, a name and an object of arguments");
     }
@@ -62,7 +71,7 @@ static int check_message(const struct kg_node *message, struct failure *failure)
         return wrong(failure, "the role of a message is system, user, assistant or tool");
     if (!is_or_absent(message, "content", KG_STRING) || !is_or_absent(message, "is_error", KG_BOOL))
         return wrong(failure, "the content of a message is a string");
-    if (kg_str_is(role, "tool") && !is_text(message, "tool_call_id"))
+    if (kg_str_is(role, "tool") && !is_word(message, "tool_call_id"))
         return wrong(failure, "a message of a tool has a tool_call_id");
     return check_calls(message, failure);
 }
@@ -74,7 +83,7 @@ static int check_tools(const struct kg_node *tools, struct failure *failure)
     if (tools->type != KG_ARRAY)
         return wrong(failure, "tools is a list");
     for (uint32_t i = 0; i < tools->count; i++)
-        if (!is_text(&tools->items[i], "name") ||
+        if (!is_word(&tools->items[i], "name") ||
             !is_or_absent(&tools->items[i], "description", KG_STRING) ||
             !is_or_absent(&tools->items[i], "parameters", KG_OBJECT))
             return wrong(failure, "a tool has a name, a description and an object of parameters");

@@ -8,14 +8,6 @@
 
 /* -- bodies ------------------------------------------------------------------------------------ */
 
-static void put_name(struct kg_json_writer *json, const char *key, struct kg_str name)
-{
-    kg_auto(kg_buf_free) struct kg_buf wire = {0};
-    name_encode(name, &wire);
-    kg_json_key(json, key);
-    kg_json_str(json, kg_buf_view(&wire));
-}
-
 /* Arguments are a text of JSON in the JSON. */
 static void put_call(struct kg_json_writer *json, const struct kg_node *call)
 {
@@ -29,7 +21,8 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
     kg_json_text(json, "function");
     kg_json_key(json, "function");
     kg_json_begin(json, '{');
-    put_name(json, "name", node_text(call, "name"));
+    kg_json_key(json, "name");
+    kg_json_str(json, node_text(call, "name"));
     kg_json_key(json, "arguments");
     kg_json_str(json, kg_buf_view(&arguments));
     kg_json_end(json, '}');
@@ -72,7 +65,8 @@ static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
     kg_json_text(json, "function");
     kg_json_key(json, "function");
     kg_json_begin(json, '{');
-    put_name(json, "name", node_text(tool, "name"));
+    kg_json_key(json, "name");
+    kg_json_str(json, node_text(tool, "name"));
     if (description.length > 0) {
         kg_json_key(json, "description");
         kg_json_str(json, description);

@@ -144,15 +144,6 @@ static int make_url(struct request *request, struct kg_str base, struct failure 
     return 0;
 }
 
-static void list_cut_names(struct request *request, const struct kg_node *tools)
-{
-    for (uint32_t i = 0; tools != NULL && i < tools->count; i++) {
-        struct kg_str name = node_text(&tools->items[i], "name");
-        if (name_is_cut(name))
-            kg_list_add(&request->cut, kg_str_dup(name));
-    }
-}
-
 static int fill(struct request *request, const struct kg_node *params, struct failure *failure)
 {
     struct neutral neutral;
@@ -164,7 +155,6 @@ static int fill(struct request *request, const struct kg_node *params, struct fa
         make_headers(request, params, failure) < 0 || neutral_read(params, &neutral, failure) < 0)
         return -EINVAL;
     request->dialect->write_body(&neutral, &request->body);
-    list_cut_names(request, neutral.tools);
     return 0;
 }
 
@@ -174,7 +164,6 @@ struct request *request_new(int64_t id, struct kg_str params, struct failure *fa
     request->id = id;
     request->headers = kg_list_new(0);
     request->secrets = kg_list_new(0);
-    request->cut = kg_list_new(0);
     struct kg_err err = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, &err);
     int result = doc != NULL ? fill(request, doc->root, failure)
@@ -192,7 +181,6 @@ void request_free(struct request *request)
     free(request->url);
     kg_list_free(request->headers);
     kg_list_free(request->secrets);
-    kg_list_free(request->cut);
     kg_buf_free(&request->body);
     free(request);
 }
