@@ -114,9 +114,6 @@ static struct host_plugin *held(const struct host_change *change, size_t index)
     return NULL;
 }
 
-#define FOR_EACH_HELD(change, plugin)                                                              \
-    for (size_t held_at = 0; ((plugin) = held(change, held_at)) != NULL; held_at++)
-
 /* Takes the plugin and its processes in projects. */
 static void hold(struct host_change *change)
 {
@@ -233,7 +230,7 @@ static void work(struct host_change *change, void (*run)(struct loop_job *job),
 static bool has_stopped(const struct host_change *change)
 {
     struct host_plugin *plugin;
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         if (plugin->instance != NULL && instance_has_process(plugin->instance))
             return false;
     return true;
@@ -242,7 +239,7 @@ static bool has_stopped(const struct host_change *change)
 static void stop_first(struct host_change *change, void (*go_on)(struct host_change *change))
 {
     struct host_plugin *plugin;
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         if (plugin->instance != NULL)
             instance_disable(plugin->instance);
     wait_until(change, has_stopped, go_on);
@@ -255,7 +252,7 @@ static void start_again(struct host_change *change)
     struct kg_err err;
     if (change->host->stopping)
         return;
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         if (plugin->instance != NULL && host_is_enabled(change->host, plugin) &&
             host_check_startable(change->host, plugin, &err) == 0)
             host_start_if_approved(change->host, plugin);
@@ -268,7 +265,7 @@ static void read_again(struct host_change *change)
     if (host_read_local_again(change->host, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, change->name, "%s", err.message);
     struct host_plugin *plugin;
-    FOR_EACH_HELD(change, plugin) {
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++) {
         plugin->drift = (struct kg_err){.code = KG_OK};
         if (host_load_plugin(change->host, plugin) < 0)
             kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
@@ -360,7 +357,7 @@ static void keep_reason(struct host_change *change, const struct host_plugin *pl
 static bool has_settled(const struct host_change *change)
 {
     struct host_plugin *plugin;
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         if (plugin->on_trial && (instance_state(plugin->instance) == INSTANCE_SPAWNING ||
                                  instance_state(plugin->instance) == INSTANCE_STOPPING))
             return false;
@@ -371,7 +368,7 @@ static bool has_settled(const struct host_change *change)
 static struct host_plugin *find_failed(struct host_change *change)
 {
     struct host_plugin *plugin, *failed = NULL;
-    FOR_EACH_HELD(change, plugin) {
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++) {
         if (plugin->on_trial && failed == NULL &&
             instance_state(plugin->instance) != INSTANCE_RUNNING)
             failed = plugin;
@@ -397,7 +394,7 @@ static void on_settled(struct host_change *change)
 static void put_on_trial(struct host_change *change)
 {
     struct host_plugin *plugin;
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         plugin->on_trial = plugin->instance != NULL && instance_has_process(plugin->instance);
 }
 
@@ -405,7 +402,7 @@ static int check_trial(struct host_change *change, struct kg_err *err)
 {
     struct host_plugin *plugin;
     int result = host_check_startable(change->host, change->plugin, err);
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         if (result == 0 && plugin->on_trial)
             result = host_check_startable(change->host, plugin, err);
     return result;
@@ -416,7 +413,7 @@ static void start_new_version(struct host_change *change)
     struct host_plugin *plugin;
     struct kg_err err;
     if (check_trial(change, &err) == 0) {
-        FOR_EACH_HELD(change, plugin)
+        for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
             if (plugin->on_trial)
                 instance_enable(plugin->instance);
         wait_until(change, has_settled, on_settled);
@@ -489,11 +486,20 @@ static void run_remove(struct loop_job *job)
                                   &change->removed, &change->err);
 }
 
+/* The store has forgotten what was said of the plugin, and knows nothing of its processes. */
+static void forget_choice(struct host *host, const struct host_plugin *plugin)
+{
+    struct kg_err err;
+    if (plugin->project_id != NULL &&
+        state_plugin_choice_set(host->state, kg_str(plugin->name), STATE_UNSAID, &err) < 0)
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", err.message);
+}
+
 static void on_removed(struct host_change *change)
 {
     struct host *host = change->host;
     struct host_plugin *plugin;
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         storage_free(kg_steal(&plugin->storage)); /* a new one is made when it is asked for */
     if (change->result < 0 && access(change->plugin->dir, F_OK) == 0) {
         start_again(change);
@@ -504,6 +510,7 @@ static void on_removed(struct host_change *change)
     change->version = change->removed.version ? kg_strdup(change->removed.version) : NULL;
     store_report_removed(host->audit, change->name, &change->removed, change->operator_id);
     while ((plugin = held(change, 0)) != NULL) {
+        forget_choice(host, plugin);
         plugin->change = NULL;
         host_remove_plugin(host, plugin);
     }
@@ -515,7 +522,7 @@ static void on_removed(struct host_change *change)
 static bool has_closed(const struct host_change *change)
 {
     struct host_plugin *plugin;
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         if (plugin->storage != NULL && !storage_is_closed(plugin->storage))
             return false;
     return true;
@@ -535,7 +542,7 @@ static void remove_now(struct host_change *change)
 static void close_storage(struct host_change *change)
 {
     struct host_plugin *plugin;
-    FOR_EACH_HELD(change, plugin)
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         if (plugin->storage != NULL)
             storage_close(plugin->storage);
     wait_until(change, has_closed, remove_now);

@@ -16,15 +16,23 @@ void project_forget_configs(struct host_project *project)
     project->config_count = 0;
 }
 
-/* The place of a use among those of all agents; or how many there are, if it is none of them. */
+size_t project_count_uses(const struct project_resolved *resolved)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < project_resolved_count(resolved); i++)
+        count += project_resolved_at(resolved, i)->use_count;
+    return count;
+}
+
+/* The place of a use among those of all agents; their count, if it is none of them. */
 static size_t index_of(const struct project_resolved *resolved, const struct project_use *use)
 {
     size_t index = 0;
     for (size_t i = 0; i < project_resolved_count(resolved); i++) {
         const struct project_resolved_agent *agent = project_resolved_at(resolved, i);
-        if (use >= agent->uses && use < agent->uses + agent->use_count)
-            return index + (size_t)(use - agent->uses);
-        index += agent->use_count;
+        for (size_t k = 0; k < agent->use_count; k++, index++)
+            if (&agent->uses[k] == use)
+                return index;
     }
     return index;
 }
@@ -36,7 +44,7 @@ static struct kg_str config_of(struct host_project *project, const struct projec
         host_plugin_find(project->host, kg_str(use->plugin->name), NULL);
     size_t index = index_of(project->resolved, use);
     if (project->configs == NULL) {
-        project->config_count = index_of(project->resolved, NULL);
+        project->config_count = project_count_uses(project->resolved);
         project->configs = kg_alloc_array(project->config_count + 1, sizeof(*project->configs));
     }
     if (base == NULL || base->manifest == NULL || index >= project->config_count)
@@ -51,9 +59,9 @@ struct kg_str host_project_config_for(const struct host_project *project,
                                       const struct project_use *use)
 {
     const struct host_plugin *plugin = host_project_plugin(project, use);
-    if (plugin == NULL || plugin->instance == NULL)
-        return KG_STR_NULL;
     struct host_project *own = project_find(project->host, kg_str(project->id));
+    if (plugin == NULL || plugin->instance == NULL || own == NULL)
+        return KG_STR_NULL;
     const struct project_server *server = project_server_find(project, use->plugin->name);
     bool is_told = server->taken && server->told_start == instance_start_count(plugin->instance);
     struct kg_str told = is_told ? kg_buf_view(&server->told) : instance_config(plugin->instance);

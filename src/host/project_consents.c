@@ -112,11 +112,13 @@ static void raise_one(const struct host_project *project, const struct need *nee
     const struct consent *consent = consent_raise(project->host->consents, &request, &err);
     kg_buf_printf(reason, "%s%.128s %s (", reason->length > 0 ? ", " : "", need->package,
                   acts[need->kind]);
-    if (consent != NULL)
-        kg_buf_printf(reason, "%s, %s)", consent_id(consent),
+    if (consent == NULL)
+        kg_buf_printf(reason, "%.200s)", err.message);
+    else if (consent_state_is_settled(consent_state(consent)))
+        kg_buf_printf(reason, "%s: %s)", consent_id(consent),
                       consent_state_name(consent_state(consent)));
     else
-        kg_buf_printf(reason, "%.200s)", err.message);
+        kg_buf_printf(reason, "%s)", consent_id(consent));
 }
 
 static void forget_others(const struct host_project *project, const struct needs *needs)

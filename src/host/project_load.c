@@ -4,7 +4,9 @@
  */
 #include "host/projects_internal.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 struct project_load *project_load_new(struct host *host, enum project_load_kind kind,
                                       const char *path)
@@ -112,6 +114,21 @@ static void resolve(struct project_load *load, const struct project *project)
     local_free(local);
 }
 
+static struct project_folder folder_of(const char *root)
+{
+    struct statx there;
+    kg_auto(kg_free) char *path = kg_format("%s/%s", root, PROJECT_DIR);
+    if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_BTIME, &there) < 0)
+        return (struct project_folder){0};
+    return (struct project_folder){
+        .device = (uint64_t)there.stx_dev_major << 32 | there.stx_dev_minor,
+        .inode = there.stx_ino,
+        .born_ns = (there.stx_mask & STATX_BTIME) != 0
+                       ? there.stx_btime.tv_sec * 1000000000 + there.stx_btime.tv_nsec
+                       : 0,
+    };
+}
+
 void project_load_run(struct loop_job *job)
 {
     struct project_load *load = KG_CONTAINER(job, struct project_load, job);
@@ -121,6 +138,7 @@ void project_load_run(struct loop_job *job)
     }
     if (project_locate(load->path, &load->location, &load->err) < 0)
         return;
+    load->folder = folder_of(load->location.root);
     struct project *project = project_load(&load->location, &load->problems);
     if (project == NULL) {
         load->is_files_fault = true;

@@ -186,6 +186,18 @@ void project_follow(struct host_project *project)
     }
 }
 
+void project_restart_own(struct host_project *project)
+{
+    struct host *host = project->host;
+    for (size_t i = 0; i < host->plugin_count; i++) {
+        struct host_plugin *plugin = host->plugins[i];
+        if (plugin->project_id != NULL && strcmp(plugin->project_id, project->id) == 0 &&
+            !plugin->leaving && plugin->change == NULL && plugin->instance != NULL &&
+            instance_has_process(plugin->instance))
+            instance_restart(plugin->instance);
+    }
+}
+
 void project_withdraw(struct host_project *project)
 {
     for (size_t i = 0; i < project->server_count; i++)

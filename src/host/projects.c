@@ -273,14 +273,6 @@ static void keep_again(struct host_project *project, const struct project_load *
         kg_log(KG_ERROR_LEVEL, "remember project %s: %s", project->id, err.message);
 }
 
-static size_t count_uses(const struct project_resolved *resolved)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < project_resolved_count(resolved); i++)
-        count += project_resolved_at(resolved, i)->use_count;
-    return count;
-}
-
 static void audit_taken(const struct taking *taking)
 {
     const struct host_project *project = taking->project;
@@ -291,11 +283,25 @@ static void audit_taken(const struct taking *taking)
         audit_emit(audit, AUDIT_PROJECT_LOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
                    AUDIT_V_TEXT(project->root),
                    AUDIT_V_INT((int64_t)project_resolved_count(project->resolved)),
-                   AUDIT_V_INT((int64_t)count_uses(project->resolved)),
+                   AUDIT_V_INT((int64_t)project_count_uses(project->resolved)),
                    AUDIT_V_TEXT(load->operator_id));
     else if (changes > 0 || load->kind != PROJECT_LOAD_REFRESH)
         audit_emit(audit, AUDIT_PROJECT_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
                    AUDIT_V_INT((int64_t)changes), AUDIT_V_TEXT(load->operator_id));
+}
+
+/*
+ * A folder that was replaced is not the one that lies read-only in the cages: there the new one
+ * could be written.
+ */
+static void look_at_folder(struct host_project *project, const struct project_load *load)
+{
+    bool is_same = project->folder.inode == load->folder.inode &&
+                   project->folder.device == load->folder.device &&
+                   project->folder.born_ns == load->folder.born_ns;
+    project->folder = load->folder;
+    if (!is_same)
+        project_restart_own(project);
 }
 
 /* Sees to all that follows from what it says now. */
@@ -307,6 +313,7 @@ static void follow(struct taking *taking, struct project_resolved *before)
     project_audit_resolved(project, before);
     project_ask_consents(project, load->kind != PROJECT_LOAD_REFRESH, load->operator_id);
     project_apply(project);
+    look_at_folder(project, load);
     project_watch_set(project);
     tell_listeners(project->host, project->id, project);
 }

@@ -22,6 +22,12 @@ struct project_server {
 
 struct project_watch;
 
+/* Which folder it is, whatever its name; zeroed: there is none. */
+struct project_folder {
+    uint64_t device, inode;
+    int64_t born_ns; /* since numbers of inodes are used again; 0: the file system does not say */
+};
+
 struct host_project {
     struct host *host;      /* borrowed */
     char *id, *root, *file; /* owned; file is below the root */
@@ -33,6 +39,7 @@ struct host_project {
     bool refreshing;    /* it is being read again, unasked */
     bool refresh_again; /* and must be once more */
     int64_t loaded_ms;
+    struct project_folder folder; /* its .kaged, when it was read last */
     enum host_project_state state;
     char *reason; /* owned; NULL: it is active */
     size_t sessions;
@@ -111,6 +118,7 @@ struct project_load {
     char *plugins_dir, *local_file; /* owned copies: the worker touches nothing of the host */
     char **plugins;                 /* owned; those that the host knows */
     struct project_location location;
+    struct project_folder folder;
     struct project_resolved *resolved; /* owned until it is taken */
     struct kg_problems problems;       /* the same */
     bool is_files_fault;               /* the problems are what failed */
@@ -148,6 +156,8 @@ bool project_may_use(const struct host_project *project, const struct project_us
 void project_apply(struct host_project *project);
 /* Starts and ends them as the operator and the sessions want it. */
 void project_follow(struct host_project *project);
+/* Those that are its own have a cage that is made of a folder which is another one now. */
+void project_restart_own(struct host_project *project);
 /* It is gone, or about to be: its processes are told, and end if nobody else wants them. */
 void project_withdraw(struct host_project *project);
 /* Whether sessions can be served: it is active, or was when they entered it. */
@@ -158,6 +168,7 @@ void project_servers_free(struct project_server *servers, size_t count);
 
 /* -- configurations, see project_config.c ------------------------------------------------------ */
 
+size_t project_count_uses(const struct project_resolved *resolved); /* by all agents together */
 void project_forget_configs(struct host_project *project);
 /* projects.activated, unless this process was told the same before. */
 void project_tell(struct host_project *project, struct project_server *server);

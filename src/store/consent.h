@@ -128,8 +128,8 @@ int consent_is_active(const struct consent_queue *queue, const char *project, co
                       bool *ret_active, struct kg_err *err);
 
 const char *consent_id(const struct consent *consent);
+struct kg_id consent_key(const struct consent *consent);    /* the same, to be kept */
 const char *consent_project(const struct consent *consent); /* NULL: the operator's own */
-struct kg_id consent_key(const struct consent *consent); /* the same, to be kept */
 enum consent_state consent_state(const struct consent *consent);
 /* Appends a JSON object; with_offer: and what is offered. */
 void consent_json(const struct consent *consent, bool with_offer, struct kg_json_writer *writer);

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from harness import PLUGINS, Daemon, FlowTest, main, wait_for
+from harness import PLUGINS, Daemon, FlowTest, at_once, main, wait_for
 
 TOLD = "does-as-told"
 CONFIG = "takes-config"
@@ -221,6 +221,15 @@ class Loading(FlowTest):
             wait_for(lambda: shown("model") == "x", "the new file")
             self.assertIsNone(daemon.project("music")["reload_problem"])
 
+    def test_a_daemon_that_stops_answers_who_waits_for_a_project(self):
+        with Projects() as daemon:
+            daemon.write("music", {})
+            loads = [lambda: daemon.try_load("music") for _ in range(24)]
+            results = at_once(loads + [daemon.stop])
+            for result in results[:-1]:
+                code = result[1].get("error", {}).get("code") if isinstance(result, tuple) else None
+                self.assertIn(code, (None, "resource_busy", "daemon_stopping"), result)
+
     def test_projects_outlive_the_daemon_and_a_lost_one_stays_listed(self):
         with Projects() as daemon:
             for name in ("kept", "lost"):
@@ -257,6 +266,13 @@ class Processes(FlowTest):
                 self.assertEqual(daemon.tell(music, write), "EROFS")
             move = "import os; os.rename({0!r} + '/.kaged', {0!r} + '/x')".format(daemon.root("music"))
             self.assertEqual(daemon.tell(music, move), "EBUSY")
+            starts = daemon.status(music)["starts"]
+            folder = os.path.join(daemon.root("music"), ".kaged")
+            os.rename(folder, folder + "-old")  # and the cover with it
+            daemon.write("music", plugin(TOLD))
+            daemon.api("POST", "/projects/music/reload")
+            daemon.wait_restarted(music, starts)
+            self.assertEqual(daemon.tell(music, write), "EROFS")
             self.assertEqual(daemon.status(TOLD)["state"], "disabled")
             daemon.act(TOLD, "disable")
             for process in (music, books):
@@ -395,6 +411,48 @@ class Configurations(FlowTest):
             seen = daemon.call(CONFIG, "messages.seen")
             self.assertEqual(seen.count("projects.activated"), 3)
             self.assertEqual(seen.count("projects.deactivated"), 1)
+
+
+    def test_a_setting_that_points_into_the_project_moves_the_plugin_there(self):
+        with Projects("all-knobs", enabled=[]) as daemon:
+            root = daemon.write("music", plugin("all-knobs"))
+            for folder in ("notes", "other"):
+                os.mkdir(os.path.join(root, folder))
+            daemon.load("music")
+            daemon.session("music")
+            self.assertEqual(daemon.status("all-knobs")["state"], "running")
+            daemon.write("music", plugin("all-knobs", store="project:/notes"))
+            daemon.api("POST", "/projects/music/reload")
+            daemon.wait_state("all-knobs@music", "running")
+            daemon.wait_state("all-knobs", "disabled")
+            starts = daemon.status("all-knobs@music")["starts"]
+            daemon.write("music", plugin("all-knobs", store="project:/other"))
+            daemon.api("POST", "/projects/music/reload")
+            daemon.wait_restarted("all-knobs@music", starts)
+            daemon.write("music", plugin("all-knobs"))
+            daemon.api("POST", "/projects/music/reload")
+            daemon.wait_state("all-knobs", "running")
+            wait_for(lambda: daemon.api("GET", "/plugins/all-knobs@music")[0] == 404, "its end")
+
+    def test_a_plugin_that_does_not_like_a_project_is_audited_and_goes_on(self):
+        daemon = Projects(TOLD)
+        path = os.path.join(daemon.home, "plugins", TOLD, "plugin.py")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace("""    if "id" in message:
+""", """    if method.startswith("projects."):
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"],
+                          "error": {"code": -32000, "message": "not that one"}}), flush=True)
+    elif "id" in message:
+"""))
+        with daemon:
+            daemon.write("music", plugin(TOLD))
+            daemon.load("music")
+            event = daemon.wait_audit("plugin.project_refused")[0]
+            self.assertEqual((event["name"], event["project_id"], event["error_message"]),
+                             (TOLD, "music", "not that one"))
+            self.assertEqual(daemon.tell(TOLD, "result = 1"), 1)
 
 
 class Audited(FlowTest):
