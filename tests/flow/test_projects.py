@@ -32,17 +32,13 @@ class Projects(Daemon):
         os.rename(path + ".new", path)  # as editors do
         return root
 
-    def declare(self, plugin, *capabilities, more=""):
+    def declare(self, plugin, *capabilities):
         path = os.path.join(self.home, "plugins", plugin, "kaged-plugin.yaml")
         with open(path) as file:
             text = file.read()
         with open(path, "w") as file:
             file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
-                              text) + more)
-
-    def local(self, text):
-        with open(os.path.join(self.home, "local.toml"), "a") as file:
-            file.write(text)
+                              text))
 
     def not_for_everybody(self, plugin):
         """The operator takes back that every project may use it."""
@@ -301,9 +297,7 @@ class Processes(FlowTest):
 
 class Sessions(FlowTest):
     def test_plugins_run_from_the_first_session_until_the_project_is_unloaded(self):
-        daemon = Projects(AGENT, TOLD, enabled=[])
-        daemon.declare(AGENT, more="capabilities: []\n")
-        with daemon:
+        with Projects(AGENT, TOLD, enabled=[]) as daemon:
             for name in ("music", "books"):
                 daemon.write(name, {**plugin(AGENT), **plugin(TOLD)})
                 daemon.load(name)
@@ -336,9 +330,7 @@ class Sessions(FlowTest):
             self.assertIn("gone is to be installed", answer["error"]["message"])
 
     def test_projects_that_share_a_process_each_have_their_configuration(self):
-        daemon = Projects(AGENT, enabled=[])
-        daemon.declare(AGENT, more="capabilities: []\n")
-        with daemon:
+        with Projects(AGENT, enabled=[]) as daemon:
             for name in ("music", "books"):
                 daemon.write(name, plugin(AGENT, tag=name), more=f"""\
   subagents:
