@@ -29,7 +29,7 @@ struct host_project_facts {
     bool watched;
     int64_t loaded_at_ms;
     size_t sessions;                         /* that are in it now */
-    const struct project_resolved *resolved; /* until the next reload */
+    const struct project_resolved *resolved; /* until the next reload; no agents if never read */
     const struct kg_problems *problems;      /* warnings, and what is wrong with its plugins */
     const struct kg_err *reload_problem;     /* why the file could not be taken since; or NULL */
 };

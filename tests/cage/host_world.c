@@ -27,14 +27,20 @@ static void read_file(const char *path, struct kg_buf *ret_text)
         fail_msg("%s", err.message);
 }
 
-/* With another name on its first line, and what it may do on the last. */
+static const char none_declared[] = "\ncapabilities: []";
+
+/* With another name on its first line, and another capability than none. */
 static void write_manifest(const char *from, const char *to, const char *name,
                            const char *capability)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, renamed = {0};
     read_file(from, &text);
-    kg_buf_printf(&renamed, "name: %s%scapabilities: [%s]\n", name,
-                  strchr(kg_buf_terminate(&text), '\n'), capability);
+    char *rest = strchr(kg_buf_terminate(&text), '\n');
+    char *none = strstr(rest, none_declared);
+    assert_non_null(none);
+    *none = '\0';
+    kg_buf_printf(&renamed, "name: %s%s\ncapabilities: [%s]%s", name, rest, capability,
+                  none + sizeof(none_declared) - 1);
     write_file(to, kg_buf_view(&renamed), 0644);
 }
 

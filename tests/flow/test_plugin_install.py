@@ -612,7 +612,7 @@ class Consents(Install):
 
 
 class Projects(Install):
-    """What a project wants. None can be loaded yet: their wishes are put into kaged.db."""
+    """What a project wants, put into kaged.db: these have no files. See test_projects.py, too."""
 
     def wish(self, source=None, base=None, number=1, plugin="oh-my-pi", kind="install"):
         self.daemon.start()

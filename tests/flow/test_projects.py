@@ -32,17 +32,13 @@ class Projects(Daemon):
         os.rename(path + ".new", path)  # as editors do
         return root
 
-    def declare(self, plugin, *capabilities, more=""):
+    def declare(self, plugin, *capabilities):
         path = os.path.join(self.home, "plugins", plugin, "kaged-plugin.yaml")
         with open(path) as file:
             text = file.read()
         with open(path, "w") as file:
             file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
-                              text) + more)
-
-    def local(self, text):
-        with open(os.path.join(self.home, "local.toml"), "a") as file:
-            file.write(text)
+                              text))
 
     def not_for_everybody(self, plugin):
         """The operator takes back that every project may use it."""
@@ -129,8 +125,8 @@ class Consents(FlowTest):
             daemon.stop()
             daemon.start()
             wait_for(lambda: "declined" in daemon.project("music")["reason"], "the no")
-            self.assertEqual(daemon.api("POST", "/projects/music/reload")[1]["consents"][0]["state"],
-                             "wanted")
+            project = daemon.api("POST", "/projects/music/reload")[1]
+            self.assertEqual(project["consents"][0]["state"], "wanted")
             self.assertEqual(daemon.cli("project", "consent", "approve", "--yes", consent)[0], 0)
             daemon.wait_project("music", "active")
             self.assertEqual(daemon.api("DELETE", "/projects/music")[0], 200)
@@ -254,7 +250,8 @@ class Processes(FlowTest):
                 daemon.act(f"{TOLD}@{name}", "enable")
                 daemon.wait_state(f"{TOLD}@{name}", "running")
             music, books = f"{TOLD}@music", f"{TOLD}@books"
-            env = "import os; result = [os.environ.get('KAGED_PROJECT_' + key) for key in ('ID', 'ROOT')]"
+            env = ("import os; result = "
+                   "[os.environ.get('KAGED_PROJECT_' + key) for key in ('ID', 'ROOT')]")
             self.assertEqual(daemon.tell(music, env), ["music", daemon.root("music")])
             look = f"import os; result = sorted(os.listdir({os.path.realpath(daemon.base)!r}))"
             self.assertEqual(daemon.tell(music, look), ["h", "music"])
@@ -264,7 +261,8 @@ class Processes(FlowTest):
             for path in ("project.yaml", "new"):
                 write = f"open({daemon.root('music')!r} + '/.kaged/{path}', 'w')"
                 self.assertEqual(daemon.tell(music, write), "EROFS")
-            move = "import os; os.rename({0!r} + '/.kaged', {0!r} + '/x')".format(daemon.root("music"))
+            root = daemon.root("music")
+            move = f"import os; os.rename({root!r} + '/.kaged', {root!r} + '/x')"
             self.assertEqual(daemon.tell(music, move), "EBUSY")
             starts = daemon.status(music)["starts"]
             folder = os.path.join(daemon.root("music"), ".kaged")
@@ -301,9 +299,7 @@ class Processes(FlowTest):
 
 class Sessions(FlowTest):
     def test_plugins_run_from_the_first_session_until_the_project_is_unloaded(self):
-        daemon = Projects(AGENT, TOLD, enabled=[])
-        daemon.declare(AGENT, more="capabilities: []\n")
-        with daemon:
+        with Projects(AGENT, TOLD, enabled=[]) as daemon:
             for name in ("music", "books"):
                 daemon.write(name, {**plugin(AGENT), **plugin(TOLD)})
                 daemon.load(name)
@@ -318,7 +314,7 @@ class Sessions(FlowTest):
             code, _, err = daemon.cli("plugin", "uninstall", AGENT)
             self.assertEqual(code, 5)
             self.assertIn("1 session", err)
-            self.assertEqual(daemon.api("DELETE", "/projects/music")[1]["error"]["code"], "conflict")
+            self.assertEqual(daemon.api("DELETE", "/projects/music")[0], 409)
             other = daemon.session("books")
             self.assertEqual(daemon.api("DELETE", "/projects/music?force=true")[0], 200)
             self.assertEqual(daemon.status(AGENT)["state"], "running")
@@ -336,9 +332,7 @@ class Sessions(FlowTest):
             self.assertIn("gone is to be installed", answer["error"]["message"])
 
     def test_projects_that_share_a_process_each_have_their_configuration(self):
-        daemon = Projects(AGENT, enabled=[])
-        daemon.declare(AGENT, more="capabilities: []\n")
-        with daemon:
+        with Projects(AGENT, enabled=[]) as daemon:
             for name in ("music", "books"):
                 daemon.write(name, plugin(AGENT, tag=name), more=f"""\
   subagents:
@@ -350,7 +344,8 @@ class Sessions(FlowTest):
             wait_for(lambda: len(daemon.audit("plugin.initialized")) == 1, "one process")
 
             def config(name, agent):
-                answer = daemon.tool(sessions[name], f"{AGENT}.act", {"acts": {"echo": True}}, agent)
+                answer = daemon.tool(sessions[name], f"{AGENT}.act", {"acts": {"echo": True}},
+                                     agent)
                 return json.loads(answer["result"]["inject"]).get("_config")
 
             for name in sessions:

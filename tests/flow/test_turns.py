@@ -54,9 +54,6 @@ class Shop:
 
     def __init__(self, providers, model="m0", compaction=DROP, config=None, context_window=None):
         self.daemon = Daemon(["agents-as-told"], config)
-        with open(os.path.join(self.daemon.home, "plugins/agents-as-told/kaged-plugin.yaml"),
-                  "a") as manifest:
-            manifest.write("capabilities: []\n")
         self.root = tempfile.mkdtemp(prefix="kg-shop-", dir="/tmp")
         os.chmod(self.root, 0o755)
         os.makedirs(os.path.join(self.root, ".kaged"), exist_ok=True)
