@@ -33,6 +33,7 @@ bench: build ## measure, as ratios
 	@cd bench/peers && npm install --silent --no-audit --no-fund --no-package-lock
 	@build/bin/kaged-bench bench/plugins $(MESON_RELEASE)/bench
 	@bench/http $(MESON_RELEASE)
+	@bench/hooks $(MESON_RELEASE)
 	@$(MESON_RELEASE)/bench/gate-bench
 	@$(MESON_RELEASE)/bench/session-bench
 	@bench/compare $(MESON_RELEASE)/bench/schema-bench

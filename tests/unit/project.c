@@ -373,7 +373,7 @@ static void declarations_are_counted(void **state)
     (void)state;
     kg_auto(kg_buf_free) struct kg_buf fits = wide_project(8, 0, 32);
     kg_auto(kg_buf_free) struct kg_buf too_many = wide_project(9, 0, 32);
-    kg_auto(kg_buf_free) struct kg_buf of_one = wide_project(1, 0, 33);
+    kg_auto(kg_buf_free) struct kg_buf of_one = wide_project(1, 0, 129);
     assert_taken(fits.data);
     assert_bounded(&too_many, PROJECT_PLUGINS_MANY);
     assert_bounded(&of_one, PROJECT_PLUGINS_MANY);
