@@ -290,22 +290,6 @@ int cli_session_tool(struct cli *cli)
     return failed ? say_tool_problem(cli, doc->root) : CLI_DONE;
 }
 
-/* A plugin's name has no underscore in it. */
-void session_put_tool(struct kg_buf *out, struct kg_str name)
-{
-    size_t plugin = 0;
-    while (plugin < name.length && name.data[plugin] != '_' && name.data[plugin] != '.')
-        plugin++;
-    struct kg_str rest = {name.data + plugin, name.length - plugin};
-    if (!kg_str_starts(rest, "__")) {
-        kg_buf_escaped(out, name);
-        return;
-    }
-    kg_buf_escaped(out, (struct kg_str){name.data, plugin});
-    kg_buf_char(out, '.');
-    kg_buf_escaped(out, (struct kg_str){rest.data + 2, rest.length - 2});
-}
-
 /* -- idle -------------------------------------------------------------------------------------- */
 
 int cli_session_idle(struct cli *cli)

@@ -12,7 +12,4 @@ int session_ask(const struct cli *cli, const char *method, const char *rest, str
 /* "drop: 12 left out, 3 kept, 1 added; 9.1k to 2.2k tokens" of what a compaction tells. */
 void session_put_compaction(struct kg_buf *out, const struct kg_node *told);
 
-/* The name of a tool as people know it: models write "memory__recall" for memory.recall. */
-void session_put_tool(struct kg_buf *out, struct kg_str name);
-
 #endif

@@ -86,7 +86,7 @@ static void show_tool_call(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_text(&line, "-> ");
-    session_put_tool(&line, cli_text(told, "tool"));
+    kg_buf_escaped(&line, cli_text(told, "tool"));
     kg_buf_char(&line, ' ');
     put_json(&line, kg_node_get(told, "arguments"));
     note(turn, &line);
@@ -97,7 +97,7 @@ static void show_tool_result(struct turn *turn, const struct kg_node *told)
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     const struct kg_node *result = kg_node_get(told, "result");
     kg_buf_text(&line, "<- ");
-    session_put_tool(&line, cli_text(told, "tool"));
+    kg_buf_escaped(&line, cli_text(told, "tool"));
     bool failed = cli_is_set(told, "is_error") && !cli_is_set(told, "blocked");
     kg_buf_text(&line, failed ? " failed: " : " "); /* what is blocked says so itself */
     if (result != NULL && result->type == KG_STRING)

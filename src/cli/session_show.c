@@ -72,7 +72,7 @@ static void put_said(struct kg_buf *out, const struct kg_node *content)
 static void put_call(struct kg_buf *out, const struct kg_node *content)
 {
     kg_buf_char(out, ' ');
-    session_put_tool(out, cli_text(content, "name"));
+    kg_buf_escaped(out, cli_text(content, "name"));
     kg_buf_char(out, ' ');
     put_json(out, kg_node_get(content, "arguments"));
 }

@@ -335,9 +335,22 @@ static int take_thought(struct turn *turn, const struct model_event *event, stru
     return result;
 }
 
+/* A tool has one name wherever people look; models have another, since they take no dot. */
+static struct kg_str own_name(const struct turn *turn, struct kg_str called)
+{
+    struct live_agent agent;
+    const struct project_use *use;
+    const struct project_tool *tool = NULL;
+    if (live_agent_find(turn->sessions, turn->live->project_id, turn->agent, &agent, NULL) == 0)
+        tool = project_tool_called(agent.resolved, called, &use);
+    return tool != NULL ? kg_str(tool->name) : called;
+}
+
 static int take_call(struct turn *turn, const struct model_event *event, struct kg_err *err)
 {
-    return turn_answer_add_call(&turn->answer, event, err);
+    struct model_event named = *event;
+    named.call.name = own_name(turn, event->call.name);
+    return turn_answer_add_call(&turn->answer, &named, err);
 }
 
 static int take_usage(struct turn *turn, const struct model_event *event, struct kg_err *err)

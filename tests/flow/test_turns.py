@@ -10,7 +10,7 @@ from harness import Daemon, FlowTest, UnixConnection, main, wait_for
 from models import END, STREAM, Aimock, Provider, delta, event
 
 KEY = "k3y-of-tests"
-TOOL = "agents-as-told__act"
+TOOL = "agents-as-told__act"  # as models call it
 PROJECT = """version: 1
 name: shop
 primary:
@@ -155,7 +155,7 @@ class Mocked(FlowTest):
         self.assertEqual(lines[0], {"type": "start", "agent": "primary"})
         self.assertEqual(text_of(lines), "Let me look.It costs 3.")
         call, result = of(lines, "tool_call")[0], of(lines, "tool_result")[0]
-        self.assertEqual(call["tool"], TOOL)
+        self.assertEqual(call["tool"], "agents-as-told.act")
         self.assertEqual((result["call"], result["blocked"], result["is_error"],
                           result["result"]), (call["call"], False, False, {"price": 3}))
         self.assertEqual(lines[-1], {"type": "end", "stop": "stop", "steps": 2, "error": None})
