@@ -69,6 +69,7 @@ class Connection:
             self._idle.wait_for(lambda: self._running == 0, GRACE_SECONDS)
         for handler in self._plugin._shutdown_handlers:
             self._run_quietly(handler)
+        self._workers.close()
 
     def begin_end(self) -> None:
         """Nothing more is read; whoever waits for the host gets HostGone."""

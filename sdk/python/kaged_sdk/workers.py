@@ -23,7 +23,7 @@ def is_async(handler: Callable[..., Any]) -> bool:
 
 class Workers:
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Optional[Callable[[], None]]] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads = 0
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -38,8 +38,18 @@ class Workers:
 
     def _work(self) -> None:
         while True:
-            self._jobs.get()()
+            job = self._jobs.get()
+            if job is None:
+                return
+            job()
             self._idle.release()
+
+    def close(self) -> None:
+        """Threads that are free leave; the others are left alone."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def start_async(self, make: Callable[[], Any]) -> None:
         """Runs the coroutine, which does not raise, on the event loop."""
@@ -60,5 +70,10 @@ class Workers:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, daemon=True).start()
+                threading.Thread(target=self._run_loop, args=(self._loop,), daemon=True).start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    @staticmethod
+    def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+        loop.run_forever()
+        loop.close()
