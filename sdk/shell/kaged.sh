@@ -32,6 +32,7 @@ kaged__state=new    # new, waiting (for initialized), open
 kaged__ending=0     # nothing more is read
 kaged__busy=0       # a handler runs
 kaged__next_id=1
+kaged__default_code=-32000 # of an error to which the author gives none
 kaged__queue=()     # requests that came while a handler waited for the host
 kaged__fields=()    # of the message that was read last
 
@@ -581,7 +582,6 @@ kaged__call() {
     kaged_params=$4 kaged_config=${5:-$kaged__told} kaged_context=$6
     kaged_operator_id=$7 kaged_project_id=$8 kaged_agent_path=$9
     kaged_session_id=${10} kaged_request_id=${11} kaged_project_root=${12}
-    local kaged__default_code=-32000
     kaged__run "$1" "${kaged__handlers[$2]}" "$kaged_params"
 }
 
@@ -652,7 +652,7 @@ kaged__update_config() {
 }
 
 kaged__change_projects() {
-    local id=$1 params=$3 project config='{}' kaged__default_code=-32000
+    local id=$1 params=$3 project config='{}'
     kaged_get "$params" project
     if [[ $kaged_type != string ]]; then
         kaged__refuse "$id" -32602 'invalid params' 'project is not a string'
@@ -757,7 +757,6 @@ kaged__on_term() {
 }
 
 kaged__end() {
-    local kaged__default_code=-32000
     trap '' TERM
     [[ -z $kaged__on_shutdown ]] || kaged__run '' "$kaged__on_shutdown" ||
         kaged_log error 'the shutdown handler failed'
@@ -779,8 +778,10 @@ kaged__turn() {
     return 0
 }
 
-# Speaks with the daemon until it says shutdown or goes away; then the plugin ends.
+# Speaks with the daemon until it says shutdown or goes away; then the plugin ends. A handler fails by
+# its status: `set -e` would end the plugin instead.
 kaged_run() {
+    set +e
     kaged__open_jq
     trap kaged__on_term TERM
     while kaged__turn; do
