@@ -273,30 +273,31 @@ static int run_config_update(struct kaged_call *call)
     return 0;
 }
 
-static int read_project(struct kaged_call *call, struct kg_str *ret_project)
+/* NULL if there is none; then the call has failed. */
+static const struct kg_node *read_project(struct kaged_call *call)
 {
     const struct kg_node *project = kg_node_get(call->params, "project");
-    if (project == NULL || project->type != KG_STRING)
-        return kaged_invalid_params(call, "project is no string");
-    *ret_project = project->text;
-    return 0;
+    if (project != NULL && project->type == KG_STRING)
+        return project;
+    kaged_invalid_params(call, "project is no string");
+    return NULL;
 }
 
 static int run_activated(struct kaged_call *call)
 {
-    struct kg_str project;
-    if (read_project(call, &project) < 0)
+    const struct kg_node *project = read_project(call);
+    if (project == NULL)
         return -1;
-    add_project(call->engine, project);
+    add_project(call->engine, project->text);
     return run_quietly(call, call->engine->plugin->on_project_activated);
 }
 
 static int run_deactivated(struct kaged_call *call)
 {
-    struct kg_str project;
-    if (read_project(call, &project) < 0)
+    const struct kg_node *project = read_project(call);
+    if (project == NULL)
         return -1;
-    remove_project(call->engine, project);
+    remove_project(call->engine, project->text);
     return run_quietly(call, call->engine->plugin->on_project_deactivated);
 }
 

@@ -308,13 +308,18 @@ class Core<Config> implements Plugin<Config> {
     const keep = () => {
       this.config = config as Config;
     };
-    const told = this.#options.onConfigUpdate?.(config as Config);
-    if (!isThenable(told)) return keep();
-    this.#configuring++;
-    return Promise.resolve(told).then(keep).finally(() => {
+    const leave = () => {
       this.#configuring--;
       this.#release();
-    });
+    };
+    let told: unknown;
+    this.#configuring++;
+    try {
+      told = this.#options.onConfigUpdate?.(config as Config);
+    } finally {
+      if (!isThenable(told)) leave();
+    }
+    return isThenable(told) ? Promise.resolve(told).then(keep).finally(leave) : keep();
   }
 
   #release(): void {

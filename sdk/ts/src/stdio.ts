@@ -1,7 +1,9 @@
-// The real transport: stdin, and what was stdout. A stray print must not break the protocol, so
-// fd 1 becomes stderr before anything is read, and answers go to a copy that only we know.
-import { closeSync, openSync, writeSync } from "node:fs";
+// The real transport: what was stdin, and what was stdout. Both are moved to fds that only we know:
+// a stray print goes to stderr, and a child cannot read the host's messages.
+import { closeSync, createReadStream, openSync, writeSync } from "node:fs";
 import { createRequire } from "node:module";
+import { Socket } from "node:net";
+import type { Readable } from "node:stream";
 
 const F_DUPFD_CLOEXEC = 1030;
 
@@ -35,30 +37,44 @@ function writeAll(fd: number, text: string): void {
   }
 }
 
-/** Node has no dup2: the pipe is opened once more by its name in /proc, and then fd 1 as stderr. */
-function moveByName(): number {
-  closeSync(openSync("/proc/self/fd/2", "a")); // throws while nothing has changed yet
-  const out = openSync("/proc/self/fd/1", "a");
-  closeSync(1);
-  if (openSync("/proc/self/fd/2", "a") !== 1) catchPrints(); // the lowest free number was another
-  return out;
+interface Fds {
+  in: number;
+  out: number;
 }
 
-/** Bun keeps fd 1 open, whatever one says, but reaches the C library. */
-function moveByDup(): number {
+/**
+ * Node has no dup2: a pipe is opened once more by its name in /proc. Then its old number, the lowest
+ * that is free, is opened anew: stdin as nothing, stdout as stderr.
+ */
+function moveByName(): Fds {
+  closeSync(openSync("/proc/self/fd/2", "a")); // throws while nothing has changed yet
+  const fds = { in: openSync("/proc/self/fd/0", "r"), out: openSync("/proc/self/fd/1", "a") };
+  closeSync(0);
+  openSync("/dev/null", "r");
+  closeSync(1);
+  openSync("/proc/self/fd/2", "a");
+  return fds;
+}
+
+/** Bun keeps fds 0 to 2 open, whatever one says, but reaches the C library. */
+function moveByDup(): Fds {
   const { dlopen } = createRequire(import.meta.url)("bun:ffi");
   const { symbols: libc } = dlopen("libc.so.6", {
     fcntl: { args: ["int", "int", "int"], returns: "int" },
     dup2: { args: ["int", "int"], returns: "int" },
   });
-  const out = libc.fcntl(1, F_DUPFD_CLOEXEC, 3);
-  if (out < 0 || libc.dup2(2, 1) !== 1) throw new Error("dup2 failed");
-  return out;
+  const nothing = openSync("/dev/null", "r");
+  const fds = { in: libc.fcntl(0, F_DUPFD_CLOEXEC, 3), out: libc.fcntl(1, F_DUPFD_CLOEXEC, 3) };
+  if (fds.in < 0 || fds.out < 0) throw new Error("fds 0 and 1 cannot be copied");
+  libc.dup2(nothing, 0);
+  libc.dup2(2, 1);
+  closeSync(nothing);
+  return fds;
 }
 
 /**
- * Where the system forbids to move it (a pipe of another user), prints are caught in JavaScript;
- * only children that inherit stdout could still write into it.
+ * Where the system forbids to move them (pipes of another user), prints are caught in JavaScript;
+ * only children that inherit stdin and stdout could still use those.
  */
 function catchPrints(): void {
   process.stdout.write = process.stderr.write.bind(process.stderr) as typeof process.stdout.write;
@@ -66,22 +82,31 @@ function catchPrints(): void {
     for (const name of ["log", "info", "debug", "table", "dir"] as const) console[name] = console.error;
 }
 
-function moveStdout(): number {
+function moveStdio(): Fds {
   try {
     return process.versions["bun"] === undefined ? moveByName() : moveByDup();
   } catch {
     catchPrints();
-    return 1;
+    return { in: 0, out: 1 };
   }
 }
 
+function openInput(fd: number): Readable {
+  try {
+    if (fd !== 0 && process.versions["bun"] === undefined) return new Socket({ fd, writable: false });
+  } catch {
+    // a file
+  }
+  return fd === 0 ? process.stdin : createReadStream("", { fd, autoClose: false });
+}
+
 export function openStdio(): Transport {
-  const out = moveStdout();
+  const fds = moveStdio();
   let onEnd = () => {};
   return {
     write(line) {
       try {
-        writeAll(out, `${line}\n`);
+        writeAll(fds.out, `${line}\n`);
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== "EPIPE") throw error;
         onEnd(); // the host does not read any more
@@ -100,9 +125,10 @@ export function openStdio(): Transport {
         if (!over) ended();
         over = true;
       };
-      process.stdin.on("data", (chunk: Buffer) => onChunk(chunk));
-      process.stdin.on("end", onEnd);
-      process.stdin.on("error", onEnd);
+      const input = openInput(fds.in);
+      input.on("data", (chunk: Buffer) => onChunk(chunk));
+      input.on("end", onEnd);
+      input.on("error", onEnd);
       process.once("SIGTERM", onEnd);
     },
     end() {

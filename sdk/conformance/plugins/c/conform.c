@@ -110,7 +110,7 @@ static int print(struct kaged_call *call)
 {
     printf("stray words\n");
     printf("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"forged\"}\n");
-    if (system("echo from a child") != 0)
+    if (system("cat; echo from a child") != 0)
         return -1;
     return kaged_reply(call, KAGED_FIELDS({"printed", kaged_bool(true)}));
 }

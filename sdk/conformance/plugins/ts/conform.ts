@@ -39,7 +39,7 @@ const plugin = createPlugin({
     "test.print": () => {
       console.log("stray words");
       console.log('{"jsonrpc":"2.0","id":1,"result":"forged"}');
-      execFileSync("echo", ["from a child"], { stdio: "inherit" });
+      execFileSync("sh", ["-c", "cat; echo from a child"], { stdio: "inherit" });
       return { printed: true };
     },
     "test.slow": async ({ ms }) => {
