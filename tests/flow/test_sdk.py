@@ -37,15 +37,19 @@ class Example:
     @classmethod
     def setUpClass(cls):
         cls.daemon = Daemon(enabled=["greeter"])
-        folder = os.path.join(cls.daemon.home, "plugins/greeter")
+        cls.fill(os.path.join(cls.daemon.home, "plugins/greeter"))
+        with open(os.path.join(cls.daemon.home, "local.toml"), "w") as file:
+            file.write('[plugins.greeter.config]\nword = "Welcome"\n')
+        cls.daemon.__enter__()
+
+    @classmethod
+    def fill(cls, folder):
+        """The plugin, with what it needs of the SDK."""
         part = VENDORED[cls.language]
         source = os.path.join(SDK, cls.language)
         shutil.copytree(os.path.join(source, "example"), folder)
         copy = shutil.copytree if os.path.isdir(os.path.join(source, part)) else shutil.copy
         copy(os.path.join(source, part), os.path.join(folder, part))
-        with open(os.path.join(cls.daemon.home, "local.toml"), "w") as file:
-            file.write('[plugins.greeter.config]\nword = "Welcome"\n')
-        cls.daemon.__enter__()
 
     @classmethod
     def tearDownClass(cls):
