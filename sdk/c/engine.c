@@ -6,9 +6,7 @@
 
 #include <stdlib.h>
 
-#define METHOD_NOT_FOUND (-32601)
-#define INVALID_REQUEST  (-32600)
-#define HELD_MAX         1024 /* messages; the host is told to come again later */
+#define HELD_MAX 1024 /* messages; the host is told to come again later */
 
 void engine_init(struct engine *engine, const struct kaged_plugin *plugin, struct link link)
 {
@@ -126,7 +124,7 @@ static void answer_result(struct engine *engine, const struct kg_node *id, struc
 
 static void answer_refusal(struct engine *engine, const struct message *message)
 {
-    const char *name = message->code == INVALID_REQUEST ? "invalid request" : "parse error";
+    const char *name = message->code == KAGED_INVALID_REQUEST ? "invalid request" : "parse error";
     kg_auto(kg_free) char *words = kg_format("%s: %s", name, message->problem);
     answer_error(engine, message->id, &(struct failure){.code = message->code, .message = words});
 }
@@ -141,195 +139,6 @@ bool engine_notify(struct engine *engine, const char *type, struct kg_str params
     kg_json_raw(&json, params.length > 0 ? params : KG_STR("{}"));
     kg_json_end(&json, '}');
     return is_fit(engine) && send_out(engine);
-}
-
-/* -- the initialize answer --------------------------------------------------------------------- */
-
-static void put_list(struct kaged_writer *writer, const char *key, const char *const *list)
-{
-    kaged_key(writer, key);
-    kaged_begin_array(writer);
-    for (; list != NULL && *list != NULL; list++)
-        kaged_put(writer, kaged_text(*list));
-    kaged_end_array(writer);
-}
-
-static void put_introduction(struct kaged_writer *writer, const struct kaged_plugin *plugin)
-{
-    kaged_begin_object(writer);
-    kaged_put_field(writer, "name", kaged_text(plugin->name));
-    kaged_put_field(writer, "version", kaged_text(plugin->version));
-    kaged_put_field(writer, "api_version", kaged_int(KAGED_API_VERSION));
-    kaged_key(writer, "methods");
-    kaged_begin_array(writer);
-    for (const struct kaged_entry *row = plugin->methods; row != NULL && row->name != NULL; row++)
-        kaged_put(writer, kaged_text(row->name));
-    kaged_end_array(writer);
-    put_list(writer, "notifications", plugin->notifications);
-    put_list(writer, "capabilities_used", plugin->capabilities);
-    kaged_end_object(writer);
-}
-
-/* -- projects: a sorted list ------------------------------------------------------------------- */
-
-static void add_project(struct engine *engine, struct kg_str project)
-{
-    if (kg_list_has(engine->projects, project))
-        return;
-    kg_list_add(&engine->projects, kg_str_dup(project));
-    size_t at = kg_list_count(engine->projects) - 1;
-    for (; at > 0 && strcmp(engine->projects[at - 1], engine->projects[at]) > 0; at--) {
-        char *other = engine->projects[at - 1];
-        engine->projects[at - 1] = engine->projects[at];
-        engine->projects[at] = other;
-    }
-}
-
-static void remove_project(struct engine *engine, struct kg_str project)
-{
-    char **at = engine->projects;
-    while (*at != NULL && !kg_str_is(project, *at))
-        at++;
-    free(*at);
-    for (; *at != NULL; at++)
-        *at = at[1];
-}
-
-/* -- system methods ---------------------------------------------------------------------------- */
-
-static int run_initialize(struct kaged_call *call)
-{
-    struct engine *engine = call->engine;
-    const struct kg_node *params = call->params;
-    const struct kg_node *name = kg_node_get(params, "plugin_name");
-    const struct kg_node *projects = kg_node_get(params, "projects");
-    int64_t api_version;
-    if (engine->state != ENGINE_NEW)
-        return kaged_fail(call, INVALID_REQUEST, "invalid request: initialize came before");
-    if (!kg_node_int(kg_node_get(params, "api_version"), &api_version) ||
-        api_version != KAGED_API_VERSION)
-        return kaged_invalid_params(call, "this plugin speaks api_version %d", KAGED_API_VERSION);
-    if (name != NULL && (name->type != KG_STRING || !kg_str_is(name->text, engine->plugin->name)))
-        return kaged_invalid_params(call, "plugin_name is not %s", engine->plugin->name);
-    for (size_t i = 0; i < kaged_json_count(json_of(projects)); i++)
-        if (kaged_json_text(kaged_json_at(json_of(projects), i)) != NULL)
-            add_project(engine, node_of(kaged_json_at(json_of(projects), i))->text);
-    engine->has_storage = kaged_json_is_true(json_of(kg_node_get(params, "storage_available")));
-    engine->state = ENGINE_GREETED;
-    put_introduction(kaged_result(call), engine->plugin);
-    return 0;
-}
-
-static int run_initialized(struct kaged_call *call)
-{
-    struct engine *engine = call->engine;
-    if (engine->state != ENGINE_GREETED)
-        return 0;
-    engine->state = ENGINE_OPEN;
-    if (engine->plugin->on_ready != NULL && engine->plugin->on_ready(call) != 0)
-        kaged_log(KAGED_ERROR, "on_ready failed",
-                  KAGED_FIELDS({"error", kaged_text(call->failure.message)}));
-    failure_clear(&call->failure);
-    return 0;
-}
-
-static int run_ping(struct kaged_call *call)
-{
-    return kaged_reply(call, KAGED_FIELDS({"status", kaged_text("ok")}));
-}
-
-/* The author's handler of a system method: what it writes is nobody's business. */
-static int run_quietly(struct kaged_call *call, kaged_handler *handler)
-{
-    int result = handler != NULL ? handler(call) : 0;
-    if (call->result != NULL)
-        call->result->buf.length = 0;
-    return result;
-}
-
-static struct kg_doc *copy_document(const struct kg_node *node)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    struct kg_json_writer json = kg_json_writer(&text);
-    kg_json_node(&json, node);
-    return json_read(kg_buf_view(&text));
-}
-
-static int run_config_update(struct kaged_call *call)
-{
-    struct engine *engine = call->engine;
-    const struct kg_node *config = kg_node_get(call->params, "config");
-    if (config == NULL || config->type != KG_OBJECT)
-        return kaged_invalid_params(call, "config is no object");
-    call->params = call->config = config;
-    int result = run_quietly(call, engine->plugin->on_config);
-    if (result != 0) {
-        if (call->failure.code == KAGED_PLUGIN_ERROR)
-            call->failure.code = KAGED_CONFIG_INVALID;
-        return result;
-    }
-    kg_doc_free(engine->config);
-    engine->config = copy_document(config);
-    return 0;
-}
-
-/* NULL if there is none; then the call has failed. */
-static const struct kg_node *read_project(struct kaged_call *call)
-{
-    const struct kg_node *project = kg_node_get(call->params, "project");
-    if (project != NULL && project->type == KG_STRING)
-        return project;
-    kaged_invalid_params(call, "project is no string");
-    return NULL;
-}
-
-static int run_activated(struct kaged_call *call)
-{
-    const struct kg_node *project = read_project(call);
-    if (project == NULL)
-        return -1;
-    add_project(call->engine, project->text);
-    return run_quietly(call, call->engine->plugin->on_project_activated);
-}
-
-static int run_deactivated(struct kaged_call *call)
-{
-    const struct kg_node *project = read_project(call);
-    if (project == NULL)
-        return -1;
-    remove_project(call->engine, project->text);
-    return run_quietly(call, call->engine->plugin->on_project_deactivated);
-}
-
-static int run_shutdown(struct kaged_call *call)
-{
-    call->engine->ending = true;
-    return 0;
-}
-
-/* From which state on a request of that name is taken, and a notification. */
-static const struct system_row {
-    const char *name;
-    kaged_handler *run;
-    enum engine_state request_from;
-    enum engine_state notification_from;
-    bool mute; /* as a notification it says nothing to anybody */
-} system_rows[] = {
-    {"initialize", run_initialize, ENGINE_NEW, ENGINE_NEW, true},
-    {"initialized", run_initialized, ENGINE_GREETED, ENGINE_GREETED, false},
-    {"ping", run_ping, ENGINE_GREETED, ENGINE_GREETED, true},
-    {"config.update", run_config_update, ENGINE_GREETED, ENGINE_GREETED, false},
-    {"projects.activated", run_activated, ENGINE_GREETED, ENGINE_GREETED, false},
-    {"projects.deactivated", run_deactivated, ENGINE_GREETED, ENGINE_GREETED, false},
-    {"shutdown", run_shutdown, ENGINE_GREETED, ENGINE_NEW, false},
-};
-
-static const struct system_row *find_system(const char *method)
-{
-    for (size_t i = 0; i < KG_COUNT(system_rows); i++)
-        if (strcmp(system_rows[i].name, method) == 0)
-            return &system_rows[i];
-    return NULL;
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
@@ -408,7 +217,7 @@ static int read_params(struct kaged_call *call, const struct message *message)
 static int run_message(struct kaged_call *call, const struct message *message)
 {
     struct engine *engine = call->engine;
-    const struct system_row *row = find_system(message->method);
+    const struct system_row *row = system_find(message->method);
     bool request = message->kind == MESSAGE_REQUEST;
     enum engine_state from = !row      ? ENGINE_OPEN
                              : request ? row->request_from
@@ -417,7 +226,7 @@ static int run_message(struct kaged_call *call, const struct message *message)
     if (engine->state < from)
         return kaged_fail(call, KAGED_NOT_INITIALIZED, "not initialized");
     if (run == NULL)
-        return kaged_fail(call, METHOD_NOT_FOUND, "method not found");
+        return kaged_fail(call, KAGED_METHOD_NOT_FOUND, "method not found");
     if (row != NULL && row->mute && !request)
         return 0;
     return read_params(call, message) < 0 ? -1 : run(call);
@@ -572,7 +381,7 @@ static int take_host_error(const struct kg_node *error, struct failure *failure)
         message == NULL || message->type != KG_STRING)
         return fail(failure, KAGED_INTERNAL, "internal error: the host's answer is malformed");
     fail(failure, (int)code, message->text.data);
-    failure->data = data ? copy_document(data) : NULL;
+    failure->data = data ? json_copy(data) : NULL;
     return -1;
 }
 

@@ -15,6 +15,7 @@
 /* Texts end in NUL. Of a key that comes twice the last value counts. NULL: the host takes no such
  * text. */
 struct kg_doc *json_read(struct kg_str text);
+struct kg_doc *json_copy(const struct kg_node *node);
 static inline const struct kaged_json *json_of(const struct kg_node *node)
 {
     return (const struct kaged_json *)node;
@@ -114,6 +115,17 @@ bool engine_notify(struct engine *engine, const char *type, struct kg_str params
 int engine_request(struct engine *engine, const char *method, struct kg_str params,
                    struct kg_doc **ret_doc, const struct kg_node **ret_result,
                    struct failure *failure);
+
+/* A method of the host's own. */
+struct system_row {
+    const char *name;
+    kaged_handler *run;
+    enum engine_state request_from; /* the state from which on a request of that name is taken */
+    enum engine_state notification_from;
+    bool mute; /* as a notification it says nothing to anybody */
+};
+const struct system_row *
+system_find(const char *method); /* NULL: it is the plugin's, or nobody's */
 
 struct kaged_call {
     struct engine *engine;

@@ -183,6 +183,14 @@ struct kg_doc *json_read(struct kg_str text)
     return doc;
 }
 
+struct kg_doc *json_copy(const struct kg_node *node)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
+    kg_json_node(&json, node);
+    return json_read(kg_buf_view(&text));
+}
+
 /* -- for plugins ------------------------------------------------------------------------------- */
 
 enum kaged_type kaged_json_type(const struct kaged_json *value)

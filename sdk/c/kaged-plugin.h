@@ -18,6 +18,9 @@ extern "C" {
 
 /* A plugin's own codes are from -32099 to -32000. */
 enum kaged_code {
+    KAGED_PARSE_ERROR = -32700,
+    KAGED_INVALID_REQUEST = -32600,
+    KAGED_METHOD_NOT_FOUND = -32601,
     KAGED_INVALID_PARAMS = -32602,
     KAGED_INTERNAL = -32603,
     KAGED_PLUGIN_ERROR = -32000,

@@ -2,9 +2,6 @@
  */
 #include "internal.h"
 
-#define PARSE_ERROR     (-32700)
-#define INVALID_REQUEST (-32600)
-
 static bool is_blank(struct kg_str line)
 {
     size_t at = 0;
@@ -39,13 +36,13 @@ static void check_request(const struct kg_node *root, struct message *message)
     const struct kg_node *method = kg_node_get(root, "method");
     const struct kg_node *params = kg_node_get(root, "params");
     if (id != NULL && message->id == NULL)
-        refuse(message, INVALID_REQUEST, "id is neither a string nor an integer");
+        refuse(message, KAGED_INVALID_REQUEST, "id is neither a string nor an integer");
     else if (method == NULL || method->type != KG_STRING)
-        refuse(message, INVALID_REQUEST, "method is not a string");
+        refuse(message, KAGED_INVALID_REQUEST, "method is not a string");
     else if (kg_node_get(root, "result") != NULL || kg_node_get(root, "error") != NULL)
-        refuse(message, INVALID_REQUEST, "a request has a result or an error");
+        refuse(message, KAGED_INVALID_REQUEST, "a request has a result or an error");
     else if (params != NULL && params->type != KG_OBJECT && params->type != KG_ARRAY)
-        refuse(message, INVALID_REQUEST, "params is neither an object nor an array");
+        refuse(message, KAGED_INVALID_REQUEST, "params is neither an object nor an array");
     else
         message->kind = id ? MESSAGE_REQUEST : MESSAGE_NOTIFICATION;
     if (message->kind == MESSAGE_REFUSED)
@@ -58,7 +55,7 @@ static void classify(struct message *message)
 {
     const struct kg_node *root = message->doc->root;
     if (root->type != KG_OBJECT) {
-        refuse(message, INVALID_REQUEST,
+        refuse(message, KAGED_INVALID_REQUEST,
                root->type == KG_ARRAY ? "there are no batches" : "not an object");
         return;
     }
@@ -66,7 +63,7 @@ static void classify(struct message *message)
     message->id = id != NULL && is_id(id) ? id : NULL;
     bool answers = kg_node_get(root, "result") != NULL || kg_node_get(root, "error") != NULL;
     if (!is_text(kg_node_get(root, "jsonrpc"), "2.0"))
-        refuse(message, INVALID_REQUEST, "jsonrpc is not \"2.0\"");
+        refuse(message, KAGED_INVALID_REQUEST, "jsonrpc is not \"2.0\"");
     else if (kg_node_get(root, "method") == NULL && answers)
         message->kind = MESSAGE_RESPONSE;
     else
@@ -79,7 +76,7 @@ void message_read(struct kg_str line, struct message *ret_message)
     if (!is_blank(line)) {
         message.doc = json_read(line);
         if (message.doc == NULL)
-            refuse(&message, PARSE_ERROR, "not JSON that the host would take");
+            refuse(&message, KAGED_PARSE_ERROR, "not JSON that the host would take");
         else
             classify(&message);
     }
@@ -89,7 +86,7 @@ void message_read(struct kg_str line, struct message *ret_message)
 void message_oversize(struct message *ret_message)
 {
     *ret_message = (struct message){0};
-    refuse(ret_message, PARSE_ERROR, "the line is too long");
+    refuse(ret_message, KAGED_PARSE_ERROR, "the line is too long");
 }
 
 void message_free(struct message *message)

@@ -74,7 +74,7 @@ static void answer_request(struct kaged_test *test, const struct kg_node *root)
     const struct kaged_json *params = json_of(kg_node_get(root, "params"));
     const char *method = kaged_json_text(json_of(kg_node_get(root, "method")));
     const char *result = NULL;
-    kaged_test_refuse(test, -32601, "method not found");
+    kaged_test_refuse(test, KAGED_METHOD_NOT_FOUND, "method not found");
     if (test->answer != NULL)
         result = test->answer(test->answer_data, test, method, params);
     write_answer(test, kg_node_get(root, "id"), result);

@@ -242,7 +242,9 @@ static int pre_compact(struct kaged_call *call)
     const char *role = kaged_json_text(param(call, "role"));
     const struct kaged_json *old = param(call, "messages_being_compacted");
     char text[256];
-    if (role != NULL && strcmp(role, "compactor") == 0) {
+    if (role == NULL)
+        return kaged_invalid_params(call, "role must be a string");
+    if (strcmp(role, "compactor") == 0) {
         snprintf(text, sizeof(text), "dropped %zu", kaged_json_count(old));
         return kaged_reply_compacted(call, param(call, "messages_remaining"), old, text);
     }
