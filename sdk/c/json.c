@@ -109,8 +109,8 @@ static size_t drop_twice_many(struct kg_member *members, size_t count)
 
 static void take_members(struct reader *reader, struct kg_node *node, size_t first)
 {
-    struct kg_member *members = reader->scratch + first;
     size_t count = reader->count - first;
+    struct kg_member *members = count > 0 ? reader->scratch + first : NULL;
     count = count <= FEW_MEMBERS ? drop_twice_few(members, count) : drop_twice_many(members, count);
     node->count = (uint32_t)count;
     node->members = kg_arena_alloc(reader->arena, (count + 1) * sizeof(*members));
