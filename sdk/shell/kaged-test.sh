@@ -7,10 +7,10 @@
 #   kaged_test_end
 
 kaged_test_notifications=() # lines that the plugin sent unasked, in order
-kaged_test_context='{"operator_id":"tester","project_id":null,"agent_path":null,"session_id":null,"request_id":"req_test"}'
+kaged_test_context='{"operator_id":"tester","request_id":"req_test"}' # of each call
 
-# Answers kaged.storage.* for the plugin: METHOD PARAMS. REPLY is a result, or, where it fails, an error
-# object. A test defines its own.
+# Answers kaged.storage.* for the plugin: METHOD PARAMS. REPLY is a result, or, where it fails, an
+# error object. A test defines its own.
 kaged_test_storage() {
     REPLY='{"code":-32003,"message":"the test has no storage"}'
     return 1
@@ -26,8 +26,8 @@ kaged_test_begin() {
     exec {kaged__test_lines}<"$kaged__test_file"
     rm -f "$kaged__test_file"
     kaged__test_input=() kaged__test_id=0
-    kaged_test_request initialize "{\"api_version\":$KAGED_API_VERSION,\"storage_available\":true}" ||
-        return 1
+    kaged_object api_version:=$KAGED_API_VERSION storage_available:=true
+    kaged_test_request initialize "$REPLY" || return 1
     [[ -z ${1:-} ]] || kaged_test_request config.update "{\"config\":$1}" || return 1
     kaged_test_feed '{"jsonrpc":"2.0","method":"initialized","params":{}}'
 }
@@ -67,7 +67,8 @@ kaged_test_request() {
     done
 }
 
-# kaged_test_call METHOD [PARAMS [CONFIG]]: as the daemon calls, with a context; CONFIG is the call's own.
+# kaged_test_call METHOD [PARAMS [CONFIG]]: as the daemon calls, with a context; CONFIG is the
+# call's own.
 kaged_test_call() {
     local params=${2:-"{}"} own="\"_context\":$kaged_test_context"
     [[ -z ${3:-} ]] || own+=",\"_config\":$3"

@@ -5,9 +5,9 @@
 #   daemon --line--> bash --pieces--> jq "reader" --lengths, fields--> bash
 #   daemon <--line-- jq "writer" <--pieces-- bash
 #
-# The writer alone has the daemon's stdout, and it writes nothing but JSON-RPC that the daemon takes.
-# Handlers are functions of the plugin's own shell, one at a time, so their variables stay. Names with
-# two underscores are this file's own. Works with bash 4.4 or later and jq 1.6 or later.
+# The writer alone has the daemon's stdout, and it writes nothing but JSON-RPC that the daemon
+# takes. Handlers are functions of the plugin's own shell, one at a time, so their variables stay.
+# Names with two underscores are this file's own. Works with bash 4.4 or later and jq 1.6 or later.
 
 declare -r KAGED_API_VERSION=1
 declare -r KAGED_LINE_MAX=4194304 # bytes, without the newline
@@ -38,12 +38,13 @@ kaged__fields=()    # of the message that was read last
 
 # Of a request that waits: this many fields each. See kaged__reader_program.
 declare -r KAGED__REQUEST_FIELDS=13
+declare -r KAGED__FRAME=50 # bytes around id, method and params of a request, or a few more
 declare -r KAGED__PIECE=4000 # bytes; jq 1.6 harms a character that its buffer of 4 KiB cuts in two
 
 # -- the two jq programs --------------------------------------------------------------------------
 
-# Takes lines whose first character says what to do: "+" a piece of text follows up, "=" the last piece
-# of a message, "?" a path into the text so far, "!" is the text so far JSON. Answers with the lengths of
+# Takes lines whose first character says what to do: "+" a piece of a text, "=" the last piece of a
+# message, "?" a path into the text so far, "!" is the text so far JSON. Answers with the lengths of
 # the fields on one line, then the fields.
 declare -r kaged__reader_program='
 def fields: (map(utf8bytelength | tostring) | join(" ")) + "\n" + add;
@@ -72,7 +73,8 @@ def response($id): ["R", ($id | tojson)] +
          (.error | if has("data") and .data != null then .data | tojson else "" end)]
     else ["malformed", "", "", "", ""] end;
 
-def members: ["operator_id", "project_id", "agent_path", "session_id", "request_id", "project_root"];
+def members:
+    ["operator_id", "project_id", "agent_path", "session_id", "request_id", "project_root"];
 
 def problem:
     if type != "object" then "params is not an object"
@@ -119,7 +121,8 @@ def message:
     | if $line | test("\ufffd") then . + [$line] else . + [""] end;
 
 def lookup($path):
-    (try (fromjson | getpath($path)) catch null) | [(if . == null then "none" else type end), plain];
+    (try (fromjson | getpath($path)) catch null)
+    | [(if . == null then "none" else type end), plain];
 
 def check: (try [fromjson | tojson | utf8bytelength | tostring] catch ["bad"]);
 
@@ -134,8 +137,9 @@ foreach inputs as $line ({pieces: []};
     .out // empty | fields)'
 
 # "+" a piece of a field, "," the last piece of one; then, with the fields so far: "R" a result (id,
-# result), "E" an error (id, code, message, data), "N" a notification (method, params), "Q" a request (id,
-# method, params). Each field is JSON text. What the daemon would not take becomes an internal error.
+# result), "E" an error (id, code, message, data), "N" a notification (method, params), "Q" a
+# request (id, method, params). Each field is JSON text. An answer that the daemon would not take becomes an
+# internal error.
 declare -r kaged__writer_program='
 def value: ("[" + . + "]" | fromjson) | if length == 1 then .[0] else error("not one value") end;
 
@@ -153,7 +157,8 @@ def internal($detail):
 
 def notification: {jsonrpc: "2.0", method: (.[0] | value), params: (.[1] | value)} | line;
 
-def request: {jsonrpc: "2.0", id: (.[0] | value), method: (.[1] | value), params: (.[2] | value)} | line;
+def request:
+    {jsonrpc: "2.0", id: (.[0] | value), method: (.[1] | value), params: (.[2] | value)} | line;
 
 def written($op):
     . as $fields
@@ -223,7 +228,8 @@ kaged_get() {
     local json=$1 path='' key
     shift
     for key in "$@"; do
-        [[ $key =~ ^(0|[1-9][0-9]{0,8})$ ]] && REPLY=$key || kaged_string "$key"
+        REPLY=$key
+        [[ $key =~ ^(0|[1-9][0-9]{0,8})$ ]] || kaged_string "$key"
         path+=${path:+,}$REPLY
     done
     kaged__pieces "$kaged__reader_in" + "${json//$'\n'/ }"
@@ -243,7 +249,7 @@ kaged__check() {
 
 # -- speaking with the two jq ---------------------------------------------------------------------
 
-# kaged__pieces FD OP TEXT: all pieces but the last are marked "+", and none ends inside a character.
+# kaged__pieces FD OP TEXT: all pieces but the last are marked "+"; none ends inside a character.
 kaged__pieces() {
     local LC_ALL=C fd=$1 op=$2 text=$3 at=0 size
     if [[ $text == *[$'\x80'-$'\xff']* ]]; then
@@ -331,7 +337,7 @@ kaged_invalid_params() {
     kaged_error "invalid params: $1" -32602
 }
 
-# kaged_compactor MESSAGES SUPERSEDED [SUMMARY]: a compactor's result; lists in JSON, a plain summary.
+# kaged_compactor MESSAGES SUPERSEDED [SUMMARY]: a compactor's result; two lists in JSON, and text.
 kaged_compactor() {
     kaged_object role=compactor messages:="$1" superseded:="$2" ${3+"summary=$3"}
     kaged_result "$REPLY"
@@ -344,7 +350,7 @@ kaged__refuse() {
     kaged__write E "$1" "$2" "$REPLY" ''
 }
 
-# kaged__run ID FUNCTION ARGUMENT...: runs a handler, and answers.
+# kaged__run ID FUNCTION ARGUMENT...: runs a handler, and answers. Fails if the handler did.
 kaged__run() {
     local id=$1 status kaged__result=null kaged__error=() kaged__host_error=()
     shift
@@ -352,19 +358,17 @@ kaged__run() {
     "$@"
     status=$?
     kaged__busy=0
-    if ((${#kaged__error[@]} == 0 && status != 0)); then
+    if ((status != 0 && ${#kaged__error[@]} == 0)); then
         kaged__error=("${kaged__host_error[@]}")
-        ((${#kaged__error[@]})) || kaged__error=(-32603 "\"internal error: the handler failed with $status\"" '')
+        ((${#kaged__error[@]})) ||
+            kaged_error "internal error: the handler failed with $status" -32603
     fi
-    ((${#kaged__error[@]} == 0)) || status=1
-    ((${#kaged__error[@]})) || status=0
-    [[ -n $id ]] || return "$status"
-    if ((status)); then
+    if [[ -n $id ]] && ((${#kaged__error[@]})); then
         kaged__write E "$id" "${kaged__error[@]}"
-    else
+    elif [[ -n $id ]]; then
         kaged__write R "$id" "$kaged__result"
     fi
-    return "$status"
+    ((${#kaged__error[@]} == 0))
 }
 
 # -- what handlers use ----------------------------------------------------------------------------
@@ -386,8 +390,8 @@ kaged_log() {
     printf '%s\n' "$REPLY" >&2
 }
 
-# kaged_exec SQL [PARAMS], kaged_query SQL [PARAMS], kaged_batch STATEMENTS, kaged_schema: REPLY is the
-# daemon's result. PARAMS is a JSON array, or an object for names; STATEMENTS an array of what
+# kaged_exec SQL [PARAMS], kaged_query SQL [PARAMS], kaged_batch STATEMENTS, kaged_schema: REPLY is
+# the daemon's result. PARAMS is a JSON array, or an object for names; STATEMENTS an array of what
 # kaged_statement gives. They fail if the daemon refuses, and set kaged_error_*; a handler that then
 # fails, too ("|| return"), passes the daemon's error on.
 kaged_exec() {
@@ -413,25 +417,31 @@ kaged_statement() {
 
 # kaged__ask METHOD PARAMS: one request to the host; what comes meanwhile waits, or is answered.
 kaged__ask() {
-    local id=$kaged__next_id method size
+    local id=$kaged__next_id method
     kaged_error_code='' kaged_error_message='' kaged_error_data=''
-    [[ $kaged__state == open ]] || { kaged__host_failed -32002 'not initialized' ''; return 1; }
     kaged_string "$1"
     method=$REPLY
-    kaged__check "$2" || { kaged__host_failed -32603 'internal error: params are not JSON' ''; return 1; }
-    size=$((REPLY + ${#method} + ${#id} + 45))
-    ((size <= KAGED_LINE_MAX)) ||
-        { kaged__host_failed -32603 'internal error: longer than a line may be' ''; return 1; }
-    ((kaged__ending)) && { kaged__host_failed -32603 'internal error: the host is gone' ''; return 1; }
-    ((kaged__next_id += 1))
-    kaged__write Q "$id" "$method" "$2"
-    kaged__await "$id"
+    if [[ $kaged__state != open ]]; then
+        kaged__host_failed -32002 'not initialized'
+    elif ((kaged__ending)); then
+        kaged__host_failed -32603 'internal error: the host is gone'
+    elif ! kaged__check "$2"; then
+        kaged__host_failed -32603 'internal error: the params are not JSON'
+    elif ((REPLY + ${#method} + ${#id} + KAGED__FRAME > KAGED_LINE_MAX)); then
+        kaged__host_failed -32603 'internal error: longer than a line may be'
+    else
+        kaged__next_id=$((id + 1))
+        kaged__write Q "$id" "$method" "$2"
+        kaged__await "$id"
+    fi
 }
 
+# kaged__host_failed CODE MESSAGE [DATA]: always fails.
 kaged__host_failed() {
-    kaged_error_code=$1 kaged_error_message=$2 kaged_error_data=$3
+    kaged_error_code=$1 kaged_error_message=$2 kaged_error_data=${3:-}
     kaged_string "$2"
-    kaged__host_error=("$1" "$REPLY" "$3")
+    kaged__host_error=("$1" "$REPLY" "${3:-}")
+    return 1
 }
 
 kaged__await() {
@@ -447,8 +457,7 @@ kaged__await() {
         esac
     done
     kaged__ending=1
-    kaged__host_failed -32603 'internal error: the host is gone' ''
-    return 1
+    kaged__host_failed -32603 'internal error: the host is gone'
 }
 
 # kaged__settle KIND RESULT CODE MESSAGE DATA
@@ -458,14 +467,8 @@ kaged__settle() {
         kaged__host_error=()
         REPLY=$2
         ;;
-    error)
-        kaged__host_failed "$3" "$4" "$5"
-        return 1
-        ;;
-    *)
-        kaged__host_failed -32603 "internal error: the host's answer is malformed" ''
-        return 1
-        ;;
+    error) kaged__host_failed "$3" "$4" "$5" ;;
+    *) kaged__host_failed -32603 "internal error: the host's answer is malformed" ;;
     esac
 }
 
@@ -494,7 +497,7 @@ kaged__read_line() {
 
 # The next request or response, in kaged__fields; anything else is answered here.
 kaged__read_message() {
-    local REPLY
+    local REPLY seen
     while ((!kaged__ending)) && kaged__read_line; do
         if [[ $kaged__line == too_long ]]; then
             kaged__refuse null -32700 'parse error' 'the line is too long'
@@ -503,7 +506,8 @@ kaged__read_message() {
         kaged__pieces "$kaged__reader_in" = "$kaged__line"
         kaged__take
         kaged__fields=("${kaged__taken[@]}")
-        if [[ -n ${kaged__fields[-1]} ]] && ! kaged__is_same "$kaged__line" "${kaged__fields[-1]}"; then
+        seen=${kaged__fields[-1]}
+        if [[ -n $seen ]] && ! kaged__is_same "$kaged__line" "$seen"; then
             kaged__refuse null -32700 'parse error' 'not UTF-8'
             continue
         fi
@@ -529,8 +533,9 @@ kaged__refuse_line() {
 
 # -- requests -------------------------------------------------------------------------------------
 
-# kaged__on_request ID METHOD PROBLEM PARAMS CONFIG CONTEXT OPERATOR_ID PROJECT_ID AGENT_PATH SESSION_ID
-# REQUEST_ID PROJECT_ROOT; ID is empty for a notification, CONFIG where the call has none of its own.
+# kaged__on_request ID METHOD PROBLEM PARAMS CONFIG CONTEXT OPERATOR_ID PROJECT_ID AGENT_PATH
+# SESSION_ID REQUEST_ID PROJECT_ROOT; ID is empty for a notification, CONFIG where the call has none
+# of its own.
 kaged__on_request() {
     local id=$1 method=$2 problem=$3
     if [[ $method == shutdown ]]; then
@@ -730,8 +735,8 @@ kaged_hook() {
     kaged__register "kaged.hook.$1" "$2"
 }
 
-# kaged_on config|activated|deactivated|start|shutdown FUNCTION: config gets the new configuration and may
-# refuse it with kaged_error; activated a project and its configuration; deactivated a project.
+# kaged_on config|activated|deactivated|start|shutdown FUNCTION: config gets the new configuration
+# and may refuse it with kaged_error; activated a project and its configuration; deactivated a project.
 kaged_on() {
     case $1 in
     config | activated | deactivated | start | shutdown) printf -v "kaged__on_$1" %s "$2" ;;
@@ -778,8 +783,8 @@ kaged__turn() {
     return 0
 }
 
-# Speaks with the daemon until it says shutdown or goes away; then the plugin ends. A handler fails by
-# its status: `set -e` would end the plugin instead.
+# Speaks with the daemon until it says shutdown or goes away; then the plugin ends. A handler fails
+# by its status: `set -e` would end the plugin instead.
 kaged_run() {
     set +e
     kaged__open_jq

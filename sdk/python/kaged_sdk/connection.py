@@ -1,9 +1,9 @@
 """One conversation with a host, from the first line to the last.
 
-    reader thread     reads lines; answers at once what needs no code of the author; hands the answers of
-                      the host to those who wait; puts the rest into the queue
-    serving thread    takes the queue in order: what changes the plugin's configuration or projects runs
-                      here, so that later calls see it; calls are started on the workers
+    reader thread    reads lines; answers at once what needs no code of the author; hands the
+                     answers of the host to those who wait; puts the rest into the queue
+    serving thread   takes the queue in order: what changes the plugin's configuration or projects
+                     runs here, so that later calls see it; calls are started on the workers
 
 The reader never runs code of the author, so a handler may wait for the host anywhere.
 """

@@ -1,7 +1,7 @@
 """The plugin's own database, which the daemon keeps: each method is a request to it.
 
-`plugin.storage` waits; `plugin.storage.aio` is the same for `await`. The SQL is SQLite's; parameters
-are a list for `?`, or a dict for `:name`.
+`plugin.storage` waits; `plugin.storage.aio` is the same for `await`. The SQL is SQLite's;
+parameters are a list for `?`, or a dict for `:name`.
 """
 from __future__ import annotations
 

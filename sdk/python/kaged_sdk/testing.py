@@ -3,8 +3,8 @@
     with Host(plugin, config={"budget": "low"}) as host:
         assert host.call("notes.add", {"text": "hi"}) == {"id": 1}
 
-Both sides speak the real lines of JSON, so that what could not be sent fails here, too. Storage is a
-SQLite database in memory, `host.database`, that answers as the daemon's does.
+Both sides speak the real lines of JSON, so that what could not be sent fails here, too. Storage is
+a SQLite database in memory, `host.database`, that answers as the daemon's does.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN_CONTEXT = {"operator_id": "tester", "project_id": None, "agent_path": None, 
 
 
 class Host:
-    """`answer` takes the place of the storage: answer(method, params) returns or raises PluginError."""
+    """`answer(method, params)` takes the place of the storage; it may raise PluginError."""
 
     def __init__(self, plugin: Plugin, *, config: Optional[Dict[str, Any]] = None,
                  projects: Sequence[str] = (),

@@ -82,7 +82,8 @@ class Calls(unittest.TestCase):
 
         with Host(self.plugin) as host:
             error = self.failure_of(host.call, "unit.fail")
-            self.assertEqual((error.code, error.message, error.data), (-32005, "busy", {"retry": 1}))
+            self.assertEqual((error.code, error.message, error.data),
+                             (-32005, "busy", {"retry": 1}))
             error = self.failure_of(host.call, "unit.need")
             self.assertEqual((error.code, error.message), (-32602, "invalid params: x is missing"))
             self.assertEqual(self.failure_of(host.call, "unit.none").code, -32601)
@@ -106,7 +107,8 @@ class Calls(unittest.TestCase):
         self.plugin.method("unit.crash")(lambda params, ctx: {}["bug"])
         with Host(self.plugin) as host:
             error = self.failure_of(host.call, "unit.crash")
-            self.assertEqual((error.code, error.message), (-32603, "internal error: KeyError: 'bug'"))
+            self.assertEqual((error.code, error.message),
+                             (-32603, "internal error: KeyError: 'bug'"))
         self.assertIn("Traceback", "".join(self.log))
 
     def test_names_are_checked_when_registered(self):

@@ -26,8 +26,8 @@ class Lines(unittest.TestCase):
 
 class Json(unittest.TestCase):
     def test_what_the_daemon_refuses_is_refused(self):
-        for line in (b"NaN", b"[1,]", b"01", b'"\\ud800"', b'"\xff"', b'"\t"', b"\xef\xbb\xbf1", b"",
-                     b"[" * 257 + b"]" * 257, b"[" * 100000, b"1 2"):
+        for line in (b"NaN", b"[1,]", b"01", b'"\\ud800"', b'"\xff"', b'"\t"', b"\xef\xbb\xbf1",
+                     b"", b"[" * 257 + b"]" * 257, b"[" * 100000, b"1 2"):
             with self.subTest(line[:20]), self.assertRaises(wire.NotJson):
                 wire.parse(line)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A whole plugin in bash: it greets, and remembers whom in its storage. kaged.sh is copied beside it.
+# A whole plugin in bash: it greets, and remembers whom in its storage. kaged.sh is copied beside
+# this file.
 source "${BASH_SOURCE[0]%/*}/kaged.sh"
 
 create_table() {
