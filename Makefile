@@ -22,9 +22,9 @@ run: build ## start a daemon here with a caged plugin, and call it
 
 test: ## everything, under ASan and UBSan
 	@scripts/setup build test
-	@scripts/sdk-ts || echo "make: tests that need packages of npm are skipped" >&2
 	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
 	@ninja -C $(MESON_SANITIZED) --quiet
+	@scripts/sdk-ts || echo "make: tests of sdk/ts are skipped" >&2
 	@tests/run $(MESON_SANITIZED)
 
 bench: build ## measure, as ratios
