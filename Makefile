@@ -25,6 +25,7 @@ test: ## everything, under ASan and UBSan
 	@scripts/npm tests || echo "make: tests that need packages of npm are skipped" >&2
 	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
 	@ninja -C $(MESON_SANITIZED) --quiet
+	@scripts/sdk-ts || echo "make: tests of sdk/ts are skipped" >&2
 	@tests/run $(MESON_SANITIZED)
 
 bench: build ## measure, as ratios

@@ -83,6 +83,12 @@ class Files(FlowTest):
             self.assertEqual(daemon.tell(write_file(f"{path}/note")), "EROFS")
             self.assertEqual(daemon.tell(read_file("/etc/passwd")), "ENOENT")
 
+    def test_plugin_may_open_its_own_stderr_by_name(self):
+        """A root daemon's pipes were root's: `echo ... >/dev/stderr` failed in every shell script."""
+        with Told() as daemon:
+            self.assertIsNone(daemon.tell(write_file("/dev/stderr", "by name\n")))
+            wait_for(lambda: "by name" in daemon.cli("plugin", "logs", NAME)[1], "the line in its log")
+
     def test_plugin_with_a_write_capability_writes_there(self):
         with folder() as path, Told(f"write:fs:{path}") as daemon:
             self.assertIsNone(daemon.tell(write_file(f"{path}/note", "kept")))

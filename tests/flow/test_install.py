@@ -14,7 +14,7 @@ FILES = ["bin/kaged", "libexec/kaged/kaged-spawner", "libexec/kaged/kaged-cage-i
          "libexec/kaged/kaged-storage", "libexec/kaged/kaged-unpack",
          "libexec/kaged/kaged-model",
          "lib/sysusers.d/kaged.conf", "lib/tmpfiles.d/kaged.conf",
-         "share/kaged/schema/plugin-manifest-v1.json", "share/doc/kaged/config.toml",
+         "include/kaged-plugin.h", "share/kaged/schema/plugin-manifest-v1.json", "share/doc/kaged/config.toml",
          "share/man/man1/kaged.1", "share/man/man8/kaged.8",
          "share/bash-completion/completions/kaged", "share/zsh/site-functions/_kaged",
          "share/fish/vendor_completions.d/kaged.fish", *SYSTEMD]
