@@ -413,6 +413,19 @@ class Compaction(SessionTest):
         event = d.events(session, "compaction.triggered")[0]
         self.assertEqual((event["trigger"], event["window_tokens"]), ("threshold_crossed", 1000))
 
+    def test_what_a_compaction_made_does_not_bring_about_the_next(self):
+        d = self.daemon
+        session = self.talk()
+        d.answer("pre_compact", GOOD)
+        d.answer("post_compact", "result = 'x' * 4000", "hears-more")
+        d.act(session, "compact")
+        for text in ("a", "b", "c"):
+            d.say(session, text, role="assistant")
+            d.texts(session)  # waits for one that is under way
+        self.assertEqual(len(d.events(session, "compaction.triggered")), 1)
+        d.say(session, "question 3")
+        wait_for(lambda: len(d.events(session, "compaction.completed")) == 2, "the next")
+
     def test_nothing_that_may_go_is_a_conflict(self):
         d = self.daemon
         session = d.new()

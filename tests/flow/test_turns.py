@@ -221,6 +221,17 @@ class Steps(FlowTest):
             told = provider.requests[1][1]["messages"][-1]
             self.assertTrue(told["content"].startswith("[BLOCKED] "), told)
 
+    def test_provider_that_claims_any_number_of_tokens(self):
+        claim = event({"choices": [], "usage": {"prompt_tokens": 2 ** 63 - 1,
+                                                "completion_tokens": 2 ** 63 - 1}})
+        end = b"data: [DONE]\n\n"
+        with Provider(calls({"acts": {"result": 1}}).replace(end, claim + end),
+                      says("ok").replace(end, claim + end)) as provider, \
+                Shop([("openai", provider.url)]) as shop:
+            lines = shop.run("price?")
+            self.assertEqual(lines[-1]["stop"], "stop")
+            self.assertEqual(len(of(lines, "usage")), 2)
+
     def test_steps_are_bounded(self):
         answer = calls({"acts": {"result": 1}})
         with Provider(*[answer] * 4) as provider, \
