@@ -259,7 +259,9 @@ static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
     }
     if (cli_is_set(answer, "blocked") && plugin.length > 0)
         hint = kg_format("more with: %s plugin status %.*s", self, KG_STR_CUT(plugin, 64));
-    return print_problem(CLI_FAILED, kg_buf_view(&text), kg_str(hint));
+    bool nobodys = plugin.length == 0 && !cli_is_set(answer, "blocked");
+    int code = nobodys ? kg_error_row(KG_E_NOT_FOUND)->exit_code : CLI_FAILED;
+    return print_problem(code, kg_buf_view(&text), kg_str(hint));
 }
 
 int cli_session_tool(struct cli *cli)
