@@ -332,6 +332,7 @@ class Whole(FlowTest):
         self.assertEqual(len(said), 8)
         self.assertIn("(superseded)", self.story.shown["all"])
         self.assertIn("superseded entries are not shown", self.story.shown["standing"])
+        self.assertIn(f"the seat moved from primary to {RESEARCHER}\n", self.story.shown["all"])
 
     # what else an operator does, each with a session of its own
 
@@ -352,6 +353,17 @@ class Whole(FlowTest):
         self.assertIn("Listen blue", self.story.run("session", "context", fork))
         self.assertIn("compaction #46 of primary taken back", self.story.run("session", "show", fork))
 
+    def test_compaction_of_a_subagent_is_heard_by_its_own_plugins(self):
+        fork = self.fork()
+        self.story.run("session", "compact", fork, "--agent", RESEARCHER, "--strategy", "drop",
+                       "--keep-recent", "0")
+        self.story.run("session", "compact", fork, "--agent", REVIEWER, "--strategy", "drop",
+                       "--keep-recent", "0")
+        fired = [(event["name"], event["hook"], event["agent_path"]) for event in
+                 self.daemon.audit() if event["event"] == "plugin.hook.fired" and
+                 event["session_id"] == fork]
+        self.assertEqual(fired, [("remembers@whole", "pre_compact", RESEARCHER)])
+
     def test_pinned_entry_stays(self):
         fork = self.fork("14")
         self.assertIn("#5 is pinned", self.story.run("session", "pin", fork, "5"))
@@ -368,6 +380,8 @@ class Whole(FlowTest):
         self.story.run("session", "tool", fork, "breaks.boom", wanted=1)
         self.assertIn("[BLOCKED]", self.story.stderr)
         self.assertIn("plugin status breaks", self.story.stderr)
+        self.story.run("session", "tool", fork, "remembers.forget", wanted=4)
+        self.assertIn("its tools are remembers.note, remembers.recall", self.story.stderr)
 
     def test_checkpoint_waits_for_the_operator(self):
         fork = self.fork("14")
