@@ -331,6 +331,8 @@ class Whole(FlowTest):
         self.assertEqual(said[0], "Greetings")
         self.assertEqual(len(said), 8)
         self.assertIn("(superseded)", self.story.shown["all"])
+        self.assertIn("fell back to that: the compactor left out what has to stay\n",
+                      self.story.shown["all"])
         self.assertIn("superseded entries are not shown", self.story.shown["standing"])
         self.assertIn(f"the seat moved from primary to {RESEARCHER}\n", self.story.shown["all"])
 
@@ -382,6 +384,18 @@ class Whole(FlowTest):
         self.assertIn("plugin status breaks", self.story.stderr)
         self.story.run("session", "tool", fork, "remembers.forget", wanted=4)
         self.assertIn("its tools are remembers.note, remembers.recall", self.story.stderr)
+
+    def test_process_of_the_project_is_named_when_it_is_down(self):
+        """The plugin of that name, which nobody enabled, has nothing to tell about it."""
+        fork, docs = self.fork("14"), os.path.join(self.story.root, "docs")
+        os.rename(docs, docs + ".gone")
+        try:
+            self.daemon.cli("plugin", "restart", "remembers@whole")
+            self.story.run("session", "tool", fork, "remembers.recall", wanted=1)
+            self.assertIn("plugin status remembers@whole\n", self.story.stderr)
+        finally:
+            os.rename(docs + ".gone", docs)
+            self.story.run("plugin", "restart", "remembers@whole")
 
     def test_checkpoint_waits_for_the_operator(self):
         fork = self.fork("14")
