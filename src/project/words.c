@@ -115,7 +115,8 @@ static void put_compaction(struct kg_buf *out, const struct kg_node *compaction)
         kg_auto(kg_free) char *number = kg_str_dup(threshold);
         kg_buf_printf(&line, ", at %.4g %% of the context", strtod(number, NULL) * 100);
     }
-    put_part(&line, ", the last ", text_of(compaction, "keep_recent"), " turns stay");
+    struct kg_str turns = text_of(compaction, "keep_recent");
+    put_part(&line, ", the last ", turns, kg_str_is(turns, "1") ? " turn stays" : " turns stay");
     put_part(&line, ", summaries by ", text_of(compaction, "summary_model"), "");
     if (line.length > 2)
         put_line(out, 2, "compaction", (struct kg_str){line.data + 2, line.length - 2});

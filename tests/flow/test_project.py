@@ -293,6 +293,20 @@ class Loaded(FlowTest):
         wait_for(lambda: self.daemon.api("GET", "/projects/music")[1]["consents"][0]["state"] ==
                  "declined", "the no")
 
+    def test_what_was_declined_can_be_asked_for_again(self):
+        """The way on that was shown, to approve it, was refused without a word on what would do."""
+        self.write(".kaged/project.yaml", GOOD.replace("package: declares-all", "package: good-c")
+                   .replace("    reader:\n      plugins: { all: { config: { budget: high } } }\n",
+                            "    reader: {}\n").replace("config: { turns: 7 }", "config: {}"))
+        self.project("load", self.root)
+        consent = self.daemon.api("GET", "/projects/music")[1]["consents"][0]["id"]
+        self.assertEqual(self.project("consent", "decline", consent)[0], 0)
+        self.assertRegex(self.project("show", "music")[1],
+                         "good-c is declined; to be asked again: kaged .*project reload music\n")
+        self.assertIn("hint: to be asked again: kaged project reload music\n",
+                      self.project("consent", "approve", consent, "--yes")[2])
+        self.assertIn(f"project consent approve {consent}", self.project("reload", "music")[1])
+
     def test_projects_and_agents_are_completed(self):
         self.load()
 

@@ -204,9 +204,10 @@ class Loading(FlowTest):
                 return daemon.project("music")["agents"][0][key]
 
             prompt("one")
-            daemon.load("music", watch=True)
+            loaded = daemon.load("music", watch=True)["loaded_at"]
             prompt("two")
             wait_for(lambda: shown("prompt") == "two", "the new prompt")
+            self.assertGreater(daemon.project("music")["loaded_at"], loaded)
             daemon.write("music", {}, more="  modle: x\n")
             wait_for(lambda: daemon.project("music")["reload_problem"], "the mistake")
             self.assertEqual(shown("prompt"), "two")
