@@ -128,18 +128,12 @@ static int take_retain(enum manifest_hook hook, struct kg_str json, struct host_
     if (json.data[0] != '[')
         return kg_fail(err, KG_E_BAD_RESULT, "hook %s: retain: it is not a list", rows[hook].name);
     result->retain = kg_list_new(0);
-    struct kg_json_cursor cursor = {json.data + 1, json.data + json.length};
+    struct kg_json_cursor cursor = kg_json_inside(json);
+    struct kg_str item;
     size_t bytes = 0;
     int taken = 0;
-    kg_json_skip_space(&cursor);
-    while (taken == 0 && *cursor.at != ']') {
-        struct kg_str item = KG_STR_NULL;
-        kg_json_skip_value(&cursor, &item);
+    while (taken == 0 && kg_json_next_item(&cursor, &item))
         taken = take_line(hook, item, result, &bytes, err);
-        kg_json_skip_space(&cursor);
-        cursor.at += *cursor.at == ',';
-        kg_json_skip_space(&cursor);
-    }
     return taken;
 }
 
