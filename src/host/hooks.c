@@ -42,17 +42,6 @@ const struct host_hook_row *host_hook_row(enum manifest_hook hook)
     return &rows[hook];
 }
 
-bool host_hook_find(struct kg_str name, enum manifest_hook *ret_hook)
-{
-    for (size_t i = 0; i < MANIFEST_HOOK_COUNT; i++) {
-        if (kg_str_is(name, rows[i].name)) {
-            *ret_hook = (enum manifest_hook)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 bool host_hook_fires_for(enum manifest_hook hook, const char *agent_path)
 {
     return rows[hook].scope == HOST_HOOK_OF_AGENT || strcmp(agent_path, "primary") == 0;
