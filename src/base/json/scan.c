@@ -454,6 +454,7 @@ bool kg_json_raw_is(struct kg_str raw, bool escaped, const char *text)
             length = decode_escape(&cursor, decoded);
         else
             cursor.at++;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): what has a length has data */
         if (rest.length < length || memcmp(rest.data, decoded, length) != 0)
             return false;
         rest.data += length;
