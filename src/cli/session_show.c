@@ -209,9 +209,10 @@ struct transcript {
 static struct origin origin_of(struct transcript *transcript, const struct kg_node *entry)
 {
     struct kg_str kind = cli_text(entry, "kind");
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): it is a map of numbers */
+    void *number = (void *)(uintptr_t)transcript->after;
     if (kg_str_is(kind, "tool_call") || kg_str_is(kind, "compaction"))
-        kg_map_set(transcript->numbers, cli_text(entry, "id"),
-                   (void *)(uintptr_t)transcript->after);
+        kg_map_set(transcript->numbers, cli_text(entry, "id"), number);
     void *parent = kg_map_get(transcript->numbers, cli_text(entry, "parent"));
     return (struct origin){cli_text(entry, "agent"), (uintptr_t)parent};
 }

@@ -64,7 +64,7 @@ struct session_entry session_addition_entry(const struct session_compaction *com
     };
 }
 
-uint64_t additions_tokens(const struct additions *additions, const char *source)
+static uint64_t additions_tokens(const struct additions *additions, const char *source)
 {
     uint64_t sum = 0;
     kg_auto(kg_buf_free) struct kg_buf content = {0};

@@ -84,8 +84,8 @@ class Validate(FlowTest):
         self.assertIn(".kaged/project.yaml", err)
 
     def test_installed_shows_what_each_agent_gets(self):
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            file.write('[plugins.declares-all]\napi_token = "s3cret"\nconfig = { budget = "low" }\n')
+        self.daemon.write_local('[plugins.declares-all]\napi_token = "s3cret"\n'
+                                'config = { budget = "low" }\n')
         code, out, err = self.validate(GOOD, "--installed")
         self.assertEqual((code, err), (0, ""), out)
         self.assertIn('budget = "low"   [local.toml]', out)
@@ -276,8 +276,7 @@ class Loaded(FlowTest):
         self.assertNotIn("s3cret", shown + self.project("show", "music")[1])
 
     def rewrite_local(self, text):
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            file.write(text)
+        self.daemon.write_local(text)
         self.assertEqual(self.daemon.api("POST", "/reload")[0], 200)
 
     def test_a_pending_project_says_what_to_do_next(self):

@@ -88,19 +88,19 @@ class Story:
             self.aimock.stop()
 
     def write_files(self):
-        for folder in (".kaged", "docs", "prompts", "src"):
+        for folder in ("docs", "prompts", "src"):
             os.makedirs(os.path.join(self.root, folder))
         for name in ("remembers", "compacts", "breaks"):
             shutil.copytree(os.path.join(PLUGINS, name), os.path.join(self.root, "plugins", name))
-        self.write(".kaged/project.yaml", PROJECT)
+        self.daemon.write_project("whole", PROJECT)
         self.write("docs/colour", "The colour is blue.")
         self.write("prompts/researcher.md", "You look things up.")
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            for kind, alias in (("openai", "smart"), ("anthropic", "other")):
-                file.write(f'[providers.{kind}]\nkind = "{kind}"\napi_key = "{KEY}"\n'
-                           f'base_url = "{self.aimock.url(kind)}"\n'
-                           f'[models.{alias}]\nprovider = "{kind}"\nmodel = "m-{alias}"\n'
-                           f"context_window = {WINDOW}\n")
+        self.daemon.write_local("".join(
+            f'[providers.{kind}]\nkind = "{kind}"\napi_key = "{KEY}"\n'
+            f'base_url = "{self.aimock.url(kind)}"\n'
+            f'[models.{alias}]\nprovider = "{kind}"\nmodel = "m-{alias}"\n'
+            f"context_window = {WINDOW}\n"
+            for kind, alias in (("openai", "smart"), ("anthropic", "other"))))
 
     def write(self, path, text):
         with open(os.path.join(self.root, path), "w") as file:
