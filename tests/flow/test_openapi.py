@@ -232,9 +232,8 @@ class OpenApi(FlowTest):
             knob = self.ask(daemon, "put", "/api/v1/plugins/{name}/knobs/{knob}", {"value": 9},
                             "?project=music", name="declares-all", knob="turns")
             self.assertEqual(knob["value"], 9)
-            with open(file, "w") as out:
-                out.write("nonsense: 1\n")
-            status, answer = daemon.raw("POST", "/api/v1/projects", json.dumps(wanted))
+            daemon.write_project("music", "nonsense: 1\n")
+            status, answer = daemon.raw("POST", "/api/v1/projects", json.dumps({"path": root}))
             self.assertEqual((status, len(json.loads(answer)["error"]["problems"])), (422, 4))
             self.check(self.operations["post", "/api/v1/projects"], status, answer)
             self.ask(daemon, "get", "/api/v1/projects/{id}", id="music")

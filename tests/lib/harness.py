@@ -159,8 +159,8 @@ class UnixConnection(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)  # with a timeout it would not wait for its turn
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
 
 
 # -- the daemon -----------------------------------------------------------------------------------
