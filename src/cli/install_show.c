@@ -414,7 +414,7 @@ static void put_next(struct kg_buf *out, const struct kg_node *consent, const st
     if (was_running != NULL && was_running->boolean && !row->new) {
         kg_buf_text(out, "  Plugin was running; restarting...\n");
         put_named(out, "✓ ", offer, "name", " restarted\n");
-    } else if (row->new && for_project) {
+    } else if (for_project && row->new) {
         put_named(out, "  it starts with the sessions of project ", consent, "project_id", "\n");
     } else if (row->new && (was_running == NULL || !was_running->boolean)) {
         kg_buf_printf(out, "  → enable with: %s plugin enable ", self);
