@@ -79,17 +79,6 @@ static void put_event(struct kg_buf *out, struct kg_str event, size_t columns)
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-/* Walks the items of an array in valid JSON; starts behind its bracket. */
-static bool next_item(struct kg_json_cursor *cursor, struct kg_str *ret_item)
-{
-    kg_json_skip_space(cursor);
-    if (cursor->at < cursor->end && *cursor->at == ',')
-        cursor->at++;
-    kg_json_skip_space(cursor);
-    return cursor->at < cursor->end && *cursor->at != ']' &&
-           kg_json_skip_value(cursor, ret_item) == KG_JSON_OK;
-}
-
 static void print_event(const struct cli *cli, struct kg_str event)
 {
     if (cli->json) {
@@ -123,8 +112,8 @@ static int take_events(const struct cli *cli, struct kg_str body, bool shown,
         kg_fail(&err, KG_E_INTERNAL, "the daemon's answer has no events");
         return print_error(&err);
     }
-    struct kg_json_cursor cursor = {events.data + 1, events.data + events.length};
-    while (next_item(&cursor, &event)) {
+    struct kg_json_cursor cursor = kg_json_inside(events);
+    while (kg_json_next_item(&cursor, &event)) {
         if (shown)
             print_event(cli, event);
         keep_id(last_id, event);

@@ -421,9 +421,9 @@ const struct cli_command cli_commands[] = {
         .words = "project reload",
         .arguments = {"PROJECT"},
         .summary = "read a project's file again",
-        .help = "Reads a project's file again and shows what changed for whom. If the file cannot "
-                "be used, all that is wrong is listed, the project stays as it is, and the exit "
-                "code is 6.",
+        .help = "Reads a project's file again and shows what changed for whom; plugins that you "
+                "declined are asked for again. If the file cannot be used, all that is wrong is "
+                "listed, the project stays as it is, and the exit code is 6.",
         .needs = CLI_DAEMON,
         .run = cli_project_reload,
     },
@@ -482,7 +482,8 @@ const struct cli_command cli_commands[] = {
         .words = "project consent decline",
         .arguments = {"ID"},
         .summary = "say no to what a project wants",
-        .help = "The project stays pending, and takes no sessions until it is asked for again.",
+        .help =
+            "The project stays pending, and takes no sessions. kaged project reload asks again.",
         .needs = CLI_DAEMON,
         .run = cli_consent_decline,
     },
@@ -581,7 +582,7 @@ const struct cli_command cli_commands[] = {
         .help = "Calls a tool of the agent's plugins, as if its model had asked for it: call and "
                 "result become entries of the session. Prints the result, which is JSON. The "
                 "arguments are a JSON object; \"-\" reads it from stdin. The exit code is 1 if the "
-                "plugin is down or answered with an error.\n"
+                "plugin is down or answered with an error, and 4 if the agent has no such tool.\n"
                 " kaged session tool ses_01k9 memory.recall '{\"query\":\"deploy\"}'",
         .needs = CLI_DAEMON,
         .run = cli_session_tool,

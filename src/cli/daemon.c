@@ -112,7 +112,9 @@ int cli_status(struct cli *cli)
 static void put_changes(struct kg_buf *out, const struct kg_node *changed)
 {
     if (changed == NULL || changed->type != KG_ARRAY || changed->count == 0) {
-        kg_buf_text(out, "the configuration was read again: nothing changed\n");
+        kg_buf_text(out,
+                    "the configuration was read again: no key of config.toml changed, and what "
+                    "local.toml says holds\n");
         return;
     }
     kg_buf_text(out, "the configuration was read again:\n");

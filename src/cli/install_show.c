@@ -410,9 +410,12 @@ static void put_next(struct kg_buf *out, const struct kg_node *consent, const st
     const struct kg_node *offer = offer_of(consent);
     const struct kg_node *was_running =
         kg_node_get(kg_node_get(consent, "installed"), "was_running");
+    bool for_project = cli_text(consent, "project_id").length > 0;
     if (was_running != NULL && was_running->boolean && !row->new) {
         kg_buf_text(out, "  Plugin was running; restarting...\n");
         put_named(out, "✓ ", offer, "name", " restarted\n");
+    } else if (for_project && row->new) {
+        put_named(out, "  it starts with the sessions of project ", consent, "project_id", "\n");
     } else if (row->new && (was_running == NULL || !was_running->boolean)) {
         kg_buf_printf(out, "  → enable with: %s plugin enable ", self);
         put_named(out, "", offer, "name", "\n");

@@ -123,6 +123,8 @@ static const struct kg_node *find_knob(const struct kg_doc *doc, const char *nam
         kg_fail(err, KG_E_NOT_FOUND, "there is no knob \"%.64s\"", name);
         if (nearest != NULL)
             kg_hint(err, "did you mean %s?", nearest);
+        else
+            kg_hint(err, "kaged plugin knobs NAME lists those that there are");
     }
     kg_list_free(names);
     return found;

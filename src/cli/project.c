@@ -99,7 +99,8 @@ static void put_json(struct kg_buf *out, const char *path, const struct kg_probl
 static void put_text(struct kg_buf *out, const char *path, const struct kg_problems *problems,
                      const struct project *project, const struct project_resolved *resolved)
 {
-    print_checked(out, path, problems, problems->errors == 0 ? project->name : NULL);
+    bool good = project != NULL && problems->errors == 0;
+    print_checked(out, path, problems, good ? project->name : NULL);
     if (resolved == NULL)
         return;
     kg_buf_char(out, '\n');

@@ -45,8 +45,13 @@ static void put_consents(struct kg_buf *out, const struct cli *cli, const struct
         kg_buf_escaped(out, cli_text(consent, "plugin"));
         kg_buf_text(out, " is ");
         kg_buf_escaped(out, cli_text(consent, "state"));
-        kg_buf_printf(out, ": %s project consent approve ", self);
-        kg_buf_escaped(out, cli_text(consent, "id"));
+        /* A no stands until it is asked for again. */
+        bool declined = kg_str_is(cli_text(consent, "state"), "declined");
+        kg_buf_printf(out,
+                      declined ? "; to be asked again: %s project reload "
+                               : ": %s project consent approve ",
+                      self);
+        kg_buf_escaped(out, cli_text(consent, declined ? "project_id" : "id"));
         kg_buf_char(out, '\n');
     }
 }

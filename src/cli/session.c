@@ -244,6 +244,20 @@ int cli_session_list(struct cli *cli)
 
 /* -- tool -------------------------------------------------------------------------------------- */
 
+/* The process that could not be reached, "memory@shop" or "memory", which the words begin with. */
+static struct kg_str process_of(struct kg_str words, struct kg_str plugin)
+{
+    struct kg_str start = KG_STR("[BLOCKED] plugin ");
+    if (!kg_str_starts(words, start.data))
+        return plugin;
+    struct kg_str name = {words.data + start.length, words.length - start.length};
+    const char *space = memchr(name.data, ' ', name.length);
+    name.length = space != NULL ? (size_t)(space - name.data) : 0;
+    bool is_own = name.length > plugin.length && name.data[plugin.length] == '@' &&
+                  memcmp(name.data, plugin.data, plugin.length) == 0;
+    return is_own ? name : plugin;
+}
+
 /* A result in words, since the tool did not do what it was asked. */
 static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
 {
@@ -257,9 +271,12 @@ static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
         struct kg_json_writer json = kg_json_writer(&text);
         kg_json_node(&json, result);
     }
+    struct kg_str process = process_of(kg_buf_view(&text), plugin);
     if (cli_is_set(answer, "blocked") && plugin.length > 0)
-        hint = kg_format("more with: %s plugin status %.*s", self, KG_STR_CUT(plugin, 64));
-    return print_problem(CLI_FAILED, kg_buf_view(&text), kg_str(hint));
+        hint = kg_format("more with: %s plugin status %.*s", self, KG_STR_CUT(process, 160));
+    bool nobodys = plugin.length == 0 && !cli_is_set(answer, "blocked");
+    int code = nobodys ? kg_error_row(KG_E_NOT_FOUND)->exit_code : CLI_FAILED;
+    return print_problem(code, kg_buf_view(&text), kg_str(hint));
 }
 
 int cli_session_tool(struct cli *cli)
@@ -315,6 +332,28 @@ int cli_session_idle(struct cli *cli)
 
 /* -- compact ----------------------------------------------------------------------------------- */
 
+/* Why another strategy was not used. */
+static void put_fallback(struct kg_buf *out, struct kg_str reason)
+{
+    static const struct {
+        const char *reason, *words;
+    } rows[] = {
+        {"compactor_failed", "the compactor failed"},
+        {"compactor_timeout", "the compactor took too long"},
+        {"invalid_compactor_result", "what the compactor returned cannot be used"},
+        {"compactor_dropped_always_keep", "the compactor left out what has to stay"},
+        {"no_compactor", "no plugin of the agent is ready to compact"},
+        {"payload_too_large", "the context is too large for the compactor"},
+        {"summary_failed", "no model wrote a summary"},
+    };
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        if (kg_str_is(reason, rows[i].reason)) {
+            kg_buf_text(out, rows[i].words);
+            return;
+        }
+    kg_buf_escaped(out, reason);
+}
+
 void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
 {
     kg_buf_escaped(out, cli_text(told, "strategy"));
@@ -333,7 +372,7 @@ void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
         if (reason.length == 0)
             continue;
         kg_buf_text(out, "; fell back to that: ");
-        kg_buf_escaped(out, reason);
+        put_fallback(out, reason);
     }
 }
 

@@ -108,7 +108,7 @@ static const struct form {
     {"compaction", NULL, "context of % compacted by ", false, FIGURES},
     {"checkpoint", NULL, "context of % stopped at a ", false, FIGURES},
     {"undo", NULL, "compaction# of % taken back", false, BARE},
-    {NULL, NULL, "event: ", false, CALL},
+    {NULL, NULL, "", false, CALL},
 };
 
 static const struct form *form_of(struct kg_str kind, struct kg_str role)
@@ -143,10 +143,26 @@ static void put_words(struct kg_buf *out, const struct form *form, const struct 
     }
 }
 
+static void put_event(struct kg_buf *out, const struct kg_node *content)
+{
+    struct kg_str event = cli_text(content, "event");
+    if (kg_str_is(event, "started")) {
+        kg_buf_text(out, "the session started");
+    } else if (kg_str_is(event, "seat_moved")) {
+        kg_buf_text(out, "the seat moved from ");
+        kg_buf_escaped(out, cli_text(content, "from"));
+        kg_buf_text(out, " to ");
+        kg_buf_escaped(out, cli_text(content, "to"));
+    } else {
+        kg_buf_text(out, "event: ");
+        put_json(out, content);
+    }
+}
+
 static void put_detail(struct kg_buf *out, const struct form *form, const struct kg_node *content)
 {
     if (form->kind == NULL)
-        put_json(out, content);
+        put_event(out, content);
     else if (form->body == CALL)
         put_call(out, content);
     else if (form->body == RESULT)
@@ -169,9 +185,10 @@ static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_n
     put_words(head, form, entry, origin);
     put_detail(head, form, content);
     print_cut(head, 0, line_columns());
-    kg_buf_text(out, !colors ? "" : gone ? dim : form->body == SAID ? bold : "");
+    bool is_bold = colors && !gone && form->body == SAID;
+    kg_buf_text(out, colors && gone ? dim : is_bold ? bold : "");
     kg_buf_str(out, kg_buf_view(head));
-    kg_buf_text(out, colors && !gone ? plain : "");
+    kg_buf_text(out, is_bold ? plain : "");
     kg_buf_char(out, '\n');
     if (form->body == SAID)
         put_said(out, content);
@@ -192,9 +209,10 @@ struct transcript {
 static struct origin origin_of(struct transcript *transcript, const struct kg_node *entry)
 {
     struct kg_str kind = cli_text(entry, "kind");
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): it is a map of numbers */
+    void *number = (void *)(uintptr_t)transcript->after;
     if (kg_str_is(kind, "tool_call") || kg_str_is(kind, "compaction"))
-        kg_map_set(transcript->numbers, cli_text(entry, "id"),
-                   (void *)(uintptr_t)transcript->after);
+        kg_map_set(transcript->numbers, cli_text(entry, "id"), number);
     void *parent = kg_map_get(transcript->numbers, cli_text(entry, "parent"));
     return (struct origin){cli_text(entry, "agent"), (uintptr_t)parent};
 }

@@ -84,7 +84,7 @@ static void check_in_full(struct host *host, struct host_plugin *plugin, checked
 /* -- starting ---------------------------------------------------------------------------------- */
 
 /* The check that was just made is the one of the start, if that follows at once. */
-void host_start_checked(struct host_plugin *plugin)
+static void start_checked(struct host_plugin *plugin)
 {
     plugin->checked = !instance_has_process(plugin->instance);
     instance_enable(plugin->instance);
@@ -98,7 +98,7 @@ static void on_checked_to_start(struct host *host, struct host_plugin *plugin, v
     (void)data;
     if (err_or_null == NULL && !host->closing && plugin->change == NULL &&
         host_is_enabled(host, plugin) && host_check_startable(host, plugin, &err) == 0)
-        host_start_checked(plugin);
+        start_checked(plugin);
 }
 
 void host_start_if_approved(struct host *host, struct host_plugin *plugin)
@@ -107,7 +107,7 @@ void host_start_if_approved(struct host *host, struct host_plugin *plugin)
     int result = store_check_quick(host->store, plugin->base, &err);
     if (result == 0) {
         plugin->drift = (struct kg_err){.code = KG_OK};
-        host_start_checked(plugin);
+        start_checked(plugin);
     } else if (result == -EAGAIN) {
         check_in_full(host, plugin, on_checked_to_start, NULL);
     } else {
@@ -166,7 +166,7 @@ static int enable_now(struct host *host, struct host_plugin *plugin, const char 
     audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT(operator_id));
     if (!host_is_template(plugin))
-        host_start_checked(plugin);
+        start_checked(plugin);
     host_projects_follow(host, plugin);
     return 0;
 }

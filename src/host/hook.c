@@ -173,11 +173,8 @@ static void enter_queue(struct host_hook_queue *queue, struct hook_call *call)
     loop_defer(call->host->loop, &queue->pump);
 }
 
-static void leave_queue(struct hook_call *call)
+static void leave_queue(struct host_hook_queue *queue, struct hook_call *call)
 {
-    struct host_hook_queue *queue = call->queue;
-    if (queue == NULL)
-        return;
     struct hook_call **link = &queue->first;
     while (*link != call)
         link = &(*link)->next;
@@ -188,13 +185,12 @@ static void leave_queue(struct hook_call *call)
     loop_defer(call->host->loop, &queue->pump);
 }
 
-/* It was not sent, and will not be. */
+/* It is in no queue, and will not be sent. */
 static void fail(struct hook_call *call, const char *plugin, const struct kg_err *err)
 {
     call->error = *err;
     audit_problem(call, plugin, kg_str(call->round->asker.request_id), err);
     loop_timer_stop(call->host->loop, &call->deadline);
-    leave_queue(call);
     answer(call);
 }
 
@@ -207,9 +203,11 @@ static void say_timeout(const struct hook_call *call, struct kg_err *err)
 static void on_deadline(struct loop_timer *timer)
 {
     struct hook_call *call = KG_CONTAINER(timer, struct hook_call, deadline);
+    struct host_hook_queue *queue = call->queue;
     struct kg_err err;
     say_timeout(call, &err);
-    fail(call, call->queue->plugin->name, &err);
+    leave_queue(queue, call);
+    fail(call, queue->plugin->name, &err);
 }
 
 /* What an observer returned is read at once; what it retains of the line is bounded. */
@@ -240,7 +238,7 @@ static void on_returned(void *data, const struct host_reply *reply)
     call->error = reply->error;
     if (reply->error.code == KG_E_PLUGIN_TIMEOUT)
         say_timeout(call, &call->error);
-    leave_queue(call);
+    leave_queue(call->queue, call);
     answer(call);
 }
 
@@ -311,6 +309,7 @@ static void pump(struct loop_task *task)
             loop_timer_stop(call->host->loop, &call->deadline);
             return;
         }
+        leave_queue(queue, call);
         fail(call, queue->plugin->name, &err);
     }
 }
@@ -328,9 +327,11 @@ void host_hooks_end(struct host_plugin *plugin)
     if (queue == NULL)
         return;
     while (queue->first != NULL) {
+        struct hook_call *call = queue->first;
         struct kg_err err;
         kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
-        fail(queue->first, plugin->name, &err);
+        leave_queue(queue, call);
+        fail(call, plugin->name, &err);
     }
     loop_undefer(plugin->host->loop, &queue->pump);
     free(kg_steal(&plugin->hooks));
@@ -453,7 +454,7 @@ void host_hook_cancel(struct host_hook_round *round)
             call->round = NULL;
             round->calls[i] = NULL;
         } else {
-            leave_queue(call);
+            leave_queue(call->queue, call);
         }
     }
     free_round(round);

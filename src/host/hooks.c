@@ -42,17 +42,6 @@ const struct host_hook_row *host_hook_row(enum manifest_hook hook)
     return &rows[hook];
 }
 
-bool host_hook_find(struct kg_str name, enum manifest_hook *ret_hook)
-{
-    for (size_t i = 0; i < MANIFEST_HOOK_COUNT; i++) {
-        if (kg_str_is(name, rows[i].name)) {
-            *ret_hook = (enum manifest_hook)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 bool host_hook_fires_for(enum manifest_hook hook, const char *agent_path)
 {
     return rows[hook].scope == HOST_HOOK_OF_AGENT || strcmp(agent_path, "primary") == 0;
@@ -128,18 +117,12 @@ static int take_retain(enum manifest_hook hook, struct kg_str json, struct host_
     if (json.data[0] != '[')
         return kg_fail(err, KG_E_BAD_RESULT, "hook %s: retain: it is not a list", rows[hook].name);
     result->retain = kg_list_new(0);
-    struct kg_json_cursor cursor = {json.data + 1, json.data + json.length};
+    struct kg_json_cursor cursor = kg_json_inside(json);
+    struct kg_str item;
     size_t bytes = 0;
     int taken = 0;
-    kg_json_skip_space(&cursor);
-    while (taken == 0 && *cursor.at != ']') {
-        struct kg_str item = KG_STR_NULL;
-        kg_json_skip_value(&cursor, &item);
+    while (taken == 0 && kg_json_next_item(&cursor, &item))
         taken = take_line(hook, item, result, &bytes, err);
-        kg_json_skip_space(&cursor);
-        cursor.at += *cursor.at == ',';
-        kg_json_skip_space(&cursor);
-    }
     return taken;
 }
 

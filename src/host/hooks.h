@@ -31,8 +31,6 @@ struct host_hook_row {
     bool inject_first; /* before all that the context has; else behind the compaction's summary */
 };
 const struct host_hook_row *host_hook_row(enum manifest_hook hook);
-/* False: no such hook. */
-bool host_hook_find(struct kg_str name, enum manifest_hook *ret_hook);
 /* Whether it fires for that agent. */
 bool host_hook_fires_for(enum manifest_hook hook, const char *agent_path);
 /* What the manifest says (0: nothing), or else the configuration. */

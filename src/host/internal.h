@@ -181,7 +181,6 @@ int host_check_startable(const struct host *host, const struct host_plugin *plug
 
 /* What starts only if its files are those that were approved. See drift.c. */
 void host_start_if_approved(struct host *host, struct host_plugin *plugin);
-void host_start_checked(struct host_plugin *plugin); /* they have just been compared */
 /* Before each start of a process; KG_E_NOT_APPROVED. */
 int host_check_start(struct host *host, struct host_plugin *plugin, struct kg_err *err);
 

@@ -338,6 +338,8 @@ static int take(struct taking *taking, struct kg_err *err)
     move_into(project, load);
     if (before != NULL)
         taking->changes = project_diff(before, project->resolved);
+    if (taking->changes != NULL && taking->changes->count > 0)
+        project->loaded_ms = kg_wall_ms(); /* also when nobody asked: it is watched */
     follow(taking, before);
     project_resolved_free(before);
     return 0;

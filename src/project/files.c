@@ -68,17 +68,28 @@ void project_location_free(struct project_location *location)
     *location = (struct project_location){0};
 }
 
+/* Who names a place that is not there has made a mistake; the system has none. */
+static int fail_to_look(const char *path, struct kg_err *err)
+{
+    int result = kg_fail_errno(err, errno, "look at %s", path);
+    if (err != NULL && (result == -ENOENT || result == -ENOTDIR))
+        err->code = KG_E_NOT_FOUND;
+    if (err != NULL && result == -EACCES)
+        err->code = KG_E_REFUSED;
+    return result;
+}
+
 /* The folder that the file is in, and the file's name there. */
 static int split(const char *path, char **ret_folder, char **ret_name, struct kg_err *err)
 {
     struct stat there;
     if (stat(path, &there) < 0)
-        return kg_fail_errno(err, errno, "look at %s", path);
+        return fail_to_look(path, err);
     bool is_folder = S_ISDIR(there.st_mode);
     kg_auto(kg_free) char *copy = kg_strdup(path), *again = kg_strdup(path);
     kg_auto(kg_free) char *folder = realpath(is_folder ? path : dirname(copy), NULL);
     if (folder == NULL)
-        return kg_fail_errno(err, errno, "look at %s", path);
+        return fail_to_look(path, err);
     bool is_ours = strcmp(strrchr(folder, '/') + 1, PROJECT_DIR) == 0;
     if (is_folder && !is_ours) {
         char *below = kg_format("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, PROJECT_DIR);
@@ -108,7 +119,7 @@ int project_locate(const char *path, struct project_location *ret_location, stru
     }
     location.root = kg_strdup(folder[0] ? folder : "/");
     if (lstat(location.path, &there) < 0) {
-        result = kg_fail_errno(err, errno, "look at %s", location.path);
+        result = fail_to_look(location.path, err);
         kg_hint(err, "a project has its file in %s/%s", PROJECT_DIR, PROJECT_FILE);
         return result;
     }

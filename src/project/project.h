@@ -281,8 +281,7 @@ void project_view_members(const struct project_resolved *resolved,
                           const struct kg_problems *problems, struct kg_json_writer *json);
 void project_agent_view_members(const struct project_resolved_agent *agent,
                                 struct kg_json_writer *json);
-/* The same for people, without the problems; of what those wrote, and at once. */
-void project_view_words(const struct kg_node *view, struct kg_buf *out);
+/* The same for people, without the problems; an agent is read from what those wrote. */
 void project_agent_view_words(const struct kg_node *agent, struct kg_buf *out);
 void project_words(const struct project_resolved *resolved, struct kg_buf *out);
 
@@ -327,7 +326,6 @@ struct project_changes *project_diff(const struct project_resolved *before,
 void project_changes_free(struct project_changes *changes);
 void project_changes_json(const struct project_changes *changes, struct kg_json_writer *json);
 void project_changes_view_words(const struct kg_node *changes, struct kg_buf *out);
-void project_changes_words(const struct project_changes *changes, struct kg_buf *out);
 
 /* -- the model's side -------------------------------------------------------------------------- */
 

@@ -124,11 +124,8 @@ static void put_description(struct kg_json_writer *json, const char *text, size_
     kg_json_str(json, kg_buf_view(&cut));
 }
 
-static void put_openai(struct kg_json_writer *json, const struct project_tool *tool)
+static void put_neutral(struct kg_json_writer *json, const struct project_tool *tool)
 {
-    kg_json_begin(json, '{');
-    kg_json_named_text(json, "type", "function");
-    kg_json_key(json, "function");
     kg_json_begin(json, '{');
     kg_json_named_text(json, "name", tool->wire_name);
     kg_json_key(json, "description");
@@ -136,6 +133,14 @@ static void put_openai(struct kg_json_writer *json, const struct project_tool *t
     kg_json_key(json, "parameters");
     put_parameters(json, tool->parameters);
     kg_json_end(json, '}');
+}
+
+static void put_openai(struct kg_json_writer *json, const struct project_tool *tool)
+{
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "type", "function");
+    kg_json_key(json, "function");
+    put_neutral(json, tool);
     kg_json_end(json, '}');
 }
 
@@ -145,17 +150,6 @@ static void put_anthropic(struct kg_json_writer *json, const struct project_tool
     kg_json_named_text(json, "name", tool->wire_name);
     kg_json_named_text(json, "description", tool->description);
     kg_json_key(json, "input_schema");
-    put_parameters(json, tool->parameters);
-    kg_json_end(json, '}');
-}
-
-static void put_neutral(struct kg_json_writer *json, const struct project_tool *tool)
-{
-    kg_json_begin(json, '{');
-    kg_json_named_text(json, "name", tool->wire_name);
-    kg_json_key(json, "description");
-    put_description(json, tool->description, DESCRIPTION_MAX);
-    kg_json_key(json, "parameters");
     put_parameters(json, tool->parameters);
     kg_json_end(json, '}');
 }

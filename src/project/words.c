@@ -115,7 +115,8 @@ static void put_compaction(struct kg_buf *out, const struct kg_node *compaction)
         kg_auto(kg_free) char *number = kg_str_dup(threshold);
         kg_buf_printf(&line, ", at %.4g %% of the context", strtod(number, NULL) * 100);
     }
-    put_part(&line, ", the last ", text_of(compaction, "keep_recent"), " turns stay");
+    struct kg_str turns = text_of(compaction, "keep_recent");
+    put_part(&line, ", the last ", turns, kg_str_is(turns, "1") ? " turn stays" : " turns stay");
     put_part(&line, ", summaries by ", text_of(compaction, "summary_model"), "");
     if (line.length > 2)
         put_line(out, 2, "compaction", (struct kg_str){line.data + 2, line.length - 2});
@@ -235,7 +236,7 @@ static void put_missing(struct kg_buf *out, const struct kg_node *missing)
     kg_buf_char(out, '\n');
 }
 
-void project_view_words(const struct kg_node *view, struct kg_buf *out)
+static void put_view(const struct kg_node *view, struct kg_buf *out)
 {
     const struct kg_node *agents = list_of(view, "agents"), *missing = list_of(view, "missing");
     kg_buf_text(out, "project ");
@@ -302,15 +303,5 @@ void project_words(const struct project_resolved *resolved, struct kg_buf *out)
     project_view(resolved, NULL, &json);
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);
     if (doc != NULL)
-        project_view_words(doc->root, out);
-}
-
-void project_changes_words(const struct project_changes *changes, struct kg_buf *out)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    struct kg_json_writer json = kg_json_writer(&text);
-    project_changes_json(changes, &json);
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);
-    if (doc != NULL)
-        project_changes_view_words(doc->root, out);
+        put_view(doc->root, out);
 }

@@ -64,7 +64,7 @@ struct session_entry session_addition_entry(const struct session_compaction *com
     };
 }
 
-uint64_t additions_tokens(const struct additions *additions, const char *source)
+static uint64_t additions_tokens(const struct additions *additions, const char *source)
 {
     uint64_t sum = 0;
     kg_auto(kg_buf_free) struct kg_buf content = {0};
@@ -261,10 +261,15 @@ int session_compaction_read(struct state *state, const char *id, const char *age
     compaction->session = kg_strdup(id);
     compaction->agent = kg_strdup(agent);
     compaction->generation = generation;
-    if (count_goes(compaction) == 0)
-        return kg_fail(err, KG_E_CONFLICT,
-                       "session %s: compact %s: there is nothing in its context that may go", id,
-                       agent);
+    if (count_goes(compaction) == 0) {
+        kg_fail(err, KG_E_CONFLICT,
+                "session %s: compact %s: there is nothing in its context that may go", id, agent);
+        kg_hint(err,
+                "the first message, the last %u turns and what is pinned stay; fewer turns with "
+                "--keep-recent",
+                options->keep_recent);
+        return -EINVAL;
+    }
     *ret_compaction = kg_steal(&compaction);
     return 0;
 }

@@ -78,21 +78,11 @@ static int take_members(struct reading *reading, const char *of, struct kg_str o
     if (cursor.at == cursor.end || *cursor.at != '{')
         return invalid(reading, "%s: it is not an object", of);
     cursor.at++;
-    kg_json_skip_space(&cursor);
+    struct kg_str key, value;
+    bool escaped;
     int result = 0;
-    while (result == 0 && *cursor.at != '}') {
-        struct kg_str key = KG_STR_NULL, value = KG_STR_NULL;
-        bool escaped = false;
-        kg_json_skip_string(&cursor, &key, &escaped);
-        kg_json_skip_space(&cursor);
-        cursor.at++; /* the colon */
-        kg_json_skip_space(&cursor);
-        kg_json_skip_value(&cursor, &value);
+    while (result == 0 && kg_json_next_member(&cursor, &key, &escaped, &value))
         result = take_member(reading, of, wanted, count, key, escaped, value);
-        kg_json_skip_space(&cursor);
-        cursor.at += *cursor.at == ',';
-        kg_json_skip_space(&cursor);
-    }
     for (size_t i = 0; i < count; i++)
         if (wanted[i].span->data != NULL && kg_str_is(*wanted[i].span, "null"))
             *wanted[i].span = KG_STR_NULL;
@@ -105,17 +95,11 @@ static int each_item(struct reading *reading, const char *key, struct kg_str arr
 {
     if (array.data == NULL || array.data[0] != '[')
         return invalid(reading, "\"%s\" has to be an array", key);
-    struct kg_json_cursor cursor = {array.data + 1, array.data + array.length};
-    kg_json_skip_space(&cursor);
+    struct kg_json_cursor cursor = kg_json_inside(array);
+    struct kg_str item;
     int result = 0;
-    while (result == 0 && *cursor.at != ']') {
-        struct kg_str item = KG_STR_NULL;
-        kg_json_skip_value(&cursor, &item);
+    while (result == 0 && kg_json_next_item(&cursor, &item))
         result = take(reading, item);
-        kg_json_skip_space(&cursor);
-        cursor.at += *cursor.at == ',';
-        kg_json_skip_space(&cursor);
-    }
     return result;
 }
 

@@ -63,18 +63,10 @@ static void put_message_text(struct kg_str content, struct kg_buf *text)
         put_value(json, text);
         return;
     }
-    struct kg_json_cursor cursor = {json.data + 1, json.data + json.length};
-    for (;;) {
-        struct kg_str part;
-        kg_json_skip_space(&cursor);
-        if (*cursor.at == ']' || kg_json_skip_value(&cursor, &part) != KG_JSON_OK)
-            return;
+    struct kg_json_cursor cursor = kg_json_inside(json);
+    struct kg_str part;
+    while (kg_json_next_item(&cursor, &part))
         put_part(part, text);
-        kg_json_skip_space(&cursor);
-        if (*cursor.at != ',')
-            return;
-        cursor.at++;
-    }
 }
 
 /* What came of a call; true if that was an error. */

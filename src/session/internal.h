@@ -66,7 +66,6 @@ struct additions {
 void additions_add(struct additions *additions, size_t after, enum session_role role,
                    struct kg_str text);
 void additions_clear(struct additions *additions);
-uint64_t additions_tokens(const struct additions *additions, const char *source);
 
 struct session_compaction {
     struct session_entries entries; /* those that a model sees, in the order of the context */

@@ -54,7 +54,10 @@ void live_waiters_tell(struct live_session *live, struct live_waiter **list,
         struct live_waiter *next = waiter->next;
         waiter->on_done(waiter->data, err_or_null ? NULL : live, err_or_null);
         free(waiter);
-        live_release(live);
+        if (next == NULL)
+            live_release(live);
+        else
+            live->work--; /* those behind it hold the session too */
         waiter = next;
     }
 }

@@ -454,6 +454,27 @@ static void write_payloads(struct live_compaction *compaction)
                                    &compaction->for_compactor, &left_out);
 }
 
+/*
+ * Whether something goes that was said, and not only what an earlier compaction left. If not, a
+ * plugin that adds much after each compaction, or a model that sums up at length, would be asked
+ * for the next one with each entry, and nothing would be gained.
+ */
+static bool takes_what_was_said(const struct session_compaction *plan)
+{
+    for (size_t i = 0; i < session_compaction_count(plan); i++) {
+        bool stays, goes;
+        const struct session_entry *entry = session_compaction_entry(plan, i, &stays, &goes);
+        if (goes && entry->kind != SESSION_INJECTION && entry->kind != SESSION_SUMMARY)
+            return true;
+    }
+    return false;
+}
+
+static bool is_manual(const struct live_compaction *compaction)
+{
+    return strcmp(compaction->trigger, "manual") == 0;
+}
+
 static int run_plan(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
@@ -470,9 +491,14 @@ static int run_plan(struct session_job *job, struct state *state, struct kg_err 
     session_compaction_cleanup(&compaction->plan);
     int result = session_compaction_read(state, compaction->live->id.text, compaction->agent,
                                          &options, &compaction->plan, err);
-    if (result == 0)
-        write_payloads(compaction);
-    return result;
+    if (result < 0)
+        return result;
+    if (!is_manual(compaction) && !takes_what_was_said(compaction->plan))
+        return kg_fail(err, KG_E_CONFLICT,
+                       "session %s: compact %s: only what the last compaction left may go",
+                       compaction->live->id.text, compaction->agent);
+    write_payloads(compaction);
+    return 0;
 }
 
 static void on_planned(struct session_job *job, const struct kg_err *err_or_null)
@@ -504,7 +530,7 @@ static void step_plan(struct live_compaction *compaction)
 static int run_checkpoint(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
-    bool once = strcmp(compaction->trigger, "manual") != 0;
+    bool once = !is_manual(compaction);
     return session_checkpoint(state, compaction->live->id.text, compaction->agent,
                               compaction->trigger, once, &compaction->mark, &compaction->marked,
                               err);
@@ -548,7 +574,7 @@ static void read_project(struct live_compaction *compaction)
     if (compaction->strategy == SESSION_BY_DELEGATE && agent.compactor != NULL)
         compaction->compactor = kg_strdup(agent.compactor);
     compaction->window_tokens = agent.window_tokens;
-    if (strcmp(compaction->trigger, "manual") != 0)
+    if (!is_manual(compaction))
         compaction->target_tokens = session_target_tokens(agent.window_tokens, agent.threshold);
 }
 

@@ -41,7 +41,7 @@ static int member_text(struct kg_str object, const char *key, char **ret_text, s
     struct kg_str value;
     if (!kg_json_member(object, key, &value) || kg_str_is(value, "null"))
         return 0;
-    if (value.data[0] != '"' || value.length > SESSION_AGENT_MAX * 2)
+    if (value.data[0] != '"' || value.length / 2 > SESSION_AGENT_MAX)
         return kg_fail(err, KG_E_INVALID_PARAMS, "\"%s\": it has to be a short string", key);
     char *text = kg_alloc(value.length);
     text[kg_json_unescape((struct kg_str){value.data + 1, value.length - 2}, text)] = '\0';
@@ -106,19 +106,14 @@ static int read_messages(struct saying *saying, struct kg_str array, struct kg_e
 {
     saying->drafts = kg_alloc_array(SESSION_APPEND_MAX, sizeof(saying->drafts[0]));
     saying->parents = kg_list_new(0);
-    struct kg_json_cursor cursor = {array.data + 1, array.data + array.length};
-    kg_json_skip_space(&cursor);
+    struct kg_json_cursor cursor = kg_json_inside(array);
+    struct kg_str item;
     int result = 0;
-    while (result == 0 && *cursor.at != ']') {
-        struct kg_str item = KG_STR_NULL;
-        kg_json_skip_value(&cursor, &item);
+    while (result == 0 && kg_json_next_item(&cursor, &item)) {
         if (saying->count == SESSION_APPEND_MAX)
             return kg_fail(err, KG_E_TOO_LARGE, "\"messages\": %d are the most in one go",
                            SESSION_APPEND_MAX);
         result = read_message(saying, item, err);
-        kg_json_skip_space(&cursor);
-        cursor.at += *cursor.at == ',';
-        kg_json_skip_space(&cursor);
     }
     if (result < 0)
         return kg_wrap(err, result, "message %zu", saying->count + 1);

@@ -113,8 +113,11 @@ static void record_result(struct live_calling *calling)
 
 static void fail(struct live_calling *calling, const struct kg_err *err, bool blocked)
 {
+    /* Whoever made a name up can do better with those that there are. */
+    bool unknown = err->code == KG_E_METHOD_NOT_FOUND && err->hint[0] != '\0';
     kg_auto(kg_free) char *words =
-        kg_format("%s%.*s", blocked ? "[BLOCKED] " : "", WORDS_MAX, err->message);
+        kg_format("%s%.*s%s%.*s", blocked ? "[BLOCKED] " : "", WORDS_MAX, err->message,
+                  unknown ? "; " : "", WORDS_MAX, unknown ? err->hint : "");
     calling->blocked = blocked;
     set_words(calling, words);
     record_result(calling);

@@ -334,11 +334,6 @@ static void on_request(void *data, int64_t id, struct kg_str method, struct kg_s
     give_up(data, "it asked for something");
 }
 
-static void on_flood(void *data, uint32_t notifications)
-{
-    (void)data, (void)notifications; /* there is no limit that it could pass */
-}
-
 static void on_noise(void *data, struct kg_str line, const char *problem)
 {
     (void)line;
@@ -351,24 +346,12 @@ static void on_violation(void *data, enum peer_violation violation, const char *
     give_up(data, detail);
 }
 
-static void on_hung(void *data, const char *method, uint64_t timeout_ms)
-{
-    (void)data, (void)method, (void)timeout_ms; /* calls have a deadline of ours */
-}
-
-static void on_end(void *data, enum peer_end end)
-{
-    (void)data, (void)end; /* the exit follows */
-}
-
+/* Calls have a deadline of ours, and after its end its exit follows. */
 static const struct peer_ops peer_ops = {
     .on_request = on_request,
-    .on_notification = on_notification,
-    .on_flood = on_flood,
     .on_noise = on_noise,
     .on_violation = on_violation,
-    .on_hung = on_hung,
-    .on_end = on_end,
+    .on_notification = on_notification,
 };
 
 static void on_finish(struct loop_timer *timer)

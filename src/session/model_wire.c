@@ -4,6 +4,8 @@
  */
 #include "session/model_internal.h"
 
+#define TOKENS_MAX 1000000000 /* of one answer: more than any model takes or gives */
+
 const char *const model_stop_names[MODEL_STOPS] = {
     [MODEL_STOP_END] = "stop",      [MODEL_STOP_TOOLS] = "tool_calls",
     [MODEL_STOP_LENGTH] = "length", [MODEL_STOP_REFUSED] = "refused",
@@ -119,11 +121,21 @@ static bool take_tool_call(const struct kg_node *node, struct model_event *event
            event->call.arguments != NULL && event->call.arguments->type == KG_OBJECT;
 }
 
+/* A provider may claim any number: what is added up for a whole turn must not run over. */
+static bool take_tokens(const struct kg_node *node, const char *key, int64_t *ret_tokens)
+{
+    if (!take_count(node, key, ret_tokens))
+        return false;
+    if (*ret_tokens > TOKENS_MAX)
+        *ret_tokens = TOKENS_MAX;
+    return true;
+}
+
 static bool take_usage(const struct kg_node *node, struct model_event *event)
 {
-    return take_count(node, "input_tokens", &event->usage.input_tokens) &&
-           take_count(node, "cached_tokens", &event->usage.cached_tokens) &&
-           take_count(node, "output_tokens", &event->usage.output_tokens);
+    return take_tokens(node, "input_tokens", &event->usage.input_tokens) &&
+           take_tokens(node, "cached_tokens", &event->usage.cached_tokens) &&
+           take_tokens(node, "output_tokens", &event->usage.output_tokens);
 }
 
 static bool take_retry(const struct kg_node *node, struct model_event *event)

@@ -1,8 +1,9 @@
 /*
  * Text of a plugin stands between <plugin:NAME> and </plugin:NAME>, and only kaged writes such
  * delimiters. So in all that comes from plugins a `<` becomes `&lt;` where it could begin one:
- * before "plugin", in letters of any size, with slashes, white space, controls or invisible
- * characters before or between. The wide forms of `<` (U+FF1C, U+FE64) are held to be one as well.
+ * before "plugin", in letters of any size or style, with slashes, white space, controls or
+ * invisible characters before or between. The wide forms of `<` (U+FF1C, U+FE64) are held to be one
+ * as well; letters of other scripts that only look alike are not.
  * All else stays as it is, `&lt;` too: the text is for a model to read, not for a parser to undo.
  */
 #include "session/internal.h"
@@ -15,10 +16,19 @@ static bool is_less_than(uint32_t c)
 /* Characters that a reader does not see. */
 static bool is_invisible(uint32_t c)
 {
-    return c < 0x20 || (c >= 0x7F && c <= 0x9F) || c == 0xAD || c == 0x34F || c == 0x61C ||
-           (c >= 0x180B && c <= 0x180F) || (c >= 0x200B && c <= 0x200F) ||
-           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) ||
-           (c >= 0xFE00 && c <= 0xFE0F) || c == 0xFEFF || (c >= 0xE0000 && c <= 0xE0FFF);
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {
+        {0, 0x1F},        {0x7F, 0x9F},       {0xAD, 0xAD},       {0x34F, 0x34F},
+        {0x61C, 0x61C},   {0x115F, 0x1160},   {0x17B4, 0x17B5},   {0x180B, 0x180F},
+        {0x200B, 0x200F}, {0x2028, 0x202E},   {0x2060, 0x206F},   {0x2800, 0x2800},
+        {0x3164, 0x3164}, {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},   {0xFFA0, 0xFFA0},
+        {0xFFF0, 0xFFFB}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
+    };
+    for (size_t i = 0; i < KG_COUNT(ranges); i++)
+        if (c >= ranges[i].first && c <= ranges[i].last)
+            return true;
+    return false;
 }
 
 static bool is_space(uint32_t c)
@@ -29,7 +39,22 @@ static bool is_space(uint32_t c)
 
 static bool is_filler(uint32_t c)
 {
-    return is_invisible(c) || is_space(c) || c == '/' || c == '\\' || c == 0xFF0F;
+    return is_invisible(c) || is_space(c) || c == '/' || c == '\\' || c == 0xFF0F || c == 0x2044 ||
+           c == 0x2215 || c == 0x29F8;
+}
+
+/* A letter as it is in ASCII, whatever its style: fullwidth, mathematical, in a circle; or 0. */
+static char plain_letter(uint32_t c)
+{
+    if (c < 0x80)
+        return (char)(c | 0x20);
+    if ((c >= 0xFF21 && c <= 0xFF3A) || (c >= 0xFF41 && c <= 0xFF5A))
+        return (char)((c - 0xFF21) % 32 + 'a');
+    if (c >= 0x24B6 && c <= 0x24E9)
+        return (char)((c - 0x24B6) % 26 + 'a');
+    if (c >= 0x1D400 && c <= 0x1D6A3)
+        return (char)((c - 0x1D400) % 26 + 'a');
+    return 0;
 }
 
 /* Behind a `<`. The next `<` ends it, so that a text of many costs no more than two walks. */
@@ -41,7 +66,7 @@ static bool begins_delimiter(const char *at, const char *end)
         size_t length;
         uint32_t c = kg_utf8_decode(at, &length);
         at += length;
-        if (c < 0x80 && (char)(c | 0x20) == word[matched])
+        if (plain_letter(c) == word[matched])
             matched++;
         else if (matched == 0 ? !is_filler(c) : !is_invisible(c))
             return false;

@@ -321,16 +321,6 @@ static void on_request(void *data, int64_t id, struct kg_str method, struct kg_s
     peer_answer_error(storage->peer, id, kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code, "");
 }
 
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
-{
-    (void)data, (void)method, (void)params;
-}
-
-static void on_flood(void *data, uint32_t notifications)
-{
-    (void)data, (void)notifications;
-}
-
 /* SQL is in there, and SQL may have taken it over: what does not fit the wire ends it. */
 static void give_up(struct storage *storage, const char *what)
 {
@@ -351,24 +341,11 @@ static void on_violation(void *data, enum peer_violation violation, const char *
     give_up(data, detail);
 }
 
-static void on_hung(void *data, const char *method, uint64_t timeout_ms)
-{
-    (void)data, (void)method, (void)timeout_ms; /* its calls have no deadline of the peer's */
-}
-
-static void on_end(void *data, enum peer_end end)
-{
-    (void)data, (void)end; /* the exit follows */
-}
-
+/* Its calls have no deadline of the peer's, and after its end its exit follows. */
 static const struct peer_ops peer_ops = {
     .on_request = on_request,
-    .on_notification = on_notification,
-    .on_flood = on_flood,
     .on_noise = on_noise,
     .on_violation = on_violation,
-    .on_hung = on_hung,
-    .on_end = on_end,
 };
 
 static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)

@@ -456,8 +456,11 @@ struct consent *consent_raise(struct consent_queue *queue, const struct consent_
 
 static int refuse_state(const struct consent *consent, const char *act, struct kg_err *err)
 {
-    return kg_fail(err, KG_E_CONFLICT, "consent %s is %s, and cannot be %s: %s", consent->id.text,
-                   consent_state_name(consent->state), act, consent_state_meaning(consent->state));
+    kg_fail(err, KG_E_CONFLICT, "consent %s is %s, and cannot be %s: %s", consent->id.text,
+            consent_state_name(consent->state), act, consent_state_meaning(consent->state));
+    if (consent->state == CONSENT_DECLINED && consent->project != NULL)
+        kg_hint(err, "to be asked again: kaged project reload %s", consent->project);
+    return -EINVAL;
 }
 
 static int let_fetch(struct consent *consent, const struct consent_answer *answer,

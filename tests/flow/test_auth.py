@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import pty
-import re
 import socket
 import stat
 import subprocess

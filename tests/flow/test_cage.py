@@ -1,9 +1,7 @@
 """The cage of a plugin in a whole daemon: what its capabilities give, and that nothing else is there."""
 import contextlib
 import http.server
-import json
 import os
-import re
 import socket
 import subprocess
 import tempfile
@@ -30,7 +28,7 @@ class Told(Daemon):
     def __init__(self, *capabilities, manifest="", config=None, **options):
         config = {"sandbox.root_writable": ["/tmp"], **(config or {})}
         super().__init__([NAME], config=config, **options)
-        self.declare(*capabilities)
+        self.declare(NAME, *capabilities)
         with open(self.manifest, "a") as file:
             file.write(manifest)
 
@@ -42,12 +40,8 @@ class Told(Daemon):
     def data(self):
         return os.path.join(self.home, "plugin-data", NAME)
 
-    def declare(self, *capabilities):
-        with open(self.manifest) as file:
-            text = file.read()
-        with open(self.manifest, "w") as file:
-            file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
-                              text))
+    def redeclare(self, *capabilities):
+        self.declare(NAME, *capabilities)
         if self.process is not None:
             self.approve()
 
@@ -110,7 +104,7 @@ class Files(FlowTest):
         with folder() as outside, Told("write:fs:config:/a") as daemon:
             planted = f"import os; os.symlink({outside!r}, {daemon.data!r} + '/a/b')"
             self.assertIsNone(daemon.tell(planted))
-            daemon.declare("write:fs:config:/a", "write:fs:config:/a/b/c")
+            daemon.redeclare("write:fs:config:/a", "write:fs:config:/a/b/c")
             daemon.act(NAME, "restart")
             self.assertIn("make folder", daemon.refusal())
             self.assertEqual(os.listdir(outside), [])
@@ -124,7 +118,7 @@ class Files(FlowTest):
         for part in ("", "/state", "/run/kaged.sock", "/config.toml", "/plugins", "/plugin-data"):
             with self.subTest(part=part):
                 daemon = Told(wait_running=False)
-                daemon.declare(f"read:fs:{os.path.realpath(daemon.home)}{part}")
+                daemon.redeclare(f"read:fs:{os.path.realpath(daemon.home)}{part}")
                 with daemon:
                     self.assertIn("kaged", daemon.refusal())
 
@@ -163,8 +157,7 @@ class Settings(FlowTest):
     def test_change_of_a_path_setting_restarts_the_plugin_in_a_new_cage(self):
         with Told(manifest=KNOB) as daemon:
             starts = daemon.status(NAME)["starts"]
-            with open(os.path.join(daemon.home, "local.toml"), "w") as file:
-                file.write(f'[plugins.{NAME}.config]\nstore = "config:/other"\n')
+            daemon.write_local(f'[plugins.{NAME}.config]\nstore = "config:/other"\n')
             daemon.approve()
             daemon.api("POST", "/reload")
             daemon.wait_restarted(NAME, starts)
@@ -299,7 +292,7 @@ class Words(FlowTest):
                 self.assertIn(f"may read and write {path}", out)
                 self.assertIn("config:/x", out)
                 self.assertFalse(os.path.exists(daemon.data))
-                daemon.declare("read:fs:/nowhere/at/all")
+                daemon.redeclare("read:fs:/nowhere/at/all")
                 code, _, err = daemon.cli("plugin", "validate", "--cage",
                                           os.path.dirname(daemon.manifest))
                 self.assertNotEqual(code, 0)

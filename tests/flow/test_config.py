@@ -30,7 +30,7 @@ def local_file(daemon):
 
 def write_local(daemon, text):
     """Over all that was there, so the operator has to say yes to the plugins again."""
-    write(local_file(daemon), text)
+    daemon.write_local(text)
     if daemon.process is not None:
         daemon.approve()
 

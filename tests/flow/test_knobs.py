@@ -57,21 +57,14 @@ TURNS = {"volume": (0.7, 1.5, "max, 1"), "turns": (12, 0, "min, 1"),
 class Knobs(FlowTest):
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(["all-knobs", "good-c"], {"sandbox.root_writable": ["/tmp"]})
-        cls.root = os.path.join(os.path.realpath(cls.daemon.base), "music")
+        daemon = Daemon(["all-knobs", "good-c"], {"sandbox.root_writable": ["/tmp"]})
+        daemon.write_local(LOCAL)
+        cls.root = daemon.project_root("music")
         cls.file = os.path.join(cls.root, ".kaged/project.yaml")
-        os.makedirs(os.path.dirname(cls.file))
-        with open(os.path.join(cls.daemon.home, "local.toml"), "w") as file:
-            file.write(LOCAL)
-        cls.daemon.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.__exit__(None, None, None)
+        cls.share(daemon)
 
     def setUp(self):
-        with open(self.file, "w") as file:
-            file.write(PROJECT)
+        self.daemon.write_project("music", PROJECT)
         status, answer = self.daemon.api("POST", "/projects", {"path": self.root})
         self.assertEqual((status, answer.get("state")), (200, "active"), answer)
         self.running()

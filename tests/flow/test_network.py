@@ -129,14 +129,9 @@ class Clients(FlowTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = cls.daemon_class("net:api.kaged.test:443", "net:six.kaged.test:443",
-                                      programs=["curl", "node", "git", "wget"],
-                                      config={"limits.net_connections_per_sec": 1000})
-        cls.daemon.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.__exit__(None, None, None)
+        cls.share(cls.daemon_class("net:api.kaged.test:443", "net:six.kaged.test:443",
+                                   programs=["curl", "node", "git", "wget"],
+                                   config={"limits.net_connections_per_sec": 1000}))
 
     def setUp(self):
         internet.forget()
@@ -257,12 +252,7 @@ class Refusals(FlowTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Reaching(*cls.DECLARED, programs=["curl"])
-        cls.daemon.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.__exit__(None, None, None)
+        cls.share(Reaching(*cls.DECLARED, programs=["curl"]))
 
     def setUp(self):
         internet.forget()

@@ -216,15 +216,10 @@ class OpenApi(FlowTest):
                    "    mine: { package: declares-all, config: { turns: 7 } }\n"
                    "    gone: { package: gone, version: ^1, source: ./gone }\n")
         with Daemon(["declares-all"]) as daemon:
-            file = os.path.join(daemon.base, "music/.kaged/project.yaml")
-            os.makedirs(os.path.dirname(file))
-            with open(file, "w") as out:
-                out.write(project)
-            wanted = {"path": os.path.join(daemon.base, "music")}
-            loaded = self.ask(daemon, "post", "/api/v1/projects", wanted)
+            root = daemon.write_project("music", project)
+            loaded = self.ask(daemon, "post", "/api/v1/projects", {"path": root})
             self.assertEqual((loaded["state"], loaded["missing"][0]["package"]), ("pending", "gone"))
-            with open(file, "w") as out:
-                out.write(project.replace("7", "8"))
+            daemon.write_project("music", project.replace("7", "8"))
             again = self.ask(daemon, "post", "/api/v1/projects/{id}/reload", id="music")
             self.assertEqual(again["changes"][0]["what"], "turns")
             for path in ("", "/agents", "/agents/{path}"):
@@ -237,9 +232,8 @@ class OpenApi(FlowTest):
             knob = self.ask(daemon, "put", "/api/v1/plugins/{name}/knobs/{knob}", {"value": 9},
                             "?project=music", name="declares-all", knob="turns")
             self.assertEqual(knob["value"], 9)
-            with open(file, "w") as out:
-                out.write("nonsense: 1\n")
-            status, answer = daemon.raw("POST", "/api/v1/projects", json.dumps(wanted))
+            daemon.write_project("music", "nonsense: 1\n")
+            status, answer = daemon.raw("POST", "/api/v1/projects", json.dumps({"path": root}))
             self.assertEqual((status, len(json.loads(answer)["error"]["problems"])), (422, 4))
             self.check(self.operations["post", "/api/v1/projects"], status, answer)
             self.ask(daemon, "get", "/api/v1/projects/{id}", id="music")
@@ -248,11 +242,9 @@ class OpenApi(FlowTest):
     def test_sessions_answer_as_they_say(self):
         one = "/api/v1/sessions/{id}"
         with Daemon(["declares-all"]) as daemon:
-            file = os.path.join(daemon.base, "music/.kaged/project.yaml")
-            os.makedirs(os.path.dirname(file))
-            with open(file, "w") as out:
-                out.write("version: 1\nname: music\nprimary:\n  plugins:\n    all: { package: declares-all }\n")
-            self.ask(daemon, "post", "/api/v1/projects", {"path": os.path.dirname(os.path.dirname(file))})
+            root = daemon.write_project("music", "version: 1\nname: music\nprimary:\n  plugins:\n"
+                                        "    all: { package: declares-all }\n")
+            self.ask(daemon, "post", "/api/v1/projects", {"path": root})
             made = self.ask(daemon, "post", "/api/v1/projects/{id}/sessions", {}, id="music")["id"]
 
             def act(method, path, body=None, query=""):
@@ -458,9 +450,8 @@ class Declared(FlowTest):
         self.assertRegex(out, r"declares-all\.recall +query \[limit\] +Finds")
 
     def test_knobs_have_the_value_that_holds(self):
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            file.write('[plugins.declares-all]\napi_token = "5ecret"\n'
-                       '[plugins.declares-all.config]\nbudget = "high"\n')
+        self.daemon.write_local('[plugins.declares-all]\napi_token = "5ecret"\n'
+                                '[plugins.declares-all.config]\nbudget = "high"\n')
         self.assertEqual(self.daemon.api("POST", "/reload")[0], 200)
         status, answer = self.daemon.api("GET", "/plugins/declares-all/knobs")
         self.assertEqual(status, 200)
@@ -474,8 +465,7 @@ class Declared(FlowTest):
 
     def test_secret_in_the_place_of_a_setting_is_not_shown(self):
         # The operator's own side may hold a name of the other one: its value is a secret there.
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            file.write('[plugins.declares-all]\nturns = 13\n')
+        self.daemon.write_local('[plugins.declares-all]\nturns = 13\n')
         self.daemon.api("POST", "/reload")
         knobs = self.daemon.api("GET", "/plugins/declares-all/knobs")[1]["knobs"]
         self.assertEqual([knob["value"] for knob in knobs], ["mid", 5])

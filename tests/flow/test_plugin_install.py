@@ -645,7 +645,8 @@ class Projects(Install):
         expected = ("Project web wants plugin oh-my-pi.\n  source: ./oh-my-pi\n"
                     "Fetch it, to look at it? [y/N] y\n" +
                     INSTALL.format(facts=self.facts("./oh-my-pi", text)) +
-                    "Install oh-my-pi? [y/N] y\n\n" + INSTALLED.format(home=self.home))
+                    "Install oh-my-pi? [y/N] y\n\n✓ Installed oh-my-pi 1.4.2\n"
+                    "  it starts with the sessions of project web\n")
         self.assertEqual((code, text), (0, expected))
         self.assertIs(self.entry()["local"], False)
         self.assertEqual(self.activations(), [("web", "oh-my-pi")])

@@ -84,8 +84,8 @@ class Validate(FlowTest):
         self.assertIn(".kaged/project.yaml", err)
 
     def test_installed_shows_what_each_agent_gets(self):
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            file.write('[plugins.declares-all]\napi_token = "s3cret"\nconfig = { budget = "low" }\n')
+        self.daemon.write_local('[plugins.declares-all]\napi_token = "s3cret"\n'
+                                'config = { budget = "low" }\n')
         code, out, err = self.validate(GOOD, "--installed")
         self.assertEqual((code, err), (0, ""), out)
         self.assertIn('budget = "low"   [local.toml]', out)
@@ -276,8 +276,7 @@ class Loaded(FlowTest):
         self.assertNotIn("s3cret", shown + self.project("show", "music")[1])
 
     def rewrite_local(self, text):
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            file.write(text)
+        self.daemon.write_local(text)
         self.assertEqual(self.daemon.api("POST", "/reload")[0], 200)
 
     def test_a_pending_project_says_what_to_do_next(self):
@@ -292,6 +291,20 @@ class Loaded(FlowTest):
         self.daemon.api("POST", f"/consents/{consent['id']}/decline")
         wait_for(lambda: self.daemon.api("GET", "/projects/music")[1]["consents"][0]["state"] ==
                  "declined", "the no")
+
+    def test_what_was_declined_can_be_asked_for_again(self):
+        """The way on that was shown, to approve it, was refused without a word on what would do."""
+        self.write(".kaged/project.yaml", GOOD.replace("package: declares-all", "package: good-c")
+                   .replace("    reader:\n      plugins: { all: { config: { budget: high } } }\n",
+                            "    reader: {}\n").replace("config: { turns: 7 }", "config: {}"))
+        self.project("load", self.root)
+        consent = self.daemon.api("GET", "/projects/music")[1]["consents"][0]["id"]
+        self.assertEqual(self.project("consent", "decline", consent)[0], 0)
+        self.assertRegex(self.project("show", "music")[1],
+                         "good-c is declined; to be asked again: kaged .*project reload music\n")
+        self.assertIn("hint: to be asked again: kaged project reload music\n",
+                      self.project("consent", "approve", consent, "--yes")[2])
+        self.assertIn(f"project consent approve {consent}", self.project("reload", "music")[1])
 
     def test_projects_and_agents_are_completed(self):
         self.load()

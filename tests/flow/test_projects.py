@@ -1,7 +1,6 @@
 """Projects in a running daemon: consents, processes of their own, configurations, reloads."""
 import json
 import os
-import re
 import shutil
 
 from harness import PLUGINS, Daemon, FlowTest, at_once, main, wait_for
@@ -18,27 +17,10 @@ class Projects(Daemon):
         config = {"sandbox.root_writable": ["/tmp"], **options.pop("config", {})}
         super().__init__(plugins, config=config, **options)
 
-    def root(self, name):
-        return os.path.join(os.path.realpath(self.base), name)
-
     def write(self, name, plugins, more="", folder=None):
         """The project's file; plugins: of the primary, as JSON is."""
-        root = self.root(folder or name)
-        os.makedirs(os.path.join(root, ".kaged"), exist_ok=True)
-        path = os.path.join(root, ".kaged/project.yaml")
-        with open(path + ".new", "w") as file:
-            file.write(f"version: 1\nname: {name}\nprimary:\n  plugins: {json.dumps(plugins)}\n" +
-                       more)
-        os.rename(path + ".new", path)  # as editors do
-        return root
-
-    def declare(self, plugin, *capabilities):
-        path = os.path.join(self.home, "plugins", plugin, "kaged-plugin.yaml")
-        with open(path) as file:
-            text = file.read()
-        with open(path, "w") as file:
-            file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
-                              text))
+        return self.write_project(folder or name, f"version: 1\nname: {name}\nprimary:\n"
+                                  f"  plugins: {json.dumps(plugins)}\n" + more)
 
     def not_for_everybody(self, plugin):
         """The operator takes back that every project may use it."""
@@ -50,7 +32,7 @@ class Projects(Daemon):
         self.approved = False
 
     def try_load(self, name, watch=False):
-        return self.api("POST", "/projects", {"path": self.root(name), "watch": watch})
+        return self.api("POST", "/projects", {"path": self.project_root(name), "watch": watch})
 
     def load(self, name, watch=False):
         status, project = self.try_load(name, watch)
@@ -161,7 +143,7 @@ class Loading(FlowTest):
             status, answer = daemon.try_load("other")
             self.assertEqual((status, answer["error"]["code"]), (409, "conflict"))
             for folder in ("music", "other"):
-                self.assertIn(daemon.root(folder), answer["error"]["message"])
+                self.assertIn(daemon.project_root(folder), answer["error"]["message"])
             daemon.write("noise", {}, folder="music")
             self.assertEqual(daemon.api("POST", "/projects/music/reload")[0], 409)
             self.assertEqual(daemon.project("music")["name"], "music")
@@ -204,9 +186,10 @@ class Loading(FlowTest):
                 return daemon.project("music")["agents"][0][key]
 
             prompt("one")
-            daemon.load("music", watch=True)
+            loaded = daemon.load("music", watch=True)["loaded_at"]
             prompt("two")
             wait_for(lambda: shown("prompt") == "two", "the new prompt")
+            self.assertGreater(daemon.project("music")["loaded_at"], loaded)
             daemon.write("music", {}, more="  modle: x\n")
             wait_for(lambda: daemon.project("music")["reload_problem"], "the mistake")
             self.assertEqual(shown("prompt"), "two")
@@ -232,7 +215,7 @@ class Loading(FlowTest):
                 daemon.write(name, {})
                 daemon.load(name, watch=name == "kept")
             daemon.stop()
-            shutil.rmtree(daemon.root("lost"))
+            shutil.rmtree(daemon.project_root("lost"))
             daemon.start()
             self.assertTrue(daemon.wait_project("kept", "active")["watch"])
             wait_for(lambda: "lost" in daemon.project("lost")["reason"], "why it is pending")
@@ -252,20 +235,20 @@ class Processes(FlowTest):
             music, books = f"{TOLD}@music", f"{TOLD}@books"
             env = ("import os; result = "
                    "[os.environ.get('KAGED_PROJECT_' + key) for key in ('ID', 'ROOT')]")
-            self.assertEqual(daemon.tell(music, env), ["music", daemon.root("music")])
+            self.assertEqual(daemon.tell(music, env), ["music", daemon.project_root("music")])
             look = f"import os; result = sorted(os.listdir({os.path.realpath(daemon.base)!r}))"
             self.assertEqual(daemon.tell(music, look), ["h", "music"])
             self.assertEqual(daemon.tell(books, look), ["books", "h"])
-            daemon.tell(music, f"open({daemon.root('music')!r} + '/song', 'w').write('la')")
-            self.assertTrue(os.path.exists(os.path.join(daemon.root("music"), "song")))
+            daemon.tell(music, f"open({daemon.project_root('music')!r} + '/song', 'w').write('la')")
+            self.assertTrue(os.path.exists(os.path.join(daemon.project_root("music"), "song")))
             for path in ("project.yaml", "new"):
-                write = f"open({daemon.root('music')!r} + '/.kaged/{path}', 'w')"
+                write = f"open({daemon.project_root('music')!r} + '/.kaged/{path}', 'w')"
                 self.assertEqual(daemon.tell(music, write), "EROFS")
-            root = daemon.root("music")
+            root = daemon.project_root("music")
             move = f"import os; os.rename({root!r} + '/.kaged', {root!r} + '/x')"
             self.assertEqual(daemon.tell(music, move), "EBUSY")
             starts = daemon.status(music)["starts"]
-            folder = os.path.join(daemon.root("music"), ".kaged")
+            folder = os.path.join(daemon.project_root("music"), ".kaged")
             os.rename(folder, folder + "-old")  # and the cover with it
             daemon.write("music", plugin(TOLD))
             daemon.api("POST", "/projects/music/reload")

@@ -278,8 +278,7 @@ class Later(FlowTest):
 
 def local(daemon, text):
     """Over all that was there, so the operator has to say yes to the plugins again."""
-    with open(os.path.join(daemon.home, "local.toml"), "w") as file:
-        file.write(text)
+    daemon.write_local(text)
     if daemon.process is not None:
         daemon.approve()
 

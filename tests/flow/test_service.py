@@ -1,12 +1,11 @@
 """The daemon under a service manager: what it tells one, and sockets that it is given. Units of systemd."""
 import os
-import re
 import shutil
 import socket
 import subprocess
 import tempfile
 
-from harness import BUILD, KAGED, Daemon, FlowTest, main, wait_for
+from harness import KAGED, Daemon, FlowTest, main, wait_for
 
 
 class Manager:

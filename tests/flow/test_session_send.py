@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 
-from harness import KAGED, PATIENCE, FlowTest, main
+from harness import KAGED, PATIENCE, FlowTest, Listener, main
 
 HEAD = (b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
         b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
@@ -27,38 +27,22 @@ def end(stop="stop", error=None):
     return {"type": "end", "stop": stop, "steps": 1, "error": error}
 
 
-class Told:
+class Told(Listener):
     """Listens where a daemon would. A turn is told as the lines say; None waits for a cancel."""
 
     def __init__(self, lines):
         self.lines, self.asked, self.cancelled = lines, [], threading.Event()
         self.home = tempfile.mkdtemp(prefix="kg-", dir="/tmp")
         os.mkdir(os.path.join(self.home, "run"), mode=0o700)
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(os.path.join(self.home, "run/kaged.sock"))
-        self.listener.listen()
-        self.threads = [threading.Thread(target=self.accept)]
-        self.threads[0].start()
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(os.path.join(self.home, "run/kaged.sock"))
+        listener.listen()
+        super().__init__(listener)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def __exit__(self, *exception):
         self.cancelled.set()
-        self.listener.shutdown(socket.SHUT_RDWR)
-        for thread in self.threads:
-            thread.join(PATIENCE)
-        self.listener.close()
+        super().__exit__(*exception)
         shutil.rmtree(self.home)
-
-    def accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            self.threads.append(threading.Thread(target=self.serve, args=(connection,)))
-            self.threads[-1].start()
 
     def serve(self, connection):
         with connection:

@@ -1,8 +1,7 @@
 """Sessions by the API: what is said, hooks around it, tools, compaction, and what survives."""
 import json
-import os
 
-from harness import Daemon, FlowTest, UnixConnection, at_once, main, wait_for
+from harness import PATIENCE, Daemon, FlowTest, UnixConnection, at_once, main, wait_for
 
 PROJECT = """\
 version: 1
@@ -33,15 +32,11 @@ class Tea(Daemon):
 
     def __init__(self, strategy="drop", config=None):
         super().__init__(["hears-hooks", "hears-hooks as hears-more"], config)
-        self.root = os.path.join(os.path.realpath(self.base), "tea")
-        os.makedirs(os.path.join(self.root, ".kaged"))
-        with open(os.path.join(self.home, "local.toml"), "w") as file:
-            file.write(LOCAL)
-        self.write_project(strategy)
+        self.write_local(LOCAL)
+        self.write_tea(strategy)
 
-    def write_project(self, strategy):
-        with open(os.path.join(self.root, ".kaged/project.yaml"), "w") as file:
-            file.write(PROJECT % strategy)
+    def write_tea(self, strategy):
+        self.root = self.write_project("tea", PROJECT % strategy)
 
     def load(self):
         self.post("/projects", {"path": self.root})
@@ -92,13 +87,8 @@ class SessionTest(FlowTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Tea(cls.strategy, cls.config)
-        cls.daemon.__enter__()
+        cls.share(Tea(cls.strategy, cls.config))
         cls.daemon.load()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.__exit__(None, None, None)
 
     def setUp(self):
         for plugin in ("hears-hooks", "hears-more"):
@@ -413,6 +403,19 @@ class Compaction(SessionTest):
         event = d.events(session, "compaction.triggered")[0]
         self.assertEqual((event["trigger"], event["window_tokens"]), ("threshold_crossed", 1000))
 
+    def test_what_a_compaction_made_does_not_bring_about_the_next(self):
+        d = self.daemon
+        session = self.talk()
+        d.answer("pre_compact", GOOD)
+        d.answer("post_compact", "result = 'x' * 4000", "hears-more")
+        d.act(session, "compact")
+        for text in ("a", "b", "c"):
+            d.say(session, text, role="assistant")
+            d.texts(session)  # waits for one that is under way
+        self.assertEqual(len(d.events(session, "compaction.triggered")), 1)
+        d.say(session, "question 3")
+        wait_for(lambda: len(d.events(session, "compaction.completed")) == 2, "the next")
+
     def test_nothing_that_may_go_is_a_conflict(self):
         d = self.daemon
         session = d.new()
@@ -472,7 +475,7 @@ class Around(FlowTest):
             d.load()
             session = d.new()
             d.answer("on_session_start", "time.sleep(0.3)")
-            connection = UnixConnection(d.socket, 5)
+            connection = UnixConnection(d.socket, PATIENCE)
             connection.request("POST", f"/api/v1/sessions/{session}/messages",
                                json.dumps({"messages": [{"role": "user", "content": "bye"}]}))
             wait_for(lambda: d.audit("plugin.hook.fired"), "the hook")
@@ -502,7 +505,7 @@ class Around(FlowTest):
             at_once([lambda: answers.append(d.api("POST", f"/sessions/{session}/messages",
                                                   {"messages": [{"role": "user", "content": "x"}]})),
                      lambda: (wait_for(lambda: d.audit("plugin.hook.fired"), "the hook"),
-                              d.process.terminate(), d.process.wait())])
+                              d.process.terminate(), d.process.wait(PATIENCE))])
             self.assertEqual(answers[0][1]["error"]["code"], "daemon_stopping")
 
     def test_without_its_project_a_session_can_be_read_but_not_used(self):

@@ -1,12 +1,9 @@
 """Turns: a user's message, a model's answers, and the tools that it calls in between."""
 import contextlib
 import json
-import os
-import shutil
-import tempfile
 import threading
 
-from harness import Daemon, FlowTest, UnixConnection, main, wait_for
+from harness import PATIENCE, Daemon, FlowTest, UnixConnection, main, wait_for
 from models import END, STREAM, Aimock, Provider, delta, event
 
 KEY = "k3y-of-tests"
@@ -54,21 +51,16 @@ class Shop:
 
     def __init__(self, providers, model="m0", compaction=DROP, config=None, context_window=None):
         self.daemon = Daemon(["agents-as-told"], config)
-        self.root = tempfile.mkdtemp(prefix="kg-shop-", dir="/tmp")
-        os.chmod(self.root, 0o755)
-        os.makedirs(os.path.join(self.root, ".kaged"), exist_ok=True)
         self.write_project(model, compaction)
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            for i, (kind, url) in enumerate(providers):
-                file.write(f'[providers.p{i}]\nkind = "{kind}"\nbase_url = "{url}"\n'
-                           f'api_key = "{KEY}"\nretries = 0\n'
-                           f'[models.m{i}]\nprovider = "p{i}"\nmodel = "gpt"\n')
-                if context_window:
-                    file.write(f"context_window = {context_window}\n")
+        window = f"context_window = {context_window}\n" if context_window else ""
+        self.daemon.write_local("".join(
+            f'[providers.p{i}]\nkind = "{kind}"\nbase_url = "{url}"\napi_key = "{KEY}"\n'
+            f'retries = 0\n[models.m{i}]\nprovider = "p{i}"\nmodel = "gpt"\n{window}'
+            for i, (kind, url) in enumerate(providers)))
 
     def write_project(self, model, compaction=DROP):
-        with open(os.path.join(self.root, ".kaged/project.yaml"), "w") as file:
-            file.write(PROJECT.format(model=model, compaction=compaction))
+        self.root = self.daemon.write_project(
+            "shop", PROJECT.format(model=model, compaction=compaction))
 
     def __enter__(self):
         self.daemon.__enter__()
@@ -82,7 +74,6 @@ class Shop:
         return self
 
     def __exit__(self, *exception):
-        shutil.rmtree(self.root, ignore_errors=True)
         self.daemon.__exit__(*exception)
 
     def new_session(self):
@@ -93,7 +84,7 @@ class Shop:
     @contextlib.contextmanager
     def running(self, text, **body):
         """The response, whose lines come as they come; at the end the client leaves."""
-        connection = UnixConnection(self.daemon.socket, 60)
+        connection = UnixConnection(self.daemon.socket, PATIENCE * 3)
         connection.request("POST", f"/api/v1/sessions/{self.session}/runs",
                            json.dumps({"text": text, **body}))
         with contextlib.closing(connection), connection.getresponse() as response:
@@ -221,6 +212,17 @@ class Steps(FlowTest):
             told = provider.requests[1][1]["messages"][-1]
             self.assertTrue(told["content"].startswith("[BLOCKED] "), told)
 
+    def test_provider_that_claims_any_number_of_tokens(self):
+        claim = event({"choices": [], "usage": {"prompt_tokens": 2 ** 63 - 1,
+                                                "completion_tokens": 2 ** 63 - 1}})
+        end = b"data: [DONE]\n\n"
+        with Provider(calls({"acts": {"result": 1}}).replace(end, claim + end),
+                      says("ok").replace(end, claim + end)) as provider, \
+                Shop([("openai", provider.url)]) as shop:
+            lines = shop.run("price?")
+            self.assertEqual(lines[-1]["stop"], "stop")
+            self.assertEqual(len(of(lines, "usage")), 2)
+
     def test_steps_are_bounded(self):
         answer = calls({"acts": {"result": 1}})
         with Provider(*[answer] * 4) as provider, \
@@ -249,7 +251,8 @@ class Steps(FlowTest):
                 with self.subTest(body):
                     status, answer = shop.daemon.api("POST", f"/sessions/{shop.session}/runs", body)
                     self.assertEqual(status, 400, answer)
-            self.assertEqual(shop.daemon.api("POST", f"/sessions/ses_{'0' * 26}/runs", {"text": "a"})[0], 404)
+            status, _ = shop.daemon.api("POST", f"/sessions/ses_{'0' * 26}/runs", {"text": "a"})
+            self.assertEqual(status, 404)
             status, answer = shop.daemon.api("POST", f"/sessions/{shop.session}/runs",
                                              {"text": "a"})
             self.assertEqual((status, answer["error"]["code"]), (422, "invalid_config"))
@@ -265,7 +268,7 @@ class Ends(FlowTest):
 
     def check_kept(self, shop, error=None):
         """The provider was left, and what it had said is in the log."""
-        self.assertTrue(self.closed.wait(20))
+        self.assertTrue(self.closed.wait(PATIENCE))
         wait_for(lambda: shop.said() == ["Well, "], "what was said")
         ended = shop.daemon.wait_audit("session.turn_ended")[-1]
         self.assertEqual(ended["stop"], "cancelled")
@@ -347,7 +350,7 @@ class Ends(FlowTest):
                 end = next_line(response, "end")
                 self.assertEqual((end["stop"], end["error"]["code"]),
                                  ("cancelled", "daemon_stopping"))
-            shop.daemon.process.wait(20)
+            shop.daemon.process.wait(PATIENCE)
             shop.daemon.check_end()
             shop.daemon.start()
             self.check_kept(shop)

@@ -88,19 +88,19 @@ class Story:
             self.aimock.stop()
 
     def write_files(self):
-        for folder in (".kaged", "docs", "prompts", "src"):
+        for folder in ("docs", "prompts", "src"):
             os.makedirs(os.path.join(self.root, folder))
         for name in ("remembers", "compacts", "breaks"):
             shutil.copytree(os.path.join(PLUGINS, name), os.path.join(self.root, "plugins", name))
-        self.write(".kaged/project.yaml", PROJECT)
+        self.daemon.write_project("whole", PROJECT)
         self.write("docs/colour", "The colour is blue.")
         self.write("prompts/researcher.md", "You look things up.")
-        with open(os.path.join(self.daemon.home, "local.toml"), "w") as file:
-            for kind, alias in (("openai", "smart"), ("anthropic", "other")):
-                file.write(f'[providers.{kind}]\nkind = "{kind}"\napi_key = "{KEY}"\n'
-                           f'base_url = "{self.aimock.url(kind)}"\n'
-                           f'[models.{alias}]\nprovider = "{kind}"\nmodel = "m-{alias}"\n'
-                           f"context_window = {WINDOW}\n")
+        self.daemon.write_local("".join(
+            f'[providers.{kind}]\nkind = "{kind}"\napi_key = "{KEY}"\n'
+            f'base_url = "{self.aimock.url(kind)}"\n'
+            f'[models.{alias}]\nprovider = "{kind}"\nmodel = "m-{alias}"\n'
+            f"context_window = {WINDOW}\n"
+            for kind, alias in (("openai", "smart"), ("anthropic", "other"))))
 
     def write(self, path, text):
         with open(os.path.join(self.root, path), "w") as file:
@@ -331,7 +331,10 @@ class Whole(FlowTest):
         self.assertEqual(said[0], "Greetings")
         self.assertEqual(len(said), 8)
         self.assertIn("(superseded)", self.story.shown["all"])
+        self.assertIn("fell back to that: the compactor left out what has to stay\n",
+                      self.story.shown["all"])
         self.assertIn("superseded entries are not shown", self.story.shown["standing"])
+        self.assertIn(f"the seat moved from primary to {RESEARCHER}\n", self.story.shown["all"])
 
     # what else an operator does, each with a session of its own
 
@@ -352,6 +355,17 @@ class Whole(FlowTest):
         self.assertIn("Listen blue", self.story.run("session", "context", fork))
         self.assertIn("compaction #46 of primary taken back", self.story.run("session", "show", fork))
 
+    def test_compaction_of_a_subagent_is_heard_by_its_own_plugins(self):
+        fork = self.fork()
+        self.story.run("session", "compact", fork, "--agent", RESEARCHER, "--strategy", "drop",
+                       "--keep-recent", "0")
+        self.story.run("session", "compact", fork, "--agent", REVIEWER, "--strategy", "drop",
+                       "--keep-recent", "0")
+        fired = [(event["name"], event["hook"], event["agent_path"]) for event in
+                 self.daemon.audit() if event["event"] == "plugin.hook.fired" and
+                 event["session_id"] == fork]
+        self.assertEqual(fired, [("remembers@whole", "pre_compact", RESEARCHER)])
+
     def test_pinned_entry_stays(self):
         fork = self.fork("14")
         self.assertIn("#5 is pinned", self.story.run("session", "pin", fork, "5"))
@@ -368,6 +382,20 @@ class Whole(FlowTest):
         self.story.run("session", "tool", fork, "breaks.boom", wanted=1)
         self.assertIn("[BLOCKED]", self.story.stderr)
         self.assertIn("plugin status breaks", self.story.stderr)
+        self.story.run("session", "tool", fork, "remembers.forget", wanted=4)
+        self.assertIn("its tools are remembers.note, remembers.recall", self.story.stderr)
+
+    def test_process_of_the_project_is_named_when_it_is_down(self):
+        """The plugin of that name, which nobody enabled, has nothing to tell about it."""
+        fork, docs = self.fork("14"), os.path.join(self.story.root, "docs")
+        os.rename(docs, docs + ".gone")
+        try:
+            self.daemon.cli("plugin", "restart", "remembers@whole")
+            self.story.run("session", "tool", fork, "remembers.recall", wanted=1)
+            self.assertIn("plugin status remembers@whole\n", self.story.stderr)
+        finally:
+            os.rename(docs + ".gone", docs)
+            self.story.run("plugin", "restart", "remembers@whole")
 
     def test_checkpoint_waits_for_the_operator(self):
         fork = self.fork("14")

@@ -75,6 +75,35 @@ def at_once(functions):
     return results
 
 
+class Listener:
+    """Calls self.serve(connection) in a thread for each; left threads do not keep the program."""
+
+    def __init__(self, listener):
+        self.listener, self.threads = listener, []
+        self.spawn(self.accept)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for thread in self.threads:
+            thread.join(PATIENCE)
+
+    def spawn(self, function, *arguments):
+        self.threads.append(threading.Thread(target=function, args=arguments, daemon=True))
+        self.threads[-1].start()
+
+    def accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.spawn(self.serve, connection)
+
+
 # -- processes, as /proc shows them ---------------------------------------------------------------
 
 
@@ -130,8 +159,8 @@ class UnixConnection(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)  # with a timeout it would not wait for its turn
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
 
 
 # -- the daemon -----------------------------------------------------------------------------------
@@ -224,6 +253,31 @@ class Daemon:
         """Keyword names use two underscores for the dot: limits__call_timeout_ms."""
         self.config.update({key.replace("__", "."): value for key, value in changes.items()})
         write_config(os.path.join(self.home, "config.toml"), self.config)
+
+    def write_local(self, text):
+        with open(os.path.join(self.home, "local.toml"), "w") as file:
+            file.write(text)
+
+    def declare(self, plugin, *capabilities):
+        path = os.path.join(self.home, "plugins", plugin, "kaged-plugin.yaml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
+                              text))
+
+    def project_root(self, folder):
+        return os.path.join(os.path.realpath(self.base), folder)
+
+    def write_project(self, folder, text):
+        """The file of a project in a folder beside the home; its root."""
+        root = self.project_root(folder)
+        os.makedirs(os.path.join(root, ".kaged"), exist_ok=True)
+        path = os.path.join(root, ".kaged/project.yaml")
+        with open(path + ".new", "w") as file:
+            file.write(text)
+        os.rename(path + ".new", path)  # as editors do
+        return root
 
     def approve(self, *names):
         """For what a test changes while the daemon runs."""
@@ -421,13 +475,12 @@ class FlowTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if cls.plugins is not None:
-            cls.daemon = Daemon(cls.plugins, cls.config)
-            cls.daemon.__enter__()
+            cls.share(Daemon(cls.plugins, cls.config))
 
     @classmethod
-    def tearDownClass(cls):
-        if cls.plugins is not None:
-            cls.daemon.__exit__(None, None, None)
+    def share(cls, daemon):
+        """Starts the daemon of all tests; it is stopped after them, or if the set-up fails."""
+        cls.daemon = cls.enterClassContext(daemon)
 
     def assert_error(self, answer, status, code):
         self.assertEqual((answer[0], answer[1].get("code")), (status, code), answer)

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import unittest
 
-from harness import BUILD, PATIENCE, ROOT, wait_for
+from harness import BUILD, PATIENCE, ROOT, Listener, wait_for
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 MODULES = os.path.join(ROOT, "build/npm/tests/node_modules")
@@ -32,7 +32,7 @@ def plain(status, body=b"", headers=""):
             f"{headers}\r\n").encode() + body
 
 
-class Provider:
+class Provider(Listener):
     """Each request gets the next of the answers: bytes, or a function of the connection."""
 
     def __init__(self, *answers, context=None):
@@ -40,9 +40,7 @@ class Provider:
         self.requests = []  # (head, body)
         self.over = threading.Event()
         self.lock = threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.threads = [threading.Thread(target=self.accept)]
-        self.threads[0].start()
+        super().__init__(socket.create_server(("127.0.0.1", 0), backlog=64))
 
     @property
     def port(self):
@@ -52,24 +50,9 @@ class Provider:
     def url(self):
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def __exit__(self, *exception):
         self.over.set()
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for thread in self.threads:
-            thread.join(PATIENCE)
-
-    def accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            self.threads.append(threading.Thread(target=self.serve, args=(connection,)))
-            self.threads[-1].start()
+        super().__exit__(*exception)
 
     def serve(self, connection):
         try:

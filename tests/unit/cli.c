@@ -412,7 +412,7 @@ static void durations_read_as_people_say_them(void **state)
     assert_duration(4999, "4 s");
     assert_duration(185000, "3 min");
     assert_duration(7500000, "2 h 5 min");
-    assert_duration(86400000LL * 3 + 3600000 * 4, "3 d 4 h");
+    assert_duration(86400000LL * 3 + 3600000LL * 4, "3 d 4 h");
 }
 
 static void targets_are_percent_encoded(void **state)

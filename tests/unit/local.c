@@ -362,7 +362,7 @@ static void load_refuses_what_is_no_small_file(void **state)
     assert_null(local_load(folder, LOCAL_REPLACE, &err));
     assert_int_equal(err.code, KG_E_INVALID_CONFIG);
     kg_auto(kg_free) char *path = write_file(KG_STR("# "));
-    assert_int_equal(truncate(path, 100 * 1024 * 1024), 0);
+    assert_int_equal(truncate(path, (off_t)100 << 20), 0);
     assert_null(local_load(path, LOCAL_REPLACE, &err));
     assert_int_equal(err.code, KG_E_INVALID_CONFIG);
     assert_non_null(strstr(err.message, path));

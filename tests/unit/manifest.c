@@ -1144,8 +1144,10 @@ static void the_published_schema_is_valid_and_takes_the_example(void **state)
         fail_msg("%s", err.message);
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), &err);
     kg_auto(kg_doc_cleanup) struct kg_doc *example = kg_yaml_read(kg_str(full_example), &err);
-    if (doc == NULL || example == NULL)
+    if (doc == NULL || example == NULL) {
         fail_msg("%s", err.message);
+        return;
+    }
     const struct schema_options options = {.formats = true};
     struct schema *schema = schema_compile(doc->root, &options, &err);
     if (schema == NULL)
@@ -1396,7 +1398,7 @@ static void load_refuses_what_is_no_small_file(void **state)
     assert_int_equal(fifo.errors, 1);
     assert_int_equal(unlink(path), 0);
     kg_auto(kg_close) int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    assert_int_equal(ftruncate(fd, 100 * 1024 * 1024), 0);
+    assert_int_equal(ftruncate(fd, (off_t)100 << 20), 0);
     assert_null(manifest_load(folder, &huge));
     assert_non_null(strstr(huge.items[0].message, "larger than"));
 }

@@ -62,6 +62,17 @@ static void events_are_taken_for_what_they_are(void **state)
     assert_int_equal(event.retry.after_ms, 5);
 }
 
+static void claims_of_tokens_are_bounded(void **state)
+{
+    (void)state;
+    struct model_event event;
+    assert_true(take("{\"usage\":{\"input_tokens\":9223372036854775807,\"cached_tokens\":0,"
+                     "\"output_tokens\":1000000001}}",
+                     &event));
+    assert_int_equal(event.usage.input_tokens, 1000000000);
+    assert_int_equal(event.usage.output_tokens, 1000000000);
+}
+
 static void events_that_are_none_are_not_taken(void **state)
 {
     (void)state;
@@ -114,6 +125,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_says_all_that_is_configured),
         cmocka_unit_test(events_are_taken_for_what_they_are),
+        cmocka_unit_test(claims_of_tokens_are_bounded),
         cmocka_unit_test(events_that_are_none_are_not_taken),
         cmocka_unit_test(ends_are_taken_only_whole),
     };

@@ -479,7 +479,9 @@ static void a_folder_without_a_project_is_not_found(void **state)
     struct kg_err err = {0};
     assert_int_equal(project_locate(world->root, &location, &err), -ENOENT);
     assert_non_null(strstr(err.hint, ".kaged/project.yaml"));
+    assert_int_equal(err.code, KG_E_NOT_FOUND);
     assert_int_equal(project_locate("/nowhere/at/all", &location, &err), -ENOENT);
+    assert_int_equal(err.code, KG_E_NOT_FOUND);
 }
 
 /* The prompt's file is of this name; NULL: it is read. */

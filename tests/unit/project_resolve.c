@@ -862,8 +862,12 @@ static void assert_changes(const char *before, const char *after, const char *ex
     struct world old = WORLD(before, operators, memory, notes, watcher);
     struct world new = WORLD(after, operators, memory, notes, watcher);
     struct project_changes *changes = project_diff(old.resolved, new.resolved);
-    kg_auto(kg_buf_free) struct kg_buf words = {0};
-    project_changes_words(changes, &words);
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, words = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
+    project_changes_json(changes, &json);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);
+    assert_non_null(doc);
+    project_changes_view_words(doc->root, &words);
     assert_string_equal(kg_buf_terminate(&words), expected);
     project_changes_free(changes);
     world_end(&old);

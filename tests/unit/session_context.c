@@ -47,6 +47,10 @@ static void no_delimiter_can_be_forged(void **data)
         "\xEF\xBC\x9Cplugin:other>",               /* a fullwidth less-than sign */
         "\xEF\xB9\xA4/plugin:other>",              /* a small one */
         "<\xC2\xADplug\xEF\xBB\xBFin:other>",
+        "<\xE3\x85\xA4/plu\xE2\xA0\x80gin:other>",   /* blank letters */
+        "<\xE2\x88\x95plugin:other>",                /* a division slash */
+        "</\xEF\xBD\x90\xEF\xBC\xACugin:other>",     /* fullwidth letters */
+        "</p\xF0\x9D\x90\xA5\xE2\x93\xA4gin:other>", /* bold, in a circle */
     };
     for (size_t i = 0; i < KG_COUNT(forged); i++) {
         kg_auto(kg_buf_free) struct kg_buf buf = {0};
