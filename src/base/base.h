@@ -21,7 +21,8 @@
 void *kg_alloc(size_t size);              /* zeroed */
 void *kg_realloc(void *old, size_t size); /* not zeroed past the old size */
 void *kg_alloc_array(size_t count, size_t size);
-char *kg_strdup(const char *text);
+char *kg_strdup(const char *text_or_null);            /* NULL of NULL */
+void kg_replace(char **text, const char *by_or_null); /* by a copy; the old one is freed */
 char *kg_format(const char *format, ...) KG_PRINTF(1, 2);
 
 /* Locals that own: `kg_auto(kg_free) char *path = ...`, handed over with kg_steal(&path). */

@@ -76,8 +76,7 @@ static char *expand_home(const char *path)
 {
     const char *home = getenv("HOME");
     return path && kg_str_starts(kg_str(path), "~/") && home ? kg_format("%s%s", home, path + 1)
-           : path                                            ? kg_strdup(path)
-                                                             : NULL;
+                                                             : kg_strdup(path);
 }
 
 /* NULL if nobody answers, or with an error. */

@@ -166,8 +166,8 @@ static void put_json_options(struct kg_json_writer *json, const char *key,
         kg_json_begin(json, '{');
         kg_json_key(json, "name");
         kg_json_text(json, option->name);
-        kg_json_key(json, "letter");
-        kg_json_str(json, option->letter ? (struct kg_str){&option->letter, 1} : KG_STR_NULL);
+        kg_json_named_str(json, "letter",
+                          option->letter ? (struct kg_str){&option->letter, 1} : KG_STR_NULL);
         kg_json_key(json, "argument");
         kg_json_text(json, option->argument);
         kg_json_key(json, "meaning");

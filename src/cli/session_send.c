@@ -256,8 +256,7 @@ static void put_body(struct kg_buf *out, struct kg_str text, int64_t steps)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "text");
-    kg_json_str(&json, text);
+    kg_json_named_str(&json, "text", text);
     if (steps > 0)
         kg_json_named_int(&json, "steps", steps);
     kg_json_end(&json, '}');

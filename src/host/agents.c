@@ -9,7 +9,7 @@
 
 static char *copy_text(const char *text)
 {
-    return text ? kg_strdup(text) : NULL;
+    return kg_strdup(text);
 }
 
 void host_asker_copy(const struct host_asker *asker, struct host_asker_copy *ret_copy)

@@ -55,7 +55,7 @@ static struct work *work_new(struct host *host, const struct consent *consent, c
     struct work *work = kg_alloc(sizeof(*work));
     work->host = host;
     work->consent = consent_key(consent);
-    work->name = name != NULL ? kg_strdup(name) : NULL;
+    work->name = kg_strdup(name);
     return work;
 }
 

@@ -142,7 +142,7 @@ struct wanted {
 static struct wanted *wanted_new(const char *operator_id, host_acted_fn *on_done, void *data)
 {
     struct wanted *wanted = kg_alloc(sizeof(*wanted));
-    *wanted = (struct wanted){operator_id ? kg_strdup(operator_id) : NULL, on_done, data};
+    *wanted = (struct wanted){kg_strdup(operator_id), on_done, data};
     return wanted;
 }
 

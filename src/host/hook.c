@@ -431,7 +431,7 @@ struct host_hook_round *host_hook_fire(struct host *host, const struct host_hook
     struct host_hook_round *round = kg_alloc(sizeof(*round));
     round->host = host;
     round->hook = fire->hook;
-    round->designated = fire->designated ? kg_strdup(fire->designated) : NULL;
+    round->designated = kg_strdup(fire->designated);
     round->on_done = fire->on_done;
     round->data = fire->data;
     round->begin.run = on_begin;

@@ -79,7 +79,7 @@ static struct host_change *change_new(struct host *host, const char *name, const
     struct host_change *change = kg_alloc(sizeof(*change));
     change->host = host;
     change->name = kg_strdup(name);
-    change->operator_id = operator_id ? kg_strdup(operator_id) : NULL;
+    change->operator_id = kg_strdup(operator_id);
     change->on_done = on_done;
     change->data = data;
     change->task.run = on_task;
@@ -279,8 +279,8 @@ static void keep_facts(struct host_change *change, const struct store_consent *c
 {
     const struct store_offer *offer = change->offer;
     change->version = kg_strdup(offer->manifest->version);
-    change->old_version = offer->installed_version ? kg_strdup(offer->installed_version) : NULL;
-    change->hash = consent->hash ? kg_strdup(consent->hash) : NULL;
+    change->old_version = kg_strdup(offer->installed_version);
+    change->hash = kg_strdup(consent->hash);
     change->kind = offer->kind;
     change->consent = *consent;
     change->consent.hash = change->hash;
@@ -507,7 +507,7 @@ static void on_removed(struct host_change *change)
         return;
     }
     change->removed_all = change->result == 0;
-    change->version = change->removed.version ? kg_strdup(change->removed.version) : NULL;
+    change->version = kg_strdup(change->removed.version);
     store_report_removed(host->audit, change->name, &change->removed, change->operator_id);
     while ((plugin = held(change, 0)) != NULL) {
         forget_choice(host, plugin);
@@ -639,7 +639,7 @@ struct asking {
 
 static char *copy_or_null(const char *text)
 {
-    return text ? kg_strdup(text) : NULL;
+    return kg_strdup(text);
 }
 
 static void run_offer_fetched(struct loop_job *job)

@@ -311,7 +311,7 @@ static void turning_free(struct turning *turning)
 
 static char *copy_or_null(const char *text)
 {
-    return text ? kg_strdup(text) : NULL;
+    return kg_strdup(text);
 }
 
 /*

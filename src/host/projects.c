@@ -220,12 +220,6 @@ static int check_room(const struct host *host, struct kg_err *err)
     return -EBUSY;
 }
 
-static void replace(char **text, const char *by_or_null)
-{
-    free(*text);
-    *text = by_or_null ? kg_strdup(by_or_null) : NULL;
-}
-
 /* What the worker made is the project's now. */
 static void move_into(struct host_project *project, struct project_load *load)
 {
@@ -249,7 +243,7 @@ static int take_new(struct host *host, struct project_load *load, struct host_pr
                                                load->location.root, load->location.file);
     project->watched = load->watch;
     project->loaded_ms = kg_wall_ms();
-    replace(&project->operator_id, load->operator_id);
+    kg_replace(&project->operator_id, load->operator_id);
     result = keep(project, true, err);
     if (result < 0) {
         project_destroy(project);
@@ -266,7 +260,7 @@ static void keep_again(struct host_project *project, const struct project_load *
     struct kg_err err;
     if (load->kind == PROJECT_LOAD_ASKED) {
         project->watched = load->watch;
-        replace(&project->operator_id, load->operator_id);
+        kg_replace(&project->operator_id, load->operator_id);
     }
     project->loaded_ms = kg_wall_ms();
     if (keep(project, true, &err) < 0)
@@ -355,7 +349,7 @@ static void keep_problem(struct host_project *project, const struct project_load
     project->reload_problem = *err;
     if (!project->was_read) {
         project->state = HOST_PROJECT_PENDING;
-        replace(&project->reason, err->message);
+        kg_replace(&project->reason, err->message);
     }
     project_watch_set(project);
     if (!is_news && load->kind == PROJECT_LOAD_REFRESH)
@@ -492,7 +486,7 @@ static int check_begin(const struct host *host, const char *path, struct kg_err 
 static void ask(struct project_load *load, const char *operator_id, host_project_fn *on_done,
                 void *data)
 {
-    replace(&load->operator_id, operator_id);
+    kg_replace(&load->operator_id, operator_id);
     load->on_done = on_done;
     load->data = data;
     if (load->err.code != KG_OK || check_begin(load->host, load->path, &load->err) < 0)
@@ -591,7 +585,7 @@ static void on_kept(void *data, const struct state_project *kept)
     struct host_project *project = project_new(host, kept->id, kept->root, kept->file);
     project->watched = kept->watched;
     project->loaded_ms = kept->loaded_ms;
-    replace(&project->operator_id, kept->operator_id);
+    kg_replace(&project->operator_id, kept->operator_id);
     list_add(host->projects, project);
 }
 

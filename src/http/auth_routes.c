@@ -101,8 +101,7 @@ void http_handle_launch_make(struct http_request *request)
     }
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "url");
-    kg_json_str(&json, kg_buf_view(&url));
+    kg_json_named_str(&json, "url", kg_buf_view(&url));
     kg_json_named_time(&json, "expires_at",
                        auth->mode == HTTP_AUTH_LOCAL ? auth->launch.expires_ms : 0);
     kg_json_end(&json, '}');

@@ -188,8 +188,7 @@ void http_handle_project_unload(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "id");
-    kg_json_str(&json, id);
+    kg_json_named_str(&json, "id", id);
     kg_json_named_bool(&json, "unloaded", true);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));

@@ -68,8 +68,7 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
     exit_report_words(report, &words);
     kg_json_begin(json, '{');
     kg_json_named_text(json, "cause", exit_cause_name(report->cause));
-    kg_json_key(json, "words");
-    kg_json_str(json, kg_buf_view(&words));
+    kg_json_named_str(json, "words", kg_buf_view(&words));
     kg_json_key(json, "exit_code");
     if (report->exit_code >= 0)
         kg_json_int(json, report->exit_code);

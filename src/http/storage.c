@@ -54,8 +54,7 @@ static void put_full_name(struct kg_json_writer *json, const char *plugin, struc
         if (name.data[i] == '-')
             name.data[i] = '_';
     kg_buf_str(&name, table);
-    kg_json_key(json, "full_name");
-    kg_json_str(json, kg_buf_view(&name));
+    kg_json_named_str(json, "full_name", kg_buf_view(&name));
 }
 
 static void put_table(struct kg_json_writer *json, const char *plugin, const struct kg_node *table)

@@ -170,8 +170,7 @@ static bool put_content(struct walk *walk, const struct session_entry *entry)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     bool is_error = put_text(entry, &text);
-    kg_json_key(&walk->json, "content");
-    kg_json_str(&walk->json, text.length > 0 ? kg_buf_view(&text) : KG_STR(""));
+    kg_json_named_str(&walk->json, "content", text.length > 0 ? kg_buf_view(&text) : KG_STR(""));
     return is_error;
 }
 
@@ -197,8 +196,7 @@ static void put_call(struct walk *walk, const struct session_entry *call)
     project_wire_name_put(kg_buf_view(&name), &wire);
     kg_json_begin(&walk->json, '{');
     kg_json_named_text(&walk->json, "id", call->id.text);
-    kg_json_key(&walk->json, "name");
-    kg_json_str(&walk->json, kg_buf_view(&wire));
+    kg_json_named_str(&walk->json, "name", kg_buf_view(&wire));
     put_arguments(&walk->json, call->content);
     kg_json_end(&walk->json, '}');
 }
@@ -339,8 +337,7 @@ void session_summary_question(const struct session_compaction *compaction, size_
     kg_json_begin(&json, '[');
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "role", "user");
-    kg_json_key(&json, "content");
-    kg_json_str(&json, kg_buf_view(&text));
+    kg_json_named_str(&json, "content", kg_buf_view(&text));
     kg_json_end(&json, '}');
     kg_json_end(&json, ']');
 }

@@ -105,8 +105,8 @@ void live_append(struct live_session *live, const struct live_asker *asker,
     appending->count = count;
     appending->drafts = kg_alloc_array(count, sizeof(appending->drafts[0]));
     appending->added = kg_alloc_array(count, sizeof(appending->added[0]));
-    appending->operator_id = asker->operator_id ? kg_strdup(asker->operator_id) : NULL;
-    appending->request_id = asker->request_id ? kg_strdup(asker->request_id) : NULL;
+    appending->operator_id = kg_strdup(asker->operator_id);
+    appending->request_id = kg_strdup(asker->request_id);
     appending->on_done = on_done;
     appending->data = data;
     keep_drafts(appending, drafts);

@@ -607,8 +607,8 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
     const struct live_asker *asker = &compact->asker;
     live_hold(live);
     compaction->live = live;
-    compaction->operator_id = asker->operator_id ? kg_strdup(asker->operator_id) : NULL;
-    compaction->request_id = asker->request_id ? kg_strdup(asker->request_id) : NULL;
+    compaction->operator_id = kg_strdup(asker->operator_id);
+    compaction->request_id = kg_strdup(asker->request_id);
     compaction->agent = kg_strdup(compact->agent);
     compaction->trigger = kg_strdup(compact->trigger);
     compaction->has_strategy = compact->strategy != NULL;

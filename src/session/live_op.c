@@ -28,8 +28,8 @@ void *live_op_new(size_t size, struct sessions *sessions, const struct sessions_
     struct live_op *op = kg_alloc(size);
     op->sessions = sessions;
     op->session = kg_str_dup(asker->session);
-    op->operator_id = asker->operator_id ? kg_strdup(asker->operator_id) : NULL;
-    op->request_id = asker->request_id ? kg_strdup(asker->request_id) : NULL;
+    op->operator_id = kg_strdup(asker->operator_id);
+    op->request_id = kg_strdup(asker->request_id);
     op->on_done = asker->on_done;
     op->data = asker->data;
     op->clear = clear;

@@ -132,8 +132,8 @@ static void begin(struct live_session *live, const struct live_asker *asker)
     live->start = LIVE_STARTING;
     live_hold(live);
     starting->live = live;
-    starting->operator_id = asker->operator_id ? kg_strdup(asker->operator_id) : NULL;
-    starting->request_id = asker->request_id ? kg_strdup(asker->request_id) : NULL;
+    starting->operator_id = kg_strdup(asker->operator_id);
+    starting->request_id = kg_strdup(asker->request_id);
     starting->settling = settling;
     settling->starting = starting;
     live_wait_add(live->sessions, &starting->wait, on_abort);

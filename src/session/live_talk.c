@@ -269,7 +269,7 @@ static void on_used(void *data, const struct live_tool_result *result_or_null,
         live_op_fail(&using->op, err_or_null);
         return;
     }
-    using->plugin = result_or_null->plugin ? kg_strdup(result_or_null->plugin) : NULL;
+    using->plugin = kg_strdup(result_or_null->plugin);
     using->call = result_or_null->call;
     using->entry = result_or_null->entry;
     using->blocked = result_or_null->blocked;

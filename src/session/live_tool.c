@@ -150,7 +150,7 @@ static void on_reply(void *data, const struct host_tool_reply *reply)
     struct live_calling *calling = data;
     live_wait_remove(&calling->wait);
     calling->call = NULL;
-    calling->plugin = reply->plugin ? kg_strdup(reply->plugin) : NULL;
+    calling->plugin = kg_strdup(reply->plugin);
     if (reply->error.code != KG_OK) {
         fail(calling, &reply->error, reply->blocked);
         return;
@@ -222,10 +222,8 @@ static void write_call(const struct live_calling *calling, struct kg_buf *buf)
         kg_json_raw(&writer, arguments);
     else
         kg_json_str(&writer, arguments);
-    if (calling->call_id.length > 0) {
-        kg_json_key(&writer, "call_id");
-        kg_json_str(&writer, kg_buf_view(&calling->call_id));
-    }
+    if (calling->call_id.length > 0)
+        kg_json_named_str(&writer, "call_id", kg_buf_view(&calling->call_id));
     kg_json_end(&writer, '}');
 }
 
@@ -248,8 +246,8 @@ struct live_calling *live_tool_call(struct live_session *live, const struct live
     struct kg_str none = KG_STR("{}");
     live_hold(live);
     calling->live = live;
-    calling->operator_id = tool->asker.operator_id ? kg_strdup(tool->asker.operator_id) : NULL;
-    calling->request_id = tool->asker.request_id ? kg_strdup(tool->asker.request_id) : NULL;
+    calling->operator_id = kg_strdup(tool->asker.operator_id);
+    calling->request_id = kg_strdup(tool->asker.request_id);
     calling->agent = kg_strdup(tool->agent);
     calling->tool = kg_str_dup(tool->tool);
     kg_buf_str(&calling->arguments, tool->arguments.length > 0 ? tool->arguments : none);

@@ -25,8 +25,7 @@ static void put_text(struct kg_json_writer *json, const char *key, struct kg_str
 {
     if (text.length == 0)
         return;
-    kg_json_key(json, key);
-    kg_json_str(json, text);
+    kg_json_named_str(json, key, text);
 }
 
 static void put_raw(struct kg_json_writer *json, const char *key, struct kg_str text)

@@ -170,7 +170,7 @@ static struct models_call *call_new(struct models *models, const struct models_p
     call->model = kg_str_dup(model->alias);
     call->session_id = kg_strdup(purpose->session_id);
     call->agent_path = kg_strdup(purpose->agent_path);
-    call->request_id = purpose->request_id ? kg_strdup(purpose->request_id) : NULL;
+    call->request_id = kg_strdup(purpose->request_id);
     call->began_ms = loop_now_ms(models->place.loop);
     return call;
 }

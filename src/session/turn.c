@@ -488,7 +488,7 @@ static void on_uncompacting(void *data, struct live_session *live_or_null,
         return;
     }
     free(turn->prompt);
-    turn->prompt = agent.resolved->prompt ? kg_strdup(agent.resolved->prompt) : NULL;
+    turn->prompt = kg_strdup(agent.resolved->prompt);
     turn->job = (struct session_job){.run = read_context, .done = on_context};
     session_store_read(turn->sessions->store, &turn->job);
 }
@@ -627,7 +627,7 @@ struct turn *turn_start(struct sessions *sessions, const struct sessions_asker *
         turn_free(turn);
         return NULL;
     }
-    turn->operator_id = asker->operator_id ? kg_strdup(asker->operator_id) : NULL;
+    turn->operator_id = kg_strdup(asker->operator_id);
     turn->request_id = kg_strdup(asker->request_id);
     live_open(sessions, asker->session, on_open, turn);
     return turn;

@@ -71,10 +71,8 @@ static void write_content(struct turn_call *call, struct kg_str call_id)
     kg_json_named_text(&json, "name", call->name);
     kg_json_key(&json, "arguments");
     kg_json_raw(&json, kg_buf_view(&call->arguments));
-    if (call_id.length > 0) {
-        kg_json_key(&json, "call_id");
-        kg_json_str(&json, call_id);
-    }
+    if (call_id.length > 0)
+        kg_json_named_str(&json, "call_id", call_id);
     kg_json_end(&json, '}');
 }
 

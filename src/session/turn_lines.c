@@ -29,8 +29,7 @@ void turn_tell_text(struct turn *turn, const char *type, struct kg_str text)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = begin_line(&line, type);
-    kg_json_key(&json, "text");
-    kg_json_str(&json, text);
+    kg_json_named_str(&json, "text", text);
     end_line(turn, &json);
 }
 
@@ -49,8 +48,7 @@ void turn_tell_retry(struct turn *turn, const struct model_event *event)
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = begin_line(&line, "retry");
     kg_json_named_int(&json, "after_ms", event->retry.after_ms);
-    kg_json_key(&json, "message");
-    kg_json_str(&json, event->retry.message);
+    kg_json_named_str(&json, "message", event->retry.message);
     end_line(turn, &json);
 }
 

@@ -31,18 +31,6 @@ static void *data_of(const struct consent *consent)
     return consent->queue->parts.data;
 }
 
-static char *copy(const char *text_or_null)
-{
-    return text_or_null != NULL ? kg_strdup(text_or_null) : NULL;
-}
-
-static void replace(char **text, const char *by_or_null)
-{
-    char *old = *text;
-    *text = copy(by_or_null);
-    free(old);
-}
-
 void consent_end_offer(struct consent *consent)
 {
     loop_timer_stop(consent->queue->parts.loop, &consent->expiry);
@@ -61,7 +49,7 @@ void consent_forget_answer(struct consent *consent)
 {
     consent->reason = (struct kg_err){.code = KG_OK};
     kg_buf_free(&consent->offer_json);
-    replace(&consent->taken_version, NULL);
+    kg_replace(&consent->taken_version, NULL);
 }
 
 static void consent_free(struct consent *consent)
@@ -217,7 +205,7 @@ void consent_forget_project(struct consent_queue *queue, const char *project)
             continue;
         consent_unkeep(consent);
         if (consent->state == CONSENT_INSTALLING)
-            replace(&consent->project, NULL); /* it ends as the operator's own */
+            kg_replace(&consent->project, NULL); /* it ends as the operator's own */
         else
             remove_at(queue, i);
     }
@@ -363,12 +351,12 @@ static int check_request(const struct consent_request *request, struct kg_err *e
 static void set_wish(struct consent *consent, const struct consent_request *request)
 {
     consent->kind = request->wish.kind;
-    replace(&consent->project, request->project);
-    replace(&consent->plugin, request->wish.plugin);
-    replace(&consent->source, request->wish.source);
-    replace(&consent->base, request->wish.base);
-    replace(&consent->version, request->wish.version);
-    replace(&consent->raised_by, request->operator_id);
+    kg_replace(&consent->project, request->project);
+    kg_replace(&consent->plugin, request->wish.plugin);
+    kg_replace(&consent->source, request->wish.source);
+    kg_replace(&consent->base, request->wish.base);
+    kg_replace(&consent->version, request->wish.version);
+    kg_replace(&consent->raised_by, request->operator_id);
 }
 
 static bool same_text(const char *a, const char *b)
@@ -417,7 +405,7 @@ static struct consent *raise_again(struct consent *consent, const struct consent
     if (settled ? same && !request->again : same || consent->state != CONSENT_WANTED)
         return consent;
     set_wish(consent, request);
-    replace(&consent->answered_by, NULL);
+    kg_replace(&consent->answered_by, NULL);
     tell_raised(consent);
     if (settled) {
         consent_raise_event(consent, ON_AGAIN);
@@ -479,10 +467,10 @@ static int let_fetch(struct consent *consent, const struct consent_answer *answe
     if (result < 0)
         return result;
     if (answer->path != NULL) {
-        replace(&consent->source, source);
-        replace(&consent->base, NULL); /* it is the operator's, not of the project */
+        kg_replace(&consent->source, source);
+        kg_replace(&consent->base, NULL); /* it is the operator's, not of the project */
     }
-    replace(&consent->answered_by, answer->operator_id);
+    kg_replace(&consent->answered_by, answer->operator_id);
     tell(consent, AUDIT_CONSENT_FETCH_ALLOWED, AUDIT_V_TEXT(consent->source),
          AUDIT_V_TEXT(answer->operator_id));
     consent_raise_event(consent, ON_FETCH);
@@ -556,7 +544,7 @@ int consent_approve(struct consent *consent, const struct consent_answer *answer
     int result = check_answer(consent, answer, err);
     if (result < 0)
         return result;
-    replace(&consent->answered_by, answer->operator_id);
+    kg_replace(&consent->answered_by, answer->operator_id);
     tell(consent, AUDIT_CONSENT_APPROVED, AUDIT_V_TEXT(consent->offer->manifest->version),
          AUDIT_V_TEXT(consent->offer->hash), AUDIT_V_BOOL(store_offer_widens(consent->offer)),
          AUDIT_V_TEXT(answer->operator_id));
@@ -574,7 +562,7 @@ int consent_decline(struct consent *consent, const char *operator_id, struct kg_
 {
     if (!consent_takes_event(consent, ON_NO))
         return refuse_state(consent, "declined", err);
-    replace(&consent->answered_by, operator_id);
+    kg_replace(&consent->answered_by, operator_id);
     tell(consent, AUDIT_CONSENT_DECLINED, AUDIT_V_TEXT(operator_id));
     consent_raise_event(consent, ON_NO);
     return 0;
@@ -601,7 +589,7 @@ void consent_taken(struct consent *consent, const struct consent_outcome *outcom
         consent_failed(consent, &err);
         return;
     }
-    replace(&consent->taken_version, outcome->version);
+    kg_replace(&consent->taken_version, outcome->version);
     consent->was_running = outcome->was_running;
     consent_raise_event(consent, ON_TAKEN);
 }

@@ -44,7 +44,7 @@ void consent_unkeep(const struct consent *consent)
 
 static char *copy(const char *text_or_null)
 {
-    return text_or_null != NULL ? kg_strdup(text_or_null) : NULL;
+    return kg_strdup(text_or_null);
 }
 
 /* The index of the name, or count if it is none of them. */

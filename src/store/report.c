@@ -13,7 +13,7 @@ struct store_report {
 
 static char *copy(const char *text_or_null)
 {
-    return text_or_null != NULL ? kg_strdup(text_or_null) : NULL;
+    return kg_strdup(text_or_null);
 }
 
 static void put_differences(struct kg_json_writer *json, const char *key,

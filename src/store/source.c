@@ -280,7 +280,7 @@ int store_source_parse(const char *text, const char *version, const char *base,
         return result;
     }
     source->text = kg_strdup(text);
-    source->version = version ? kg_strdup(version) : NULL;
+    source->version = kg_strdup(version);
     *ret_source = source;
     return 0;
 }

@@ -160,6 +160,7 @@ void kg_json_raw(struct kg_json_writer *writer,
 void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node);
 /* A key and its value. */
 void kg_json_named_text(struct kg_json_writer *writer, const char *key, const char *text);
+void kg_json_named_str(struct kg_json_writer *writer, const char *key, struct kg_str text);
 void kg_json_named_int(struct kg_json_writer *writer, const char *key, int64_t value);
 void kg_json_named_bool(struct kg_json_writer *writer, const char *key, bool value);
 void kg_json_named_time(struct kg_json_writer *writer, const char *key,

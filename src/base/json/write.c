@@ -184,6 +184,12 @@ void kg_json_named_text(struct kg_json_writer *writer, const char *key, const ch
     kg_json_text(writer, text);
 }
 
+void kg_json_named_str(struct kg_json_writer *writer, const char *key, struct kg_str text)
+{
+    kg_json_key(writer, key);
+    kg_json_str(writer, text);
+}
+
 void kg_json_named_int(struct kg_json_writer *writer, const char *key, int64_t value)
 {
     kg_json_key(writer, key);

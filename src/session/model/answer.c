@@ -256,8 +256,7 @@ static int put_tool_call(struct answer *answer, size_t at)
     kg_json_begin(&json, '{');
     kg_json_key(&json, "id");
     kg_json_text(&json, part->id);
-    kg_json_key(&json, "name");
-    kg_json_str(&json, kg_buf_view(&part->name));
+    kg_json_named_str(&json, "name", kg_buf_view(&part->name));
     if (put_arguments(&json, part, &err) < 0) {
         kg_json_key(&json, "problem");
         kg_json_text(&json, err.message);

@@ -16,12 +16,6 @@ static bool has_role(const struct kg_node *message, const char *role)
     return kg_str_is(node_text(message, "role"), role);
 }
 
-static void put_named(struct kg_json_writer *json, const char *key, struct kg_str text)
-{
-    kg_json_key(json, key);
-    kg_json_str(json, text);
-}
-
 /* An empty text is refused. */
 static void put_text(struct kg_json_writer *json, struct kg_str text)
 {
@@ -30,8 +24,7 @@ static void put_text(struct kg_json_writer *json, struct kg_str text)
     kg_json_begin(json, '{');
     kg_json_key(json, "type");
     kg_json_text(json, "text");
-    kg_json_key(json, "text");
-    kg_json_str(json, text);
+    kg_json_named_str(json, "text", text);
     kg_json_end(json, '}');
 }
 
@@ -53,11 +46,9 @@ static void put_result(struct kg_json_writer *json, const struct kg_node *messag
     kg_json_begin(json, '{');
     kg_json_key(json, "type");
     kg_json_text(json, "tool_result");
-    put_named(json, "tool_use_id", node_text(message, "tool_call_id"));
-    if (content.length > 0) {
-        kg_json_key(json, "content");
-        kg_json_str(json, content);
-    }
+    kg_json_named_str(json, "tool_use_id", node_text(message, "tool_call_id"));
+    if (content.length > 0)
+        kg_json_named_str(json, "content", content);
     if (is_error != NULL && is_error->boolean) {
         kg_json_key(json, "is_error");
         kg_json_bool(json, true);
@@ -70,8 +61,8 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
     kg_json_begin(json, '{');
     kg_json_key(json, "type");
     kg_json_text(json, "tool_use");
-    put_named(json, "id", node_text(call, "id"));
-    put_named(json, "name", node_text(call, "name"));
+    kg_json_named_str(json, "id", node_text(call, "id"));
+    kg_json_named_str(json, "name", node_text(call, "name"));
     kg_json_key(json, "input");
     kg_json_node(json, kg_node_get(call, "arguments"));
     kg_json_end(json, '}');
@@ -147,28 +138,15 @@ static uint32_t put_system(struct kg_json_writer *json, const struct neutral *ne
             kg_buf_text(&text, "\n\n");
         kg_buf_str(&text, content);
     }
-    if (text.length > 0) {
-        kg_json_key(json, "system");
-        kg_json_str(json, kg_buf_view(&text));
-    }
+    if (text.length > 0)
+        kg_json_named_str(json, "system", kg_buf_view(&text));
     return count;
 }
 
 static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
 {
-    const struct kg_node *parameters = kg_node_get(tool, "parameters");
-    struct kg_str description = node_text(tool, "description");
     kg_json_begin(json, '{');
-    put_named(json, "name", node_text(tool, "name"));
-    if (description.length > 0) {
-        kg_json_key(json, "description");
-        kg_json_str(json, description);
-    }
-    kg_json_key(json, "input_schema");
-    if (parameters != NULL)
-        kg_json_node(json, parameters);
-    else
-        kg_json_raw(json, KG_STR("{\"type\":\"object\",\"properties\":{}}"));
+    neutral_put_tool(json, tool, "input_schema");
     kg_json_end(json, '}');
 }
 
@@ -176,8 +154,7 @@ static void write_body(const struct neutral *neutral, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "model");
-    kg_json_str(&json, neutral->model);
+    kg_json_named_str(&json, "model", neutral->model);
     kg_json_key(&json, "max_tokens");
     kg_json_int(&json, neutral->max_tokens > 0 ? neutral->max_tokens : MAX_TOKENS);
     uint32_t used = put_system(&json, neutral);

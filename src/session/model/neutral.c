@@ -121,3 +121,18 @@ int neutral_read(const struct kg_node *params, struct neutral *ret_neutral, stru
     *ret_neutral = neutral;
     return 0;
 }
+
+void neutral_put_tool(struct kg_json_writer *json, const struct kg_node *tool,
+                      const char *schema_key)
+{
+    const struct kg_node *parameters = kg_node_get(tool, "parameters");
+    struct kg_str description = node_text(tool, "description");
+    kg_json_named_str(json, "name", node_text(tool, "name"));
+    if (description.length > 0)
+        kg_json_named_str(json, "description", description);
+    kg_json_key(json, schema_key);
+    if (parameters != NULL)
+        kg_json_node(json, parameters);
+    else
+        kg_json_raw(json, KG_STR("{\"type\":\"object\",\"properties\":{}}"));
+}

@@ -15,16 +15,13 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
     struct kg_json_writer inner = kg_json_writer(&arguments);
     kg_json_node(&inner, kg_node_get(call, "arguments"));
     kg_json_begin(json, '{');
-    kg_json_key(json, "id");
-    kg_json_str(json, node_text(call, "id"));
+    kg_json_named_str(json, "id", node_text(call, "id"));
     kg_json_key(json, "type");
     kg_json_text(json, "function");
     kg_json_key(json, "function");
     kg_json_begin(json, '{');
-    kg_json_key(json, "name");
-    kg_json_str(json, node_text(call, "name"));
-    kg_json_key(json, "arguments");
-    kg_json_str(json, kg_buf_view(&arguments));
+    kg_json_named_str(json, "name", node_text(call, "name"));
+    kg_json_named_str(json, "arguments", kg_buf_view(&arguments));
     kg_json_end(json, '}');
     kg_json_end(json, '}');
 }
@@ -35,12 +32,9 @@ static void put_message(struct kg_json_writer *json, const struct kg_node *messa
     struct kg_str content = node_text(message, "content");
     bool has_calls = calls != NULL && calls->count > 0;
     kg_json_begin(json, '{');
-    kg_json_key(json, "role");
-    kg_json_str(json, node_text(message, "role"));
-    if (kg_str_is(node_text(message, "role"), "tool")) {
-        kg_json_key(json, "tool_call_id");
-        kg_json_str(json, node_text(message, "tool_call_id"));
-    }
+    kg_json_named_str(json, "role", node_text(message, "role"));
+    if (kg_str_is(node_text(message, "role"), "tool"))
+        kg_json_named_str(json, "tool_call_id", node_text(message, "tool_call_id"));
     kg_json_key(json, "content");
     if (content.length == 0 && has_calls)
         kg_json_null(json);
@@ -58,24 +52,11 @@ static void put_message(struct kg_json_writer *json, const struct kg_node *messa
 
 static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
 {
-    const struct kg_node *parameters = kg_node_get(tool, "parameters");
-    struct kg_str description = node_text(tool, "description");
     kg_json_begin(json, '{');
-    kg_json_key(json, "type");
-    kg_json_text(json, "function");
+    kg_json_named_text(json, "type", "function");
     kg_json_key(json, "function");
     kg_json_begin(json, '{');
-    kg_json_key(json, "name");
-    kg_json_str(json, node_text(tool, "name"));
-    if (description.length > 0) {
-        kg_json_key(json, "description");
-        kg_json_str(json, description);
-    }
-    kg_json_key(json, "parameters");
-    if (parameters != NULL)
-        kg_json_node(json, parameters);
-    else
-        kg_json_raw(json, KG_STR("{\"type\":\"object\",\"properties\":{}}"));
+    neutral_put_tool(json, tool, "parameters");
     kg_json_end(json, '}');
     kg_json_end(json, '}');
 }
@@ -86,8 +67,7 @@ static void put_messages(struct kg_json_writer *json, const struct neutral *neut
     kg_json_begin(json, '[');
     if (neutral->system.length > 0) {
         kg_json_raw(json, KG_STR("{\"role\":\"system\""));
-        kg_json_key(json, "content");
-        kg_json_str(json, neutral->system);
+        kg_json_named_str(json, "content", neutral->system);
         kg_json_end(json, '}');
     }
     for (uint32_t i = 0; i < neutral->messages->count; i++)
@@ -116,8 +96,7 @@ static void write_body(const struct neutral *neutral, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "model");
-    kg_json_str(&json, neutral->model);
+    kg_json_named_str(&json, "model", neutral->model);
     put_messages(&json, neutral);
     if (neutral->tools != NULL && neutral->tools->count > 0) {
         kg_json_key(&json, "tools");

@@ -377,10 +377,8 @@ static void put_tables(struct worker *worker, struct kg_json_writer *writer, sql
     kg_json_begin(writer, '[');
     while (sqlite3_step(query) == SQLITE_ROW) {
         kg_json_begin(writer, '{');
-        kg_json_key(writer, "name");
-        kg_json_str(writer, column_text(query, 0));
-        kg_json_key(writer, "type");
-        kg_json_str(writer, column_text(query, 1));
+        kg_json_named_str(writer, "name", column_text(query, 0));
+        kg_json_named_str(writer, "type", column_text(query, 1));
         if (!kg_str_is(column_text(query, 1), "view"))
             put_row_count(worker, writer, (const char *)sqlite3_column_text(query, 0));
         kg_json_end(writer, '}');
