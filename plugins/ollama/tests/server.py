@@ -175,10 +175,10 @@ HOSTILE = {
 
 
 class Hostile:
-    """A server that does one of these to each connection."""
+    """A server that does `serve`, one of these, to each connection."""
 
     def __init__(self, serve):
-        self._serve, self._over = serve, threading.Event()
+        self.serve, self._over = serve, threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -204,6 +204,6 @@ class Hostile:
             try:
                 connection.settimeout(PATIENCE)
                 connection.recv(65536)
-                self._serve(connection, self._over)
+                self.serve(connection, self._over)
             except OSError:
                 pass  # the client has left

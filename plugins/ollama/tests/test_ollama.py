@@ -4,6 +4,7 @@ import socket
 import sys
 import threading
 import unittest
+from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
@@ -14,6 +15,10 @@ from kaged_sdk.testing import Host  # noqa: E402
 from plugin import plugin, pulls  # noqa: E402
 from pulls import Layers, Pace  # noqa: E402
 from server import HEAD, HOSTILE, PATIENCE, SIZE, Hostile, Ollama, drip, endless, once  # noqa: E402
+
+
+def place_of(ollama):
+    return SimpleNamespace(host="127.0.0.1", port=ollama.port)
 
 
 class OllamaTest(unittest.TestCase):
@@ -144,15 +149,12 @@ class Pulling(OllamaTest):
         refused = self.failure(host, "models.pull", model="c")
         self.assertEqual(refused.code, RESOURCE_BUSY)
         self.assertIn("(a, b)", refused.message)
-        answers = []
-        waiting = threading.Thread(
-            target=lambda: answers.append(host.call("models.pull", {"model": "a"})))
-        waiting.start()
+        running = [pulls.find(place_of(ollama), model) for model in ("a", "b")]
         ollama.go.set()
-        waiting.join(PATIENCE)
-        self.assertEqual(answers[0]["state"], "done")
-        self.assertEqual(host.call("models.pull", {"model": "b"})["state"], "done")
-        self.assertEqual(ollama.pulled.count("a"), 1)
+        for pull in running:
+            pull.ended.result(PATIENCE)
+        self.assertEqual([pull.state for pull in running], ["done", "done"])
+        self.assertEqual(sorted(ollama.pulled), ["a", "b"])
 
     def test_error_in_the_stream_is_the_answer(self):
         host = self.host(self.enter(Ollama()).port)
@@ -182,15 +184,9 @@ class Pulling(OllamaTest):
         ollama.go.clear()
         with Host(plugin, config={"host": "127.0.0.1", "port": ollama.port}) as host:
             host.call("models.pull", {"model": "last", "wait": False})
-            pull = pulls.find(plugin_settings(ollama), "last")
+            pull = pulls.find(place_of(ollama), "last")
         pull.ended.result(PATIENCE)
         self.assertEqual(pull.state, "cancelled")
-
-
-def plugin_settings(ollama):
-    class Settings:
-        host, port = "127.0.0.1", ollama.port
-    return Settings
 
 
 class Parts(unittest.TestCase):
