@@ -7,12 +7,17 @@ same and closed without an answer.
 import http.client
 import json
 import socket
+import threading
 import time
 
 from kaged_sdk import PluginError
+from kaged_sdk.errors import RESOURCE_BUSY
 
-ANSWER_MAX = 8 << 20  # bytes: the licence and the tensors of a large model are long
+ANSWER_MAX = 2 << 20  # bytes: licences are long; and JSON takes twenty times that in memory
+HEAD_MAX = 256 << 10
 LINE_MAX = 64 << 10
+FRAMES = 128 << 10  # what may come beside a body or a line: sizes of chunks, and the next buffer
+AT_ONCE_MAX = 4  # requests, pulls not counted
 DIGITS_MAX = 30  # of a number; reading a longer one takes time that grows with its square
 
 
@@ -55,17 +60,28 @@ def parse(body):
     return value
 
 
-class DeadlineSocket(socket.socket):
-    """Each read gets what is left of the time for all of them, so that a drip does not prolong it."""
+class TooMuch(OSError):
+    """More bytes than an answer may have."""
 
-    deadline = 0.0
+
+class BoundedSocket(socket.socket):
+    """All reads share one time and one number of bytes: neither a drip nor a flood gets past them.
+
+    The bound is here since http.client has holes: it reads a chunk of size -1 to its end.
+    """
+
+    deadline, allowance = 0.0, 0
 
     def recv_into(self, *arguments):
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise socket.timeout("timed out")
+        if self.allowance <= 0:
+            raise TooMuch("more than was allowed")
         self.settimeout(left)
-        return super().recv_into(*arguments)
+        count = super().recv_into(*arguments)
+        self.allowance -= count
+        return count
 
 
 class Exchange:
@@ -73,7 +89,7 @@ class Exchange:
 
     def __init__(self, host, port, what):
         self.host, self.port, self.what = host, port, what
-        self.seconds = 0
+        self.seconds = self.most = 0  # that were allowed last
         self._socket = self._connection = self._response = None
         self._aborted = False
 
@@ -93,11 +109,11 @@ class Exchange:
             except OSError:
                 pass  # closed already
 
-    def allow(self, seconds):
-        """All that is read from now on has to come within that time."""
-        self.seconds = seconds
-        if self._socket is not None:
-            self._socket.deadline = time.monotonic() + seconds
+    def _allow(self, seconds, most):
+        """All that is read from now on has to come within that time, and to be no more than that."""
+        self.seconds, self.most = seconds, most
+        self._socket.deadline = time.monotonic() + seconds
+        self._socket.allowance = most + FRAMES
 
     # -- the ways of an answer
 
@@ -116,21 +132,23 @@ class Exchange:
 
     def _connect(self, seconds):
         plain = socket.create_connection((self.host, self.port), min(seconds, 10))
-        self._socket = DeadlineSocket(fileno=plain.detach())
+        self._socket = BoundedSocket(fileno=plain.detach())
         self._connection = http.client.HTTPConnection(self.host, self.port)
         self._connection.sock = self._socket
-        self.allow(seconds)
+        self._allow(seconds, HEAD_MAX)
         self._socket.settimeout(seconds)
         if self._aborted:
             self.abort()
 
     def body(self, most=ANSWER_MAX):
+        """All of it, in the time that send() was given."""
+        self.most, self._socket.allowance = most, most + FRAMES
         try:
             body = self._response.read(most + 1)
+            if len(body) > most:
+                raise TooMuch
         except (OSError, http.client.HTTPException) as error:
             raise self.explain(error) from None
-        if len(body) > most:
-            raise self.trouble(f"the answer has more than {most} bytes", self._other_server())
         return body
 
     def value(self):
@@ -143,16 +161,15 @@ class Exchange:
     def lines(self, silence):
         """The objects of an answer of lines, each within `silence` seconds of the one before."""
         while True:
-            self.allow(silence)
+            self._allow(silence, LINE_MAX)
             try:
                 line = self._response.readline(LINE_MAX + 1)
+                if len(line) > LINE_MAX:
+                    raise TooMuch
             except (OSError, http.client.HTTPException) as error:
                 raise self.explain(error) from None
             if not line:
                 return
-            if len(line) > LINE_MAX:
-                raise self.trouble(f"a line of the answer has more than {LINE_MAX} bytes",
-                                   self._other_server())
             if line.isspace():
                 continue
             try:
@@ -182,6 +199,9 @@ class Exchange:
         if isinstance(error, socket.timeout):
             return self.trouble(f"nothing came from {self._place} for {self.seconds} s",
                                 "see whether Ollama is busy, then try again")
+        if isinstance(error, TooMuch):
+            return self.trouble(f"the answer, or a part of it, has more than {self.most} bytes",
+                                self._other_server())
         if isinstance(error, socket.gaierror):
             return self.trouble(f"the name {self.host} is not known here", declare)
         if isinstance(error, (ConnectionError, http.client.RemoteDisconnected)):
@@ -214,8 +234,17 @@ class Exchange:
         return self.trouble(why, todo, status)
 
 
+_turns = threading.BoundedSemaphore(AT_ONCE_MAX)
+
+
 def ask(settings, what, method, path, body=None):
     """The JSON object that the server answers with."""
-    with Exchange(settings.host, settings.port, what) as exchange:
-        exchange.send(method, path, settings.request_timeout_sec, body)
-        return exchange.value()
+    if not _turns.acquire(timeout=settings.request_timeout_sec):
+        raise PluginError(f"{what}: {AT_ONCE_MAX} requests wait for Ollama already; try again",
+                          RESOURCE_BUSY)
+    try:
+        with Exchange(settings.host, settings.port, what) as exchange:
+            exchange.send(method, path, settings.request_timeout_sec, body)
+            return exchange.value()
+    finally:
+        _turns.release()

@@ -2,7 +2,7 @@
 import os
 import sys
 
-from harness import ROOT, FlowTest, main, wait_for
+from harness import PATIENCE, ROOT, FlowTest, main, wait_for
 from models import Aimock
 from staged import StagedDaemon, run_python_tests
 
@@ -72,12 +72,14 @@ class InItsCage(FlowTest):
         self.assertEqual({event["notification_type"] for event in told}, {"models.progress"})
 
     def test_pull_is_cancelled_and_the_server_sees_it(self):
+        self.ollama.began.clear()
         self.ollama.go.clear()
         self.addCleanup(self.ollama.go.set)
         self.assertEqual(self.daemon.ask("models.pull", model="long", wait=False)["state"],
                          "running")
+        self.assertTrue(self.ollama.began.wait(PATIENCE))
         self.assertEqual(self.daemon.ask("models.cancel", model="long")["state"], "cancelled")
-        self.assertTrue(self.ollama.left.wait(20))
+        self.assertTrue(self.ollama.left.wait(PATIENCE))
 
     def test_params_are_checked_before_they_get_there(self):
         self.assert_error(self.daemon.try_call(NAME, "models.pull", {"model": "a", "wait": 1}), 422,
