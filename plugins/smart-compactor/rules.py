@@ -2,7 +2,7 @@
 weight, whose words it applies to, and the words. A tool's output cannot ask to be remembered.
 """
 import re
-from typing import NamedTuple, Optional, Pattern
+from typing import NamedTuple, Optional
 
 MENTIONED_MAX = 4  # terms that count
 
@@ -20,7 +20,7 @@ WEIGHTS = {
 class Rule(NamedTuple):
     name: str
     speakers: Optional[frozenset]  # None: all
-    words: Pattern
+    words: re.Pattern
 
 
 def _words(*phrases):

@@ -133,6 +133,18 @@ class Sessions(SmartTest):
         other = d.tool(d.new(), "smart-compactor.explain")
         self.assertIn("has not compacted", other["result"])
 
+    def test_operator_turns_a_weight(self):
+        d, session = self.daemon, self.talk()
+        for weight in ("0", "60"):
+            code, _, words = d.cli("plugin", "knobs", "set", NAME, "decision", weight, "--project",
+                                   "tea")
+            self.assertEqual(code, 0, words)
+            self.compacts(session)
+            decision = d.explain(session)["messages"][3]
+            self.assertEqual((weight, "decision" in decision["why"]),
+                             (weight, weight == "60"), decision)
+            d.act(session, "undo-compact")
+
     def test_pinned_entry_stays(self):
         d, session = self.daemon, self.talk()
         entries = [entry for entry in d.get(f"/sessions/{session}/entries")["entries"]
