@@ -110,7 +110,7 @@ class Exchange:
                 pass  # closed already
 
     def _allow(self, seconds, most):
-        """All that is read from now on has to come within that time, and to be no more than that."""
+        """For all that is read from now on."""
         self.seconds, self.most = seconds, most
         self._socket.deadline = time.monotonic() + seconds
         self._socket.allowance = most + FRAMES

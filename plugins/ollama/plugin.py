@@ -55,7 +55,8 @@ def model_view(model):
 def list_models(params, ctx):
     answer = ask(settings_of(ctx), "list the models", "GET", "/api/tags")
     found = answer.get("models")
-    models = [model for model in found if isinstance(model, dict)] if isinstance(found, list) else []
+    found = found if isinstance(found, list) else []
+    models = [model for model in found if isinstance(model, dict)]
     result = {"models": [model_view(model) for model in models[:MODELS_MAX]]}
     if len(models) > MODELS_MAX:
         result["left_out"] = len(models) - MODELS_MAX

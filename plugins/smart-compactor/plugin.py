@@ -62,8 +62,8 @@ def explain(session, agent, params):
     page = page_of(params)
     record = records.get((session, agent))
     if record is None:
-        raise PluginError(f"explain {session}: this plugin has not compacted the context of {agent} "
-                          "since it was started; compact it, and ask again")
+        raise PluginError(f"explain {session}: the context of {agent} was not compacted by this "
+                          "plugin since it was started; compact it, and ask again")
     return {"session_id": session, "agent_path": agent, **record.view(*page)}
 
 

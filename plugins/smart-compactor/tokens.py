@@ -1,4 +1,4 @@
-"""How many tokens kaged counts for a text; kaged-session(7) has the table. All in sixths of a token."""
+"""How many tokens kaged counts for a text, in sixths of one; kaged-session(7) has the table."""
 import json
 import re
 

@@ -131,7 +131,7 @@ class Sessions(SmartTest):
         self.assertEqual([row["speaker"] for row in told["messages"]],
                          ["user", "assistant", "tool", "tool"])
         other = d.tool(d.new(), "smart-compactor.explain")
-        self.assertIn("has not compacted", other["result"])
+        self.assertIn("was not compacted", other["result"])
 
     def test_operator_turns_a_weight(self):
         d, session = self.daemon, self.talk()

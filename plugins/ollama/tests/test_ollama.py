@@ -40,8 +40,8 @@ class OllamaTest(unittest.TestCase):
         """{name: what a call came to}, of a few servers at a time."""
         host = self.host(0)
 
-        def ask(serve):
-            with Hostile(serve) as server:
+        def ask(row):
+            with Hostile(row[0]) as server:
                 try:
                     return host.call(method, params,
                                      config={**plugin.config, **config, "port": server.port})
@@ -90,8 +90,7 @@ class Models(OllamaTest):
             self.assertIn(words, message)
 
     def test_hostile_servers_end_in_words_and_in_time(self):
-        told = self.hostile("models.list", {}, {name: serve for name, (serve, _) in HOSTILE.items()},
-                            request_timeout_sec=1)
+        told = self.hostile("models.list", {}, HOSTILE, request_timeout_sec=1)
         for name, (_, words) in HOSTILE.items():
             with self.subTest(name):
                 if words is None:
@@ -172,9 +171,8 @@ class Pulling(OllamaTest):
                                         "more than 65536 bytes"),
                    "drip": (drip(start, b" "), "nothing came"),
                    "silence": (drip(start + b'{"status": "x"}\n', b""), "nothing came")}
-        told = self.hostile("models.pull", {"model": "m"},
-                            {name: serve for name, (serve, _) in streams.items()},
-                            pull_silence_sec=1, pulls_max=AT_ONCE_MAX)
+        told = self.hostile("models.pull", {"model": "m"}, streams, pull_silence_sec=1,
+                            pulls_max=AT_ONCE_MAX)
         for name, (_, words) in streams.items():
             with self.subTest(name):
                 self.assertIn(words, told[name].message)

@@ -2,8 +2,8 @@
 import random
 
 PLUGIN = "smart-compactor"
-WORDS = ("the quick brown fox jumps over lazy dogs src/base/alloc.c kg_alloc camelCase error failed "
-         "we decided to use file.py remember this 学习 naïve 12345 {\"a\":1}").split()
+WORDS = ("the quick brown fox jumps over lazy dogs src/base/alloc.c kg_alloc camelCase error "
+         "failed we decided to use file.py remember this 学习 naïve 12345 {\"a\":1}").split()
 
 
 class Context:

@@ -234,7 +234,7 @@ class InAHost(unittest.TestCase):
 
     def test_what_cannot_be_explained_says_so(self):
         other = {**self.SESSION, "session_id": "ses_2"}
-        for call, words in ((lambda: self.host.tool("explain", context=other), "not compacted"),
+        for call, words in ((lambda: self.host.tool("explain", context=other), "was not compacted"),
                             (lambda: self.host.call("compaction.explain"), "session_id"),
                             (lambda: self.host.tool("explain", {"limit": 0}, context=other),
                              "limit")):
