@@ -1,5 +1,5 @@
-"""Pulls under way. Each has a thread, and there are few; a model of a server is pulled once, however
-many ask for it. A pull ends in exactly one of the states done, failed and cancelled.
+"""Pulls under way. Each has a thread, and there are few; a model of a server is pulled once, no
+matter how many ask for it. A pull ends in exactly one of the states done, failed and cancelled.
 """
 import collections
 import concurrent.futures
