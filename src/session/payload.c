@@ -34,6 +34,8 @@ static void pile_add(struct pile *pile, const struct session_entry *entry, size_
         if (position != NONE) {
             kg_json_key(&writer, "position");
             kg_json_int(&writer, (int64_t)position);
+            kg_json_key(&writer, "tokens");
+            kg_json_int(&writer, (int64_t)entry->tokens);
         }
         kg_json_end(&writer, '}');
     }
@@ -64,11 +66,12 @@ static void write_list(const struct pile *pile, const char *key, bool goes,
     kg_json_end(writer, ']');
 }
 
-static void write_truncated(uint64_t count, struct kg_json_writer *writer)
+/* A figure that is left out where there is none. */
+static void write_count(const char *key, uint64_t count, struct kg_json_writer *writer)
 {
     if (count == 0)
         return;
-    kg_json_key(writer, "truncated");
+    kg_json_key(writer, key);
     kg_json_int(writer, (int64_t)count);
 }
 
@@ -114,7 +117,8 @@ void session_compaction_payload(const struct session_compaction *compaction, con
     kg_json_text(&writer, session_strategy_names[compaction->strategy]);
     kg_json_key(&writer, "trigger");
     kg_json_text(&writer, compaction->options.trigger);
-    write_truncated(pile.left_out, &writer);
+    write_count("target_tokens", compaction->options.target_tokens, &writer);
+    write_count("truncated", pile.left_out, &writer);
     kg_json_end(&writer, '}');
     if (ret_truncated != NULL)
         *ret_truncated = pile.left_out;
@@ -133,7 +137,7 @@ void session_transcript_write(const struct session_entries *entries, uint64_t le
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
     write_list(&pile, "transcript", false, &writer);
-    write_truncated(left + pile.left_out, &writer);
+    write_count("truncated", left + pile.left_out, &writer);
     kg_json_end(&writer, '}');
     pile_free(&pile);
 }

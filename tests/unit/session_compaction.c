@@ -395,19 +395,21 @@ static void hooks_are_told_what_goes_and_what_stays(void **data)
     size_t truncated = 99;
     kg_auto(kg_buf_free) struct kg_buf before = {0}, after = {0};
     options.strategy = SESSION_BY_SUMMARY;
+    options.target_tokens = 15;
     struct session_added first = say(world, SESSION_USER, "1");
     struct session_added second = say(world, SESSION_USER, "2");
     kg_auto(session_compaction_cleanup) struct session_compaction *compaction =
         plan(world, &options);
     session_compaction_payload(compaction, "observer", SESSION_PAYLOAD_MAX, &before, &truncated);
     assert_int_equal(truncated, 0);
-    kg_auto(kg_free) char *expected =
-        kg_format("{\"role\":\"observer\",\"messages_being_compacted\":["
-                  "{\"id\":\"%s\",\"role\":\"user\",\"content\":\"2\",\"position\":1}],"
-                  "\"messages_remaining\":["
-                  "{\"id\":\"%s\",\"role\":\"user\",\"content\":\"1\",\"position\":0}],"
-                  "\"strategy\":\"summarize\",\"trigger\":\"manual\"}",
-                  second.id.text, first.id.text);
+    kg_auto(kg_free) char *expected = kg_format(
+        "{\"role\":\"observer\",\"messages_being_compacted\":["
+        "{\"id\":\"%s\",\"role\":\"user\",\"content\":\"2\",\"position\":1,\"tokens\":10}],"
+        "\"messages_remaining\":["
+        "{\"id\":\"%s\",\"role\":\"user\",\"content\":\"1\",\"position\":0,\"tokens\":10}],"
+        "\"strategy\":\"summarize\",\"trigger\":\"manual\","
+        "\"target_tokens\":15}",
+        second.id.text, first.id.text);
     assert_string_equal(kg_buf_terminate(&before), expected);
     session_compaction_set_summary(compaction, KG_STR("sum"));
     apply(world, compaction);
