@@ -18,14 +18,15 @@ export interface Finding {
 const FINDINGS_MAX = 20;
 const LINE_CHARS_MAX = 20_000;
 const SENTENCE_CHARS = { least: 12, most: 500 };
-const DECISION =
-  /^(?:(?:we|i)(?:'ve| have)? (?:decided|agreed|chose)\b|let's (?:always|never)\b|(?:from now on|always|never)\b|(?:we|you) (?:must )?(?:always|never)\b)/i;
+const DECISION = new RegExp("^(?:(?:we|i)(?:'ve| have)? (?:decided|agreed|chose)|from now on|" +
+  "(?:(?:let's|we|you|i)(?: must)? )?(?:always|never(?! mind)))\\b", "i");
 
 /** The text of a message that somebody said; "" of anything else. */
 export function spoken(message: Message): string {
   if (message["kind"] !== undefined && message["kind"] !== "message") return "";
   const parts = Array.isArray(message.content) ? message.content : [message.content];
-  return parts.map((part) => (typeof part === "string" ? part : part?.type === "text" ? String(part.text ?? "") : "")).join("\n");
+  return parts.map((part) => (part?.type === "text" ? part.text : part))
+    .filter((part) => typeof part === "string").join("\n");
 }
 
 /** Lines without code and quotations, and without what marks lists and stress. */

@@ -88,7 +88,13 @@ export function refreshEntry(content: string, now: number, tags: readonly string
 
 /** Text as it may stand in a file: whole characters, no control characters but newline and tab. */
 export function cleanText(text: string): string {
-  return text.replace(/\r\n?/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "").trim();
+  return text.replace(/\r\n?/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "")
+    .replace(/\p{Surrogate}/gu, "\ufffd").trim();
+}
+
+/** No more than so many, and no half of a character. */
+export function cutText(text: string, chars: number): string {
+  return text.slice(0, chars).replace(/[\ud800-\udbff]$/, "");
 }
 
 export function cleanLine(text: string): string {

@@ -28,7 +28,8 @@ export function look(path: string): Stats | null {
 function readAtMost(file: number, bytes: number): Buffer {
   const buffer = Buffer.alloc(bytes);
   let length = 0;
-  for (let got = -1; got !== 0 && length < bytes; length += got) got = readSync(file, buffer, length, bytes - length, null);
+  for (let got = -1; got !== 0 && length < bytes; length += got)
+    got = readSync(file, buffer, length, bytes - length, null);
   return buffer.subarray(0, length);
 }
 
@@ -36,8 +37,9 @@ function readAtMost(file: number, bytes: number): Buffer {
 export function readText(path: string, bytesMax: number): string {
   const file = openSync(path, READ_FLAGS);
   try {
-    if (!fstatSync(file).isFile()) throw new Broken("it is no regular file");
-    const bytes = readAtMost(file, bytesMax + 1);
+    const stat = fstatSync(file);
+    if (!stat.isFile()) throw new Broken("it is no regular file");
+    const bytes = readAtMost(file, Math.min(stat.size, bytesMax) + 1);
     if (bytes.length > bytesMax) throw new Broken(`it has more than ${bytesMax} bytes`);
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (error) {

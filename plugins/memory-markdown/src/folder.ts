@@ -10,10 +10,10 @@ import { Broken } from "./front_matter.js";
 import { fileNames, newId, numbered } from "./names.js";
 import { WordIndex } from "./words.js";
 
-export const ENTRIES_MAX = 10_000;
-export const FILE_BYTES_MAX = 64 * 1024;
+const ENTRIES_MAX = 10_000;
+const FILE_BYTES_MAX = 64 * 1024;
 const NAMES_MAX = 50_000;
-const TEXT_BYTES_MAX = 64 * 1024 * 1024; // of all files together
+const TEXT_BYTES_MAX = 16 * 1024 * 1024; // of all files together
 const TRASH = "trash";
 const README = "readme.md";
 
@@ -52,14 +52,16 @@ export class Folder {
   readonly #root: string;
   readonly #parts: readonly string[];
   readonly #log: Log;
+  readonly #entriesMax: number;
   readonly #known = new Map<string, Known>();
   #byId = new Map<string, Good>();
-  #isOverfull = false;
+  #isFull = false;
 
-  constructor(root: string, parts: readonly string[], log: Log) {
+  constructor(root: string, parts: readonly string[], log: Log, entriesMax = ENTRIES_MAX) {
     this.#root = root;
     this.#parts = parts;
     this.#log = log;
+    this.#entriesMax = entriesMax;
   }
 
   // -- looking
@@ -76,6 +78,7 @@ export class Folder {
       changed = this.#lookAt(path!, name, bytes) || changed;
       bytes += this.#known.get(name)?.bytes ?? 0;
     }
+    this.#isFull = names.length === this.#entriesMax || bytes > TEXT_BYTES_MAX - FILE_BYTES_MAX;
     if (changed) this.#sortIds();
     return this;
   }
@@ -84,11 +87,9 @@ export class Folder {
   #list(path: string): string[] {
     const { names, more } = listNames(path, NAMES_MAX);
     const entries = names.filter(isEntryName).sort().reverse();
-    const isOverfull = more || entries.length > ENTRIES_MAX;
-    if (isOverfull && !this.#isOverfull)
-      this.#log.warn(`only the first ${ENTRIES_MAX} files are looked at`, { folder: path });
-    this.#isOverfull = isOverfull;
-    return entries.slice(0, ENTRIES_MAX);
+    if ((more || entries.length > this.#entriesMax) && !this.#isFull)
+      this.#log.warn(`only the last ${this.#entriesMax} names are looked at`, { folder: path });
+    return entries.slice(0, this.#entriesMax);
   }
 
   #drop(name: string): true {
@@ -167,11 +168,13 @@ export class Folder {
     const same = sameText(draft.text);
     const known = this.entries.find(({ entry }) => sameText(entry.text) === same);
     if (known !== undefined) return { file: this.#renew(known, draft), isNew: false };
-    if (this.#isOverfull || this.#known.size >= ENTRIES_MAX) throw new MemoryFull();
+    if (this.#isFull) throw new MemoryFull();
     let id = newId();
     while (this.#byId.has(id)) id = newId();
-    writeNew(this.#make(), fileNames(draft.created, draft.text, id), formatEntry(id, draft));
-    return { file: this.refresh().find(id)!, isNew: true };
+    const name = writeNew(this.#make(), fileNames(draft.created, draft.text, id), formatEntry(id, draft));
+    const file = this.refresh().find(id);
+    if (file === undefined) throw new Broken(`${name} is gone again`);
+    return { file, isNew: true };
   }
 
   #renew(known: Good, draft: Draft): Good {

@@ -18,7 +18,7 @@ interface Field {
 
 const FENCE = /^---[ \t]*\r?$/;
 const KEY = /^([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*:(?=[ \t\r]|$)/;
-const CONTINUED = /^([ \t]|#|- |-\r?$|\r?$)/;
+const CONTINUED = /^([ \t]|- |-\r?$)/;
 const LIST_ITEM = /^[ \t]*-(?:[ \t]+|$)/;
 
 // -- values ----------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ function takeScalar(text: string, plain: RegExp): { value: string; rest: string 
   const quoted = /^"(?:[^"\\]|\\.)*"/.exec(text) ?? /^'(?:[^']|'')*'/.exec(text);
   if (quoted !== null)
     return { value: unquote(quoted[0]), rest: text.slice(quoted[0].length).trimStart() };
-  if (/^["'&*!|>%@`{[]/.test(text)) throw new Broken(`${shown(text)} is not read here`);
+  if (/^["'#&*!|>%@`{[]/.test(text)) throw new Broken(`${shown(text)} is not read here`);
   const value = plain.exec(text)?.[0] ?? "";
   return { value: value.trimEnd(), rest: text.slice(value.length).trimStart() };
 }
@@ -42,6 +42,8 @@ function unquote(quoted: string): string {
   }
 }
 
+/** A comment, or nothing. */
+const isRemark = (line: string) => /^\s*(#|$)/.test(line);
 const isOver = (rest: string) => rest === "" || rest.startsWith("#");
 
 function readFlow(text: string): string[] {
@@ -51,13 +53,15 @@ function readFlow(text: string): string[] {
     const item = takeScalar(rest, /^[^,\]]*/);
     if (item.value !== "") items.push(item.value);
     rest = item.rest.replace(/^,\s*/, "");
-    if (rest === "" || (rest === item.rest && !rest.startsWith("]"))) throw new Broken(`the list ${shown(text)} has no end`);
+    if (rest === "" || (rest === item.rest && !rest.startsWith("]")))
+      throw new Broken(`the list ${shown(text)} has no end`);
   }
   if (!isOver(rest.slice(1).trimStart())) throw new Broken(`there is more behind the list ${shown(text)}`);
   return items;
 }
 
 function readText(text: string): string {
+  if (isOver(text)) return "";
   const { value, rest } = takeScalar(text, /^(?:(?! #).)*/);
   if (!isOver(rest)) throw new Broken(`there is more behind ${shown(text)}`);
   return value;
@@ -118,7 +122,7 @@ export class Document {
     if (key !== undefined && fields.some((field) => field.key === key))
       throw new Broken(`line ${number}: ${key} is there twice`);
     if (key !== undefined) fields.push({ key, lines: [line] });
-    else if (CONTINUED.test(line) && (fields.length > 1 || /^\s*(#|$)/.test(line))) fields.at(-1)!.lines.push(line);
+    else if (isRemark(line) || (CONTINUED.test(line) && fields.length > 1)) fields.at(-1)!.lines.push(line);
     else throw new Broken(`line ${number} of its front matter is no "key: value"`);
   }
 
@@ -126,7 +130,7 @@ export class Document {
   #value(key: string): { first: string; more: string[] } | undefined {
     const lines = this.#fields.find((field) => field.key === key)?.lines;
     if (key === "" || lines === undefined) return undefined;
-    const more = lines.slice(1).map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
+    const more = lines.slice(1).filter((line) => !isRemark(line)).map((line) => line.trim());
     return { first: lines[0]!.replace(KEY, "").trim(), more };
   }
 
@@ -142,9 +146,11 @@ export class Document {
     if (value === undefined) return undefined;
     const { first, more } = value;
     if (first.startsWith("[")) return readFlow([first, ...more].join(" "));
-    if (!isOver(first)) return readText([first, ...more].join(" ")).split(",").map((item) => item.trim()).filter(Boolean);
-    if (more.some((line) => !LIST_ITEM.test(line))) throw new Broken(`${key} is no list`);
-    return more.map((line) => readText(line.replace(LIST_ITEM, "").trim())).filter((item) => item !== "");
+    if (more.some((line) => !LIST_ITEM.test(line)) || (!isOver(first) && more.length > 0))
+      throw new Broken(`${key} is no list`);
+    const items = isOver(first) ? more.map((line) => readText(line.replace(LIST_ITEM, "").trim()))
+      : readText(first).split(",");
+    return items.map((item) => item.trim()).filter((item) => item !== "");
   }
 
   /** The value as it is to be written: one line, of formatText or formatList. */
@@ -152,7 +158,7 @@ export class Document {
     const line = `${key}: ${value}${this.#end}`;
     const field = this.#fields.find((each) => each.key === key);
     if (field === undefined) this.#fields.push({ key, lines: [line] });
-    else field.lines = [line, ...field.lines.slice(1).filter((each) => each.trim() === "" || each.trim().startsWith("#"))];
+    else field.lines = [line, ...field.lines.slice(1).filter(isRemark)];
   }
 
   toString(): string {

@@ -1,6 +1,6 @@
 // The text that a model is given unasked. It never has more characters than were allowed, and a
-// memory is in it whole, or shortened to its first line's worth, or not at all.
-import { cleanLine, formatTime } from "./entry.js";
+// memory is in it as one line, shortened if it is long, or not at all.
+import { cleanLine, cutText, formatTime } from "./entry.js";
 import type { Good } from "./folder.js";
 
 const LINE_CHARS_MAX = 400;
@@ -8,7 +8,7 @@ const LINE_CHARS_MAX = 400;
 /** "- [mem-1a2b3c4d] 2026-05-27 #tools #bun: Uses bun, never npm." */
 function formatLine({ entry }: Good): string {
   const text = cleanLine(entry.text);
-  const cut = text.length > LINE_CHARS_MAX ? `${[...text].slice(0, LINE_CHARS_MAX).join("")}…` : text;
+  const cut = text.length > LINE_CHARS_MAX ? `${cutText(text, LINE_CHARS_MAX)}…` : text;
   const tags = entry.tags.map((tag) => ` #${tag}`).join("");
   return `- [${entry.id}] ${formatTime(entry.updated).slice(0, 10)}${tags}: ${cut}`;
 }

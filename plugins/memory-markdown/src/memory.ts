@@ -1,10 +1,13 @@
 // The plugin: its tools and hooks over the store. All of it runs in one go, without waiting for
 // anything, so no call sees half of another.
-import { createPluginWith, invalidParams, PluginError, type CallContext, type Message, type Plugin } from "@kaged/plugin-sdk";
+import {
+  createPluginWith, invalidParams, PluginError, type CallContext, type Message, type Params, type Plugin,
+} from "@kaged/plugin-sdk";
+import { argsOf, integer, list, text } from "./args.js";
 import { findWorth, spoken } from "./capture.js";
 import type { Config } from "./config.js";
-import { cleanLine, cleanText, formatTime, type Draft } from "./entry.js";
-import { ENTRIES_MAX, MemoryFull, type Folder, type Good } from "./folder.js";
+import { cleanLine, cleanText, cutText, formatTime, type Draft } from "./entry.js";
+import { MemoryFull, type Folder, type Good } from "./folder.js";
 import { Broken } from "./front_matter.js";
 import { formatInjection } from "./injection.js";
 import { rank, type Ranked } from "./rank.js";
@@ -18,6 +21,12 @@ const SUBJECT_CHARS_MAX = 8000; // of a conversation, to find what fits it
 
 type Context = CallContext<Config>;
 
+const tagsArg = list(text(1, 64), 16);
+const retainArgs = argsOf({ content: text(1, 16_000) }, { context: text(0, 500), tags: tagsArg });
+const recallArgs = argsOf({ query: text(0, 1000) }, { tags: tagsArg, limit: integer(1, 50) });
+const forgetArgs = argsOf({ id: text(1, 255) }, {});
+const listArgs = argsOf({}, {});
+
 /** What goes wrong with files is told in words to whoever called. */
 function inWords<Result>(run: () => Result): Result {
   try {
@@ -25,7 +34,7 @@ function inWords<Result>(run: () => Result): Result {
   } catch (error) {
     if (error instanceof Broken) throw new PluginError(error.message);
     if (error instanceof MemoryFull)
-      throw new PluginError(`there are ${ENTRIES_MAX} memories already; forget some first`);
+      throw new PluginError("there are too many memories already; forget some first");
     if (error instanceof Error && "syscall" in error) throw new PluginError(`the store: ${error.message}`);
     throw error;
   }
@@ -42,18 +51,20 @@ class Memory {
 
   // -- tools
 
-  retain({ content, context: about, tags = [] }: { content: string; context?: string; tags?: string[] }, context: Context): object {
+  retain(params: Params, context: Context): object {
+    const { content, context: about, tags = [] } = retainArgs(params);
     const text = cleanText(content);
     const most = context.config.entry_chars;
     if (text === "") throw invalidParams("content has no text");
     if (text.length > most)
-      throw invalidParams(`content has ${text.length} characters, and a memory may have ${most}: say less, or make several of it`);
+      throw invalidParams(`content has ${text.length} characters, and a memory may have ${most}: say it in several`);
     const draft = this.#draft(context, "retain", text, tags, about);
     const { file, isNew } = this.#add(this.#store.open(context), context, draft);
     return { id: file.entry.id, stored: isNew ? "new" : "refreshed", file: file.name, tags: file.entry.tags };
   }
 
-  recall({ query, tags = [], limit }: { query: string; tags?: string[]; limit?: number }, context: Context): object {
+  recall(params: Params, context: Context): object {
+    const { query, tags = [], limit } = recallArgs(params);
     const { config } = context;
     const folder = this.#store.open(context);
     const ranked = this.#rank(folder, config, query, tags.map(cleanLine));
@@ -66,7 +77,8 @@ class Memory {
     };
   }
 
-  forget({ id }: { id: string }, context: Context): object {
+  forget(params: Params, context: Context): object {
+    const { id } = forgetArgs(params);
     const folder = this.#store.open(context);
     const file = folder.find(id);
     if (file === undefined) throw new PluginError(`there is no memory with the id ${JSON.stringify(id)}`);
@@ -74,7 +86,8 @@ class Memory {
     return { forgotten: id, file: file.name, ...(kept === null ? {} : { kept_as: kept }) };
   }
 
-  listTags(context: Context): object {
+  listTags(params: Params, context: Context): object {
+    listArgs(params);
     const folder = this.#store.open(context);
     const tags = new Map<string, { tag: string; memories: number; updated: number }>();
     for (const { entry } of folder.entries) {
@@ -107,7 +120,7 @@ class Memory {
     const folder = this.#store.open(context);
     const { fresh, done } = takeNew(folder, `${session_id} ${agent_path}`, messages);
     for (const { text, tag } of findWorth(fresh, config))
-      this.#add(folder, context, this.#draft(context, source, text.slice(0, config.entry_chars), [tag]));
+      this.#add(folder, context, this.#draft(context, source, cutText(text, config.entry_chars), [tag]));
     done();
     return null;
   }
@@ -140,11 +153,11 @@ class Memory {
     return text === null ? null : { inject: text };
   }
 
-  #draft({ project_id, agent_path, session_id, config }: Context, source: string, text: string, tags: string[], about = ""): Draft {
-    const all = [...tags, ...config.tags].map(cleanLine).filter((tag) => tag !== "");
+  #draft(context: Context, source: string, text: string, tags: string[], about = ""): Draft {
+    const all = [...tags, ...context.config.tags].map(cleanLine).filter((tag) => tag !== "");
     return {
-      created: this.#now(), tags: [...new Set(all)], project: project_id!, agent: agent_path, session: session_id,
-      source, context: cleanLine(about) || null, text,
+      created: this.#now(), tags: [...new Set(all)], project: context.project_id!, agent: context.agent_path,
+      session: context.session_id, source, context: cleanLine(about) || null, text,
     };
   }
 
@@ -158,7 +171,7 @@ class Memory {
 function formatResults(ranked: Ranked[]): object[] {
   let left = RESULT_CHARS_MAX;
   return ranked.map(({ file: { name, entry }, score, why }) => {
-    const text = entry.text.slice(0, left);
+    const text = cutText(entry.text, left);
     left -= text.length;
     return {
       id: entry.id, score, why, text, ...(text.length < entry.text.length ? { cut: true } : {}),
@@ -175,10 +188,10 @@ export function createMemory(env: Environment = process.env, now: () => number =
     name: "memory-markdown",
     version: "0.1.0",
     tools: {
-      retain: (args, context) => inWords(() => memory.retain(args as { content: string }, context)),
-      recall: (args, context) => inWords(() => memory.recall(args as { query: string }, context)),
-      forget: (args, context) => inWords(() => memory.forget(args as { id: string }, context)),
-      list_tags: (_, context) => inWords(() => memory.listTags(context)),
+      retain: (params, context) => inWords(() => memory.retain(params, context)),
+      recall: (params, context) => inWords(() => memory.recall(params, context)),
+      forget: (params, context) => inWords(() => memory.forget(params, context)),
+      list_tags: (params, context) => inWords(() => memory.listTags(params, context)),
     },
     hooks: {
       on_session_start: (_, context) => inWords(() => memory.atStart(context)),

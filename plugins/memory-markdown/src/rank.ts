@@ -58,11 +58,14 @@ function rankOne(file: Good, question: Question, words: Match | undefined, hasWo
   return { file, score: round(score), why: why.join("; ") };
 }
 
+function compare(a: Ranked, b: Ranked): number {
+  return b.score - a.score || b.file.entry.updated - a.file.entry.updated || (a.file.name < b.file.name ? -1 : 1);
+}
+
 /** The best first; of equals, the newest. */
 export function rank(folder: Folder, question: Question): Ranked[] {
   const asked = queryWords(question.text);
   const matches = folder.words.find(asked);
   const ranked = folder.entries.map((file) => rankOne(file, question, matches.get(file), asked.length > 0));
-  return ranked.filter((each): each is Ranked => each !== null)
-    .sort((a, b) => b.score - a.score || b.file.entry.updated - a.file.entry.updated || (a.file.name < b.file.name ? -1 : 1));
+  return ranked.filter((each): each is Ranked => each !== null).sort(compare);
 }

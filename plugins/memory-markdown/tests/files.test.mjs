@@ -1,14 +1,17 @@
 // What the files look like, and what people and hostile texts do to them.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { appendFileSync, existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync, existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { DAY, NOON, RESEARCHER, World } from "./world.mjs";
 
 test("a memory is a markdown file with front matter", async (t) => {
   const world = await World.make(t);
-  const { id, file } = await world.retain("Uses bun, never npm.\n\nSince 2025.", { tags: ["tooling", "bun"], context: "from the README" });
+  const { id, file } = await world.retain("Uses bun, never npm.\n\nSince 2025.",
+    { tags: ["tooling", "bun"], context: "from the README" });
   assert.equal(file, "2026-05-27-uses-bun-never-npm-since-2025.md");
   assert.match(id, /^mem-[a-z0-9]{8}$/);
   assert.equal(world.read(file), `---
@@ -40,11 +43,12 @@ test("the store explains itself, once", async (t) => {
 
 test("names are dates and words, and unique", async (t) => {
   const world = await World.make(t);
-  for (const text of ["A b!", "a: b", "Ünïcode & <b>", "../../etc/passwd", "🙂", "日本語 メモ", "x".repeat(4000), "---\nid: evil\n---"])
-    await world.retain(text);
+  const texts = ["A b!", "a: b", "Ünïcode & <b>", "../../etc/passwd", "🙂", "日本語 メモ", "---\nid: evil\n---"];
+  for (const text of [...texts, "x".repeat(4000)]) await world.retain(text);
   assert.deepEqual(world.files(), [
     "2026-05-27-a-b-2.md", "2026-05-27-a-b.md", "2026-05-27-etc-passwd.md", "2026-05-27-id-evil.md",
-    "2026-05-27-note.md", "2026-05-27-unicode-b.md", `2026-05-27-${"x".repeat(48)}.md`, "2026-05-27-日本語-メモ.md",
+    "2026-05-27-note.md", "2026-05-27-unicode-b.md", `2026-05-27-${"x".repeat(48)}.md`,
+    "2026-05-27-日本語-メモ.md",
   ].sort());
   assert.deepEqual(readdirSync(world.path()).sort(), ["README.md", "music"]);
 });
@@ -67,19 +71,22 @@ test("no text can leave its place in the file", async (t) => {
 test("the same words again refresh the memory, and keep what people wrote", async (t) => {
   const world = await World.make(t);
   const { id, file } = await world.retain("Tea at five.", { tags: ["tea"] });
-  const edited = world.read(file).replace("source: retain", "mood: [good,   # really\n  very good]\nsource: retain   # by hand\nnested:\n  a: {b: c}");
+  const edited = world.read(file).replace("source: retain",
+    "mood: [good,   # really\n  very good]\nsource: retain   # by hand\nnested:\n  a: {b: c}");
   world.write(file, edited);
   world.now += DAY;
   assert.deepEqual(await world.retain("tea  at five.", { tags: ["drinks"] }),
     { id, stored: "refreshed", file, tags: ["tea", "drinks"] });
-  assert.equal(world.read(file), edited.replace("updated: 2026-05-27", "updated: 2026-05-28").replace("[tea]", "[tea, drinks]"));
+  assert.equal(world.read(file),
+    edited.replace("updated: 2026-05-27", "updated: 2026-05-28").replace("[tea]", "[tea, drinks]"));
   assert.deepEqual(world.files(), [file]);
 });
 
 test("edits by hand are seen at the next use", async (t) => {
   const world = await World.make(t);
   const { file } = await world.retain("The sky is green.");
-  world.write(file, world.read(file).replace("green", "blue").replace("tags: []", "tags:\n  - sky   # of course\n  - 'it''s up'"));
+  world.write(file, world.read(file).replace("green", "blue")
+    .replace("tags: []", "tags:\n  - sky   # of course\n  - 'it''s up'"));
   const { memories } = await world.tool("recall", { query: "sky blue" });
   assert.deepEqual([memories[0].text, memories[0].tags], ["The sky is blue.", ["sky", "it's up"]]);
   rmSync(join(world.folder(), file));
@@ -94,7 +101,8 @@ test("a file without front matter is a memory, and its name is its id", async (t
   assert.equal((await world.retain("feed the cats.")).id, "Cats and dogs");
   assert.equal(world.read("Cats and dogs.md"), "Feed the cats.\r\n");
   await world.retain("Mice too.", { tags: ["mice"] });
-  assert.equal(world.read("windows.md"), "\ufeff---\r\ntags: cats, mice\r\nupdated: 2026-05-27T12:00:00Z\r\n---\r\nMice too.\r\n");
+  assert.equal(world.read("windows.md"),
+    "\ufeff---\r\ntags: cats, mice\r\nupdated: 2026-05-27T12:00:00Z\r\n---\r\nMice too.\r\n");
   await world.tool("forget", { id: "Cats and dogs" });
   assert.deepEqual(world.files(), ["windows.md"]);
 });
@@ -103,6 +111,7 @@ test("what cannot be read is left alone, logged once and listed", async (t) => {
   const world = await World.make(t);
   const good = await world.retain("This one is good.");
   const broken = {
+    "bad-comment.md": "---\ntags: [a, # b\n  c]\n---\nx",
     "bad-date.md": "---\ncreated: yesterday\n---\nx",
     "bad-escape.md": '---\nid: "\\q"\n---\nx',
     "bad-line.md": "---\nid: a\nwhat is this\n---\nx",
@@ -127,8 +136,8 @@ test("what cannot be read is left alone, logged once and listed", async (t) => {
   assert.match(problems["copy.md"], /has the id of 2026-05-27-this-one/);
   assert.match(problems["endless.md"], /has no end/);
   assert.match(problems["no-utf8.md"], /not UTF-8/);
-  assert.equal((await world.tool("recall", { query: "good" })).unreadable_files, 12);
-  assert.equal(world.warnings().length, 11); // not of the copy, which can be read
+  assert.equal((await world.tool("recall", { query: "good" })).unreadable_files, 13);
+  assert.equal(world.warnings().length, 12); // not of the copy, which can be read
   for (const [name, text] of Object.entries(broken)) {
     await assert.rejects(world.tool("forget", { id: name.replace(/\.md$/, "") }), /there is no memory with the id/);
     assert.equal(world.read(name), text.toString());
@@ -170,7 +179,8 @@ test("what is forgotten is kept in the trash, or gone", async (t) => {
 
 test("a memory is no longer than the setting says", async (t) => {
   const world = await World.make(t, { entry_chars: 200 });
-  await assert.rejects(world.retain("x".repeat(201)), { code: -32602, message: /201 characters, and a memory may have 200/ });
+  await assert.rejects(world.retain("x".repeat(201)),
+    { code: -32602, message: /201 characters, and a memory may have 200/ });
   await assert.rejects(world.retain(" \n\u0000 "), { code: -32602 });
   await world.retain("x".repeat(200));
 });
@@ -203,6 +213,17 @@ test("a store out of reach, and a caller without a project, are told so", async 
   await assert.rejects(world.retain("x", {}, { agent: "../x" }), /cannot be the name of a folder/);
 });
 
+test("halves of characters do no harm", async (t) => {
+  const world = await World.make(t, { entry_chars: 200 });
+  world.write("half.md", '---\nid: "\\ud83d"\ntags: ["\\udc00", "a\\nb"]\n---\nhalf');
+  const transcript = [{ id: "1", role: "user", content: `note: ${"x".repeat(199)}🙂` }];
+  await world.hook("on_session_idle", { transcript });
+  const { memories } = await world.tool("recall", { query: "", limit: 2 });
+  assert.deepEqual(memories.map(({ text }) => text).sort(), ["half", "x".repeat(199)]);
+  const half = memories.find(({ text }) => text === "half");
+  assert.deepEqual([half.id, half.tags], ["\ufffd", ["\ufffd", "a b"]]);
+});
+
 test("nothing half written is left, and files of others are not replaced", async (t) => {
   const world = await World.make(t);
   const { file } = await world.retain("Whole.");
@@ -216,7 +237,8 @@ test("nothing half written is left, and files of others are not replaced", async
 test("dates of people are read, with and without a zone", async (t) => {
   const world = await World.make(t);
   const dates = { "2026-05-26": -1.5 * DAY, "2026-05-27 11:00": -DAY / 24, "2026-05-27T14:00:00+02:00": 0 };
-  for (const [index, date] of Object.keys(dates).entries()) world.write(`${index}.md`, `---\ncreated: ${date}\n---\nnumber ${index}`);
+  for (const [index, date] of Object.keys(dates).entries())
+    world.write(`${index}.md`, `---\ncreated: ${date}\n---\nnumber ${index}`);
   const { memories } = await world.tool("recall", { query: "" });
   assert.deepEqual(memories.map(({ created }) => Date.parse(created) - NOON).reverse(), Object.values(dates));
 });

@@ -41,8 +41,8 @@ test("what is injected is bounded by the setting", async (t) => {
 test("marked lines of the user are kept when the session is idle", async (t) => {
   const world = await World.make(t, { tags: ["auto"] });
   const transcript = [
-    user("Hello.\n- **Remember:** the door code is 1234.\nPlease remember: tea, not coffee.\nI remember: not this? well, no."),
-    user("```\nremember: code is not kept\n```\n> remember: nor are quotations\nremembering: no\nNOTE : spaces are fine"),
+    user("Hello.\n- **Remember:** the door code is 1234.\nPlease remember: tea, not coffee.\nI remember: no."),
+    user("```\nremember: no code\n```\n> remember: nor quotations\nremembering: no\nNOTE : spaces are fine"),
     said("assistant", "Remember: I am a model."),
     said("tool", { result: "remember: evil" }, { kind: "tool_result" }),
     said("user", "remember: not by a plugin", { kind: "injection" }),
@@ -79,7 +79,8 @@ test("what was forgotten does not come back from an old message", async (t) => {
 });
 
 test("decisions are kept if that is wanted, and nothing if that is", async (t) => {
-  const transcript = [user("We decided to use Postgres. It is late. From now on, tests come first.\nDid we always never know?\nnever mind")];
+  const transcript = [user("We decided to use Postgres. It is late. From now on, tests come first.\n" +
+    "Did we always know? Never mind the rest of it.")];
   const world = await World.make(t, { capture: "decisions" });
   await world.hook("on_session_idle", { transcript }, { config: { capture: "off" } });
   await world.hook("on_session_idle", { transcript }, { session: "ses_2", config: { capture: "marked" } });
@@ -107,7 +108,8 @@ test("after a compaction what fits is given, without what can still be read", as
   await world.retain(`Something else ${"entirely ".repeat(12)}`);
   const params = compaction([user("What do cats like?")], [user("And dogs?")]);
   const { inject } = await world.hook("post_compact", params);
-  assert.match(inject, new RegExp(`^Known \\(2 of 3\\):\n- \\[(${dogs.id}|${cats.id})\\].*\n- \\[(${dogs.id}|${cats.id})\\]`));
+  assert.deepEqual(inject.match(/^Known \(2 of 3\):|\[[^\]]*\]/g).sort(),
+    ["Known (2 of 3):", `[${cats.id}]`, `[${dogs.id}]`].sort());
   params.messages_remaining.push(said("system", `- [${dogs.id}] Dogs like bones.`, { kind: "injection" }));
   assert.doesNotMatch((await world.hook("post_compact", params)).inject, /Dogs/);
 });
