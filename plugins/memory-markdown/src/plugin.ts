@@ -1,0 +1,3 @@
+import { createMemory } from "./memory.js";
+
+createMemory().start();
