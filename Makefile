@@ -5,7 +5,7 @@ MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
 PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-model
 
-.PHONY: help build run test bench fuzz lint install uninstall deb clean
+.PHONY: help build run plugins test bench fuzz lint install uninstall deb clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -16,6 +16,10 @@ build: ## release programs into build/bin/
 	@ninja -C $(MESON_RELEASE) --quiet
 	@mkdir -p build/bin
 	@cd $(MESON_RELEASE)/src && install -m 755 $(PROGRAMS) $(CURDIR)/build/bin/
+	@scripts/share
+
+plugins: ## the reference plugins with their SDKs, into build/plugins/
+	@scripts/plugins
 
 run: build ## start a daemon here with a caged plugin, and call it
 	@scripts/run
@@ -25,7 +29,8 @@ test: ## everything, under ASan and UBSan
 	@scripts/npm tests || echo "make: tests that need packages of npm are skipped" >&2
 	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
 	@ninja -C $(MESON_SANITIZED) --quiet
-	@scripts/sdk-ts || echo "make: tests of sdk/ts are skipped" >&2
+	@scripts/share
+	@scripts/plugins || echo "make: tests of these plugins are skipped" >&2
 	@tests/run $(MESON_SANITIZED)
 
 bench: build ## measure, as ratios
