@@ -40,6 +40,7 @@ bench: build ## measure, as ratios
 	@build/bin/kaged-bench bench/plugins $(MESON_RELEASE)/bench
 	@bench/http $(MESON_RELEASE)
 	@bench/hooks $(MESON_RELEASE)
+	@bench/sdk/run $(MESON_RELEASE)
 	@$(MESON_RELEASE)/bench/gate-bench
 	@$(MESON_RELEASE)/bench/session-bench
 	@bench/compare $(MESON_RELEASE)/bench/schema-bench

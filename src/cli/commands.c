@@ -389,6 +389,21 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_call,
     },
     {
+        .words = "plugin new",
+        .arguments = {"NEW_NAME"},
+        .options = {{"lang", 'l', "ts|python|shell|c", "Which language it is written in."},
+                    {"dir", 0, "DIR", "Where to write it (a folder of its name, here)."}},
+        .summary = "write a plugin that works, to begin with",
+        .help = "Writes a folder with a plugin that offers a tool, a method, a hook and a setting: "
+                "its manifest, its program, tests, and a copy of the SDK, so that nothing has to "
+                "be fetched. For C it runs make once. A folder with something in it is left as it "
+                "is. Needs no daemon.\n"
+                "docs/writing-plugins.md goes on from there.\n"
+                " kaged plugin new weather --lang python",
+        .needs = CLI_NOTHING,
+        .run = cli_plugin_new,
+    },
+    {
         .words = "plugin validate",
         .arguments = {"PATH"},
         .options = {{"cage", 0, NULL, "Show as well what its cage would let it see and do here."}},

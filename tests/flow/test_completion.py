@@ -101,6 +101,7 @@ class Completion(FlowTest):
                              ("kaged audit --fol", "low"),
                              ("kaged config set logging.format j", "son"),
                              ("kaged plugin validate my", "-plugin/"),
+                             ("kaged plugin new weather --lang py", "thon"),
                              (kaged + "plugin why go", "od-c"),
                              (kaged + "plugin call good-c good.ec", "ho"),
                              ("kaged --home /nowhere plugin why go", "")):

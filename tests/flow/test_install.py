@@ -14,7 +14,8 @@ FILES = ["bin/kaged", "libexec/kaged/kaged-spawner", "libexec/kaged/kaged-cage-i
          "libexec/kaged/kaged-storage", "libexec/kaged/kaged-unpack",
          "libexec/kaged/kaged-model",
          "lib/sysusers.d/kaged.conf", "lib/tmpfiles.d/kaged.conf",
-         "include/kaged-plugin.h", "share/kaged/schema/plugin-manifest-v1.json", "share/doc/kaged/config.toml",
+         "include/kaged-plugin.h", "share/kaged/schema/plugin-manifest-v1.json",
+         "share/kaged/sdk/python/kaged_sdk/plugin.py", "share/kaged/templates/shell/plugin.sh", "share/doc/kaged/config.toml",
          "share/man/man1/kaged.1", "share/man/man8/kaged.8",
          "share/bash-completion/completions/kaged", "share/zsh/site-functions/_kaged",
          "share/fish/vendor_completions.d/kaged.fish", *SYSTEMD]
@@ -70,6 +71,12 @@ class Install(FlowTest):
             self.assertIn("hi", kaged("plugin", "call", "echo", "echo.say", '{"text":"hi"}'))
         finally:
             kaged("stop")
+
+    def test_installed_program_writes_a_plugin(self):
+        folder = os.path.join(self.base, "greeter")
+        for words in (["new", "greeter", "--lang", "shell", "--dir", folder], ["validate", folder]):
+            done = subprocess.run([self.kaged, "plugin", *words], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_units_are_as_systemd_wants_them(self):

@@ -6,10 +6,9 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BUILD, ROOT, FlowTest, main
-from test_sdk import Example
+from harness import BUILD, FlowTest, main
+from test_plugin_new import Made, new
 
-SOURCE = os.path.join(ROOT, "sdk/c/example/plugin.c")
 STRICT = ["-std=c17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 
@@ -21,32 +20,24 @@ def run(*command, **env):
 
 @unittest.skipUnless(os.access(os.path.join(BUILD, "meson-logs"), os.W_OK),
                      "meson notes what it installs in the build folder, which is another user's")
-class InstalledExample(Example, FlowTest):
+class Installed(Made, FlowTest):
+    language = "c"
+
     @classmethod
-    def setUpClass(cls):
+    def make(cls):
+        """The plugin without the SDK's source: the library is linked instead."""
         cls.root = tempfile.mkdtemp(prefix="kg-", dir="/tmp")
+        cls.addClassCleanup(shutil.rmtree, cls.root)
         run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--tags", "devel",
             "--destdir", cls.root)
         found, = glob.glob(f"{cls.root}/**/kaged-plugin.pc", recursive=True)
-        cls.flags = run("pkg-config", "--cflags", "--libs", "kaged-plugin",
-                        PKG_CONFIG_PATH=os.path.dirname(found),
-                        PKG_CONFIG_SYSROOT_DIR=cls.root).split()
-        super().setUpClass()
-
-    @classmethod
-    def tearDownClass(cls):
-        super().tearDownClass()
-        shutil.rmtree(cls.root)
-
-    @classmethod
-    def fill(cls, folder):
-        os.makedirs(folder)
-        run("cc", *STRICT, "-o", os.path.join(folder, "greeter"), SOURCE, *cls.flags)
-        shutil.copy(os.path.join(os.path.dirname(SOURCE), "kaged-plugin.yaml"), folder)
-
-    def test_example_has_less_than_100_lines(self):
-        with open(SOURCE) as file:
-            self.assertLess(len(file.readlines()), 100)
+        flags = run("pkg-config", "--cflags", "--libs", "kaged-plugin",
+                    PKG_CONFIG_PATH=os.path.dirname(found), PKG_CONFIG_SYSROOT_DIR=cls.root)
+        new("greeter", "c", cls.folder)
+        shutil.rmtree(os.path.join(cls.folder, "sdk"))
+        source, program = (os.path.join(cls.folder, name) for name in ("plugin.c", "plugin"))
+        os.remove(program)
+        run("cc", *STRICT, "-o", program, source, *flags.split())
 
     def test_library_takes_no_name_but_its_own(self):
         library, = glob.glob(f"{self.root}/**/libkaged-plugin.a", recursive=True)
