@@ -5,7 +5,7 @@
 source "${BASH_SOURCE[0]%/*}/kaged.sh"
 set -o noclobber # no file is written over
 
-declare -r PRESET_BYTES_MAX=65536
+declare -r PRESET_BYTES_MAX=32768
 declare -r PRESETS_MAX=1000
 declare -r DESCRIPTION_BYTES_MAX=200 TAGS_MAX=16
 declare -r QUERY_MAX=200  # characters
