@@ -1,6 +1,7 @@
 /*
- * What processes are told of a project's configuration, and what calls have to carry since they
- * were told something else. Nothing counts as told before the process has taken it.
+ * What processes are told of a project's configuration, and what calls have to carry since
+ * config.update told something else. projects.activated does not count there: a plugin that keeps
+ * one configuration would take that of another project for the caller's.
  */
 #include "host/projects_internal.h"
 
@@ -62,9 +63,7 @@ struct kg_str host_project_config_for(const struct host_project *project,
     struct host_project *own = project_find(project->host, kg_str(project->id));
     if (plugin == NULL || plugin->instance == NULL || own == NULL)
         return KG_STR_NULL;
-    const struct project_server *server = project_server_find(project, use->plugin->name);
-    bool is_told = server->taken && server->told_start == instance_start_count(plugin->instance);
-    struct kg_str told = is_told ? kg_buf_view(&server->told) : instance_config(plugin->instance);
+    struct kg_str told = instance_config(plugin->instance);
     struct kg_str config = config_of(own, use);
     return kg_str_equal(config, told.length > 0 ? told : KG_STR("{}")) ? KG_STR_NULL : config;
 }
@@ -77,27 +76,15 @@ static const char deactivated[] = "projects.deactivated";
 /* A request that is under way. Everything that it was about may be gone when it is answered. */
 struct telling {
     struct host *host;
-    char *project, *plugin, *process; /* owned */
+    char *project, *process; /* owned */
     const char *method;
-    uint32_t count; /* its number */
 };
 
 static void telling_free(struct telling *telling)
 {
     free(telling->project);
-    free(telling->plugin);
     free(telling->process);
     free(telling);
-}
-
-static void set_taken(const struct telling *telling)
-{
-    const struct host_project *project = project_find(telling->host, kg_str(telling->project));
-    struct project_server *server =
-        project != NULL ? project_server_find(project, telling->plugin) : NULL;
-    if (server != NULL && strcmp(server->process, telling->process) == 0 &&
-        server->told_count == telling->count)
-        server->taken = true;
 }
 
 static void report(const struct telling *telling, struct kg_str error)
@@ -119,9 +106,7 @@ static void report(const struct telling *telling, struct kg_str error)
 static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct telling *telling = data;
-    if (outcome == PEER_RESULT && telling->method == activated)
-        set_taken(telling);
-    else if (outcome == PEER_ERROR)
+    if (outcome == PEER_ERROR)
         report(telling, payload);
     else if (outcome == PEER_EXPIRED)
         kg_log_about(KG_WARN, telling->process, "%s of %s: no answer", telling->method,
@@ -138,10 +123,8 @@ static bool send_request(const struct host_project *project, const struct projec
     *telling = (struct telling){
         .host = project->host,
         .project = kg_strdup(project->id),
-        .plugin = kg_strdup(server->plugin),
         .process = kg_strdup(server->process),
         .method = method,
-        .count = server->told_count,
     };
     struct peer_call call = {
         .method = kg_str(method),
@@ -195,8 +178,6 @@ void project_tell(struct host_project *project, struct project_server *server)
     if (server->told_start == start && kg_str_equal(kg_buf_view(&server->told), config))
         return;
     put_params(&params, project->id, config);
-    server->told_count = ++project->host->projects->told;
-    server->taken = false;
     server->told_start = 0;
     if (!send_request(project, server, peer, activated, kg_buf_view(&params)))
         return;

@@ -80,8 +80,6 @@ static void remember(struct project_server *server, struct project_server *befor
         return;
     server->told = before->told;
     server->told_start = before->told_start;
-    server->told_count = before->told_count;
-    server->taken = before->taken;
     before->told = (struct kg_buf){0};
     before->told_start = 0;
 }

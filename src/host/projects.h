@@ -82,8 +82,8 @@ void host_project_when_settled(struct host *host, struct kg_str id, void (*on_se
 struct host_plugin *host_project_plugin(const struct host_project *project,
                                         const struct project_use *use);
 /*
- * What calls for this agent have to carry as _config, since it is not what the process was told
- * last: a JSON object, secrets included. Empty: nothing. Until the next turn of the loop.
+ * What calls for this agent have to carry as _config, since it is not what config.update told last:
+ * a JSON object, secrets included. Empty: nothing. Until the next turn of the loop.
  */
 struct kg_str host_project_config_for(const struct host_project *project,
                                       const struct project_use *use);

@@ -16,8 +16,6 @@ struct project_server {
 
     struct kg_buf told;  /* the configuration of the last projects.activated */
     uint32_t told_start; /* which start of the process it went to; 0: none */
-    uint32_t told_count; /* the number of that request */
-    bool taken;          /* the process took it */
 };
 
 struct project_watch;
@@ -66,7 +64,6 @@ struct host_projects {
     struct project_load *failed; /* answered at the end of the turn */
     struct host_project_listener *listeners;
     struct consent_listener consents;
-    uint32_t told;                  /* requests to processes; each has its number */
     struct project_waiter *waiters; /* owned */
     struct loop_task settle_check;
 };
