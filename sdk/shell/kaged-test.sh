@@ -76,6 +76,15 @@ kaged_test_call() {
     kaged_test_request "$1" "{$own${params#*\{}"
 }
 
+# The time of kaged_every has come; fails if its function does.
+kaged_test_tick() {
+    local status
+    kaged__run '' "$kaged__on_time"
+    status=$?
+    kaged_test_request ping '{}' # what it said before is read
+    return "$status"
+}
+
 # What the plugin wrote next; the writer may need a moment.
 kaged__test_line() {
     local tries
@@ -89,6 +98,11 @@ kaged__test_line() {
 
 kaged__test_keep() {
     kaged_test_notifications+=("$1")
+}
+
+# Time passes only by kaged_test_tick.
+kaged__wait_for_line() {
+    :
 }
 
 # Takes the place of the daemon's pipe: lines that were fed, then answers to the plugin's requests.

@@ -27,6 +27,8 @@ kaged__methods=() kaged__capabilities=() kaged__notifications=()
 declare -A kaged__handlers=()
 kaged__on_config='' kaged__on_activated='' kaged__on_deactivated=''
 kaged__on_start='' kaged__on_shutdown=''
+kaged__on_time='' kaged__interval=0 kaged__due=0 # of kaged_every; seconds, due by bash's SECONDS
+kaged__ahead=''     # the first byte of the next line, if it was read already
 kaged__told='{}'    # the configuration of the last config.update
 kaged__state=new    # new, waiting (for initialized), open
 kaged__ending=0     # nothing more is read
@@ -483,10 +485,29 @@ kaged__set_aside() {
 
 # -- lines in -------------------------------------------------------------------------------------
 
+# Returns when a line begins, at the end, or when a request waits; kaged_every's function runs in time.
+kaged__wait_for_line() {
+    local left
+    while [[ $kaged__state == open && -n $kaged__on_time && -z $kaged__ahead ]]; do
+        left=$((kaged__due - SECONDS))
+        if ((left > 0 && left <= kaged__interval)); then # else it is due, or the clock was set back
+            IFS='' read -r -N 1 -t "$left" kaged__ahead <&"$kaged__in"
+            (($? > 128)) || return 0
+            continue
+        fi
+        kaged__due=$((SECONDS + kaged__interval))
+        kaged__run '' "$kaged__on_time" || kaged_log error 'the timed handler failed'
+        ((!kaged__ending && ${#kaged__queue[@]} == 0)) || return 0
+    done
+}
+
 # kaged__line is the next line of the daemon; `too_long` stands for one that is. Fails at the end.
 kaged__read_line() {
-    local LC_ALL=C rest
-    IFS='' read -r -n $((KAGED_LINE_MAX + 1)) kaged__line <&"$kaged__in" || return 1
+    local LC_ALL=C rest ahead=$kaged__ahead
+    kaged__line='' kaged__ahead=''
+    [[ $ahead != $'\n' ]] || return 0
+    IFS='' read -r -n $((KAGED_LINE_MAX + 1 - ${#ahead})) kaged__line <&"$kaged__in" || return 1
+    kaged__line=$ahead$kaged__line
     ((${#kaged__line} > KAGED_LINE_MAX)) || return 0
     kaged__line=too_long
     while IFS='' read -r -n 65536 rest <&"$kaged__in"; do
@@ -744,6 +765,15 @@ kaged_on() {
     esac
 }
 
+# kaged_every SECONDS FUNCTION: the function runs each time that so many have passed, between calls; a
+# later kaged_every takes its place, and one of 0 seconds ends it.
+kaged_every() {
+    [[ $1 =~ ^(0|[1-9][0-9]{0,7})$ ]] || kaged__mistake "kaged_every takes whole seconds, not $1"
+    kaged__interval=$1 kaged__on_time=${2-}
+    ((kaged__interval)) || kaged__on_time=''
+    kaged__due=$((SECONDS + kaged__interval))
+}
+
 kaged__register() {
     [[ -z ${kaged__handlers[$1]-} ]] || kaged__mistake "$1 has a handler already"
     kaged__handlers[$1]=$2
@@ -772,6 +802,7 @@ kaged__end() {
 # One message, a waiting one first. Fails when there are no more.
 kaged__turn() {
     local message
+    ((${#kaged__queue[@]})) || kaged__wait_for_line
     if ((${#kaged__queue[@]})); then
         message=("${kaged__queue[@]:0:KAGED__REQUEST_FIELDS}")
         kaged__queue=("${kaged__queue[@]:KAGED__REQUEST_FIELDS}")

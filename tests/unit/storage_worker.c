@@ -550,6 +550,26 @@ static void a_batch_is_all_or_nothing(void **state)
     assert_told(ask(storage, "schema", "{}"), "{\"tables\":[\"t\"]}");
 }
 
+/* A note and its tags, in the words of every book on SQL: the function still told 0. */
+static void a_statement_knows_what_the_one_before_inserted(void **state)
+{
+    struct storage *storage = *state;
+    done(storage, "CREATE TABLE t(id INTEGER PRIMARY KEY, a UNIQUE)");
+    done(storage, "CREATE TABLE tag(of, word)");
+    assert_told(ask(storage, "batch",
+                    "{\"statements\":[{\"sql\":\"INSERT INTO t VALUES(7, 1)\"},"
+                    "{\"sql\":\"INSERT INTO tag VALUES(last_insert_rowid(), 'x')\"}]}"),
+                "{\"results\":[{\"rows_affected\":1,\"last_insert_rowid\":7},"
+                "{\"rows_affected\":1,\"last_insert_rowid\":1}]}");
+    done(storage, "INSERT INTO t VALUES(9, 2)");
+    assert_told(
+        run(storage, "exec", "INSERT OR IGNORE INTO t VALUES(8, last_insert_rowid() / 9)", NULL),
+        "{\"rows_affected\":0}");
+    done(storage, "INSERT INTO tag SELECT last_insert_rowid(), 'y' UNION SELECT 'and', 'z'");
+    assert_rows(storage, "SELECT of FROM tag WHERE word < 'z'",
+                "{\"columns\":[\"of\"],\"rows\":[{\"of\":7},{\"of\":9}]}");
+}
+
 static void a_statement_that_fails_changes_nothing(void **state)
 {
     struct storage *storage = *state;
@@ -1069,6 +1089,7 @@ int main(void)
         TEST(ordinary_statements_just_work),
         TEST(query_and_read_only_requests_do_not_write),
         TEST(a_batch_is_all_or_nothing),
+        TEST(a_statement_knows_what_the_one_before_inserted),
         TEST(a_statement_that_fails_changes_nothing),
         TEST(writes_that_come_together_fail_one_by_one),
         TEST(many_requests_are_answered_in_order),

@@ -292,6 +292,18 @@ static int set_up(struct database *database, struct failure *failure)
     return tell(database, "SELECT count(*) FROM sqlite_schema", failure);
 }
 
+/*
+ * SQLite's own number is 0 while a statement has inserted nothing yet, so that we see whether it
+ * does. The plugin's SQL is told of the insert before.
+ */
+static void last_insert_rowid(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    (void)count, (void)values;
+    const struct database *database = sqlite3_user_data(context);
+    int64_t rowid = sqlite3_last_insert_rowid(database->handle);
+    sqlite3_result_int64(context, rowid != 0 ? rowid : database->rowid_before);
+}
+
 static int open_file(struct database *database)
 {
     const struct options *options = database->options;
@@ -307,6 +319,10 @@ static int open_file(struct database *database)
         code = set_switches(database->handle);
     if (code == SQLITE_OK)
         code = guard_install(&database->guard, database->handle);
+    if (code == SQLITE_OK)
+        code = sqlite3_create_function(database->handle, "last_insert_rowid", 0,
+                                       SQLITE_UTF8 | SQLITE_INNOCUOUS, database, last_insert_rowid,
+                                       NULL, NULL);
     if (code == SQLITE_OK)
         code = sqlite3_busy_timeout(database->handle, BUSY_TIMEOUT_MS);
     return code;

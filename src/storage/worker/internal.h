@@ -137,6 +137,7 @@ struct database {
     struct statement_cache *cache; /* owned */
     sqlite3_stmt *own[OWN_COUNT];
     uint64_t deadline_ns; /* of the request at hand */
+    int64_t rowid_before; /* the last insert of the statements before this one */
     bool corrupt;         /* SQLite found the file damaged */
 };
 

@@ -159,12 +159,12 @@ static void put_changes(struct run *run, sqlite3 *handle, int64_t rowid)
 static int run_inserting(struct run *run, int64_t *ret_rowid, struct failure *failure)
 {
     struct database *database = run->worker->database;
-    int64_t before = sqlite3_last_insert_rowid(database->handle);
+    database->rowid_before = sqlite3_last_insert_rowid(database->handle);
     sqlite3_set_last_insert_rowid(database->handle, 0);
     int result = rows_run(database, run->statement, &run->writer, run->result_start, failure);
     *ret_rowid = sqlite3_last_insert_rowid(database->handle);
     if (*ret_rowid == 0)
-        sqlite3_set_last_insert_rowid(database->handle, before);
+        sqlite3_set_last_insert_rowid(database->handle, database->rowid_before);
     return result;
 }
 
