@@ -76,7 +76,7 @@ static bool wait_simple(struct kit_run *run, struct kit_ask *ask, uint64_t timeo
 
 const struct kit_ask *kit_question(struct kit_run *run, const struct kit_question *question)
 {
-    uint64_t timeout_ms = run->timeout_ms;
+    uint64_t timeout_ms = run->timeout_ms * (question->patience > 0 ? question->patience : 1);
     if (question->timeout_ms > 0 && question->timeout_ms < timeout_ms)
         timeout_ms = question->timeout_ms;
     struct kit_ask *ask = kit_talk_ask(run->talk, question->id, question->method, question->params);
@@ -137,11 +137,6 @@ void kit_expect_exit(struct kit_run *run, const char *sent)
 
 /* -- the handshake ----------------------------------------------------------------------------- */
 
-uint64_t kit_start_timeout_ms(const struct kit_run *run)
-{
-    return run->options->timeout_ms * 2;
-}
-
 const struct kit_ask *kit_send_initialize(struct kit_run *run)
 {
     const struct manifest *manifest = kit_manifest(run);
@@ -162,9 +157,7 @@ const struct kit_ask *kit_send_initialize(struct kit_run *run)
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     struct kit_ask *ask = kit_talk_ask(run->talk, NULL, "initialize", kg_buf_view(&params));
-    if (kit_talk_wait(run->talk, &ask, 1, kit_start_timeout_ms(run)) &&
-        (ask->answer == KIT_RESULT || ask->answer == KIT_ERROR))
-        kit_talk_set_phase(run->talk, PEER_WAITING);
+    kit_talk_wait(run->talk, &ask, 1, run->options->timeout_ms * 2);
     return ask;
 }
 

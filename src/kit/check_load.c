@@ -5,10 +5,11 @@
 
 #include <stdio.h>
 
-#define BELOW_LIMIT 4096 /* so that one that only gives it back stays below it, too */
-#define REQUESTS    32
-#define PING_EVERY  4
-#define CALLED_MAX  4
+#define BELOW_LIMIT  4096 /* so that one that only gives it back stays below it, too */
+#define BIG_PATIENCE 4    /* a shell needs a while for so much */
+#define REQUESTS     32
+#define PING_EVERY   4
+#define CALLED_MAX   4
 
 /* One that takes anything; NULL: there is none. */
 static const struct kit_target *any_target(const struct kit_run *run)
@@ -36,7 +37,8 @@ void kit_check_big_line(struct kit_run *run)
     kit_put_params(run, target && target->is_tool ? KIT_OF_AGENT : KIT_OF_CALLER,
                    kg_buf_view(&object), &params);
     const struct kit_question question = {.method = target ? target->method : "ping",
-                                          .params = kg_buf_view(&params)};
+                                          .params = kg_buf_view(&params),
+                                          .patience = BIG_PATIENCE};
     const struct kit_ask *ask = kit_question(run, &question);
     if (ask != NULL)
         kit_lives(run, ask);

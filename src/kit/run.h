@@ -124,6 +124,7 @@ struct kit_question {
     const char *method;
     struct kg_str params;
     uint64_t timeout_ms; /* 0: the run's */
+    unsigned patience;   /* so many times the run's; 0: once */
     bool is_simple;      /* it cannot take longer than a ping */
 };
 /* The answer, or NULL: there was none, and that is a finding or makes the rule unclear. */
@@ -141,7 +142,6 @@ struct kit_talk *kit_open(struct kit_run *run);
 const struct kit_ask *kit_send_initialize(struct kit_run *run);
 const struct kit_ask *kit_send_config(struct kit_run *run, struct kg_str config);
 void kit_send_initialized(struct kit_run *run, struct kit_talk *talk);
-uint64_t kit_start_timeout_ms(const struct kit_run *run);
 
 /* -- params, see params.c ---------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define SENT_KEPT_BYTES 512
+#define WAIT_STEPS      8    /* of a timeout: when it is looked whether something moves */
 #define CLOSED_GRACE_MS 1000 /* a closed stream is mostly the first sign of an exit */
 
 /* A request of the plugin that its storage has. */
@@ -87,21 +88,33 @@ static void take_answer(struct kit_talk *talk, struct kit_ask *ask,
 {
     bool ok = message->kind == RPC_RESULT;
     if (++ask->answers > 1) {
-        kit_find(talk->run, KIT_RULE_ID_ONCE, kg_buf_view(&ask->sent), line,
+        /* While another waits, it was that one's answer, with a wrong id. */
+        bool is_wrong = only_waiting(talk) != NULL;
+        enum kit_rule_id rule =
+            is_wrong ? rule_of_ids(talk->run, KIT_RULE_ID_ONCE) : KIT_RULE_ID_ONCE;
+        kit_find(talk->run, rule, kg_buf_view(&ask->sent), line,
                  "the request with the id %.60s was answered twice", ask->id);
+        if (rule != KIT_RULE_ID_ONCE)
+            break_waiting(talk);
         return;
     }
+    if (talk->phase == PEER_SILENT)
+        talk->phase = PEER_WAITING;
     if (ask->answer != KIT_NO_ANSWER)
         return;
     ask->answer = ok ? KIT_RESULT : KIT_ERROR;
     kg_buf_str(&ask->payload, ok ? message->result : message->error);
 }
 
+/* What answers a notification answers nothing else. */
 static void take_stray(struct kit_talk *talk, struct kg_str id, struct kg_str line)
 {
-    kit_find(talk->run, rule_of_ids(talk->run, KIT_RULE_ID_KNOWN), last_sent(talk), line,
+    bool is_to_notification = talk->run->rule == KIT_RULE_NOTIFICATION_UNKNOWN;
+    kit_find(talk->run, rule_of_ids(talk->run, KIT_RULE_ID_KNOWN),
+             is_to_notification ? KG_STR("an unknown notification") : last_sent(talk), line,
              "an answer has the id %.*s, which no request had", KG_STR_CUT(id, 60));
-    break_waiting(talk);
+    if (!is_to_notification)
+        break_waiting(talk);
 }
 
 static void take_broken(struct kit_talk *talk, const char *problem, struct kg_str line)
@@ -109,6 +122,15 @@ static void take_broken(struct kit_talk *talk, const char *problem, struct kg_st
     kit_find(talk->run, rule_of_ids(talk->run, KIT_RULE_STDOUT_ANSWER), last_sent(talk), line, "%s",
              problem);
     break_waiting(talk);
+}
+
+/* An id that was written without care makes no JSON. */
+static void take_noise(struct kit_talk *talk, const char *problem, struct kg_str line)
+{
+    enum kit_rule_id rule = rule_of_ids(talk->run, KIT_RULE_STDOUT_JSON);
+    kit_find(talk->run, rule, last_sent(talk), line, "%s", problem);
+    if (rule != KIT_RULE_STDOUT_JSON)
+        break_waiting(talk);
 }
 
 static bool is_string(struct kg_str json)
@@ -308,7 +330,7 @@ static void on_message(struct kit_talk *talk, const struct rpc_message *message,
         on_notification(talk, message, line);
         break;
     default:
-        kit_find(run, KIT_RULE_STDOUT_JSON, last_sent(talk), line, "%s", message->problem);
+        take_noise(talk, message->problem, line);
         break;
     }
 }
@@ -487,12 +509,15 @@ bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t co
                    uint64_t timeout_ms)
 {
     struct waiting waiting = {talk, asks, count};
-    size_t unsent, before;
-    do {
-        unsent = kit_seat_unsent(talk->seat);
-        before = answered(&waiting);
-    } while (!kit_room_wait(talk->run->room, is_over, &waiting, timeout_ms) &&
-             (kit_seat_unsent(talk->seat) < unsent || answered(&waiting) > before));
+    uint64_t step_ms = timeout_ms / WAIT_STEPS + 1;
+    for (uint64_t quiet_ms = 0; quiet_ms < timeout_ms; quiet_ms += step_ms) {
+        size_t unsent = kit_seat_unsent(talk->seat), before = answered(&waiting);
+        if (kit_room_wait(talk->run->room, is_over, &waiting, step_ms) ||
+            kit_room_was_interrupted(talk->run->room))
+            break;
+        if (kit_seat_unsent(talk->seat) < unsent || answered(&waiting) > before)
+            quiet_ms = 0;
+    }
     bool is_closed = kit_seat_stdin_is_closed(talk->seat) || kit_seat_stdout_is_closed(talk->seat);
     if (answered(&waiting) < count && is_closed && kit_seat_exit(talk->seat) == NULL &&
         !kit_seat_wait_exit(talk->seat, CLOSED_GRACE_MS))
