@@ -36,7 +36,7 @@ METHODS = {
     "ping": lambda params: {"status": "ok"},
     "echo.say": lambda params: {"text": text_of(params)},
     "echo.upper": lambda params: {"text": text_of(params).upper()},
-    "echo.context": lambda params: params["_context"],
+    "echo.context": lambda params: params.get("_context"),
 }
 
 
@@ -46,7 +46,10 @@ def answer(request):
     try:
         if request["method"] not in METHODS:
             raise Refusal(-32601, f"no method {request['method']}")
-        response["result"] = METHODS[request["method"]](request.get("params", {}))
+        params = request.get("params", {})
+        if not isinstance(params, dict):
+            raise Refusal(-32602, "params must be an object")
+        response["result"] = METHODS[request["method"]](params)
     except Refusal as refusal:
         response["error"] = {"code": refusal.code, "message": str(refusal)}
     return response

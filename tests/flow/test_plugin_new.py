@@ -95,6 +95,13 @@ class New(Made):
         self.assertEqual(done.returncode, 0, done.stdout)
         print(f"# {self.language}: its own tests took {time.monotonic() - begin:.1f} s")
 
+    def test_it_keeps_every_rule(self):
+        begin = time.monotonic()
+        done = run(KAGED, "plugin", "test", "--timeout", "60", self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn(" 0 failed, 0 warned, ", done.stdout)
+        print(f"# {self.language}: kaged plugin test took {time.monotonic() - begin:.1f} s")
+
     def test_nothing_is_left_of_the_templates_name(self):
         self.assertEqual(run("grep", "-rl", "my-plugin", self.folder).stdout, "")
 

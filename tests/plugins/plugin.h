@@ -15,7 +15,8 @@
 struct message {
     char *line;
     size_t capacity;
-    long id; /* 0: a notification, or no answer to give */
+    long id;          /* 0: a notification, or no answer to give; or a string */
+    char id_text[64]; /* as it came; "" for a notification */
     char method[130];
 };
 
@@ -57,11 +58,11 @@ static inline long number_of(const struct message *message, const char *key)
 static inline bool answer_system(const struct message *message, const char *methods)
 {
     if (is_method(message, "initialize"))
-        say("{\"jsonrpc\":\"2.0\",\"id\":%ld,\"result\":{\"name\":\"%s\",\"version\":\"1.0.0\","
+        say("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"name\":\"%s\",\"version\":\"1.0.0\","
             "\"api_version\":1,\"methods\":[%s],\"capabilities_used\":[]}}",
-            message->id, getenv("KAGED_PLUGIN_NAME"), methods);
+            message->id_text, getenv("KAGED_PLUGIN_NAME"), methods);
     else if (is_method(message, "ping"))
-        say("{\"jsonrpc\":\"2.0\",\"id\":%ld,\"result\":{\"status\":\"ok\"}}", message->id);
+        say("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"status\":\"ok\"}}", message->id_text);
     else if (is_method(message, "shutdown"))
         exit(0);
     else
@@ -79,6 +80,9 @@ static inline bool next_message(struct message *message)
     const char *id = strstr(message->line, "\"id\":");
     const char *method = strstr(message->line, "\"method\":\"");
     message->id = id && method && id < method ? atol(id + 5) : 0;
+    message->id_text[0] = '\0';
+    if (id && method && id < method)
+        sscanf(id + 5, "%63[^,]", message->id_text);
     message->method[0] = '\0';
     if (method)
         sscanf(method + 10, "%129[^\"]", message->method);

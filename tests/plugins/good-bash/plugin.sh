@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Does all as it should, in bash without any helper.
 answer() {
-    printf '{"jsonrpc":"2.0","id":%d,"result":%s}\n' "$id" "$1"
+    printf '{"jsonrpc":"2.0","id":%s,"%s":%s}\n' "$id" "${2:-result}" "$1"
 }
 
 while IFS= read -r line; do
-    [[ $line =~ \"method\":\"([a-z._]+)\" ]] && method=${BASH_REMATCH[1]}
-    [[ $line =~ \"id\":([0-9]+) ]] && id=${BASH_REMATCH[1]}
+    [[ ${line:0:200} =~ \"method\":\"([a-z._]+)\" ]] && method=${BASH_REMATCH[1]}
+    id=
+    [[ ${line:0:200} =~ \"id\":([0-9]+|\"[^\"]*\") ]] && id=${BASH_REMATCH[1]}
     case "$method" in
     initialize)
         answer '{"name":"'"$KAGED_PLUGIN_NAME"'","version":"1.0.0","api_version":1,"methods":["good.echo"],"capabilities_used":[]}'
@@ -17,5 +18,6 @@ while IFS= read -r line; do
         params=${line#*\"params\":}
         answer "${params%\}}"
         ;;
+    *) [[ -z $id ]] || answer '{"code":-32601,"message":"no such method"}' error ;;
     esac
 done

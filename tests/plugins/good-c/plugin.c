@@ -8,7 +8,12 @@ int main(void)
         if (answer_system(&message, "\"good.echo\""))
             continue;
         if (is_method(&message, "good.echo"))
-            say("{\"jsonrpc\":\"2.0\",\"id\":%ld,\"result\":%s}", message.id, params_of(&message));
+            say("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}", message.id_text,
+                params_of(&message));
+        else if (message.id_text[0] != '\0')
+            say("{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32601,"
+                "\"message\":\"no such method\"}}",
+                message.id_text);
     }
     return 0;
 }

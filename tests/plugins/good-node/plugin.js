@@ -16,7 +16,9 @@ lines.on("line", (line) => {
   const { id, method, params } = JSON.parse(line);
   if (method === "shutdown") process.exit(0);
   if (id === undefined) return;
-  const result = handlers[method](params);
-  process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, result }) + "\n");
+  const reply = Object.hasOwn(handlers, method)
+    ? { result: handlers[method](params) }
+    : { error: { code: -32601, message: `no method ${method}` } };
+  process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...reply }) + "\n");
 });
 lines.on("close", () => process.exit(0));

@@ -7,14 +7,16 @@ import sys
 for line in sys.stdin:
     message = json.loads(line)
     method = message.get("method")
+    reply = {"error": {"code": -32601, "message": f"no method {method}"}}
     if method == "initialize":
-        result = {"name": os.environ["KAGED_PLUGIN_NAME"], "version": "1.0.0", "api_version": 1,
-                  "methods": ["good.echo"], "notifications": [], "capabilities_used": []}
+        reply = {"result": {"name": os.environ["KAGED_PLUGIN_NAME"], "version": "1.0.0",
+                            "api_version": 1, "methods": ["good.echo"], "notifications": [],
+                            "capabilities_used": []}}
     elif method == "ping":
-        result = {"status": "ok"}
+        reply = {"result": {"status": "ok"}}
     elif method == "shutdown":
         break
     elif method == "good.echo":
-        result = message["params"]
+        reply = {"result": message["params"]}
     if "id" in message:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}), flush=True)
