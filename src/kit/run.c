@@ -68,7 +68,16 @@ static bool asks_for_group(const struct kit_options *options, enum kit_group gro
     return false;
 }
 
-/* What others build on is done although nobody asked; so is all, for one that is watched for. */
+static bool has_check_asked(const struct kit_options *options)
+{
+    for (enum kit_group group = 0; group < KIT_GROUP_WATCHED; group++)
+        if (asks_for_group(options, group))
+            return true;
+    return false;
+}
+
+/* What others build on is done although nobody asked; so is all, if only something is watched for.
+ */
 static bool is_needed(const struct kit_options *options, enum kit_rule_id rule)
 {
     const struct kit_rule *row = &kit_rules[rule];
@@ -77,7 +86,7 @@ static bool is_needed(const struct kit_options *options, enum kit_rule_id rule)
     return is_asked(options, rule) || is_basis ||
            (is_call &&
             (asks_for_group(options, row->group) || asks_for_group(options, KIT_GROUP_LOAD))) ||
-           asks_for_group(options, KIT_GROUP_WATCHED) || asks_for_group(options, KIT_GROUP_ADVICE);
+           !has_check_asked(options);
 }
 
 /* -- checking ---------------------------------------------------------------------------------- */

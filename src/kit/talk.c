@@ -12,8 +12,7 @@
 #include <stdlib.h>
 
 #define SENT_KEPT_BYTES 512
-#define WAIT_STEPS      8    /* of a timeout: when it is looked whether something moves */
-#define CLOSED_GRACE_MS 1000 /* a closed stream is mostly the first sign of an exit */
+#define WAIT_STEPS      8 /* of a timeout: when it is looked whether something moves */
 
 /* A request of the plugin that its storage has. */
 struct served {
@@ -67,11 +66,14 @@ static struct kit_ask *only_waiting(const struct kit_talk *talk)
     return found;
 }
 
-/* What came was meant as an answer: nobody has to wait for a better one. */
+/*
+ * What came was meant as an answer: nobody has to wait for a better one. But what answers a
+ * notification answers nothing else.
+ */
 static void break_waiting(struct kit_talk *talk)
 {
     struct kit_ask *ask = only_waiting(talk);
-    if (ask != NULL)
+    if (ask != NULL && talk->run->rule != KIT_RULE_NOTIFICATION_UNKNOWN)
         ask->answer = KIT_BROKEN;
 }
 
@@ -106,15 +108,21 @@ static void take_answer(struct kit_talk *talk, struct kit_ask *ask,
     kg_buf_str(&ask->payload, ok ? message->result : message->error);
 }
 
-/* What answers a notification answers nothing else. */
 static void take_stray(struct kit_talk *talk, struct kg_str id, struct kg_str line)
 {
     bool is_to_notification = talk->run->rule == KIT_RULE_NOTIFICATION_UNKNOWN;
     kit_find(talk->run, rule_of_ids(talk->run, KIT_RULE_ID_KNOWN),
              is_to_notification ? KG_STR("an unknown notification") : last_sent(talk), line,
              "an answer has the id %.*s, which no request had", KG_STR_CUT(id, 60));
-    if (!is_to_notification)
-        break_waiting(talk);
+    break_waiting(talk);
+}
+
+/* JSON-RPC's way to say that a request could not even be read. */
+static void take_unread(struct kit_talk *talk, struct kg_str line)
+{
+    kit_find(talk->run, rule_of_ids(talk->run, talk->run->rule), last_sent(talk), line,
+             "it could not read what was sent");
+    break_waiting(talk);
 }
 
 static void take_broken(struct kit_talk *talk, const char *problem, struct kg_str line)
@@ -127,9 +135,10 @@ static void take_broken(struct kit_talk *talk, const char *problem, struct kg_st
 /* An id that was written without care makes no JSON. */
 static void take_noise(struct kit_talk *talk, const char *problem, struct kg_str line)
 {
-    enum kit_rule_id rule = rule_of_ids(talk->run, KIT_RULE_STDOUT_JSON);
-    kit_find(talk->run, rule, last_sent(talk), line, "%s", problem);
-    if (rule != KIT_RULE_STDOUT_JSON)
+    bool is_id = talk->run->rule == KIT_RULE_ID_STRING;
+    kit_find(talk->run, is_id ? KIT_RULE_ID_STRING : KIT_RULE_STDOUT_JSON, last_sent(talk), line,
+             "%s", problem);
+    if (is_id)
         break_waiting(talk);
 }
 
@@ -163,8 +172,12 @@ static struct kit_ask *read_string_id(const struct kit_talk *talk, struct kg_str
 static void on_response(struct kit_talk *talk, struct kit_ask *ask,
                         const struct rpc_message *message, struct kg_str line)
 {
-    struct kg_str id = KG_STR("null");
+    struct kg_str id = KG_STR("null"), error;
     bool has_id = kg_json_member(line, "id", &id);
+    if (has_id && kg_str_is(id, "null") && kg_json_member(line, "error", &error)) {
+        take_unread(talk, line);
+        return;
+    }
     if (ask == NULL && message->has_id)
         ask = find_ask(talk, id);
     if (message->kind == RPC_INVALID_RESPONSE && (ask != NULL || message->has_id || !has_id))
@@ -518,9 +531,10 @@ bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t co
         if (kit_seat_unsent(talk->seat) < unsent || answered(&waiting) > before)
             quiet_ms = 0;
     }
+    /* A closed stream is mostly the first sign of an exit. */
     bool is_closed = kit_seat_stdin_is_closed(talk->seat) || kit_seat_stdout_is_closed(talk->seat);
     if (answered(&waiting) < count && is_closed && kit_seat_exit(talk->seat) == NULL &&
-        !kit_seat_wait_exit(talk->seat, CLOSED_GRACE_MS))
+        !kit_seat_wait_exit(talk->seat, talk->run->timeout_ms))
         kit_find(talk->run, KIT_RULE_STREAM_OPEN, last_sent(talk), KG_STR(""),
                  "it closed its %s and lives on",
                  kit_seat_stdin_is_closed(talk->seat) ? "stdin" : "stdout");
