@@ -56,7 +56,7 @@ struct gate_limits host_gate_limits(const struct config *config)
     };
 }
 
-static struct storage_limits storage_limits(const struct config *config)
+struct storage_limits host_storage_limits(const struct config *config)
 {
     int64_t longest = config->limits_line_max_bytes - ENVELOPE_BYTES;
     int64_t result = config->limits_storage_result_bytes;
@@ -181,7 +181,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .spawner = parts->spawner,
         .facts = parts->facts,
         .dir = host->storage_dir,
-        .limits = storage_limits(host->config),
+        .limits = host_storage_limits(host->config),
     };
     apply_limits(host);
     if (open_gate(host, err) < 0 || host_consents_open(host, err) < 0) {
@@ -844,7 +844,7 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
     host->local = local;
     config_apply_logging(config);
     apply_limits(host);
-    host->storage.limits = storage_limits(config);
+    host->storage.limits = host_storage_limits(config);
     const struct store_limits fetched = store_limits_of(config);
     store_set_limits(host->store, &fetched);
     host_consents_set_limits(host);

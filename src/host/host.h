@@ -269,6 +269,7 @@ struct host_cage_parts {
     const char *plugins_dir; /* where plugins are installed */
     const struct config *config;
     const struct config_paths *paths;
+    const struct config_paths *also_kept; /* more that no plugin may see; NULL: none */
     struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
     const char *project_root; /* NULL: it belongs to no project */
     const char *project_id;   /* of the same, like the next */
@@ -277,10 +278,14 @@ struct host_cage_parts {
     bool make_folders; /* those below config:/ that it may write to, if they are not there */
 };
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
+/* Whether it reaches into a project, by a capability or where a setting points. */
+bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
 /* The plan for the next start of a plugin that has an instance. */
 struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
                                    bool make_folders, struct kg_err *err);
 
+/* What the configuration allows a plugin's database. */
+struct storage_limits host_storage_limits(const struct config *config);
 /* Whether it may have storage. */
 bool host_plugin_stores(const struct host_plugin *plugin);
 /* The plugin's storage; made when it is first asked for. */

@@ -225,8 +225,6 @@ bool host_has_storage(const struct host *host, const struct host_plugin *plugin)
 char *host_real_path(const char *path);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
-/* Whether it reaches into a project, by a capability or where a setting points. */
-bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
                          struct kg_str new_settings);

@@ -343,17 +343,23 @@ static void make_environment(struct policy *policy)
 /* -- the whole --------------------------------------------------------------------------------- */
 
 /* What no plugin may see, whatever it declares. */
-static char **kept_folders(const struct host_cage_parts *parts)
+static void add_kept(char ***kept, const struct config_paths *paths)
 {
-    const struct config_paths *paths = parts->paths;
     kg_auto(kg_free) char *config_dir = kg_strdup(paths->config_file);
     *strrchr(config_dir, '/') = '\0';
-    const char *const folders[] = {config_dir,         paths->plugins_dir,
-                                   parts->plugins_dir, paths->plugin_data_dir,
-                                   paths->state_dir,   paths->run_dir};
-    char **kept = kg_list_new(0);
+    const char *const folders[] = {config_dir, paths->plugins_dir, paths->plugin_data_dir,
+                                   paths->state_dir, paths->run_dir};
     for (size_t i = 0; i < KG_COUNT(folders); i++)
-        kg_list_add(&kept, host_real_path(folders[i]));
+        kg_list_add(kept, host_real_path(folders[i]));
+}
+
+static char **kept_folders(const struct host_cage_parts *parts)
+{
+    char **kept = kg_list_new(0);
+    add_kept(&kept, parts->paths);
+    kg_list_add(&kept, host_real_path(parts->plugins_dir));
+    if (parts->also_kept != NULL)
+        add_kept(&kept, parts->also_kept);
     return kept;
 }
 
