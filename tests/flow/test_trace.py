@@ -5,8 +5,8 @@ import os
 import queue
 import signal
 import socket
+import subprocess
 import threading
-import time
 
 from harness import PATIENCE, Daemon, FlowTest, UnixConnection, main, wait_for
 
@@ -272,6 +272,77 @@ class Recorder(FlowTest):
             status, answer = daemon.api("GET", "/plugins/crash-at-call/trace?of=crash")
             self.assertEqual(status, 404)
             self.assertIn("--on", answer["error"]["hint"])
+
+
+class Command(FlowTest):
+    plugins = ["good-python", "crash-at-call"]
+
+    @contextlib.contextmanager
+    def tracing(self, plugin, *options):
+        """kaged plugin trace, once it follows; Ctrl-C ends it."""
+        before = len(self.daemon.audit("plugin.traced", plugin))
+        process = self.daemon.popen("plugin", "trace", plugin, *options, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True)
+        try:
+            wait_for(lambda: len(self.daemon.audit("plugin.traced", plugin)) > before, "a reader")
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def leave(self, process):
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0, err)
+        return out, err
+
+    def test_both_ways_are_shown_until_ctrl_c(self):
+        with self.tracing("good-python") as process:
+            self.daemon.call("good-python", "good.echo", {"text": "hello"})
+            lines = [process.stdout.readline() for _ in range(3)]
+            self.leave(process)
+        self.assertIn("trace of good-python 1.0.0", lines[0])
+        self.assertRegex(lines[1], r"^ +\d+\.\d{6} --> good.echo #\d+ .*hello")
+        self.assertRegex(lines[2], r"^ +\d+\.\d{6} <-- good.echo #\d+ [0-9.]+(us|ms|s) .*hello")
+
+    def test_a_file_is_written_for_its_owner_only(self):
+        path = os.path.join(self.daemon.base, "t.trace")
+        with self.tracing("good-python", "-o", path) as process:
+            self.daemon.call("good-python", "good.echo", {"text": "kept"})
+            wait_for(lambda: os.path.exists(path) and open(path).read().count("\n") == 3, "records")
+            out, err = self.leave(process)
+        self.assertEqual(out, "")
+        self.assertIn("2 records in", err)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        with open(path) as file:
+            self.assertEqual([r.get("dir") for r in records_of(file.read())], [None, "to", "from"])
+
+    def test_a_file_that_cannot_be_written_is_said_at_once(self):
+        with self.tracing("good-python", "-o", "/nowhere/t.trace") as process:
+            _, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("/nowhere/t.trace", err)
+
+    def test_status_says_how_to_get_at_what_a_crash_left(self):
+        code, out, _ = self.daemon.cli("plugin", "trace", "crash-at-call", "--on")
+        self.assertEqual((code, out), (0, "the recorder of crash-at-call is on\n"))
+        self.daemon.try_call("crash-at-call", "crash.exit", {"code": 9})
+        self.daemon.wait_exit("crash-at-call", "exited")
+        _, out, _ = self.daemon.cli("plugin", "status", "crash-at-call")
+        self.assertIn("plugin trace crash-at-call --crash -o FILE", out)
+        path = os.path.join(self.daemon.base, "crash.trace")
+        self.assertEqual(self.daemon.cli("plugin", "trace", "crash-at-call", "--crash", "-o", path)[0],
+                         0)
+        _, out, _ = self.daemon.cli("plugin", "trace", "crash-at-call", "--crash")
+        self.assertIn("exited with code 9", out)
+        self.assertIn("exited with code 9", open(path).read())
+
+    def test_a_file_that_is_there_survives_a_plugin_that_is_not(self):
+        path = os.path.join(self.daemon.base, "old.trace")
+        with open(path, "w") as file:
+            file.write("old")
+        code, _, err = self.daemon.cli("plugin", "trace", "nobody", "-o", path)
+        self.assertEqual((code, open(path).read()), (4, "old"), err)
 
 
 if __name__ == "__main__":
