@@ -216,6 +216,8 @@ static void hash_manifest(const struct host_plugin *plugin, char ret_text[STORE_
 void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_buf *out)
 {
     kg_auto(kg_buf_free) struct kg_buf greeting = {0}, config = {0};
+    kg_auto(kg_free) char *config_root =
+        kg_format("%s/%s", plugin->host->paths->plugin_data_dir, plugin->base);
     char hash[STORE_HASH_TEXT];
     hash_manifest(plugin, hash);
     struct trace_header header = {
@@ -224,6 +226,8 @@ void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_
         .version = plugin->manifest ? plugin->manifest->version : NULL,
         .manifest_hash = hash[0] != '\0' ? hash : NULL,
         .at_ms = at_ms,
+        .config_root = config_root,
+        .project_root = plugin->project_root,
     };
     if (plugin->instance != NULL && plugin->manifest != NULL) {
         struct kg_str told = instance_config(plugin->instance);

@@ -17,6 +17,8 @@ void trace_put_header(struct kg_buf *out, const struct trace_header *header)
     kg_json_named_text(&json, "manifest_hash", header->manifest_hash);
     kg_json_named_text(&json, "kaged", KAGED_VERSION);
     kg_json_named_time(&json, "at", header->at_ms);
+    kg_json_named_text(&json, "config_root", header->config_root);
+    kg_json_named_text(&json, "project_root", header->project_root);
     kg_json_key(&json, "initialize");
     kg_json_raw(&json, header->greeting.length ? header->greeting : KG_STR("null"));
     kg_json_key(&json, "config");

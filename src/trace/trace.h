@@ -33,6 +33,7 @@ struct trace_header {
     const char *manifest_hash; /* "sha256:..." of its manifest, or NULL */
     int64_t at_ms;             /* wall clock, when t_us is 0 */
     struct kg_str greeting;    /* params of `initialize`, for a trace that begins later */
+    const char *config_root, *project_root; /* where these are for the plugin; or NULL */
     struct kg_str config;      /* what it was last told by config.update, redacted; or empty */
 };
 void trace_put_header(struct kg_buf *out, const struct trace_header *header);
@@ -81,5 +82,32 @@ size_t trace_ring_bytes(const struct trace_ring *ring);
 uint64_t trace_ring_dropped(const struct trace_ring *ring);
 /* The index-th, oldest first; the text lives as long as the ring keeps it. */
 struct kg_str trace_ring_at(const struct trace_ring *ring, size_t index, uint64_t *ret_at_ns);
+
+/* -- read: hostile, so bounded and checked; all texts live in the trace ------------------------ */
+
+#define TRACE_FILE_MAX    ((size_t)64 << 20)
+#define TRACE_RECORDS_MAX ((size_t)1000000)
+
+struct trace_record {
+    enum trace_kind kind;
+    size_t number; /* of its line in the file, from 1 */
+    int64_t t_us;
+    struct kg_str line;  /* of the first three kinds */
+    struct kg_str state; /* that it is in now, of TRACE_STATE */
+    int64_t count;       /* of TRACE_MISSED */
+    bool redacted, cut;
+};
+
+struct trace {
+    struct kg_arena *arena; /* owned */
+    struct kg_str plugin, version, manifest_hash, kaged, at;
+    struct kg_str greeting, config;          /* JSON; empty: it has none */
+    struct kg_str config_root, project_root; /* empty: it has none */
+    struct trace_record *records;            /* owned */
+    size_t count;
+};
+/* Errors name the line: "line 3: ...". */
+struct trace *trace_read(struct kg_str text, struct kg_err *err);
+void trace_free(struct trace *trace); /* takes NULL */
 
 #endif
