@@ -263,6 +263,7 @@ void systemd_detach(struct systemd *systemd);
 int cli_start(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
+int cli_plugin_test(struct cli *cli);
 int cli_project_validate(struct cli *cli);
 int cli_project_load(struct cli *cli);
 int cli_project_reload(struct cli *cli);

@@ -426,6 +426,26 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_validate,
     },
     {
+        .words = "plugin test",
+        .arguments = {"PATH"},
+        .options = {{"timeout", 't', "SECONDS", "How long an answer may take; 5 if not given."},
+                    {"rule", 'r', "NAME,...", "Look at these rules only."}},
+        .summary = "run a plugin in its cage against every rule that binds it",
+        .help =
+            "Runs the plugin in the folder PATH in its real cage and plays the daemon: handshake, "
+            "calls of its methods, tools and hooks with what their schemas allow and refuse, "
+            "configurations, storage, much at once, and its end. Each rule is a line: kept, "
+            "broken, or not applicable. What broke a rule follows, with what was sent, what came, "
+            "and how to mend it. Warnings do not count. The exit code is 0 if no rule is broken, "
+            "else 1; 6 if the manifest cannot be used. Needs no daemon.\n"
+            "What the manifest declares counts as approved for this run. config:/, project:/ and "
+            "the database are in a temporary folder, which is removed afterwards.\n"
+            " kaged plugin test ./echo\n"
+            " kaged plugin test --rule ping.answer,call.answer ./echo",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_test,
+    },
+    {
         .words = "project load",
         .arguments = {"[PATH]"},
         .options = {{"watch", 'w', NULL, "Read it again whenever its file changes."}},

@@ -284,6 +284,16 @@ bool policy_is_of_project(const struct manifest *manifest, struct kg_str setting
 struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
                                    bool make_folders, struct kg_err *err);
 
+/* What plugins may ask of the host: one row for each method. See service.c. */
+struct host_service {
+    const char *method;
+    enum capability_kind needs;
+    const char *asks; /* of kaged-storage */
+};
+const struct host_service *host_service_find(struct kg_str method); /* NULL: there is none */
+/* Whether a plugin with that manifest may ask for it. */
+int host_service_check(const struct host_service *service, const struct manifest *manifest,
+                       struct kg_err *err);
 /* What the configuration allows a plugin's database. */
 struct storage_limits host_storage_limits(const struct config *config);
 /* Whether it may have storage. */

@@ -2,7 +2,7 @@
  * What the runs of one plugin need, in a folder of its own that goes with the room. The operator's
  * folders are named to the planner as what no capability may reach, and not opened.
  */
-#include "kit/internal.h"
+#include "kit/run.h"
 
 #include "host/host.h"
 #include "store/tree.h"
@@ -98,28 +98,14 @@ static void remove_folders(struct kit_room *room)
 
 /* -- settings ---------------------------------------------------------------------------------- */
 
-static void put_defaults(const struct schema *schema, struct kg_json_writer *json)
-{
-    static const struct kg_node nothing = {.type = KG_OBJECT};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        schema ? schema_with_defaults(schema, &nothing) : NULL;
-    for (uint32_t i = 0; doc != NULL && i < doc->root->count; i++) {
-        kg_auto(kg_free) char *key = kg_str_dup(doc->root->members[i].key);
-        kg_json_key(json, key);
-        kg_json_node(json, &doc->root->members[i].value);
-    }
-}
-
+/* If no configuration can be made that fits, what the daemon would send without one. */
 static void make_settings(struct kit_room *room)
 {
     const struct manifest *manifest = room->parts.manifest;
-    if (manifest->config_schema == NULL && manifest->system_config_schema == NULL)
-        return;
-    struct kg_json_writer json = kg_json_writer(&room->settings);
-    kg_json_begin(&json, '{');
-    put_defaults(manifest->config_schema, &json);
-    put_defaults(manifest->system_config_schema, &json);
-    kg_json_end(&json, '}');
+    kit_make_config(manifest, false, &room->settings);
+    if (room->settings.length == 0 &&
+        (manifest->config_schema != NULL || manifest->system_config_schema != NULL))
+        kg_buf_text(&room->settings, "{}");
 }
 
 /* -- waiting ----------------------------------------------------------------------------------- */
