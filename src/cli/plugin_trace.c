@@ -89,8 +89,7 @@ static void say_what_was_written(const struct follower *follower)
 {
     fprintf(stderr, "%llu records in %s", (unsigned long long)follower->records, follower->path);
     if (follower->missed > 0)
-        fprintf(stderr, ", and %llu that were left out",
-                (unsigned long long)follower->missed);
+        fprintf(stderr, ", and %llu that were left out", (unsigned long long)follower->missed);
     fputc('\n', stderr);
 }
 
@@ -143,11 +142,13 @@ static int check_options(const struct cli *cli, struct kg_err *err)
     for (size_t i = 0; i < KG_COUNT(exclusive); i++)
         given += cli_has(cli, exclusive[i]);
     if (given > 1)
-        return kg_fail(err, KG_E_USAGE, "plugin trace: only one of --on, --off, --recorded and "
-                                        "--crash can be given");
+        return kg_fail(err, KG_E_USAGE,
+                       "plugin trace: only one of --on, --off, --recorded and "
+                       "--crash can be given");
     if ((cli_has(cli, "on") || cli_has(cli, "off")) && cli_has(cli, "output"))
-        return kg_fail(err, KG_E_USAGE, "plugin trace: --output goes with what is read, not with "
-                                        "--on and --off");
+        return kg_fail(err, KG_E_USAGE,
+                       "plugin trace: --output goes with what is read, not with "
+                       "--on and --off");
     return 0;
 }
 

@@ -34,7 +34,7 @@ struct trace_header {
     int64_t at_ms;             /* wall clock, when t_us is 0 */
     struct kg_str greeting;    /* params of `initialize`, for a trace that begins later */
     const char *config_root, *project_root; /* where these are for the plugin; or NULL */
-    struct kg_str config;      /* what it was last told by config.update, redacted; or empty */
+    struct kg_str config; /* what it was last told by config.update, redacted; or empty */
 };
 void trace_put_header(struct kg_buf *out, const struct trace_header *header);
 
