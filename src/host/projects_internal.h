@@ -115,6 +115,7 @@ struct project_load {
 
     char *plugins_dir, *local_file; /* owned copies: the worker touches nothing of the host */
     char **plugins;                 /* owned; those that the host knows */
+    char **texts; /* owned, of each; its manifest, if it is not run from the store, or NULL */
     struct project_location location;
     struct project_folder folder;
     struct project_resolved *resolved; /* owned until it is taken */
