@@ -389,6 +389,28 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_call,
     },
     {
+        .words = "plugin trace",
+        .arguments = {"NAME"},
+        .options = {{"output", 'o', "FILE", "Write it to FILE, for kaged plugin replay."},
+                    {"on", 0, NULL, "Switch the plugin's recorder on."},
+                    {"off", 0, NULL, "Switch it off; what it has is forgotten."},
+                    {"recorded", 0, NULL, "Show what the recorder has."},
+                    {"crash", 0, NULL, "Show what it had when the plugin last died."}},
+        .summary = "show what is said with a plugin, as it happens",
+        .help =
+            "Shows each line to and from the plugin with its time, its stderr and its changes of "
+            "state between, until Ctrl-C: --> is said to the plugin, <-- by it, and behind an "
+            "answer stands how long it took. Secrets are shown as [redacted]: what local.toml has "
+            "for the plugin, and what a schema of its manifest calls sensitive. With --json, and "
+            "in FILE, it is one JSON object a line: see kaged-trace(5).\n"
+            "A recorder keeps the last records of a plugin, over its restarts. When the plugin "
+            "crashes or is killed, they are kept with the report of its exit.\n"
+            " kaged plugin trace notes -o notes.trace\n"
+            " kaged plugin trace notes --on",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_trace,
+    },
+    {
         .words = "plugin validate",
         .arguments = {"PATH"},
         .options = {{"cage", 0, NULL, "Show as well what its cage would let it see and do here."}},
@@ -402,6 +424,26 @@ const struct cli_command cli_commands[] = {
             "cage can be built, the exit code is 5 and the message says why.",
         .needs = CLI_PATHS,
         .run = cli_plugin_validate,
+    },
+    {
+        .words = "plugin test",
+        .arguments = {"PATH"},
+        .options = {{"timeout", 't', "SECONDS", "How long an answer may take; 5 if not given."},
+                    {"rule", 'r', "NAME,...", "Look at these rules only."}},
+        .summary = "run a plugin in its cage against every rule that binds it",
+        .help =
+            "Runs the plugin in the folder PATH in its real cage and plays the daemon: handshake, "
+            "calls of its methods, tools and hooks with what their schemas allow and refuse, "
+            "configurations, storage, much at once, and its end. Each rule is a line: kept, "
+            "broken, or not applicable. What broke a rule follows, with what was sent, what came, "
+            "and how to mend it. Warnings do not count. The exit code is 0 if no rule is broken, "
+            "else 1; 6 if the manifest cannot be used. Needs no daemon.\n"
+            "What the manifest declares counts as approved for this run. config:/, project:/ and "
+            "the database are in a temporary folder, which is removed afterwards.\n"
+            " kaged plugin test ./echo\n"
+            " kaged plugin test --rule ping.answer,call.answer ./echo",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_test,
     },
     {
         .words = "project load",

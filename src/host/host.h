@@ -12,6 +12,7 @@
 #include "store/consent.h"
 #include "store/store.h"
 #include "supervisor/supervisor.h"
+#include "trace/trace.h"
 
 struct host;
 
@@ -164,6 +165,7 @@ struct host_plugin {
     uint32_t checks;               /* of its files, in full, that are under way */
     struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
     struct host_dev *dev;          /* whose folder it is run from; NULL: from the store */
+    struct host_trace *trace;      /* owned; NULL until somebody asks for it; see trace.c */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
@@ -285,6 +287,7 @@ struct host_cage_parts {
     const char *plugins_dir; /* where plugins are installed */
     const struct config *config;
     const struct config_paths *paths;
+    const struct config_paths *also_kept; /* more that no plugin may see; NULL: none */
     struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
     const char *project_root; /* NULL: it belongs to no project */
     const char *project_id;   /* of the same, like the next */
@@ -293,10 +296,24 @@ struct host_cage_parts {
     bool make_folders; /* those below config:/ that it may write to, if they are not there */
 };
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
+/* Whether it reaches into a project, by a capability or where a setting points. */
+bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
 /* The plan for the next start of a plugin that has an instance. */
 struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
                                    bool make_folders, struct kg_err *err);
 
+/* What plugins may ask of the host: one row for each method. See service.c. */
+struct host_service {
+    const char *method;
+    enum capability_kind needs;
+    const char *asks; /* of kaged-storage */
+};
+const struct host_service *host_service_find(struct kg_str method); /* NULL: there is none */
+/* Whether a plugin with that manifest may ask for it. */
+int host_service_check(const struct host_service *service, const struct manifest *manifest,
+                       struct kg_err *err);
+/* What the configuration allows a plugin's database. */
+struct storage_limits host_storage_limits(const struct config *config);
 /* Whether it may have storage. */
 bool host_plugin_stores(const struct host_plugin *plugin);
 /* The plugin's storage; made when it is first asked for. */
@@ -311,6 +328,29 @@ int host_storage_reset(struct host *host, struct host_plugin *plugin, const char
 /* What the plugin was refused, as a JSON object, newest first. See why.c. */
 void host_why(struct host *host, const struct host_plugin *plugin, host_audit_done_fn *on_done,
               void *data);
+
+/* -- what is said with a plugin, see trace.c ----------------------------------------------------
+ */
+
+struct host_trace_listener {
+    struct host_trace_listener *next;
+    struct host_plugin *plugin;
+    /* A record without its time, which is monotonic; dies with the callback. */
+    void (*on_record)(struct host_trace_listener *listener, uint64_t at_ns, struct kg_str body);
+    /* Nothing more comes: the plugin is gone, or the daemon stops. It listens no more by then. */
+    void (*on_end)(struct host_trace_listener *listener);
+};
+/* KG_E_BUSY: too many do. */
+int host_trace_listen(struct host_plugin *plugin, struct host_trace_listener *listener,
+                      struct kg_err *err);
+void host_trace_unlisten(struct host_trace_listener *listener);
+/* The first line of a trace; at_ms is the wall clock when its time is 0. */
+void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_buf *out);
+/* Switches the recorder; off forgets what it has. */
+int host_trace_record(struct host_plugin *plugin, bool on, struct kg_err *err);
+const struct trace_ring *host_trace_recorded(const struct host_plugin *plugin); /* NULL: off */
+/* What was recorded when the plugin last died, and the wall clock of that exit; or NULL. */
+const struct trace_ring *host_trace_crash(const struct host_plugin *plugin, int64_t *ret_at_ms);
 
 /* -- the one door ------------------------------------------------------------------------------ */
 

@@ -233,6 +233,13 @@ void host_watch_renew(struct host_watch *watch);
 void host_watch_add(struct host_watch *watch, const char *folder, const char *name_or_null);
 size_t host_watch_begin(struct host_watch *watch, struct kg_err *ret_first);
 
+/* See trace.c. */
+void host_trace_moved(struct host_plugin *plugin, enum instance_state from, enum instance_state to,
+                      const char *reason);
+void host_trace_end(struct host_plugin *plugin); /* nobody listens any more */
+void host_trace_free(struct host_plugin *plugin);
+void host_traces_set_limits(struct host *host);
+
 /* See meter.c. */
 void meter_start(struct host *host);
 void meter_stop(struct host *host);
@@ -262,8 +269,6 @@ char *host_real_path(const char *path);
 char **policy_kept(const struct config_paths *paths, const char *plugins_dir);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
-/* Whether it reaches into a project, by a capability or where a setting points. */
-bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
                          struct kg_str new_settings);

@@ -342,16 +342,30 @@ static void make_environment(struct policy *policy)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-char **policy_kept(const struct config_paths *paths, const char *plugins_dir)
+/* What no plugin may see, whatever it declares. */
+static void add_kept(char ***kept, const struct config_paths *paths)
 {
     kg_auto(kg_free) char *config_dir = kg_strdup(paths->config_file);
     *strrchr(config_dir, '/') = '\0';
-    const char *const folders[] = {config_dir,       paths->plugins_dir,
-                                   plugins_dir,      paths->plugin_data_dir,
+    const char *const folders[] = {config_dir, paths->plugins_dir, paths->plugin_data_dir,
                                    paths->state_dir, paths->run_dir};
-    char **kept = kg_list_new(0);
     for (size_t i = 0; i < KG_COUNT(folders); i++)
-        kg_list_add(&kept, host_real_path(folders[i]));
+        kg_list_add(kept, host_real_path(folders[i]));
+}
+
+char **policy_kept(const struct config_paths *paths, const char *plugins_dir)
+{
+    char **kept = kg_list_new(0);
+    add_kept(&kept, paths);
+    kg_list_add(&kept, host_real_path(plugins_dir));
+    return kept;
+}
+
+static char **kept_folders(const struct host_cage_parts *parts)
+{
+    char **kept = policy_kept(parts->paths, parts->plugins_dir);
+    if (parts->also_kept != NULL)
+        add_kept(&kept, parts->also_kept);
     return kept;
 }
 
@@ -372,7 +386,7 @@ static int fill(struct policy *policy, struct kg_err *err)
     const struct manifest *manifest = parts->manifest;
     kg_auto(kg_free) char *data_dir = host_real_path(parts->paths->plugin_data_dir);
     policy->config_root = kg_format("%s/%s", data_dir, manifest->name);
-    policy->kept = policy_kept(parts->paths, parts->plugins_dir);
+    policy->kept = kept_folders(parts);
     policy->texts = kg_list_new(0);
     policy->supports = supports_of(&parts->config->sandbox_support);
     for (size_t i = 0; i < manifest->capability_set.count; i++) {

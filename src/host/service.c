@@ -8,13 +8,7 @@
 
 #define SQL_KEPT_BYTES 4096
 
-struct service {
-    const char *method;
-    enum capability_kind needs;
-    const char *asks; /* of kaged-storage */
-};
-
-static const struct service services[] = {
+static const struct host_service services[] = {
     {"kaged.storage.exec", CAPABILITY_STORAGE_WRITE, "exec"},
     {"kaged.storage.query", CAPABILITY_STORAGE_READ, "query"},
     {"kaged.storage.schema", CAPABILITY_STORAGE_READ, "schema"},
@@ -30,7 +24,7 @@ struct served {
     struct kg_buf sql; /* as it came, in case it is denied */
 };
 
-static const struct service *find_service(struct kg_str method)
+const struct host_service *host_service_find(struct kg_str method)
 {
     for (size_t i = 0; i < KG_COUNT(services); i++)
         if (kg_str_is(method, services[i].method))
@@ -38,15 +32,25 @@ static const struct service *find_service(struct kg_str method)
     return NULL;
 }
 
-static bool has_capability(const struct host_plugin *plugin, enum capability_kind kind)
+static bool has_capability(const struct manifest *manifest, enum capability_kind kind)
 {
     const struct capability wanted = {.kind = kind, .path = "", .program = "", .host = ""};
-    return capability_set_covers(&plugin->manifest->capability_set, &wanted);
+    return capability_set_covers(&manifest->capability_set, &wanted);
+}
+
+int host_service_check(const struct host_service *service, const struct manifest *manifest,
+                       struct kg_err *err)
+{
+    const char *needed = service->needs == CAPABILITY_STORAGE_WRITE ? "write" : "read";
+    if (has_capability(manifest, service->needs))
+        return 0;
+    return kg_fail(err, KG_E_STORAGE_DENIED, "%s needs the capability kaged:storage:%s",
+                   service->method, needed);
 }
 
 bool host_has_storage(const struct host *host, const struct host_plugin *plugin)
 {
-    return host->facts != NULL && has_capability(plugin, CAPABILITY_STORAGE_READ);
+    return host->facts != NULL && has_capability(plugin->manifest, CAPABILITY_STORAGE_READ);
 }
 
 bool host_plugin_stores(const struct host_plugin *plugin)
@@ -155,22 +159,16 @@ static void on_storage_done(void *data, enum storage_outcome outcome, struct kg_
     free(served);
 }
 
-static int refuse(struct host *host, const struct host_plugin *plugin,
-                  const struct service *service, struct kg_str params, struct kg_err *err)
-{
-    kg_auto(kg_buf_free) struct kg_buf sql = {0};
-    const char *needed = service->needs == CAPABILITY_STORAGE_WRITE ? "write" : "read";
-    keep_sql(params, &sql);
-    audit_denied(host, plugin, kg_buf_view(&sql));
-    return kg_fail(err, KG_E_STORAGE_DENIED, "%s needs the capability kaged:storage:%s",
-                   service->method, needed);
-}
-
-static int serve(struct host *host, struct host_plugin *plugin, const struct service *service,
+static int serve(struct host *host, struct host_plugin *plugin, const struct host_service *service,
                  int64_t id, struct kg_str params, struct kg_err *err)
 {
-    if (!has_capability(plugin, service->needs))
-        return refuse(host, plugin, service, params, err);
+    int result = host_service_check(service, plugin->manifest, err);
+    if (result < 0) {
+        kg_auto(kg_buf_free) struct kg_buf sql = {0};
+        keep_sql(params, &sql);
+        audit_denied(host, plugin, kg_buf_view(&sql));
+        return result;
+    }
     struct served *served = kg_alloc(sizeof(*served));
     *served = (struct served){
         .host = host,
@@ -185,7 +183,7 @@ static int serve(struct host *host, struct host_plugin *plugin, const struct ser
         .on_done = on_storage_done,
         .data = served,
     };
-    int result = storage_ask(host_plugin_storage(plugin), &request, err);
+    result = storage_ask(host_plugin_storage(plugin), &request, err);
     if (result < 0) {
         kg_buf_free(&served->sql);
         free(served);
@@ -197,7 +195,7 @@ bool host_serve(struct host *host, struct host_plugin *plugin, int64_t id, struc
                 struct kg_str params)
 {
     struct kg_err err = {0};
-    const struct service *service = find_service(method);
+    const struct host_service *service = host_service_find(method);
     if (service == NULL)
         return false;
     if (serve(host, plugin, service, id, params, &err) < 0)

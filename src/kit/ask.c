@@ -1,0 +1,223 @@
+/*
+ * Questions of the checks. A question has an answer, or the check has nothing more to do: what went
+ * wrong is told here, as a finding of the rule that is being checked, or makes it unclear where
+ * another rule tells of it. A talk in which something went unanswered is spent.
+ */
+#include "kit/run.h"
+
+#include "supervisor/supervisor.h"
+
+#include <stdio.h>
+
+#define SIMPLE_GRACE_MS 500 /* after a later ping was answered */
+#define DEATH_GRACE_MS  200 /* for one that answers no ping, and may be about to leave */
+#define TIMEOUTS_FULL   3   /* then a plugin that hangs gets a quarter of the time */
+
+static struct kg_str last_line(struct kg_str text)
+{
+    size_t end = text.length, start;
+    while (end > 0 && text.data[end - 1] == '\n')
+        end--;
+    for (start = end; start > 0 && text.data[start - 1] != '\n';)
+        start--;
+    return (struct kg_str){text.data + start, end - start};
+}
+
+/* "it ended with exit code 3 (stderr: ...)" */
+static void put_end(struct kit_seat *seat, struct kg_buf *out)
+{
+    const struct cage_exit *how = kit_seat_exit(seat);
+    struct kg_str words = last_line(kit_seat_stderr(seat));
+    if (how->signal != 0)
+        kg_buf_printf(out, "it was ended by signal %d", how->signal);
+    else
+        kg_buf_printf(out, "it ended with exit code %d", how->exit_code);
+    if (words.length > 0)
+        kg_buf_printf(out, "; its last words on stderr: %.*s", KG_STR_CUT(words, 200));
+    kg_buf_terminate(out);
+}
+
+static void count_timeout(struct kit_run *run)
+{
+    if (++run->timeouts == TIMEOUTS_FULL)
+        run->timeout_ms /= 4;
+}
+
+void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct kit_ask *ask,
+                        const char *method)
+{
+    struct kit_seat *seat = kit_talk_seat(run->talk);
+    kg_auto(kg_buf_free) struct kg_buf end = {0};
+    if (kit_room_was_interrupted(run->room)) {
+        kit_be_unclear(run, "interrupted");
+    } else if (kit_seat_exit(seat) != NULL) {
+        put_end(seat, &end);
+        kit_find(run, rule, kg_buf_view(&ask->sent), KG_STR(""), "%s is not answered: %s", method,
+                 end.data);
+    } else if (kit_talk_is_spent(run->talk)) {
+        kit_be_unclear(run, "it cannot be talked to any more");
+    } else {
+        count_timeout(run);
+        kit_find(run, rule, kg_buf_view(&ask->sent), KG_STR(""), "%s is not answered in time",
+                 method);
+    }
+    kit_talk_spend(run->talk);
+}
+
+/* Who answers a later ping, and is then silent for a moment, will not answer. */
+static bool wait_simple(struct kit_run *run, struct kit_ask *ask, uint64_t timeout_ms)
+{
+    struct kit_ask *both[2] = {ask, kit_talk_ask(run->talk, NULL, "ping", KG_STR("{}"))};
+    if (!kit_talk_wait(run->talk, &both[1], 1, timeout_ms))
+        return ask->answer != KIT_NO_ANSWER;
+    uint64_t grace_ms = timeout_ms < SIMPLE_GRACE_MS ? timeout_ms : SIMPLE_GRACE_MS;
+    return kit_talk_wait(run->talk, &both[0], 1, grace_ms);
+}
+
+const struct kit_ask *kit_question(struct kit_run *run, const struct kit_question *question)
+{
+    uint64_t timeout_ms = run->timeout_ms;
+    if (question->timeout_ms > 0 && question->timeout_ms < timeout_ms)
+        timeout_ms = question->timeout_ms;
+    struct kit_ask *ask = kit_talk_ask(run->talk, question->id, question->method, question->params);
+    bool answered = question->is_simple && run->answers_ping
+                        ? wait_simple(run, ask, timeout_ms)
+                        : kit_talk_wait(run->talk, &ask, 1, timeout_ms);
+    if (!answered)
+        kit_find_no_answer(run, run->rule, ask, question->method);
+    else if (ask->answer == KIT_BROKEN)
+        kit_be_unclear(run, "its answer to %s cannot be read", question->method);
+    return answered && ask->answer != KIT_BROKEN ? ask : NULL;
+}
+
+bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
+{
+    struct kit_seat *seat = kit_talk_seat(run->talk);
+    if (run->answers_ping) {
+        struct kit_ask *ping = kit_talk_ask(run->talk, NULL, "ping", KG_STR("{}"));
+        if (kit_talk_wait(run->talk, &ping, 1, run->timeout_ms))
+            return true;
+    } else if (!kit_seat_wait_exit(seat, DEATH_GRACE_MS)) {
+        return !kit_talk_is_spent(run->talk);
+    }
+    kg_auto(kg_buf_free) struct kg_buf end = {0};
+    if (kit_seat_exit(seat) != NULL) {
+        put_end(seat, &end);
+        kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
+                 "it answered, and then %s", end.data);
+    } else if (!kit_talk_is_spent(run->talk)) {
+        count_timeout(run);
+        kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
+                 "it answered, and then no ping any more");
+    }
+    kit_talk_spend(run->talk);
+    return false;
+}
+
+void kit_expect_exit(struct kit_run *run, const char *sent)
+{
+    struct kit_seat *seat = kit_talk_seat(run->talk);
+    int64_t declared_sec = kit_manifest(run)->shutdown_timeout_sec;
+    uint64_t wait_ms = run->timeout_ms;
+    if (declared_sec > 0 && (uint64_t)declared_sec * 1000 < wait_ms)
+        wait_ms = (uint64_t)declared_sec * 1000;
+    kg_auto(kg_buf_free) struct kg_buf end = {0};
+    if (!kit_seat_wait_exit(seat, wait_ms)) {
+        if (kit_room_was_interrupted(run->room))
+            kit_be_unclear(run, "interrupted");
+        else
+            kit_find(run, run->rule, kg_str(sent), KG_STR(""), "it is still there after %llu s",
+                     (unsigned long long)(wait_ms + 500) / 1000);
+    } else if (kit_seat_exit(seat)->exit_code != 0) {
+        put_end(seat, &end);
+        kit_find(run, run->rule, kg_str(sent), KG_STR(""), "%s", end.data);
+    }
+    kit_talk_spend(run->talk);
+}
+
+/* -- the handshake ----------------------------------------------------------------------------- */
+
+uint64_t kit_start_timeout_ms(const struct kit_run *run)
+{
+    return run->options->timeout_ms * 2;
+}
+
+const struct kit_ask *kit_send_initialize(struct kit_run *run)
+{
+    const struct manifest *manifest = kit_manifest(run);
+    const struct capability storage = {
+        .kind = CAPABILITY_STORAGE_READ, .path = "", .program = "", .host = ""};
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_json_writer json = kg_json_writer(&params);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "daemon_version", KAGED_VERSION);
+    kg_json_named_int(&json, "api_version", SUPERVISOR_API_VERSION);
+    kg_json_named_text(&json, "plugin_name", manifest->name);
+    kg_json_named_bool(&json, "storage_available",
+                       capability_set_covers(&manifest->capability_set, &storage));
+    kg_json_key(&json, "projects");
+    kg_json_begin(&json, '[');
+    if (kit_room_project_root(run->room) != NULL)
+        kg_json_text(&json, KIT_PROJECT);
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    struct kit_ask *ask = kit_talk_ask(run->talk, NULL, "initialize", kg_buf_view(&params));
+    if (kit_talk_wait(run->talk, &ask, 1, kit_start_timeout_ms(run)) &&
+        (ask->answer == KIT_RESULT || ask->answer == KIT_ERROR))
+        kit_talk_set_phase(run->talk, PEER_WAITING);
+    return ask;
+}
+
+const struct kit_ask *kit_send_config(struct kit_run *run, struct kg_str config)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    kg_buf_str(&params, KG_STR("{\"config\":"));
+    kg_buf_str(&params, config);
+    kg_buf_char(&params, '}');
+    const struct kit_question question = {.method = "config.update",
+                                          .params = kg_buf_view(&params)};
+    return kit_question(run, &question);
+}
+
+void kit_send_initialized(struct kit_run *run, struct kit_talk *talk)
+{
+    kit_talk_notify(talk, "initialized", KG_STR("{}"));
+    kit_talk_set_phase(talk, PEER_OPEN);
+    run->shook_hands = true;
+}
+
+/* Without findings: the rules of the handshake have looked at all of it. */
+static bool shake_hands(struct kit_run *run)
+{
+    const struct kit_ask *hello = kit_send_initialize(run);
+    if (hello->answer != KIT_RESULT)
+        return false;
+    struct kg_str config = kit_room_settings(run->room);
+    if (config.length > 0) {
+        kg_auto(kg_buf_free) struct kg_buf params = {0};
+        kg_buf_printf(&params, "{\"config\":%.*s}", KG_STR_ARG(config));
+        struct kit_ask *told = kit_talk_ask(run->talk, NULL, "config.update", kg_buf_view(&params));
+        kit_talk_wait(run->talk, &told, 1, run->timeout_ms);
+    }
+    kit_send_initialized(run, run->talk);
+    return !kit_talk_is_spent(run->talk);
+}
+
+struct kit_talk *kit_open(struct kit_run *run)
+{
+    struct kg_err err = {0};
+    if (run->talk != NULL && !kit_talk_is_spent(run->talk))
+        return run->talk;
+    kit_talk_free(kg_steal(&run->talk));
+    if (!run->shook_hands) {
+        kit_be_unclear(run, "its handshake did not succeed");
+        return NULL;
+    }
+    run->talk = kit_talk_new(run, &err);
+    if (run->talk != NULL && shake_hands(run))
+        return run->talk;
+    kit_be_unclear(run, "it could not be started again%s%s", err.message[0] ? ": " : "",
+                   err.message);
+    kit_talk_free(kg_steal(&run->talk));
+    return NULL;
+}

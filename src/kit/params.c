@@ -1,0 +1,102 @@
+/* Params as the daemon sends them, and configurations that a plugin has to accept. */
+#include "kit/run.h"
+
+#include "kit/generate.h"
+
+static void put_member(struct kg_json_writer *json, const char *key, const char *text)
+{
+    kg_json_key(json, key);
+    kg_json_text(json, text);
+}
+
+static void put_context(const struct kit_run *run, enum kit_context context, struct kg_buf *out)
+{
+    bool has_agent = context == KIT_OF_AGENT || context == KIT_WITH_MORE;
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    if (context != KIT_BARE) {
+        put_member(&json, "operator_id", "kit");
+        put_member(&json, "project_id", has_agent ? KIT_PROJECT : NULL);
+        put_member(&json, "agent_path", has_agent ? "primary" : NULL);
+        put_member(&json, "session_id", has_agent ? "ses_01JCKIT0000000000000000000" : NULL);
+        if (kit_room_project_root(run->room) != NULL)
+            put_member(&json, "project_root", kit_room_project_root(run->room));
+    }
+    put_member(&json, "request_id", "req_01JCKIT0000000000000000000");
+    if (context == KIT_WITH_MORE) {
+        put_member(&json, "kit_unknown", "text");
+        kg_json_key(&json, "kit_unknown_too");
+        kg_json_raw(&json, KG_STR("{\"deep\":[1,null,true]}"));
+    }
+    kg_json_end(&json, '}');
+}
+
+void kit_put_params(const struct kit_run *run, enum kit_context context, struct kg_str object,
+                    struct kg_buf *out)
+{
+    struct kg_json_cursor cursor = {object.data, object.data + object.length};
+    kg_buf_str(out, KG_STR("{\"_context\":"));
+    put_context(run, context, out);
+    if (object.length > 0) {
+        cursor.at++;
+        kg_json_skip_space(&cursor);
+    }
+    if (object.length > 0 && *cursor.at != '}') {
+        kg_buf_char(out, ',');
+        kg_buf_append(out, cursor.at, (size_t)(cursor.end - cursor.at));
+    } else {
+        kg_buf_char(out, '}');
+    }
+}
+
+/* -- configuration ----------------------------------------------------------------------------- */
+
+/* What a setting of the operator's is bound to may be stricter than the schema: its default fits.
+ */
+static const struct kg_node *knob_default(const struct manifest *manifest, struct kg_str field)
+{
+    for (size_t i = 0; i < manifest->knob_count; i++) {
+        const struct kg_node *value = kg_node_get(manifest->knobs[i].node, "default");
+        if (kg_str_is(field, manifest->knobs[i].field) && value != NULL && value->type != KG_NULL)
+            return value;
+    }
+    return NULL;
+}
+
+static bool put_part(const struct manifest *manifest, const struct kg_node *document,
+                     const struct schema *schema, bool full, struct kg_json_writer *json)
+{
+    kg_auto(kit_instances_free) struct kit_instances made = {.count = 0};
+    if (schema == NULL)
+        return true;
+    kit_generate_valid(document, schema, &made);
+    if (made.count == 0)
+        return false;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        kg_json_read(kg_str(made.items[full && made.count > 1].json), NULL);
+    kg_auto(kg_doc_cleanup) struct kg_doc *filled = schema_with_defaults(schema, doc->root);
+    for (uint32_t i = 0; i < filled->root->count; i++) {
+        const struct kg_member *member = &filled->root->members[i];
+        const struct kg_node *better = knob_default(manifest, member->key);
+        kg_auto(kg_free) char *key = kg_str_dup(member->key);
+        kg_json_key(json, key);
+        kg_json_node(json, better != NULL ? better : &member->value);
+    }
+    return true;
+}
+
+void kit_make_config(const struct manifest *manifest, bool full, struct kg_buf *out)
+{
+    kg_auto(kg_buf_free) struct kg_buf config = {0};
+    struct kg_json_writer json = kg_json_writer(&config);
+    if (manifest->config_schema == NULL && manifest->system_config_schema == NULL)
+        return;
+    kg_json_begin(&json, '{');
+    bool made =
+        put_part(manifest, manifest->config_schema_node, manifest->config_schema, full, &json) &&
+        put_part(manifest, manifest->system_config_schema_node, manifest->system_config_schema,
+                 full, &json);
+    kg_json_end(&json, '}');
+    if (made)
+        kg_buf_str(out, kg_buf_view(&config));
+}

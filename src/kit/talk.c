@@ -1,0 +1,503 @@
+/*
+ * A conversation with one process: requests of ours and their answers, and what the plugin says of
+ * its own, which is served as the daemon would. Each line is judged by the daemon's own reader;
+ * what it would hold against the plugin is a finding of the rule that forbids it. What would make
+ * it kill the plugin spends the talk.
+ */
+#include "kit/run.h"
+
+#include "host/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SENT_KEPT_BYTES 512
+#define CLOSED_GRACE_MS 1000 /* a closed stream is mostly the first sign of an exit */
+
+/* A request of the plugin that its storage has. */
+struct served {
+    struct served *next;
+    struct kit_talk *talk; /* NULL: it is gone */
+    int64_t id;
+};
+
+struct kit_talk {
+    struct kit_run *run; /* borrowed */
+    struct kit_seat *seat;
+    enum peer_phase phase;
+    struct kit_ask **asks; /* owned */
+    size_t ask_count;
+    int64_t last_id;
+    struct kg_buf last_sent; /* its start; for findings */
+    struct served *served;   /* owned by the storage */
+    struct kg_rate notifications;
+    bool spent;
+};
+
+static struct kg_str last_sent(const struct kit_talk *talk)
+{
+    return kg_buf_view(&talk->last_sent);
+}
+
+/* What goes wrong with an id while a rule looks at ids is that rule's. */
+static enum kit_rule_id rule_of_ids(const struct kit_run *run, enum kit_rule_id otherwise)
+{
+    static const enum kit_rule_id rules[] = {KIT_RULE_ID_NUMBER, KIT_RULE_ID_STRING,
+                                             KIT_RULE_NOTIFICATION_UNKNOWN};
+    for (size_t i = 0; i < KG_COUNT(rules); i++)
+        if (run->rule == rules[i])
+            return rules[i];
+    return otherwise;
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+/* The only request that waits, or NULL. */
+static struct kit_ask *only_waiting(const struct kit_talk *talk)
+{
+    struct kit_ask *found = NULL;
+    for (size_t i = 0; i < talk->ask_count; i++) {
+        if (talk->asks[i]->answer != KIT_NO_ANSWER)
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = talk->asks[i];
+    }
+    return found;
+}
+
+/* What came was meant as an answer: nobody has to wait for a better one. */
+static void break_waiting(struct kit_talk *talk)
+{
+    struct kit_ask *ask = only_waiting(talk);
+    if (ask != NULL)
+        ask->answer = KIT_BROKEN;
+}
+
+static struct kit_ask *find_ask(const struct kit_talk *talk, struct kg_str id)
+{
+    for (size_t i = 0; i < talk->ask_count; i++)
+        if (kg_str_is(id, talk->asks[i]->id))
+            return talk->asks[i];
+    return NULL;
+}
+
+static void take_answer(struct kit_talk *talk, struct kit_ask *ask,
+                        const struct rpc_message *message, struct kg_str line)
+{
+    bool ok = message->kind == RPC_RESULT;
+    if (++ask->answers > 1) {
+        kit_find(talk->run, KIT_RULE_ID_ONCE, kg_buf_view(&ask->sent), line,
+                 "the request with the id %.60s was answered twice", ask->id);
+        return;
+    }
+    if (ask->answer != KIT_NO_ANSWER)
+        return;
+    ask->answer = ok ? KIT_RESULT : KIT_ERROR;
+    kg_buf_str(&ask->payload, ok ? message->result : message->error);
+}
+
+static void take_stray(struct kit_talk *talk, struct kg_str id, struct kg_str line)
+{
+    kit_find(talk->run, rule_of_ids(talk->run, KIT_RULE_ID_KNOWN), last_sent(talk), line,
+             "an answer has the id %.*s, which no request had", KG_STR_CUT(id, 60));
+    break_waiting(talk);
+}
+
+static void take_broken(struct kit_talk *talk, const char *problem, struct kg_str line)
+{
+    kit_find(talk->run, rule_of_ids(talk->run, KIT_RULE_STDOUT_ANSWER), last_sent(talk), line, "%s",
+             problem);
+    break_waiting(talk);
+}
+
+static bool is_string(struct kg_str json)
+{
+    return json.length > 0 && json.data[0] == '"';
+}
+
+/*
+ * The daemon's ids are numbers, and its reader knows no others: where we asked with a string, the
+ * line is read with a number in its place.
+ */
+static struct kit_ask *read_string_id(const struct kit_talk *talk, struct kg_str line,
+                                      struct kg_buf *scratch, struct rpc_message *message)
+{
+    struct kg_str id, method;
+    if (message->kind != RPC_INVALID_RESPONSE || kg_json_member(line, "method", &method) ||
+        !kg_json_member(line, "id", &id) || !is_string(id))
+        return NULL;
+    struct kit_ask *ask = find_ask(talk, id);
+    if (ask == NULL)
+        return NULL;
+    size_t before = (size_t)(id.data - line.data);
+    kg_buf_append(scratch, line.data, before);
+    kg_buf_char(scratch, '1');
+    kg_buf_append(scratch, id.data + id.length, line.length - before - id.length);
+    rpc_parse(kg_buf_view(scratch), message);
+    return ask;
+}
+
+static void on_response(struct kit_talk *talk, struct kit_ask *ask,
+                        const struct rpc_message *message, struct kg_str line)
+{
+    struct kg_str id = KG_STR("null");
+    bool has_id = kg_json_member(line, "id", &id);
+    if (ask == NULL && message->has_id)
+        ask = find_ask(talk, id);
+    if (message->kind == RPC_INVALID_RESPONSE && (ask != NULL || message->has_id || !has_id))
+        take_broken(talk, message->problem, line);
+    else if (ask == NULL)
+        take_stray(talk, id, line);
+    else
+        take_answer(talk, ask, message, line);
+}
+
+/* -- requests of the plugin -------------------------------------------------------------------- */
+
+static void send_answer(struct kit_talk *talk, int64_t id, const char *key, struct kg_str json)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_buf_printf(&line, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"%s\":", (long long)id, key);
+    kg_buf_str(&line, json);
+    kg_buf_char(&line, '}');
+    kit_seat_send(talk->seat, kg_buf_view(&line));
+}
+
+static void send_error(struct kit_talk *talk, int64_t id, enum kg_code code, const char *message)
+{
+    kg_auto(kg_buf_free) struct kg_buf error = {0};
+    struct kg_json_writer json = kg_json_writer(&error);
+    kg_json_begin(&json, '{');
+    kg_json_named_int(&json, "code", kg_error_row(code)->rpc_code);
+    kg_json_named_text(&json, "message", message);
+    kg_json_end(&json, '}');
+    send_answer(talk, id, "error", kg_buf_view(&error));
+}
+
+static void on_stored(void *data, enum storage_outcome outcome, struct kg_str payload)
+{
+    struct served *served = data;
+    struct kit_talk *talk = served->talk;
+    if (talk != NULL) {
+        struct served **link = &talk->served;
+        while (*link != served)
+            link = &(*link)->next;
+        *link = served->next;
+        send_answer(talk, served->id, outcome == STORAGE_RESULT ? "result" : "error", payload);
+    }
+    free(served);
+}
+
+static void store(struct kit_talk *talk, const struct host_service *service,
+                  const struct rpc_message *message)
+{
+    struct kg_err err = {0};
+    struct served *served = kg_alloc(sizeof(*served));
+    *served = (struct served){.next = talk->served, .talk = talk, .id = message->id};
+    const struct storage_request request = {
+        .method = service->asks,
+        .params = message->params.length > 0 ? message->params : KG_STR("{}"),
+        .on_done = on_stored,
+        .data = served,
+    };
+    if (storage_ask(kit_room_storage(talk->run->room), &request, &err) == 0) {
+        talk->served = served;
+        return;
+    }
+    free(served);
+    send_error(talk, message->id, err.code, err.message);
+}
+
+static void on_request(struct kit_talk *talk, const struct rpc_message *message, struct kg_str line)
+{
+    struct kit_run *run = talk->run;
+    const struct host_service *service = host_service_find(kg_str(message->method));
+    struct kg_err err = {0};
+    if (talk->phase != PEER_OPEN) {
+        kit_find(run, KIT_RULE_MESSAGE_EARLY, last_sent(talk), line,
+                 "it asked for %s before it was told initialized", message->method);
+        send_error(talk, message->id, KG_E_NOT_INITIALIZED, "the handshake is not done yet");
+    } else if (service == NULL) {
+        kit_find(run, KIT_RULE_REQUEST_KNOWN, last_sent(talk), line,
+                 "it asked for %s, which the daemon does not have", message->method);
+        kg_auto(kg_free) char *words = kg_format("kaged has no method %s", message->method);
+        send_error(talk, message->id, KG_E_METHOD_NOT_FOUND, words);
+    } else if (host_service_check(service, kit_manifest(run), &err) < 0) {
+        kit_find(run, KIT_RULE_STORAGE_DECLARED, last_sent(talk), line, "%s", err.message);
+        send_error(talk, message->id, err.code, err.message);
+    } else {
+        bool writes = service->needs == CAPABILITY_STORAGE_WRITE;
+        *(writes ? &run->seen.storage_write : &run->seen.storage_read) = true;
+        store(talk, service, message);
+    }
+}
+
+static void on_notification(struct kit_talk *talk, const struct rpc_message *message,
+                            struct kg_str line)
+{
+    struct kit_run *run = talk->run;
+    uint32_t per_sec = (uint32_t)kit_room_config(run->room)->limits_notifications_per_sec;
+    if (talk->phase != PEER_OPEN) {
+        kit_find(run, KIT_RULE_MESSAGE_EARLY, last_sent(talk), line,
+                 "it sent %s before it was told initialized", message->method);
+        return;
+    }
+    if (!kg_list_has(kit_manifest(run)->notifications, kg_str(message->method)))
+        kit_find(run, KIT_RULE_NOTIFICATION_DECLARED, last_sent(talk), line,
+                 "it sent %s, which its manifest does not list", message->method);
+    else if (!kg_list_has(run->seen.notifications, kg_str(message->method)))
+        kg_list_add(&run->seen.notifications, kg_strdup(message->method));
+    if (!kg_rate_pass(&talk->notifications, per_sec, kg_monotonic_ms(), NULL))
+        kit_find(run, KIT_RULE_NOTIFICATION_RATE, last_sent(talk), line,
+                 "it sent more than %u notifications in a second", per_sec);
+}
+
+/* -- lines ------------------------------------------------------------------------------------- */
+
+static void on_too_early(struct kit_talk *talk, struct kg_str line)
+{
+    kit_find(talk->run, KIT_RULE_INITIALIZE_SILENCE, last_sent(talk), line,
+             "a message came before the answer to initialize");
+    talk->spent = true;
+}
+
+static bool is_answer(enum rpc_kind kind)
+{
+    return kind == RPC_RESULT || kind == RPC_ERROR || kind == RPC_INVALID_RESPONSE;
+}
+
+/* Broken JSON that starts like an object was meant as the answer to initialize. */
+static bool is_broken_hello(const struct rpc_message *message, struct kg_str line)
+{
+    return message->kind == RPC_NOISE && message->fault != KG_JSON_OK && line.length > 0 &&
+           line.data[0] == '{';
+}
+
+static void on_early_line(struct kit_talk *talk, const struct rpc_message *message,
+                          struct kg_str line)
+{
+    if (message->kind != RPC_NOISE)
+        on_too_early(talk, line);
+    else if (!is_broken_hello(message, line))
+        kit_find(talk->run, KIT_RULE_STDOUT_JSON, last_sent(talk), line, "%s", message->problem);
+    else {
+        kit_find(talk->run, KIT_RULE_INITIALIZE_ANSWER, last_sent(talk), line, "%s",
+                 message->problem);
+        break_waiting(talk);
+    }
+}
+
+static void on_message(struct kit_talk *talk, const struct rpc_message *message, struct kg_str line)
+{
+    struct kit_run *run = talk->run;
+    switch (message->kind) {
+    case RPC_BATCH:
+        kit_find(run, KIT_RULE_STDOUT_BATCH, last_sent(talk), line, "it sent a batch");
+        send_error(talk, 0, KG_E_INVALID_REQUEST, "batches are not supported");
+        break_waiting(talk);
+        break;
+    case RPC_INVALID_REQUEST:
+        kit_find(run, KIT_RULE_STDOUT_REQUEST, last_sent(talk), line, "%s", message->problem);
+        send_error(talk, message->has_id ? message->id : 0, KG_E_INVALID_REQUEST, message->problem);
+        break;
+    case RPC_REQUEST:
+        on_request(talk, message, line);
+        break;
+    case RPC_NOTIFICATION:
+        on_notification(talk, message, line);
+        break;
+    default:
+        kit_find(run, KIT_RULE_STDOUT_JSON, last_sent(talk), line, "%s", message->problem);
+        break;
+    }
+}
+
+static void read_line(struct kit_talk *talk, struct kg_str line)
+{
+    struct rpc_message message;
+    kg_auto(kg_buf_free) struct kg_buf scratch = {0};
+    rpc_parse(line, &message);
+    struct kit_ask *ask = read_string_id(talk, line, &scratch, &message);
+    if (is_answer(message.kind))
+        on_response(talk, ask, &message, line);
+    else if (talk->phase == PEER_SILENT)
+        on_early_line(talk, &message, line);
+    else
+        on_message(talk, &message, line);
+}
+
+/* A line without its end may still be an answer; but only who leaves cuts one off. */
+static void on_unfinished(struct kit_talk *talk, const struct kit_line *line)
+{
+    if (line->text.length == 0)
+        return;
+    kit_find(talk->run, KIT_RULE_LINE_END, last_sent(talk), line->text,
+             "stdout ended in the middle of a line");
+    break_waiting(talk);
+}
+
+static void on_line(void *data, const struct kit_line *line)
+{
+    struct kit_talk *talk = data;
+    if (talk->spent)
+        return;
+    if (line->too_long) {
+        kit_find(talk->run, KIT_RULE_LINE_LENGTH, last_sent(talk), line->text,
+                 "a line has more than %lld bytes",
+                 (long long)kit_room_config(talk->run->room)->limits_line_max_bytes);
+        break_waiting(talk);
+        talk->spent = true;
+    } else if (line->unfinished) {
+        on_unfinished(talk, line);
+    } else {
+        read_line(talk, line->text);
+    }
+}
+
+static void on_network(void *data, const struct gate_event *event)
+{
+    struct kit_talk *talk = data;
+    struct kit_seen *seen = &talk->run->seen;
+    kg_auto(kg_free) char *host = kg_format("%s:%u", event->host, event->port);
+    if (event->kind != GATE_DENIED && !kg_list_has(seen->hosts, kg_str(host)))
+        kg_list_add(&seen->hosts, kg_steal(&host));
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+struct kit_talk *kit_talk_new(struct kit_run *run, struct kg_err *err)
+{
+    static const struct kit_seat_ops ops = {.on_line = on_line, .on_network = on_network};
+    struct kit_talk *talk = kg_alloc(sizeof(*talk));
+    talk->run = run;
+    talk->seat = kit_seat_new(run->room, &ops, talk, err);
+    if (talk->seat == NULL) {
+        kit_talk_free(talk);
+        return NULL;
+    }
+    return talk;
+}
+
+void kit_talk_free(struct kit_talk *talk)
+{
+    if (talk == NULL)
+        return;
+    kit_seat_free(talk->seat);
+    for (struct served *served = talk->served; served != NULL; served = served->next)
+        served->talk = NULL;
+    for (size_t i = 0; i < talk->ask_count; i++) {
+        free(talk->asks[i]->id);
+        kg_buf_free(&talk->asks[i]->sent);
+        kg_buf_free(&talk->asks[i]->payload);
+        free(talk->asks[i]);
+    }
+    free(talk->asks);
+    kg_buf_free(&talk->last_sent);
+    free(talk);
+}
+
+struct kit_seat *kit_talk_seat(struct kit_talk *talk)
+{
+    return talk->seat;
+}
+
+void kit_talk_set_phase(struct kit_talk *talk, enum peer_phase phase)
+{
+    talk->phase = phase;
+}
+
+bool kit_talk_is_spent(const struct kit_talk *talk)
+{
+    return talk->spent || kit_seat_exit(talk->seat) != NULL ||
+           kit_seat_stdin_is_closed(talk->seat) || kit_seat_stdout_is_closed(talk->seat);
+}
+
+void kit_talk_spend(struct kit_talk *talk)
+{
+    talk->spent = true;
+}
+
+/* -- sending ----------------------------------------------------------------------------------- */
+
+/* id NULL: a notification. */
+static void send_message(struct kit_talk *talk, const char *id, const char *method,
+                         struct kg_str params)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = kg_json_writer(&line);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "jsonrpc", "2.0");
+    if (id != NULL) {
+        kg_json_key(&json, "id");
+        kg_json_raw(&json, kg_str(id));
+    }
+    kg_json_named_text(&json, "method", method);
+    if (params.length > 0) {
+        kg_json_key(&json, "params");
+        kg_json_raw(&json, params);
+    }
+    kg_json_end(&json, '}');
+    talk->last_sent.length = 0;
+    kg_buf_append(&talk->last_sent, line.data,
+                  line.length < SENT_KEPT_BYTES ? line.length : SENT_KEPT_BYTES);
+    kit_seat_send(talk->seat, kg_buf_view(&line));
+}
+
+struct kit_ask *kit_talk_ask(struct kit_talk *talk, const char *id, const char *method,
+                             struct kg_str params)
+{
+    struct kit_ask *ask = kg_alloc(sizeof(*ask));
+    ask->id = id != NULL ? kg_strdup(id) : kg_format("%lld", (long long)++talk->last_id);
+    talk->asks = kg_realloc(talk->asks, (talk->ask_count + 1) * sizeof(*talk->asks));
+    talk->asks[talk->ask_count++] = ask;
+    send_message(talk, ask->id, method, params);
+    kg_buf_str(&ask->sent, last_sent(talk));
+    return ask;
+}
+
+void kit_talk_notify(struct kit_talk *talk, const char *method, struct kg_str params)
+{
+    send_message(talk, NULL, method, params);
+}
+
+/* -- waiting ----------------------------------------------------------------------------------- */
+
+struct waiting {
+    const struct kit_talk *talk;
+    struct kit_ask *const *asks;
+    size_t count;
+};
+
+static size_t answered(const struct waiting *waiting)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < waiting->count; i++)
+        count += waiting->asks[i]->answer != KIT_NO_ANSWER;
+    return count;
+}
+
+static bool is_over(void *data)
+{
+    const struct waiting *waiting = data;
+    return kit_talk_is_spent(waiting->talk) || answered(waiting) == waiting->count;
+}
+
+bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t count,
+                   uint64_t timeout_ms)
+{
+    struct waiting waiting = {talk, asks, count};
+    size_t unsent, before;
+    do {
+        unsent = kit_seat_unsent(talk->seat);
+        before = answered(&waiting);
+    } while (!kit_room_wait(talk->run->room, is_over, &waiting, timeout_ms) &&
+             (kit_seat_unsent(talk->seat) < unsent || answered(&waiting) > before));
+    bool is_closed = kit_seat_stdin_is_closed(talk->seat) || kit_seat_stdout_is_closed(talk->seat);
+    if (answered(&waiting) < count && is_closed && kit_seat_exit(talk->seat) == NULL &&
+        !kit_seat_wait_exit(talk->seat, CLOSED_GRACE_MS))
+        kit_find(talk->run, KIT_RULE_STREAM_OPEN, last_sent(talk), KG_STR(""),
+                 "it closed its %s and lives on",
+                 kit_seat_stdin_is_closed(talk->seat) ? "stdin" : "stdout");
+    return answered(&waiting) == count;
+}
