@@ -121,8 +121,11 @@ def write(text, *parts):
 
 
 class OwnTests(FlowTest):
-    def test_unit_tests_pass(self):
+    @classmethod
+    def setUpClass(cls):
         stage()
+
+    def test_unit_tests_pass(self):
         with tempfile.TemporaryDirectory() as folder:
             own = os.path.join(folder, NAME)
             shutil.copytree(STAGED, own)
