@@ -59,7 +59,8 @@ class Band(Daemon):
 
     def __init__(self, model="http://127.0.0.1:9/v1"):
         stage()
-        super().__init__(config={"sandbox.root_writable": ["/tmp"]}, approved=False)
+        super().__init__(config={"sandbox.root_writable": ["/tmp"],
+                                 "limits.initialize_timeout_ms": 60_000}, approved=False)
         code, out, err = self.cli("plugin", "install", STAGED, "--yes", timeout=60)
         assert code == 0, out + err
         with open(os.path.join(self.home, "local.toml"), "a") as file:
@@ -107,7 +108,7 @@ class Band(Daemon):
         return sorted(name for name in os.listdir(self.folder(*parts)) if name.endswith(".md"))
 
     def knobs(self, *words, project="music"):
-        return self.cli("plugin", "knobs", *words, "--project", project)
+        return self.cli("plugin", "knobs", *words, "--project", project, timeout=60)
 
 
 def read(*parts):
@@ -121,8 +122,11 @@ def write(text, *parts):
 
 
 class OwnTests(FlowTest):
-    def test_unit_tests_pass(self):
+    @classmethod
+    def setUpClass(cls):
         stage()
+
+    def test_unit_tests_pass(self):
         with tempfile.TemporaryDirectory() as folder:
             own = os.path.join(folder, NAME)
             shutil.copytree(STAGED, own)

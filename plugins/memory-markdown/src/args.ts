@@ -11,7 +11,7 @@ export type Args<N extends Kinds, O extends Kinds> =
   { [Key in keyof N]: Value<N[Key]> } & { [Key in keyof O]?: Value<O[Key]> };
 
 /** Characters are counted as JSON Schema does. */
-export function text(least: number, most: number): Kind<string> {
+export function textOf(least: number, most: number): Kind<string> {
   return {
     words: `a text of ${least} to ${most} characters`,
     fits: (value): value is string =>
@@ -19,7 +19,7 @@ export function text(least: number, most: number): Kind<string> {
   };
 }
 
-export function list<Item>(item: Kind<Item>, most: number): Kind<Item[]> {
+export function listOf<Item>(item: Kind<Item>, most: number): Kind<Item[]> {
   return {
     words: `a list of at most ${most}, each ${item.words}`,
     fits: (value): value is Item[] =>
@@ -27,7 +27,7 @@ export function list<Item>(item: Kind<Item>, most: number): Kind<Item[]> {
   };
 }
 
-export function integer(least: number, most: number): Kind<number> {
+export function integerIn(least: number, most: number): Kind<number> {
   return {
     words: `a whole number from ${least} to ${most}`,
     fits: (value): value is number =>

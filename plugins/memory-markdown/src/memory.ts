@@ -3,7 +3,7 @@
 import {
   createPluginWith, invalidParams, PluginError, type CallContext, type Message, type Params, type Plugin,
 } from "@kaged/plugin-sdk";
-import { argsOf, integer, list, text } from "./args.js";
+import { argsOf, integerIn, listOf, textOf } from "./args.js";
 import { findWorth, spoken } from "./capture.js";
 import type { Config } from "./config.js";
 import { cleanLine, cleanText, cutText, formatTime, type Draft } from "./entry.js";
@@ -21,10 +21,10 @@ const SUBJECT_CHARS_MAX = 8000; // of a conversation, to find what fits it
 
 type Context = CallContext<Config>;
 
-const tagsArg = list(text(1, 64), 16);
-const retainArgs = argsOf({ content: text(1, 16_000) }, { context: text(0, 500), tags: tagsArg });
-const recallArgs = argsOf({ query: text(0, 1000) }, { tags: tagsArg, limit: integer(1, 50) });
-const forgetArgs = argsOf({ id: text(1, 255) }, {});
+const tagsArg = listOf(textOf(1, 64), 16);
+const retainArgs = argsOf({ content: textOf(1, 16_000) }, { context: textOf(0, 500), tags: tagsArg });
+const recallArgs = argsOf({ query: textOf(0, 1000) }, { tags: tagsArg, limit: integerIn(1, 50) });
+const forgetArgs = argsOf({ id: textOf(1, 255) }, {});
 const listArgs = argsOf({}, {});
 
 /** What goes wrong with files is told in words to whoever called. */
@@ -119,9 +119,10 @@ class Memory {
     if (config.capture === "off") return null;
     const folder = this.#store.open(context);
     const { fresh, done } = takeNew(folder, `${session_id} ${agent_path}`, messages);
-    for (const { text, tag } of findWorth(fresh, config))
+    const worth = findWorth(fresh, config);
+    for (const { text, tag } of worth)
       this.#add(folder, context, this.#draft(context, source, cutText(text, config.entry_chars), [tag]));
-    done();
+    if (worth.length > 0) done();
     return null;
   }
 

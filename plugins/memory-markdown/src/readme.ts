@@ -9,7 +9,7 @@ one memory. You may read, edit, add and delete them at any time; the plugin look
 | \`primary/\`, \`primary.subagents.NAME/\` | what that agent remembers |
 | \`shared/\` | what all agents of the project remember, with \`isolation: project\` |
 | \`trash/\` in there | what was forgotten; nobody looks at it, and you may empty it |
-| \`.seen.json\` in there | up to which message sessions were looked at |
+| \`.seen.json\` in there | up to which message something was kept of each session |
 
 In a store of the plugin's own (\`config:/\`) these are in a folder for each project.
 

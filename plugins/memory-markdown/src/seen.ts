@@ -1,4 +1,4 @@
-// Up to which message each session was looked at, so that what was forgotten on purpose does not come
+// Up to which message something was kept of each session, so that what was forgotten on purpose does not come
 // back from an old message. Ids of messages sort by time.
 import type { Message } from "@kaged/plugin-sdk";
 import type { Folder } from "./folder.js";
@@ -15,7 +15,7 @@ function read(folder: Folder): Map<string, string> {
   }
 }
 
-/** The messages that are new, and a function to call once they were looked at. */
+/** The messages that are new, and a function to call once something of them was kept. */
 export function takeNew(folder: Folder, session: string, messages: readonly Message[]):
   { fresh: Message[]; done: () => void } {
   const seen = read(folder);
