@@ -293,6 +293,16 @@ const void *kaged_json_blob(struct kaged_call *call, const struct kaged_json *va
     return data;
 }
 
+/* -- time -------------------------------------------------------------------------------------- */
+
+void kaged_every(struct kaged_call *call, unsigned milliseconds, kaged_handler *run)
+{
+    struct engine *engine = call->engine;
+    engine->timed = milliseconds > 0 ? run : NULL;
+    engine->interval_ms = milliseconds;
+    engine->due_ms = kg_monotonic_ms() + milliseconds;
+}
+
 /* -- notifications ----------------------------------------------------------------------------- */
 
 int kaged_notify(struct kaged_call *call, const char *type, struct kaged_writer *params)

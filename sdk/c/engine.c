@@ -4,6 +4,7 @@
  */
 #include "internal.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #define HELD_MAX 1024 /* messages; the host is told to come again later */
@@ -285,18 +286,50 @@ void engine_take(struct engine *engine, struct kg_str line)
     take_held(engine);
 }
 
+/* -- time -------------------------------------------------------------------------------------- */
+
+void engine_tick(struct engine *engine)
+{
+    struct kaged_call call = {.engine = engine};
+    if (engine->timed == NULL)
+        return;
+    read_params(&call, &(struct message){.params = NULL});
+    if (engine->timed(&call) != 0)
+        kaged_log(KAGED_ERROR, "the timed handler failed",
+                  KAGED_FIELDS({"error", kaged_text(call.failure.message)}));
+    call_free(&call);
+    take_held(engine);
+}
+
+/* How long to wait for a line; what is due runs first. */
+static int wait_ms(struct engine *engine)
+{
+    if (engine->state != ENGINE_OPEN || engine->timed == NULL)
+        return -1;
+    uint64_t now = kg_monotonic_ms();
+    if (now >= engine->due_ms) {
+        engine->due_ms = now + engine->interval_ms;
+        engine_tick(engine);
+    }
+    uint64_t left = engine->due_ms > now ? engine->due_ms - now : 0;
+    return (int)(left < INT_MAX ? left : INT_MAX);
+}
+
 void engine_loop(struct engine *engine)
 {
     while (!engine->ending) {
         struct kg_str line;
         struct message message;
-        enum link_read got = engine->link.read(engine->link.data, &line);
+        int timeout_ms = wait_ms(engine);
+        if (engine->ending)
+            return;
+        enum link_read got = engine->link.read(engine->link.data, timeout_ms, &line);
         if (got == LINK_END)
             return;
-        if (got == LINK_LINE) {
+        if (got == LINK_LINE)
             engine_take(engine, line);
+        if (got != LINK_OVERSIZE)
             continue;
-        }
         message_oversize(&message);
         take(engine, &message);
     }
@@ -354,7 +387,7 @@ static bool wait_for(struct engine *engine, int64_t id, struct message *ret_mess
     while (!engine->ending) {
         struct kg_str line;
         struct message message;
-        enum link_read got = engine->link.read(engine->link.data, &line);
+        enum link_read got = engine->link.read(engine->link.data, -1, &line);
         if (got == LINK_END)
             engine->ending = true;
         else if (got == LINK_LINE)

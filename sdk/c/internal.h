@@ -43,10 +43,11 @@ void writer_free(struct kaged_writer *writer); /* takes NULL */
 enum link_read {
     LINK_LINE,     /* *ret_line: valid until the next read */
     LINK_OVERSIZE, /* a line that was too long; it is passed over */
+    LINK_TIMEOUT,  /* no line came in time */
     LINK_END,
 };
 struct link {
-    enum link_read (*read)(void *data, struct kg_str *ret_line);
+    enum link_read (*read)(void *data, int timeout_ms, struct kg_str *ret_line); /* -1: waits */
     /* A whole message with its newline. False: the host does not read any more. */
     bool (*write)(void *data, struct kg_str line);
     void *data;
@@ -101,6 +102,8 @@ struct engine {
     char **projects;       /* sorted */
     struct message *held;  /* what came while a handler waited for the host */
     size_t held_count;
+    kaged_handler *timed; /* of kaged_every(); NULL: none */
+    uint64_t interval_ms, due_ms;
     struct kg_buf out;
 };
 void engine_init(struct engine *engine, const struct kaged_plugin *plugin, struct link link);
@@ -108,6 +111,8 @@ void engine_free(struct engine *engine);
 /* One line of the host: handled, answered. */
 void engine_take(struct engine *engine, struct kg_str line);
 void engine_loop(struct engine *engine);
+/* Runs what kaged_every() asked for. */
+void engine_tick(struct engine *engine);
 void engine_shut_down(struct engine *engine);
 /* Whether it went out. */
 bool engine_notify(struct engine *engine, const char *type, struct kg_str params);

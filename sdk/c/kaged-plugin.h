@@ -225,6 +225,11 @@ const void *kaged_json_blob(struct kaged_call *call, const struct kaged_json *va
 
 /* -- to the host and to the log ---------------------------------------------------------------- */
 
+/*
+ * `run` is called each time that so many milliseconds have passed, between calls; it has no params.
+ * A later kaged_every() takes its place, and one with 0 ends it.
+ */
+void kaged_every(struct kaged_call *call, unsigned milliseconds, kaged_handler *run);
 /* params: an object, or NULL. 0, or -1 if it cannot be sent. */
 int kaged_notify(struct kaged_call *call, const char *type, struct kaged_writer *params);
 
@@ -258,6 +263,8 @@ int kaged_test_error(struct kaged_test *test); /* the code of the last call's er
 const char *kaged_test_message(struct kaged_test *test);
 /* One line as it is; the lines that came back, or NULL if none did. */
 const char *kaged_test_line(struct kaged_test *test, const char *line);
+/* The time of kaged_every() has come. */
+void kaged_test_tick(struct kaged_test *test);
 /* The notifications that came so far, oldest first; NULL past the last. */
 const struct kaged_json *kaged_test_notification(struct kaged_test *test, size_t index);
 

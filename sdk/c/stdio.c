@@ -78,22 +78,25 @@ void stdio_link_free(struct stdio_link *stdio)
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-/* False at the end of the input, however it came. */
-static bool read_more(struct stdio_link *stdio)
+/* LINK_LINE: there is more to look at, LINK_END: the end of the input, however it came. */
+static enum link_read read_more(struct stdio_link *stdio, int timeout_ms)
 {
     struct pollfd fds[] = {{.fd = stdio->in, .events = POLLIN},
                            {.fd = signal_pipe[0], .events = POLLIN}};
-    while (poll(fds, KG_COUNT(fds), -1) < 0)
+    int ready;
+    while ((ready = poll(fds, KG_COUNT(fds), timeout_ms)) < 0)
         if (errno != EINTR && errno != EAGAIN)
-            return false;
+            return LINK_END;
+    if (ready == 0)
+        return LINK_TIMEOUT;
     if (fds[1].revents != 0)
-        return false;
+        return LINK_END;
     kg_buf_reserve(&stdio->buf, READ_BYTES);
     ssize_t length = read(stdio->in, stdio->buf.data + stdio->buf.length, READ_BYTES);
     if (length < 0)
-        return errno == EINTR || errno == EAGAIN;
+        return errno == EINTR || errno == EAGAIN ? LINK_LINE : LINK_END;
     stdio->buf.length += (size_t)length;
-    return length > 0;
+    return length > 0 ? LINK_LINE : LINK_END;
 }
 
 /* What was given out goes; the caller is done with it. */
@@ -132,7 +135,7 @@ static void bound_partial(struct stdio_link *stdio)
     stdio->buf.length = stdio->given = stdio->searched = 0;
 }
 
-static enum link_read stdio_read(void *data, struct kg_str *ret_line)
+static enum link_read stdio_read(void *data, int timeout_ms, struct kg_str *ret_line)
 {
     struct stdio_link *stdio = data;
     drop_given(stdio);
@@ -143,7 +146,10 @@ static enum link_read stdio_read(void *data, struct kg_str *ret_line)
         if (newline != NULL)
             return give_line(stdio, (size_t)(newline - stdio->buf.data), ret_line);
         bound_partial(stdio);
-        stdio->ended = !read_more(stdio);
+        enum link_read got = read_more(stdio, timeout_ms);
+        if (got == LINK_TIMEOUT)
+            return got;
+        stdio->ended = got == LINK_END;
     }
     return LINK_END;
 }

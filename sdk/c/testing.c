@@ -81,8 +81,9 @@ static void answer_request(struct kaged_test *test, const struct kg_node *root)
 }
 
 /* The plugin waits for its host: what it has said is looked at, up to its request. */
-static enum link_read test_read(void *data, struct kg_str *ret_line)
+static enum link_read test_read(void *data, int timeout_ms, struct kg_str *ret_line)
 {
+    (void)timeout_ms;
     struct kaged_test *test = data;
     struct kg_doc *doc;
     while ((doc = next_said(test)) != NULL) {
@@ -174,6 +175,12 @@ const char *kaged_test_line(struct kaged_test *test, const char *line)
     kg_buf_str(&test->result, kg_buf_view(&test->said));
     look_at_said(test);
     return test->result.length ? kg_buf_terminate(&test->result) : NULL;
+}
+
+void kaged_test_tick(struct kaged_test *test)
+{
+    engine_tick(&test->engine);
+    look_at_said(test);
 }
 
 const struct kaged_json *kaged_test_notification(struct kaged_test *test, size_t index)

@@ -1,12 +1,10 @@
 """plugins/presets: its own tests, and in its cage with a catalog that changes."""
 import json
 import os
-import shutil
-import subprocess
-import tempfile
 
-from harness import ROOT, FlowTest, main, wait_for
-from staged import StagedDaemon, stage
+from harness import FlowTest, main, wait_for
+from staged import StagedDaemon
+from test_plugin_notes import run_own_tests
 
 NAME = "presets"
 PROJECT = """\
@@ -20,13 +18,8 @@ primary:
 
 class OwnTests(FlowTest):
     def test_unit_tests_pass(self):
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(stage(NAME), folder, dirs_exist_ok=True)
-            shutil.copytree(os.path.join(ROOT, "plugins", NAME, "tests"), folder + "/tests")
-            done = subprocess.run([folder + "/tests/run"], text=True, timeout=240,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT)
-        self.assertEqual(done.returncode, 0, done.stdout)
+        code, output = run_own_tests(NAME, "tests/run")
+        self.assertEqual(code, 0, output)
 
 
 class Presets(StagedDaemon):

@@ -1,6 +1,6 @@
 /*
  * The SDK for C, by its own host in memory: what authors write handlers with, and what a host sees
- * of them. What comes over pipes is sdk/conformance's.
+ * of them. What comes over pipes is sdk/conformance's, but for time.
  */
 #include <kaged-plugin.h>
 
@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -429,6 +431,87 @@ static void notifications_reach_the_host(void **state)
     kaged_test_stop(test);
 }
 
+static int tick(struct kaged_call *call)
+{
+    const struct kaged_json *result;
+    assert_int_equal(kaged_json_count(kaged_params(call)), 0);
+    if (kaged_query(call, "SELECT 1", KAGED_NO_PARAMS, &result) < 0)
+        return -1;
+    struct kaged_writer *params = kaged_writer(call);
+    kaged_put(params, kaged_json(result));
+    return kaged_notify(call, "notes.tick", params);
+}
+
+static int tick_every_20_ms(struct kaged_call *call)
+{
+    kaged_every(call, 20, tick);
+    return 0;
+}
+
+static int tick_no_more(struct kaged_call *call)
+{
+    kaged_every(call, 0, NULL);
+    return 0;
+}
+
+static void a_test_says_when_time_has_passed(void **state)
+{
+    (void)state;
+    struct kaged_test *test = start(tick_every_20_ms);
+    kaged_test_on_request(test, answer_storage, &(struct asked){0});
+    kaged_test_tick(test);
+    assert_null(kaged_test_notification(test, 0));
+    kaged_test_call(test, "notes.do", NULL);
+    kaged_test_tick(test);
+    assert_non_null(kaged_test_notification(test, 0));
+    wanted = tick_no_more;
+    kaged_test_call(test, "notes.do", NULL);
+    kaged_test_tick(test);
+    assert_null(kaged_test_notification(test, 1));
+    kaged_test_stop(test);
+}
+
+/* Over real pipes: a call that comes while the timed handler waits for its host gets its turn. */
+static void a_timed_handler_runs_between_calls(void **state)
+{
+    (void)state;
+    const struct kaged_plugin timed = {.name = "notes",
+                                       .version = "1.0.0",
+                                       .methods = plugin.methods,
+                                       .on_ready = tick_every_20_ms};
+    int in[2], out[2], status;
+    char line[512];
+    wanted = tick_no_more;
+    assert_true(pipe(in) == 0 && pipe(out) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(in[0], STDIN_FILENO);
+        dup2(out[1], STDOUT_FILENO);
+        close(in[1]);
+        _exit(kaged_run(&timed));
+    }
+    close(in[0]);
+    close(out[1]);
+    FILE *host = fdopen(out[0], "r");
+    dprintf(in[1], "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\","
+                   "\"params\":{\"api_version\":1}}\n"
+                   "{\"jsonrpc\":\"2.0\",\"method\":\"initialized\"}\n");
+    assert_non_null(fgets(line, sizeof(line), host));
+    assert_non_null(fgets(line, sizeof(line), host));
+    assert_non_null(strstr(line, "kaged.storage.query"));
+    dprintf(in[1], "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"notes.do\",\"params\":{}}\n"
+                   "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"t\":1}}\n");
+    assert_non_null(fgets(line, sizeof(line), host));
+    assert_non_null(strstr(line, "\"notes.tick\",\"params\":{\"t\":1}"));
+    assert_non_null(fgets(line, sizeof(line), host));
+    assert_non_null(strstr(line, "\"id\":2,\"result\":null"));
+    close(in[1]);
+    assert_null(fgets(line, sizeof(line), host));
+    fclose(host);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +529,8 @@ int main(void)
         cmocka_unit_test(storage_asks_the_host),
         cmocka_unit_test(a_refusal_of_the_host_is_the_answer_or_is_caught),
         cmocka_unit_test(notifications_reach_the_host),
+        cmocka_unit_test(a_test_says_when_time_has_passed),
+        cmocka_unit_test(a_timed_handler_runs_between_calls),
     };
     return cmocka_run_group_tests_name("sdk_c", tests, NULL, NULL);
 }
