@@ -166,6 +166,11 @@ static int on_whole(llhttp_t *parser)
 
 static const llhttp_settings_t settings = {.on_body = on_body, .on_message_complete = on_whole};
 
+static bool is_enough(const struct answer *answer)
+{
+    return answer->stream != NULL && answer->stream->leave != NULL && *answer->stream->leave;
+}
+
 /* Who reads lines hears of a Ctrl-C, once, and says how long to wait from then on. */
 static bool heeds_interrupts(const struct answer *answer, int64_t silence_ms)
 {
@@ -189,6 +194,8 @@ static int wait_for_bytes(int fd, const struct answer *answer, int64_t *silence_
             return kg_fail_errno(err, errno, "wait for the answer");
         if (heeds && terminal_was_interrupted())
             *silence_ms = answer->stream->on_interrupt(answer->stream->data);
+        if (is_enough(answer))
+            return 0;
     }
 }
 
@@ -216,10 +223,12 @@ static int receive(int fd, int64_t silence_ms, struct answer *answer, struct kg_
     llhttp_init(&answer->parser, HTTP_RESPONSE, &settings);
     answer->parser.data = answer;
     int result = 0;
-    while (result == 0 && !answer->whole) {
+    while (result == 0 && !answer->whole && !is_enough(answer)) {
         char bytes[65536];
         result = wait_for_bytes(fd, answer, &silence_ms, err);
         if (result < 0)
+            break;
+        if (is_enough(answer))
             break;
         ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
         if (got < 0 && errno == EINTR)
@@ -227,6 +236,10 @@ static int receive(int fd, int64_t silence_ms, struct answer *answer, struct kg_
         if (got < 0 && errno != ECONNRESET)
             return kg_fail_errno(err, errno, "receive the answer");
         result = take_bytes(answer, (struct kg_str){bytes, got < 0 ? 0 : (size_t)got}, err);
+    }
+    if (result == 0 && !answer->whole) {
+        answer->reply.status = 200;
+        answer->reply.body.length = 0;
     }
     return result;
 }

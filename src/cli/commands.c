@@ -404,6 +404,46 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_new,
     },
     {
+        .words = "plugin trace",
+        .arguments = {"NAME"},
+        .options = {{"output", 'o', "FILE", "Write it to FILE, for kaged plugin replay."},
+                    {"on", 0, NULL, "Switch the plugin's recorder on."},
+                    {"off", 0, NULL, "Switch it off; what it has is forgotten."},
+                    {"recorded", 0, NULL, "Show what the recorder has."},
+                    {"crash", 0, NULL, "Show what it had when the plugin last died."}},
+        .summary = "show what is said with a plugin, as it happens",
+        .help =
+            "Shows each line to and from the plugin with its time, its stderr and its changes of "
+            "state between, until Ctrl-C: --> is said to the plugin, <-- by it, and behind an "
+            "answer stands how long it took. Secrets are shown as [redacted]: what local.toml has "
+            "for the plugin, and what a schema of its manifest calls sensitive. With --json, and "
+            "in FILE, it is one JSON object a line: see kaged-trace(5).\n"
+            "A recorder keeps the last records of a plugin, over its restarts. When the plugin "
+            "crashes or is killed, they are kept with the report of its exit.\n"
+            " kaged plugin trace notes -o notes.trace\n"
+            " kaged plugin trace notes --on",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_trace,
+    },
+    {
+        .words = "plugin replay",
+        .arguments = {"FILE", "[PATH]"},
+        .options = {{"timed", 0, NULL, "Send as far apart as it was then, not as fast as it goes."},
+                    {"ignore", 0, "PATHS",
+                     "Do not compare these: /result/at,/result/items/*/id for example."}},
+        .summary = "play a trace against a build of the plugin",
+        .help =
+            "Starts the plugin in the folder PATH, or else the installed one that the trace is of, "
+            "in its cage and in temporary folders, and sends it what FILE has been said to it. Its "
+            "own requests get the answers that they got then. Each answer is compared with the one "
+            "in FILE, and where they differ it is shown: the method, the path in the JSON, what it "
+            "was and what it is. The exit code is 1 if something differs, and 6 if FILE is no "
+            "trace. Needs no daemon.\n"
+            " kaged plugin replay notes.trace ./notes",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_replay,
+    },
+    {
         .words = "plugin validate",
         .arguments = {"PATH"},
         .options = {{"cage", 0, NULL, "Show as well what its cage would let it see and do here."}},

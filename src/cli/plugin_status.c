@@ -163,6 +163,19 @@ static void put_last_stderr(struct kg_buf *out, const struct kg_node *lines)
     put_indented(out, lines);
 }
 
+static void put_trace(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin,
+                      const struct kg_node *trace)
+{
+    if (trace == NULL || trace->type != KG_OBJECT)
+        return;
+    kg_auto(kg_free) char *self = cli_self(cli);
+    put_label(out, "");
+    kg_buf_printf(out, "%" PRId64 " records of what was said: %s plugin trace ",
+                  cli_number(trace, "records"), self);
+    kg_buf_escaped(out, cli_text(plugin, "name"));
+    kg_buf_text(out, " --crash -o FILE\n");
+}
+
 static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin)
 {
     int64_t at_ms;
@@ -178,6 +191,7 @@ static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struc
         kg_buf_char(out, '\n');
     }
     put_what_follows(out, cli, plugin, last_exit);
+    put_trace(out, cli, plugin, kg_node_get(last_exit, "trace"));
     put_last_stderr(out, kg_node_get(last_exit, "last_stderr"));
 }
 

@@ -267,7 +267,7 @@ static int run_turn(const struct cli *cli, struct kg_str body)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, answer = {0};
     struct turn turn = {.cli = cli, .reasoning = cli_has(cli, "reasoning")};
-    const struct client_stream stream = {on_line, on_interrupt, &turn};
+    const struct client_stream stream = {on_line, on_interrupt, &turn, NULL};
     session_put_target(&target, cli, "/runs");
     const struct client_request request = {
         .method = "POST",

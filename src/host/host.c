@@ -201,6 +201,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 
 static void plugin_free(struct host_plugin *plugin)
 {
+    host_trace_free(plugin);
     instance_free(kg_steal(&plugin->instance));
     host_hooks_end(plugin);
     manifest_free(plugin->manifest);
@@ -372,8 +373,11 @@ static void on_move(void *data, struct instance *instance, enum instance_state f
                     enum instance_state to, const char *reason)
 {
     struct host *host = data;
+    struct host_plugin *plugin = plugin_of(host, instance);
     host_events_state(host->events, instance_name(instance), instance_state_name(from),
                       instance_state_name(to), reason);
+    if (plugin != NULL)
+        host_trace_moved(plugin, from, to, reason);
 }
 
 static void on_notification(void *data, struct instance *instance, struct kg_str method,
@@ -570,6 +574,7 @@ void host_remove_plugin(struct host *host, struct host_plugin *plugin)
     memmove(&host->plugins[index], &host->plugins[index + 1],
             (host->plugin_count - index - 1) * sizeof(*host->plugins));
     host->plugin_count--;
+    host_trace_free(plugin);
     instance_free(kg_steal(&plugin->instance));
     manifest_free(kg_steal(&plugin->manifest));
     storage_free(kg_steal(&plugin->storage));
@@ -843,6 +848,7 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
     const struct store_limits fetched = store_limits_of(config);
     store_set_limits(host->store, &fetched);
     host_consents_set_limits(host);
+    host_traces_set_limits(host);
     const struct gate_limits network = host_gate_limits(config);
     if (host->gate != NULL)
         gate_set_limits(host->gate, &network);
@@ -889,6 +895,8 @@ static void check_stopped(struct loop_task *task)
             return;
     if (host->on_stopped == NULL)
         return;
+    for (size_t i = 0; i < host->plugin_count; i++)
+        host_trace_end(host->plugins[i]);
     audit_emit(host->audit, AUDIT_DAEMON_STOPPED, KG_STR_NULL, AUDIT_V_TEXT(host->stop_reason));
     void (*on_stopped)(void *data) = host->on_stopped;
     host->on_stopped = NULL;

@@ -12,6 +12,7 @@
 #include "store/consent.h"
 #include "store/store.h"
 #include "supervisor/supervisor.h"
+#include "trace/trace.h"
 
 struct host;
 
@@ -163,6 +164,7 @@ struct host_plugin {
     bool leaving;                  /* its project is gone, and so is it once it has ended */
     uint32_t checks;               /* of its files, in full, that are under way */
     struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
+    struct host_trace *trace;      /* owned; NULL until somebody asks for it; see trace.c */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
@@ -308,6 +310,29 @@ int host_storage_reset(struct host *host, struct host_plugin *plugin, const char
 /* What the plugin was refused, as a JSON object, newest first. See why.c. */
 void host_why(struct host *host, const struct host_plugin *plugin, host_audit_done_fn *on_done,
               void *data);
+
+/* -- what is said with a plugin, see trace.c ----------------------------------------------------
+ */
+
+struct host_trace_listener {
+    struct host_trace_listener *next;
+    struct host_plugin *plugin;
+    /* A record without its time, which is monotonic; dies with the callback. */
+    void (*on_record)(struct host_trace_listener *listener, uint64_t at_ns, struct kg_str body);
+    /* Nothing more comes: the plugin is gone, or the daemon stops. It listens no more by then. */
+    void (*on_end)(struct host_trace_listener *listener);
+};
+/* KG_E_BUSY: too many do. */
+int host_trace_listen(struct host_plugin *plugin, struct host_trace_listener *listener,
+                      struct kg_err *err);
+void host_trace_unlisten(struct host_trace_listener *listener);
+/* The first line of a trace; at_ms is the wall clock when its time is 0. */
+void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_buf *out);
+/* Switches the recorder; off forgets what it has. */
+int host_trace_record(struct host_plugin *plugin, bool on, struct kg_err *err);
+const struct trace_ring *host_trace_recorded(const struct host_plugin *plugin); /* NULL: off */
+/* What was recorded when the plugin last died, and the wall clock of that exit; or NULL. */
+const struct trace_ring *host_trace_crash(const struct host_plugin *plugin, int64_t *ret_at_ms);
 
 /* -- the one door ------------------------------------------------------------------------------ */
 

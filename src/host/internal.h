@@ -191,6 +191,13 @@ int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err);
 /* Something happened to the plugin that the change has. */
 void host_change_look(struct host_change *change);
 
+/* See trace.c. */
+void host_trace_moved(struct host_plugin *plugin, enum instance_state from, enum instance_state to,
+                      const char *reason);
+void host_trace_end(struct host_plugin *plugin); /* nobody listens any more */
+void host_trace_free(struct host_plugin *plugin);
+void host_traces_set_limits(struct host *host);
+
 /* See meter.c. */
 void meter_start(struct host *host);
 void meter_stop(struct host *host);

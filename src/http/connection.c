@@ -1026,8 +1026,13 @@ void http_connection_stop(struct http_connection *connection)
 
 void http_connection_doubt(struct http_connection *connection)
 {
+    const struct http_request *request = connection->request;
     if (connection->takeover != NULL)
         connection->takeover->on_doubt(connection->takeover_data);
+    else if (request != NULL && request->answering &&
+             !http_auth_still_counts(connection->server->auth, request->via,
+                                     &request->credential_id))
+        http_connection_close(connection);
 }
 
 struct http_connection *http_connection_next(const struct http_connection *connection)

@@ -89,7 +89,7 @@ struct http_server *http_connection_server(const struct http_connection *connect
 const struct http_source *http_connection_source(const struct http_connection *connection);
 /* The server stops: an idle one is closed, one that speaks another protocol is told to end. */
 void http_connection_stop(struct http_connection *connection);
-/* One that speaks another protocol asks whether it still may. */
+/* One that speaks another protocol, or is sent an answer in pieces, looks whether it still may. */
 void http_connection_doubt(struct http_connection *connection);
 struct http_connection *http_connection_next(const struct http_connection *connection);
 /* The client is gone, or has to go. */
@@ -262,6 +262,11 @@ struct host_plugin *http_find_plugin(struct http_request *request);
 http_handler_fn http_handle_events;
 /* Answers with the plugin of the path, as GET does. */
 void http_reply_plugin(struct http_request *request);
+http_handler_fn http_handle_trace;
+http_handler_fn http_handle_trace_switch;
+/* Of an exit: what was recorded before it, if anything was. */
+void http_put_exit_trace(struct kg_json_writer *json, const struct host_plugin *plugin,
+                         int64_t exit_at_ms);
 http_handler_fn http_handle_storage;
 http_handler_fn http_handle_storage_export;
 http_handler_fn http_handle_storage_reset;

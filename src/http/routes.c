@@ -57,7 +57,8 @@ static void put_limits(struct kg_json_writer *json, const struct instance_limits
     kg_json_end(json, '}');
 }
 
-static void put_exit(struct kg_json_writer *json, const struct exit_report *report)
+static void put_exit(struct kg_json_writer *json, const struct host_plugin *plugin,
+                     const struct exit_report *report)
 {
     kg_json_key(json, "last_exit");
     if (report == NULL) {
@@ -85,6 +86,7 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
     kg_json_named_int(json, "failures", report->failures);
     put_hits(json, report->hits);
     put_lines(json, "last_stderr", kg_buf_view(&report->last_stderr));
+    http_put_exit_trace(json, plugin, report->at_ms);
     kg_json_end(json, '}');
 }
 
@@ -179,7 +181,8 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     if (plugin->instance != NULL)
         instance_methods(plugin->instance, put_method, json);
     kg_json_end(json, ']');
-    put_exit(json, facts->last_exit);
+    kg_json_named_bool(json, "recording", host_trace_recorded(plugin) != NULL);
+    put_exit(json, plugin, facts->last_exit);
 }
 
 /* A running plugin's cage as it is, else what the next start would build, or why it would not. */
@@ -779,6 +782,13 @@ static const struct http_parameter logs_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter trace_query[] = {
+    {"of", "string",
+     "live: as it happens, which is what goes without saying; recorded: what the recorder has; "
+     "crash: what it had when the plugin last died"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter audit_query_parameters[] = {
     {"plugin", "string", "only events of this plugin"},
     {"event", "string", "only this event; plugin.hook.* takes all that start so"},
@@ -919,6 +929,12 @@ const struct http_route http_routes[] = {
     {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, NULL, handle_why,
      "What a plugin was refused, and what would allow it", .operation = "plugin_why",
      .answer = "Refusals"},
+    {"GET", "/api/v1/plugins/{name}/trace", "admin", 0, trace_query, http_handle_trace,
+     "What is said with a plugin, one record a line; secrets are redacted",
+     .operation = "plugin_trace", .answer = "application/x-ndjson"},
+    {"POST", "/api/v1/plugins/{name}/trace", "admin", SOURCE_BODY, NULL, http_handle_trace_switch,
+     "Switch the recorder of a plugin on or off", .operation = "plugin_trace_switch",
+     .answer = "TraceRecorder", .body = "TraceSwitch"},
     {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, NULL, handle_call_by_query,
      "Call a method, parameters in the query", .operation = "plugin_call_by_query",
      .answer = "Result", .headers = call_headers, .any_query = true},

@@ -83,11 +83,6 @@ struct resolving {
 bool project_settings_take(const struct resolving *resolving,
                            const struct project_declaration *declaration,
                            const struct manifest *manifest, struct project_use *use);
-/*
- * Whether a key of the plugin's configuration must not be shown. *work: how many nodes of the
- * schema may still be looked at; when it is used up, nothing may be shown. See sensitive.c.
- */
-bool project_is_sensitive(const struct kg_node *schema, struct kg_str key, size_t *work);
 #define SENSITIVE_WORK_MAX 200000 /* nodes of a schema that are looked at; then all is hidden */
 
 /* The name that models call a tool by; in the arena. See tools.c. */

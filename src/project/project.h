@@ -269,6 +269,13 @@ const struct project_tool *project_tool_called(const struct project_resolved_age
 
 /* Whether the plugin's config_schema calls that field sensitive: views hide it. */
 bool project_hides(const struct manifest *manifest, const char *key);
+/*
+ * The same of any schema of an object. *work: how many nodes of the schema may still be looked at;
+ * when it is used up, nothing may be shown. See sensitive.c.
+ */
+bool project_is_sensitive(const struct kg_node *schema, struct kg_str key, size_t *work);
+/* Whether a schema calls anything sensitive. */
+bool project_schema_is_sensitive(const struct kg_node *schema);
 
 /* -- shown ------------------------------------------------------------------------------------- */
 

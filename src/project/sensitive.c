@@ -126,6 +126,13 @@ bool project_is_sensitive(const struct kg_node *schema, struct kg_str key, size_
     return schema != NULL && key.length > 0 && hides(&search, schema, key);
 }
 
+bool project_schema_is_sensitive(const struct kg_node *schema)
+{
+    size_t work = SENSITIVE_WORK_MAX;
+    struct search search = {.root = schema, .work = &work};
+    return is_within(&search, schema);
+}
+
 bool project_hides(const struct manifest *manifest, const char *key)
 {
     size_t work = SENSITIVE_WORK_MAX;

@@ -171,7 +171,6 @@ void schema_number_read(struct schema_number *number, struct kg_str text);
 /* Less, equal, greater: -1, 0, 1. False if one of them is nan. */
 bool schema_number_compare(const struct schema_number *a, const struct schema_number *b,
                            int *ret_order);
-bool schema_number_equal(struct kg_str a, struct kg_str b);
 bool schema_number_is_integer(const struct schema_number *number);
 bool schema_number_is_positive(struct kg_str text);
 bool schema_number_is_multiple(const struct schema_number *number,

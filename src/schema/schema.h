@@ -67,6 +67,9 @@ bool schema_check(const struct schema *schema, const struct kg_node *instance,
  */
 struct kg_doc *schema_with_defaults(const struct schema *schema, const struct kg_node *instance);
 
+/* Whether two numbers, as JSON writes them, are the same: 1, 1.0 and 10e-1 are. */
+bool schema_number_equal(struct kg_str a, struct kg_str b);
+
 /* -- published schemas: what they find wrong gets a stable code -------------------------------- */
 
 /* By place and by keyword; the first row that fits is taken. */

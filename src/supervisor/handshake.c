@@ -381,10 +381,9 @@ static void on_answer(void *data, enum peer_outcome outcome, struct kg_str paylo
     }
 }
 
-void handshake_begin(struct instance *instance)
+void instance_put_greeting(struct instance *instance, struct kg_buf *ret_json)
 {
-    kg_auto(kg_buf_free) struct kg_buf params = {0};
-    struct kg_json_writer json = kg_json_writer(&params);
+    struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
     kg_json_key(&json, "daemon_version");
     kg_json_text(&json, KAGED_VERSION);
@@ -400,6 +399,12 @@ void handshake_begin(struct instance *instance)
         instance->ops.put_projects(instance->data, instance, &json);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
+}
+
+void handshake_begin(struct instance *instance)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    instance_put_greeting(instance, &params);
     struct kg_str view = kg_buf_view(&params);
     struct peer_call call = {
         .method = KG_STR("initialize"),

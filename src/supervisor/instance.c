@@ -200,6 +200,34 @@ static const struct peer_ops peer_ops = {
     .on_end = on_end,
 };
 
+/* -- the tap ----------------------------------------------------------------------------------- */
+
+static void on_wire_line(void *data, enum peer_way way, struct kg_str line)
+{
+    struct instance *instance = data;
+    instance->tap(instance->tap_data, way == PEER_TO ? INSTANCE_TO : INSTANCE_FROM, line);
+}
+
+static void on_stderr_line(void *data, struct kg_str line)
+{
+    struct instance *instance = data;
+    instance->tap(instance->tap_data, INSTANCE_STDERR, line);
+}
+
+static void tap_peer(struct instance *instance)
+{
+    if (instance->peer != NULL)
+        peer_set_tap(instance->peer, instance->tap ? on_wire_line : NULL, instance);
+}
+
+void instance_set_tap(struct instance *instance, instance_tap_fn *tap_or_null, void *data)
+{
+    instance->tap = tap_or_null;
+    instance->tap_data = data;
+    tap_peer(instance);
+    plugin_log_set_tap(instance->log, tap_or_null ? on_stderr_line : NULL, instance);
+}
+
 /* -- starting ---------------------------------------------------------------------------------- */
 
 static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
@@ -208,6 +236,7 @@ static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
     struct supervisor *supervisor = instance->supervisor;
     instance->peer =
         peer_new(supervisor->loop, in_fd, out_fd, &supervisor->limits.wire, &peer_ops, instance);
+    tap_peer(instance);
     plugin_log_attach(instance->log, err_fd);
     watchdog_begin(instance);
     audit_emit(supervisor->audit, AUDIT_PLUGIN_SPAWNED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),

@@ -20,6 +20,9 @@ void plugin_log_detach(struct plugin_log *log);
 /* The last lines of the run, newest last; empty after plugin_log_forget. */
 void plugin_log_tail(const struct plugin_log *log, struct kg_buf *ret_text);
 void plugin_log_forget(struct plugin_log *log);
+/* Who hears each line, those included that are too many for the file; NULL: nobody. */
+typedef void plugin_log_tap_fn(void *data, struct kg_str line);
+void plugin_log_set_tap(struct plugin_log *log, plugin_log_tap_fn *tap_or_null, void *data);
 int plugin_log_read(struct plugin_log *log, int64_t after, size_t lines, struct kg_buf *ret_text,
                     int64_t *ret_cursor, struct kg_err *err);
 
@@ -68,6 +71,8 @@ struct instance {
     int64_t started_at_ms;
     uint32_t starts;
     struct plugin_log *log;
+    instance_tap_fn *tap; /* or NULL */
+    void *tap_data;
 
     enum ending ending;
     struct loop_timer ending_timer; /* to the next step of the ending */

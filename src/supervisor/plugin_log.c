@@ -35,6 +35,9 @@ struct plugin_log {
     struct kg_buf pending; /* lines of this read, written at once */
     struct kg_buf tail;    /* the last lines, each with its newline */
     unsigned tail_lines;
+
+    plugin_log_tap_fn *tap; /* or NULL */
+    void *tap_data;
 };
 
 struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *name)
@@ -135,6 +138,8 @@ static bool on_line(void *data, struct kg_str line)
     uint32_t lost;
     bool pass = kg_rate_pass(&log->rate, log->supervisor->limits.stderr_lines_per_sec,
                              loop_now_ms(log->supervisor->loop), &lost);
+    if (log->tap != NULL)
+        log->tap(log->tap_data, line);
     keep_in_tail(log, line); /* whatever the rate: the last words matter most */
     note_lost(log, lost);
     if (pass)
@@ -214,6 +219,12 @@ void plugin_log_forget(struct plugin_log *log)
 {
     log->tail.length = 0;
     log->tail_lines = 0;
+}
+
+void plugin_log_set_tap(struct plugin_log *log, plugin_log_tap_fn *tap_or_null, void *data)
+{
+    log->tap = tap_or_null;
+    log->tap_data = data;
 }
 
 /* -- reading back ------------------------------------------------------------------------------ */

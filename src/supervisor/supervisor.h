@@ -214,6 +214,15 @@ pid_t instance_cage_process(const struct instance *instance);
 void instance_methods(const struct instance *instance,
                       void (*visit)(void *data, const char *method, bool offered), void *data);
 
+/* -- the tap: all that is said, as it is said -------------------------------------------------- */
+
+enum instance_way { INSTANCE_TO, INSTANCE_FROM, INSTANCE_STDERR };
+typedef void instance_tap_fn(void *data, enum instance_way way, struct kg_str line);
+/* Who hears every line of this process and of those that follow; NULL: nobody. */
+void instance_set_tap(struct instance *instance, instance_tap_fn *tap_or_null, void *data);
+/* What `initialize` tells the plugin: a JSON object, appended. */
+void instance_put_greeting(struct instance *instance, struct kg_buf *ret_json);
+
 /* -- the plugin's log: what it wrote on stderr ------------------------------------------------- */
 
 /*

@@ -21,6 +21,7 @@
 struct outbox {
     struct kg_buf lines;
     size_t sent;   /* bytes of `lines` that the pipe has taken */
+    size_t start;  /* where the last line begins, while it is being written */
     bool mid_line; /* the pipe has taken a part of a line */
 };
 
@@ -58,6 +59,9 @@ struct peer {
     size_t bucket_mask;
     struct pending *unused;
     struct peer_counters counters;
+
+    peer_tap_fn *tap; /* or NULL */
+    void *tap_data;
 
     struct kg_rate notifications;
     uint32_t notifications_seen; /* in the second that flood_timer ends */
@@ -352,11 +356,15 @@ static int begin_line(struct peer *peer, struct outbox *box, size_t length, stru
         return kg_fail(err, KG_E_BUSY, "the plugin does not read: %zu bytes wait for it",
                        waiting_bytes(box));
     outbox_make_room(box, length + 1);
+    box->start = box->lines.length;
     return 0;
 }
 
 static void end_line(struct peer *peer, struct outbox *box)
 {
+    struct kg_str line = {box->lines.data + box->start, box->lines.length - box->start};
+    if (peer->tap != NULL)
+        peer->tap(peer->tap_data, PEER_TO, line);
     kg_buf_char(&box->lines, '\n');
     loop_defer(peer->loop, &peer->flush_task);
 }
@@ -597,6 +605,8 @@ static bool on_line(void *data, struct kg_str line)
 {
     struct peer *peer = data;
     struct rpc_message message;
+    if (peer->tap != NULL)
+        peer->tap(peer->tap_data, PEER_FROM, line);
     rpc_parse(line, &message);
     if (is_broken_answer(peer, line, &message))
         violate(peer, PEER_BAD_RESPONSE, message.problem);
@@ -709,6 +719,12 @@ void peer_set_limits(struct peer *peer, const struct peer_limits *limits)
 {
     peer->limits = *limits;
     peer->frame.line_max = limits->line_max_bytes;
+}
+
+void peer_set_tap(struct peer *peer, peer_tap_fn *tap_or_null, void *data)
+{
+    peer->tap = tap_or_null;
+    peer->tap_data = data;
 }
 
 void peer_close_input(struct peer *peer)

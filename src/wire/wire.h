@@ -101,6 +101,10 @@ struct peer_ops {
     void (*on_end)(void *data, enum peer_end end);
 };
 
+/* Both ways, each line without its end, when it is queued or has come; must not touch the peer. */
+enum peer_way { PEER_TO, PEER_FROM };
+typedef void peer_tap_fn(void *data, enum peer_way way, struct kg_str line);
+
 struct peer_limits {
     size_t line_max_bytes;
     size_t write_queue_max_bytes; /* of calls and notifications; as many again of answers */
@@ -113,6 +117,8 @@ struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct pee
                       const struct peer_ops *ops, void *data);
 void peer_set_phase(struct peer *peer, enum peer_phase phase);
 void peer_set_limits(struct peer *peer, const struct peer_limits *limits);
+/* Who hears all lines from now on; NULL: nobody. */
+void peer_set_tap(struct peer *peer, peer_tap_fn *tap_or_null, void *data);
 /* Stops reading for a while: the plugin is then held back by its own full pipe. */
 void peer_pause(struct peer *peer, bool paused);
 /* No more from or to the plugin; calls that wait are answered PEER_GONE. */

@@ -38,6 +38,11 @@ ELSEWHERE = {
     "sessions.idle_after_sec": "tests/flow/test_sessions.py",
     "sessions.context_window": "the same",
     "limits.sessions_live": "the same",
+    "limits.trace_readers": "each trace that begins takes it anew; tests/flow/test_trace.py",
+    "limits.trace_queue_bytes": "the same",
+    "limits.trace_line_bytes": "each line is held against it; the same",
+    "limits.trace_records": "tests/unit/trace.c changes the limits of a ring",
+    "limits.trace_bytes": "the same",
     "limits.watchdog_interval_ms": "only where there are no cgroups; tests/flow/test_limits.py",
 }
 

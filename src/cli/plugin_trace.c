@@ -1,0 +1,174 @@
+/*
+ * What is said with a plugin: shown as it happens, or written to a file that replay reads. The file
+ * holds payloads, so only its owner may read it.
+ */
+#include "cli/trace_print.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct follower {
+    const struct cli *cli;
+    const char *path; /* NULL: it is shown */
+    int fd;
+    struct trace_printer *printer;
+    struct kg_err err; /* KG_OK: all is well */
+    uint64_t records, missed;
+    bool leave; /* the rest is not wanted */
+};
+
+/* -- lines ------------------------------------------------------------------------------------- */
+
+/* At the first line: what cannot be had must not cost a file that is there. */
+static void open_file(struct follower *follower)
+{
+    follower->fd =
+        open(follower->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+static void write_line(struct follower *follower, struct kg_str line)
+{
+    if (follower->fd < 0)
+        open_file(follower);
+    if (follower->fd >= 0 && kg_write_all(follower->fd, line.data, line.length) == 0 &&
+        kg_write_all(follower->fd, "\n", 1) == 0)
+        return;
+    kg_fail_errno(&follower->err, errno, "write %s", follower->path);
+    follower->leave = true;
+}
+
+static void show_line(struct follower *follower, struct kg_str line)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (follower->cli->json) {
+        print_json(line);
+    } else {
+        trace_printer_put(follower->printer, line, &text);
+        print_out(&text);
+    }
+    fflush(stdout);
+    follower->leave |= ferror(stdout) != 0; /* who reads it has left */
+}
+
+static void count(struct follower *follower, struct kg_str line)
+{
+    struct kg_str value;
+    int64_t missed;
+    if (!kg_json_member(line, "dir", &value))
+        return; /* the header */
+    if (!kg_str_is(value, "\"missed\""))
+        follower->records++;
+    else if (kg_json_member(line, "count", &value) && kg_str_to_int(value, &missed))
+        follower->missed += (uint64_t)missed;
+}
+
+static void on_line(void *data, struct kg_str line)
+{
+    struct follower *follower = data;
+    if (follower->leave || kg_json_check(line, NULL) != KG_JSON_OK)
+        return;
+    count(follower, line);
+    if (follower->path != NULL)
+        write_line(follower, line);
+    else
+        show_line(follower, line);
+}
+
+static int64_t on_interrupt(void *data)
+{
+    struct follower *follower = data;
+    follower->leave = true;
+    return 0;
+}
+
+/* -- the command ------------------------------------------------------------------------------- */
+
+static void say_what_was_written(const struct follower *follower)
+{
+    fprintf(stderr, "%llu records in %s", (unsigned long long)follower->records, follower->path);
+    if (follower->missed > 0)
+        fprintf(stderr, ", and %llu that were left out", (unsigned long long)follower->missed);
+    fputc('\n', stderr);
+}
+
+static int follow(const struct cli *cli, struct follower *follower, const char *rest)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    const struct client_stream stream = {on_line, on_interrupt, follower, &follower->leave};
+    kg_buf_text(&target, "/api/v1/plugins/");
+    client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
+    kg_buf_text(&target, rest);
+    const struct client_request request = {
+        .method = "GET",
+        .target = kg_buf_terminate(&target),
+        .silence_ms = CLIENT_WAIT_FOREVER,
+    };
+    terminal_catch_interrupts();
+    int code = cli_ask_lines(cli, &request, &stream, &body);
+    if (code != CLI_DONE || follower->err.code == KG_OK)
+        return code;
+    return print_error(&follower->err);
+}
+
+static int record(const struct cli *cli, bool on)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_buf_text(&target, "/api/v1/plugins/");
+    client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
+    kg_buf_text(&target, "/trace");
+    const struct client_request request = {
+        .method = "POST",
+        .target = kg_buf_terminate(&target),
+        .body = on ? KG_STR("{\"record\":true}") : KG_STR("{\"record\":false}"),
+    };
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc != NULL)
+        printf("the recorder of %s is %s\n", cli_argument(cli, 0), on ? "on" : "off");
+    return code;
+}
+
+static const struct {
+    const char *option, *rest;
+} kinds[] = {{"recorded", "/trace?of=recorded"}, {"crash", "/trace?of=crash"}};
+
+/* Each option says something else; two of them cannot be meant. */
+static int check_options(const struct cli *cli, struct kg_err *err)
+{
+    static const char *const exclusive[] = {"on", "off", "recorded", "crash"};
+    int given = 0;
+    for (size_t i = 0; i < KG_COUNT(exclusive); i++)
+        given += cli_has(cli, exclusive[i]);
+    if (given > 1)
+        return kg_fail(err, KG_E_USAGE,
+                       "plugin trace: only one of --on, --off, --recorded and "
+                       "--crash can be given");
+    if ((cli_has(cli, "on") || cli_has(cli, "off")) && cli_has(cli, "output"))
+        return kg_fail(err, KG_E_USAGE,
+                       "plugin trace: --output goes with what is read, not with "
+                       "--on and --off");
+    return 0;
+}
+
+int cli_plugin_trace(struct cli *cli)
+{
+    struct follower follower = {.cli = cli, .fd = -1, .path = cli_option_value(cli, "output")};
+    const char *rest = "/trace";
+    struct kg_err err;
+    if (check_options(cli, &err) < 0)
+        return print_error(&err);
+    if (cli_has(cli, "on") || cli_has(cli, "off"))
+        return record(cli, cli_has(cli, "on"));
+    for (size_t i = 0; i < KG_COUNT(kinds); i++)
+        if (cli_has(cli, kinds[i].option))
+            rest = kinds[i].rest;
+    follower.printer = trace_printer_new();
+    int code = follow(cli, &follower, rest);
+    if (code == CLI_DONE && follower.path != NULL)
+        say_what_was_written(&follower);
+    trace_printer_free(follower.printer);
+    kg_close(&follower.fd);
+    return code;
+}

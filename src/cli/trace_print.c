@@ -1,0 +1,180 @@
+/*
+ * A trace as a person reads it: a line a record, the time first, an arrow for who speaks to whom,
+ * and behind an answer what was asked and how long it took. What plugins wrote is escaped.
+ */
+#include "cli/trace_print.h"
+#include "trace/trace.h"
+#include "wire/wire.h"
+
+#include <stdlib.h>
+
+#define ASKED_MAX    4096 /* requests of one side whose answers are waited for; a power of two */
+#define SCREEN_BYTES 2000 /* of one message on a terminal */
+
+struct asked {
+    int64_t id; /* 0: none */
+    int64_t t_us;
+    char method[RPC_METHOD_MAX + 1];
+};
+
+struct trace_printer {
+    bool colors;
+    size_t text_max;
+    struct asked *asked[2]; /* owned: by the host, and by the plugin */
+};
+
+static const struct {
+    const char *mark, *color;
+} looks[TRACE_KIND_COUNT] = {
+    [TRACE_TO] = {"-->", "36"},    [TRACE_FROM] = {"<--", "32"},   [TRACE_STDERR] = {"err", "33"},
+    [TRACE_STATE] = {"===", "35"}, [TRACE_MISSED] = {"...", "31"},
+};
+
+struct trace_printer *trace_printer_new(void)
+{
+    struct trace_printer *printer = kg_alloc(sizeof(*printer));
+    printer->colors = print_colors();
+    printer->text_max = print_is_screen() ? SCREEN_BYTES : SIZE_MAX;
+    for (size_t i = 0; i < KG_COUNT(printer->asked); i++)
+        printer->asked[i] = kg_alloc_array(ASKED_MAX, sizeof(struct asked));
+    return printer;
+}
+
+void trace_printer_free(struct trace_printer *printer)
+{
+    if (printer == NULL)
+        return;
+    for (size_t i = 0; i < KG_COUNT(printer->asked); i++)
+        free(printer->asked[i]);
+    free(printer);
+}
+
+static void put_text(const struct trace_printer *printer, struct kg_buf *out, struct kg_str text)
+{
+    size_t most = printer->text_max;
+    if (text.length <= most) {
+        kg_buf_escaped(out, text);
+        return;
+    }
+    kg_buf_escaped(out, (struct kg_str){text.data, most});
+    kg_buf_printf(out, "... (%zu bytes)", text.length);
+}
+
+/* -- messages ---------------------------------------------------------------------------------- */
+
+static struct asked *slot(struct trace_printer *printer, enum trace_kind asker, int64_t id)
+{
+    return &printer->asked[asker][(uint64_t)id & (ASKED_MAX - 1)];
+}
+
+static void put_request(struct trace_printer *printer, struct kg_buf *out, enum trace_kind way,
+                        int64_t t_us, const struct rpc_message *message)
+{
+    kg_buf_escaped(out, kg_str(message->method));
+    if (message->kind == RPC_REQUEST) {
+        struct asked *asked = slot(printer, way, message->id);
+        *asked = (struct asked){.id = message->id, .t_us = t_us};
+        memcpy(asked->method, message->method, sizeof(asked->method));
+        kg_buf_printf(out, " #%lld", (long long)message->id);
+    }
+    kg_buf_char(out, ' ');
+    put_text(printer, out, message->params);
+}
+
+static void put_answer(struct trace_printer *printer, struct kg_buf *out, enum trace_kind way,
+                       int64_t t_us, const struct rpc_message *message)
+{
+    struct asked *asked = slot(printer, way == TRACE_TO ? TRACE_FROM : TRACE_TO, message->id);
+    if (asked->id == message->id && message->id != 0) {
+        kg_buf_escaped(out, kg_str(asked->method));
+        kg_buf_printf(out, " #%lld ", (long long)message->id);
+        print_latency(out, t_us - asked->t_us);
+        asked->id = 0;
+    } else {
+        kg_buf_printf(out, "#%lld", (long long)message->id);
+    }
+    kg_buf_text(out, message->kind == RPC_ERROR ? " error " : " ");
+    put_text(printer, out, message->kind == RPC_ERROR ? message->error : message->result);
+}
+
+static void put_message(struct trace_printer *printer, struct kg_buf *out, enum trace_kind way,
+                        int64_t t_us, struct kg_str line)
+{
+    struct rpc_message message;
+    rpc_parse(line, &message);
+    if (message.kind == RPC_REQUEST || message.kind == RPC_NOTIFICATION)
+        put_request(printer, out, way, t_us, &message);
+    else if (message.kind == RPC_RESULT || message.kind == RPC_ERROR)
+        put_answer(printer, out, way, t_us, &message);
+    else
+        put_text(printer, out, line);
+}
+
+/* -- records ----------------------------------------------------------------------------------- */
+
+static void put_header(struct kg_buf *out, const struct kg_node *header)
+{
+    kg_buf_text(out, "trace of ");
+    kg_buf_escaped(out, cli_text(header, "process"));
+    kg_buf_char(out, ' ');
+    kg_buf_escaped(out, cli_text(header, "version"));
+    kg_buf_text(out, " since ");
+    kg_buf_escaped(out, cli_text(header, "at"));
+    kg_buf_char(out, '\n');
+}
+
+static void put_body(struct trace_printer *printer, struct kg_buf *out, enum trace_kind kind,
+                     const struct kg_node *record)
+{
+    struct kg_str line = cli_text(record, "line");
+    switch (kind) {
+    case TRACE_TO:
+    case TRACE_FROM:
+        put_message(printer, out, kind, cli_number(record, "t_us"), line);
+        break;
+    case TRACE_STDERR:
+        put_text(printer, out, line);
+        break;
+    case TRACE_STATE:
+        kg_buf_escaped(out, cli_text(record, "from"));
+        kg_buf_text(out, " -> ");
+        kg_buf_escaped(out, cli_text(record, "to"));
+        kg_buf_text(out, ": ");
+        kg_buf_escaped(out, cli_text(record, "reason"));
+        break;
+    default:
+        kg_buf_printf(out, "%lld records are left out here",
+                      (long long)cli_number(record, "count"));
+    }
+    if (cli_number(record, "cut_from") > 0)
+        kg_buf_printf(out, " (cut from %lld bytes)", (long long)cli_number(record, "cut_from"));
+}
+
+static enum trace_kind kind_of(const struct kg_node *record)
+{
+    enum trace_kind kind = 0;
+    while (kind < TRACE_KIND_COUNT && !kg_str_is(cli_text(record, "dir"), trace_kind_names[kind]))
+        kind++;
+    return kind;
+}
+
+void trace_printer_put(struct trace_printer *printer, struct kg_str text, struct kg_buf *out)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, NULL);
+    if (doc == NULL)
+        return;
+    enum trace_kind kind = kind_of(doc->root);
+    if (kg_node_get(doc->root, "kaged_trace") != NULL)
+        put_header(out, doc->root);
+    if (kind == TRACE_KIND_COUNT)
+        return;
+    const char *color = printer->colors ? looks[kind].color : NULL;
+    int64_t t_us = cli_number(doc->root, "t_us");
+    kg_buf_printf(out, "%5lld.%06lld ", (long long)t_us / 1000000, (long long)t_us % 1000000);
+    if (color != NULL)
+        kg_buf_printf(out, "\033[%sm%s\033[0m ", color, looks[kind].mark);
+    else
+        kg_buf_printf(out, "%s ", looks[kind].mark);
+    put_body(printer, out, kind, doc->root);
+    kg_buf_char(out, '\n');
+}

@@ -1,0 +1,13 @@
+/* Records of a trace on the terminal, for every command that shows them. */
+#ifndef KAGED_CLI_TRACE_PRINT_H
+#define KAGED_CLI_TRACE_PRINT_H
+
+#include "cli/cli.h"
+
+struct trace_printer;
+struct trace_printer *trace_printer_new(void);
+void trace_printer_free(struct trace_printer *printer); /* takes NULL */
+/* Appends one line of a trace, its header too, in words; what is none is passed over. */
+void trace_printer_put(struct trace_printer *printer, struct kg_str line, struct kg_buf *out);
+
+#endif

@@ -1,0 +1,290 @@
+/*
+ * What is said with a plugin, for whoever listens. A line is redacted and written down once,
+ * however many listen; while nobody does and no recorder is on, the plugin's wire is not tapped at
+ * all. The recorder keeps the last records, over restarts of the plugin, and what it holds when the
+ * plugin dies is kept for the report of that exit.
+ */
+#include "base/doc.h"
+#include "host/internal.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct host_trace {
+    struct host_plugin *plugin;
+    struct trace_redactor *redactor; /* owned; NULL while the wire is not tapped */
+    struct host_trace_listener *listeners;
+    struct host_trace_listener *next; /* to be told after the one that is being told */
+    size_t listener_count;
+    struct trace_ring *ring;  /* owned; NULL: the recorder is off */
+    struct trace_ring *crash; /* owned; NULL: none was kept */
+    int64_t crash_at_ms;      /* wall clock: of that exit */
+    struct kg_buf record;     /* the last one; kept for reuse */
+};
+
+static struct host_trace *trace_of(struct host_plugin *plugin)
+{
+    if (plugin->trace == NULL) {
+        plugin->trace = kg_alloc(sizeof(*plugin->trace));
+        plugin->trace->plugin = plugin;
+    }
+    return plugin->trace;
+}
+
+/* -- records ----------------------------------------------------------------------------------- */
+
+/* A listener may leave while it is told, and so may others. */
+static void tell(struct host_trace *trace)
+{
+    struct kg_str body = kg_buf_view(&trace->record);
+    uint64_t now_ns = kg_monotonic_ns();
+    if (trace->ring != NULL)
+        trace_ring_add(trace->ring, now_ns, body);
+    for (struct host_trace_listener *at = trace->listeners; at != NULL; at = trace->next) {
+        trace->next = at->next;
+        at->on_record(at, now_ns, body);
+    }
+}
+
+static void on_tapped(void *data, enum instance_way way, struct kg_str line)
+{
+    static const enum trace_kind kinds[] = {
+        [INSTANCE_TO] = TRACE_TO, [INSTANCE_FROM] = TRACE_FROM, [INSTANCE_STDERR] = TRACE_STDERR};
+    struct host_trace *trace = data;
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    bool redacted = trace_redact(trace->redactor, kinds[way], line, &shown);
+    trace->record.length = 0;
+    trace_put_line(&trace->record, kinds[way], kg_buf_view(&shown), redacted,
+                   (size_t)trace->plugin->host->config->limits_trace_line_bytes);
+    tell(trace);
+}
+
+/* -- the tap ----------------------------------------------------------------------------------- */
+
+static struct trace_redactor *new_redactor(const struct host_plugin *plugin)
+{
+    const struct local_plugin *local =
+        local_plugin_find(plugin->host->local, kg_str(plugin->manifest->package));
+    const struct trace_secret_parts parts = {
+        .manifest = plugin->manifest,
+        .system = local ? local->system : NULL,
+        .config = instance_config(plugin->instance),
+    };
+    return trace_redactor_new(&parts);
+}
+
+/* The wire is tapped exactly while somebody wants it. */
+static void follow_interest(struct host_trace *trace)
+{
+    struct host_plugin *plugin = trace->plugin;
+    bool wanted = trace->listeners != NULL || trace->ring != NULL;
+    if (plugin->instance == NULL || plugin->manifest == NULL || wanted == (trace->redactor != NULL))
+        return;
+    if (wanted)
+        trace->redactor = new_redactor(plugin);
+    else
+        trace_redactor_free(kg_steal(&trace->redactor));
+    instance_set_tap(plugin->instance, wanted ? on_tapped : NULL, trace);
+}
+
+/* A new process may have another manifest and other secrets. */
+static void look_again(struct host_trace *trace)
+{
+    if (trace->redactor != NULL && trace->plugin->manifest != NULL) {
+        trace_redactor_free(trace->redactor);
+        trace->redactor = new_redactor(trace->plugin);
+    }
+    follow_interest(trace);
+}
+
+/* Whether the exit is one that somebody will ask about. */
+static bool is_bad_end(const struct host_plugin *plugin, enum instance_state from,
+                       enum instance_state to)
+{
+    const struct exit_report *last = instance_facts(plugin->instance).last_exit;
+    return to == INSTANCE_CRASHED || (from == INSTANCE_STOPPED && to == INSTANCE_FAILED) ||
+           (to == INSTANCE_STOPPED && last != NULL && last->signal != 0);
+}
+
+void host_trace_moved(struct host_plugin *plugin, enum instance_state from, enum instance_state to,
+                      const char *reason)
+{
+    struct host_trace *trace = plugin->trace;
+    if (trace == NULL)
+        return;
+    if (to == INSTANCE_SPAWNING)
+        look_again(trace);
+    if (trace->redactor == NULL)
+        return;
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    trace_redact(trace->redactor, TRACE_STATE, kg_str(reason), &shown);
+    trace->record.length = 0;
+    trace_put_state(&trace->record, instance_state_name(from), instance_state_name(to),
+                    kg_buf_terminate(&shown));
+    tell(trace);
+    if (trace->ring == NULL || !is_bad_end(plugin, from, to))
+        return;
+    trace_ring_free(trace->crash);
+    trace->crash = trace_ring_copy(trace->ring);
+    trace->crash_at_ms = instance_facts(plugin->instance).last_exit->at_ms;
+}
+
+/* -- listeners --------------------------------------------------------------------------------- */
+
+int host_trace_listen(struct host_plugin *plugin, struct host_trace_listener *listener,
+                      struct kg_err *err)
+{
+    if (plugin->host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host_check_no_template(plugin, err) < 0)
+        return -EINVAL;
+    struct host_trace *trace = trace_of(plugin);
+    size_t most = (size_t)plugin->host->config->limits_trace_readers;
+    if (trace->listener_count >= most) {
+        int result = kg_fail(err, KG_E_BUSY, "plugin %s: %zu read its trace already", plugin->name,
+                             trace->listener_count);
+        kg_hint(err, "limits.trace_readers says how many may");
+        return result;
+    }
+    listener->plugin = plugin;
+    listener->next = trace->listeners;
+    trace->listeners = listener;
+    trace->listener_count++;
+    follow_interest(trace);
+    return 0;
+}
+
+void host_trace_unlisten(struct host_trace_listener *listener)
+{
+    struct host_trace *trace = listener->plugin->trace;
+    struct host_trace_listener **link = &trace->listeners;
+    while (*link != listener)
+        link = &(*link)->next;
+    *link = listener->next;
+    if (trace->next == listener)
+        trace->next = listener->next;
+    trace->listener_count--;
+    follow_interest(trace);
+}
+
+void host_trace_end(struct host_plugin *plugin)
+{
+    struct host_trace *trace = plugin->trace;
+    while (trace != NULL && trace->listeners != NULL) {
+        struct host_trace_listener *listener = trace->listeners;
+        host_trace_unlisten(listener);
+        listener->on_end(listener);
+    }
+}
+
+void host_trace_free(struct host_plugin *plugin)
+{
+    struct host_trace *trace = plugin->trace;
+    if (trace == NULL)
+        return;
+    host_trace_end(plugin);
+    if (plugin->instance != NULL)
+        instance_set_tap(plugin->instance, NULL, NULL);
+    trace_redactor_free(trace->redactor);
+    trace_ring_free(trace->ring);
+    trace_ring_free(trace->crash);
+    kg_buf_free(&trace->record);
+    free(trace);
+    plugin->trace = NULL;
+}
+
+/* -- the header -------------------------------------------------------------------------------- */
+
+static void hash_manifest(const struct host_plugin *plugin, char ret_text[STORE_HASH_TEXT])
+{
+    kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned length = 0;
+    int at = snprintf(ret_text, STORE_HASH_TEXT, "sha256:");
+    if (kg_read_file(path, KG_DOC_BYTES_MAX, &text, NULL) < 0 ||
+        !EVP_Digest(text.data, text.length, digest, &length, EVP_sha256(), NULL)) {
+        ret_text[0] = '\0';
+        return;
+    }
+    for (unsigned i = 0; i < length; i++, at += 2)
+        snprintf(ret_text + at, (size_t)(STORE_HASH_TEXT - at), "%02x", digest[i]);
+}
+
+void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_buf *out)
+{
+    kg_auto(kg_buf_free) struct kg_buf greeting = {0}, config = {0};
+    kg_auto(kg_free) char *config_root =
+        kg_format("%s/%s", plugin->host->paths->plugin_data_dir, plugin->base);
+    char hash[STORE_HASH_TEXT];
+    hash_manifest(plugin, hash);
+    struct trace_header header = {
+        .plugin = plugin->base,
+        .process = plugin->name,
+        .version = plugin->manifest ? plugin->manifest->version : NULL,
+        .manifest_hash = hash[0] != '\0' ? hash : NULL,
+        .at_ms = at_ms,
+        .config_root = config_root,
+        .project_root = plugin->project_root,
+    };
+    if (plugin->instance != NULL && plugin->manifest != NULL) {
+        struct kg_str told = instance_config(plugin->instance);
+        struct trace_redactor *redactor = new_redactor(plugin);
+        instance_put_greeting(plugin->instance, &greeting);
+        if (told.length > 0)
+            trace_redact_config(redactor, told, &config);
+        trace_redactor_free(redactor);
+        header.greeting = kg_buf_view(&greeting);
+        header.config = kg_buf_view(&config);
+    }
+    trace_put_header(out, &header);
+}
+
+/* -- the recorder ------------------------------------------------------------------------------ */
+
+static void set_ring_limits(struct host_trace *trace)
+{
+    const struct config *config = trace->plugin->host->config;
+    trace_ring_set_limits(trace->ring, (size_t)config->limits_trace_records,
+                          (size_t)config->limits_trace_bytes);
+}
+
+int host_trace_record(struct host_plugin *plugin, bool on, struct kg_err *err)
+{
+    if (host_check_no_template(plugin, err) < 0)
+        return -EINVAL;
+    struct host_trace *trace = trace_of(plugin);
+    if (on == (trace->ring != NULL))
+        return 0;
+    if (on) {
+        trace->ring = trace_ring_new();
+        set_ring_limits(trace);
+    } else {
+        trace_ring_free(kg_steal(&trace->ring));
+    }
+    follow_interest(trace);
+    return 0;
+}
+
+void host_traces_set_limits(struct host *host)
+{
+    for (size_t i = 0; i < host->plugin_count; i++)
+        if (host->plugins[i]->trace != NULL && host->plugins[i]->trace->ring != NULL)
+            set_ring_limits(host->plugins[i]->trace);
+}
+
+const struct trace_ring *host_trace_recorded(const struct host_plugin *plugin)
+{
+    return plugin->trace ? plugin->trace->ring : NULL;
+}
+
+const struct trace_ring *host_trace_crash(const struct host_plugin *plugin, int64_t *ret_at_ms)
+{
+    const struct host_trace *trace = plugin->trace;
+    if (trace == NULL || trace->crash == NULL)
+        return NULL;
+    *ret_at_ms = trace->crash_at_ms;
+    return trace->crash;
+}

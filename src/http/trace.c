@@ -1,0 +1,254 @@
+/*
+ * What is said with a plugin, one record a line: as it happens, or what its recorder kept. What
+ * waits for a reader is bounded; one that is too slow loses records, is told how many, and holds up
+ * neither the plugin nor the daemon. Records are written once a turn of the loop.
+ */
+#include "http/internal.h"
+
+#include <stdlib.h>
+
+#define KEPT_BYTES ((size_t)65536) /* an empty queue larger than this is given back */
+
+static const char ndjson[] = "application/x-ndjson";
+
+struct reader {
+    struct host_trace_listener listener;
+    struct http_request *request;
+    struct loop *loop;
+    struct loop_task task; /* writes */
+    uint64_t start_ns;
+    struct kg_buf queue;
+    size_t queue_max;
+    uint64_t missed; /* since the last record in the queue */
+    bool full;       /* the client does not read fast enough */
+};
+
+/* -- to the client ----------------------------------------------------------------------------- */
+
+static void put_missed(struct reader *reader, int64_t t_us)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    if (reader->missed == 0)
+        return;
+    trace_put_missed(&body, reader->missed);
+    reader->missed = 0;
+    trace_put_record(&reader->queue, t_us, kg_buf_view(&body));
+}
+
+static void flush(struct reader *reader)
+{
+    if (reader->full || reader->queue.length == 0)
+        return;
+    reader->full = !http_reply_piece(reader->request, kg_buf_view(&reader->queue));
+    reader->queue.length = 0;
+    if (reader->queue.capacity > KEPT_BYTES)
+        kg_buf_free(&reader->queue);
+}
+
+static void on_flush(struct loop_task *task)
+{
+    flush(KG_CONTAINER(task, struct reader, task));
+}
+
+static int64_t since_start_us(const struct reader *reader, uint64_t at_ns)
+{
+    return ((int64_t)at_ns - (int64_t)reader->start_ns) / 1000;
+}
+
+static void on_room(void *data)
+{
+    struct reader *reader = data;
+    reader->full = false;
+    put_missed(reader, since_start_us(reader, kg_monotonic_ns()));
+    flush(reader);
+}
+
+/* One that is alone fits always: its length is bounded. */
+static void on_record(struct host_trace_listener *listener, uint64_t at_ns, struct kg_str body)
+{
+    struct reader *reader = KG_CONTAINER(listener, struct reader, listener);
+    int64_t t_us = since_start_us(reader, at_ns);
+    if (reader->queue.length > 0 && reader->queue.length + body.length > reader->queue_max) {
+        reader->missed++;
+        return;
+    }
+    put_missed(reader, t_us);
+    trace_put_record(&reader->queue, t_us, body);
+    loop_defer(reader->loop, &reader->task);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+static void on_end(struct host_trace_listener *listener)
+{
+    struct reader *reader = KG_CONTAINER(listener, struct reader, listener);
+    loop_undefer(reader->loop, &reader->task);
+    if (reader->queue.length > 0)
+        (void)http_reply_piece(reader->request, kg_buf_view(&reader->queue));
+    http_reply_end(reader->request);
+    kg_buf_free(&reader->queue);
+    free(reader);
+}
+
+static void on_gone(void *data)
+{
+    struct reader *reader = data;
+    host_trace_unlisten(&reader->listener);
+    reader->queue.length = 0;
+    on_end(&reader->listener);
+}
+
+static void audit_traced(const struct http_request *request, const struct host_plugin *plugin,
+                         const char *act)
+{
+    audit_emit(host_audit(http_host(request)), AUDIT_PLUGIN_TRACED, kg_str(request->request_id),
+               AUDIT_V_TEXT(plugin->name), AUDIT_V_TEXT(act), AUDIT_V_TEXT(http_operator(request)));
+}
+
+static void follow(struct http_request *request, struct host_plugin *plugin)
+{
+    struct kg_err err;
+    struct host *host = http_host(request);
+    struct reader *reader = kg_alloc(sizeof(*reader));
+    reader->listener.on_record = on_record;
+    reader->listener.on_end = on_end;
+    if (host_trace_listen(plugin, &reader->listener, &err) < 0) {
+        free(reader);
+        http_reply_error(request, &err);
+        return;
+    }
+    reader->request = request;
+    reader->loop = host_loop(host);
+    reader->task.run = on_flush;
+    reader->start_ns = kg_monotonic_ns();
+    reader->queue_max = (size_t)host_config(host)->limits_trace_queue_bytes;
+    host_trace_put_header(plugin, kg_wall_ms(), &reader->queue);
+    audit_traced(request, plugin, "followed");
+    http_on_gone(request, on_gone, reader);
+    http_on_room(request, on_room, reader);
+    http_reply_begin(request, 200, ndjson);
+    if (request->method == HTTP_HEAD)
+        on_gone(reader);
+    else
+        flush(reader);
+}
+
+/* -- what was kept ----------------------------------------------------------------------------- */
+
+static void reply_ring(struct http_request *request, struct host_plugin *plugin,
+                       const struct trace_ring *ring)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, missed = {0};
+    uint64_t start_ns = kg_monotonic_ns(), at_ns = start_ns;
+    if (trace_ring_count(ring) > 0)
+        (void)trace_ring_at(ring, 0, &start_ns);
+    host_trace_put_header(plugin, kg_wall_ms() - (int64_t)((at_ns - start_ns) / 1000000), &text);
+    if (trace_ring_dropped(ring) > 0) {
+        trace_put_missed(&missed, trace_ring_dropped(ring));
+        trace_put_record(&text, 0, kg_buf_view(&missed));
+    }
+    for (size_t i = 0; i < trace_ring_count(ring); i++) {
+        struct kg_str body = trace_ring_at(ring, i, &at_ns);
+        trace_put_record(&text, (int64_t)(at_ns - start_ns) / 1000, body);
+    }
+    http_reply_text(request, 200, ndjson, kg_buf_view(&text));
+}
+
+static void reply_recorded(struct http_request *request, struct host_plugin *plugin)
+{
+    struct kg_err err;
+    const struct trace_ring *ring = host_trace_recorded(plugin);
+    if (ring != NULL) {
+        audit_traced(request, plugin, "read");
+        reply_ring(request, plugin, ring);
+        return;
+    }
+    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: its recorder is off", plugin->name);
+    kg_hint(&err, "kaged plugin trace %s --on", plugin->name);
+    http_reply_error(request, &err);
+}
+
+static void reply_crash(struct http_request *request, struct host_plugin *plugin)
+{
+    struct kg_err err;
+    int64_t at_ms;
+    const struct trace_ring *ring = host_trace_crash(plugin, &at_ms);
+    if (ring != NULL) {
+        audit_traced(request, plugin, "read");
+        reply_ring(request, plugin, ring);
+        return;
+    }
+    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: no exit of it was recorded", plugin->name);
+    if (host_trace_recorded(plugin) == NULL)
+        kg_hint(&err, "the next one is, with: kaged plugin trace %s --on", plugin->name);
+    http_reply_error(request, &err);
+}
+
+/* -- routes ------------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *name;
+    void (*reply)(struct http_request *request, struct host_plugin *plugin);
+} kinds[] = {{"live", follow}, {"recorded", reply_recorded}, {"crash", reply_crash}};
+
+void http_handle_trace(struct http_request *request)
+{
+    struct kg_err err;
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin == NULL)
+        return;
+    struct kg_str of = http_query_parameter(request, "of");
+    for (size_t i = 0; i < KG_COUNT(kinds); i++) {
+        if (of.data != NULL && !kg_str_is(of, kinds[i].name))
+            continue;
+        kinds[i].reply(request, plugin);
+        return;
+    }
+    kg_fail(&err, KG_E_USAGE, "there is no trace of \"%.*s\"", KG_STR_CUT(of, 40));
+    kg_hint(&err, "there are live, recorded and crash");
+    http_reply_error(request, &err);
+}
+
+static void put_ring(struct kg_json_writer *json, const char *key, const struct trace_ring *ring)
+{
+    kg_json_key(json, key);
+    if (ring == NULL) {
+        kg_json_null(json);
+        return;
+    }
+    kg_json_begin(json, '{');
+    kg_json_named_int(json, "records", (int64_t)trace_ring_count(ring));
+    kg_json_named_int(json, "bytes", (int64_t)trace_ring_bytes(ring));
+    kg_json_named_int(json, "dropped", (int64_t)trace_ring_dropped(ring));
+    kg_json_end(json, '}');
+}
+
+void http_put_exit_trace(struct kg_json_writer *json, const struct host_plugin *plugin,
+                         int64_t exit_at_ms)
+{
+    int64_t at_ms = 0;
+    const struct trace_ring *ring = host_trace_crash(plugin, &at_ms);
+    put_ring(json, "trace", at_ms == exit_at_ms ? ring : NULL);
+}
+
+void http_handle_trace_switch(struct http_request *request)
+{
+    struct kg_err err;
+    bool record = true;
+    const struct http_member members[] = {{"record", NULL, &record}, {NULL, NULL, NULL}};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin == NULL)
+        return;
+    if (http_body_members(request, members, &err) < 0 ||
+        host_trace_record(plugin, record, &err) < 0) {
+        http_reply_error(request, &err);
+        return;
+    }
+    audit_traced(request, plugin, record ? "recorder_on" : "recorder_off");
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    put_ring(&json, "recorded", host_trace_recorded(plugin));
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
