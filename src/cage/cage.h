@@ -61,6 +61,9 @@ struct cage_policy {
     unsigned cpu_shares;              /* relative to other cages, 1024 is usual; 0: no say */
 };
 
+/* True if path is one of those folders, or within one of those trees, that no cage shows whole. */
+bool cage_files_refused(const char *path);
+
 /* -- host facts: what this machine offers; probed once, given to the pure planner -------------- */
 
 struct cage_facts;

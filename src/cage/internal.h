@@ -203,8 +203,6 @@ int cage_program_add(const struct cage_policy *policy, const struct cage_facts *
  */
 int cage_files_add(const struct cage_policy *policy, const struct cage_facts *facts,
                    struct cage_plan *plan, struct kg_err *err);
-/* True if path is one of those folders, or within one of those trees, that no cage shows whole. */
-bool cage_files_refused(const char *path);
 
 /* The listeners for what the policy may reach, and the files that name them. Pure. */
 int cage_network_plan(const struct cage_policy *policy, const struct cage_facts *facts,

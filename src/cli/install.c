@@ -36,16 +36,7 @@ int door_open(const struct cli *cli, enum door_needs needs, struct door **ret_do
 
 /* -- the dialogue ------------------------------------------------------------------------------ */
 
-/* One dialogue: about one consent, with one person or with none. */
-struct dialogue {
-    struct cli *cli;
-    struct door *door;
-    int tty;   /* where to ask; -1: nobody can be asked, --yes was given */
-    bool live; /* stdout is a terminal that can show progress */
-    struct door_answer consent;
-};
-
-static void dialogue_end(struct dialogue *dialogue)
+void dialogue_end(struct dialogue *dialogue)
 {
     kg_close(&dialogue->tty);
     door_answer_free(&dialogue->consent);
@@ -55,7 +46,7 @@ static void dialogue_end(struct dialogue *dialogue)
 }
 
 /* Without a person and without --yes there is no way to a yes, and so nothing to begin with. */
-static int dialogue_begin(struct cli *cli, enum door_needs needs, struct dialogue *ret_dialogue)
+int dialogue_begin(struct cli *cli, enum door_needs needs, struct dialogue *ret_dialogue)
 {
     struct dialogue dialogue = {.cli = cli, .tty = -1, .live = print_is_screen() && !cli->json};
     struct kg_err err;
@@ -235,10 +226,22 @@ static int say_approved(struct dialogue *dialogue)
     return CLI_DONE;
 }
 
+int dialogue_decide(struct dialogue *dialogue)
+{
+    bool widens = false;
+    const struct kg_node *offer = kg_node_get(dialogue->consent.doc->root, "offer");
+    int code = get_consent(dialogue, offer, &widens);
+    if (code != CLI_DONE)
+        return code;
+    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_free) char *hash = kg_str_dup(cli_text(offer, "hash"));
+    const struct door_yes yes = {.hash = hash, .allow_new_capabilities = widens};
+    return dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
+}
+
 /* From a consent that is being fetched to one that is done. */
 static int lead(struct dialogue *dialogue)
 {
-    bool widens = false;
     int code = wait_while(dialogue, "fetching", true);
     if (code != CLI_DONE)
         return code;
@@ -248,13 +251,7 @@ static int lead(struct dialogue *dialogue)
                              KG_STR("see how: kaged project consent list"));
     if (is_approved(dialogue->consent.doc->root))
         return say_approved(dialogue);
-    code = get_consent(dialogue, offer, &widens);
-    if (code != CLI_DONE)
-        return code;
-    kg_auto(kg_free) char *id = id_of(dialogue);
-    kg_auto(kg_free) char *hash = kg_str_dup(cli_text(offer, "hash"));
-    const struct door_yes yes = {.hash = hash, .allow_new_capabilities = widens};
-    code = dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
+    code = dialogue_decide(dialogue);
     if (code == CLI_DONE)
         code = wait_while(dialogue, "installing", false);
     if (code == CLI_DONE)
@@ -264,8 +261,7 @@ static int lead(struct dialogue *dialogue)
 
 /* -- install, approve -------------------------------------------------------------------------- */
 
-/* The daemon has another folder to start from than the operator. */
-static char *absolute(const char *source)
+char *door_absolute(const char *source)
 {
     if (source[0] == '/' || strstr(source, "://") != NULL)
         return kg_strdup(source);
@@ -285,8 +281,7 @@ static int want(struct cli *cli, const struct door_wish *wish)
     return code == CLI_DONE ? lead(&dialogue) : code;
 }
 
-/* A flag that could be taken for a yes must not be given alone. */
-static int check_yes(const struct cli *cli)
+int dialogue_check_flags(const struct cli *cli)
 {
     struct kg_err err;
     if (cli_has(cli, "yes") || !cli_has(cli, "allow-new-capabilities"))
@@ -297,17 +292,17 @@ static int check_yes(const struct cli *cli)
 
 int cli_plugin_install(struct cli *cli)
 {
-    kg_auto(kg_free) char *source = absolute(cli_argument(cli, 0));
+    kg_auto(kg_free) char *source = door_absolute(cli_argument(cli, 0));
     const struct door_wish wish = {
         .kind = "install", .source = source, .version = cli_option_value(cli, "version")};
-    int code = check_yes(cli);
+    int code = dialogue_check_flags(cli);
     return code == CLI_DONE ? want(cli, &wish) : code;
 }
 
 /* One after the other; each has a yes or no of its own. */
 int cli_plugin_approve(struct cli *cli)
 {
-    int worst = check_yes(cli);
+    int worst = dialogue_check_flags(cli);
     if (worst != CLI_DONE)
         return worst;
     for (size_t i = 0; i < cli->argument_count && !terminal_was_interrupted(); i++) {
@@ -455,8 +450,8 @@ static int let_fetch(struct dialogue *dialogue, const char *path)
 int cli_consent_approve(struct cli *cli)
 {
     kg_auto(dialogue_end) struct dialogue dialogue = {.tty = -1};
-    kg_auto(kg_free) char *path = cli_argument(cli, 1) ? absolute(cli_argument(cli, 1)) : NULL;
-    int code = check_yes(cli);
+    kg_auto(kg_free) char *path = cli_argument(cli, 1) ? door_absolute(cli_argument(cli, 1)) : NULL;
+    int code = dialogue_check_flags(cli);
     if (code == CLI_DONE)
         code = dialogue_begin(cli, DOOR_DAEMON, &dialogue);
     if (dialogue.door == NULL)

@@ -60,6 +60,27 @@ int door_to_store(const struct cli *cli, bool fetches, struct door **ret_door);
 /* Reads the answer's body into its tree. */
 int door_answer_read(struct door_answer *answer);
 
+/* The daemon has another folder to start from than the operator. Owned. */
+char *door_absolute(const char *source);
+
+/* -- the dialogue, see install.c --------------------------------------------------------------- */
+
+/* About one consent, with one person or with none. */
+struct dialogue {
+    struct cli *cli;
+    struct door *door;
+    int tty;   /* where to ask; -1: nobody can be asked, --yes was given */
+    bool live; /* stdout is a terminal that can show progress */
+    struct door_answer consent;
+};
+/* A flag that could be taken for a yes must not be given alone. */
+int dialogue_check_flags(const struct cli *cli);
+/* Fails if nobody can be asked and nobody said yes; with a door that is to be closed. */
+int dialogue_begin(struct cli *cli, enum door_needs needs, struct dialogue *ret_dialogue);
+void dialogue_end(struct dialogue *dialogue); /* also for kg_auto */
+/* Shows what the consent offers, asks, and answers it. What is declined is said. */
+int dialogue_decide(struct dialogue *dialogue);
+
 /* -- texts, see install_show.c ----------------------------------------------------------------- */
 
 /* What is offered, and how it differs from what is there. */

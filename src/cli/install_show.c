@@ -229,7 +229,7 @@ static void put_changes(struct kg_buf *out, const struct kg_node *offer)
 {
     const struct kg_node *changes = kg_node_get(offer, "changes");
     if (count_of(changes) > 0)
-        kg_buf_text(out, "\nAlso changed:\n");
+        kg_buf_text(out, cli_is_set(offer, "compared") ? "\nAlso changed:\n" : "\nIt also has:\n");
     for (uint32_t i = 0; i < count_of(changes); i++)
         put_change(out, &changes->items[i]);
 }
@@ -339,6 +339,40 @@ static void put_activation(struct kg_buf *out, const struct kg_node *offer, bool
     put_capabilities(out, offer, colors);
 }
 
+/* What a yes to it means, which is not what a yes to an install means. */
+static void put_dev_words(struct kg_buf *out, const struct kg_node *offer)
+{
+    kg_buf_text(out,
+                "\nIt runs from that folder until this command ends. Its code may change there "
+                "without\nanother question; if it asks for more than this, it is stopped until "
+                "you agree.\n");
+    if (cli_text(offer, "installed_version").length == 0)
+        return;
+    put_named(out, "Version ", offer, "installed_version",
+              " is installed: it is stopped meanwhile,");
+    kg_buf_text(out, " and this one has its\nstorage, its files and its settings.\n");
+}
+
+static void put_dev(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    const struct kg_node *warnings = kg_node_get(offer, "warnings");
+    bool compared = cli_is_set(offer, "compared");
+    put_named(out, compared ? "Plugin " : "For development: plugin ", offer, "name",
+              compared ? " asks for more than you agreed to.\n" : "\n");
+    put_line(out, "version", cli_text(offer, "version"));
+    put_line(out, "description", cli_text(offer, "description"));
+    put_line(out, "folder", cli_text(offer, "source"));
+    for (uint32_t i = 0; i < count_of(warnings); i++)
+        put_line(out, "warning", item_text(warnings, i));
+    if (compared)
+        put_capability_changes(out, offer, colors);
+    else
+        put_capabilities(out, offer, colors);
+    put_changes(out, offer);
+    if (!compared)
+        put_dev_words(out, offer);
+}
+
 static const struct row {
     const char *change;
     void (*put)(struct kg_buf *out, const struct kg_node *offer, bool colors);
@@ -352,6 +386,7 @@ static const struct row {
     {"downgrade", put_replacement, "Downgrade", "Downgraded", true, false},
     {"reinstall", put_replacement, "Reinstall", "Reinstalled", false, false},
     {"approve", put_approval, "Approve", "Approved", false, true},
+    {"dev", put_dev, "Run", "Runs", false, false},
 };
 
 static const struct row activation = {"activate", put_activation, NULL, NULL, false, false};

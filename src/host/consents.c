@@ -119,6 +119,8 @@ static int prepare(void *data, struct consent *consent, const struct consent_wis
     struct host *host = data;
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (wish->kind == CONSENT_DEV)
+        return 0; /* who raises it has the offer */
     struct work *work = work_new(host, consent, wish->plugin);
     if (wish->source == NULL) {
         host_offer_installed(host, kg_str(work->name), on_offer, work);
@@ -174,7 +176,10 @@ static void on_taken(void *data, const struct host_changed *changed,
 static void take(void *data, struct consent *consent, struct store_offer *offer,
                  const struct store_consent *yes, const char *operator_id)
 {
-    host_take(data, offer, yes, operator_id, on_taken, work_new(data, consent, NULL));
+    if (offer->kind == STORE_DEV)
+        host_dev_take(data, consent, offer);
+    else
+        host_take(data, offer, yes, operator_id, on_taken, work_new(data, consent, NULL));
 }
 
 /* -- the network of a fetch -------------------------------------------------------------------- */

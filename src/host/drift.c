@@ -26,6 +26,8 @@ struct check {
 /* That it could not be told is a reason not to start it, too, but no drift. */
 static void note_drift(struct host *host, struct host_plugin *plugin, const struct kg_err *err)
 {
+    if (plugin->dev != NULL)
+        return; /* by now it is run from elsewhere */
     plugin->drift = *err;
     kg_log(KG_ERROR_LEVEL, "%s; %s is not started", err->message, plugin->name);
     if (err->code != KG_E_NOT_APPROVED)
@@ -101,10 +103,16 @@ static void on_checked_to_start(struct host *host, struct host_plugin *plugin, v
         start_checked(plugin);
 }
 
+/* What is run from elsewhere was approved by its manifest, which it is started with. */
+static int check_quick(struct host *host, const struct host_plugin *plugin, struct kg_err *err)
+{
+    return plugin->dev ? 0 : store_check_quick(host->store, plugin->base, err);
+}
+
 void host_start_if_approved(struct host *host, struct host_plugin *plugin)
 {
     struct kg_err err = {0};
-    int result = store_check_quick(host->store, plugin->base, &err);
+    int result = check_quick(host, plugin, &err);
     if (result == 0) {
         plugin->drift = (struct kg_err){.code = KG_OK};
         start_checked(plugin);
@@ -119,7 +127,7 @@ int host_check_start(struct host *host, struct host_plugin *plugin, struct kg_er
 {
     if (plugin->checked)
         return 0;
-    int result = store_check_quick(host->store, plugin->base, err);
+    int result = check_quick(host, plugin, err);
     if (result == 0)
         return 0;
     err->code = KG_E_NOT_APPROVED; /* what cannot be looked at is not approved either */
@@ -158,6 +166,8 @@ static int enable_now(struct host *host, struct host_plugin *plugin, const char 
 {
     int result = host_check_unchanging(plugin, err);
     if (result == 0)
+        result = host_check_not_dev(plugin, err);
+    if (result == 0)
         result = host_check_startable(host, plugin, err);
     if (result == 0)
         result = state_plugin_choice_set(host->state, kg_str(plugin->name), STATE_ENABLED, err);
@@ -189,7 +199,7 @@ void host_enable(struct host *host, struct kg_str name, const char *operator_id,
     if (plugin != NULL && host_read_local_again(host, &err) == 0) {
         if (plugin->problem.code != KG_OK)
             host_load_plugin(host, plugin); /* its author may have mended it */
-        if (host_check_unchanging(plugin, &err) == 0 &&
+        if (host_check_unchanging(plugin, &err) == 0 && host_check_not_dev(plugin, &err) == 0 &&
             host_check_startable(host, plugin, &err) == 0) {
             check_in_full(host, plugin, on_checked_to_enable,
                           wanted_new(operator_id, on_done, data));
@@ -242,7 +252,7 @@ void host_restart(struct host *host, struct kg_str name, const char *operator_id
         on_done(data, &err);
         return;
     }
-    int result = store_check_quick(host->store, plugin->base, &err);
+    int result = check_quick(host, plugin, &err);
     if (result == -EAGAIN) {
         check_in_full(host, plugin, on_checked_to_restart, wanted_new(operator_id, on_done, data));
         return;

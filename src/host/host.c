@@ -288,7 +288,8 @@ static void log_warnings(const struct host_plugin *plugin, const struct kg_probl
 struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
-    struct manifest *manifest = manifest_load(plugin->dir, &problems);
+    struct manifest *manifest = plugin->dev ? manifest_read(host_dev_text(plugin->dev), &problems)
+                                            : manifest_load(plugin->dir, &problems);
     log_warnings(plugin, &problems);
     if (manifest == NULL) {
         kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);
@@ -438,7 +439,7 @@ static int compare_plugins(const void *a, const void *b)
 static void look_for_approval(struct host *host, struct host_plugin *plugin)
 {
     struct kg_err err;
-    if (store_check_known(host->store, plugin->base, &err) < 0)
+    if (plugin->dev == NULL && store_check_known(host->store, plugin->base, &err) < 0)
         plugin->drift = err;
 }
 
@@ -452,11 +453,16 @@ static struct host_plugin *plugin_new(struct host *host, const char *name, const
     return plugin;
 }
 
-static void list_plugin(struct host *host, struct host_plugin *plugin)
+static void insert_plugin(struct host *host, struct host_plugin *plugin)
 {
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
     host->plugins[host->plugin_count++] = plugin;
     qsort(host->plugins, host->plugin_count, sizeof(*host->plugins), compare_plugins);
+}
+
+static void list_plugin(struct host *host, struct host_plugin *plugin)
+{
+    insert_plugin(host, plugin);
     look_for_approval(host, plugin);
     if (host_load_plugin(host, plugin) < 0)
         report_invalid(host, plugin);
@@ -493,8 +499,36 @@ struct host_plugin *host_add_instance(struct host *host, const struct host_plugi
     plugin->project_root = kg_strdup(project->root);
     plugin->project_file = kg_strdup(project->path);
     plugin->change = base->change; /* which ends for both */
+    host_plugin_move(plugin, base->dev);
     list_plugin(host, plugin);
     return plugin;
+}
+
+/* -- from where one is run --------------------------------------------------------------------- */
+
+/* Without a folder in the store it leaves. */
+void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
+{
+    struct host_dev *before = plugin->dev;
+    free(plugin->dir);
+    plugin->dev = dev_or_null;
+    plugin->drift = (struct kg_err){.code = KG_OK};
+    plugin->dir = dev_or_null ? kg_strdup(host_dev_path(dev_or_null))
+                              : kg_format("%s/%s", plugin->host->plugins_dir, plugin->base);
+    if (dev_or_null == NULL && access(plugin->dir, F_OK) < 0)
+        plugin->leaving = true;
+    else
+        look_for_approval(plugin->host, plugin);
+    if (before != NULL && before != dev_or_null)
+        host_dev_left(before, plugin);
+    if (dev_or_null != NULL && before != dev_or_null)
+        host_dev_joined(dev_or_null, plugin);
+}
+
+void host_add_dev(struct host *host, const char *name)
+{
+    struct host_plugin *plugin = take_back(host, name);
+    insert_plugin(host, plugin ? plugin : plugin_new(host, name, name));
 }
 
 /* A plugin may still be storing something while it leaves, so its storage closes after it. */
@@ -669,7 +703,10 @@ bool host_is_enabled(struct host *host, const struct host_plugin *plugin)
 {
     if (plugin->leaving || host_is_template(plugin))
         return false;
-    if (plugin->project_id != NULL && choice_of(host, plugin->base) == STATE_DISABLED)
+    if (plugin->dev != NULL && (plugin->project_id == NULL || !host_dev_may_run(plugin->dev)))
+        return host_dev_may_run(plugin->dev);
+    if (plugin->project_id != NULL && plugin->dev == NULL &&
+        choice_of(host, plugin->base) == STATE_DISABLED)
         return false;
     enum state_choice choice = choice_of(host, plugin->name);
     if (choice != STATE_UNSAID)
@@ -786,7 +823,7 @@ int host_disable(struct host *host, struct kg_str name, const char *operator_id,
 {
     struct host_plugin *plugin = host_plugin_find(host, name, err);
     if (plugin == NULL || host_check_unchanging(plugin, err) < 0 ||
-        remember(host, plugin, STATE_DISABLED, err) < 0)
+        host_check_not_dev(plugin, err) < 0 || remember(host, plugin, STATE_DISABLED, err) < 0)
         return -EINVAL;
     audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(operator_id));
@@ -930,6 +967,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host->stop_check.run = check_stopped;
         kg_log(KG_INFO, "stopping: %s", reason);
         host_projects_stop(host);
+        host_devs_stop(host);
         host_consents_close(host);
     }
     for (size_t i = 0; i < host->plugin_count; i++) {
@@ -963,6 +1001,7 @@ void host_free(struct host *host)
     free(host->plugins);
     host->plugin_count = 0; /* who is answered by the last jobs finds none */
     host_tools_end(host);
+    host_devs_free(host);
     host_projects_free(host);
     host_calls_free(host);
     gate_free(host->gate);

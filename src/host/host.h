@@ -164,6 +164,7 @@ struct host_plugin {
     bool leaving;                  /* its project is gone, and so is it once it has ended */
     uint32_t checks;               /* of its files, in full, that are under way */
     struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
+    struct host_dev *dev;          /* whose folder it is run from; NULL: from the store */
     struct host_trace *trace;      /* owned; NULL until somebody asks for it; see trace.c */
 };
 size_t host_plugin_count(const struct host *host);
@@ -259,6 +260,25 @@ void host_promote(struct host *host, struct kg_str name, const char *operator_id
 struct consent_queue *host_consents(struct host *host);
 /* How many sessions use it now. */
 size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin);
+
+/* -- a plugin that is run from its author's folder while he changes it, see dev.c ---------------
+ */
+
+struct host_dev;
+struct host_dev_ops {
+    void (*on_line)(void *data, struct kg_str line); /* a JSON object and its line end */
+    /* The same of what is said with the plugin, of which there may be more than can be taken. */
+    void (*on_record)(void *data, int64_t t_us, struct kg_str line);
+    /* Once, and never before host_dev_start returns; problems: all that is wrong, or NULL. */
+    void (*on_end)(void *data, const struct kg_err *err, const struct kg_problems *problems);
+};
+/*
+ * The run ends when its folder is gone, the operator says no, or the one who listens leaves; until
+ * on_end or host_dev_leave it may be used. NULL with err: it cannot be begun.
+ */
+struct host_dev *host_dev_start(struct host *host, const char *path, const char *operator_id,
+                                const struct host_dev_ops *ops, void *data, struct kg_err *err);
+void host_dev_leave(struct host_dev *dev); /* on_end is not called */
 
 /* -- the cage of a plugin, see policy.c -------------------------------------------------------- */
 

@@ -34,7 +34,8 @@ struct host_change {
     struct store_removal removal;
     struct store_removed removed; /* owned */
     bool was_running, reverted, removed_all;
-    struct kg_err reason; /* why it was reverted */
+    struct kg_err reason;         /* why it was reverted */
+    void (*exchange)(void *data); /* of host_exchange, else NULL */
 
     host_changed_fn *on_done;
     void *data;
@@ -201,7 +202,8 @@ static bool take_hold(struct host_change *change)
     }
     if (change->plugin == NULL)
         return true;
-    if (host_check_unchanging(change->plugin, &change->err) < 0) {
+    if (host_check_unchanging(change->plugin, &change->err) < 0 ||
+        (change->exchange == NULL && host_check_not_dev(change->plugin, &change->err) < 0)) {
         change->plugin = NULL;
         return false;
     }
@@ -267,7 +269,7 @@ static void read_again(struct host_change *change)
     struct host_plugin *plugin;
     for (size_t i = 0; (plugin = held(change, i)) != NULL; i++) {
         plugin->drift = (struct kg_err){.code = KG_OK};
-        if (host_load_plugin(change->host, plugin) < 0)
+        if (!plugin->leaving && host_load_plugin(change->host, plugin) < 0)
             kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
     }
 }
@@ -586,6 +588,37 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
     }
     change->was_running = !has_stopped(change);
     stop_first(change, close_storage);
+}
+
+/* -- other files in its place ------------------------------------------------------------------ */
+
+static void exchange_now(struct host_change *change)
+{
+    struct host *host = change->host;
+    if (host->stopping) {
+        kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
+        finish(change, &change->err);
+        return;
+    }
+    change->exchange(change->data);
+    hold(change); /* what is new */
+    change->plugin = host_plugin_find(host, kg_str(change->name), NULL);
+    read_again(change);
+    if (change->plugin != NULL && change->plugin->manifest != NULL)
+        change->version = kg_strdup(change->plugin->manifest->version);
+    start_again(change);
+    finish(change, NULL);
+}
+
+void host_exchange(struct host *host, const char *name, void (*exchange)(void *data),
+                   host_changed_fn *on_done, void *data)
+{
+    struct host_change *change = change_new(host, name, NULL, on_done, data);
+    change->exchange = exchange;
+    if (take_hold(change))
+        stop_first(change, exchange_now);
+    else
+        fail_later(change);
 }
 
 /* -- promoting --------------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@ struct host {
     struct host_projects *projects; /* owned; see projects_internal.h */
     struct consent_queue *consents; /* owned */
     struct work *fetches;           /* of consents.c; owned by what is under way */
+    struct host_dev *devs;          /* owned; runs of plugins that their authors change */
     struct host_plugin **plugins;   /* owned, sorted by name */
     size_t plugin_count;
     struct host_plugin **gone; /* owned; uninstalled, but somebody may still point at them */
@@ -184,12 +185,56 @@ void host_start_if_approved(struct host *host, struct host_plugin *plugin);
 /* Before each start of a process; KG_E_NOT_APPROVED. */
 int host_check_start(struct host *host, struct host_plugin *plugin, struct kg_err *err);
 
+/* -- runs for development, see dev.c ----------------------------------------------------------- */
+
+/* The yes to what such a run asked for. Takes the offer over. */
+void host_dev_take(struct host *host, struct consent *consent, struct store_offer *offer);
+void host_devs_stop(struct host *host); /* each is told; the plugins are ended with all others */
+void host_devs_free(struct host *host);
+/* Not while it waits for a yes. */
+bool host_dev_may_run(const struct host_dev *dev);
+/* Its folder, and the manifest that it runs by, whatever is in that folder. */
+const char *host_dev_path(const struct host_dev *dev);
+struct kg_str host_dev_text(const struct host_dev *dev);
+/* Fails for a plugin that is run so: the store has no say in it then. */
+int host_check_not_dev(const struct host_plugin *plugin, struct kg_err *err);
+/* One of its processes came, or goes. */
+void host_dev_joined(struct host_dev *dev, struct host_plugin *plugin);
+void host_dev_left(struct host_dev *dev, const struct host_plugin *plugin);
+/* A plugin that is not in the store; and from where one is run: NULL is the store. See host.c. */
+void host_add_dev(struct host *host, const char *name);
+void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null);
+
 /* Changes of the store, see install.c. */
+/*
+ * Stops the plugin of that name with its processes in projects, calls exchange, reads them again,
+ * and starts what should run. on_done comes once, never before the call returns.
+ */
+void host_exchange(struct host *host, const char *name, void (*exchange)(void *data),
+                   host_changed_fn *on_done, void *data);
 void host_store_job(struct host *host, struct loop_job *job); /* a host that stops waits for it */
 void host_store_job_done(struct host *host); /* said by every such job, on the loop */
 int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err);
 /* Something happened to the plugin that the change has. */
 void host_change_look(struct host_change *change);
+
+/* -- folders that are watched, see watch.c ----------------------------------------------------- */
+
+struct host_watch;
+struct host_watch_ops {
+    /* Whether what was changed in a folder matters; NULL of it: nobody can tell. NULL: all does. */
+    bool (*counts)(void *data, const char *name_or_null);
+    void (*on_quiet)(void *data); /* after one change, or many */
+};
+struct host_watch *host_watch_new(struct loop *loop, const struct host_watch_ops *ops, void *data);
+void host_watch_free(struct host_watch *watch); /* takes NULL */
+/*
+ * A new list of folders: renew, then add each, then begin. A name: only what is called so counts in
+ * that folder. Begin gives how many cannot be watched, and of the first why.
+ */
+void host_watch_renew(struct host_watch *watch);
+void host_watch_add(struct host_watch *watch, const char *folder, const char *name_or_null);
+size_t host_watch_begin(struct host_watch *watch, struct kg_err *ret_first);
 
 /* See trace.c. */
 void host_trace_moved(struct host_plugin *plugin, enum instance_state from, enum instance_state to,
@@ -223,6 +268,8 @@ bool host_has_storage(const struct host *host, const struct host_plugin *plugin)
  * path itself if nothing is there. See policy.c.
  */
 char *host_real_path(const char *path);
+/* kaged's own folders: what no plugin may see, whatever it declares. Owned. See policy.c. */
+char **policy_kept(const struct config_paths *paths, const char *plugins_dir);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */

@@ -353,11 +353,17 @@ static void add_kept(char ***kept, const struct config_paths *paths)
         kg_list_add(kept, host_real_path(folders[i]));
 }
 
-static char **kept_folders(const struct host_cage_parts *parts)
+char **policy_kept(const struct config_paths *paths, const char *plugins_dir)
 {
     char **kept = kg_list_new(0);
-    add_kept(&kept, parts->paths);
-    kg_list_add(&kept, host_real_path(parts->plugins_dir));
+    add_kept(&kept, paths);
+    kg_list_add(&kept, host_real_path(plugins_dir));
+    return kept;
+}
+
+static char **kept_folders(const struct host_cage_parts *parts)
+{
+    char **kept = policy_kept(parts->paths, parts->plugins_dir);
     if (parts->also_kept != NULL)
         add_kept(&kept, parts->also_kept);
     return kept;

@@ -18,10 +18,16 @@ struct project_load *project_load_new(struct host *host, enum project_load_kind 
     load->plugins_dir = kg_strdup(host->plugins_dir);
     load->local_file = kg_strdup(host->paths->local_file);
     load->plugins = kg_list_new(host->plugin_count);
+    load->texts = kg_alloc_array(host->plugin_count + 1, sizeof(char *));
     size_t count = 0;
-    for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->project_id == NULL)
-            load->plugins[count++] = kg_strdup(host->plugins[i]->name);
+    for (size_t i = 0; i < host->plugin_count; i++) {
+        const struct host_plugin *plugin = host->plugins[i];
+        if (plugin->project_id != NULL)
+            continue;
+        if (plugin->dev != NULL)
+            load->texts[count] = kg_str_dup(host_dev_text(plugin->dev));
+        load->plugins[count++] = kg_strdup(plugin->name);
+    }
     return load;
 }
 
@@ -32,6 +38,9 @@ void project_load_free(struct project_load *load)
     free(load->operator_id);
     free(load->plugins_dir);
     free(load->local_file);
+    for (size_t i = 0; load->plugins[i] != NULL; i++)
+        free(load->texts[i]);
+    free(load->texts);
     kg_list_free(load->plugins);
     project_location_free(&load->location);
     project_resolved_free(load->resolved);
@@ -61,6 +70,15 @@ static bool has_manifest(const struct manifests *manifests, struct kg_str name)
     return false;
 }
 
+/* The index of the plugin, or that of the list's end. */
+static size_t index_of(const struct project_load *load, struct kg_str name)
+{
+    size_t i = 0;
+    while (load->plugins[i] != NULL && !kg_str_is(name, load->plugins[i]))
+        i++;
+    return i;
+}
+
 /* A plugin that cannot be used is as good as not installed; the host has said why. */
 static void add_manifest(const struct project_load *load, const char *package,
                          struct manifests *manifests)
@@ -68,10 +86,12 @@ static void add_manifest(const struct project_load *load, const char *package,
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     const char *slash = strrchr(package, '/');
     struct kg_str name = kg_str(slash ? slash + 1 : package);
-    if (!kg_list_has(load->plugins, name) || has_manifest(manifests, name))
+    size_t at = index_of(load, name);
+    if (load->plugins[at] == NULL || has_manifest(manifests, name))
         return;
     kg_auto(kg_free) char *dir = kg_format("%s/%.*s", load->plugins_dir, KG_STR_ARG(name));
-    struct manifest *manifest = manifest_load(dir, &problems);
+    struct manifest *manifest = load->texts[at] ? manifest_read(kg_str(load->texts[at]), &problems)
+                                                : manifest_load(dir, &problems);
     if (manifest == NULL || !kg_str_is(name, manifest->name)) {
         manifest_free(manifest);
         return;

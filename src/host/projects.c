@@ -39,7 +39,7 @@ static struct host_project *project_new(struct host *host, const char *id, const
 
 static void project_destroy(struct host_project *project)
 {
-    project_watch_free(project->watch);
+    host_watch_free(project->watch);
     project_forget_configs(project);
     project_servers_free(project->servers, project->server_count);
     project_resolved_free(project->resolved);
@@ -615,7 +615,7 @@ void host_projects_stop(struct host *host)
     atomic_store(&host->projects->closing, true);
     for (size_t i = 0; i < host->projects->count; i++) {
         struct host_project *project = host->projects->items[i];
-        project_watch_free(kg_steal(&project->watch));
+        host_watch_free(kg_steal(&project->watch));
     }
     loop_defer(host->loop, &host->projects->settle_check);
 }

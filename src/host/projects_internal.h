@@ -20,8 +20,6 @@ struct project_server {
     bool taken;          /* the process took it */
 };
 
-struct project_watch;
-
 /* Which folder it is, whatever its name; zeroed: there is none. */
 struct project_folder {
     uint64_t device, inode;
@@ -50,7 +48,7 @@ struct host_project {
     size_t server_count;
     struct kg_buf *configs; /* owned; of each use in order, made when they are asked for */
     size_t config_count;
-    struct project_watch *watch; /* owned; NULL: it is not watched */
+    struct host_watch *watch; /* owned; NULL: it is not watched */
 };
 
 /* One who waits until the plugins of a project have started. */
@@ -117,6 +115,7 @@ struct project_load {
 
     char *plugins_dir, *local_file; /* owned copies: the worker touches nothing of the host */
     char **plugins;                 /* owned; those that the host knows */
+    char **texts; /* owned, of each; its manifest, if it is not run from the store, or NULL */
     struct project_location location;
     struct project_folder folder;
     struct project_resolved *resolved; /* owned until it is taken */
@@ -178,7 +177,6 @@ void project_tell_gone(struct host_project *project, struct project_server *serv
 
 /* Watches what the resolved project is made of; ends if it is not watched any more. */
 void project_watch_set(struct host_project *project);
-void project_watch_free(struct project_watch *watch);
 
 /* -- the audit log, see project_audit.c -------------------------------------------------------- */
 

@@ -107,7 +107,7 @@ int host_plugin_reload(struct host *host, struct host_plugin *plugin, const char
     struct manifest *manifest = NULL;
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (host_check_unchanging(plugin, err) < 0)
+    if (host_check_unchanging(plugin, err) < 0 || host_check_not_dev(plugin, err) < 0)
         return -EINVAL;
     int result = read_both(host, plugin, &manifest, &settings, err);
     if (result < 0)

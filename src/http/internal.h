@@ -285,6 +285,7 @@ http_handler_fn http_handle_session_end;
 http_handler_fn http_handle_tokens;
 http_handler_fn http_handle_token_create;
 http_handler_fn http_handle_token_revoke;
+http_handler_fn http_handle_dev;
 http_handler_fn http_handle_plugin_install;
 http_handler_fn http_handle_plugin_upgrade;
 http_handler_fn http_handle_session_create;

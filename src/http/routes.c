@@ -127,6 +127,7 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
     kg_json_named_text(json, "description", manifest ? manifest->description : NULL);
     kg_json_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
     kg_json_named_text(json, "dir", plugin->dir);
+    kg_json_named_bool(json, "dev", plugin->dev != NULL);
     if (manifest != NULL)
         put_list(json, "capabilities", manifest->capabilities);
     kg_json_key(json, "pid");
@@ -885,6 +886,9 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/plugins", "plugins:write", SOURCE_BODY, NULL, http_handle_plugin_install,
      "Fetch a plugin, and offer it for consent", .operation = "plugin_install", .answer = "Consent",
      .status = 202, .body = "Source"},
+    {"POST", "/api/v1/dev", "admin", SOURCE_BODY, NULL, http_handle_dev,
+     "Run a plugin from its author's folder while he changes it: what happens, one object a line",
+     .operation = "plugin_dev", .answer = "application/x-ndjson", .body = "DevWanted"},
     {"DELETE", "/api/v1/plugins/{name}", "plugins:write", 0, uninstall_query,
      http_handle_plugin_uninstall, "Stop a plugin and remove it", .operation = "plugin_uninstall",
      .answer = "Uninstalled"},

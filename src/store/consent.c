@@ -17,6 +17,7 @@ const char *const consent_kind_names[CONSENT_KIND_COUNT] = {
     [CONSENT_UPGRADE] = "upgrade",
     [CONSENT_APPROVE] = "approve",
     [CONSENT_ACTIVATE] = "activate",
+    [CONSENT_DEV] = "dev",
 };
 
 /* -- one of them ------------------------------------------------------------------------------- */

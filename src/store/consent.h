@@ -22,6 +22,7 @@ enum consent_kind {
     CONSENT_UPGRADE,
     CONSENT_APPROVE,  /* the files that are in the store, as they are */
     CONSENT_ACTIVATE, /* what is installed, for one more project */
+    CONSENT_DEV,      /* a folder that is run while its author changes it */
     CONSENT_KIND_COUNT
 };
 extern const char *const consent_kind_names[CONSENT_KIND_COUNT];

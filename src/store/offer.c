@@ -14,7 +14,7 @@
 
 const char *const store_change_names[] = {
     [STORE_INSTALL] = "install",     [STORE_UPGRADE] = "upgrade", [STORE_DOWNGRADE] = "downgrade",
-    [STORE_REINSTALL] = "reinstall", [STORE_APPROVE] = "approve",
+    [STORE_REINSTALL] = "reinstall", [STORE_APPROVE] = "approve", [STORE_DEV] = "dev",
 };
 const char *const store_difference_names[] = {
     [STORE_SAME] = "same",
@@ -78,16 +78,16 @@ static void keep_warnings(struct store_offer *offer, const struct kg_problems *p
                               problems->items[i].message));
 }
 
-static int read_manifest(struct store_offer *offer, const char *dir, struct kg_err *err)
+/* NULL: it could not be read, and the problems say why. */
+static int take_manifest(struct store_offer *offer, struct manifest *manifest,
+                         const struct kg_problems *problems, struct kg_err *err)
 {
-    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct kg_semver version;
     offer->warnings = kg_list_new(0);
-    offer->manifest = manifest_load(dir, &problems);
-    if (offer->manifest == NULL)
-        return manifest_problems_fail(&problems, MANIFEST_FILE, err);
-    keep_warnings(offer, &problems);
-    const struct manifest *manifest = offer->manifest;
+    offer->manifest = manifest;
+    if (manifest == NULL)
+        return manifest_problems_fail(problems, MANIFEST_FILE, err);
+    keep_warnings(offer, problems);
     if (!kg_str_is(store_package_name(kg_str(manifest->package)), manifest->name))
         return kg_fail(err, KG_E_INVALID_MANIFEST,
                        "plugin %s: its package \"%s\" does not end in its name", manifest->name,
@@ -97,6 +97,13 @@ static int read_manifest(struct store_offer *offer, const char *dir, struct kg_e
                        "plugin %s: no version can be compared with \"%s\"", manifest->name,
                        manifest->version);
     return 0;
+}
+
+static int read_manifest(struct store_offer *offer, const char *dir, struct kg_err *err)
+{
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    struct manifest *manifest = manifest_load(dir, &problems);
+    return take_manifest(offer, manifest, &problems, err);
 }
 
 /* -- what is there ----------------------------------------------------------------------------- */
@@ -243,6 +250,25 @@ static char **names_of_roles(const struct manifest *manifest)
     return list;
 }
 
+/* Settings that open a path to it, with where they point if nobody turns them. */
+static char **names_of_paths(const struct manifest *manifest)
+{
+    char **list = kg_list_new(0);
+    const struct kg_node *properties = manifest->config_schema_node
+                                           ? kg_node_get(manifest->config_schema_node, "properties")
+                                           : NULL;
+    for (size_t i = 0; i < manifest->knob_count; i++) {
+        const struct manifest_knob *knob = &manifest->knobs[i];
+        const struct kg_node *field = properties ? kg_node_get(properties, knob->field) : NULL;
+        const struct kg_node *preset = field ? kg_node_get(field, "default") : NULL;
+        bool points = preset != NULL && preset->type == KG_STRING;
+        if (strcmp(knob->type, "path") == 0)
+            kg_list_add(&list, kg_format("%s: %.*s", knob->name,
+                                         KG_STR_ARG(points ? preset->text : KG_STR("nowhere"))));
+    }
+    return list;
+}
+
 /* With what a model reads of them, since that is what makes it call one. */
 static char **names_of_tools(const struct manifest *manifest)
 {
@@ -289,14 +315,12 @@ static char **names_of_notifications(const struct manifest *manifest)
 static const struct {
     const char *what;
     char **(*list)(const struct manifest *manifest);
+    bool asks; /* more of it lets the plugin see or do more */
 } compared[] = {
-    {"command", words_of_command},
-    {"env", lines_of_env},
-    {"roles", names_of_roles},
-    {"hooks", names_of_hooks},
-    {"tools", names_of_tools},
-    {"methods", names_of_methods},
-    {"notifications", names_of_notifications},
+    {"command", words_of_command, false}, {"env", lines_of_env, false},
+    {"roles", names_of_roles, true},      {"hooks", names_of_hooks, true},
+    {"paths", names_of_paths, true},      {"tools", names_of_tools, false},
+    {"methods", names_of_methods, false}, {"notifications", names_of_notifications, false},
 };
 
 static bool same_lists(char *const *a, char *const *b)
@@ -307,13 +331,16 @@ static bool same_lists(char *const *a, char *const *b)
     return a[i] == NULL && b[i] == NULL;
 }
 
+/* before: NULL if there was none; then only what lets the plugin see or do more is told. */
 static void compare_manifests(struct store_offer *offer, const struct manifest *before)
 {
     offer->changes = kg_alloc_array(KG_COUNT(compared), sizeof(*offer->changes));
     for (size_t i = 0; i < KG_COUNT(compared); i++) {
+        if (before == NULL && !compared[i].asks)
+            continue;
         struct store_changed change = {
             .what = compared[i].what,
-            .before = compared[i].list(before),
+            .before = before ? compared[i].list(before) : kg_list_new(0),
             .after = compared[i].list(offer->manifest),
         };
         if (!same_lists(change.before, change.after)) {
@@ -323,6 +350,24 @@ static void compare_manifests(struct store_offer *offer, const struct manifest *
         kg_list_free(change.before);
         kg_list_free(change.after);
     }
+}
+
+static bool asks(const struct store_changed *change)
+{
+    bool matters = false, more = false;
+    for (size_t i = 0; i < KG_COUNT(compared); i++)
+        matters = matters || (compared[i].asks && strcmp(compared[i].what, change->what) == 0);
+    for (char **item = change->after; *item != NULL; item++)
+        more = more || !kg_list_has(change->before, kg_str(*item));
+    return matters && more;
+}
+
+bool store_offer_asks(const struct store_offer *offer)
+{
+    bool any = !offer->compared || store_offer_widens(offer);
+    for (size_t i = 0; i < offer->change_count; i++)
+        any = any || asks(&offer->changes[i]);
+    return any;
 }
 
 /* -- the offer --------------------------------------------------------------------------------- */
@@ -449,6 +494,27 @@ int store_offer_installed(struct store *store, const char *name, struct store_of
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", name);
     compare(offer, &base);
+    *ret_offer = kg_steal(&offer);
+    return 0;
+}
+
+int store_offer_dev(const char *folder, struct kg_str text, const struct manifest *before,
+                    struct store_offer **ret_offer, struct kg_problems *ret_problems,
+                    struct kg_err *err)
+{
+    kg_auto(offer_cleanup) struct store_offer *offer =
+        offer_new(store_source_kind_names[STORE_FOLDER]);
+    struct manifest *manifest = manifest_read(text, ret_problems);
+    int result = take_manifest(offer, manifest, ret_problems, err);
+    if (result < 0)
+        return result;
+    offer->kind = STORE_DEV;
+    offer->source = kg_strdup(folder);
+    offer->local = true;
+    offer->compared = before != NULL;
+    store_hash_text(text, offer->hash);
+    compare_capabilities(offer, before ? &before->capability_set : NULL);
+    compare_manifests(offer, before);
     *ret_offer = kg_steal(&offer);
     return 0;
 }

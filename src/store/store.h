@@ -90,6 +90,8 @@ extern const char *const store_source_kind_names[]; /* "folder", "archive", "git
 
 #define STORE_HASH_TEXT 72 /* "sha256:" and 64 hex digits, and NUL */
 
+void store_hash_text(struct kg_str text, char ret_hash[STORE_HASH_TEXT]);
+
 enum store_entry_type { STORE_ENTRY_FILE, STORE_ENTRY_FOLDER, STORE_ENTRY_LINK };
 
 struct store_entry {
@@ -187,7 +189,8 @@ enum store_change_kind {
     STORE_UPGRADE,
     STORE_DOWNGRADE,
     STORE_REINSTALL, /* the same version */
-    STORE_APPROVE    /* the folder in the store itself, as it stands there now */
+    STORE_APPROVE,   /* the folder in the store itself, as it stands there now */
+    STORE_DEV        /* a folder of its author's, which is run as it is and gets nowhere */
 };
 extern const char *const store_change_names[]; /* "install", "upgrade", ... */
 
@@ -203,7 +206,7 @@ struct store_capability {
 
 /* What else differs between the installed manifest and the offered one. */
 struct store_changed {
-    const char *what; /* "command", "env", "hooks", "roles", "tools", "methods", ... */
+    const char *what; /* "command", "env", "hooks", "roles", "paths", "tools", "methods", ... */
     char **before;    /* NULL-ended and owned, like after; command: its words */
     char **after;
 };
@@ -241,6 +244,16 @@ int store_offer_fetched(struct store *store, const struct store_source *source,
                         struct store_offer **ret_offer, struct kg_err *err);
 int store_offer_installed(struct store *store, const char *name, struct store_offer **ret_offer,
                           struct kg_err *err);
+/*
+ * Pure. The folder is run as it is, and its code may change; so the hash is that of the manifest
+ * alone. before: the manifest of the last yes, which this one is compared with; NULL: there was
+ * none. What is wrong with the manifest is in problems, too.
+ */
+int store_offer_dev(const char *folder, struct kg_str manifest, const struct manifest *before,
+                    struct store_offer **ret_offer, struct kg_problems *ret_problems,
+                    struct kg_err *err);
+/* Whether the yes to the manifest that this was compared with is none to this one. */
+bool store_offer_asks(const struct store_offer *offer);
 void store_offer_free(struct store_offer *offer); /* blocks: empties its quarantine; takes NULL */
 /* Whether a plain yes is not enough: capabilities that the installed one does not have. */
 bool store_offer_widens(const struct store_offer *offer);

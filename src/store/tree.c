@@ -62,7 +62,7 @@ static void put_hex(struct kg_buf *out, const unsigned char sha256[SHA256_BYTES]
         kg_buf_printf(out, "%02x", sha256[i]);
 }
 
-static void hash_name(struct kg_str text, char ret_hash[STORE_HASH_TEXT])
+void store_hash_text(struct kg_str text, char ret_hash[STORE_HASH_TEXT])
 {
     unsigned char sha256[SHA256_BYTES];
     kg_auto(kg_buf_free) struct kg_buf name = {0};
@@ -369,7 +369,7 @@ static void hash_tree(struct store_tree *tree)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     store_tree_print(tree, &text);
-    hash_name(kg_buf_view(&text), tree->hash);
+    store_hash_text(kg_buf_view(&text), tree->hash);
 }
 
 static int read_tree(int dirfd, const struct store_limits *limits, enum look look,
@@ -429,7 +429,7 @@ int store_tree_quick(int dirfd, const struct store_limits *limits, char ret_dige
                       (long long)status->st_ctim.tv_sec, status->st_ctim.tv_nsec,
                       walk.items[i].entry.path);
     }
-    hash_name(kg_buf_view(&text), ret_digest);
+    store_hash_text(kg_buf_view(&text), ret_digest);
     return 0;
 }
 

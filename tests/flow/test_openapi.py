@@ -19,6 +19,7 @@ BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}'}
 # Routes that the walk through all of them leaves out, each with why.
 LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own",
             ("get", "/api/v1/events"): "a WebSocket: see test_events.py",
+            ("post", "/api/v1/dev"): "it lasts as long as somebody reads: see test_dev.py",
             ("get", "/api/v1/plugins/{name}/trace"): "it has no end: see test_trace.py",
             ("get", "/auth/launch"): "it needs a browser and a token: see test_auth.py",
             **{key: "one leads to the other: see below" for key in (

@@ -1,0 +1,158 @@
+/*
+ * A run of a plugin for its author, as the answer of a request: one JSON object a line, as it
+ * happens. The run lives as long as the client reads. Only over the unix socket, since the folder
+ * is one of this machine, and who names it must be somebody who could run kaged himself.
+ */
+#include "http/internal.h"
+
+#include <stdlib.h>
+
+#define QUEUE_BYTES ((size_t)8 << 20) /* that wait for a client */
+
+struct run {
+    struct http_request *request;
+    struct host_dev *dev;
+    bool begun, full;
+    struct kg_buf queue; /* while the client does not read */
+    size_t records_max;  /* bytes of it that may be records */
+    uint64_t missed;     /* of them, since the last in the queue */
+    int64_t last_us;     /* when the last came */
+};
+
+static void put_line(struct run *run, struct kg_str line)
+{
+    if (!run->begun)
+        http_reply_begin(run->request, 200, "application/x-ndjson");
+    run->begun = true;
+    if (run->full)
+        kg_buf_str(&run->queue, line);
+    else
+        run->full = !http_reply_piece(run->request, line);
+}
+
+static void put_missed(struct run *run)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, line = {0};
+    if (run->missed == 0)
+        return;
+    trace_put_missed(&body, run->missed);
+    trace_put_record(&line, run->last_us, kg_buf_view(&body));
+    run->missed = 0;
+    put_line(run, kg_buf_view(&line));
+}
+
+static void on_room(void *data)
+{
+    struct run *run = data;
+    run->full = !http_reply_piece(run->request, kg_buf_view(&run->queue));
+    kg_buf_free(&run->queue);
+    put_missed(run);
+}
+
+/* -- the run ----------------------------------------------------------------------------------- */
+
+static void finish(struct run *run)
+{
+    if (run->queue.length > 0)
+        (void)http_reply_piece(run->request, kg_buf_view(&run->queue));
+    http_reply_end(run->request);
+    kg_buf_free(&run->queue);
+    free(run);
+}
+
+static void put_end(struct run *run, const struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = kg_json_writer(&line);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "type", "end");
+    kg_json_named_text(&json, "code", kg_error_row(err->code)->name);
+    kg_json_named_text(&json, "message", err->message);
+    kg_json_named_text(&json, "hint", err->hint[0] != '\0' ? err->hint : NULL);
+    kg_json_end(&json, '}');
+    kg_buf_char(&line, '\n');
+    put_line(run, kg_buf_view(&line));
+}
+
+static void on_end(void *data, const struct kg_err *err, const struct kg_problems *problems)
+{
+    struct run *run = data;
+    if (run->begun) {
+        put_end(run, err);
+        finish(run);
+        return;
+    }
+    http_reply_problems(run->request, err, problems);
+    free(run);
+}
+
+static void on_gone(void *data)
+{
+    struct run *run = data;
+    host_dev_leave(run->dev);
+    if (!run->begun)
+        http_reply_begin(run->request, kg_error_row(KG_E_CANCELLED)->http_status,
+                         "application/x-ndjson");
+    finish(run);
+}
+
+static void on_line(void *data, struct kg_str line)
+{
+    struct run *run = data;
+    struct kg_err err;
+    put_line(run, line);
+    if (run->queue.length <= QUEUE_BYTES)
+        return;
+    kg_fail(&err, KG_E_CANCELLED, "the client does not read: %zu bytes wait for it",
+            run->queue.length);
+    host_dev_leave(run->dev);
+    put_end(run, &err);
+    finish(run);
+}
+
+/* A client that is slow loses some, is told how many, and holds up nobody. */
+static void on_record(void *data, int64_t t_us, struct kg_str line)
+{
+    struct run *run = data;
+    run->last_us = t_us;
+    if (run->queue.length + line.length > run->records_max) {
+        run->missed++;
+        return;
+    }
+    put_missed(run);
+    put_line(run, line);
+}
+
+static int check_here(const struct http_request *request, struct kg_err *err)
+{
+    if (request->via == HTTP_VIA_UNIX)
+        return 0;
+    kg_fail(err, KG_E_REFUSED, "a plugin is run for its author over the unix socket only");
+    kg_hint(err, "use kaged plugin dev on the machine of the daemon");
+    return -1;
+}
+
+void http_handle_dev(struct http_request *request)
+{
+    static const struct host_dev_ops ops = {
+        .on_line = on_line, .on_record = on_record, .on_end = on_end};
+    kg_auto(kg_free) char *path = NULL;
+    const struct http_member members[] = {{.name = "path", .ret_text = &path}, {.name = NULL}};
+    struct kg_err err = {0};
+    if (check_here(request, &err) == 0 && http_body_members(request, members, &err) == 0 &&
+        path == NULL)
+        kg_fail(&err, KG_E_USAGE, "the body has no \"path\"");
+    struct run *run = kg_alloc(sizeof(*run));
+    run->request = request;
+    run->records_max = (size_t)host_config(http_host(request))->limits_trace_queue_bytes;
+    if (err.code == KG_OK)
+        run->dev =
+            host_dev_start(http_host(request), path, http_operator(request), &ops, run, &err);
+    if (run->dev == NULL) {
+        http_reply_error(request, &err);
+        free(run);
+        return;
+    }
+    http_on_gone(request, on_gone, run);
+    http_on_room(request, on_room, run);
+}
