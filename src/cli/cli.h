@@ -305,6 +305,7 @@ int cli_auth_token_create(struct cli *cli);
 int cli_auth_token_list(struct cli *cli);
 int cli_auth_token_revoke(struct cli *cli);
 int cli_plugin_install(struct cli *cli);
+int cli_plugin_dev(struct cli *cli);
 int cli_plugin_approve(struct cli *cli);
 int cli_plugin_uninstall(struct cli *cli);
 int cli_plugin_promote(struct cli *cli);

@@ -257,6 +257,31 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_install,
     },
     {
+        .words = "plugin dev",
+        .arguments = {"PATH"},
+        .options = {{"full", 0, NULL, "Show messages whole, and not cut to the terminal's width."},
+                    YES,
+                    {"allow-new-capabilities", 0, NULL,
+                     "With --yes: also to capabilities that a change of the manifest adds."}},
+        .summary = "run a plugin from its folder while you change it",
+        .help =
+            "Runs the plugin in the folder PATH under the daemon, in its cage, after a yes to what "
+            "it may do. Whenever a file below PATH changes, the plugin is started again; nothing "
+            "is built, and nothing gets into the store. A manifest that cannot be used is told, "
+            "and the plugin goes on as it was. One that asks for more than was agreed to, "
+            "capabilities above all, stops the plugin until the next yes.\n"
+            "Each message is shown, with its direction, and behind an answer how long it took; "
+            "what the plugin writes on stderr stands between them. Other commands treat the plugin "
+            "as any other: kaged plugin call, status, logs.\n"
+            "It ends with this command (Ctrl-C). A plugin of the same name that is installed is "
+            "stopped meanwhile, and comes back.\n"
+            "Where there is no terminal to ask on, --yes must be given. With --json each line is "
+            "what the daemon told.\n"
+            " kaged plugin dev ./oh-my-pi",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_dev,
+    },
+    {
         .words = "plugin approve",
         .arguments = {"NAME..."},
         .options = {YES, ALLOW_NEW},

@@ -76,6 +76,21 @@ static void put_brief_row(struct table *table, const struct kg_node *plugin)
     put_figure(table, print_bytes, memory, memory > 0);
 }
 
+/* Those that are run from somewhere else than the store. */
+static void print_devs(const struct kg_node *plugins)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    for (uint32_t i = 0; i < plugins->count; i++) {
+        if (!cli_is_set(&plugins->items[i], "dev"))
+            continue;
+        kg_buf_escaped(&out, cli_text(&plugins->items[i], "name"));
+        kg_buf_text(&out, " is dev: run from ");
+        kg_buf_escaped(&out, cli_text(&plugins->items[i], "dir"));
+        kg_buf_char(&out, '\n');
+    }
+    print_out(&out);
+}
+
 /* Why a plugin cannot be used, or has stopped being what its manifest says. */
 static void print_problems(const struct kg_node *plugins)
 {
@@ -136,6 +151,7 @@ static void print_plugins(const struct kg_node *plugins, bool verbose)
             put_brief_row(table, &plugins->items[i]);
     }
     table_print(table);
+    print_devs(plugins);
     print_problems(plugins);
 }
 

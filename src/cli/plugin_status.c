@@ -212,6 +212,12 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
     put_text(out, "problem", cli_text(plugin, "problem"));
     put_text(out, "what to do", cli_text(plugin, "problem_hint"));
     put_text(out, "description", cli_text(plugin, "description"));
+    if (cli_is_set(plugin, "dev")) {
+        put_label(out, "dev");
+        kg_buf_text(out, "run by kaged plugin dev, from ");
+        kg_buf_escaped(out, cli_text(plugin, "dir"));
+        kg_buf_char(out, '\n');
+    }
     put_process(out, plugin);
     put_figures(out, plugin);
     put_limits(out, plugin);

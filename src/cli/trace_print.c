@@ -10,6 +10,7 @@
 
 #define ASKED_MAX    4096 /* requests of one side whose answers are waited for; a power of two */
 #define SCREEN_BYTES 2000 /* of one message on a terminal */
+#define HEAD_COLUMNS 17   /* the time and the arrow */
 
 struct asked {
     int64_t id; /* 0: none */
@@ -20,6 +21,7 @@ struct asked {
 struct trace_printer {
     bool colors;
     size_t text_max;
+    size_t columns;         /* of the text of a record; SIZE_MAX: any */
     struct asked *asked[2]; /* owned: by the host, and by the plugin */
 };
 
@@ -35,6 +37,7 @@ struct trace_printer *trace_printer_new(void)
     struct trace_printer *printer = kg_alloc(sizeof(*printer));
     printer->colors = print_colors();
     printer->text_max = print_is_screen() ? SCREEN_BYTES : SIZE_MAX;
+    printer->columns = SIZE_MAX;
     for (size_t i = 0; i < KG_COUNT(printer->asked); i++)
         printer->asked[i] = kg_alloc_array(ASKED_MAX, sizeof(struct asked));
     return printer;
@@ -47,6 +50,15 @@ void trace_printer_free(struct trace_printer *printer)
     for (size_t i = 0; i < KG_COUNT(printer->asked); i++)
         free(printer->asked[i]);
     free(printer);
+}
+
+void trace_printer_fit(struct trace_printer *printer, bool cut)
+{
+    size_t columns = print_columns();
+    printer->text_max = cut && columns != SIZE_MAX ? SCREEN_BYTES : SIZE_MAX;
+    printer->columns = cut && columns != SIZE_MAX
+                           ? columns - (columns > HEAD_COLUMNS ? HEAD_COLUMNS : columns)
+                           : SIZE_MAX;
 }
 
 static void put_text(const struct trace_printer *printer, struct kg_buf *out, struct kg_str text)
@@ -67,6 +79,22 @@ static struct asked *slot(struct trace_printer *printer, enum trace_kind asker, 
     return &printer->asked[asker][(uint64_t)id & (ASKED_MAX - 1)];
 }
 
+/* Where there is little room, what kaged puts before a caller's own parameters is left out. */
+static void put_params(const struct trace_printer *printer, struct kg_buf *out,
+                       struct kg_str params)
+{
+    struct kg_str context;
+    if (printer->columns == SIZE_MAX || !kg_str_starts(params, "{\"_context\":") ||
+        !kg_json_member(params, "_context", &context)) {
+        put_text(printer, out, params);
+        return;
+    }
+    const char *rest = context.data + context.length, *end = params.data + params.length;
+    rest += rest < end && *rest == ',';
+    kg_buf_char(out, '{');
+    put_text(printer, out, (struct kg_str){rest, (size_t)(end - rest)});
+}
+
 static void put_request(struct trace_printer *printer, struct kg_buf *out, enum trace_kind way,
                         int64_t t_us, const struct rpc_message *message)
 {
@@ -78,7 +106,7 @@ static void put_request(struct trace_printer *printer, struct kg_buf *out, enum 
         kg_buf_printf(out, " #%lld", (long long)message->id);
     }
     kg_buf_char(out, ' ');
-    put_text(printer, out, message->params);
+    put_params(printer, out, message->params);
 }
 
 static void put_answer(struct trace_printer *printer, struct kg_buf *out, enum trace_kind way,
@@ -175,6 +203,14 @@ void trace_printer_put(struct trace_printer *printer, struct kg_str text, struct
         kg_buf_printf(out, "\033[%sm%s\033[0m ", color, looks[kind].mark);
     else
         kg_buf_printf(out, "%s ", looks[kind].mark);
+    bool dim = printer->colors && kind == TRACE_STDERR; /* it stands between the messages */
+    kg_buf_text(out, dim ? "\033[2m" : "");
+    size_t from = out->length;
+    if (cli_text(doc->root, "process").length > 0) {
+        kg_buf_escaped(out, cli_text(doc->root, "process"));
+        kg_buf_char(out, ' ');
+    }
     put_body(printer, out, kind, doc->root);
-    kg_buf_char(out, '\n');
+    print_cut(out, from, printer->columns);
+    kg_buf_text(out, dim ? "\033[0m\n" : "\n");
 }

@@ -7,6 +7,8 @@
 struct trace_printer;
 struct trace_printer *trace_printer_new(void);
 void trace_printer_free(struct trace_printer *printer); /* takes NULL */
+/* Whether records are cut to the width of the terminal, or shown whole. */
+void trace_printer_fit(struct trace_printer *printer, bool cut);
 /* Appends one line of a trace, its header too, in words; what is none is passed over. */
 void trace_printer_put(struct trace_printer *printer, struct kg_str line, struct kg_buf *out);
 

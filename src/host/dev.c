@@ -15,6 +15,7 @@
 #define NAMES_MAX 5  /* of what was changed, to be told */
 
 struct look;
+struct tap;
 
 struct host_dev {
     struct host *host;
@@ -29,6 +30,8 @@ struct host_dev {
     struct kg_id taking;      /* that is being done; "": none is */
     struct consent_listener listener;
 
+    struct tap *taps; /* owned; on its processes */
+    uint64_t start_ns;
     struct host_watch *watch;
     char **changed; /* owned; names, since it was told last */
     size_t changes;
@@ -46,13 +49,19 @@ struct host_dev {
 
 /* -- what is told ------------------------------------------------------------------------------ */
 
-/* A line: {"type":...,"at":... and whatever is put behind that. */
-static struct kg_json_writer line_begin(struct kg_buf *line, const char *type)
+static int64_t since_start_us(const struct host_dev *dev, uint64_t at_ns)
+{
+    return ((int64_t)at_ns - (int64_t)dev->start_ns) / 1000;
+}
+
+/* A line with its time and type, and whatever is put behind that. */
+static struct kg_json_writer line_begin(const struct host_dev *dev, struct kg_buf *line,
+                                        const char *type)
 {
     struct kg_json_writer json = kg_json_writer(line);
     kg_json_begin(&json, '{');
+    kg_json_named_int(&json, "t_us", since_start_us(dev, kg_monotonic_ns()));
     kg_json_named_text(&json, "type", type);
-    kg_json_named_time(&json, "at", kg_wall_ms());
     return json;
 }
 
@@ -73,7 +82,7 @@ static void tell_started(struct host_dev *dev, const char *type)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     const struct host_plugin *plugin = plugin_of(dev);
-    struct kg_json_writer json = line_begin(&line, type);
+    struct kg_json_writer json = line_begin(dev, &line, type);
     kg_json_named_text(&json, "name", dev->name);
     kg_json_named_text(&json, "folder", dev->path);
     kg_json_named_text(&json, "version",
@@ -92,7 +101,7 @@ static void forget_changed(struct host_dev *dev)
 static void tell_changed(struct host_dev *dev)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    struct kg_json_writer json = line_begin(&line, "changed");
+    struct kg_json_writer json = line_begin(dev, &line, "changed");
     kg_json_key(&json, "files");
     kg_json_begin(&json, '[');
     for (size_t i = 0; dev->changed[i] != NULL; i++)
@@ -107,7 +116,7 @@ static void tell_problem(struct host_dev *dev, const char *type, const struct kg
                          const struct kg_problems *problems_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    struct kg_json_writer json = line_begin(&line, type);
+    struct kg_json_writer json = line_begin(dev, &line, type);
     kg_json_named_text(&json, "code", kg_error_row(err->code)->name);
     kg_json_named_text(&json, "message", err->message);
     kg_json_named_text(&json, "hint", err->hint[0] != '\0' ? err->hint : NULL);
@@ -121,10 +130,72 @@ static void tell_problem(struct host_dev *dev, const char *type, const struct kg
 static void tell_consent(struct host_dev *dev, const struct consent *consent)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    struct kg_json_writer json = line_begin(&line, "consent");
+    struct kg_json_writer json = line_begin(dev, &line, "consent");
     kg_json_key(&json, "consent");
     consent_json(consent, true, &json);
     line_end(dev, &line, &json);
+}
+
+/* -- what is said with its processes ----------------------------------------------------------- */
+
+struct tap {
+    struct host_trace_listener listener;
+    struct host_dev *dev;
+    struct tap *next;
+};
+
+static void on_record(struct host_trace_listener *listener, uint64_t at_ns, struct kg_str body)
+{
+    const struct tap *tap = KG_CONTAINER(listener, struct tap, listener);
+    struct host_dev *dev = tap->dev;
+    const struct host_plugin *plugin = listener->plugin;
+    kg_auto(kg_buf_free) struct kg_buf line = {0}, whole = {0};
+    if (dev->ops == NULL)
+        return;
+    if (plugin->project_id != NULL) /* it is one of several, and has a name that needs no escapes */
+        kg_buf_printf(&whole, "\"process\":\"%s\",", plugin->name);
+    kg_buf_str(&whole, body);
+    int64_t t_us = since_start_us(dev, at_ns);
+    trace_put_record(&line, t_us, kg_buf_view(&whole));
+    dev->ops->on_record(dev->data, t_us, kg_buf_view(&line));
+}
+
+static void tap_free(struct tap *tap)
+{
+    struct tap **at = &tap->dev->taps;
+    while (*at != tap)
+        at = &(*at)->next;
+    *at = tap->next;
+    free(tap);
+}
+
+static void on_tap_end(struct host_trace_listener *listener)
+{
+    tap_free(KG_CONTAINER(listener, struct tap, listener));
+}
+
+void host_dev_joined(struct host_dev *dev, struct host_plugin *plugin)
+{
+    struct kg_err err;
+    struct tap *tap = kg_alloc(sizeof(*tap));
+    *tap = (struct tap){{.on_record = on_record, .on_end = on_tap_end}, dev, dev->taps};
+    dev->taps = tap;
+    if (host_trace_listen(plugin, &tap->listener, &err) == 0)
+        return;
+    tap_free(tap);
+    if (!host_is_template(plugin))
+        tell_problem(dev, "warning", &err, NULL);
+}
+
+void host_dev_left(struct host_dev *dev, const struct host_plugin *plugin)
+{
+    for (struct tap *tap = dev->taps, *next; tap != NULL; tap = next) {
+        next = tap->next;
+        if (tap->listener.plugin != plugin)
+            continue;
+        host_trace_unlisten(&tap->listener);
+        tap_free(tap);
+    }
 }
 
 /* -- the end ----------------------------------------------------------------------------------- */
@@ -589,6 +660,7 @@ struct host_dev *host_dev_start(struct host *host, const char *path, const char 
     dev->operator_id = operator_id ? kg_strdup(operator_id) : NULL;
     dev->changed = kg_list_new(0);
     dev->end_task.run = take_away;
+    dev->start_ns = kg_monotonic_ns();
     dev->next = host->devs;
     host->devs = dev;
     dev->listener.on_change = on_consent;

@@ -509,6 +509,7 @@ struct host_plugin *host_add_instance(struct host *host, const struct host_plugi
 /* Without a folder in the store it leaves. */
 void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
 {
+    struct host_dev *before = plugin->dev;
     free(plugin->dir);
     plugin->dev = dev_or_null;
     plugin->drift = (struct kg_err){.code = KG_OK};
@@ -518,6 +519,10 @@ void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
         plugin->leaving = true;
     else
         look_for_approval(plugin->host, plugin);
+    if (before != NULL && before != dev_or_null)
+        host_dev_left(before, plugin);
+    if (dev_or_null != NULL && before != dev_or_null)
+        host_dev_joined(dev_or_null, plugin);
 }
 
 void host_add_dev(struct host *host, const char *name)

@@ -267,6 +267,8 @@ size_t host_plugin_sessions(const struct host *host, const struct host_plugin *p
 struct host_dev;
 struct host_dev_ops {
     void (*on_line)(void *data, struct kg_str line); /* a JSON object and its line end */
+    /* The same of what is said with the plugin, of which there may be more than can be taken. */
+    void (*on_record)(void *data, int64_t t_us, struct kg_str line);
     /* Once, and never before host_dev_start returns; problems: all that is wrong, or NULL. */
     void (*on_end)(void *data, const struct kg_err *err, const struct kg_problems *problems);
 };

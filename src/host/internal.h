@@ -198,6 +198,9 @@ const char *host_dev_path(const struct host_dev *dev);
 struct kg_str host_dev_text(const struct host_dev *dev);
 /* Fails for a plugin that is run so: the store has no say in it then. */
 int host_check_not_dev(const struct host_plugin *plugin, struct kg_err *err);
+/* One of its processes came, or goes. */
+void host_dev_joined(struct host_dev *dev, struct host_plugin *plugin);
+void host_dev_left(struct host_dev *dev, const struct host_plugin *plugin);
 /* A plugin that is not in the store; and from where one is run: NULL is the store. See host.c. */
 void host_add_dev(struct host *host, const char *name);
 void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null);

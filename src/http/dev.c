@@ -14,6 +14,9 @@ struct run {
     struct host_dev *dev;
     bool begun, full;
     struct kg_buf queue; /* while the client does not read */
+    size_t records_max;  /* bytes of it that may be records */
+    uint64_t missed;     /* of them, since the last in the queue */
+    int64_t last_us;     /* when the last came */
 };
 
 static void put_line(struct run *run, struct kg_str line)
@@ -27,11 +30,23 @@ static void put_line(struct run *run, struct kg_str line)
         run->full = !http_reply_piece(run->request, line);
 }
 
+static void put_missed(struct run *run)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, line = {0};
+    if (run->missed == 0)
+        return;
+    trace_put_missed(&body, run->missed);
+    trace_put_record(&line, run->last_us, kg_buf_view(&body));
+    run->missed = 0;
+    put_line(run, kg_buf_view(&line));
+}
+
 static void on_room(void *data)
 {
     struct run *run = data;
     run->full = !http_reply_piece(run->request, kg_buf_view(&run->queue));
     kg_buf_free(&run->queue);
+    put_missed(run);
 }
 
 /* -- the run ----------------------------------------------------------------------------------- */
@@ -51,7 +66,6 @@ static void put_end(struct run *run, const struct kg_err *err)
     struct kg_json_writer json = kg_json_writer(&line);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "type", "end");
-    kg_json_named_time(&json, "at", kg_wall_ms());
     kg_json_named_text(&json, "code", kg_error_row(err->code)->name);
     kg_json_named_text(&json, "message", err->message);
     kg_json_named_text(&json, "hint", err->hint[0] != '\0' ? err->hint : NULL);
@@ -96,6 +110,19 @@ static void on_line(void *data, struct kg_str line)
     finish(run);
 }
 
+/* A client that is slow loses some, is told how many, and holds up nobody. */
+static void on_record(void *data, int64_t t_us, struct kg_str line)
+{
+    struct run *run = data;
+    run->last_us = t_us;
+    if (run->queue.length + line.length > run->records_max) {
+        run->missed++;
+        return;
+    }
+    put_missed(run);
+    put_line(run, line);
+}
+
 static int check_here(const struct http_request *request, struct kg_err *err)
 {
     if (request->via == HTTP_VIA_UNIX)
@@ -107,7 +134,8 @@ static int check_here(const struct http_request *request, struct kg_err *err)
 
 void http_handle_dev(struct http_request *request)
 {
-    static const struct host_dev_ops ops = {.on_line = on_line, .on_end = on_end};
+    static const struct host_dev_ops ops = {
+        .on_line = on_line, .on_record = on_record, .on_end = on_end};
     kg_auto(kg_free) char *path = NULL;
     const struct http_member members[] = {{.name = "path", .ret_text = &path}, {.name = NULL}};
     struct kg_err err = {0};
@@ -116,6 +144,7 @@ void http_handle_dev(struct http_request *request)
         kg_fail(&err, KG_E_USAGE, "the body has no \"path\"");
     struct run *run = kg_alloc(sizeof(*run));
     run->request = request;
+    run->records_max = (size_t)host_config(http_host(request))->limits_trace_queue_bytes;
     if (err.code == KG_OK)
         run->dev =
             host_dev_start(http_host(request), path, http_operator(request), &ops, run, &err);
