@@ -304,17 +304,12 @@ static void on_request(struct replay *replay, const struct rpc_message *message)
 
 /* -- what the plugin answers ------------------------------------------------------------------- */
 
-static struct kg_str id_text(int64_t id, char text[24])
-{
-    return (struct kg_str){text, (size_t)snprintf(text, 24, "%lld", (long long)id)};
-}
-
 static void on_answer(struct replay *replay, const struct kit_line *line,
                       const struct rpc_message *message)
 {
     char text[24];
     bool is_result = message->kind == RPC_RESULT;
-    struct kit_event *asked = kg_map_get(replay->sent, id_text(message->id, text));
+    struct kit_event *asked = kg_map_get(replay->sent, kit_id_text(message->id, text));
     if (message->id == GREETING_ID || message->id == GREETING_ID + 1)
         replay->greeting_answers |= 1U << (message->id - GREETING_ID);
     if (asked == NULL || asked->answer.length > 0)
@@ -439,7 +434,7 @@ static void say(struct replay *replay, struct kit_event *event)
     event->sent = true;
     event->sent_ns = kit_seat_ns(replay->seat);
     if (event->type == KIT_HOST_ASKS)
-        kg_map_set(replay->sent, id_text(event->id, text), event);
+        kg_map_set(replay->sent, kit_id_text(event->id, text), event);
     send_moved(replay, 0, event->record->line);
     if (event->type == KIT_HOST_TELLS && strcmp(event->method, "shutdown") == 0) {
         kit_seat_close_input(replay->seat);

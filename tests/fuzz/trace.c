@@ -46,7 +46,7 @@ static struct trace_redactor *new_redactor(void)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(system, NULL);
     must(manifest != NULL);
     const struct trace_secret_parts parts = {.manifest = manifest, .system = doc->root};
-    struct trace_redactor *redactor = trace_redactor_new(&parts);
+    struct trace_redactor *redactor = trace_redactor_new(&parts, NULL);
     kg_problems_free(&problems);
     manifest_free(manifest);
     return redactor;
