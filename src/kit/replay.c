@@ -99,7 +99,7 @@ static void describe_end(const struct replay *replay, char note[NOTE_MAX])
         snprintf(note, NOTE_MAX, "it exited with code %d", how->exit_code);
 }
 
-static void judge_answers(struct replay *replay, struct kit_step *step,
+static void judge_answers(struct replay *replay, struct kit_step step,
                           const struct kit_event *asked)
 {
     const char *ignored[IGNORED_MAX + 2];
@@ -107,9 +107,9 @@ static void judge_answers(struct replay *replay, struct kit_step *step,
                                                                       .places = replay->places};
     list_ignored(replay, asked->method, ignored);
     kit_compare(&comparison, asked->pair->body, kg_buf_view(&asked->answer));
-    step->outcome = comparison.count == 0 ? KIT_SAME : KIT_DIFFERS;
-    step->comparison = &comparison;
-    tell(replay, step);
+    step.outcome = comparison.count == 0 ? KIT_SAME : KIT_DIFFERS;
+    step.comparison = &comparison;
+    tell(replay, &step);
 }
 
 /* Compares what came with what came then, each of which may be nothing. */
@@ -128,7 +128,7 @@ static void judge(struct replay *replay, struct kit_event *asked)
     };
     asked->judged = true;
     if (then != NULL && is_answered) {
-        judge_answers(replay, &step, asked);
+        judge_answers(replay, step, asked);
         return;
     }
     if (then != NULL || !is_answered)

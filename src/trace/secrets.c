@@ -84,7 +84,7 @@ static void forget(struct trace_secrets *secrets, struct secret *old)
 
 static void add(struct trace_secrets *secrets, struct kg_str text, bool is_kept)
 {
-    if (text.length < SECRET_MIN || has(secrets, text, is_kept))
+    if (has(secrets, text, is_kept))
         return;
     if (is_kept && secrets->kept_count == KEPT_MAX) {
         secrets->too_many = true;
@@ -109,6 +109,8 @@ static void add(struct trace_secrets *secrets, struct kg_str text, bool is_kept)
 /* A key of many lines may be printed line by line. */
 void trace_secrets_add(struct trace_secrets *secrets, struct kg_str text, bool is_kept)
 {
+    if (text.length < SECRET_MIN)
+        return;
     const char *end = text.data + text.length;
     add(secrets, text, is_kept);
     for (const char *at = text.data, *newline; at < end; at = newline + 1) {
