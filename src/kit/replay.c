@@ -49,6 +49,7 @@ struct replay {
     bool is_over;           /* the process had ended here */
     bool has_gap;           /* the trace lacks something of it */
     bool shut;              /* it was told to leave */
+    bool hung;              /* it was killed for its silence */
     int64_t base_us;        /* of the trace, when the seat's time was base_ns */
     uint64_t base_ns;
     uint64_t greeting_answers; /* bits: which parts of the handshake were answered */
@@ -90,9 +91,11 @@ static void list_ignored(const struct replay *replay, const char *method,
 static void describe_end(const struct replay *replay, char note[NOTE_MAX])
 {
     const struct cage_exit *how = kit_seat_exit(replay->seat);
-    if (how == NULL)
-        snprintf(note, NOTE_MAX, "it did not answer within %lld ms",
+    if (replay->hung)
+        snprintf(note, NOTE_MAX, "it did not answer within %lld ms, and was killed",
                  (long long)replay->parts->room.config->limits_call_timeout_ms);
+    else if (how == NULL)
+        snprintf(note, NOTE_MAX, "it does not answer");
     else if (how->signal != 0)
         snprintf(note, NOTE_MAX, "it was killed by signal %d", how->signal);
     else
@@ -368,10 +371,11 @@ static void wait_for(struct replay *replay, struct wait wait)
     bool in_time = kit_room_wait(replay->room, is_done, &wait, timeout_ms);
     if (in_time && !is_gone(replay))
         return;
-    if (!in_time)
+    if (!in_time) {
+        replay->hung = true;
         kit_seat_signal(replay->seat, SIGKILL); /* as the daemon would */
-    else
-        (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
+    }
+    (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
 }
 
 /* So that it is as long after the first as it was then. */
@@ -506,7 +510,7 @@ static int play_life(struct replay *replay, struct kg_err *err)
     static const struct kit_seat_ops ops = {.on_line = on_line};
     replay->sent = kg_map_new();
     replay->asks = replay->first;
-    replay->greeted = replay->is_over = replay->has_gap = replay->shut = false;
+    replay->greeted = replay->is_over = replay->has_gap = replay->shut = replay->hung = false;
     replay->base_ns = 0;
     replay->greeting_answers = 0;
     replay->seat = kit_seat_new(replay->room, &ops, replay, err);
