@@ -40,7 +40,8 @@ void kit_put_moved(struct kg_buf *out, struct kg_str text, struct kg_str from, s
 
 static bool is_redacted(struct kg_str text)
 {
-    return memmem(text.data, text.length, TRACE_REDACTED, sizeof(TRACE_REDACTED) - 1) != NULL;
+    return text.length > 0 &&
+           memmem(text.data, text.length, TRACE_REDACTED, sizeof(TRACE_REDACTED) - 1) != NULL;
 }
 
 /* A plugin that was sent what was redacted may send it back. */

@@ -49,6 +49,7 @@ struct replay {
     bool is_over;           /* the process had ended here */
     bool has_gap;           /* the trace lacks something of it */
     bool shut;              /* it was told to leave */
+    bool hung;              /* it was killed for its silence */
     int64_t base_us;        /* of the trace, when the seat's time was base_ns */
     uint64_t base_ns;
     uint64_t greeting_answers; /* bits: which parts of the handshake were answered */
@@ -90,16 +91,18 @@ static void list_ignored(const struct replay *replay, const char *method,
 static void describe_end(const struct replay *replay, char note[NOTE_MAX])
 {
     const struct cage_exit *how = kit_seat_exit(replay->seat);
-    if (how == NULL)
-        snprintf(note, NOTE_MAX, "it did not answer within %lld ms",
+    if (replay->hung)
+        snprintf(note, NOTE_MAX, "it did not answer within %lld ms, and was killed",
                  (long long)replay->parts->room.config->limits_call_timeout_ms);
+    else if (how == NULL)
+        snprintf(note, NOTE_MAX, "it does not answer");
     else if (how->signal != 0)
         snprintf(note, NOTE_MAX, "it was killed by signal %d", how->signal);
     else
         snprintf(note, NOTE_MAX, "it exited with code %d", how->exit_code);
 }
 
-static void judge_answers(struct replay *replay, struct kit_step *step,
+static void judge_answers(struct replay *replay, struct kit_step step,
                           const struct kit_event *asked)
 {
     const char *ignored[IGNORED_MAX + 2];
@@ -107,9 +110,9 @@ static void judge_answers(struct replay *replay, struct kit_step *step,
                                                                       .places = replay->places};
     list_ignored(replay, asked->method, ignored);
     kit_compare(&comparison, asked->pair->body, kg_buf_view(&asked->answer));
-    step->outcome = comparison.count == 0 ? KIT_SAME : KIT_DIFFERS;
-    step->comparison = &comparison;
-    tell(replay, step);
+    step.outcome = comparison.count == 0 ? KIT_SAME : KIT_DIFFERS;
+    step.comparison = &comparison;
+    tell(replay, &step);
 }
 
 /* Compares what came with what came then, each of which may be nothing. */
@@ -128,7 +131,7 @@ static void judge(struct replay *replay, struct kit_event *asked)
     };
     asked->judged = true;
     if (then != NULL && is_answered) {
-        judge_answers(replay, &step, asked);
+        judge_answers(replay, step, asked);
         return;
     }
     if (then != NULL || !is_answered)
@@ -304,17 +307,12 @@ static void on_request(struct replay *replay, const struct rpc_message *message)
 
 /* -- what the plugin answers ------------------------------------------------------------------- */
 
-static struct kg_str id_text(int64_t id, char text[24])
-{
-    return (struct kg_str){text, (size_t)snprintf(text, 24, "%lld", (long long)id)};
-}
-
 static void on_answer(struct replay *replay, const struct kit_line *line,
                       const struct rpc_message *message)
 {
     char text[24];
     bool is_result = message->kind == RPC_RESULT;
-    struct kit_event *asked = kg_map_get(replay->sent, id_text(message->id, text));
+    struct kit_event *asked = kg_map_get(replay->sent, kit_id_text(message->id, text));
     if (message->id == GREETING_ID || message->id == GREETING_ID + 1)
         replay->greeting_answers |= 1U << (message->id - GREETING_ID);
     if (asked == NULL || asked->answer.length > 0)
@@ -373,10 +371,11 @@ static void wait_for(struct replay *replay, struct wait wait)
     bool in_time = kit_room_wait(replay->room, is_done, &wait, timeout_ms);
     if (in_time && !is_gone(replay))
         return;
-    if (!in_time)
+    if (!in_time) {
+        replay->hung = true;
         kit_seat_signal(replay->seat, SIGKILL); /* as the daemon would */
-    else
-        (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
+    }
+    (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
 }
 
 /* So that it is as long after the first as it was then. */
@@ -439,7 +438,7 @@ static void say(struct replay *replay, struct kit_event *event)
     event->sent = true;
     event->sent_ns = kit_seat_ns(replay->seat);
     if (event->type == KIT_HOST_ASKS)
-        kg_map_set(replay->sent, id_text(event->id, text), event);
+        kg_map_set(replay->sent, kit_id_text(event->id, text), event);
     send_moved(replay, 0, event->record->line);
     if (event->type == KIT_HOST_TELLS && strcmp(event->method, "shutdown") == 0) {
         kit_seat_close_input(replay->seat);
@@ -511,7 +510,7 @@ static int play_life(struct replay *replay, struct kg_err *err)
     static const struct kit_seat_ops ops = {.on_line = on_line};
     replay->sent = kg_map_new();
     replay->asks = replay->first;
-    replay->greeted = replay->is_over = replay->has_gap = replay->shut = false;
+    replay->greeted = replay->is_over = replay->has_gap = replay->shut = replay->hung = false;
     replay->base_ns = 0;
     replay->greeting_answers = 0;
     replay->seat = kit_seat_new(replay->room, &ops, replay, err);

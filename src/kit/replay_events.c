@@ -18,7 +18,7 @@ bool kit_event_is_start(const struct kit_event *event)
     return event->type == KIT_HOST_ASKS && strcmp(event->method, "initialize") == 0;
 }
 
-static struct kg_str id_text(int64_t id, char text[24])
+struct kg_str kit_id_text(int64_t id, char text[24])
 {
     return (struct kg_str){text, (size_t)snprintf(text, 24, "%lld", (long long)id)};
 }
@@ -58,7 +58,7 @@ static void add_request(struct pairing *pairing, const struct trace_record *reco
     if (kit_event_is_start(event))
         begin_life(pairing);
     if (is_request)
-        kg_map_set(of_host ? pairing->host : pairing->plugin, id_text(event->id, text), event);
+        kg_map_set(of_host ? pairing->host : pairing->plugin, kit_id_text(event->id, text), event);
 }
 
 static void add_answer(struct pairing *pairing, const struct trace_record *record,
@@ -68,7 +68,7 @@ static void add_answer(struct pairing *pairing, const struct trace_record *recor
     char text[24];
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kit_event *request =
-        kg_map_remove(of_host ? pairing->plugin : pairing->host, id_text(message->id, text));
+        kg_map_remove(of_host ? pairing->plugin : pairing->host, kit_id_text(message->id, text));
     if (request == NULL)
         return; /* it was asked before the trace began */
     struct kit_event *event =

@@ -196,7 +196,7 @@ class Files(Replay):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(["good-python"])
+        cls.daemon = Daemon(["good-python"], {"limits.call_timeout_ms": 4000})
         cls.addClassCleanup(cls.daemon.discard)
 
     def play(self, *lines, end="\n"):
@@ -255,6 +255,17 @@ class Files(Replay):
                                        os.path.join(self.daemon.home, "plugins/good-python"))
         self.assertEqual(code, 6)
         self.assertIn("the trace is of other", err)
+
+    def test_a_build_that_is_silent_is_killed_once(self):
+        path = os.path.join(self.daemon.base, "silent.trace")
+        with open(path, "w") as file:
+            for line in (HEADER, *(record(way, id=number, **rest) for number in (1, 2) for way, rest in (
+                    ("to", {"method": "good.echo", "params": {}}), ("from", {"result": {}})))):
+                file.write(json.dumps(line) + "\n")
+        folder = self.build(self.daemon, "good-python", ('result = message["params"]', "continue"))
+        code, answer = self.replay(self.daemon, path, folder)
+        self.assertEqual((code, answer["counts"]["no_answer"]), (1, 2), answer)
+        self.assertIn("did not answer within 4000 ms", answer["steps"][1]["note"])
 
     def test_nonsense_in_valid_lines_harms_nobody(self):
         code, err = self.play(

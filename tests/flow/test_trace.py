@@ -9,7 +9,8 @@ import socket
 import subprocess
 import threading
 
-from harness import PATIENCE, Daemon, FlowTest, UnixConnection, main, wait_for
+from harness import KAGED, PATIENCE, Daemon, FlowTest, UnixConnection, main, wait_for
+from terminal import CTRL_C, Terminal
 
 SECRET = "tok-5e7c0ffee-and-more"
 PASSWORD = "correct horse \"battery\""
@@ -331,6 +332,19 @@ class Command(FlowTest):
         self.assertIn("trace of good-python 1.0.0", lines[0])
         self.assertRegex(lines[1], r"^ +\d+\.\d{6} --> good.echo #\d+ .*hello")
         self.assertRegex(lines[2], r"^ +\d+\.\d{6} <-- good.echo #\d+ [0-9.]+(us|ms|s) .*hello")
+
+    def test_on_a_terminal_it_has_colours_and_ctrl_c_ends_it(self):
+        env = self.daemon.environment()
+        env.pop("NO_COLOR", None)
+        with Terminal([KAGED, "--home", self.daemon.home, "plugin", "trace", "good-python"],
+                      env) as terminal:
+            terminal.read_until("trace of good-python")
+            self.daemon.call("good-python", "good.echo", {"text": "\x1b[7m"})
+            terminal.read_until("\x1b[36m-->\x1b[0m good.echo")
+            terminal.read_until("\x1b[32m<--\x1b[0m good.echo")
+            terminal.type(CTRL_C)
+            self.assertEqual(terminal.process.wait(PATIENCE), 0)
+            self.assertNotIn("\x1b[7m", terminal.raw)
 
     def test_a_file_is_written_for_its_owner_only(self):
         path = os.path.join(self.daemon.base, "t.trace")

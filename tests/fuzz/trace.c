@@ -41,15 +41,15 @@ static void read_file(struct kg_str text)
 static struct trace_redactor *new_redactor(void)
 {
     static const struct kg_str system = KG_STR("{\"token\":\"" SECRET "\",\"pin\":271828}");
+    static struct manifest *manifest;
     struct kg_problems problems = {0};
-    struct manifest *manifest = manifest_read(kg_str(manifest_text), &problems);
+    if (manifest == NULL)
+        manifest = manifest_read(kg_str(manifest_text), &problems);
+    kg_problems_free(&problems);
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(system, NULL);
     must(manifest != NULL);
     const struct trace_secret_parts parts = {.manifest = manifest, .system = doc->root};
-    struct trace_redactor *redactor = trace_redactor_new(&parts);
-    kg_problems_free(&problems);
-    manifest_free(manifest);
-    return redactor;
+    return trace_redactor_new(&parts, NULL);
 }
 
 static void redact(struct kg_str line, enum trace_kind kind)
@@ -58,7 +58,7 @@ static void redact(struct kg_str line, enum trace_kind kind)
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     bool hidden = trace_redact(redactor, kind, line, &out);
     struct kg_str shown = kg_buf_view(&out);
-    must(memmem(shown.data, shown.length, SECRET, sizeof(SECRET) - 1) == NULL);
+    must(shown.length == 0 || memmem(shown.data, shown.length, SECRET, sizeof(SECRET) - 1) == NULL);
     must(hidden || kg_str_equal(line, shown));
     if (kg_json_check(line, NULL) == KG_JSON_OK && !kg_str_is(shown, TRACE_REDACTED))
         must(kg_json_check(shown, NULL) == KG_JSON_OK);

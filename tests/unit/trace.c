@@ -1,6 +1,6 @@
 /* Traces: what is written, what must not be in them, what a ring keeps, and what is read back. */
-#include "kit/replay.h"
 #include "trace/trace.h"
+#include "kit/replay.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
@@ -129,7 +129,7 @@ static int keeper_up(void **state)
         .system = keeper->system->root,
         .config = KG_STR("{\"url\":\"http://x\",\"phrase\":\"open sesame\"}"),
     };
-    keeper->redactor = trace_redactor_new(&parts);
+    keeper->redactor = trace_redactor_new(&parts, NULL);
     *state = keeper;
     return keeper->manifest == NULL;
 }
@@ -171,12 +171,14 @@ static void secrets_are_hidden_in_their_fields(void **state)
                  V "\"id\":2,\"result\":{\"session\":{\"key\":\"k-0815-k\",\"at\":5},\"ok\":true}}",
                  V "\"id\":2,\"result\":{\"session\":{\"key\":\"[redacted]\",\"at\":\"[redacted]\"}"
                    ",\"ok\":true}}");
-    /* What was seen in such a field is hidden elsewhere, too: in storage, in an error, on stderr. */
-    assert_shown(keeper, TRACE_FROM,
-                 V "\"id\":1,\"method\":\"kaged.storage.exec\",\"params\":{\"sql\":\"x\",\"params\":"
-                   "[\"hunter2hunter2\",\"k-0815-k\"]}}",
-                 V "\"id\":1,\"method\":\"kaged.storage.exec\",\"params\":{\"sql\":\"x\",\"params\":"
-                   "[\"[redacted]\",\"[redacted]\"]}}");
+    /* What was seen in such a field is hidden elsewhere, too: in storage, in an error, on stderr.
+     */
+    assert_shown(
+        keeper, TRACE_FROM,
+        V "\"id\":1,\"method\":\"kaged.storage.exec\",\"params\":{\"sql\":\"x\",\"params\":"
+          "[\"hunter2hunter2\",\"k-0815-k\"]}}",
+        V "\"id\":1,\"method\":\"kaged.storage.exec\",\"params\":{\"sql\":\"x\",\"params\":"
+          "[\"[redacted]\",\"[redacted]\"]}}");
     assert_shown(keeper, TRACE_STDERR, "login as hunter2hunter2!", "login as [redacted]!");
 }
 
@@ -205,9 +207,23 @@ static void secrets_of_the_configuration_are_hidden_wherever_they_stand(void **s
 
 static void a_message_without_secrets_stays_byte_for_byte(void **state)
 {
-    static const char line[] =
-        V " \"id\" : 271828, \"method\":\"a.free\",\"params\":{ \"a\" : \"\\u0041\" , \"b\":[ ] } }";
+    static const char line[] = V
+        " \"id\" : 271828, \"method\":\"a.free\",\"params\":{ \"a\" : \"\\u0041\" , \"b\":[ ] } }";
     assert_shown(*state, TRACE_TO, line, line);
+}
+
+static void what_was_seen_is_hidden_after_a_restart_too(void **state)
+{
+    struct keeper *keeper = *state;
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    trace_redact(keeper->redactor, TRACE_TO,
+                 KG_STR(V "\"id\":2,\"method\":\"a.login\",\"params\":"
+                          "{\"password\":\"hunter2hunter2\"}}"),
+                 &out);
+    const struct trace_secret_parts parts = {.manifest = keeper->manifest};
+    keeper->redactor = trace_redactor_new(&parts, keeper->redactor);
+    assert_shown(keeper, TRACE_STDERR, "hunter2hunter2 and s3cr3t-t0ken",
+                 "[redacted] and [redacted]");
 }
 
 static void what_takes_too_long_to_look_through_is_hidden_whole(void **state)
@@ -246,7 +262,8 @@ static void assert_compared(const char *was, const char *is, const char *ignored
 static void answers_are_compared_as_json(void **state)
 {
     (void)state;
-    assert_compared("{\"a\":1,\"b\":[1.0,\"\\u0041\"]}", "{ \"b\":[1,\"A\"], \"a\":10e-1 }", NULL, "");
+    assert_compared("{\"a\":1,\"b\":[1.0,\"\\u0041\"]}", "{ \"b\":[1,\"A\"], \"a\":10e-1 }", NULL,
+                    "");
     assert_compared("{\"a\":1}", "{\"b\":1}", NULL, "/a 1 |/b  1|");
     assert_compared("[1,2]", "[1,3,4]", NULL, "/1 2 3|/2  4|");
     assert_compared("{\"a\":{\"x/y~\":null}}", "{\"a\":{\"x/y~\":false}}", NULL,
@@ -274,8 +291,7 @@ static void many_differences_are_counted(void **state)
     static const char *const none[] = {NULL};
     static const struct kit_place nowhere[] = {{{0}, {0}}};
     struct kit_comparison comparison = {.ignored = none, .places = nowhere};
-    kit_compare(&comparison, KG_STR("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"),
-                KG_STR("[]"));
+    kit_compare(&comparison, KG_STR("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"), KG_STR("[]"));
     assert_int_equal(comparison.count, KIT_DIFFERENCES_MAX);
     assert_int_equal(comparison.left_out, 2);
     kit_comparison_clear(&comparison);
@@ -293,6 +309,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(secrets_of_the_configuration_are_hidden_wherever_they_stand,
                                         keeper_up, keeper_down),
         cmocka_unit_test_setup_teardown(a_message_without_secrets_stays_byte_for_byte, keeper_up,
+                                        keeper_down),
+        cmocka_unit_test_setup_teardown(what_was_seen_is_hidden_after_a_restart_too, keeper_up,
                                         keeper_down),
         cmocka_unit_test_setup_teardown(what_takes_too_long_to_look_through_is_hidden_whole,
                                         keeper_up, keeper_down),
