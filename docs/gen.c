@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "config/config.h"
 #include "http/http.h"
+#include "kit/kit.h"
 #include "manifest/manifest.h"
 #include "project/project.h"
 #include "store/consent.h"
@@ -296,6 +297,17 @@ static void put_project_problems(struct kg_buf *out)
     put_rows(out, project_rows, PROJECT_CODE_COUNT);
 }
 
+static void put_kit_rules(struct kg_buf *out)
+{
+    for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++) {
+        kg_buf_printf(out, ".TP\n.B %s\n", kit_rule_name(rule));
+        put_text(out, kit_rule_title(rule));
+        kg_buf_text(out, "; else: ");
+        put_text(out, kit_rule_mend(rule));
+        kg_buf_text(out, "\n");
+    }
+}
+
 static void put_calls(struct kg_buf *out)
 {
     static const char *const calls[] = {
@@ -442,6 +454,7 @@ static const struct {
     {"@problems@", put_problems},
     {"@project-problems@", put_project_problems},
     {"@calls@", put_calls},
+    {"@kit-rules@", put_kit_rules},
     {"@consents@", put_consents},
 };
 

@@ -9,9 +9,10 @@
 
 #include <stdio.h>
 
-#define SIMPLE_GRACE_MS 500 /* after a later ping was answered */
-#define DEATH_GRACE_MS  200 /* for one that answers no ping, and may be about to leave */
-#define TIMEOUTS_FULL   3   /* then a plugin that hangs gets a quarter of the time */
+#define SIMPLE_GRACE_MS 500  /* after a later ping was answered */
+#define SETTLE_MS       1000 /* for a ping after the handshake, which may go unanswered */
+#define DEATH_GRACE_MS  200  /* for one that answers no ping, and may be about to leave */
+#define TIMEOUTS_FULL   3    /* then a plugin that hangs gets a quarter of the time */
 
 static struct kg_str last_line(struct kg_str text)
 {
@@ -179,6 +180,15 @@ void kit_send_initialized(struct kit_run *run, struct kit_talk *talk)
     run->shook_hands = true;
 }
 
+void kit_settle(struct kit_run *run)
+{
+    if (run->answers_ping || !kit_has_found(run, KIT_RULE_PING_ANSWER)) {
+        struct kit_ask *ping = kit_talk_ask(run->talk, NULL, "ping", KG_STR("{}"));
+        kit_talk_wait(run->talk, &ping, 1, SETTLE_MS);
+    }
+    kit_talk_wait_served(run->talk, run->timeout_ms);
+}
+
 /* Without findings: the rules of the handshake have looked at all of it. */
 static bool shake_hands(struct kit_run *run)
 {
@@ -193,6 +203,7 @@ static bool shake_hands(struct kit_run *run)
         kit_talk_wait(run->talk, &told, 1, run->timeout_ms);
     }
     kit_send_initialized(run, run->talk);
+    kit_settle(run);
     return !kit_talk_is_spent(run->talk);
 }
 

@@ -246,6 +246,7 @@ void kit_check_shutdown_notification(struct kit_run *run)
     if (!goes_on(run))
         return;
     kit_send_initialized(run, run->talk);
+    kit_settle(run);
     kit_talk_notify(run->talk, "shutdown", KG_STR("{}"));
     kit_expect_exit(run, "{\"jsonrpc\":\"2.0\",\"method\":\"shutdown\",\"params\":{}}");
 }

@@ -70,24 +70,27 @@ static size_t find_calls(const struct kit_run *run, struct call ret_calls[CALLED
     return count;
 }
 
+/* Of the calls or of the pings, as the rule says. */
 static void check_asks(struct kit_run *run, struct kit_ask *const *asks, const bool *is_ping)
 {
-    size_t unanswered[2] = {0, 0};
-    const struct kit_ask *first[2] = {NULL, NULL};
+    bool of_pings = run->rule == KIT_RULE_CONCURRENT_PING;
+    const struct kit_ask *first = NULL;
+    size_t count = 0, unanswered = 0;
     for (size_t i = 0; i < REQUESTS; i++) {
+        if (is_ping[i] != of_pings)
+            continue;
+        count++;
         if (asks[i]->answer != KIT_NO_ANSWER)
             continue;
-        unanswered[is_ping[i]]++;
-        if (first[is_ping[i]] == NULL)
-            first[is_ping[i]] = asks[i];
+        unanswered++;
+        if (first == NULL)
+            first = asks[i];
     }
     char what[64];
-    snprintf(what, sizeof(what), "%zu of %d requests at the same time, the first", unanswered[0],
-             REQUESTS - REQUESTS / PING_EVERY);
-    if (unanswered[0] > 0)
-        kit_find_no_answer(run, KIT_RULE_CONCURRENT_ANSWERS, first[0], what);
-    else if (unanswered[1] > 0 && run->answers_ping)
-        kit_find_no_answer(run, KIT_RULE_CONCURRENT_PING, first[1], "a ping between calls");
+    snprintf(what, sizeof(what), "of %zu %s at the same time %zu, one", count,
+             of_pings ? "pings" : "calls", unanswered);
+    if (unanswered > 0)
+        kit_find_no_answer(run, run->rule, first, what);
 }
 
 void kit_check_concurrent_answers(struct kit_run *run)
@@ -112,9 +115,10 @@ void kit_check_concurrent_answers(struct kit_run *run)
         kg_buf_free(&calls[i].params);
 }
 
-/* It was looked at with the calls that it came between. */
 void kit_check_concurrent_ping(struct kit_run *run)
 {
     if (kit_has_found(run, KIT_RULE_CONCURRENT_ANSWERS))
         kit_be_unclear(run, "not every call between them is answered");
+    else
+        kit_check_concurrent_answers(run);
 }

@@ -375,13 +375,7 @@ static void make(const struct kg_node *document, bool full, struct kg_buf *out)
 {
     struct maker maker = {.document = document, .full = full};
     struct kg_json_writer json = kg_json_writer(out);
-    const struct kg_node *node = follow(&maker, document);
-    const struct kg_node *value =
-        node != NULL && node->type == KG_OBJECT ? given(&maker, node) : NULL;
-    if (value != NULL)
-        kg_json_node(&json, value);
-    else
-        put_object(&maker, document, &json);
+    put_object(&maker, document, &json);
 }
 
 void kit_generate_valid(const struct kg_node *document, const struct schema *schema,

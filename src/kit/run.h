@@ -117,6 +117,9 @@ void kit_talk_notify(struct kit_talk *talk, const char *method, struct kg_str pa
 bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t count,
                    uint64_t timeout_ms);
 
+/* Until no request of the plugin's own waits for its answer. */
+void kit_talk_wait_served(struct kit_talk *talk, uint64_t timeout_ms);
+
 /* -- asking, see run.c: what goes wrong is a finding of the rule that is being checked --------- */
 
 struct kit_question {
@@ -136,6 +139,8 @@ void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct
                         const char *method);
 /* Waits for its exit with code 0. `sent` is what should have ended it. */
 void kit_expect_exit(struct kit_run *run, const char *sent);
+/* What the plugin begins when it is told initialized is done, as far as that can be seen. */
+void kit_settle(struct kit_run *run);
 /* A process after the handshake: the one that there is, or a fresh one; NULL: unclear. */
 struct kit_talk *kit_open(struct kit_run *run);
 /* Its steps, for the rules that look at each. */

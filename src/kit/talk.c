@@ -540,3 +540,14 @@ bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t co
                  kit_seat_stdin_is_closed(talk->seat) ? "stdin" : "stdout");
     return answered(&waiting) == count;
 }
+
+static bool all_served(void *data)
+{
+    const struct kit_talk *talk = data;
+    return talk->served == NULL || kit_talk_is_spent(talk);
+}
+
+void kit_talk_wait_served(struct kit_talk *talk, uint64_t timeout_ms)
+{
+    kit_room_wait(talk->run->room, all_served, talk, timeout_ms);
+}

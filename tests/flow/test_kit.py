@@ -107,9 +107,12 @@ class Plugins(KitTest):
         home = kit.short_lines(self.folder)
 
         def run(name):
+            folder = kit.stage(name, os.path.join(self.folder, "bad"))
             where = {} if name in LONG_LINES else {"home": home}
-            return kit.kit(kit.stage(name, os.path.join(self.folder, "bad")), "--timeout", "3",
-                           **where)
+            result = kit.kit(folder, "--timeout", "3", **where)
+            if kit.found(result[1]) - SLOPPY != BAD[name]:  # a busy machine gets a second chance
+                result = kit.kit(folder, "--timeout", "20", **where)
+            return result
         for name, (code, report, words) in kit.at_once(run, sorted(BAD)).items():
             with self.subTest(name):
                 self.assertEqual((code, words), (1, ""))

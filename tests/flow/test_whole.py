@@ -268,9 +268,13 @@ class Whole(FlowTest):
         self.assertEqual({event["timeout_sec"] for event in timeouts}, {1})
 
     def test_hooks_come_in_the_order_of_the_file(self):
-        fired = [event["name"] for event in self.story.events("plugin.hook.fired",
-                                                              hook="pre_compact")]
-        self.assertEqual(fired[:3], ["remembers@whole", "compacts", "breaks"])
+        fired = {}
+        for event in self.story.events("plugin.hook.fired", hook="pre_compact"):
+            fired.setdefault(event["request_id"], []).append(event["name"])
+        order = ["remembers@whole", "compacts", "breaks"]
+        for names in fired.values():  # one that is being restarted is not asked
+            self.assertEqual(names, [name for name in order if name in names])
+        self.assertIn(order, list(fired.values()))
 
     def test_plugin_hears_of_compactions_and_of_idleness(self):
         heard = [(each["hook"], each["agent"], each["role"]) for each in self.story.heard]

@@ -8,7 +8,7 @@ import tempfile
 
 from harness import BUILD, KAGED, PLUGINS, ROOT
 
-WORKERS = 8  # most of the time is spent waiting for plugins that do not answer
+WORKERS = 6  # most of the time is spent waiting for plugins that do not answer
 
 
 def stage(name, folder):

@@ -1,0 +1,11 @@
+"""kaged plugin test finds what is broken in each mutant of the SDK for bash."""
+import mutation
+from harness import FlowTest, main
+
+
+class Mutants(mutation.Shell, FlowTest):
+    pass
+
+
+if __name__ == "__main__":
+    main()
