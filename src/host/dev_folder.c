@@ -122,20 +122,24 @@ static bool ends_in(const char *name, const char *end)
     return length >= wanted && strcmp(name + length - wanted, end) == 0;
 }
 
-/* What editors leave beside a file while it is open. */
+/* What tools keep for themselves, and what editors leave beside a file while it is open. */
 bool dev_folder_counts(const char *name)
 {
+    static const char *const names[] = {"node_modules", "__pycache__", ".git"};
     static const char *const ends[] = {"~", ".swp", ".swo", ".swx"};
+    for (size_t i = 0; i < KG_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return false;
     for (size_t i = 0; i < KG_COUNT(ends); i++)
         if (ends_in(name, ends[i]))
             return false;
     return strncmp(name, ".#", 2) != 0;
 }
 
-/* What tools keep for themselves is large, and nothing that an author writes by hand. */
+/* They are large, and nothing that an author writes by hand. */
 static bool is_passed_over(const char *name)
 {
-    return name[0] == '.' || strcmp(name, "node_modules") == 0 || strcmp(name, "__pycache__") == 0;
+    return name[0] == '.' || !dev_folder_counts(name);
 }
 
 struct scan {

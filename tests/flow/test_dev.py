@@ -318,7 +318,7 @@ class Dev(FlowTest):
         text = self.end(terminal)
         self.assertRegex(text, r"(?s)--> initialize #1 .*err one starts.*<-- initialize #1 \d.*"
                                r"--> initialized .*=== spawning -> running.*"
-                               r"--> good\.echo #2 \{\"text\":\"xxx.*err asked for one.*"
+                               r"--> good\.echo #2 \{\"text\": \"xxx.*err asked for one.*"
                                r"<-- good\.echo #2 [\d.]+(us|ms|s) \{\"answer\": \"one\"")
         lines = [line for line in text.split("\n") if "-->" in line or "<--" in line]
         self.assertTrue(all(len(line) <= 100 for line in lines), lines)
@@ -327,7 +327,7 @@ class Dev(FlowTest):
     def test_full_shows_messages_whole(self):
         terminal = self.start("--full")
         self.daemon.call("good-python", "good.echo", {"text": "x" * 300, "last": "word"})
-        terminal.read_until('"last":"word"')
+        terminal.read_until('"last": "word"')
 
     def test_colours_on_a_terminal_only_if_they_are_wanted(self):
         self.assertNotIn("\x1b[3", self.end(self.start()))
