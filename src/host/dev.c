@@ -38,6 +38,7 @@ struct host_dev {
     uint64_t device, inode, digest; /* of the folder, when it was looked at last */
     struct look *look;              /* that is under way, or NULL */
     bool look_again;
+    bool behind;               /* one of that name is ending, and it looks again after that */
     struct loop_task end_task; /* at the end of a turn: whoever brings the end about may use it */
 
     bool exchanging;
@@ -223,6 +224,10 @@ static void unlist(struct host_dev *dev)
     *at = dev->next;
     if (dev->host->consents != NULL)
         consent_unlisten(dev->host->consents, &dev->listener);
+    for (struct host_dev *other = dev->host->devs; other != NULL; other = other->next) {
+        other->behind = false;
+        advance(other);
+    }
 }
 
 /* Nobody needs an answer to it any more. */
@@ -520,6 +525,25 @@ static int check_same(const struct host_dev *dev, const struct dev_folder *folde
     return kg_fail(err, KG_E_CONFLICT, "folder %.400s: it is another one now", dev->path);
 }
 
+static const struct host_dev *other_of(const struct host_dev *dev, const char *name)
+{
+    const struct host_dev *other = dev->host->devs;
+    while (other != NULL && (other == dev || other->name == NULL || strcmp(other->name, name) != 0))
+        other = other->next;
+    return other;
+}
+
+/* One that is on its way out is waited for. */
+static bool queue_behind(struct host_dev *dev, const char *name)
+{
+    const struct host_dev *other = other_of(dev, name);
+    if (dev->name != NULL || other == NULL || !other->ending)
+        return false;
+    dev->behind = dev->look_again = true;
+    dev->inode = 0; /* that look will be the first */
+    return true;
+}
+
 /* What the folder may be called by does not change while it runs, and one run has the name. */
 static int check_name(const struct host_dev *dev, const char *name, struct kg_err *err)
 {
@@ -529,14 +553,13 @@ static int check_name(const struct host_dev *dev, const char *name, struct kg_er
         kg_hint(err, "to run it by another name, end this and begin anew");
         return -EINVAL;
     }
-    for (const struct host_dev *other = dev->host->devs; other != NULL; other = other->next)
-        if (other != dev && other->name != NULL && strcmp(other->name, name) == 0) {
-            kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development already, from %.400s",
-                    name, other->path);
-            kg_hint(err, "end that first");
-            return -EEXIST;
-        }
-    return 0;
+    const struct host_dev *other = other_of(dev, name);
+    if (other == NULL)
+        return 0;
+    kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development already, from %.400s", name,
+            other->path);
+    kg_hint(err, "end that first");
+    return -EEXIST;
 }
 
 /* What is said to the operator of the plugin whose place it takes. */
@@ -562,6 +585,8 @@ static void follow_manifest(struct host_dev *dev, struct look *look)
 static void judge(struct host_dev *dev, struct look *look)
 {
     const char *name = look->offer ? look->offer->manifest->name : NULL;
+    if (name != NULL && queue_behind(dev, name))
+        return;
     if (name != NULL && check_name(dev, name, &look->manifest_err) == 0) {
         if (dev->name == NULL)
             dev->name = kg_strdup(name);
@@ -627,7 +652,7 @@ static void advance(struct host_dev *dev)
         return;
     if (dev->ending)
         loop_defer(dev->host->loop, &dev->end_task);
-    else if (dev->look_again)
+    else if (dev->look_again && !dev->behind)
         begin_look(dev);
 }
 

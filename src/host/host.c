@@ -613,7 +613,7 @@ void host_remove_plugin(struct host *host, struct host_plugin *plugin)
     manifest_free(kg_steal(&plugin->manifest));
     storage_free(kg_steal(&plugin->storage));
     kg_buf_free(&plugin->cage_words);
-    kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it was uninstalled");
+    kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it is gone");
     host_agents_look(plugin);
     host->gone = kg_realloc(host->gone, (host->gone_count + 1) * sizeof(*host->gone));
     host->gone[host->gone_count++] = plugin;
