@@ -235,7 +235,7 @@ int dev_folder_manifest(const struct dev_place *place, struct kg_buf *ret_text, 
         open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
         kg_fail(err, KG_E_INVALID_MANIFEST, "%.400s: there is no %s", place->path, MANIFEST_FILE);
-        kg_hint(err, "it is what says that a folder is a plugin: see kaged-plugin(5)");
+        kg_hint(err, "it is what says that a folder is a plugin: see kaged-plugin.yaml(5)");
         return -ENOENT;
     }
     if (fd < 0 || fstat(fd, &there) < 0)
