@@ -187,7 +187,8 @@ struct client_stream {
     /* Once, after a Ctrl-C: how many milliseconds of silence to wait for the end from now on. */
     int64_t (*on_interrupt)(void *data);
     void *data;
-    const bool *leave; /* NULL, or true once the rest is not wanted: that is an end like any other */
+    const bool
+        *leave; /* NULL, or true once the rest is not wanted: that is an end like any other */
 };
 /* ret_reply has a body only if the status is not 200. NULL stream: as client_exchange. */
 int client_stream(const char *socket_path, const struct client_request *request,
@@ -297,6 +298,7 @@ int cli_plugin_knobs_get(struct cli *cli);
 int cli_plugin_knobs_set(struct cli *cli);
 int cli_plugin_call(struct cli *cli);
 int cli_plugin_trace(struct cli *cli);
+int cli_plugin_replay(struct cli *cli);
 int cli_auth_open(struct cli *cli);
 int cli_auth_token_create(struct cli *cli);
 int cli_auth_token_list(struct cli *cli);

@@ -436,6 +436,24 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_trace,
     },
     {
+        .words = "plugin replay",
+        .arguments = {"FILE", "[PATH]"},
+        .options = {{"timed", 0, NULL, "Send as far apart as it was then, not as fast as it goes."},
+                    {"ignore", 0, "PATHS",
+                     "Do not compare these: /result/at,/result/items/*/id for example."}},
+        .summary = "play a trace against a build of the plugin",
+        .help =
+            "Starts the plugin in the folder PATH, or else the installed one that the trace is of, "
+            "in its cage and in temporary folders, and sends it what FILE has been said to it. Its "
+            "own requests get the answers that they got then. Each answer is compared with the one "
+            "in FILE, and where they differ it is shown: the method, the path in the JSON, what it "
+            "was and what it is. The exit code is 1 if something differs, and 6 if FILE is no "
+            "trace. Needs no daemon.\n"
+            " kaged plugin replay notes.trace ./notes",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_replay,
+    },
+    {
         .words = "plugin validate",
         .arguments = {"PATH"},
         .options = {{"cage", 0, NULL, "Show as well what its cage would let it see and do here."}},

@@ -89,21 +89,25 @@ static void say_what_was_written(const struct follower *follower)
 {
     fprintf(stderr, "%llu records in %s", (unsigned long long)follower->records, follower->path);
     if (follower->missed > 0)
-        fprintf(stderr, ", and %llu that were left out",
-                (unsigned long long)follower->missed);
+        fprintf(stderr, ", and %llu that were left out", (unsigned long long)follower->missed);
     fputc('\n', stderr);
+}
+
+static const char *put_target(struct kg_buf *target, const struct cli *cli, const char *rest)
+{
+    kg_buf_text(target, "/api/v1/plugins/");
+    client_put_encoded(target, kg_str(cli_argument(cli, 0)));
+    kg_buf_text(target, rest);
+    return kg_buf_terminate(target);
 }
 
 static int follow(const struct cli *cli, struct follower *follower, const char *rest)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     const struct client_stream stream = {on_line, on_interrupt, follower, &follower->leave};
-    kg_buf_text(&target, "/api/v1/plugins/");
-    client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(&target, rest);
     const struct client_request request = {
         .method = "GET",
-        .target = kg_buf_terminate(&target),
+        .target = put_target(&target, cli, rest),
         .silence_ms = CLIENT_WAIT_FOREVER,
     };
     terminal_catch_interrupts();
@@ -117,12 +121,9 @@ static int record(const struct cli *cli, bool on)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    kg_buf_text(&target, "/api/v1/plugins/");
-    client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(&target, "/trace");
     const struct client_request request = {
         .method = "POST",
-        .target = kg_buf_terminate(&target),
+        .target = put_target(&target, cli, "/trace"),
         .body = on ? KG_STR("{\"record\":true}") : KG_STR("{\"record\":false}"),
     };
     int code = cli_ask_to_show(cli, &request, &doc);
@@ -143,11 +144,13 @@ static int check_options(const struct cli *cli, struct kg_err *err)
     for (size_t i = 0; i < KG_COUNT(exclusive); i++)
         given += cli_has(cli, exclusive[i]);
     if (given > 1)
-        return kg_fail(err, KG_E_USAGE, "plugin trace: only one of --on, --off, --recorded and "
-                                        "--crash can be given");
+        return kg_fail(err, KG_E_USAGE,
+                       "plugin trace: only one of --on, --off, --recorded and "
+                       "--crash can be given");
     if ((cli_has(cli, "on") || cli_has(cli, "off")) && cli_has(cli, "output"))
-        return kg_fail(err, KG_E_USAGE, "plugin trace: --output goes with what is read, not with "
-                                        "--on and --off");
+        return kg_fail(err, KG_E_USAGE,
+                       "plugin trace: --output goes with what is read, not with "
+                       "--on and --off");
     return 0;
 }
 

@@ -63,7 +63,8 @@ static void on_tapped(void *data, enum instance_way way, struct kg_str line)
 
 /* -- the tap ----------------------------------------------------------------------------------- */
 
-static struct trace_redactor *new_redactor(const struct host_plugin *plugin)
+static struct trace_redactor *new_redactor(const struct host_plugin *plugin,
+                                           struct trace_redactor *before_or_null)
 {
     const struct local_plugin *local =
         local_plugin_find(plugin->host->local, kg_str(plugin->manifest->package));
@@ -72,7 +73,7 @@ static struct trace_redactor *new_redactor(const struct host_plugin *plugin)
         .system = local ? local->system : NULL,
         .config = instance_config(plugin->instance),
     };
-    return trace_redactor_new(&parts);
+    return trace_redactor_new(&parts, before_or_null);
 }
 
 /* The wire is tapped exactly while somebody wants it. */
@@ -83,7 +84,7 @@ static void follow_interest(struct host_trace *trace)
     if (plugin->instance == NULL || plugin->manifest == NULL || wanted == (trace->redactor != NULL))
         return;
     if (wanted)
-        trace->redactor = new_redactor(plugin);
+        trace->redactor = new_redactor(plugin, NULL);
     else
         trace_redactor_free(kg_steal(&trace->redactor));
     instance_set_tap(plugin->instance, wanted ? on_tapped : NULL, trace);
@@ -92,10 +93,8 @@ static void follow_interest(struct host_trace *trace)
 /* A new process may have another manifest and other secrets. */
 static void look_again(struct host_trace *trace)
 {
-    if (trace->redactor != NULL && trace->plugin->manifest != NULL) {
-        trace_redactor_free(trace->redactor);
-        trace->redactor = new_redactor(trace->plugin);
-    }
+    if (trace->redactor != NULL && trace->plugin->manifest != NULL)
+        trace->redactor = new_redactor(trace->plugin, trace->redactor);
     follow_interest(trace);
 }
 
@@ -231,7 +230,7 @@ void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_
     };
     if (plugin->instance != NULL && plugin->manifest != NULL) {
         struct kg_str told = instance_config(plugin->instance);
-        struct trace_redactor *redactor = new_redactor(plugin);
+        struct trace_redactor *redactor = new_redactor(plugin, NULL);
         instance_put_greeting(plugin->instance, &greeting);
         if (told.length > 0)
             trace_redact_config(redactor, told, &config);

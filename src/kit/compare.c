@@ -23,26 +23,31 @@ static bool ends_here(struct kg_str text, size_t at)
            (!isalnum((unsigned char)text.data[at]) && strchr("_-.", text.data[at]) == NULL);
 }
 
-/* The text with the place as it is now replaced by what it was then. */
-static void put_as_then(struct kg_buf *out, struct kg_str text, const struct kit_place *place)
+void kit_put_moved(struct kg_buf *out, struct kg_str text, struct kg_str from, struct kg_str to)
 {
-    for (size_t at = 0; at < text.length;) {
-        struct kg_str rest = {text.data + at, text.length - at};
-        size_t length = place->now.length;
-        if (length > 0 && rest.length >= length && memcmp(rest.data, place->now.data, length) == 0 &&
-            ends_here(rest, length)) {
-            kg_buf_str(out, place->then);
-            at += length;
-        } else {
-            kg_buf_char(out, text.data[at++]);
-        }
+    const char *at = text.data, *end = text.data + text.length;
+    while (at < end) {
+        const char *found = memmem(at, (size_t)(end - at), from.data, from.length);
+        if (found == NULL)
+            break;
+        struct kg_str rest = {found, (size_t)(end - found)};
+        kg_buf_append(out, at, (size_t)(found - at));
+        kg_buf_str(out, ends_here(rest, from.length) ? to : from);
+        at = found + from.length;
     }
+    kg_buf_append(out, at, (size_t)(end - at));
 }
 
+static bool is_redacted(struct kg_str text)
+{
+    return text.length > 0 &&
+           memmem(text.data, text.length, TRACE_REDACTED, sizeof(TRACE_REDACTED) - 1) != NULL;
+}
+
+/* A plugin that was sent what was redacted may send it back. */
 static bool same_text(const struct walk *walk, struct kg_str was, struct kg_str is)
 {
-    if (kg_str_equal(was, is) ||
-        memmem(was.data, was.length, TRACE_REDACTED, sizeof(TRACE_REDACTED) - 1) != NULL)
+    if (kg_str_equal(was, is) || is_redacted(was) || is_redacted(is))
         return true;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_buf_str(&text, is);
@@ -50,7 +55,7 @@ static bool same_text(const struct walk *walk, struct kg_str was, struct kg_str 
          place++) {
         kg_auto(kg_buf_free) struct kg_buf before = text;
         text = (struct kg_buf){0};
-        put_as_then(&text, kg_buf_view(&before), place);
+        kit_put_moved(&text, kg_buf_view(&before), place->now, place->then);
     }
     return kg_str_equal(was, kg_buf_view(&text));
 }
@@ -167,7 +172,8 @@ static void compare_arrays(struct walk *walk, const struct kg_node *was, const s
 
 static void compare(struct walk *walk, const struct kg_node *was, const struct kg_node *is)
 {
-    if (was->type == KG_STRING && kg_str_is(was->text, TRACE_REDACTED))
+    if ((was->type == KG_STRING && kg_str_is(was->text, TRACE_REDACTED)) ||
+        (is->type == KG_STRING && kg_str_is(is->text, TRACE_REDACTED)))
         return; /* of whatever type it was */
     if (was->type != is->type) {
         add(walk, was, is);

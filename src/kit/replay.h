@@ -17,44 +17,45 @@ struct kit_difference {
     char *path, *was, *is; /* owned; path is a JSON pointer */
 };
 
-/* A folder has another name here. */
+/* A folder that has another name here. */
 struct kit_place {
-    struct kg_str then, now; /* empty: it was or is not there */
+    struct kg_str then, now; /* neither is empty */
 };
+/* Appends the text with each mention of one folder turned into the other. */
+void kit_put_moved(struct kg_buf *out, struct kg_str text, struct kg_str from, struct kg_str to);
 
 struct kit_comparison {
     const char *const *ignored;     /* JSON pointers, "*" for any one part; ended by NULL */
-    const struct kit_place *places; /* ended by an empty `then` */
+    const struct kit_place *places; /* ended by an empty one */
     struct kit_difference differences[KIT_DIFFERENCES_MAX];
     size_t count, left_out;
 };
-/* Two JSON texts. Where the first has been redacted, anything is the same. */
+/* Two JSON texts. Where one was redacted, anything is the same. */
 void kit_compare(struct kit_comparison *comparison, struct kg_str was, struct kg_str is);
-void kit_comparison_clear(struct kit_comparison *comparison); /* frees the differences */
+void kit_comparison_clear(struct kit_comparison *comparison); /* also for kg_auto */
 
 /* -- playing, see replay.c --------------------------------------------------------------------- */
 
-enum kit_verdict {
+enum kit_outcome {
     KIT_SAME,
     KIT_DIFFERS,
-    KIT_NO_ANSWER,    /* there was one then */
-    KIT_NEW_ANSWER,   /* there was none then: the plugin had ended */
-    KIT_ASKS_OTHER,   /* a request of the plugin's with other params than then */
+    KIT_UNANSWERED,   /* there was an answer then */
+    KIT_ANSWERED,     /* there was none then: the plugin had ended */
+    KIT_ASKS_OTHER,   /* a request of the plugin's, with other params than then */
     KIT_ASKS_NEW,     /* a request of the plugin's that it did not make then */
-    KIT_NOT_COMPARED, /* note says why */
-    KIT_VERDICT_COUNT
+    KIT_NOT_COMPARED, /* the note says why */
+    KIT_OUTCOME_COUNT
 };
-extern const char *const kit_verdict_names[KIT_VERDICT_COUNT];
+extern const char *const kit_outcome_names[KIT_OUTCOME_COUNT];
 
 struct kit_step {
     size_t number; /* of the line in the file; 0: it is in none */
-    int64_t id;
     const char *method;
-    enum kit_verdict verdict;
-    int64_t was_us, is_us; /* from question to answer; -1: there was none */
-    const char *note;      /* "": none */
-    bool redacted;         /* a value that was sent or compared is not known */
-    const struct kit_comparison *comparison;
+    enum kit_outcome outcome;
+    int64_t was_us, is_us;                   /* from question to answer; -1: there was none */
+    const char *note;                        /* "": none */
+    bool redacted;                           /* a value that was sent or compared is not known */
+    const struct kit_comparison *comparison; /* NULL: none was made */
 };
 
 struct kit_replay_parts {
@@ -66,8 +67,8 @@ struct kit_replay_parts {
     void *data;
 };
 struct kit_replay_counts {
-    uint64_t verdicts[KIT_VERDICT_COUNT];
-    uint64_t redacted; /* lines to the plugin in which something was hidden */
+    uint64_t outcomes[KIT_OUTCOME_COUNT];
+    uint64_t redacted; /* messages to the plugin in which something was hidden */
     int64_t missed;    /* records that the trace lacks */
 };
 /* Fails if it cannot be played; whether anything differs is in the counts. */

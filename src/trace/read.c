@@ -72,9 +72,12 @@ static int take_header(const struct reading *reading, const struct kg_node *head
         const char *key;
         struct kg_str *ret_text;
     } texts[] = {
-        {"plugin", &trace->plugin},           {"version", &trace->version},
-        {"manifest_hash", &trace->manifest_hash}, {"kaged", &trace->kaged},
-        {"at", &trace->at},                   {"config_root", &trace->config_root},
+        {"plugin", &trace->plugin},
+        {"version", &trace->version},
+        {"manifest_hash", &trace->manifest_hash},
+        {"kaged", &trace->kaged},
+        {"at", &trace->at},
+        {"config_root", &trace->config_root},
         {"project_root", &trace->project_root},
     };
     for (size_t i = 0; i < KG_COUNT(texts); i++)
@@ -124,8 +127,7 @@ static int take_record(struct reading *reading, const struct kg_node *node)
                        TRACE_RECORDS_MAX);
     if (trace->count == reading->capacity) {
         reading->capacity = reading->capacity ? 2 * reading->capacity : 64;
-        trace->records =
-            kg_realloc(trace->records, reading->capacity * sizeof(*trace->records));
+        trace->records = kg_realloc(trace->records, reading->capacity * sizeof(*trace->records));
     }
     trace->records[trace->count++] = record;
     return 0;

@@ -128,11 +128,13 @@ static void add_keys(struct trace_redactor *redactor, const struct kg_node *obje
         kg_list_add(&redactor->system_keys, kg_str_dup(object->members[i].key));
 }
 
-struct trace_redactor *trace_redactor_new(const struct trace_secret_parts *parts)
+struct trace_redactor *trace_redactor_new(const struct trace_secret_parts *parts,
+                                          struct trace_redactor *before_or_null)
 {
     const struct manifest *manifest = parts->manifest;
     struct trace_redactor *redactor = kg_alloc(sizeof(*redactor));
-    redactor->secrets = trace_secrets_new();
+    redactor->secrets = before_or_null ? kg_steal(&before_or_null->secrets) : trace_secrets_new();
+    trace_redactor_free(before_or_null);
     redactor->system_keys = kg_list_new(0);
     guard_methods(redactor, manifest);
     redactor->config_schema = guarding(manifest->config_schema_node);

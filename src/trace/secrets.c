@@ -18,6 +18,7 @@
 struct secret {
     char *text; /* owned */
     size_t length;
+    bool is_kept;
     struct secret *next; /* that starts with the same byte */
 };
 
@@ -61,10 +62,11 @@ static struct secret **bucket_of(struct trace_secrets *secrets, struct kg_str te
     return &secrets->by_first[(unsigned char)text.data[0]];
 }
 
-static bool has(struct trace_secrets *secrets, struct kg_str text)
+static bool has(struct trace_secrets *secrets, struct kg_str text, bool only_kept)
 {
     for (struct secret *at = *bucket_of(secrets, text); at != NULL; at = at->next)
-        if (at->length == text.length && memcmp(at->text, text.data, text.length) == 0)
+        if (at->length == text.length && memcmp(at->text, text.data, text.length) == 0 &&
+            (at->is_kept || !only_kept))
             return true;
     return false;
 }
@@ -82,7 +84,7 @@ static void forget(struct trace_secrets *secrets, struct secret *old)
 
 static void add(struct trace_secrets *secrets, struct kg_str text, bool is_kept)
 {
-    if (text.length < SECRET_MIN || has(secrets, text))
+    if (has(secrets, text, is_kept))
         return;
     if (is_kept && secrets->kept_count == KEPT_MAX) {
         secrets->too_many = true;
@@ -91,6 +93,7 @@ static void add(struct trace_secrets *secrets, struct kg_str text, bool is_kept)
     struct secret *secret = kg_alloc(sizeof(*secret));
     secret->text = kg_str_dup(text);
     secret->length = text.length;
+    secret->is_kept = is_kept;
     struct secret **bucket = bucket_of(secrets, text);
     secret->next = *bucket;
     *bucket = secret;
@@ -106,6 +109,8 @@ static void add(struct trace_secrets *secrets, struct kg_str text, bool is_kept)
 /* A key of many lines may be printed line by line. */
 void trace_secrets_add(struct trace_secrets *secrets, struct kg_str text, bool is_kept)
 {
+    if (text.length < SECRET_MIN)
+        return;
     const char *end = text.data + text.length;
     add(secrets, text, is_kept);
     for (const char *at = text.data, *newline; at < end; at = newline + 1) {
@@ -197,7 +202,7 @@ static bool hide_number(struct trace_secrets *secrets, struct kg_json_cursor *cu
     while (cursor->at < cursor->end && strchr("+-.0123456789eE", *cursor->at) != NULL)
         cursor->at++;
     number.length = (size_t)(cursor->at - number.data);
-    bool is_secret = has(secrets, number);
+    bool is_secret = has(secrets, number, false);
     kg_buf_str(out, is_secret ? KG_STR("\"" TRACE_REDACTED "\"") : number);
     return is_secret;
 }

@@ -34,7 +34,7 @@ struct trace_header {
     int64_t at_ms;             /* wall clock, when t_us is 0 */
     struct kg_str greeting;    /* params of `initialize`, for a trace that begins later */
     const char *config_root, *project_root; /* where these are for the plugin; or NULL */
-    struct kg_str config;      /* what it was last told by config.update, redacted; or empty */
+    struct kg_str config; /* what it was last told by config.update, redacted; or empty */
 };
 void trace_put_header(struct kg_buf *out, const struct trace_header *header);
 
@@ -58,7 +58,9 @@ struct trace_secret_parts {
     struct kg_str config;         /* what the plugin was told: a JSON object, or empty */
 };
 struct trace_redactor;
-struct trace_redactor *trace_redactor_new(const struct trace_secret_parts *parts);
+/* With the one before, which goes, what that has seen is still hidden. */
+struct trace_redactor *trace_redactor_new(const struct trace_secret_parts *parts,
+                                          struct trace_redactor *before_or_null);
 void trace_redactor_free(struct trace_redactor *redactor); /* takes NULL */
 /* Appends the line as it may be shown; true if something in it was hidden. */
 bool trace_redact(struct trace_redactor *redactor, enum trace_kind kind, struct kg_str line,

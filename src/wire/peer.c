@@ -362,9 +362,10 @@ static int begin_line(struct peer *peer, struct outbox *box, size_t length, stru
 
 static void end_line(struct peer *peer, struct outbox *box)
 {
-    struct kg_str line = {box->lines.data + box->start, box->lines.length - box->start};
+    const struct kg_buf *lines = &box->lines;
     if (peer->tap != NULL)
-        peer->tap(peer->tap_data, PEER_TO, line);
+        peer->tap(peer->tap_data, PEER_TO,
+                  (struct kg_str){lines->data + box->start, lines->length - box->start});
     kg_buf_char(&box->lines, '\n');
     loop_defer(peer->loop, &peer->flush_task);
 }

@@ -35,8 +35,8 @@ class Manual(FlowTest):
         self.assertEqual([os.path.basename(path) for path in PAGES],
                          ["kaged-api.7", "kaged-audit.7", "kaged-cage.7", "kaged-plugin.1",
                           "kaged-plugin.yaml.5", "kaged-project.1", "kaged-project.yaml.5",
-                          "kaged-session.1", "kaged-session.7", "kaged-store.7", "kaged-wire.7",
-                          "kaged.1", "kaged.8", "kaged.toml.5"])
+                          "kaged-session.1", "kaged-session.7", "kaged-store.7", "kaged-trace.5",
+                          "kaged-wire.7", "kaged.1", "kaged.8", "kaged.toml.5"])
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
     def test_pages_render_without_a_warning(self):

@@ -1,5 +1,6 @@
 """What is said with a plugin, as it happens and as it was recorded, with nothing secret in it."""
 import contextlib
+import http.client
 import json
 import os
 import queue
@@ -28,9 +29,13 @@ schemas:
 class Trace:
     """The records of a live trace, as they come; the header is the first."""
 
-    def __init__(self, daemon, plugin):
+    def __init__(self, daemon, plugin, token=None):
         self.connection = UnixConnection(daemon.socket, PATIENCE * 3)
-        self.connection.request("GET", f"/api/v1/plugins/{plugin}/trace")
+        headers = {}
+        if token is not None:
+            self.connection = http.client.HTTPConnection(daemon.api("GET", "/status")[1]["tcp"])
+            headers = {"Authorization": "Bearer " + token}
+        self.connection.request("GET", f"/api/v1/plugins/{plugin}/trace", headers=headers)
         self.response = self.connection.getresponse()
         self.records = queue.Queue()
         self.kept = []
@@ -193,6 +198,28 @@ class Bounds(FlowTest):
                 while trace.next() is not None:
                     pass
                 self.assertEqual(trace.kept[-2]["dir"], "state")
+
+
+class Tokens(FlowTest):
+    plugins = ["good-c"]
+    config = {"daemon.bind": "127.0.0.1:0"}
+
+    def token(self, name, *scopes):
+        return self.daemon.api("POST", "/tokens", {"name": name, "scopes": scopes})[1]["token"]
+
+    def test_only_an_admin_may_see_what_is_said(self):
+        token = self.token("all-but-admin", "plugins:read", "plugins:write", "plugins:call",
+                           "sessions:read", "audit:read")
+        with Trace(self.daemon, "good-c", token) as trace:
+            self.assertEqual(trace.response.status, 403)
+
+    def test_a_token_that_is_revoked_ends_the_trace(self):
+        with Trace(self.daemon, "good-c", self.token("short-lived", "admin")) as trace, \
+                Trace(self.daemon, "good-c", self.token("stays", "admin")) as other:
+            self.assertEqual(self.daemon.api("DELETE", "/tokens/short-lived")[0], 200)
+            self.assertIsNone(trace.next())
+            self.daemon.act("good-c", "restart")
+            other.message("to", method="initialize")
 
 
 class Secrets(FlowTest):

@@ -457,6 +457,29 @@ static void the_host_deadline_means_that_the_plugin_hangs(void **state)
     assert_int_equal(caller.answers, 1);
 }
 
+static void on_tapped(void *data, enum peer_way way, struct kg_str line)
+{
+    kg_buf_printf(data, "%s %.*s|", way == PEER_TO ? "to" : "from", KG_STR_ARG(line));
+}
+
+static void a_tap_hears_both_ways_for_as_long_as_it_is_there(void **state)
+{
+    struct rig *rig = *state;
+    kg_auto(kg_buf_free) struct kg_buf tapped = {0};
+    rig->answers_requests = true;
+    peer_set_tap(rig->peer, on_tapped, &tapped);
+    assert_int_equal(peer_notify(rig->peer, "initialized", KG_STR("{}"), NULL), 0);
+    expect(rig, "hello\n", "noise hello|");
+    expect(rig, "{" V ",\"id\":5,\"method\":\"a.b\"}\nbye\n", "noise bye|");
+    peer_set_tap(rig->peer, NULL, NULL);
+    expect(rig, "unheard\n", "noise unheard|");
+    assert_string_equal(kg_buf_terminate(&tapped),
+                        "to {" V ",\"method\":\"initialized\",\"params\":{}}|from hello|"
+                        "from {" V ",\"id\":5,\"method\":\"a.b\"}|"
+                        "to {" V ",\"id\":5,\"error\":{\"code\":-32601,\"message\":"
+                        "\"there is no such method\"}}|from bye|");
+}
+
 static void the_callers_own_deadline_only_drops_the_reply(void **state)
 {
     struct rig *rig = *state;
@@ -1063,6 +1086,7 @@ int main(void)
         RIG_TEST(a_call_that_fits_no_line_is_refused),
         RIG_TEST(the_reply_to_an_abandoned_call_is_dropped),
         RIG_TEST(the_host_deadline_means_that_the_plugin_hangs),
+        RIG_TEST(a_tap_hears_both_ways_for_as_long_as_it_is_there),
         RIG_TEST(the_callers_own_deadline_only_drops_the_reply),
         RIG_TEST(a_caller_with_the_longer_deadline_has_the_hosts),
         RIG_TEST(a_call_with_only_a_callers_deadline_ends_with_it),

@@ -1,0 +1,588 @@
+/*
+ * Plays a trace. Events are gone through in the order of the trace: what the host said is sent, and
+ * where the plugin answered then, its answer is waited for and compared now. So requests that were
+ * in flight together are again, and what came after an answer comes after it. Requests of the
+ * plugin are answered as they come, from the trace.
+ *
+ * A trace may begin in the middle of a life. The handshake is then made up from the header, and
+ * storage that the plugin asks for and the trace does not have is an empty database.
+ */
+#include "kit/replay_internal.h"
+
+#include "host/host.h"
+#include "wire/wire.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define GRACE_MS    2000 /* for an end that the trace has */
+#define WINDOW      256  /* requests of the plugin that one may be, since order may differ */
+#define IGNORED_MAX 64
+#define GREETING_ID (INT64_C(1) << 52) /* and the next: far from those of a trace */
+#define NOTE_MAX    200
+
+/* A request of the plugin that its storage has. */
+struct served {
+    struct served *next;
+    struct replay *replay;
+    uint32_t life; /* that asked */
+    int64_t id;
+};
+
+struct replay {
+    const struct kit_replay_parts *parts;
+    struct kit_replay_counts *counts;
+    struct kit_room *room;
+    struct kit_seat *seat;
+    struct kit_place places[3]; /* ended by an empty one */
+    char *config_root;          /* owned */
+    struct kit_events events;
+
+    /* the life that is played */
+    uint32_t life; /* its number */
+    struct kit_event *first, *end;
+    struct kg_map *sent;    /* owned: requests of the host, by id */
+    struct kit_event *asks; /* the first request of the plugin that may not have come again */
+    bool greeted;           /* its handshake is not in the trace */
+    bool is_over;           /* the process had ended here */
+    bool has_gap;           /* the trace lacks something of it */
+    bool shut;              /* it was told to leave */
+    int64_t base_us;        /* of the trace, when the seat's time was base_ns */
+    uint64_t base_ns;
+    uint64_t greeting_answers; /* bits: which parts of the handshake were answered */
+    struct served *served;     /* owned */
+};
+
+const char *const kit_outcome_names[KIT_OUTCOME_COUNT] = {
+    [KIT_SAME] = "same",
+    [KIT_DIFFERS] = "differs",
+    [KIT_UNANSWERED] = "no_answer",
+    [KIT_ANSWERED] = "new_answer",
+    [KIT_ASKS_OTHER] = "asks_other",
+    [KIT_ASKS_NEW] = "asks_new",
+    [KIT_NOT_COMPARED] = "not_compared",
+};
+
+/* -- steps ------------------------------------------------------------------------------------- */
+
+static void tell(struct replay *replay, const struct kit_step *step)
+{
+    replay->counts->outcomes[step->outcome]++;
+    replay->parts->on_step(replay->parts->data, step);
+}
+
+/* What cannot be the same: what a version is, and what a plugin says of its health. */
+static void list_ignored(const struct replay *replay, const char *method,
+                         const char *ret_ignored[IGNORED_MAX + 2])
+{
+    size_t count = 0;
+    for (const char *const *at = replay->parts->ignored; *at != NULL && count < IGNORED_MAX; at++)
+        ret_ignored[count++] = *at;
+    if (strcmp(method, "initialize") == 0)
+        ret_ignored[count++] = "/result/version";
+    else if (strcmp(method, "ping") == 0)
+        ret_ignored[count++] = "/result";
+    ret_ignored[count] = NULL;
+}
+
+static void describe_end(const struct replay *replay, char note[NOTE_MAX])
+{
+    const struct cage_exit *how = kit_seat_exit(replay->seat);
+    if (how == NULL)
+        snprintf(note, NOTE_MAX, "it did not answer within %lld ms",
+                 (long long)replay->parts->room.config->limits_call_timeout_ms);
+    else if (how->signal != 0)
+        snprintf(note, NOTE_MAX, "it was killed by signal %d", how->signal);
+    else
+        snprintf(note, NOTE_MAX, "it exited with code %d", how->exit_code);
+}
+
+static void judge_answers(struct replay *replay, struct kit_step step,
+                          const struct kit_event *asked)
+{
+    const char *ignored[IGNORED_MAX + 2];
+    kg_auto(kit_comparison_clear) struct kit_comparison comparison = {.ignored = ignored,
+                                                                      .places = replay->places};
+    list_ignored(replay, asked->method, ignored);
+    kit_compare(&comparison, asked->pair->body, kg_buf_view(&asked->answer));
+    step.outcome = comparison.count == 0 ? KIT_SAME : KIT_DIFFERS;
+    step.comparison = &comparison;
+    tell(replay, &step);
+}
+
+/* Compares what came with what came then, each of which may be nothing. */
+static void judge(struct replay *replay, struct kit_event *asked)
+{
+    char note[NOTE_MAX] = "";
+    bool is_answered = asked->answer.length > 0;
+    const struct kit_event *then = asked->pair;
+    struct kit_step step = {
+        .number = asked->record->number,
+        .method = asked->method,
+        .was_us = then ? then->record->t_us - asked->record->t_us : -1,
+        .is_us = is_answered ? (int64_t)(asked->answered_ns - asked->sent_ns) / 1000 : -1,
+        .note = note,
+        .redacted = asked->record->redacted || (then != NULL && then->record->redacted),
+    };
+    asked->judged = true;
+    if (then != NULL && is_answered) {
+        judge_answers(replay, step, asked);
+        return;
+    }
+    if (then != NULL || !is_answered)
+        describe_end(replay, note);
+    if (then == NULL && (!replay->is_over || replay->has_gap)) {
+        step.outcome = KIT_NOT_COMPARED;
+        snprintf(note, NOTE_MAX, "the trace has no answer to it");
+    } else if (then == NULL) {
+        step.outcome = is_answered ? KIT_ANSWERED : KIT_SAME;
+    } else {
+        step.outcome = KIT_UNANSWERED;
+    }
+    tell(replay, &step);
+}
+
+static void pass_over(struct replay *replay, const struct kit_event *event, const char *why)
+{
+    const struct kit_step step = {
+        .number = event->record->number,
+        .method = "",
+        .outcome = KIT_NOT_COMPARED,
+        .was_us = -1,
+        .is_us = -1,
+        .note = why,
+    };
+    tell(replay, &step);
+}
+
+/* -- what the plugin asks ---------------------------------------------------------------------- */
+
+static void send_answer(struct kit_seat *seat, int64_t id, struct kg_str body)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_buf_printf(&line, "{\"jsonrpc\":\"2.0\",\"id\":%lld,", (long long)id);
+    kg_buf_append(&line, body.data + 1, body.length - 1);
+    kit_seat_send(seat, kg_buf_view(&line));
+}
+
+static void send_moved(struct replay *replay, int64_t id, struct kg_str body)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_str(&text, body);
+    for (const struct kit_place *place = replay->places; place->then.length > 0; place++) {
+        kg_auto(kg_buf_free) struct kg_buf before = text;
+        text = (struct kg_buf){0};
+        kit_put_moved(&text, kg_buf_view(&before), place->then, place->now);
+    }
+    if (id != 0)
+        send_answer(replay->seat, id, kg_buf_view(&text));
+    else
+        kit_seat_send(replay->seat, kg_buf_view(&text));
+}
+
+static void send_error(struct replay *replay, int64_t id, const char *message)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_buf_printf(&body,
+                  "{\"error\":{\"code\":%d,\"message\":", kg_error_row(KG_E_INTERNAL)->rpc_code);
+    kg_json_put_string(&body, kg_str(message));
+    kg_buf_text(&body, "}}");
+    send_answer(replay->seat, id, kg_buf_view(&body));
+}
+
+static bool is_same(const struct replay *replay, struct kg_str was, struct kg_str is)
+{
+    static const char *const none[] = {NULL};
+    kg_auto(kit_comparison_clear) struct kit_comparison comparison = {.ignored = none,
+                                                                      .places = replay->places};
+    if (kg_str_equal(was, is))
+        return true;
+    kit_compare(&comparison, was, is);
+    return comparison.count == 0;
+}
+
+/* The request of then that this one is; *ret_other: the next of that method, if none is. */
+static struct kit_event *find_asked(struct replay *replay, const char *method, struct kg_str params,
+                                    struct kit_event **ret_other)
+{
+    size_t looked = 0;
+    while (replay->asks < replay->end &&
+           (replay->asks->type != KIT_PLUGIN_ASKS || replay->asks->used))
+        replay->asks++;
+    for (struct kit_event *at = replay->asks; at < replay->end && looked < WINDOW; at++) {
+        if (at->type != KIT_PLUGIN_ASKS || at->used)
+            continue;
+        looked++;
+        if (strcmp(at->method, method) != 0)
+            continue;
+        if (is_same(replay, at->body, params))
+            return at;
+        if (*ret_other == NULL)
+            *ret_other = at;
+    }
+    return NULL;
+}
+
+static void on_stored(void *data, enum storage_outcome outcome, struct kg_str payload)
+{
+    struct served *served = data;
+    struct replay *replay = served->replay;
+    struct served **link = &replay->served;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    while (*link != served)
+        link = &(*link)->next;
+    *link = served->next;
+    kg_buf_text(&body, outcome == STORAGE_RESULT ? "{\"result\":" : "{\"error\":");
+    kg_buf_str(&body, payload);
+    kg_buf_char(&body, '}');
+    if (served->life == replay->life)
+        send_answer(replay->seat, served->id, kg_buf_view(&body));
+    free(served);
+}
+
+/* An empty database answers what was asked before the trace began. */
+static bool ask_storage(struct replay *replay, const struct rpc_message *message,
+                        struct kg_str params)
+{
+    const struct host_service *service = host_service_find(kg_str(message->method));
+    if (service == NULL || host_service_check(service, kit_room_manifest(replay->room), NULL) < 0)
+        return false;
+    struct served *served = kg_alloc(sizeof(*served));
+    *served = (struct served){replay->served, replay, replay->life, message->id};
+    const struct storage_request request = {
+        .method = service->asks, .params = params, .on_done = on_stored, .data = served};
+    if (storage_ask(kit_room_storage(replay->room), &request, NULL) < 0) {
+        free(served);
+        return false;
+    }
+    replay->served = served;
+    return true;
+}
+
+static void tell_asked(struct replay *replay, const struct rpc_message *message,
+                       const struct kit_event *other_or_null, struct kg_str params)
+{
+    static const char *const none[] = {NULL};
+    kg_auto(kit_comparison_clear) struct kit_comparison comparison = {.ignored = none,
+                                                                      .places = replay->places};
+    struct kit_step step = {
+        .number = other_or_null ? other_or_null->record->number : 0,
+        .method = message->method,
+        .outcome = other_or_null ? KIT_ASKS_OTHER : KIT_ASKS_NEW,
+        .was_us = -1,
+        .is_us = -1,
+        .note = "",
+        .comparison = &comparison,
+    };
+    if (other_or_null != NULL)
+        kit_compare(&comparison, other_or_null->body, params);
+    tell(replay, &step);
+}
+
+static void on_request(struct replay *replay, const struct rpc_message *message)
+{
+    struct kg_str params = message->params.length > 0 ? message->params : KG_STR("{}");
+    struct kit_event *other = NULL;
+    struct kit_event *asked = find_asked(replay, message->method, params, &other);
+    bool is_lacking = replay->greeted || replay->has_gap;
+    if (asked == NULL && is_lacking && ask_storage(replay, message, params))
+        return;
+    if (asked == NULL) {
+        tell_asked(replay, message, other, params);
+        asked = other;
+    }
+    if (asked == NULL) {
+        send_error(replay, message->id, "the trace that is played has no answer to this");
+        return;
+    }
+    asked->used = true;
+    if (asked->pair != NULL)
+        send_moved(replay, message->id, asked->pair->body);
+}
+
+/* -- what the plugin answers ------------------------------------------------------------------- */
+
+static void on_answer(struct replay *replay, const struct kit_line *line,
+                      const struct rpc_message *message)
+{
+    char text[24];
+    bool is_result = message->kind == RPC_RESULT;
+    struct kit_event *asked = kg_map_get(replay->sent, kit_id_text(message->id, text));
+    if (message->id == GREETING_ID || message->id == GREETING_ID + 1)
+        replay->greeting_answers |= 1U << (message->id - GREETING_ID);
+    if (asked == NULL || asked->answer.length > 0)
+        return;
+    asked->answered_ns = line->at_ns;
+    kg_buf_text(&asked->answer, is_result ? "{\"result\":" : "{\"error\":");
+    kg_buf_str(&asked->answer, is_result ? message->result : message->error);
+    kg_buf_char(&asked->answer, '}');
+}
+
+static void on_line(void *data, const struct kit_line *line)
+{
+    struct replay *replay = data;
+    struct rpc_message message;
+    rpc_parse(line->text, &message);
+    if (message.kind == RPC_REQUEST)
+        on_request(replay, &message);
+    else if (message.kind == RPC_RESULT || message.kind == RPC_ERROR)
+        on_answer(replay, line, &message);
+}
+
+/* -- waiting ----------------------------------------------------------------------------------- */
+
+static bool is_gone(const struct replay *replay)
+{
+    return kit_seat_exit(replay->seat) != NULL || kit_seat_stdout_is_closed(replay->seat);
+}
+
+struct wait {
+    const struct replay *replay;
+    const struct kit_event *asked; /* NULL: only for the end */
+    uint64_t greeting;             /* bits that must be there; 0: the event is waited for */
+};
+
+static bool is_done(void *data)
+{
+    const struct wait *wait = data;
+    bool is_greeted =
+        wait->greeting != 0 && (wait->replay->greeting_answers & wait->greeting) == wait->greeting;
+    bool is_answered = wait->asked != NULL && wait->asked->answer.length > 0;
+    return is_greeted || is_answered || is_gone(wait->replay);
+}
+
+static bool never(void *data)
+{
+    (void)data;
+    return false;
+}
+
+/* Answers that are still on their way after a stream was closed count; then why it ended is known.
+ */
+static void wait_for(struct replay *replay, struct wait wait)
+{
+    uint64_t timeout_ms = (uint64_t)replay->parts->room.config->limits_call_timeout_ms;
+    wait.replay = replay;
+    bool in_time = kit_room_wait(replay->room, is_done, &wait, timeout_ms);
+    if (in_time && !is_gone(replay))
+        return;
+    if (!in_time)
+        kit_seat_signal(replay->seat, SIGKILL); /* as the daemon would */
+    else
+        (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
+}
+
+/* So that it is as long after the first as it was then. */
+static void keep_time(struct replay *replay, const struct kit_event *event)
+{
+    if (!replay->parts->timed)
+        return;
+    if (replay->base_ns == 0) {
+        replay->base_us = event->record->t_us;
+        replay->base_ns = kit_seat_ns(replay->seat) + 1;
+    }
+    int64_t due_us = event->record->t_us - replay->base_us;
+    int64_t now_us = (int64_t)(kit_seat_ns(replay->seat) - replay->base_ns) / 1000;
+    if (due_us > now_us)
+        (void)kit_room_wait(replay->room, never, NULL, (uint64_t)(due_us - now_us) / 1000);
+}
+
+/* -- one life ---------------------------------------------------------------------------------- */
+
+static void send_made_up(struct replay *replay, int64_t id, const char *method,
+                         struct kg_str params)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_buf_text(&line, "{\"jsonrpc\":\"2.0\",");
+    if (id != 0)
+        kg_buf_printf(&line, "\"id\":%lld,", (long long)id);
+    kg_buf_printf(&line, "\"method\":\"%s\",\"params\":", method);
+    kg_buf_str(&line, params);
+    kg_buf_char(&line, '}');
+    send_moved(replay, 0, kg_buf_view(&line));
+}
+
+/* The handshake that the trace does not have. */
+static void greet(struct replay *replay)
+{
+    const struct trace *trace = replay->parts->trace;
+    kg_auto(kg_buf_free) struct kg_buf config = {0};
+    replay->greeted = true;
+    send_made_up(replay, GREETING_ID, "initialize",
+                 trace->greeting.length > 0 ? trace->greeting : KG_STR("{\"api_version\":1}"));
+    wait_for(replay, (struct wait){.greeting = 1});
+    if (trace->config.length > 0 && !is_gone(replay)) {
+        kg_buf_text(&config, "{\"config\":");
+        kg_buf_str(&config, trace->config);
+        kg_buf_char(&config, '}');
+        send_made_up(replay, GREETING_ID + 1, "config.update", kg_buf_view(&config));
+        wait_for(replay, (struct wait){.greeting = 2});
+    }
+    if (!is_gone(replay))
+        send_made_up(replay, 0, "initialized", KG_STR("{}"));
+}
+
+static void say(struct replay *replay, struct kit_event *event)
+{
+    char text[24];
+    if (is_gone(replay))
+        return;
+    keep_time(replay, event);
+    replay->counts->redacted += event->record->redacted;
+    event->sent = true;
+    event->sent_ns = kit_seat_ns(replay->seat);
+    if (event->type == KIT_HOST_ASKS)
+        kg_map_set(replay->sent, kit_id_text(event->id, text), event);
+    send_moved(replay, 0, event->record->line);
+    if (event->type == KIT_HOST_TELLS && strcmp(event->method, "shutdown") == 0) {
+        kit_seat_close_input(replay->seat);
+        replay->shut = true;
+    }
+}
+
+/* Requests that had no answer when the process ended have none now, if it ends again. */
+static void end_life(struct replay *replay, struct kit_event *at)
+{
+    bool waited = false;
+    if (replay->is_over)
+        return;
+    replay->is_over = true;
+    for (struct kit_event *event = replay->first; event < at; event++) {
+        if (event->type != KIT_HOST_ASKS || event->pair != NULL || event->judged)
+            continue;
+        if (!waited && !is_gone(replay))
+            (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
+        waited = true;
+        judge(replay, event);
+    }
+}
+
+static void play(struct replay *replay, struct kit_event *event)
+{
+    switch (event->type) {
+    case KIT_HOST_ASKS:
+    case KIT_HOST_TELLS:
+        say(replay, event);
+        break;
+    case KIT_PLUGIN_ANSWERS:
+        if (event->pair->sent && !is_gone(replay))
+            wait_for(replay, (struct wait){.asked = event->pair});
+        judge(replay, event->pair);
+        break;
+    case KIT_ENDED:
+        end_life(replay, event);
+        break;
+    case KIT_CUT:
+        replay->has_gap = true;
+        pass_over(replay, event, "its line was cut when it was recorded");
+        break;
+    case KIT_GAP:
+        replay->has_gap = true;
+        replay->counts->missed += event->record->count;
+        break;
+    case KIT_HOST_ANSWERS:
+    case KIT_PLUGIN_ASKS:
+        break; /* when it asks again */
+    }
+}
+
+/* It is told to leave as the daemon would, and killed if it does not. */
+static void dismiss(struct replay *replay)
+{
+    if (!is_gone(replay) && !replay->shut) {
+        send_made_up(replay, 0, "shutdown", KG_STR("{}"));
+        kit_seat_close_input(replay->seat);
+    }
+    (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
+    replay->life++;
+    kit_seat_free(kg_steal(&replay->seat));
+    kg_map_free(kg_steal(&replay->sent));
+}
+
+static int play_life(struct replay *replay, struct kg_err *err)
+{
+    static const struct kit_seat_ops ops = {.on_line = on_line};
+    replay->sent = kg_map_new();
+    replay->asks = replay->first;
+    replay->greeted = replay->is_over = replay->has_gap = replay->shut = false;
+    replay->base_ns = 0;
+    replay->greeting_answers = 0;
+    replay->seat = kit_seat_new(replay->room, &ops, replay, err);
+    if (replay->seat == NULL) {
+        kg_map_free(kg_steal(&replay->sent));
+        return -EINVAL;
+    }
+    if (!kit_event_is_start(replay->first))
+        greet(replay);
+    for (struct kit_event *event = replay->first;
+         event < replay->end && !kit_room_was_interrupted(replay->room); event++)
+        play(replay, event);
+    for (struct kit_event *event = replay->first; event < replay->end; event++)
+        if (event->type == KIT_HOST_ASKS && !event->judged && event->sent)
+            judge(replay, event);
+    dismiss(replay);
+    return 0;
+}
+
+/* -- all of it --------------------------------------------------------------------------------- */
+
+static bool is_worth_playing(const struct kit_event *from, const struct kit_event *to)
+{
+    while (from < to && from->type != KIT_HOST_ASKS)
+        from++;
+    return from < to;
+}
+
+static int play_all(struct replay *replay, struct kg_err *err)
+{
+    struct kit_event *at = replay->events.items, *end = at + replay->events.count;
+    int result = 0;
+    while (at < end && result == 0) {
+        replay->first = at++;
+        while (at < end && !kit_event_is_start(at))
+            at++;
+        replay->end = at;
+        if (is_worth_playing(replay->first, replay->end))
+            result = play_life(replay, err);
+        if (result == 0 && kit_room_was_interrupted(replay->room))
+            result = kg_fail(err, KG_E_CANCELLED, "interrupted");
+    }
+    return result;
+}
+
+static void find_places(struct replay *replay)
+{
+    const struct trace *trace = replay->parts->trace;
+    const char *project_root = kit_room_project_root(replay->room);
+    size_t count = 0;
+    replay->config_root = kg_format("%s/%s", kit_room_paths(replay->room)->plugin_data_dir,
+                                    replay->parts->room.manifest->name);
+    if (trace->config_root.length > 0)
+        replay->places[count++] =
+            (struct kit_place){trace->config_root, kg_str(replay->config_root)};
+    if (trace->project_root.length > 0 && project_root != NULL)
+        replay->places[count++] = (struct kit_place){trace->project_root, kg_str(project_root)};
+}
+
+int kit_replay(const struct kit_replay_parts *parts, struct kit_replay_counts *ret_counts,
+               struct kg_err *err)
+{
+    struct replay replay = {.parts = parts, .counts = ret_counts};
+    *ret_counts = (struct kit_replay_counts){0};
+    replay.room = kit_room_new(&parts->room, err);
+    if (replay.room == NULL)
+        return -EINVAL;
+    kit_events_read(parts->trace, &replay.events);
+    find_places(&replay);
+    int result = play_all(&replay, err);
+    kit_room_free(replay.room);
+    for (struct served *served = replay.served, *next; served != NULL; served = next) {
+        next = served->next;
+        free(served);
+    }
+    kit_events_free(&replay.events);
+    free(replay.config_root);
+    return result;
+}

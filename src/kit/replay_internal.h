@@ -1,0 +1,47 @@
+/* What the files of a replay share. */
+#ifndef KAGED_KIT_REPLAY_INTERNAL_H
+#define KAGED_KIT_REPLAY_INTERNAL_H
+
+#include "kit/replay.h"
+
+/* -- a trace as what happened, see replay_events.c --------------------------------------------- */
+
+enum kit_event_type {
+    KIT_HOST_ASKS,
+    KIT_HOST_TELLS,
+    KIT_HOST_ANSWERS,
+    KIT_PLUGIN_ASKS,
+    KIT_PLUGIN_ANSWERS,
+    KIT_ENDED, /* the process did */
+    KIT_CUT,   /* a line that the trace does not have whole */
+    KIT_GAP,   /* records are missing here */
+};
+
+struct kit_event {
+    enum kit_event_type type;
+    const struct trace_record *record;
+    const char *method; /* of what asks or tells */
+    struct kg_str body; /* the params; or {"result":...} or {"error":...} */
+    int64_t id;
+    struct kit_event *pair; /* the answer, or what it answers; NULL: there is none */
+
+    /* while it is played */
+    bool sent, judged;
+    bool used; /* a request of the plugin's that came again */
+    uint64_t sent_ns, answered_ns;
+    struct kg_buf answer; /* {"result":...} or {"error":...}; empty: none yet */
+};
+
+struct kit_events {
+    struct kit_event *items; /* owned */
+    size_t count;
+    struct kg_arena *arena; /* owned; what items point to lives here, or in the trace */
+};
+void kit_events_read(const struct trace *trace, struct kit_events *ret_events);
+void kit_events_free(struct kit_events *events); /* also for kg_auto */
+/* An id as the key of a map. */
+struct kg_str kit_id_text(int64_t id, char text[24]);
+/* Whether a process starts here. */
+bool kit_event_is_start(const struct kit_event *event);
+
+#endif
