@@ -10,6 +10,7 @@
 #include "host/dev_internal.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define RUNS_MAX  16 /* at the same time */
 #define NAMES_MAX 5  /* of what was changed, to be told */
@@ -45,7 +46,7 @@ struct host_dev {
     bool is_there; /* it has the place of the plugin */
     bool waits;    /* for a yes: it must not run */
     bool ending;
-    bool is_cut; /* there is more in the folder than is watched, and that was told */
+    bool warned; /* that not all of the folder is watched */
 };
 
 /* -- what is told ------------------------------------------------------------------------------ */
@@ -280,9 +281,13 @@ static void put_out(void *data)
 {
     struct host_dev *dev = data;
     struct host *host = dev->host;
-    for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->dev == dev)
-            host_plugin_move(host->plugins[i], NULL);
+    for (size_t i = 0; i < host->plugin_count; i++) {
+        struct host_plugin *plugin = host->plugins[i];
+        if (plugin->dev != dev)
+            continue;
+        host_plugin_move(plugin, NULL);
+        plugin->leaving |= access(plugin->dir, F_OK) < 0; /* it is not installed */
+    }
 }
 
 static void on_out(void *data, const struct host_changed *changed, const struct kg_err *err_or_null)
@@ -505,16 +510,15 @@ static void watch(struct host_dev *dev, const struct dev_folder *folder)
     for (char **path = folder->folders; *path != NULL; path++)
         host_watch_add(dev->watch, *path, NULL);
     size_t failed = host_watch_begin(dev->watch, &err);
-    if (failed > 0) {
-        kg_wrap(&err, 0, "changes in %zu folder(s) will not be seen", failed);
-        tell_problem(dev, "warning", &err, NULL);
-    } else if (folder->cut && !dev->is_cut) {
+    if (failed == 0 && folder->cut)
         kg_fail(&err, KG_E_TOO_LARGE, "there is more in %.400s than can be watched", dev->path);
-        kg_hint(&err, "have its changes seen with: kaged plugin restart %s",
-                dev->name ? dev->name : "NAME");
+    if (failed == 0 && !folder->cut)
+        return;
+    kg_wrap(&err, 0, "not every change will be seen");
+    kg_hint(&err, "after one that was not: kaged plugin restart NAME");
+    if (!dev->warned)
         tell_problem(dev, "warning", &err, NULL);
-    }
-    dev->is_cut = folder->cut;
+    dev->warned = true;
 }
 
 static int check_same(const struct host_dev *dev, const struct dev_folder *folder,
@@ -606,7 +610,8 @@ static void on_looked(struct loop_job *job)
     dev->look = NULL;
     if (!dev->ending && look->result == 0)
         look->result = check_same(dev, &look->folder, &look->err);
-    if (dev->ending) {
+    if (dev->ending || dev->exchanging) {
+        dev->look_again = true; /* a yes came first, and what it is compared with is another now */
         advance(dev);
     } else if (look->result < 0) {
         end(dev, &look->err, NULL);

@@ -221,6 +221,17 @@ class Dev(FlowTest):
         self.assertTrue(self.daemon.call("good-python", "good.echo")["sees"])
         self.assertIn("read:fs:/opt", self.daemon.status("good-python")["capabilities"])
 
+    def test_a_yes_to_what_was_shown_is_none_to_what_came_meanwhile(self):
+        terminal = self.start()
+        self.write("kaged-plugin.yaml", MANIFEST.replace("[]", '["read:fs:/opt"]'))
+        terminal.read_until(PROMPT)
+        self.write("kaged-plugin.yaml", MANIFEST.replace("[]", '["read:fs:/opt", "read:fs:/srv"]'))
+        terminal.type("y\n")
+        terminal.read_until(PROMPT)
+        terminal.type("y\n")
+        terminal.read_until("+ read:fs:/srv")
+        self.assertNotIn("read:fs:/srv", self.daemon.status("good-python")["capabilities"])
+
     def test_a_restart_takes_nothing_that_was_not_agreed_to(self):
         terminal = self.start()
         self.write("kaged-plugin.yaml", MANIFEST.replace("[]", '["read:fs:/opt"]'))
