@@ -210,8 +210,9 @@ class Dev(FlowTest):
         terminal.read_until("+ read:fs:/opt")
         self.daemon.wait_state("good-python", "disabled")
         self.assert_error(self.daemon.try_call("good-python", "good.echo"), 502, "plugin_down")
-        self.assert_error((409, self.daemon.api("POST", "/plugins/good-python/restart")[1]["error"]),
-                          409, "conflict")
+        status, answer = self.daemon.api("POST", "/plugins/good-python/restart")
+        self.assert_error((status, answer["error"]), 409, "conflict")
+        self.assertIn("asks for more than was agreed to", answer["error"]["message"])
         terminal.read_until(PROMPT)
         terminal.type("y\n")
         terminal.read_until("Allow its new capability read:fs:/opt? " + PROMPT)
