@@ -61,6 +61,8 @@ struct cage_policy {
     unsigned cpu_shares;              /* relative to other cages, 1024 is usual; 0: no say */
 };
 
+/* True if path is below folder, or is it. */
+bool cage_path_within(const char *path, const char *folder);
 /* True if path is one of those folders, or within one of those trees, that no cage shows whole. */
 bool cage_files_refused(const char *path);
 

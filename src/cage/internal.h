@@ -185,8 +185,6 @@ struct cage_plan {
 
 /* True for an absolute path without "//", "." or ".." in it, and no "/" at its end. */
 bool cage_path_plain(const char *path);
-/* True if path is below folder, or is it. */
-bool cage_path_within(const char *path, const char *folder);
 /* base and relative joined, "." and ".." taken out by the text alone. Owned. */
 char *cage_path_join(const char *base, const char *relative);
 

@@ -10,6 +10,7 @@
 #include "host/dev_internal.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define RUNS_MAX  16 /* at the same time */
 #define NAMES_MAX 5  /* of what was changed, to be told */
@@ -38,13 +39,14 @@ struct host_dev {
     uint64_t device, inode, digest; /* of the folder, when it was looked at last */
     struct look *look;              /* that is under way, or NULL */
     bool look_again;
+    bool behind;               /* one of that name is ending, and it looks again after that */
     struct loop_task end_task; /* at the end of a turn: whoever brings the end about may use it */
 
     bool exchanging;
     bool is_there; /* it has the place of the plugin */
     bool waits;    /* for a yes: it must not run */
     bool ending;
-    bool is_cut; /* there is more in the folder than is watched, and that was told */
+    bool warned; /* that not all of the folder is watched */
 };
 
 /* -- what is told ------------------------------------------------------------------------------ */
@@ -223,6 +225,10 @@ static void unlist(struct host_dev *dev)
     *at = dev->next;
     if (dev->host->consents != NULL)
         consent_unlisten(dev->host->consents, &dev->listener);
+    for (struct host_dev *other = dev->host->devs; other != NULL; other = other->next) {
+        other->behind = false;
+        advance(other);
+    }
 }
 
 /* Nobody needs an answer to it any more. */
@@ -275,9 +281,13 @@ static void put_out(void *data)
 {
     struct host_dev *dev = data;
     struct host *host = dev->host;
-    for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->dev == dev)
-            host_plugin_move(host->plugins[i], NULL);
+    for (size_t i = 0; i < host->plugin_count; i++) {
+        struct host_plugin *plugin = host->plugins[i];
+        if (plugin->dev != dev)
+            continue;
+        host_plugin_move(plugin, NULL);
+        plugin->leaving |= access(plugin->dir, F_OK) < 0; /* it is not installed */
+    }
 }
 
 static void on_out(void *data, const struct host_changed *changed, const struct kg_err *err_or_null)
@@ -500,16 +510,15 @@ static void watch(struct host_dev *dev, const struct dev_folder *folder)
     for (char **path = folder->folders; *path != NULL; path++)
         host_watch_add(dev->watch, *path, NULL);
     size_t failed = host_watch_begin(dev->watch, &err);
-    if (failed > 0) {
-        kg_wrap(&err, 0, "changes in %zu folder(s) will not be seen", failed);
-        tell_problem(dev, "warning", &err, NULL);
-    } else if (folder->cut && !dev->is_cut) {
+    if (failed == 0 && folder->cut)
         kg_fail(&err, KG_E_TOO_LARGE, "there is more in %.400s than can be watched", dev->path);
-        kg_hint(&err, "have its changes seen with: kaged plugin restart %s",
-                dev->name ? dev->name : "NAME");
+    if (failed == 0 && !folder->cut)
+        return;
+    kg_wrap(&err, 0, "not every change will be seen");
+    kg_hint(&err, "after one that was not: kaged plugin restart NAME");
+    if (!dev->warned)
         tell_problem(dev, "warning", &err, NULL);
-    }
-    dev->is_cut = folder->cut;
+    dev->warned = true;
 }
 
 static int check_same(const struct host_dev *dev, const struct dev_folder *folder,
@@ -518,6 +527,25 @@ static int check_same(const struct host_dev *dev, const struct dev_folder *folde
     if (dev->inode == 0 || (folder->device == dev->device && folder->inode == dev->inode))
         return 0;
     return kg_fail(err, KG_E_CONFLICT, "folder %.400s: it is another one now", dev->path);
+}
+
+static const struct host_dev *other_of(const struct host_dev *dev, const char *name)
+{
+    const struct host_dev *other = dev->host->devs;
+    while (other != NULL && (other == dev || other->name == NULL || strcmp(other->name, name) != 0))
+        other = other->next;
+    return other;
+}
+
+/* One that is on its way out is waited for. */
+static bool queue_behind(struct host_dev *dev, const char *name)
+{
+    const struct host_dev *other = other_of(dev, name);
+    if (dev->name != NULL || other == NULL || !other->ending)
+        return false;
+    dev->behind = dev->look_again = true;
+    dev->inode = 0; /* that look will be the first */
+    return true;
 }
 
 /* What the folder may be called by does not change while it runs, and one run has the name. */
@@ -529,14 +557,13 @@ static int check_name(const struct host_dev *dev, const char *name, struct kg_er
         kg_hint(err, "to run it by another name, end this and begin anew");
         return -EINVAL;
     }
-    for (const struct host_dev *other = dev->host->devs; other != NULL; other = other->next)
-        if (other != dev && other->name != NULL && strcmp(other->name, name) == 0) {
-            kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development already, from %.400s",
-                    name, other->path);
-            kg_hint(err, "end that first");
-            return -EEXIST;
-        }
-    return 0;
+    const struct host_dev *other = other_of(dev, name);
+    if (other == NULL)
+        return 0;
+    kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development already, from %.400s", name,
+            other->path);
+    kg_hint(err, "end that first");
+    return -EEXIST;
 }
 
 /* What is said to the operator of the plugin whose place it takes. */
@@ -562,6 +589,8 @@ static void follow_manifest(struct host_dev *dev, struct look *look)
 static void judge(struct host_dev *dev, struct look *look)
 {
     const char *name = look->offer ? look->offer->manifest->name : NULL;
+    if (name != NULL && queue_behind(dev, name))
+        return;
     if (name != NULL && check_name(dev, name, &look->manifest_err) == 0) {
         if (dev->name == NULL)
             dev->name = kg_strdup(name);
@@ -581,7 +610,8 @@ static void on_looked(struct loop_job *job)
     dev->look = NULL;
     if (!dev->ending && look->result == 0)
         look->result = check_same(dev, &look->folder, &look->err);
-    if (dev->ending) {
+    if (dev->ending || dev->exchanging) {
+        dev->look_again = true; /* a yes came first, and what it is compared with is another now */
         advance(dev);
     } else if (look->result < 0) {
         end(dev, &look->err, NULL);
@@ -627,7 +657,7 @@ static void advance(struct host_dev *dev)
         return;
     if (dev->ending)
         loop_defer(dev->host->loop, &dev->end_task);
-    else if (dev->look_again)
+    else if (dev->look_again && !dev->behind)
         begin_look(dev);
 }
 

@@ -69,18 +69,12 @@ static int check_real(const struct dev_place *place, struct kg_err *err)
     return result;
 }
 
-static bool is_within(const char *path, const char *folder)
-{
-    size_t length = strlen(folder);
-    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
-}
-
 static int check_owner(const struct dev_place *place, struct kg_err *err)
 {
     if (cage_files_refused(place->path))
         return refuse(place, "it is the system's own", "give the plugin a folder of its own", err);
     for (char **kept = place->kept; *kept != NULL; kept++)
-        if (is_within(place->path, *kept) || is_within(*kept, place->path))
+        if (cage_path_within(place->path, *kept) || cage_path_within(*kept, place->path))
             return refuse(place, "it belongs to kaged itself, or holds what does",
                           "give the plugin a folder outside of kaged's own", err);
     return 0;
@@ -122,20 +116,24 @@ static bool ends_in(const char *name, const char *end)
     return length >= wanted && strcmp(name + length - wanted, end) == 0;
 }
 
-/* What editors leave beside a file while it is open. */
+/* What tools keep for themselves, and what editors leave beside a file while it is open. */
 bool dev_folder_counts(const char *name)
 {
+    static const char *const names[] = {"node_modules", "__pycache__", ".git"};
     static const char *const ends[] = {"~", ".swp", ".swo", ".swx"};
+    for (size_t i = 0; i < KG_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return false;
     for (size_t i = 0; i < KG_COUNT(ends); i++)
         if (ends_in(name, ends[i]))
             return false;
     return strncmp(name, ".#", 2) != 0;
 }
 
-/* What tools keep for themselves is large, and nothing that an author writes by hand. */
+/* They are large, and nothing that an author writes by hand. */
 static bool is_passed_over(const char *name)
 {
-    return name[0] == '.' || strcmp(name, "node_modules") == 0 || strcmp(name, "__pycache__") == 0;
+    return name[0] == '.' || !dev_folder_counts(name);
 }
 
 struct scan {
@@ -231,7 +229,7 @@ int dev_folder_manifest(const struct dev_place *place, struct kg_buf *ret_text, 
         open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
         kg_fail(err, KG_E_INVALID_MANIFEST, "%.400s: there is no %s", place->path, MANIFEST_FILE);
-        kg_hint(err, "it is what says that a folder is a plugin: see kaged-plugin(5)");
+        kg_hint(err, "it is what says that a folder is a plugin: see kaged-plugin.yaml(5)");
         return -ENOENT;
     }
     if (fd < 0 || fstat(fd, &there) < 0)

@@ -225,6 +225,12 @@ static int check_restart(struct host *host, struct host_plugin *plugin, struct k
         result = host_check_no_template(plugin, err);
     if (result < 0 || host_is_enabled(host, plugin))
         return result;
+    if (plugin->dev != NULL) {
+        result =
+            kg_fail(err, KG_E_CONFLICT, "plugin %s asks for more than was agreed to", plugin->name);
+        kg_hint(err, "answer where kaged plugin dev runs");
+        return result;
+    }
     result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);
     kg_hint(err, "kaged plugin enable %s", plugin->name);
     return result;

@@ -506,7 +506,6 @@ struct host_plugin *host_add_instance(struct host *host, const struct host_plugi
 
 /* -- from where one is run --------------------------------------------------------------------- */
 
-/* Without a folder in the store it leaves. */
 void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
 {
     struct host_dev *before = plugin->dev;
@@ -515,10 +514,7 @@ void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
     plugin->drift = (struct kg_err){.code = KG_OK};
     plugin->dir = dev_or_null ? kg_strdup(host_dev_path(dev_or_null))
                               : kg_format("%s/%s", plugin->host->plugins_dir, plugin->base);
-    if (dev_or_null == NULL && access(plugin->dir, F_OK) < 0)
-        plugin->leaving = true;
-    else
-        look_for_approval(plugin->host, plugin);
+    look_for_approval(plugin->host, plugin);
     if (before != NULL && before != dev_or_null)
         host_dev_left(before, plugin);
     if (dev_or_null != NULL && before != dev_or_null)
@@ -613,7 +609,7 @@ void host_remove_plugin(struct host *host, struct host_plugin *plugin)
     manifest_free(kg_steal(&plugin->manifest));
     storage_free(kg_steal(&plugin->storage));
     kg_buf_free(&plugin->cage_words);
-    kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it was uninstalled");
+    kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it is gone");
     host_agents_look(plugin);
     host->gone = kg_realloc(host->gone, (host->gone_count + 1) * sizeof(*host->gone));
     host->gone[host->gone_count++] = plugin;

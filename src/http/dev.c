@@ -12,22 +12,38 @@
 struct run {
     struct http_request *request;
     struct host_dev *dev;
-    bool begun, full;
-    struct kg_buf queue; /* while the client does not read */
-    size_t records_max;  /* bytes of it that may be records */
-    uint64_t missed;     /* of them, since the last in the queue */
-    int64_t last_us;     /* when the last came */
+    struct loop *loop;
+    struct loop_task task; /* writes, once a turn */
+    struct kg_buf queue;
+    bool begun;
+    bool full;          /* the client does not read fast enough */
+    size_t records_max; /* bytes of the queue that may be records */
+    uint64_t missed;    /* of them, since the last in the queue */
+    int64_t last_us;    /* when the last came */
 };
 
-static void put_line(struct run *run, struct kg_str line)
+/* -- to the client ----------------------------------------------------------------------------- */
+
+static void flush(struct run *run)
 {
+    if (run->full || run->queue.length == 0)
+        return;
     if (!run->begun)
         http_reply_begin(run->request, 200, "application/x-ndjson");
     run->begun = true;
-    if (run->full)
-        kg_buf_str(&run->queue, line);
-    else
-        run->full = !http_reply_piece(run->request, line);
+    run->full = !http_reply_piece(run->request, kg_buf_view(&run->queue));
+    kg_buf_free(&run->queue);
+}
+
+static void on_flush(struct loop_task *task)
+{
+    flush(KG_CONTAINER(task, struct run, task));
+}
+
+static void put_line(struct run *run, struct kg_str line)
+{
+    kg_buf_str(&run->queue, line);
+    loop_defer(run->loop, &run->task);
 }
 
 static void put_missed(struct run *run)
@@ -44,20 +60,26 @@ static void put_missed(struct run *run)
 static void on_room(void *data)
 {
     struct run *run = data;
-    run->full = !http_reply_piece(run->request, kg_buf_view(&run->queue));
-    kg_buf_free(&run->queue);
+    run->full = false;
+    flush(run);
     put_missed(run);
 }
 
 /* -- the run ----------------------------------------------------------------------------------- */
 
-static void finish(struct run *run)
+static void run_free(struct run *run)
 {
-    if (run->queue.length > 0)
-        (void)http_reply_piece(run->request, kg_buf_view(&run->queue));
-    http_reply_end(run->request);
+    loop_undefer(run->loop, &run->task);
     kg_buf_free(&run->queue);
     free(run);
+}
+
+static void finish(struct run *run)
+{
+    run->full = false; /* the rest is taken, however slow the client is */
+    flush(run);
+    http_reply_end(run->request);
+    run_free(run);
 }
 
 static void put_end(struct run *run, const struct kg_err *err)
@@ -77,23 +99,24 @@ static void put_end(struct run *run, const struct kg_err *err)
 static void on_end(void *data, const struct kg_err *err, const struct kg_problems *problems)
 {
     struct run *run = data;
-    if (run->begun) {
+    if (run->begun || run->queue.length > 0) {
         put_end(run, err);
         finish(run);
         return;
     }
     http_reply_problems(run->request, err, problems);
-    free(run);
+    run_free(run);
 }
 
 static void on_gone(void *data)
 {
     struct run *run = data;
     host_dev_leave(run->dev);
-    if (!run->begun)
-        http_reply_begin(run->request, kg_error_row(KG_E_CANCELLED)->http_status,
-                         "application/x-ndjson");
-    finish(run);
+    if (run->begun)
+        http_reply_end(run->request);
+    else
+        http_reply(run->request, kg_error_row(KG_E_CANCELLED)->http_status, KG_STR("{}"));
+    run_free(run);
 }
 
 static void on_line(void *data, struct kg_str line)
@@ -144,6 +167,8 @@ void http_handle_dev(struct http_request *request)
         kg_fail(&err, KG_E_USAGE, "the body has no \"path\"");
     struct run *run = kg_alloc(sizeof(*run));
     run->request = request;
+    run->loop = host_loop(http_host(request));
+    run->task.run = on_flush;
     run->records_max = (size_t)host_config(http_host(request))->limits_trace_queue_bytes;
     if (err.code == KG_OK)
         run->dev =

@@ -13,11 +13,8 @@
 #define TEXT_MAX    4096
 
 const char *const consent_kind_names[CONSENT_KIND_COUNT] = {
-    [CONSENT_INSTALL] = "install",
-    [CONSENT_UPGRADE] = "upgrade",
-    [CONSENT_APPROVE] = "approve",
-    [CONSENT_ACTIVATE] = "activate",
-    [CONSENT_DEV] = "dev",
+    [CONSENT_INSTALL] = "install",   [CONSENT_UPGRADE] = "upgrade", [CONSENT_APPROVE] = "approve",
+    [CONSENT_ACTIVATE] = "activate", [CONSENT_DEV] = "dev",
 };
 
 /* -- one of them ------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 What it may do is agreed to first, and again when that grows; its code is not. The run ends with the
 command, and whatever was there before comes back.
 """
+import http.client
 import json
 import os
 import shutil
@@ -209,8 +210,9 @@ class Dev(FlowTest):
         terminal.read_until("+ read:fs:/opt")
         self.daemon.wait_state("good-python", "disabled")
         self.assert_error(self.daemon.try_call("good-python", "good.echo"), 502, "plugin_down")
-        self.assert_error((409, self.daemon.api("POST", "/plugins/good-python/restart")[1]["error"]),
-                          409, "conflict")
+        status, answer = self.daemon.api("POST", "/plugins/good-python/restart")
+        self.assert_error((status, answer["error"]), 409, "conflict")
+        self.assertIn("asks for more than was agreed to", answer["error"]["message"])
         terminal.read_until(PROMPT)
         terminal.type("y\n")
         terminal.read_until("Allow its new capability read:fs:/opt? " + PROMPT)
@@ -219,6 +221,17 @@ class Dev(FlowTest):
         self.wait_answer("one")
         self.assertTrue(self.daemon.call("good-python", "good.echo")["sees"])
         self.assertIn("read:fs:/opt", self.daemon.status("good-python")["capabilities"])
+
+    def test_a_yes_to_what_was_shown_is_none_to_what_came_meanwhile(self):
+        terminal = self.start()
+        self.write("kaged-plugin.yaml", MANIFEST.replace("[]", '["read:fs:/opt"]'))
+        terminal.read_until(PROMPT)
+        self.write("kaged-plugin.yaml", MANIFEST.replace("[]", '["read:fs:/opt", "read:fs:/srv"]'))
+        terminal.type("y\n")
+        terminal.read_until(PROMPT)
+        terminal.type("y\n")
+        terminal.read_until("+ read:fs:/srv")
+        self.assertNotIn("read:fs:/srv", self.daemon.status("good-python")["capabilities"])
 
     def test_a_restart_takes_nothing_that_was_not_agreed_to(self):
         terminal = self.start()
@@ -271,6 +284,10 @@ class Dev(FlowTest):
         self.assertEqual(code, 1)
         self.assertIn(f"is run for development already, from {self.folder}", err)
 
+    def test_a_run_that_follows_at_once_waits_for_the_end_of_the_one_before(self):
+        self.start().process.kill()
+        self.end(self.start())
+
     def test_the_store_does_not_touch_a_plugin_that_is_run_so(self):
         self.start()
         for words in (["disable"], ["reload"], ["uninstall"], ["enable"]):
@@ -318,7 +335,7 @@ class Dev(FlowTest):
         text = self.end(terminal)
         self.assertRegex(text, r"(?s)--> initialize #1 .*err one starts.*<-- initialize #1 \d.*"
                                r"--> initialized .*=== spawning -> running.*"
-                               r"--> good\.echo #2 \{\"text\":\"xxx.*err asked for one.*"
+                               r"--> good\.echo #2 \{\"text\": \"xxx.*err asked for one.*"
                                r"<-- good\.echo #2 [\d.]+(us|ms|s) \{\"answer\": \"one\"")
         lines = [line for line in text.split("\n") if "-->" in line or "<--" in line]
         self.assertTrue(all(len(line) <= 100 for line in lines), lines)
@@ -327,7 +344,7 @@ class Dev(FlowTest):
     def test_full_shows_messages_whole(self):
         terminal = self.start("--full")
         self.daemon.call("good-python", "good.echo", {"text": "x" * 300, "last": "word"})
-        terminal.read_until('"last":"word"')
+        terminal.read_until('"last": "word"')
 
     def test_colours_on_a_terminal_only_if_they_are_wanted(self):
         self.assertNotIn("\x1b[3", self.end(self.start()))
@@ -353,6 +370,7 @@ class Dev(FlowTest):
 class Folders(FlowTest):
     """What may not be run, with the reason in words."""
     plugins = []
+    config = {"daemon.bind": "127.0.0.1:0"}
 
     def refused(self, path, code, *words):
         done = self.daemon.cli("plugin", "dev", "--yes", path)
@@ -408,9 +426,59 @@ class Folders(FlowTest):
         shutil.copytree(os.path.join(PLUGINS, "good-python"), inner)
         self.refused(inner, 5, "one above it belongs to user 12345")
 
-    def test_only_over_the_unix_socket(self):
+    def test_a_path_that_is_nobodys(self):
         status, answer = self.daemon.api("POST", "/dev", {"path": "relative"})
         self.assert_error((status, answer["error"]), 400, "usage")
+
+    def test_only_over_the_unix_socket(self):
+        status, made = self.daemon.api("POST", "/tokens", {"name": "far", "scopes": ["admin"]})
+        self.assertEqual(status, 201, made)
+        connection = http.client.HTTPConnection(self.daemon.api("GET", "/status")[1]["tcp"],
+                                                timeout=20)
+        self.addCleanup(connection.close)
+        connection.request("POST", "/api/v1/dev", json.dumps({"path": self.folder("far")}),
+                           {"Authorization": "Bearer " + made["token"]})
+        answer = connection.getresponse()
+        self.assert_error((answer.status, json.load(answer)["error"]), 403, "refused")
+
+
+class InProjects(FlowTest):
+    """A project that declares a plugin may use it while its author runs it."""
+    plugins = []
+
+    def test_a_process_of_a_project_runs_from_the_folder_too(self):
+        folder = self.daemon.project_root("told")
+        shutil.copytree(os.path.join(PLUGINS, "does-as-told"), folder)
+        manifest = os.path.join(folder, "kaged-plugin.yaml")
+        with open(manifest) as file:
+            text = file.read()
+        with open(manifest, "w") as file:
+            file.write(text.replace("[]", '["read:fs:project:/"]'))
+        root = self.daemon.write_project(
+            "music", "version: 1\nname: music\nprimary:\n  plugins:\n"
+            "    told: {package: does-as-told}\n")
+        project = self.daemon.api("POST", "/projects", {"path": root})[1]
+        self.assertEqual(project["state"], "pending", project)
+        with Terminal([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes", folder],
+                      {**self.daemon.environment(), "NO_COLOR": "1"}) as terminal:
+            terminal.read_until("it works in a project")
+            self.wait_project("active")
+            session = self.daemon.api("POST", "/projects/music/sessions", {})[1]["id"]
+            self.daemon.api("POST", f"/sessions/{session}/messages",
+                            {"messages": [{"role": "user", "content": "hello"}]})
+            status = self.daemon.wait_state("does-as-told@music", "running")
+            self.assertEqual((status["dev"], status["dir"]), (True, folder))
+            terminal.read_until("does-as-told@music initialize #1")
+            with open(os.path.join(folder, "new.txt"), "w"):
+                pass
+            self.daemon.wait_restarted("does-as-told@music", status["starts"])
+            terminal.type(CTRL_C)
+            self.assertEqual(terminal.end()[0], 0)
+        self.wait_project("pending")
+        wait_for(lambda: self.daemon.api("GET", "/plugins")[1]["plugins"] == [], "no plugin")
+
+    def wait_project(self, state):
+        wait_for(lambda: self.daemon.api("GET", "/projects/music")[1]["state"] == state, state)
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can become another user")
