@@ -3,7 +3,7 @@ import json
 import os
 import shutil
 
-from harness import ROOT, Daemon, FlowTest, main
+from harness import Daemon, FlowTest, main
 
 HEADER = {"kaged_trace": 1, "plugin": "good-python", "version": "1.0.0", "kaged": "0.1.0",
           "at": "2026-01-01T00:00:00.000Z", "initialize": {"api_version": 1}, "config": None}
@@ -72,8 +72,8 @@ class Builds(Replay):
     def test_a_changed_build_is_shown_by_method_path_and_values(self):
         path = self.recorded(self.daemon, "good-python")
         folder = self.build(self.daemon, "good-python", (
-            'result = message["params"]',
-            'result = {**message["params"], "text": message["params"]["text"].upper(), "new": 1}'))
+            '"result": message["params"]',
+            '"result": {**message["params"], "text": message["params"]["text"].upper(), "new": 1}'))
         code, answer = self.replay(self.daemon, path, folder)
         self.assertEqual((code, answer["counts"]["differs"], answer["counts"]["same"]), (1, 2, 1))
         self.assertEqual(answer["steps"][1]["differences"], [
@@ -88,14 +88,15 @@ class Builds(Replay):
     def test_what_cannot_be_the_same_can_be_ignored(self):
         path = self.recorded(self.daemon, "good-python")
         folder = self.build(self.daemon, "good-python", (
-            'result = message["params"]', 'result = {**message["params"], "text": 0, "list": [1, 2]}'))
+            '"result": message["params"]',
+            '"result": {**message["params"], "text": 0, "list": [1, 2]}'))
         code, answer = self.replay(self.daemon, path, folder, "--ignore", "/result/text,/*/list/1")
         self.assertEqual(code, 0, answer)
 
     def test_a_build_that_leaves_is_told_by_its_exit(self):
         path = self.recorded(self.daemon, "good-python")
         folder = self.build(self.daemon, "good-python", (
-            'result = message["params"]', "sys.exit(3)"))
+            'reply = {"result": message["params"]}', "sys.exit(3)"))
         code, answer = self.replay(self.daemon, path, folder)
         self.assertEqual((code, [step["outcome"] for step in answer["steps"]]),
                          (1, ["same", "no_answer", "no_answer"]), answer)
@@ -155,11 +156,11 @@ class Builds(Replay):
 
 
 class Example(Replay):
-    def test_an_example_of_an_sdk_with_storage_and_configuration(self):
+    def test_a_plugin_of_an_sdk_with_configuration(self):
         daemon = Daemon(enabled=["greeter"])
         folder = os.path.join(daemon.home, "plugins/greeter")
-        shutil.copytree(os.path.join(ROOT, "sdk/python/example"), folder)
-        shutil.copytree(os.path.join(ROOT, "sdk/python/kaged_sdk"), os.path.join(folder, "kaged_sdk"))
+        code, _, err = daemon.cli("plugin", "new", "greeter", "--lang", "python", "--dir", folder)
+        self.assertEqual(code, 0, err)
         daemon.write_local('[plugins.greeter.config]\nword = "Welcome"\n')
         with daemon:
             # From its first message on, and from the middle.
@@ -262,7 +263,7 @@ class Files(Replay):
             for line in (HEADER, *(record(way, id=number, **rest) for number in (1, 2) for way, rest in (
                     ("to", {"method": "good.echo", "params": {}}), ("from", {"result": {}})))):
                 file.write(json.dumps(line) + "\n")
-        folder = self.build(self.daemon, "good-python", ('result = message["params"]', "continue"))
+        folder = self.build(self.daemon, "good-python", ('reply = {"result": message["params"]}', "continue"))
         code, answer = self.replay(self.daemon, path, folder)
         self.assertEqual((code, answer["counts"]["no_answer"]), (1, 2), answer)
         self.assertIn("did not answer within 4000 ms", answer["steps"][1]["note"])
