@@ -38,6 +38,14 @@ static void put_end(struct kit_seat *seat, struct kg_buf *out)
     kg_buf_terminate(out);
 }
 
+void kit_find_end(struct kit_run *run, enum kit_rule_id rule)
+{
+    kg_auto(kg_buf_free) struct kg_buf end = {0};
+    put_end(kit_talk_seat(run->talk), &end);
+    kit_find(run, rule, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"initialized\",\"params\":{}}"),
+             KG_STR(""), "%s", end.data);
+}
+
 static void count_timeout(struct kit_run *run)
 {
     if (++run->timeouts == TIMEOUTS_FULL)
@@ -220,6 +228,9 @@ struct kit_talk *kit_open(struct kit_run *run)
     run->talk = kit_talk_new(run, &err);
     if (run->talk != NULL && shake_hands(run))
         return run->talk;
+    if (run->report->finding_count == 0 && !kit_room_was_interrupted(run->room))
+        kit_find(run, KIT_RULE_INITIALIZED_LIVES, KG_STR("a second handshake"), KG_STR(""),
+                 "it worked once and not again%s%s", err.message[0] ? ": " : "", err.message);
     kit_be_unclear(run, "it could not be started again%s%s", err.message[0] ? ": " : "",
                    err.message);
     kit_talk_free(kg_steal(&run->talk));

@@ -241,12 +241,20 @@ void kit_check_config_start(struct kit_run *run)
     kit_talk_spend(run->talk);
 }
 
-void kit_check_shutdown_notification(struct kit_run *run)
+void kit_check_initialized_lives(struct kit_run *run)
 {
     if (!goes_on(run))
         return;
     kit_send_initialized(run, run->talk);
     kit_settle(run);
+    if (kit_seat_exit(kit_talk_seat(run->talk)) != NULL)
+        kit_find_end(run, run->rule);
+}
+
+void kit_check_shutdown_notification(struct kit_run *run)
+{
+    if (!goes_on(run))
+        return;
     kit_talk_notify(run->talk, "shutdown", KG_STR("{}"));
     kit_expect_exit(run, "{\"jsonrpc\":\"2.0\",\"method\":\"shutdown\",\"params\":{}}");
 }

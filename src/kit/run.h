@@ -134,6 +134,8 @@ struct kit_question {
 const struct kit_ask *kit_question(struct kit_run *run, const struct kit_question *question);
 /* Whether it still lives after an answer; else that is a finding, of what was sent. */
 bool kit_lives(struct kit_run *run, const struct kit_ask *asked);
+/* It ended by itself, and should not have: a finding of the rule. */
+void kit_find_end(struct kit_run *run, enum kit_rule_id rule);
 /* Tells of an end or a silence in words; for checks that wait on their own. */
 void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct kit_ask *ask,
                         const char *method);
@@ -197,6 +199,7 @@ void kit_check_initialize_methods(struct kit_run *run);
 void kit_check_initialize_notifications(struct kit_run *run);
 void kit_check_initialize_capabilities(struct kit_run *run);
 void kit_check_config_start(struct kit_run *run);
+void kit_check_initialized_lives(struct kit_run *run);
 void kit_check_shutdown_notification(struct kit_run *run);
 void kit_check_ping(struct kit_run *run);
 void kit_check_id_number(struct kit_run *run);

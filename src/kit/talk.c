@@ -518,6 +518,17 @@ static bool is_over(void *data)
     return kit_talk_is_spent(waiting->talk) || answered(waiting) == waiting->count;
 }
 
+/* A closed stream is mostly the first sign of an exit. */
+static void check_streams(struct kit_talk *talk)
+{
+    bool in_is_closed = kit_seat_stdin_is_closed(talk->seat);
+    if (!in_is_closed && !kit_seat_stdout_is_closed(talk->seat))
+        return;
+    if (kit_seat_exit(talk->seat) == NULL && !kit_seat_wait_exit(talk->seat, talk->run->timeout_ms))
+        kit_find(talk->run, KIT_RULE_STREAM_OPEN, last_sent(talk), KG_STR(""),
+                 "it closed its %s and lives on", in_is_closed ? "stdin" : "stdout");
+}
+
 bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t count,
                    uint64_t timeout_ms)
 {
@@ -531,13 +542,8 @@ bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t co
         if (kit_seat_unsent(talk->seat) < unsent || answered(&waiting) > before)
             quiet_ms = 0;
     }
-    /* A closed stream is mostly the first sign of an exit. */
-    bool is_closed = kit_seat_stdin_is_closed(talk->seat) || kit_seat_stdout_is_closed(talk->seat);
-    if (answered(&waiting) < count && is_closed && kit_seat_exit(talk->seat) == NULL &&
-        !kit_seat_wait_exit(talk->seat, talk->run->timeout_ms))
-        kit_find(talk->run, KIT_RULE_STREAM_OPEN, last_sent(talk), KG_STR(""),
-                 "it closed its %s and lives on",
-                 kit_seat_stdin_is_closed(talk->seat) ? "stdin" : "stdout");
+    if (answered(&waiting) < count)
+        check_streams(talk);
     return answered(&waiting) == count;
 }
 
@@ -550,4 +556,5 @@ static bool all_served(void *data)
 void kit_talk_wait_served(struct kit_talk *talk, uint64_t timeout_ms)
 {
     kit_room_wait(talk->run->room, all_served, talk, timeout_ms);
+    check_streams(talk);
 }

@@ -1,18 +1,15 @@
 """kaged plugin test: good plugins pass, and each plugin that misbehaves breaks its own rules."""
-import json
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
-import unittest
 
 import kit
-from harness import KAGED, PATIENCE, PLUGINS, ROOT, FlowTest, main, wait_for
-from test_sdk import SDK, VENDORED
+from harness import KAGED, PATIENCE, PLUGINS, FlowTest, main, wait_for
 
 GOOD = ["good-bash", "good-c", "good-node", "good-python", "echo"]
+SLOW_READERS = {"good-bash"}  # a shell needs seconds for a line of 4 MiB
 
 # What the kit has to find in each folder of tests/plugins. Most of them answer an unknown method with
 # silence or with a result: that is said once, here.
@@ -98,9 +95,12 @@ class KitTest(FlowTest):
 
 class Plugins(KitTest):
     def test_good_plugins_keep_every_rule(self):
-        for name, (code, report, words) in kit.at_once(
-                lambda name: kit.kit(kit.stage(name, self.folder), "--timeout", "20"),
-                GOOD).items():
+        home = kit.short_lines(self.folder)
+
+        def run(name):
+            where = {"home": home} if name in SLOW_READERS else {}
+            return kit.kit(kit.stage(name, self.folder), "--timeout", "20", **where)
+        for name, (code, report, words) in kit.at_once(run, GOOD).items():
             self.assertEqual((name, report["findings"], code, words), (name, [], 0, ""))
 
     def test_fault_of_every_misbehaving_plugin_is_named(self):
@@ -122,20 +122,6 @@ class Plugins(KitTest):
         folders = {name for name in os.listdir(PLUGINS)
                    if os.path.isdir(os.path.join(PLUGINS, name))}
         self.assertEqual(folders, set(BAD) | set(GOOD) - {"echo"})
-
-
-class Examples(KitTest):
-    def test_examples_of_the_sdks_keep_every_rule(self):
-        for language, part in VENDORED.items():
-            folder = os.path.join(self.folder, language)
-            source = os.path.join(SDK, language)
-            shutil.copytree(os.path.join(source, "example"), folder)
-            copy = shutil.copytree if os.path.isdir(os.path.join(source, part)) else shutil.copy
-            copy(os.path.join(source, part), os.path.join(folder, part))
-        for language, (code, report, _) in kit.at_once(
-                lambda language: kit.kit(os.path.join(self.folder, language), "--timeout", "20"),
-                sorted(VENDORED)).items():
-            self.assertEqual((language, report["findings"], code), (language, [], 0))
 
 
 class Command(KitTest):

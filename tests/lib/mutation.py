@@ -28,9 +28,9 @@ def mutate(folder, patch):
 
 
 class Mutants:
-    """What the test of each language has in common; `fill` puts plugin and SDK into a folder."""
+    """What the test of each language has in common; `fill_sdk` puts its SDK into a folder."""
 
-    table, command, capabilities = None, None, []
+    table, source, command, capabilities, example = None, None, None, [], None
 
     @classmethod
     def setUpClass(cls):
@@ -53,13 +53,25 @@ class Mutants:
         with open(os.path.join(folder, "kaged-plugin.yaml"), "w") as file:
             file.write(manifest.replace("COMMAND", self.command)
                        .replace("CAPABILITIES", ", ".join(capabilities)))
-        self.fill(folder)
+        shutil.copy(os.path.join(FIXTURE, self.source), folder)
+        self.fill_sdk(folder)
         if rule is not None:
             mutate(folder, self.table[rule])
         self.build(folder)
         return folder
 
     def build(self, folder):
+        pass
+
+    def test_example_keeps_every_rule(self):
+        folder = os.path.join(self.folder, "example")
+        shutil.copytree(self.example, folder)
+        self.fill_sdk(folder)
+        self.build_example(folder)
+        code, report, words = kit.kit(folder, "--timeout", "20", home=self.home)
+        self.assertEqual((code, report["findings"], words), (0, [], ""))
+
+    def build_example(self, folder):
         pass
 
     def find(self, rule):
@@ -94,24 +106,25 @@ class Mutants:
 
 
 class Python(Mutants):
-    table, command = mutants.PYTHON, "./whole.py"
+    table, source, command = mutants.PYTHON, "whole.py", "./whole.py"
+    example = os.path.join(SDK, "python/example")
 
-    def fill(self, folder):
-        shutil.copy(os.path.join(FIXTURE, "whole.py"), folder)
+    def fill_sdk(self, folder):
         shutil.copytree(os.path.join(SDK, "python/kaged_sdk"), os.path.join(folder, "kaged_sdk"))
 
 
 class Shell(Mutants):
-    table, command = mutants.SHELL, "./whole.sh"
+    table, source, command = mutants.SHELL, "whole.sh", "./whole.sh"
     capabilities = ["write:fs:config:/", "exec:jq:config:/"]
+    example = os.path.join(SDK, "shell/example")
 
-    def fill(self, folder):
-        shutil.copy(os.path.join(FIXTURE, "whole.sh"), folder)
+    def fill_sdk(self, folder):
         shutil.copy(os.path.join(SDK, "shell/kaged.sh"), folder)
 
 
 class TypeScript(Mutants):
-    table, command = mutants.TS, "./whole.mjs"
+    table, source, command = mutants.TS, "whole.mjs", "./whole.mjs"
+    example = os.path.join(ROOT, "build/sdk-ts/example")
 
     @classmethod
     def setUpClass(cls):
@@ -123,32 +136,38 @@ class TypeScript(Mutants):
         assert done.returncode == 0, done.stdout
         super().setUpClass()
 
-    def fill(self, folder):
+    def fill_sdk(self, folder):
         package = os.path.join(folder, "node_modules/@kaged/plugin-sdk")
         built = os.path.join(ROOT, "build/sdk-ts/sdk/ts")
-        shutil.copy(os.path.join(FIXTURE, "whole.mjs"), folder)
         shutil.copytree(os.path.join(built, "dist"), os.path.join(package, "dist"),
                         ignore=shutil.ignore_patterns("test", "testing*"))
         shutil.copy(os.path.join(built, "package.json"), package)
 
 
 class C(Mutants):
-    table, command = mutants.C, "./whole"
+    table, source, command = mutants.C, "whole.c", "./whole"
+    example = os.path.join(SDK, "c/example")
     flags = ["-std=gnu17", "-D_GNU_SOURCE", "-O0", "-w",
              "-I" + os.path.join(ROOT, "src"), "-I" + os.path.join(SDK, "c")]
 
-    def fill(self, folder):
+    def fill_sdk(self, folder):
         os.mkdir(os.path.join(folder, "sdk"))
         for path in glob.glob(os.path.join(SDK, "c/*.[ch]")):
             shutil.copy(path, os.path.join(folder, "sdk"))
 
     def build(self, folder):
+        self.compile(folder, "whole.c", "whole")
+
+    def build_example(self, folder):
+        self.compile(folder, "plugin.c", "greeter")
+
+    def compile(self, folder, source, program):
         """Only what a mutant changed is compiled; the rest is the library that a build has."""
         changed = [path for path in glob.glob(os.path.join(folder, "sdk/*.c"))
                    if open(path).read() != open(os.path.join(SDK, "c", os.path.basename(path))).read()]
         parts = os.path.join(BUILD, "sdk/c/libkaged-plugin-parts.a")
-        done = subprocess.run(["cc", *self.flags, "-o", os.path.join(folder, "whole"),
-                               os.path.join(FIXTURE, "whole.c"), *changed, parts],
+        done = subprocess.run(["cc", *self.flags, "-o", os.path.join(folder, program),
+                               os.path.join(folder, source), *changed, parts],
                               text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
 
