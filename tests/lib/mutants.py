@@ -181,8 +181,8 @@ SHELL = {
     "request.known": ('    kaged_string "$1"\n    method=$REPLY', '    kaged_string kaged.other\n'
                       "    method=$REPLY"),
     "storage.declared": ("&& kaged_storage_available=$REPLY", "; kaged_storage_available=true"),
-    "stream.open": ("    local LC_ALL=C rest\n",
-                    "    local LC_ALL=C rest\n    if [[ $kaged__told != '{}' ]]; then\n"
+    "stream.open": ("    local LC_ALL=C rest ahead=$kaged__ahead\n",
+                    "    local LC_ALL=C rest ahead=$kaged__ahead\n    if [[ $kaged__told != '{}' ]]; then\n"
                     '        exec {kaged__in}<&-\n        read -r -u "$kaged__reader_out"\n    fi\n'),
     "capability.used": ("    local id=$kaged__next_id method\n",
                         "    local id=$kaged__next_id method\n    REPLY='{}'\n    return 0\n"),
@@ -419,8 +419,8 @@ C = {
     "storage.declared": ("system.c", "engine->has_storage = kaged_json_is_true(json_of("
                          'kg_node_get(params, "storage_available")));',
                          "engine->has_storage = true;"),
-    "stream.open": ("stdio.c", "static bool read_more(struct stdio_link *stdio)\n{\n",
-                    "static bool read_more(struct stdio_link *stdio)\n{\n    static int reads;\n"
+    "stream.open": ("stdio.c", "struct stdio_link *stdio, int timeout_ms)\n{\n",
+                    "struct stdio_link *stdio, int timeout_ms)\n{\n    static int reads;\n"
                     "    if (++reads > 3) {\n        close(stdio->in);\n        for (;;)\n"
                     "            pause();\n    }\n"),
     "capability.used": ("engine.c", "    struct message answer;\n    if (engine->state",

@@ -30,7 +30,7 @@ def mutate(folder, patch):
 class Mutants:
     """What the test of each language has in common; `fill_sdk` puts its SDK into a folder."""
 
-    table, source, command, capabilities, example = None, None, None, [], None
+    table, source, command, capabilities = None, None, None, []
 
     @classmethod
     def setUpClass(cls):
@@ -61,17 +61,6 @@ class Mutants:
         return folder
 
     def build(self, folder):
-        pass
-
-    def test_example_keeps_every_rule(self):
-        folder = os.path.join(self.folder, "example")
-        shutil.copytree(self.example, folder)
-        self.fill_sdk(folder)
-        self.build_example(folder)
-        code, report, words = kit.kit(folder, "--timeout", "20", home=self.home)
-        self.assertEqual((code, report["findings"], words), (0, [], ""))
-
-    def build_example(self, folder):
         pass
 
     def find(self, rule):
@@ -107,7 +96,6 @@ class Mutants:
 
 class Python(Mutants):
     table, source, command = mutants.PYTHON, "whole.py", "./whole.py"
-    example = os.path.join(SDK, "python/example")
 
     def fill_sdk(self, folder):
         shutil.copytree(os.path.join(SDK, "python/kaged_sdk"), os.path.join(folder, "kaged_sdk"))
@@ -116,7 +104,6 @@ class Python(Mutants):
 class Shell(Mutants):
     table, source, command = mutants.SHELL, "whole.sh", "./whole.sh"
     capabilities = ["write:fs:config:/", "exec:jq:config:/"]
-    example = os.path.join(SDK, "shell/example")
 
     def fill_sdk(self, folder):
         shutil.copy(os.path.join(SDK, "shell/kaged.sh"), folder)
@@ -124,7 +111,6 @@ class Shell(Mutants):
 
 class TypeScript(Mutants):
     table, source, command = mutants.TS, "whole.mjs", "./whole.mjs"
-    example = os.path.join(ROOT, "build/sdk-ts/example")
 
     @classmethod
     def setUpClass(cls):
@@ -146,7 +132,6 @@ class TypeScript(Mutants):
 
 class C(Mutants):
     table, source, command = mutants.C, "whole.c", "./whole"
-    example = os.path.join(SDK, "c/example")
     flags = ["-std=gnu17", "-D_GNU_SOURCE", "-O0", "-w",
              "-I" + os.path.join(ROOT, "src"), "-I" + os.path.join(SDK, "c")]
 
@@ -156,19 +141,11 @@ class C(Mutants):
             shutil.copy(path, os.path.join(folder, "sdk"))
 
     def build(self, folder):
-        self.compile(folder, "whole.c", "whole")
-
-    def build_example(self, folder):
-        self.compile(folder, "plugin.c", "greeter")
-
-    def compile(self, folder, source, program):
         """Only what a mutant changed is compiled; the rest is the library that a build has."""
         changed = [path for path in glob.glob(os.path.join(folder, "sdk/*.c"))
                    if open(path).read() != open(os.path.join(SDK, "c", os.path.basename(path))).read()]
         parts = os.path.join(BUILD, "sdk/c/libkaged-plugin-parts.a")
-        done = subprocess.run(["cc", *self.flags, "-o", os.path.join(folder, program),
-                               os.path.join(folder, source), *changed, parts],
+        done = subprocess.run(["cc", *self.flags, "-o", os.path.join(folder, "whole"),
+                               os.path.join(folder, "whole.c"), *changed, parts],
                               text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
-
-

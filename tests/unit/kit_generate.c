@@ -104,13 +104,9 @@ static void wrong_ones_are_wrong_in_one_way_each(void **state)
          "\"properties\":{\"n\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":9},"
          "\"s\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":4}}}",
          &made);
-    static const char *const ways[] = {"without \"n\"",
-                                       "the wrong type of \"n\"",
-                                       "too small a \"n\"",
-                                       "too large a \"n\"",
-                                       "too short a \"s\"",
-                                       "too long a \"s\"",
-                                       "an unknown property \"kit_knows_no_such\""};
+    static const char *const ways[] = {"without \"n\"",     "the wrong type of \"n\"",
+                                       "too small a \"n\"", "too large a \"n\"",
+                                       "too short a \"s\"", "too long a \"s\""};
     for (size_t i = 0; i < KG_COUNT(ways); i++)
         if (find(&made.invalid, ways[i]) == NULL)
             fail_msg("there is none with %s", ways[i]);
