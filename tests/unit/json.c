@@ -547,22 +547,6 @@ static void builder_can_be_left_at_any_point(void **state)
     kg_builder_free(NULL);
 }
 
-static void builder_is_empty_again_after_finish(void **state)
-{
-    (void)state;
-    struct kg_builder *builder = kg_builder_new();
-    for (uint32_t i = 0; i < 2; i++) {
-        kg_builder_open(builder, KG_ARRAY, i, 1);
-        kg_builder_value(builder, (struct kg_node){.type = KG_BOOL, .boolean = true});
-        kg_builder_close(builder);
-        kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_builder_finish(builder);
-        assert_int_equal(doc->root->line, i);
-        assert_int_equal(doc->root->count, 1);
-        assert_true(doc->root->items[0].boolean);
-    }
-    kg_builder_free(builder);
-}
-
 /* -- writer ------------------------------------------------------------------------------------ */
 
 static void writer_puts_the_commas(void **state)
@@ -860,7 +844,6 @@ int main(void)
         cmocka_unit_test(node_int_takes_whole_numbers_within_int64),
         cmocka_unit_test(arena_memory_is_zeroed_aligned_and_apart),
         cmocka_unit_test(builder_can_be_left_at_any_point),
-        cmocka_unit_test(builder_is_empty_again_after_finish),
         cmocka_unit_test(writer_puts_the_commas),
         cmocka_unit_test(writer_gives_back_what_was_read),
         cmocka_unit_test(writer_writes_null_for_numbers_that_json_lacks),

@@ -1,10 +1,13 @@
-/* What the scanner and the writer share: finding the end of a run that needs no care. */
+/* What the files of json/ share: runs of text that need no care, pieces of it, the builder. */
 #ifndef KAGED_JSON_INTERNAL_H
 #define KAGED_JSON_INTERNAL_H
 
 #include "base/json/json.h"
 
 #include <endian.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #define KG_JSON_EACH(byte) (0x0101010101010101u * (byte)) /* that byte, eight times */
 
@@ -13,14 +16,39 @@ static inline bool kg_json_is_plain(unsigned char byte)
     return byte >= 0x20 && byte != '"' && byte != '\\';
 }
 
+#ifdef __SSE2__
+/* The first of those bytes among sixteen, or 16; *wide tells whether one is not ASCII. */
+static inline unsigned kg_json_find_16(const char *at, bool *wide)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+    __m128i controls =
+        _mm_cmpeq_epi8(_mm_max_epu8(bytes, _mm_set1_epi8(0x1F)), _mm_set1_epi8(0x1F));
+    __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
+                                 _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
+    *wide = _mm_movemask_epi8(bytes) != 0;
+    unsigned found = (unsigned)_mm_movemask_epi8(_mm_or_si128(marks, controls));
+    return (unsigned)__builtin_ctz(found | 1u << 16);
+}
+#endif
+
 /*
- * The first quote, backslash or control character in [at, end), or end. Eight bytes at a time: a
- * subtraction lends from the next byte only past a byte that is found already, so the lowest mark
- * is right. *seen collects the bits of bytes gone over (and a few behind); bit 7 of any tells of
- * bytes that are not ASCII.
+ * The first quote, backslash or control character in [at, end), or end. *seen collects the bits of
+ * bytes gone over (and a few behind); bit 7 of any tells of bytes that are not ASCII. Sixteen bytes
+ * at a time where the machine can. Else eight: a subtraction lends from the next byte only past a
+ * byte that is found already, so the lowest mark is right.
  */
 static inline const char *kg_json_plain_end(const char *at, const char *end, uint64_t *seen)
 {
+#ifdef __SSE2__
+    while (end - at >= 16) {
+        bool wide;
+        unsigned plain = kg_json_find_16(at, &wide);
+        *seen |= wide ? 0x80 : 0;
+        at += plain;
+        if (plain < 16)
+            return at;
+    }
+#endif
     while (end - at >= 8) {
         uint64_t word;
         memcpy(&word, at, sizeof(word));
@@ -43,5 +71,36 @@ static inline bool kg_json_seen_wide(uint64_t seen)
 {
     return (seen & KG_JSON_EACH(0x80)) != 0;
 }
+
+/* At the first byte of a value that is no container; leaves the cursor behind it. */
+enum kg_json_fault kg_json_skip_scalar(struct kg_json_cursor *cursor);
+
+struct kg_arena *kg_arena_new_for(size_t bytes); /* about so much will be asked for */
+
+struct kg_builder_frame {
+    enum kg_type type;
+    size_t first;           /* child number of its first one */
+    uint64_t keys;          /* the bits of its keys, see key_bit */
+    struct kg_index *index; /* owned; of an object that has grown large */
+};
+
+/* The children of all open containers, those of the innermost last. */
+struct kg_builder {
+    struct kg_arena *arena;     /* owned; NULL once it is finished */
+    struct kg_member *children; /* owned, if they are not few; so are the frames */
+    size_t child_count;
+    size_t child_capacity;
+    struct kg_builder_frame *frames;
+    size_t depth;
+    size_t frame_capacity;
+    struct kg_str key; /* of the value to come */
+    uint32_t key_line, key_column;
+    struct kg_builder_frame few_frames[8];
+    struct kg_member few_children[48];
+};
+
+/* For a builder on the stack; bytes are those of the document, roughly. */
+void kg_builder_begin(struct kg_builder *builder, size_t bytes);
+void kg_builder_end(struct kg_builder *builder);
 
 #endif

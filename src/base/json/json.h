@@ -96,10 +96,10 @@ void *kg_arena_alloc(struct kg_arena *arena, size_t size); /* zeroed, aligned fo
 struct kg_str kg_arena_str(struct kg_arena *arena, struct kg_str text);
 size_t kg_arena_bytes(const struct kg_arena *arena); /* handed out so far */
 
-/* A document owns its arena; every node and text of it lives as long as the document. */
+/* A document lies in its arena, and so does every node and text of it. */
 struct kg_doc {
     struct kg_arena *arena; /* owned */
-    struct kg_node *root;   /* in the arena */
+    struct kg_node *root;
 };
 void kg_doc_free(struct kg_doc *doc);     /* takes NULL; frees doc too */
 void kg_doc_cleanup(struct kg_doc **doc); /* for kg_auto */
@@ -133,7 +133,7 @@ void kg_builder_value(struct kg_builder *builder, struct kg_node value); /* a sc
 void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t line, uint32_t column);
 void kg_builder_close(struct kg_builder *builder);
 unsigned kg_builder_depth(const struct kg_builder *builder);
-/* The finished document; the builder is empty afterwards and must still be freed. */
+/* The finished document; nothing can be added afterwards, and the builder must still be freed. */
 struct kg_doc *kg_builder_finish(struct kg_builder *builder);
 
 /* -- writer ------------------------------------------------------------------------------------ */

@@ -1,41 +1,42 @@
 /*
- * JSON text to tree. The scanner judges the whole text first, so what is built here is valid: the
- * only thing left to refuse is a key given twice. Positions count from 1, columns in bytes.
+ * JSON text to tree, in one pass over a copy of the text that lies in the tree's own arena: strings
+ * and numbers are pieces of it. Whatever is wrong, the scanner then says what and where. Positions
+ * count from 1, columns in bytes.
  */
-#include "base/json/json.h"
+#include "base/json/internal.h"
 
 #include <stdio.h>
 
 #define KEY_SHOWN_MAX 64 /* bytes of a key in a message */
+#define TREE_BYTES    5  /* of an arena for each of the text: enough for most */
 
 struct reader {
     struct kg_json_cursor cursor;
     const char *line_start;
     uint32_t line;
-    struct kg_builder *builder; /* owned */
+    struct kg_builder builder;
 };
-
-static void reader_free(struct reader *reader)
-{
-    kg_builder_free(reader->builder);
-}
 
 static uint32_t column(const struct reader *reader)
 {
     return (uint32_t)(reader->cursor.at - reader->line_start) + 1;
 }
 
-/* In valid JSON, lines end in white space only: a string has no raw line feed. */
-static void skip_space(struct reader *reader)
+/* Lines end in white space only: a string has no raw line feed. Returns the byte behind it, or 0.
+ */
+static inline char skip_space(struct reader *reader)
 {
-    const char *start = reader->cursor.at;
-    kg_json_skip_space(&reader->cursor);
-    for (; start < reader->cursor.at; start++) {
-        if (*start != '\n')
-            continue;
-        reader->line++;
-        reader->line_start = start + 1;
+    const char *at = reader->cursor.at;
+    for (; at < reader->cursor.end && (unsigned char)*at <= ' '; at++) {
+        if (*at == '\n') {
+            reader->line++;
+            reader->line_start = at + 1;
+        } else if (*at != ' ' && *at != '\t' && *at != '\r') {
+            break;
+        }
     }
+    reader->cursor.at = at;
+    return at < reader->cursor.end ? *at : '\0';
 }
 
 /* -- faults ------------------------------------------------------------------------------------ */
@@ -55,8 +56,6 @@ static int fail_at(struct kg_err *err, struct kg_str text, size_t offset, const 
 
 static int check(struct kg_str text, struct kg_err *err)
 {
-    if (text.length > UINT32_MAX)
-        return kg_fail(err, KG_E_TOO_LARGE, "1:1: the text is larger than 4 GiB");
     size_t offset;
     enum kg_json_fault fault = kg_json_check(text, &offset);
     if (fault == KG_JSON_OK)
@@ -70,104 +69,159 @@ static int check(struct kg_str text, struct kg_err *err)
     return fail_at(err, text, offset, what);
 }
 
-static int fail_twice(struct kg_err *err, uint32_t line, uint32_t key_column, struct kg_str key)
+static int fail_twice(const struct reader *reader, struct kg_err *err)
 {
+    const struct kg_builder *builder = &reader->builder;
+    struct kg_str key = builder->key;
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     if (key.length > KEY_SHOWN_MAX) {
         key.length = KEY_SHOWN_MAX;
         key.length = kg_utf8_valid(key);
     }
     kg_json_put_string(&shown, key);
-    return kg_fail(err, KG_E_PARSE, "%u:%u: the key %.*s is given twice", line, key_column,
-                   KG_STR_ARG(kg_buf_view(&shown)));
+    return kg_fail(err, KG_E_PARSE, "%u:%u: the key %.*s is given twice", builder->key_line,
+                   builder->key_column, KG_STR_ARG(kg_buf_view(&shown)));
 }
 
-/* -- building: the cursor is at the first byte of each piece ----------------------------------- */
+/* -- pieces: the cursor is at the first byte; false if there is something wrong ---------------- */
 
-static struct kg_str take_string(struct reader *reader)
+/* Most strings have nothing but plain ASCII in them. */
+static inline bool take_plain(struct reader *reader, struct kg_str *ret_text)
 {
-    struct kg_arena *arena = kg_builder_arena(reader->builder);
-    struct kg_str raw = KG_STR_NULL;
-    bool escaped = false;
-    kg_json_skip_string(&reader->cursor, &raw, &escaped);
-    if (!escaped)
-        return kg_arena_str(arena, raw);
-    char *text = kg_arena_alloc(arena, raw.length);
-    return (struct kg_str){text, kg_json_unescape(raw, text)};
+    const char *start = reader->cursor.at + 1;
+    uint64_t seen = 0;
+    const char *end = kg_json_plain_end(start, reader->cursor.end, &seen);
+    if (end == reader->cursor.end || *end != '"' || kg_json_seen_wide(seen))
+        return false;
+    *ret_text = (struct kg_str){start, (size_t)(end - start)};
+    reader->cursor.at = end + 1;
+    return true;
 }
 
-/* A string is a key exactly when a colon follows. */
-static int read_string(struct reader *reader, struct kg_err *err)
+static bool take_any(struct reader *reader, struct kg_str *ret_text)
 {
-    struct kg_node node = {.type = KG_STRING, .line = reader->line, .column = column(reader)};
-    node.text = take_string(reader);
+    bool escaped;
+    if (kg_json_skip_string(&reader->cursor, ret_text, &escaped) != KG_JSON_OK)
+        return false;
+    if (escaped) {
+        char *text = kg_arena_alloc(reader->builder.arena, ret_text->length);
+        *ret_text = (struct kg_str){text, kg_json_unescape(*ret_text, text)};
+    }
+    return true;
+}
+
+static inline bool take_string(struct reader *reader, struct kg_str *ret_text)
+{
+    return take_plain(reader, ret_text) || take_any(reader, ret_text);
+}
+
+/* Leaves the cursor at the value. */
+static bool read_key(struct reader *reader)
+{
+    uint32_t line = reader->line, start = column(reader);
+    struct kg_str key;
+    if (!take_string(reader, &key) || !kg_builder_key(&reader->builder, key, line, start) ||
+        skip_space(reader) != ':')
+        return false;
+    reader->cursor.at++;
     skip_space(reader);
-    if (reader->cursor.at == reader->cursor.end || *reader->cursor.at != ':')
-        kg_builder_value(reader->builder, node);
-    else if (!kg_builder_key(reader->builder, node.text, node.line, node.column))
-        return fail_twice(err, node.line, node.column, node.text);
-    return 0;
+    return true;
 }
 
-static void read_scalar(struct reader *reader)
+static bool read_scalar(struct reader *reader, char first)
 {
     struct kg_node node = {.line = reader->line, .column = column(reader)};
-    struct kg_str span = KG_STR_NULL;
-    kg_json_skip_value(&reader->cursor, &span);
-    switch (span.data[0]) {
-    case 'n':
-        node.type = KG_NULL;
-        break;
-    case 't':
-    case 'f':
-        node.type = KG_BOOL;
-        node.boolean = span.data[0] == 't';
-        break;
-    default:
-        node.type = KG_NUMBER;
-        node.text = kg_arena_str(kg_builder_arena(reader->builder), span);
+    const char *start = reader->cursor.at;
+    if (first == '"') {
+        node.type = KG_STRING;
+        if (!take_string(reader, &node.text))
+            return false;
+    } else {
+        if (kg_json_skip_scalar(&reader->cursor) != KG_JSON_OK)
+            return false;
+        node.type = first == 'n' ? KG_NULL : first == 't' || first == 'f' ? KG_BOOL : KG_NUMBER;
+        node.boolean = first == 't';
+        if (node.type == KG_NUMBER)
+            node.text = (struct kg_str){start, (size_t)(reader->cursor.at - start)};
     }
-    kg_builder_value(reader->builder, node);
+    kg_builder_value(&reader->builder, node);
+    return true;
 }
 
-static int read_piece(struct reader *reader, struct kg_err *err)
+static bool read_close(struct reader *reader)
 {
-    char c = *reader->cursor.at;
-    switch (c) {
-    case '"':
-        return read_string(reader, err);
-    case '{':
-    case '[':
-        kg_builder_open(reader->builder, c == '{' ? KG_OBJECT : KG_ARRAY, reader->line,
-                        column(reader));
-        break;
-    case '}':
-    case ']':
-        kg_builder_close(reader->builder);
-        break;
-    case ',':
-    case ':':
-        break;
-    default:
-        read_scalar(reader);
-        return 0;
-    }
+    kg_builder_close(&reader->builder);
     reader->cursor.at++;
-    return 0;
+    return true;
+}
+
+/* -- the walk ---------------------------------------------------------------------------------- */
+
+/* Behind a value: closes what ends there, up to the next value or the end of all. */
+static bool read_on(struct reader *reader)
+{
+    struct kg_builder *builder = &reader->builder;
+    char next = skip_space(reader);
+    while (builder->depth > 0) {
+        bool object = builder->frames[builder->depth - 1].type == KG_OBJECT;
+        if (next == ',') {
+            reader->cursor.at++;
+            next = skip_space(reader);
+            return !object || (next == '"' && read_key(reader));
+        }
+        if (next != (object ? '}' : ']'))
+            return false;
+        read_close(reader);
+        next = skip_space(reader);
+    }
+    return reader->cursor.at == reader->cursor.end;
+}
+
+/* At a bracket; goes on to the first value in it. */
+static bool read_open(struct reader *reader, char bracket)
+{
+    bool object = bracket == '{';
+    if (reader->builder.depth == KG_JSON_DEPTH_MAX)
+        return false;
+    kg_builder_open(&reader->builder, object ? KG_OBJECT : KG_ARRAY, reader->line, column(reader));
+    reader->cursor.at++;
+    char next = skip_space(reader);
+    if (next == (object ? '}' : ']')) {
+        read_close(reader);
+        return read_on(reader);
+    }
+    return !object || (next == '"' && read_key(reader));
+}
+
+static bool read_all(struct reader *reader)
+{
+    skip_space(reader);
+    do {
+        if (reader->cursor.at == reader->cursor.end)
+            return false;
+        char first = *reader->cursor.at;
+        if (first == '{' || first == '[' ? !read_open(reader, first)
+                                         : !read_scalar(reader, first) || !read_on(reader))
+            return false;
+    } while (reader->builder.depth > 0);
+    return true;
 }
 
 struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err)
 {
-    if (check(text, err) < 0)
-        return NULL;
-    kg_auto(reader_free) struct reader reader = {
-        .cursor = {text.data, text.data + text.length},
-        .line_start = text.data,
-        .line = 1,
-        .builder = kg_builder_new(),
-    };
-    for (skip_space(&reader); reader.cursor.at < reader.cursor.end; skip_space(&reader))
-        if (read_piece(&reader, err) < 0)
-            return NULL;
-    return kg_builder_finish(reader.builder);
+    struct reader reader;
+    if (text.length > UINT32_MAX)
+        return kg_fail(err, KG_E_TOO_LARGE, "1:1: the text is larger than 4 GiB"), NULL;
+    kg_builder_begin(&reader.builder, text.length * TREE_BYTES);
+    struct kg_str copy = kg_arena_str(reader.builder.arena, text);
+    reader.cursor = (struct kg_json_cursor){copy.data, copy.data + copy.length};
+    reader.line_start = copy.data;
+    reader.line = 1;
+    struct kg_doc *doc = NULL;
+    if (read_all(&reader))
+        doc = kg_builder_finish(&reader.builder);
+    else if (check(text, err) == 0)
+        fail_twice(&reader, err);
+    kg_builder_end(&reader.builder);
+    return doc;
 }

@@ -4,7 +4,7 @@
  * members of a node are contiguous; no object ever holds a key twice, and finding that out takes
  * the same time for keys chosen by an enemy.
  */
-#include "base/json/json.h"
+#include "base/json/internal.h"
 
 #include <assert.h>
 #include <stdalign.h>
@@ -18,7 +18,7 @@ const char *const kg_type_names[] = {"null", "boolean", "number", "string", "arr
 #define CHUNK_BYTES_MAX ((size_t)256 * 1024)
 
 struct chunk {
-    struct chunk *before; /* owned */
+    struct chunk *before; /* owned, but for the first, which is a part of its arena */
     size_t used;
     size_t size; /* of data */
     alignas(max_align_t) char data[];
@@ -28,63 +28,73 @@ struct kg_arena {
     struct chunk *chunk; /* owned; the one that is being filled */
     size_t chunk_bytes;  /* of the next ordinary chunk */
     size_t bytes;
+    struct chunk first; /* last, for its data */
 };
+
+struct kg_arena *kg_arena_new_for(size_t bytes)
+{
+    size_t size = bytes < CHUNK_BYTES_MIN   ? CHUNK_BYTES_MIN
+                  : bytes > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX
+                                            : bytes;
+    struct kg_arena *arena = kg_realloc(NULL, sizeof(*arena) + size);
+    arena->chunk = &arena->first;
+    arena->chunk_bytes = size;
+    arena->bytes = 0;
+    arena->first = (struct chunk){.size = size};
+    return arena;
+}
 
 struct kg_arena *kg_arena_new(void)
 {
-    struct kg_arena *arena = kg_alloc(sizeof(*arena));
-    arena->chunk_bytes = CHUNK_BYTES_MIN;
-    return arena;
+    return kg_arena_new_for(CHUNK_BYTES_MIN);
 }
 
 void kg_arena_free(struct kg_arena *arena)
 {
     if (arena == NULL)
         return;
-    struct chunk *chunk = arena->chunk;
-    while (chunk != NULL) {
-        struct chunk *before = chunk->before;
-        free(chunk);
-        chunk = before;
+    for (struct chunk *chunk = arena->chunk, *before; chunk != NULL; chunk = before) {
+        before = chunk->before;
+        if (chunk != &arena->first)
+            free(chunk);
     }
     free(arena);
 }
 
-static struct chunk *chunk_new(size_t size)
+static struct chunk *chunk_new(struct chunk *before, size_t size)
 {
-    struct chunk *chunk = kg_alloc(sizeof(*chunk) + size);
-    chunk->size = size;
+    struct chunk *chunk = kg_realloc(NULL, sizeof(*chunk) + size);
+    *chunk = (struct chunk){.before = before, .size = size};
     return chunk;
 }
 
 /* A large piece gets a chunk of its own, put behind the current one, whose rest stays in use. */
 static void *take_alone(struct kg_arena *arena, size_t size)
 {
-    struct chunk *chunk = chunk_new(size);
+    struct chunk *current = arena->chunk;
+    struct chunk *chunk = chunk_new(current->before, size);
     chunk->used = size;
-    if (arena->chunk == NULL) {
-        arena->chunk = chunk;
-    } else {
-        chunk->before = arena->chunk->before;
-        arena->chunk->before = chunk;
-    }
+    current->before = chunk;
     return chunk->data;
 }
 
-/* align is a power of two. */
+static struct chunk *next_chunk(struct kg_arena *arena)
+{
+    if (arena->chunk_bytes < CHUNK_BYTES_MAX)
+        arena->chunk_bytes *= 2;
+    return arena->chunk = chunk_new(arena->chunk, arena->chunk_bytes);
+}
+
+/* Not zeroed; align is a power of two. */
 static void *take(struct kg_arena *arena, size_t size, size_t align)
 {
     arena->bytes += size;
-    if (size > arena->chunk_bytes / 2)
-        return take_alone(arena, size);
     struct chunk *chunk = arena->chunk;
-    size_t start = chunk ? (chunk->used + align - 1) & ~(align - 1) : 0;
-    if (chunk == NULL || start > chunk->size || chunk->size - start < size) {
-        chunk = chunk_new(arena->chunk_bytes);
-        chunk->before = arena->chunk;
-        arena->chunk = chunk;
-        if (arena->chunk_bytes < CHUNK_BYTES_MAX)
-            arena->chunk_bytes *= 2;
+    size_t start = (chunk->used + align - 1) & ~(align - 1);
+    if (start > chunk->size || chunk->size - start < size) {
+        if (size > arena->chunk_bytes / 2)
+            return take_alone(arena, size);
+        chunk = next_chunk(arena);
         start = 0;
     }
     chunk->used = start + size;
@@ -93,7 +103,8 @@ static void *take(struct kg_arena *arena, size_t size, size_t align)
 
 void *kg_arena_alloc(struct kg_arena *arena, size_t size)
 {
-    return take(arena, size, alignof(max_align_t));
+    void *piece = take(arena, size, alignof(max_align_t));
+    return size > 0 ? memset(piece, 0, size) : piece;
 }
 
 struct kg_str kg_arena_str(struct kg_arena *arena, struct kg_str text)
@@ -115,8 +126,7 @@ void kg_doc_free(struct kg_doc *doc)
 {
     if (doc == NULL)
         return;
-    kg_arena_free(doc->arena);
-    free(doc);
+    kg_arena_free(doc->arena); /* the document is in it */
 }
 
 void kg_doc_cleanup(struct kg_doc **doc)
@@ -192,28 +202,32 @@ bool kg_node_int(const struct kg_node *node, int64_t *ret_value)
 
 /* -- builder ----------------------------------------------------------------------------------- */
 
-struct frame {
-    enum kg_type type;
-    size_t first;           /* child number of its first one */
-    struct kg_index *index; /* owned; of an object that has grown large */
-};
+void kg_builder_begin(struct kg_builder *builder, size_t bytes)
+{
+    builder->arena = kg_arena_new_for(bytes);
+    builder->children = builder->few_children;
+    builder->child_count = 0;
+    builder->child_capacity = KG_COUNT(builder->few_children);
+    builder->frames = builder->few_frames;
+    builder->depth = 0;
+    builder->frame_capacity = KG_COUNT(builder->few_frames);
+}
 
-/* The children of all open containers, those of the innermost last. An item has no key. */
-struct kg_builder {
-    struct kg_arena *arena; /* owned */
-    struct kg_member *children;
-    size_t child_count;
-    size_t child_capacity;
-    struct frame *frames;
-    size_t depth;
-    size_t frame_capacity;
-    struct kg_member next; /* carries the key of the value to come */
-};
+void kg_builder_end(struct kg_builder *builder)
+{
+    for (size_t i = 0; i < builder->depth; i++)
+        free(builder->frames[i].index);
+    if (builder->frames != builder->few_frames)
+        free(builder->frames);
+    if (builder->children != builder->few_children)
+        free(builder->children);
+    kg_arena_free(builder->arena);
+}
 
 struct kg_builder *kg_builder_new(void)
 {
     struct kg_builder *builder = kg_alloc(sizeof(*builder));
-    builder->arena = kg_arena_new();
+    kg_builder_begin(builder, 0);
     return builder;
 }
 
@@ -221,11 +235,7 @@ void kg_builder_free(struct kg_builder *builder)
 {
     if (builder == NULL)
         return;
-    for (size_t i = 0; i < builder->depth; i++)
-        free(builder->frames[i].index);
-    free(builder->frames);
-    free(builder->children);
-    kg_arena_free(builder->arena);
+    kg_builder_end(builder);
     free(builder);
 }
 
@@ -239,46 +249,77 @@ unsigned kg_builder_depth(const struct kg_builder *builder)
     return (unsigned)builder->depth;
 }
 
-/* Gives the object an index once it is large, and a larger one when that is half full. */
-static void keep_index(struct frame *frame, const struct kg_member *members, size_t count)
+/* A key whose bit is not set among those before it is none of them; most are told apart so. */
+static inline uint64_t key_bit(struct kg_str key)
 {
-    if (count < INDEX_FROM || (frame->index != NULL && count * 2 <= frame->index->mask))
-        return;
-    free(frame->index);
-    frame->index = index_new(members, count);
+    if (key.length == 0)
+        return 1;
+    unsigned first = (unsigned char)key.data[0], last = (unsigned char)key.data[key.length - 1];
+    return (uint64_t)1 << (first + last * 5 + key.length * 23) % 64;
+}
+
+/* False if the key is among the members of a small object. */
+static bool note_key(struct kg_builder_frame *frame, const struct kg_member *members, size_t count,
+                     struct kg_str key)
+{
+    uint64_t bit = key_bit(key);
+    if ((frame->keys & bit) != 0)
+        for (size_t i = 0; i < count; i++)
+            if (kg_str_equal(members[i].key, key))
+                return false;
+    frame->keys |= bit;
+    return true;
+}
+
+/* The same of a large one, which has an index, and gets a larger one when that is half full. */
+static bool note_key_of_many(struct kg_builder_frame *frame, const struct kg_member *members,
+                             size_t count, struct kg_str key)
+{
+    if (frame->index == NULL || count * 2 > frame->index->mask) {
+        free(frame->index);
+        frame->index = index_new(members, count);
+    }
+    uint32_t *slot = &frame->index->slots[index_find(frame->index, members, key)];
+    if (*slot != 0)
+        return false;
+    *slot = (uint32_t)count + 1;
+    return true;
 }
 
 bool kg_builder_key(struct kg_builder *builder, struct kg_str key, uint32_t line, uint32_t column)
 {
     assert(builder->depth > 0 && builder->frames[builder->depth - 1].type == KG_OBJECT);
-    struct frame *frame = &builder->frames[builder->depth - 1];
+    struct kg_builder_frame *frame = &builder->frames[builder->depth - 1];
     const struct kg_member *members = builder->children + frame->first;
     size_t count = builder->child_count - frame->first;
-    keep_index(frame, members, count);
-    if (frame->index != NULL) {
-        uint32_t *slot = &frame->index->slots[index_find(frame->index, members, key)];
-        if (*slot != 0)
-            return false;
-        *slot = (uint32_t)count + 1;
-    } else {
-        for (size_t i = 0; i < count; i++)
-            if (kg_str_equal(members[i].key, key))
-                return false;
-    }
-    builder->next = (struct kg_member){.key = key, .key_line = line, .key_column = column};
-    return true;
+    builder->key = key;
+    builder->key_line = line;
+    builder->key_column = column;
+    return count < INDEX_FROM ? note_key(frame, members, count, key)
+                              : note_key_of_many(frame, members, count, key);
 }
 
+/* Twice the room, at first in a place of its own. */
+static void *grow(void *items, void *few, size_t *capacity, size_t size)
+{
+    *capacity *= 2;
+    if (items != few)
+        return kg_realloc(items, *capacity * size);
+    return memcpy(kg_realloc(NULL, *capacity * size), few, *capacity / 2 * size);
+}
+
+/* An item of an array gets the key of the member before, which nobody reads. */
 void kg_builder_value(struct kg_builder *builder, struct kg_node value)
 {
-    if (builder->child_count == builder->child_capacity) {
-        builder->child_capacity = builder->child_capacity ? builder->child_capacity * 2 : 16;
-        builder->children =
-            kg_realloc(builder->children, builder->child_capacity * sizeof(*builder->children));
-    }
-    builder->next.value = value;
-    builder->children[builder->child_count++] = builder->next;
-    builder->next = (struct kg_member){0};
+    if (builder->child_count == builder->child_capacity)
+        builder->children = grow(builder->children, builder->few_children, &builder->child_capacity,
+                                 sizeof(*builder->children));
+    builder->children[builder->child_count++] = (struct kg_member){
+        .key = builder->key,
+        .key_line = builder->key_line,
+        .key_column = builder->key_column,
+        .value = value,
+    };
 }
 
 /*
@@ -289,18 +330,17 @@ void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t lin
     assert(type == KG_ARRAY || type == KG_OBJECT);
     kg_builder_value(builder,
                      (struct kg_node){.type = (uint8_t)type, .line = line, .column = column});
-    if (builder->depth == builder->frame_capacity) {
-        builder->frame_capacity = builder->frame_capacity ? builder->frame_capacity * 2 : 8;
-        builder->frames =
-            kg_realloc(builder->frames, builder->frame_capacity * sizeof(*builder->frames));
-    }
-    builder->frames[builder->depth++] = (struct frame){.type = type, .first = builder->child_count};
+    if (builder->depth == builder->frame_capacity)
+        builder->frames = grow(builder->frames, builder->few_frames, &builder->frame_capacity,
+                               sizeof(*builder->frames));
+    builder->frames[builder->depth++] =
+        (struct kg_builder_frame){.type = type, .first = builder->child_count};
 }
 
 static void take_items(struct kg_arena *arena, struct kg_node *node,
                        const struct kg_member *children)
 {
-    node->items = kg_arena_alloc(arena, node->count * sizeof(*node->items));
+    node->items = take(arena, node->count * sizeof(*node->items), alignof(max_align_t));
     for (uint32_t i = 0; i < node->count; i++)
         node->items[i] = children[i].value;
 }
@@ -309,19 +349,19 @@ static void take_members(struct kg_arena *arena, struct kg_node *node,
                          const struct kg_member *children, const struct kg_index *index)
 {
     size_t bytes = node->count * sizeof(*node->members);
-    node->members = kg_arena_alloc(arena, bytes);
+    node->members = take(arena, bytes, alignof(max_align_t));
     if (bytes)
         memcpy(node->members, children, bytes);
     if (index == NULL)
         return;
     bytes = index_bytes(index->mask + 1);
-    node->index = memcpy(kg_arena_alloc(arena, bytes), index, bytes);
+    node->index = memcpy(take(arena, bytes, alignof(max_align_t)), index, bytes);
 }
 
 void kg_builder_close(struct kg_builder *builder)
 {
     assert(builder->depth > 0);
-    struct frame *frame = &builder->frames[--builder->depth];
+    struct kg_builder_frame *frame = &builder->frames[--builder->depth];
     const struct kg_member *children = builder->children + frame->first;
     struct kg_node *node = &builder->children[frame->first - 1].value;
     node->count = (uint32_t)(builder->child_count - frame->first);
@@ -337,11 +377,10 @@ void kg_builder_close(struct kg_builder *builder)
 struct kg_doc *kg_builder_finish(struct kg_builder *builder)
 {
     assert(builder->depth == 0 && builder->child_count == 1);
-    struct kg_doc *doc = kg_alloc(sizeof(*doc));
+    struct kg_doc *doc = kg_arena_alloc(builder->arena, sizeof(*doc));
     doc->root = kg_arena_alloc(builder->arena, sizeof(*doc->root));
     *doc->root = builder->children[0].value;
     doc->arena = builder->arena;
-    builder->arena = kg_arena_new();
-    builder->child_count = 0;
+    builder->arena = NULL;
     return doc;
 }
