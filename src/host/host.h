@@ -268,10 +268,10 @@ struct host_cage_parts {
     const struct config *config;
     const struct config_paths *paths;
     const struct config_paths *also_kept; /* more that no plugin may see; NULL: none */
-    struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
-    const char *project_root; /* NULL: it belongs to no project */
-    const char *project_id;   /* of the same, like the next */
-    const char *project_file; /* absolute */
+    struct kg_str settings;               /* the plugin's configuration, a JSON object, or empty */
+    const char *project_root;             /* NULL: it belongs to no project */
+    const char *project_id;               /* of the same, like the next */
+    const char *project_file;             /* absolute */
     const struct cage_facts *facts;
     bool make_folders; /* those below config:/ that it may write to, if they are not there */
 };
