@@ -6,12 +6,6 @@
 
 #include "supervisor/supervisor.h"
 
-#include <errno.h>
-
-#define LIST_MAX   1024 /* as the daemon has it */
-#define TEXT_MAX   256
-#define LISTED_MAX 5
-
 void kit_check_cage_start(struct kit_run *run)
 {
     struct kg_err err = {0};
@@ -124,27 +118,15 @@ void kit_check_initialize_api(struct kit_run *run)
 
 /* -- lists ------------------------------------------------------------------------------------- */
 
-static bool is_string_list(const struct kg_node *node)
-{
-    if (node == NULL)
-        return true;
-    if (node->type != KG_ARRAY || node->count > LIST_MAX)
-        return false;
-    for (uint32_t i = 0; i < node->count; i++)
-        if (node->items[i].type != KG_STRING || node->items[i].text.length > TEXT_MAX)
-            return false;
-    return true;
-}
-
 /* The list, or NULL: there is none, or it cannot be used, which is told. */
 static const struct kg_node *list_of(struct kit_run *run, const char *key)
 {
     const struct kg_node *hello = hello_of(run);
     const struct kg_node *list = hello ? kg_node_get(hello, key) : NULL;
-    if (is_string_list(list))
+    if (handshake_is_list(list))
         return list;
     kg_auto(kg_free) char *sentence =
-        kg_format("\"%s\" is not a list of at most %d short strings", key, LIST_MAX);
+        kg_format("\"%s\" is not a list of short strings, or too long", key);
     reject(run, list, sentence);
     return NULL;
 }

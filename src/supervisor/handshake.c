@@ -16,7 +16,7 @@ struct answer {
 #define LISTED_MAX 32 /* in one audit event */
 
 /* A list of short strings, or none. */
-static bool is_string_list(const struct kg_node *node)
+bool handshake_is_list(const struct kg_node *node)
 {
     if (node == NULL)
         return true;
@@ -46,11 +46,11 @@ static const char *read_answer(const struct kg_node *root, struct answer *ret_an
         return "the result of initialize has no string \"version\"";
     if (answer.api_version == NULL || answer.api_version->type != KG_NUMBER)
         return "the result of initialize has no number \"api_version\"";
-    if (!is_string_list(answer.methods))
+    if (!handshake_is_list(answer.methods))
         return "\"methods\" in the result of initialize is not a list of short strings";
-    if (!is_string_list(answer.notifications))
+    if (!handshake_is_list(answer.notifications))
         return "\"notifications\" in the result of initialize is not a list of short strings";
-    if (!is_string_list(answer.capabilities))
+    if (!handshake_is_list(answer.capabilities))
         return "\"capabilities_used\" in the result of initialize is not a list of short strings";
     *ret_answer = answer;
     return NULL;

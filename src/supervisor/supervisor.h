@@ -12,6 +12,9 @@
 
 #define SUPERVISOR_API_VERSION 1
 
+/* Whether the answer to initialize may list that: short strings, not too many; or NULL, none. */
+bool handshake_is_list(const struct kg_node *node_or_null);
+
 /* -- what all instances share ------------------------------------------------------------------ */
 
 struct supervisor_limits {

@@ -16,8 +16,8 @@ static void make(const char *json, struct made *ret_made)
     static const struct schema_options options = {.draft = SCHEMA_DRAFT_2020_12, .formats = true};
     struct kg_err err = {0};
     ret_made->document = kg_json_read(kg_str(json), &err);
-    ret_made->schema =
-        ret_made->document ? schema_compile(ret_made->document->root, &options, &err) : NULL;
+    assert_non_null(ret_made->document);
+    ret_made->schema = schema_compile(ret_made->document->root, &options, &err);
     if (ret_made->schema == NULL)
         fail_msg("%s", err.message);
     kit_generate_valid(ret_made->document->root, ret_made->schema, &ret_made->valid);
