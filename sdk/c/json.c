@@ -174,7 +174,7 @@ struct kg_doc *json_read(struct kg_str text)
         return NULL;
     struct reader reader = {.cursor = {text.data, text.data + text.length},
                             .arena = kg_arena_new()};
-    struct kg_doc *doc = kg_alloc(sizeof(*doc));
+    struct kg_doc *doc = kg_arena_alloc(reader.arena, sizeof(*doc));
     doc->arena = reader.arena;
     doc->root = kg_arena_alloc(reader.arena, sizeof(*doc->root));
     kg_json_skip_space(&reader.cursor);
