@@ -28,11 +28,12 @@ test: ## everything, under ASan and UBSan
 	@scripts/sdk-ts || echo "make: tests of sdk/ts are skipped" >&2
 	@tests/run $(MESON_SANITIZED)
 
-bench: build ## measure, as ratios
-	@install -m 755 $(MESON_RELEASE)/bench/kaged-bench build/bin/
+bench: build ## measure against peers, as ratios
 	@scripts/setup bench
-	@cd bench/peers && npm install --silent --no-audit --no-fund --no-package-lock
-	@build/bin/kaged-bench bench/plugins $(MESON_RELEASE)/bench
+	@install -m 755 $(MESON_RELEASE)/bench/kaged-bench build/bin/
+	@$(MAKE) --no-print-directory -C bench/peers
+	@scripts/npm bench/peers || echo "make: rows that need packages of npm are left out" >&2
+	@bench/run
 	@bench/http $(MESON_RELEASE)
 	@bench/hooks $(MESON_RELEASE)
 	@$(MESON_RELEASE)/bench/gate-bench
