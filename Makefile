@@ -34,11 +34,8 @@ bench: build ## measure against peers, as ratios
 	@$(MAKE) --no-print-directory -C bench/peers
 	@scripts/npm bench/peers || echo "make: rows that need packages of npm are left out" >&2
 	@bench/run
-	@bench/http $(MESON_RELEASE)
 	@bench/hooks $(MESON_RELEASE)
-	@$(MESON_RELEASE)/bench/gate-bench
 	@$(MESON_RELEASE)/bench/session-bench
-	@bench/compare $(MESON_RELEASE)/bench/schema-bench
 
 fuzz: ## each fuzzer for FUZZ_SECONDS (60)
 	@scripts/setup build fuzz

@@ -16,6 +16,7 @@ from lib import contender
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.join(ROOT, "build/bin")
 PROGRAMS = os.path.join(ROOT, "build/release/bench")
+APPROVED_AT_ONCE = 200
 PATIENCE = 120  # seconds for what never takes so long
 
 
@@ -29,7 +30,8 @@ class Home:
         with open(os.path.join(self.folder, "config.toml"), "w") as file:
             bind = "" if "bind" in config else '[daemon]\nbind = ""\n'
             file.write(f"{bind}{config}\n[plugins]\nenabled = {json.dumps(list(enabled))}\n")
-        self.run("plugin", "approve", "--yes", *self.names)
+        for start in range(0, len(self.names), APPROVED_AT_ONCE):
+            self.run("plugin", "approve", "--yes", *self.names[start:start + APPROVED_AT_ONCE])
 
     def install(self, name, source):
         folder = os.path.join(self.folder, "plugins", name)
@@ -44,8 +46,10 @@ class Home:
         return [os.path.join(BIN, "kaged"), "--home", self.folder, *arguments]
 
     def run(self, *arguments):
-        return subprocess.run(self.command(*arguments), check=True, text=True,
-                              stdout=subprocess.PIPE).stdout
+        done = subprocess.run(self.command(*arguments), text=True, capture_output=True)
+        if done.returncode != 0:
+            raise contender.Failed(done.stderr.strip())
+        return done.stdout
 
 
 class Client(http.client.HTTPConnection):
@@ -116,7 +120,7 @@ class Daemon:
                     return
                 if time.monotonic() > deadline:
                     raise contender.Failed(f"kaged: {count} plugins do not run")
-                time.sleep(0.005)
+                time.sleep(0.02)
 
 
 @contextlib.contextmanager
