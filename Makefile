@@ -5,10 +5,10 @@ MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
 PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-model
 
-.PHONY: help build run test bench fuzz lint install uninstall deb clean
+.PHONY: help build run test bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 build: ## release programs into build/bin/
 	@scripts/setup build
@@ -28,14 +28,17 @@ test: ## everything, under ASan and UBSan
 	@scripts/sdk-ts || echo "make: tests of sdk/ts are skipped" >&2
 	@tests/run $(MESON_SANITIZED)
 
-bench: build ## measure against peers, as ratios
+bench: bench-programs ## measure against peers, as ratios
+	@bench/run
+
+bench-growth: bench-programs ## measure how it grows: plugins, calls, bytes, sessions, log
+	@bench/run --growth
+
+bench-programs: build
 	@scripts/setup bench
 	@install -m 755 $(MESON_RELEASE)/bench/kaged-bench build/bin/
 	@$(MAKE) --no-print-directory -C bench/peers
 	@scripts/npm bench/peers || echo "make: rows that need packages of npm are left out" >&2
-	@bench/run
-	@bench/hooks $(MESON_RELEASE)
-	@$(MESON_RELEASE)/bench/session-bench
 
 fuzz: ## each fuzzer for FUZZ_SECONDS (60)
 	@scripts/setup build fuzz

@@ -109,8 +109,8 @@ def figure(value, unit):
 
 
 def print_rows(head, rows, colours=None):
-    """Text in columns: the first and those that begin with a letter to the left."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head) - 1)] + [0]
+    """Columns: words to the left, figures to the right."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     left = {i for i, name in enumerate(head) if name in ("what", "peer", "goal", "")}
     for number, row in enumerate([head, *rows]):
         line = "  ".join(cell.ljust(widths[i]) if i in left else cell.rjust(widths[i])

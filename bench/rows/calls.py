@@ -29,7 +29,8 @@ GOALS_MANY = {"raw pipes": ratio_of(0.15), "Bun host": ratio_of(5)}
 GOALS_LATENCY = {"Bun host": value_of(most=200)}
 
 
-def start_kaged(stack, core, writer_core, below):
+def start_kaged(stack, core, writer_core, below="/dev/shm"):
+    """The daemon's host with its log on tmpfs, unless told otherwise."""
     home = Home(stack.enter_context(folder(below)), {"fast": "fast", "flood": "flood"})
     kaged = stack.enter_context(Contender([os.path.join(BIN, "kaged-bench"), home.folder], core))
     kaged.ask("calls", 0, 1, BYTES)
@@ -89,7 +90,7 @@ def measure_flood(bench, kaged, other_core):
 def measure(bench):
     core, other = cores()
     with contextlib.ExitStack() as stack:
-        kaged = start_kaged(stack, core, other, "/dev/shm")
+        kaged = start_kaged(stack, core, other)
         on_disk = start_kaged(stack, core, other, os.path.join(ROOT, "build"))
         running, missing = start_peers(stack, core, bench.ms)
         contenders = {"kaged": kaged, "kaged on disk": on_disk, **running}

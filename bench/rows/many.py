@@ -14,7 +14,7 @@ def home_of(scratch, count):
 
 
 def target(daemon):
-    return http.Target("/api/v1/plugins/fast-5/call/fast.echo", path=daemon.socket)
+    return http.Target("/api/v1/plugins/fast-0/call/fast.echo", path=daemon.socket)
 
 
 def measure(bench):

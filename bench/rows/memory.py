@@ -3,12 +3,12 @@
 What counts is resident in the host's own process; plugins, and kaged's cages, are not in it.
 """
 import os
-import re
 import time
 
 from lib import peers
 from lib.contender import Contender, Failed, take_turns
 from lib.kaged import PROGRAMS, Daemon, Home, folder
+from lib.process import resident_kb
 from lib.table import value_of
 
 PLUGIN = os.path.join(PROGRAMS, "fast")
@@ -22,10 +22,9 @@ HOSTS = {
 }
 
 
-def resident_kb(pid):
+def settled_kb(pid):
     time.sleep(SETTLE)
-    with open(f"/proc/{pid}/smaps_rollup") as file:
-        return int(re.search(r"^Rss:\s+(\d+)", file.read(), re.M).group(1))
+    return resident_kb(pid)
 
 
 def figures(first_kb, all_kb):
@@ -35,9 +34,9 @@ def figures(first_kb, all_kb):
 def host(command):
     with Contender(command) as one:
         one.ask("plugins", FIRST)
-        first = resident_kb(one.pid)
+        first = settled_kb(one.pid)
         one.ask("plugins", FIRST + MORE)
-        return figures(first, resident_kb(one.pid))
+        return figures(first, settled_kb(one.pid))
 
 
 def kaged():
@@ -46,12 +45,12 @@ def kaged():
         home = Home(scratch, dict.fromkeys(names, "fast"), enabled=names[:FIRST])
         with Daemon(home) as daemon:
             daemon.wait_running(FIRST)
-            first = resident_kb(daemon.pid)
+            first = settled_kb(daemon.pid)
             with daemon.client() as client:
                 for name in names[FIRST:]:
                     client.api("POST", f"/plugins/{name}/enable")
             daemon.wait_running(FIRST + MORE)
-            return figures(first, resident_kb(daemon.pid))
+            return figures(first, settled_kb(daemon.pid))
 
 
 def measure(bench):
