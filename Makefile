@@ -8,7 +8,7 @@ PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-
 .PHONY: help build run test bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 build: ## release programs into build/bin/
 	@scripts/setup build
@@ -33,6 +33,11 @@ bench: bench-programs ## measure against peers, as ratios
 
 bench-growth: bench-programs ## measure how it grows: plugins, calls, bytes, sessions, log
 	@bench/run --growth
+
+bench-guard: build ## count the instructions of hot paths, against bench/guard.txt
+	@scripts/setup bench
+	@install -m 755 $(MESON_RELEASE)/bench/kaged-guard build/bin/
+	@bench/guard
 
 bench-programs: build
 	@scripts/setup bench

@@ -37,8 +37,6 @@ void world_open(struct world *world, const char *home)
     if (cage_spawner_attach(world->spawner, world->loop, NULL, NULL, &err) < 0 ||
         parts.config == NULL || (world->host = host_new(&parts, &err)) == NULL)
         contender_die("start the host", err.message);
-    uv_poll_init(loop_uv(world->loop), &world->commands, STDIN_FILENO);
-    world->commands.data = world;
     host_start(world->host);
 }
 
@@ -54,7 +52,8 @@ static void on_stopped(void *data)
 
 void world_close(struct world *world)
 {
-    uv_close((uv_handle_t *)&world->commands, NULL);
+    if (world->commands.data != NULL)
+        uv_close((uv_handle_t *)&world->commands, NULL);
     host_stop(world->host, "the bench is done", on_stopped, world);
     world_run_until(world, is_stopped, world, "the host does not stop");
     host_free(world->host);
@@ -72,6 +71,9 @@ static bool has_command(void *data)
 void world_wait_command(void *data)
 {
     struct world *world = data;
+    if (world->commands.data == NULL)
+        uv_poll_init(loop_uv(world->loop), &world->commands, STDIN_FILENO);
+    world->commands.data = world;
     world->has_command = false;
     uv_poll_start(&world->commands, UV_READABLE | UV_DISCONNECT, on_readable);
     while (!loop_run_until(world->loop, has_command, world, DEADLINE_MS))

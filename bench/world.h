@@ -13,7 +13,7 @@ struct world {
     struct cage_facts *facts;
     struct cage_spawner *spawner;
     struct host *host;
-    uv_poll_t commands; /* stdin */
+    uv_poll_t commands; /* stdin; its data is NULL until somebody waits for one */
     bool has_command, stopped;
 };
 
