@@ -15,10 +15,27 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 void guard_measured(void (*once)(void *data), void *data, long count);
+
+/*
+ * In place of the C library's: the wall clock stands still while instructions are counted. A slow
+ * machine would write more timestamps anew.
+ */
+static struct timespec still;
+
+int clock_gettime(clockid_t clock, struct timespec *ret_now)
+{
+    if (clock == CLOCK_REALTIME && still.tv_sec != 0) {
+        *ret_now = still;
+        return 0;
+    }
+    return (int)syscall(SYS_clock_gettime, clock, ret_now);
+}
 
 __attribute__((noinline, noclone)) void guard_measured(void (*once)(void *data), void *data,
                                                        long count)
@@ -32,7 +49,11 @@ static void measure(void (*once)(void *data), void *data, long count)
 {
     for (int i = 0; i < 10; i++)
         once(data);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    still = now;
     guard_measured(once, data, count);
+    still.tv_sec = 0;
 }
 
 static void must(bool holds, const char *what)
