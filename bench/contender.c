@@ -52,10 +52,21 @@ void contender_sample(double us)
         samples[sample_count++] = us;
 }
 
-void contender_latencies(void)
+static void report_latencies(void)
 {
     contender_figure("p50_us", contender_quantile(samples, sample_count, 0.5));
     contender_figure("p99_us", contender_quantile(samples, sample_count, 0.99));
+}
+
+static void run_command(const struct contender_command *commands, const char *name,
+                        const long *numbers, void *data)
+{
+    while (commands->name != NULL && strcmp(commands->name, name) != 0)
+        commands++;
+    if (commands->name == NULL)
+        contender_die(name, "no such command");
+    sample_count = 0;
+    commands->run(data, numbers);
 }
 
 static void run_line(const struct contender_command *commands, char *line, void *data)
@@ -64,13 +75,11 @@ static void run_line(const struct contender_command *commands, char *line, void 
     const char *name = strtok(line, " \n"), *word;
     for (size_t i = 0; i < CONTENDER_NUMBERS && (word = strtok(NULL, " \n")) != NULL; i++)
         numbers[i] = strtol(word, NULL, 10);
-    while (commands->name != NULL && (name == NULL || strcmp(commands->name, name) != 0))
-        commands++;
-    if (commands->name == NULL)
-        contender_die(name ? name : "", "no such command");
-    sample_count = 0;
     has_figure = false;
-    commands->run(data, numbers);
+    if (name != NULL && strcmp(name, "latencies") == 0)
+        report_latencies();
+    else
+        run_command(commands, name ? name : "", numbers, data);
     puts(has_figure ? "}" : "{}");
     fflush(stdout);
 }

@@ -25,9 +25,9 @@ void contender_serve(const struct contender_command *commands, void (*wait)(void
 /* One more figure of the answer. */
 void contender_figure(const char *name, double value);
 
-/* Latencies of the command at hand; contender_latencies makes figures of them: p50_us, p99_us. */
+/* A latency; the command `latencies`, which every contender has, tells p50_us and p99_us of all
+ * that the command before it took. */
 void contender_sample(double us);
-void contender_latencies(void);
 
 uint64_t contender_now_ns(void);
 double contender_quantile(double *values, size_t count, double share);

@@ -212,7 +212,8 @@ static void guard_http(char **arguments, long count)
 static void call_once(void *world)
 {
     static const struct load once = {0, 1, 5, false};
-    world_call(world, &once);
+    double seconds;
+    world_call(world, &once, &seconds);
 }
 
 static void guard_call(char **arguments, long count)

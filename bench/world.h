@@ -28,12 +28,12 @@ void world_run_until(struct world *world, bool (*done)(void *data), void *data, 
 struct host_plugin *world_start_plugin(struct world *world, const char *name);
 void world_stop_plugin(struct world *world, struct host_plugin *plugin);
 
-/* Calls of plugin `fast` for so long, with so many in flight; the rate, and samples of latency. */
+/* Calls of plugin `fast` for so long, with so many in flight: how many, and samples of latency. */
 struct load {
     long ms, in_flight, bytes; /* bytes: of a text among the parameters */
     bool back;                 /* they come back as the result */
 };
-double world_call(struct world *world, const struct load *load);
+size_t world_call(struct world *world, const struct load *load, double *ret_seconds);
 
 /* Commands of storage.c: COUNT IN_FLIGHT, and latencies without and with others at their limit. */
 void run_storage_read(void *world, const long numbers[]);

@@ -1,7 +1,7 @@
 """Calls in flight, and bytes in a message; raw pipes beside them are what the kernel takes."""
 import contextlib
 
-from lib.contender import Contender, cores
+from lib.contender import Contender, call, cores
 from lib.growth import Growth, medians
 from rows.calls import BYTES, RAW, start_kaged
 
@@ -11,14 +11,15 @@ SIZES = (100, 1000, 10_000, 100_000, 1_000_000, (4 << 20) - 1024)  # a line has 
 
 def both(kaged, raw, words):
     """One round of each, in turns."""
-    ours, theirs = kaged.ask("calls", *words), raw.ask("calls", *words)
-    return {"rate": ours["rate"], "p50": ours["p50_us"], "p99": ours["p99_us"], "raw": theirs["rate"],
+    ours, theirs = call(kaged, *words), call(raw, *words)
+    return {"rate": ours["rate"], "run": ours["run_us"], "p50": ours["p50_us"], "p99": ours["p99_us"], "raw": theirs["rate"],
             "ratio": ours["rate"] / theirs["rate"]}
 
 
 def measure_in_flight(bench, kaged, raw):
     growth = Growth("calls in flight", "in flight", {
-        "rate": "calls/s", "p50": "p50, us", "p99": "p99, us", "raw": "raw pipes/s", "ratio": "ratio"})
+        "rate": "calls/s", "p50": "p50, us", "p99": "p99, us", "run": "processor, us",
+        "raw": "raw pipes/s", "ratio": "ratio"})
     for count in IN_FLIGHT:
         growth.add(count, medians(lambda: both(kaged, raw, (bench.ms, count, BYTES)), bench.rounds,
                                   f"{count} in flight"))
@@ -28,7 +29,7 @@ def measure_in_flight(bench, kaged, raw):
 def measure_sizes(bench, kaged, raw):
     for back, title in ((0, "bytes in a request"), (1, "bytes in a request and in its answer")):
         growth = Growth(title, "bytes", {
-            "p50": "p50, us", "p99": "p99, us", "mb": "MB/s", "raw": "raw pipes/s", "ratio": "ratio"})
+            "p50": "p50, us", "p99": "p99, us", "run": "processor, us", "mb": "MB/s", "raw": "raw pipes/s", "ratio": "ratio"})
         for size in SIZES:
             figures = medians(lambda: both(kaged, raw, (bench.ms, 1, size, back)), bench.rounds,
                               f"{size} bytes")

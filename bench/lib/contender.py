@@ -6,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 
+from lib.process import run_us
+
 
 class Failed(Exception):
     """A contender that ended, or never began; the message says what it said last."""
@@ -36,6 +38,8 @@ class Contender:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
             cwd=folder, env={**os.environ, **(environment or {})},
             preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
+
+        self.tasks = []  # whose processor time counts
 
     def __enter__(self):
         return self
@@ -71,6 +75,14 @@ class Contender:
         lines = [line for line in self.errors.read().decode(errors="replace").splitlines() if line.strip()]
         said = next((line for line in lines if "Error" in line), lines[-1] if lines else "it said nothing")
         return f"{self.name}: {said.strip()}"
+
+
+def call(one, *words, command="calls"):
+    """The figures of calls and their latencies; with one.tasks also what they cost, in `run_us`."""
+    before = run_us(one.tasks)
+    figures = one.ask(command, *words)
+    figures["run_us"] = (run_us(one.tasks) - before) / figures["calls"]
+    return figures | one.ask("latencies")
 
 
 def take_turns(acts, rounds, what):

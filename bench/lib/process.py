@@ -24,6 +24,21 @@ def descendants(pid):
     return found
 
 
+def threads(pid, without):
+    """All threads of the process and of all that it started, but those of that name."""
+    found = []
+    for process in [pid, *descendants(pid)]:
+        with contextlib.suppress(OSError):
+            tasks = [f"/proc/{process}/task/{task}" for task in os.listdir(f"/proc/{process}/task")]
+            found += [task for task in tasks if read(f"{task}/comm").strip() != without]
+    return found
+
+
+def run_us(tasks):
+    """Processor time that these threads had, as the scheduler counts it."""
+    return sum(int(read(f"{task}/schedstat").split()[0]) for task in tasks) / 1000
+
+
 def resident_kb(pid):
     return int(re.search(r"^Rss:\s+(\d+)", read(f"/proc/{pid}/smaps_rollup"), re.M).group(1))
 

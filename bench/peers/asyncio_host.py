@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A host on asyncio, as small as it can be: JSON lines to the plugin, futures by id.
 
-usage: asyncio_host.py PROGRAM     commands: calls MS IN_FLIGHT BYTES
+usage: asyncio_host.py PROGRAM     commands: calls MS IN_FLIGHT BYTES, then latencies
 """
 import asyncio
 import json
@@ -34,8 +34,9 @@ class Host:
             sys.exit("asyncio_host: a wrong answer")
 
 
-async def run_calls(host, milliseconds, in_flight, size):
-    text, samples = "x" * size, []
+async def run_calls(host, samples, milliseconds, in_flight, size, *_):
+    text = "x" * size
+    samples.clear()
     start = time.perf_counter()
 
     async def lane():
@@ -48,20 +49,24 @@ async def run_calls(host, milliseconds, in_flight, size):
                 return
 
     await asyncio.gather(*(lane() for _ in range(in_flight)))
-    took = time.perf_counter() - start
-    rate = len(samples) / took
+    return {"rate": len(samples) / (time.perf_counter() - start), "calls": len(samples)}
+
+
+def latencies(samples):
     samples.sort()
-    return {"rate": rate, "p50_us": samples[len(samples) // 2] * 1e6,
+    return {"p50_us": samples[len(samples) // 2] * 1e6,
             "p99_us": samples[int((len(samples) - 1) * 0.99)] * 1e6}
 
 
 async def main():
     host = Host(await asyncio.create_subprocess_exec(
         sys.argv[1], stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE_MAX))
+    samples = []
     while line := await asyncio.to_thread(sys.stdin.readline):
-        _, *numbers = line.split()
-        milliseconds, in_flight, size, *_ = map(int, numbers)
-        print(json.dumps(await run_calls(host, milliseconds, in_flight, size)), flush=True)
+        command, *numbers = line.split()
+        figures = latencies(samples) if command == "latencies" else \
+            await run_calls(host, samples, *map(int, numbers))
+        print(json.dumps(figures), flush=True)
     host.process.stdin.close()
     await host.process.wait()
 

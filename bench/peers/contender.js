@@ -4,6 +4,7 @@ const readline = require("readline");
 
 const SAMPLES_MAX = 1 << 20;
 const samples = new Float64Array(SAMPLES_MAX);
+let answered = 0; // calls of the last drive
 
 /** What every call carries, as kaged's do. */
 const context = {
@@ -11,10 +12,10 @@ const context = {
   request_id: "req_01ARZ3NDEKTSV4RRFFQ69G5FAV",
 };
 
-/** Calls for so many milliseconds, so many in flight: the rate, and the latencies. */
+/** Calls for so many milliseconds, so many in flight. */
 async function drive(call, ms, inFlight) {
   const start = performance.now();
-  let answered = 0;
+  answered = 0;
   async function lane() {
     do {
       const sent = performance.now();
@@ -24,10 +25,14 @@ async function drive(call, ms, inFlight) {
     } while (performance.now() - start < ms);
   }
   await Promise.all(Array.from({ length: inFlight }, lane));
-  const rate = (answered * 1000) / (performance.now() - start);
+  return { rate: (answered * 1000) / (performance.now() - start), calls: answered };
+}
+
+/** Of the last drive. */
+function latencies() {
   const taken = samples.subarray(0, Math.min(answered, SAMPLES_MAX)).sort();
   const quantile = (share) => taken[Math.floor((taken.length - 1) * share)] * 1000;
-  return { rate, p50_us: quantile(0.5), p99_us: quantile(0.99) };
+  return { p50_us: quantile(0.5), p99_us: quantile(0.99) };
 }
 
 /** Answers commands until stdin ends; each is an async function of numbers. */
@@ -52,6 +57,7 @@ function serveHost(connect) {
       const text = "x".repeat(bytes);
       return drive(() => plugins[0](text), ms, inFlight);
     },
+    latencies: async () => latencies(),
     /** So many plugins live, each called once. */
     async plugins(count) {
       while (plugins.length < count) {
@@ -72,4 +78,4 @@ process.on("unhandledRejection", (error) => {
   process.exit(1);
 });
 
-module.exports = { context, drive, must, serve, serveHost };
+module.exports = { context, must, serve, serveHost };

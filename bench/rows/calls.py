@@ -1,13 +1,15 @@
 """Calls of one plugin: host and plugin on one core, the audit writer on the other.
 
-All peers call the same program; the hosts in other languages find it as kaged does, over pipes.
+All peers call the same program, over pipes. The rows of processor time say what a call costs host and
+plugin together, on a machine that is busy with other things, too.
 """
 import contextlib
 import os
 
 from lib import peers
-from lib.contender import Contender, Failed, cores, pin_thread, take_turns
+from lib.contender import Contender, Failed, call, cores, pin_thread, take_turns
 from lib.kaged import BIN, PROGRAMS, ROOT, Home, folder
+from lib.process import threads
 from lib.table import ratio_of, value_of
 
 PLUGIN = os.path.join(PROGRAMS, "fast")
@@ -35,6 +37,7 @@ def start_kaged(stack, core, writer_core, below="/dev/shm"):
     kaged = stack.enter_context(Contender([os.path.join(BIN, "kaged-bench"), home.folder], core))
     kaged.ask("calls", 0, 1, BYTES)
     pin_thread(kaged.pid, "audit", writer_core)
+    kaged.tasks = threads(kaged.pid, without="audit")
     return kaged
 
 
@@ -45,6 +48,7 @@ def start_peers(stack, core, warm_ms):
         try:
             peer = stack.enter_context(Contender(command(), core))
             peer.ask("calls", warm_ms, 64, BYTES)
+            peer.tasks = threads(peer.pid, without="audit")
             running[name] = peer
         except Failed as why:
             missing[name] = str(why)
@@ -52,10 +56,11 @@ def start_peers(stack, core, warm_ms):
 
 
 def measure_rates(bench, contenders, missing, in_flight, name, goals):
-    acts = {who: lambda one=one: one.ask("calls", bench.ms, in_flight, BYTES)
+    acts = {who: lambda one=one: call(one, bench.ms, in_flight, BYTES)
             for who, one in contenders.items()}
     figures = take_turns(acts, bench.rounds, name)
     rates = {who: [one["rate"] for one in figures[who]] for who in figures}
+    cost = {who: [one["run_us"] for one in figures[who]] for who in figures}
     peer_names = [who for who in {**RAW, **HOSTS} if in_flight > 1 or who != "raw pipes, a write each"]
     for peer in peer_names:
         if peer in missing:
@@ -64,6 +69,10 @@ def measure_rates(bench, contenders, missing, in_flight, name, goals):
             bench.table.add(name, "calls/s", rates["kaged"], peer, rates[peer], goal=goals.get(peer))
     bench.table.add(f"{name}, log on disk", "calls/s", rates["kaged on disk"], "raw pipes",
                     rates["raw pipes"])
+    for peer in ("raw pipes", "Bun host"):
+        if peer in cost:
+            bench.table.add(f"{name}, processor time", "us", cost["kaged"], peer, cost[peer],
+                            less_is_better=True)
     return figures
 
 
@@ -80,8 +89,8 @@ def add_latency(bench, figures, missing):
 
 def measure_flood(bench, kaged, other_core):
     name = "p99 of calls while another plugin floods"
-    acts = {"quiet": lambda: kaged.ask("calls", bench.ms, 64, BYTES),
-            "flooded": lambda: kaged.ask("flood", bench.ms, 64, BYTES, other_core)}
+    acts = {"quiet": lambda: call(kaged, bench.ms, 64, BYTES),
+            "flooded": lambda: call(kaged, bench.ms, 64, BYTES, other_core, command="flood")}
     figures = take_turns(acts, bench.rounds, name)
     bench.table.add(name, "us", [one["p99_us"] for one in figures["flooded"]], "kaged in quiet",
                     [one["p99_us"] for one in figures["quiet"]], less_is_better=True)

@@ -52,10 +52,10 @@ static struct text result_of(const char *method, const char *line, size_t length
         {"ping\"", "{\"status\":\"ok\"}"},
         {"", "{\"ok\":true}"},
     };
-    if (strncmp(method, "fast.back\"", strlen("fast.back\"")) == 0) {
-        const char *params = find(line, "\"params\":");
+    bool back = strncmp(method, "fast.back\"", strlen("fast.back\"")) == 0;
+    const char *params = back ? find(line, "\"params\":") : NULL;
+    if (params != NULL)
         return (struct text){params, (size_t)(line + length - 1 - params)};
-    }
     size_t i = 0;
     while (strncmp(method, known[i].method, strlen(known[i].method)) != 0)
         i++;
