@@ -139,9 +139,11 @@ struct run {
 struct flight {
     struct run *run;
     uint64_t sent_ns;
+    struct audit_waiter waiter;
 };
 
 static void send_next(struct flight *flight);
+static void send_now_or_later(struct flight *flight);
 
 /* What comes back has _context in front; behind it stands what was sent. */
 static bool is_right(const struct run *run, struct kg_str result)
@@ -169,7 +171,7 @@ static void on_answer(void *data, const struct host_reply *reply)
         send_next(flight);
 }
 
-static void send_next(struct flight *flight)
+static void call_now(struct flight *flight)
 {
     struct kg_err err;
     struct kg_id request_id = kg_id_new("req_");
@@ -182,10 +184,32 @@ static void send_next(struct flight *flight)
         .on_done = on_answer,
         .data = flight,
     };
-    run->under_way++;
-    flight->sent_ns = kg_monotonic_ns();
     if (host_call(run->host, &request, &err) == NULL)
         contender_die("call", err.message);
+}
+
+static void on_ready(struct audit_waiter *waiter)
+{
+    send_now_or_later(KG_CONTAINER(waiter, struct flight, waiter));
+}
+
+/* A writer that is behind holds callers up, as it does those over HTTP. */
+static void send_now_or_later(struct flight *flight)
+{
+    struct audit *audit = host_audit(flight->run->host);
+    if (audit_ready(audit, NULL) || !audit_is_behind(audit)) {
+        call_now(flight);
+        return;
+    }
+    flight->waiter.on_ready = on_ready;
+    audit_wait_ready(audit, &flight->waiter);
+}
+
+static void send_next(struct flight *flight)
+{
+    flight->run->under_way++;
+    flight->sent_ns = kg_monotonic_ns();
+    send_now_or_later(flight);
 }
 
 static bool is_over(void *data)
