@@ -20,12 +20,16 @@ static struct host_plugin *find_plugin(struct world *world, const char *name)
     return plugin;
 }
 
+static bool is_running(const struct host_plugin *plugin)
+{
+    return instance_state(plugin->instance) == INSTANCE_RUNNING;
+}
+
 static void run_calls(void *data, const long numbers[])
 {
     struct world *world = data;
     struct load load = {numbers[0], numbers[1], numbers[2], numbers[3] != 0};
-    struct host_plugin *fast = find_plugin(world, "fast");
-    if (instance_state(fast->instance) != INSTANCE_RUNNING)
+    if (!is_running(find_plugin(world, "fast")))
         world_start_plugin(world, "fast");
     double seconds;
     double calls = (double)world_call(world, &load, &seconds);
@@ -48,10 +52,13 @@ static void run_start(void *data, const long numbers[])
 {
     static const struct load once = {0, 1, 5, false};
     struct world *world = data;
-    (void)numbers;
-    uint64_t start_ns = kg_monotonic_ns();
-    struct host_plugin *fast = world_start_plugin(world, "fast");
+    struct host_plugin *fast = find_plugin(world, "fast");
     double seconds;
+    (void)numbers;
+    if (is_running(fast))
+        world_stop_plugin(world, fast);
+    uint64_t start_ns = kg_monotonic_ns();
+    world_start_plugin(world, "fast");
     world_call(world, &once, &seconds);
     contender_figure("ms", (double)(kg_monotonic_ns() - start_ns) / 1e6);
     world_stop_plugin(world, fast);

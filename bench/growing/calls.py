@@ -12,8 +12,8 @@ SIZES = (100, 1000, 10_000, 100_000, 1_000_000, (4 << 20) - 1024)  # a line has 
 def both(kaged, raw, words):
     """One round of each, in turns."""
     ours, theirs = call(kaged, *words), call(raw, *words)
-    return {"rate": ours["rate"], "run": ours["run_us"], "p50": ours["p50_us"], "p99": ours["p99_us"], "raw": theirs["rate"],
-            "ratio": ours["rate"] / theirs["rate"]}
+    return {"rate": ours["rate"], "run": ours["run_us"], "p50": ours["p50_us"], "p99": ours["p99_us"],
+            "raw": theirs["rate"], "ratio": ours["rate"] / theirs["rate"]}
 
 
 def measure_in_flight(bench, kaged, raw):
@@ -29,7 +29,8 @@ def measure_in_flight(bench, kaged, raw):
 def measure_sizes(bench, kaged, raw):
     for back, title in ((0, "bytes in a request"), (1, "bytes in a request and in its answer")):
         growth = Growth(title, "bytes", {
-            "p50": "p50, us", "p99": "p99, us", "run": "processor, us", "mb": "MB/s", "raw": "raw pipes/s", "ratio": "ratio"})
+            "p50": "p50, us", "p99": "p99, us", "run": "processor, us", "mb": "MB/s",
+            "raw": "raw pipes/s", "ratio": "ratio"})
         for size in SIZES:
             figures = medians(lambda: both(kaged, raw, (bench.ms, 1, size, back)), bench.rounds,
                               f"{size} bytes")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from lib.process import run_us
+from lib.process import run_us, threads
 
 
 class Failed(Exception):
@@ -75,6 +75,25 @@ class Contender:
         lines = [line for line in self.errors.read().decode(errors="replace").splitlines() if line.strip()]
         said = next((line for line in lines if "Error" in line), lines[-1] if lines else "it said nothing")
         return f"{self.name}: {said.strip()}"
+
+
+def start_peers(stack, commands, warm, core=None):
+    """({name: contender}, {name: why it is not there}); each has answered the command `warm`."""
+    running, missing = {}, {}
+    for name, command in commands.items():
+        try:
+            peer = stack.enter_context(Contender(command(), core))
+            peer.ask(*warm)
+            peer.tasks = threads(peer.pid)
+            running[name] = peer
+        except Failed as why:
+            missing[name] = str(why)
+    return running, missing
+
+
+def each(figures, key):
+    """One figure of those that the contenders gave: {who: one a round}."""
+    return {who: [one[key] for one in rounds] for who, rounds in figures.items()}
 
 
 def call(one, *words, command="calls"):

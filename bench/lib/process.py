@@ -24,8 +24,8 @@ def descendants(pid):
     return found
 
 
-def threads(pid, without):
-    """All threads of the process and of all that it started, but those of that name."""
+def threads(pid, without=None):
+    """All threads of the process and of all that it started, but those of one name."""
     found = []
     for process in [pid, *descendants(pid)]:
         with contextlib.suppress(OSError):

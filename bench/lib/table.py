@@ -127,6 +127,15 @@ class Table:
     def add(self, *arguments, **options):
         self.rows.append(Row(*arguments, **options))
 
+    def add_all(self, name, unit, figures, peers, missing, goals=None, less_is_better=False):
+        """A row for each peer; figures: {who: one a round}, "kaged" among them."""
+        for peer in peers:
+            if peer in missing:
+                self.leave_out(name, peer, missing[peer])
+            else:
+                self.add(name, unit, figures["kaged"], peer, figures[peer], less_is_better,
+                         (goals or {}).get(peer))
+
     def leave_out(self, name, peer, why):
         self.rows.append(LeftOut(name, peer, why))
 

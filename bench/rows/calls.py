@@ -7,7 +7,7 @@ import contextlib
 import os
 
 from lib import peers
-from lib.contender import Contender, Failed, call, cores, pin_thread, take_turns
+from lib.contender import Contender, call, cores, each, pin_thread, start_peers, take_turns
 from lib.kaged import BIN, PROGRAMS, ROOT, Home, folder
 from lib.process import threads
 from lib.table import ratio_of, value_of
@@ -41,50 +41,17 @@ def start_kaged(stack, core, writer_core, below="/dev/shm"):
     return kaged
 
 
-def start_peers(stack, core, warm_ms):
-    """({name: contender}, {name: why it is not there}), each warm."""
-    running, missing = {}, {}
-    for name, command in {**RAW, **HOSTS}.items():
-        try:
-            peer = stack.enter_context(Contender(command(), core))
-            peer.ask("calls", warm_ms, 64, BYTES)
-            peer.tasks = threads(peer.pid, without="audit")
-            running[name] = peer
-        except Failed as why:
-            missing[name] = str(why)
-    return running, missing
-
-
 def measure_rates(bench, contenders, missing, in_flight, name, goals):
-    acts = {who: lambda one=one: call(one, bench.ms, in_flight, BYTES)
-            for who, one in contenders.items()}
+    acts = {who: lambda one=one: call(one, bench.ms, in_flight, BYTES) for who, one in contenders.items()}
     figures = take_turns(acts, bench.rounds, name)
-    rates = {who: [one["rate"] for one in figures[who]] for who in figures}
-    cost = {who: [one["run_us"] for one in figures[who]] for who in figures}
-    peer_names = [who for who in {**RAW, **HOSTS} if in_flight > 1 or who != "raw pipes, a write each"]
-    for peer in peer_names:
-        if peer in missing:
-            bench.table.leave_out(name, peer, missing[peer])
-        else:
-            bench.table.add(name, "calls/s", rates["kaged"], peer, rates[peer], goal=goals.get(peer))
+    rates, cost = each(figures, "rate"), each(figures, "run_us")
+    raw = RAW if in_flight > 1 else ["raw pipes"]
+    bench.table.add_all(name, "calls/s", rates, [*raw, *HOSTS], missing, goals)
     bench.table.add(f"{name}, log on disk", "calls/s", rates["kaged on disk"], "raw pipes",
                     rates["raw pipes"])
-    for peer in ("raw pipes", "Bun host"):
-        if peer in cost:
-            bench.table.add(f"{name}, processor time", "us", cost["kaged"], peer, cost[peer],
-                            less_is_better=True)
+    bench.table.add_all(f"{name}, processor time", "us", cost, ["raw pipes", "Bun host"], missing,
+                        less_is_better=True)
     return figures
-
-
-def add_latency(bench, figures, missing):
-    name = "p99 of calls, 64 in flight"
-    latency = {who: [one["p99_us"] for one in figures[who]] for who in figures}
-    for peer in HOSTS:
-        if peer in missing:
-            bench.table.leave_out(name, peer, missing[peer])
-        else:
-            bench.table.add(name, "us", latency["kaged"], peer, latency[peer], less_is_better=True,
-                            goal=GOALS_LATENCY.get(peer))
 
 
 def measure_flood(bench, kaged, other_core):
@@ -92,8 +59,9 @@ def measure_flood(bench, kaged, other_core):
     acts = {"quiet": lambda: call(kaged, bench.ms, 64, BYTES),
             "flooded": lambda: call(kaged, bench.ms, 64, BYTES, other_core, command="flood")}
     figures = take_turns(acts, bench.rounds, name)
-    bench.table.add(name, "us", [one["p99_us"] for one in figures["flooded"]], "kaged in quiet",
-                    [one["p99_us"] for one in figures["quiet"]], less_is_better=True)
+    latency = each(figures, "p99_us")
+    bench.table.add(name, "us", latency["flooded"], "kaged in quiet", latency["quiet"],
+                    less_is_better=True)
 
 
 def measure(bench):
@@ -101,9 +69,10 @@ def measure(bench):
     with contextlib.ExitStack() as stack:
         kaged = start_kaged(stack, core, other)
         on_disk = start_kaged(stack, core, other, os.path.join(ROOT, "build"))
-        running, missing = start_peers(stack, core, bench.ms)
+        running, missing = start_peers(stack, {**RAW, **HOSTS}, ("calls", bench.ms, 64, BYTES), core)
         contenders = {"kaged": kaged, "kaged on disk": on_disk, **running}
         measure_rates(bench, contenders, missing, 1, "calls, one at a time", GOALS_ALONE)
         figures = measure_rates(bench, contenders, missing, 64, "calls, 64 in flight", GOALS_MANY)
-        add_latency(bench, figures, missing)
+        bench.table.add_all("p99 of calls, 64 in flight", "us", each(figures, "p99_us"), HOSTS, missing,
+                            GOALS_LATENCY, less_is_better=True)
         measure_flood(bench, kaged, other)

@@ -31,7 +31,7 @@ def kaged(scratch, core, other):
 def measure(bench):
     core, other = cores()
     with folder() as scratch, kaged(scratch, core, other) as ours, http.nginx(scratch, core) as theirs:
-        acts = {(who, way): lambda target=targets[way]: target.load(scratch, CONNECTIONS, bench.seconds, other)
+        acts = {(who, way): lambda one=targets[way]: one.load(scratch, CONNECTIONS, bench.seconds, other)
                 for who, targets in (("kaged", ours), ("nginx", theirs)) for way in WAYS}
         figures = take_turns(acts, bench.rounds, "HTTP calls")
     for way, name in WAYS.items():

@@ -6,7 +6,7 @@ import os
 import time
 
 from lib import peers
-from lib.contender import Contender, Failed, take_turns
+from lib.contender import Contender, Failed, each, take_turns
 from lib.kaged import PROGRAMS, Daemon, Home, folder
 from lib.process import resident_kb
 from lib.table import value_of
@@ -64,12 +64,7 @@ def measure(bench):
         except Failed as why:
             missing[name] = str(why)
     found = take_turns(acts, min(bench.rounds, 5), "memory of 100 idle plugins")
-    rows = [("memory, 100 idle plugins", "MB", "mb", 12), ("memory of a further plugin", "KB", "kb_each", 30)]
-    for name, unit, key, most in rows:
-        for number, peer in enumerate(HOSTS):
-            if peer in missing:
-                bench.table.leave_out(name, peer, missing[peer])
-                continue
-            bench.table.add(name, unit, [one[key] for one in found["kaged"]], peer,
-                            [one[key] for one in found[peer]], less_is_better=True,
-                            goal=value_of(most=most) if number == 0 else None)
+    for name, unit, key, most in (("memory, 100 idle plugins", "MB", "mb", 12),
+                                  ("memory of a further plugin", "KB", "kb_each", 30)):
+        bench.table.add_all(name, unit, each(found, key), HOSTS, missing,
+                            {"Bun host": value_of(most=most)}, less_is_better=True)

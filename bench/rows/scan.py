@@ -3,7 +3,7 @@ import contextlib
 import os
 
 from lib import peers
-from lib.contender import Contender, Failed, take_turns
+from lib.contender import Contender, start_peers, take_turns
 from lib.kaged import PROGRAMS, ROOT
 from lib.table import value_of
 
@@ -18,21 +18,11 @@ PEERS = {
 
 
 def measure(bench):
-    missing = {}
+    commands = {name: lambda command=command: [*command(), LINE] for name, command in PEERS.items()}
     with contextlib.ExitStack() as stack:
-        running = {"kaged": stack.enter_context(Contender([os.path.join(PROGRAMS, "scan-bench"), LINE]))}
-        for name, command in PEERS.items():
-            try:
-                peer = stack.enter_context(Contender([*command(), LINE]))
-                peer.ask("scan", bench.ms)
-                running[name] = peer
-            except Failed as why:
-                missing[name] = str(why)
-        acts = {who: lambda one=one: one.ask("scan", bench.ms // 2)["rate"] for who, one in running.items()}
+        kaged = stack.enter_context(Contender([os.path.join(PROGRAMS, "scan-bench"), LINE]))
+        running, missing = start_peers(stack, commands, ("scan", bench.ms))
+        acts = {who: lambda one=one: one.ask("scan", bench.ms // 2)["rate"]
+                for who, one in {"kaged": kaged, **running}.items()}
         rates = take_turns(acts, bench.rounds, NAME)
-    for number, peer in enumerate(PEERS):
-        if peer in missing:
-            bench.table.leave_out(NAME, peer, missing[peer])
-        else:
-            bench.table.add(NAME, "MB/s", rates["kaged"], peer, rates[peer],
-                            goal=value_of(least=1000) if number == 0 else None)
+    bench.table.add_all(NAME, "MB/s", rates, PEERS, missing, {"jansson, tree": value_of(least=1000)})

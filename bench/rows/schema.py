@@ -3,7 +3,7 @@ import contextlib
 import os
 
 from lib import peers
-from lib.contender import Contender, Failed, take_turns
+from lib.contender import Contender, start_peers, take_turns
 from lib.kaged import PROGRAMS, ROOT
 from lib.table import ratio_of
 
@@ -18,28 +18,18 @@ def files(case):
 
 
 def measure_case(bench, case, words):
-    missing = {}
+    commands = {name: lambda command=command: [*command(), *files(case)] for name, command in PEERS.items()}
     with contextlib.ExitStack() as stack:
-        running = {"kaged": stack.enter_context(
-            Contender([os.path.join(PROGRAMS, "schema-bench"), *files(case)]))}
-        for name, command in PEERS.items():
-            try:
-                running[name] = stack.enter_context(Contender([*command(), *files(case)]))
-                running[name].ask("check", bench.ms)
-            except Failed as why:
-                running.pop(name, None)
-                missing[name] = str(why)
-        acts = {(who, kind): lambda one=one, kind=kind: one.ask(kind, bench.ms // 2)["rate"]
-                for kind in KINDS for who, one in running.items()}
-        rates = take_turns(acts, bench.rounds, f"schema, {words}")
-    for kind, what in KINDS.items():
-        for peer in PEERS:
+        kaged = stack.enter_context(Contender([os.path.join(PROGRAMS, "schema-bench"), *files(case)]))
+        running, missing = start_peers(stack, commands, ("check", bench.ms))
+        contenders = {"kaged": kaged, **running}
+        for kind, what in KINDS.items():
             name = f"schema, {words}: {what}"
-            if peer in missing:
-                bench.table.leave_out(name, peer, missing[peer])
-                continue
-            goal = GOALS[kind] if (case, peer) == ("config", "ajv on node") else None
-            bench.table.add(name, "1/s", rates["kaged", kind], peer, rates[peer, kind], goal=goal)
+            acts = {who: lambda one=one: one.ask(kind, bench.ms // 2)["rate"]
+                    for who, one in contenders.items()}
+            rates = take_turns(acts, bench.rounds, name)
+            goals = {"ajv on node": GOALS[kind]} if case == "config" else {}
+            bench.table.add_all(name, "1/s", rates, PEERS, missing, goals)
 
 
 def measure(bench):

@@ -9,7 +9,7 @@ import os
 import time
 
 from lib import peers
-from lib.contender import Contender, Failed, take_turns
+from lib.contender import Contender, start_peers, take_turns
 from lib.kaged import BIN, PROGRAMS, Home, folder
 from lib.table import ratio_of, value_of
 
@@ -19,6 +19,7 @@ NOTHING = {"network": {"allowedDomains": [], "deniedDomains": []},
            "filesystem": {"denyRead": [], "allowWrite": [], "denyWrite": []}}
 SETTLE = 0.02  # seconds after a stop: what it left to do is no part of the next start
 NAME = "start to first answer"
+GOALS = {"sandbox-runtime, library": ratio_of(30), "sandbox-runtime, command": ratio_of(30)}
 
 
 def command_of_sandbox_runtime(scratch):
@@ -44,28 +45,16 @@ def start_once(one):
 
 
 def measure(bench):
-    missing = {}
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(folder())
         home = Home(scratch, {"fast": "fast"})
-        running = {"kaged": stack.enter_context(Contender([os.path.join(BIN, "kaged-bench"), home.folder]))}
-        running["kaged"].ask("start")
-        for name, command in starters(scratch).items():
-            try:
-                peer = stack.enter_context(Contender(command()))
-                peer.ask("start")
-                running[name] = peer
-            except Failed as why:
-                missing[name] = str(why)
-        acts = {name: lambda one=one: start_once(one) for name, one in running.items()}
+        commands = starters(scratch)
+        kaged = stack.enter_context(Contender([os.path.join(BIN, "kaged-bench"), home.folder]))
+        kaged.ask("start")
+        running, missing = start_peers(stack, commands, ("start",))
+        acts = {name: lambda one=one: start_once(one) for name, one in {"kaged": kaged, **running}.items()}
         times = take_turns(acts, 3 * bench.rounds, NAME)
-        goals = {"sandbox-runtime, library": ratio_of(30), "sandbox-runtime, command": ratio_of(30)}
-        for name in starters(scratch):
-            if name in missing:
-                bench.table.leave_out(NAME, name, missing[name])
-            else:
-                bench.table.add(NAME, "ms", times["kaged"], name, times[name], less_is_better=True,
-                                goal=goals.get(name))
+    bench.table.add_all(NAME, "ms", times, commands, missing, GOALS, less_is_better=True)
     add_cost(bench, times)
 
 
