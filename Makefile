@@ -5,10 +5,10 @@ MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
 PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-model
 
-.PHONY: help build run plugins test bench fuzz lint install uninstall deb clean
+.PHONY: help build run plugins test bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 build: ## release programs into build/bin/
 	@scripts/setup build
@@ -33,17 +33,23 @@ test: ## everything, under ASan and UBSan
 	@scripts/plugins || echo "make: tests of these plugins are skipped" >&2
 	@tests/run $(MESON_SANITIZED)
 
-bench: build ## measure, as ratios
-	@install -m 755 $(MESON_RELEASE)/bench/kaged-bench build/bin/
-	@scripts/setup bench
-	@cd bench/peers && npm install --silent --no-audit --no-fund --no-package-lock
-	@build/bin/kaged-bench bench/plugins $(MESON_RELEASE)/bench
-	@bench/http $(MESON_RELEASE)
-	@bench/hooks $(MESON_RELEASE)
+bench: bench-programs ## measure against peers, as ratios
+	@bench/run
 	@bench/sdk/run $(MESON_RELEASE)
-	@$(MESON_RELEASE)/bench/gate-bench
-	@$(MESON_RELEASE)/bench/session-bench
-	@bench/compare $(MESON_RELEASE)/bench/schema-bench
+
+bench-growth: bench-programs ## measure how it grows: plugins, calls, bytes, sessions, log
+	@bench/run --growth
+
+bench-guard: build ## count the instructions of hot paths, against bench/guard.txt
+	@scripts/setup bench
+	@install -m 755 $(MESON_RELEASE)/bench/kaged-guard build/bin/
+	@bench/guard
+
+bench-programs: build
+	@scripts/setup bench
+	@install -m 755 $(MESON_RELEASE)/bench/kaged-bench build/bin/
+	@$(MAKE) --no-print-directory -C bench/peers
+	@scripts/npm bench/peers || echo "make: rows that need packages of npm are left out" >&2
 
 fuzz: ## each fuzzer for FUZZ_SECONDS (60)
 	@scripts/setup build fuzz

@@ -1,33 +1,31 @@
 /*
- * What the gatekeeper costs: the time to the first reply of a new connection, and the bytes it
- * moves in a second, each beside the same without it, in turns, over loopback. The server is a
- * process of its own, since the gate refuses to lead to sockets of the daemon.
+ * What the gatekeeper costs, beside the same without it, over loopback. The server is a process of
+ * its own, since the gate refuses to lead to sockets of the daemon.
+ *
+ * commands: reply GATED   us to the first reply of a new connection, through the gate or (0) not
+ *           bulk GATED    MB a second through one connection
  */
 #include "cage/gate.h"
 #include "cage/internal.h"
+#include "contender.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUNDS      ((size_t)9)
-#define CONNECTIONS ((size_t)200) /* in a round */
-#define BULK_BYTES  ((size_t)512 << 20)
+#define CONNECTIONS 200 /* of one command */
+#define BULK_BYTES  ((size_t)256 << 20)
 #define CHUNK_BYTES ((size_t)256 << 10)
 
 static void must(bool holds, const char *what)
 {
-    if (holds)
-        return;
-    fprintf(stderr, "gate-bench: %s: %s\n", what, strerror(errno));
-    exit(1);
+    if (!holds)
+        contender_die(what, strerror(errno));
 }
 
 static int listen_anywhere(uint16_t *ret_port)
@@ -82,47 +80,25 @@ static void ask(uint16_t port, char wanted, uint64_t *ret_first_ns, uint64_t *re
     close(fd);
 }
 
-static int compare_doubles(const void *a, const void *b)
+/* data: the server's port, then the gate's. */
+static void run_reply(void *data, const long numbers[])
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof(*values), compare_doubles);
-    return values[count / 2];
-}
-
-static void print_row(const char *name, double value, const char *unit, double direct)
-{
-    printf("%-38s %12.1f %-8s %-26s %12.1f %8.2f\n", name, value, unit, "direct, loopback", direct,
-           value / direct);
-}
-
-static void bench_first_reply(const uint16_t ports[2])
-{
-    static double us[2][ROUNDS * CONNECTIONS];
+    const uint16_t *ports = data;
+    static double us[CONNECTIONS];
     uint64_t first_ns, all_ns;
-    for (size_t i = 0; i < 2 * ROUNDS * CONNECTIONS; i++) {
-        size_t which = i / CONNECTIONS % 2, at = i / (2 * CONNECTIONS) * CONNECTIONS;
-        ask(ports[which], 'r', &first_ns, &all_ns);
-        us[which][at + i % CONNECTIONS] = (double)first_ns / 1e3;
+    for (size_t i = 0; i < CONNECTIONS; i++) {
+        ask(ports[numbers[0] != 0], 'r', &first_ns, &all_ns);
+        us[i] = (double)first_ns / 1e3;
     }
-    print_row("first reply of a connection", median(us[0], ROUNDS * CONNECTIONS), "us",
-              median(us[1], ROUNDS * CONNECTIONS));
+    contender_figure("us", contender_quantile(us, CONNECTIONS, 0.5));
 }
 
-static void bench_bulk(const uint16_t ports[2])
+static void run_bulk(void *data, const long numbers[])
 {
-    double rates[2][ROUNDS];
+    const uint16_t *ports = data;
     uint64_t first_ns, all_ns;
-    for (size_t i = 0; i < 2 * ROUNDS; i++) {
-        ask(ports[i % 2], 'b', &first_ns, &all_ns);
-        rates[i % 2][i / 2] = (double)BULK_BYTES / 1e6 / ((double)all_ns / 1e9);
-    }
-    print_row("bytes through a connection", median(rates[0], ROUNDS), "MB/s",
-              median(rates[1], ROUNDS));
+    ask(ports[numbers[0] != 0], 'b', &first_ns, &all_ns);
+    contender_figure("rate", (double)BULK_BYTES * 1e3 / (double)all_ns);
 }
 
 static void on_event(void *data, const struct gate_event *event)
@@ -148,8 +124,10 @@ static void on_stop(struct loop_message *message)
 
 int main(void)
 {
-    uint16_t ports[2]; /* the gate's, the server's */
-    int server = listen_anywhere(&ports[1]);
+    static const struct contender_command commands[] = {
+        {"reply", run_reply}, {"bulk", run_bulk}, {NULL, NULL}};
+    uint16_t ports[2]; /* the server's, the gate's */
+    int server = listen_anywhere(&ports[0]);
     pid_t child = fork();
     must(child >= 0, "fork");
     if (child == 0)
@@ -162,14 +140,13 @@ int main(void)
     struct gate *gate = gate_new(loop, &limits, NULL);
     must(gate != NULL, "start the gate");
     struct cage_plan plan = {0};
-    cage_network_add(&plan.network, "localhost", "127.0.0.1", ports[1]);
+    cage_network_add(&plan.network, "localhost", "127.0.0.1", ports[0]);
     struct gate_cage *cage = gate_cage_new(gate, &plan, on_event, NULL);
-    gate_cage_take(cage, 0, listen_anywhere(&ports[0]));
+    gate_cage_take(cage, 0, listen_anywhere(&ports[1]));
     uv_thread_t thread; /* the daemon's loop, which hears the events */
     must(uv_thread_create(&thread, run_loop, loop) == 0, "start a thread");
 
-    bench_first_reply(ports);
-    bench_bulk(ports);
+    contender_serve(commands, NULL, ports);
 
     struct stop stop = {{.deliver = on_stop}, loop};
     loop_post(loop, &stop.message);

@@ -1,12 +1,13 @@
 /*
- * Three figures of the schema checker, each a line "name calls-a-second": a parsed value, from
- * bytes to verdict, and compiling. bench/peers/ajv.js prints the same three; bench/compare runs
- * both. usage: schema-bench SCHEMA INSTANCE
+ * The schema checker as a contender; bench/peers/ajv.js is the same by ajv.
+ *
+ * usage: schema-bench SCHEMA INSTANCE
+ * commands, each for so many MS: check    of a value that is parsed already
+ *                                text     from bytes to verdict
+ *                                compile  of the schema, from its bytes
  */
 #include "schema/schema.h"
-
-#include <stdio.h>
-#include <stdlib.h>
+#include "contender.h"
 
 struct work {
     struct kg_buf schema_text, instance_text;
@@ -16,10 +17,8 @@ struct work {
 
 static void must(bool ok, const char *what)
 {
-    if (ok)
-        return;
-    fprintf(stderr, "schema-bench: %s\n", what);
-    exit(1);
+    if (!ok)
+        contender_die("schema-bench", what);
 }
 
 static struct schema *compile(const struct kg_node *node)
@@ -50,24 +49,37 @@ static void compile_text(struct work *work)
     schema_free(compile(doc->root));
 }
 
-/* Calls a second, over about a fifth of a second, after a warm-up. */
-static double rate(void (*call)(struct work *work), struct work *work, int batch)
+static void report_rate(struct work *work, void (*call)(struct work *work), long ms, int batch)
 {
-    uint64_t calls = 0, elapsed_ns = 0;
-    for (int i = 0; i < batch; i++)
-        call(work);
-    uint64_t start_ns = kg_monotonic_ns();
-    while (elapsed_ns < 200000000) {
+    uint64_t calls = 0, start_ns = kg_monotonic_ns(), elapsed_ns;
+    do {
         for (int i = 0; i < batch; i++)
             call(work);
         calls += (uint64_t)batch;
         elapsed_ns = kg_monotonic_ns() - start_ns;
-    }
-    return (double)calls * 1e9 / (double)elapsed_ns;
+    } while (elapsed_ns < (uint64_t)ms * 1000000);
+    contender_figure("rate", (double)calls * 1e9 / (double)elapsed_ns);
+}
+
+static void run_check(void *work, const long numbers[])
+{
+    report_rate(work, check_parsed, numbers[0], 1000);
+}
+
+static void run_text(void *work, const long numbers[])
+{
+    report_rate(work, check_text, numbers[0], 1000);
+}
+
+static void run_compile(void *work, const long numbers[])
+{
+    report_rate(work, compile_text, numbers[0], 5);
 }
 
 int main(int argc, char **argv)
 {
+    static const struct contender_command commands[] = {
+        {"check", run_check}, {"text", run_text}, {"compile", run_compile}, {NULL, NULL}};
     struct work work = {0};
     must(argc == 3, "usage: schema-bench SCHEMA INSTANCE");
     must(kg_read_file(argv[1], 1 << 20, &work.schema_text, NULL) == 0, "cannot read the schema");
@@ -77,9 +89,7 @@ int main(int argc, char **argv)
     work.instance_doc = kg_json_read(kg_buf_view(&work.instance_text), NULL);
     must(work.schema_doc != NULL && work.instance_doc != NULL, "no JSON");
     work.schema = compile(work.schema_doc->root);
-    printf("check %f\n", rate(check_parsed, &work, 1000));
-    printf("text %f\n", rate(check_text, &work, 1000));
-    printf("compile %f\n", rate(compile_text, &work, 5));
+    contender_serve(commands, NULL, &work);
     schema_free(work.schema);
     kg_doc_free(work.schema_doc);
     kg_doc_free(work.instance_doc);

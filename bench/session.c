@@ -1,12 +1,15 @@
 /*
- * How sessions grow: the same steps on sessions of 10 to 100,000 entries, each a row of the table.
- * Appends go through the store, 64 under way at once; what one costs the loop and what it costs in
- * all is shown in processor time, as are the steps, so that a busy machine does not blur the
+ * How sessions grow. Appends go through the store, 64 under way at once. What an append costs the
+ * loop and in all is processor time, as are the steps, so that a busy machine does not blur the
  * growth.
  *
- * usage: session-bench [FOLDER]   (a disk to measure; else /tmp)
+ * usage: session-bench FOLDER
+ * commands: entries COUNT    one session of so many entries: appends, a page, the context, the
+ * steps of a compaction, a fork sessions COUNT   so many sessions: making one, a page of the
+ * newest, one by its id
  */
 #include "session/session.h"
+#include "contender.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -17,6 +20,7 @@
 
 #define FLIGHT        64  /* appends under way at once */
 #define CONTENT_BYTES 400 /* of one entry */
+#define REPEATED      20  /* of a step that is short */
 #define WAIT_MS       600000
 
 struct bench {
@@ -29,16 +33,10 @@ struct bench {
     struct kg_err err;
 };
 
-__attribute__((noreturn)) static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "session-bench: %s: %s\n", what, why);
-    exit(1);
-}
-
 static void must(struct bench *bench, const char *what, int result)
 {
     if (result < 0)
-        die(what, bench->err.message);
+        contender_die(what, bench->err.message);
 }
 
 static uint64_t clock_ns(clockid_t clock)
@@ -89,7 +87,7 @@ static void on_appended(struct session_job *job, const struct kg_err *err_or_nul
     struct append *append = KG_CONTAINER(job, struct append, job);
     struct bench *bench = append->bench;
     if (err_or_null != NULL)
-        die("append", err_or_null->message);
+        contender_die("append", err_or_null->message);
     bench->done++;
     if (bench->started == bench->entries)
         return;
@@ -119,7 +117,7 @@ static struct appended append_all(struct bench *bench)
         session_store_write(bench->store, &appends[i].job);
     }
     if (!loop_run_until(bench->loop, is_done, bench, WAIT_MS))
-        die("append", "not done in time");
+        contender_die("append", "not done in time");
     double count = (double)bench->entries;
     return (struct appended){
         .rate = count / ((double)(kg_monotonic_ns() - start_ns) / 1e9),
@@ -259,7 +257,17 @@ static struct compacted compact(struct bench *bench)
     return times;
 }
 
-/* -- one row ----------------------------------------------------------------------------------- */
+/* -- a store with its folder ------------------------------------------------------------------- */
+
+/* Another session, which is the bench's from now on. */
+static void create(struct bench *bench)
+{
+    const struct session_new new = {.project_id = "bench", .workdir = "/", .operator_id = "bench"};
+    struct session session = {0};
+    must(bench, "create", session_create(bench->state, &new, &session, &bench->err));
+    memcpy(bench->session, session.id.text, sizeof(bench->session));
+    session_clear(&session);
+}
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
 {
@@ -269,20 +277,16 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 
 static void open_all(struct bench *bench, const char *folder)
 {
-    struct session session = {0};
     snprintf(bench->dir, sizeof(bench->dir), "%s/kaged-bench-XXXXXX", folder);
     if (mkdtemp(bench->dir) == NULL)
-        die(folder, "no folder can be made in it");
+        contender_die(folder, "no folder can be made in it");
     snprintf(bench->path, sizeof(bench->path), "%s/kaged.db", bench->dir);
     bench->loop = loop_new();
     bench->store = session_store_new(bench->loop, bench->path, &bench->err);
     bench->state = bench->store ? state_open(bench->path, &bench->err) : NULL;
     if (bench->state == NULL)
-        die("open", bench->err.message);
-    const struct session_new new = {.project_id = "bench", .workdir = "/", .operator_id = "bench"};
-    must(bench, "create", session_create(bench->state, &new, &session, &bench->err));
-    memcpy(bench->session, session.id.text, sizeof(bench->session));
-    session_clear(&session);
+        contender_die("open", bench->err.message);
+    create(bench);
 }
 
 static void close_all(struct bench *bench)
@@ -293,29 +297,80 @@ static void close_all(struct bench *bench)
     nftw(bench->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static void measure(const char *folder, size_t entries)
+/* -- the commands ------------------------------------------------------------------------------ */
+
+static void run_entries(void *folder, const long numbers[])
 {
-    struct bench bench = {.entries = entries};
+    struct bench bench = {.entries = (size_t)numbers[0]};
     open_all(&bench, folder);
     struct appended appended = append_all(&bench);
-    double page_ms = read_page(&bench), context_ms = build_context(&bench);
+    contender_figure("appends", appended.rate);
+    contender_figure("loop_us", appended.loop_us);
+    contender_figure("all_us", appended.all_us);
+    contender_figure("page_ms", read_page(&bench));
+    contender_figure("context_ms", build_context(&bench));
     struct compacted times = compact(&bench);
-    printf("%8zu %10.0f %8.1f %8.1f %8.2f %9.2f %8.2f %8.2f %8.2f %8.2f %9.2f %8.2f %8.2f\n",
-           entries, appended.rate, appended.loop_us, appended.all_us, page_ms, context_ms,
-           times.plan_ms, times.payload_ms, times.result_ms, times.apply_ms, times.context_ms,
-           times.undo_ms, times.fork_ms);
-    fflush(stdout);
+    contender_figure("plan_ms", times.plan_ms);
+    contender_figure("payload_ms", times.payload_ms);
+    contender_figure("result_ms", times.result_ms);
+    contender_figure("apply_ms", times.apply_ms);
+    contender_figure("context_after_ms", times.context_ms);
+    contender_figure("undo_ms", times.undo_ms);
+    contender_figure("fork_ms", times.fork_ms);
+    close_all(&bench);
+}
+
+/* us of one more session, among all that are there. */
+static double create_one(struct bench *bench)
+{
+    uint64_t start_ns = process_ns();
+    for (int i = 0; i < REPEATED; i++)
+        create(bench);
+    return ms_since(start_ns) * 1e3 / REPEATED;
+}
+
+static double list_newest(struct bench *bench)
+{
+    const struct session_list_query query = {.project_id = "bench", .limit = 50};
+    uint64_t start_ns = process_ns();
+    for (int i = 0; i < REPEATED; i++) {
+        kg_auto(session_list_clear) struct session_list list = {0};
+        must(bench, "list", session_list(bench->state, &query, &list, &bench->err));
+    }
+    return ms_since(start_ns) * 1e3 / REPEATED;
+}
+
+static double find_one(struct bench *bench)
+{
+    uint64_t start_ns = process_ns();
+    for (int i = 0; i < REPEATED; i++) {
+        kg_auto(session_clear) struct session session = {0};
+        must(bench, "find",
+             session_find(bench->state, kg_str(bench->session), &session, &bench->err));
+    }
+    return ms_since(start_ns) * 1e3 / REPEATED;
+}
+
+static void run_sessions(void *folder, const long numbers[])
+{
+    struct bench bench = {0};
+    open_all(&bench, folder);
+    must(&bench, "begin", state_step(bench.state, STATE_BEGIN_WRITE, &bench.err));
+    for (long i = 1; i < numbers[0]; i++)
+        create(&bench);
+    must(&bench, "commit", state_step(bench.state, STATE_COMMIT, &bench.err));
+    contender_figure("find_us", find_one(&bench));
+    contender_figure("list_us", list_newest(&bench));
+    contender_figure("create_us", create_one(&bench));
     close_all(&bench);
 }
 
 int main(int argc, char **argv)
 {
-    printf("sessions, entries of %d bytes; appends: a second, and us of processor time of the loop "
-           "and in all; steps: ms of it\n"
-           "%8s %10s %8s %8s %8s %9s %8s %8s %8s %8s %9s %8s %8s\n",
-           CONTENT_BYTES, "entries", "appends/s", "loop", "all", "page", "context", "plan",
-           "payload", "result", "apply", "context'", "undo", "fork");
-    for (size_t entries = 10; entries <= 100000; entries *= 10)
-        measure(argc > 1 ? argv[1] : "/tmp", entries);
+    static const struct contender_command commands[] = {
+        {"entries", run_entries}, {"sessions", run_sessions}, {NULL, NULL}};
+    if (argc != 2)
+        contender_die("usage", "session-bench FOLDER");
+    contender_serve(commands, NULL, argv[1]);
     return 0;
 }

@@ -1,33 +1,44 @@
-/* A host with plugins in a home of its own, for what measures it; see bench.c. */
+/* A host in this process, on a home that was prepared for it, for what measures it; see world.c. */
 #ifndef KAGED_BENCH_WORLD_H
 #define KAGED_BENCH_WORLD_H
 
+#include "contender.h"
 #include "host/host.h"
 
 #define DEADLINE_MS 60000
 
-/* One plugin under three names, each with storage of its own. */
-#define BENCH_STORING 3
-extern const char *const bench_storing[BENCH_STORING];
-
 struct world {
-    char home[64];
-    const char *plugin_source; /* the folder of manifests */
-    const char *plugin_build;  /* the folder of programs */
     struct config_paths paths;
     struct loop *loop;
     struct cage_facts *facts;
     struct cage_spawner *spawner;
     struct host *host;
-    bool stopped;
+    uv_poll_t commands; /* stdin; its data is NULL until somebody waits for one */
+    bool has_command, stopped;
 };
 
-__attribute__((noreturn)) void die(const char *what, const char *why);
-double quantile(double *values, size_t count, double at);
-void print_row(const char *name, double value, const char *unit, const char *peer,
-               double peer_value);
-struct host_plugin *start_plugin(struct world *world, const char *name);
+void world_open(struct world *world, const char *home);
+void world_close(struct world *world);
+/* Runs the loop until the next command can be read: plugins live on meanwhile. */
+void world_wait_command(void *world);
+/* Runs the loop until done(data); ends the program, naming `what`, if that takes too long. */
+void world_run_until(struct world *world, bool (*done)(void *data), void *data, const char *what);
 
-void bench_storage(struct world *world);
+/* Enables a plugin of the home and waits until it runs. */
+struct host_plugin *world_start_plugin(struct world *world, const char *name);
+void world_stop_plugin(struct world *world, struct host_plugin *plugin);
+
+/* Calls of plugin `fast` for so long, with so many in flight: how many, and samples of latency. */
+struct load {
+    long ms, in_flight, bytes; /* bytes: of a text among the parameters */
+    bool back;                 /* they come back as the result */
+};
+size_t world_call(struct world *world, const struct load *load, double *ret_seconds);
+
+/* Commands of storage.c: COUNT IN_FLIGHT, and latencies without and with others at their limit. */
+void run_storage_read(void *world, const long numbers[]);
+void run_storage_write(void *world, const long numbers[]);
+void run_storage_quiet(void *world, const long numbers[]);
+void run_storage_busy(void *world, const long numbers[]);
 
 #endif

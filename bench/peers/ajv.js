@@ -1,30 +1,27 @@
-// The peer of bench/schema.c: the same schema and instance, the same three figures, by ajv.
-// usage: node ajv.js SCHEMA INSTANCE
+// The peer of bench/schema.c: the same commands on the same schema and instance, by ajv.
+// usage: ajv.js SCHEMA INSTANCE
 const fs = require("fs");
 const Ajv = require("ajv/dist/2020");
+const { must, serve } = require("./contender.js");
 
 const [schemaText, instanceText] = process.argv.slice(2).map((path) => fs.readFileSync(path, "utf8"));
-const schema = JSON.parse(schemaText);
 const instance = JSON.parse(instanceText);
+const check = new Ajv().compile(JSON.parse(schemaText));
 
-/** Calls a second of `work`, over about a fifth of a second, after a warm-up. */
-function rate(work, batch) {
-  for (let i = 0; i < batch; i++) work();
+function rate(ms, work, batch) {
   let calls = 0;
-  const start = process.hrtime.bigint();
-  let elapsed = 0n;
-  while (elapsed < 200_000_000n) {
+  const start = performance.now();
+  let elapsed;
+  do {
     for (let i = 0; i < batch; i++) work();
     calls += batch;
-    elapsed = process.hrtime.bigint() - start;
-  }
-  return (calls * 1e9) / Number(elapsed);
+    elapsed = performance.now() - start;
+  } while (elapsed < ms);
+  return { rate: (calls * 1000) / elapsed };
 }
 
-const check = new Ajv().compile(schema);
-function must(fits) {
-  if (!fits) throw new Error("the instance does not fit");
-}
-console.log("check", rate(() => must(check(instance)), 1000));
-console.log("text", rate(() => must(check(JSON.parse(instanceText))), 1000));
-console.log("compile", rate(() => new Ajv().compile(JSON.parse(schemaText)), 5));
+serve({
+  check: async (ms) => rate(ms, () => must(check(instance)), 1000),
+  text: async (ms) => rate(ms, () => must(check(JSON.parse(instanceText))), 1000),
+  compile: async (ms) => rate(ms, () => new Ajv().compile(JSON.parse(schemaText)), 5),
+});

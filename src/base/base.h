@@ -91,11 +91,34 @@ struct kg_buf {
 };
 
 void kg_buf_free(struct kg_buf *buf); /* also for kg_auto; leaves an empty buffer */
-void kg_buf_reserve(struct kg_buf *buf, size_t more);
-void kg_buf_append(struct kg_buf *buf, const void *data, size_t length);
-void kg_buf_str(struct kg_buf *buf, struct kg_str text);
-void kg_buf_text(struct kg_buf *buf, const char *text);
-void kg_buf_char(struct kg_buf *buf, char c);
+void kg_buf_grow(struct kg_buf *buf, size_t more);
+/* Small and everywhere: these are worth the place that they take at each call. */
+static inline void kg_buf_reserve(struct kg_buf *buf, size_t more)
+{
+    if (__builtin_expect(buf->capacity - buf->length < more, 0))
+        kg_buf_grow(buf, more);
+}
+static inline void kg_buf_append(struct kg_buf *buf, const void *data, size_t length)
+{
+    if (length == 0)
+        return;
+    kg_buf_reserve(buf, length);
+    memcpy(buf->data + buf->length, data, length);
+    buf->length += length;
+}
+static inline void kg_buf_char(struct kg_buf *buf, char c)
+{
+    kg_buf_reserve(buf, 1);
+    buf->data[buf->length++] = c;
+}
+static inline void kg_buf_str(struct kg_buf *buf, struct kg_str text)
+{
+    kg_buf_append(buf, text.data, text.length);
+}
+static inline void kg_buf_text(struct kg_buf *buf, const char *text)
+{
+    kg_buf_append(buf, text, strlen(text));
+}
 void kg_buf_int(struct kg_buf *buf, int64_t value);
 void kg_buf_printf(struct kg_buf *buf, const char *format, ...) KG_PRINTF(2, 3);
 /* For people to read: controls, bidirectional marks and bytes that are not UTF-8 become escapes. */

@@ -10,39 +10,13 @@ void kg_buf_free(struct kg_buf *buf)
     *buf = (struct kg_buf){0};
 }
 
-void kg_buf_reserve(struct kg_buf *buf, size_t more)
+void kg_buf_grow(struct kg_buf *buf, size_t more)
 {
-    if (buf->capacity - buf->length >= more)
-        return;
     size_t capacity = buf->capacity ? buf->capacity : 64;
     while (capacity - buf->length < more)
         capacity *= 2;
     buf->data = kg_realloc(buf->data, capacity);
     buf->capacity = capacity;
-}
-
-void kg_buf_append(struct kg_buf *buf, const void *data, size_t length)
-{
-    if (length == 0)
-        return;
-    kg_buf_reserve(buf, length);
-    memcpy(buf->data + buf->length, data, length);
-    buf->length += length;
-}
-
-void kg_buf_str(struct kg_buf *buf, struct kg_str text)
-{
-    kg_buf_append(buf, text.data, text.length);
-}
-
-void kg_buf_text(struct kg_buf *buf, const char *text)
-{
-    kg_buf_append(buf, text, strlen(text));
-}
-
-void kg_buf_char(struct kg_buf *buf, char c)
-{
-    kg_buf_append(buf, &c, 1);
 }
 
 void kg_buf_int(struct kg_buf *buf, int64_t value)

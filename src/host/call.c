@@ -30,6 +30,7 @@ void host_calls_free(struct host *host)
         host->unused_calls = call->next_unused;
         free(call);
     }
+    kg_buf_free(&host->context);
 }
 
 uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms)
@@ -105,11 +106,23 @@ static int check_method(const struct host_plugin *plugin, struct kg_str method, 
 }
 
 /* Only the host speaks for who calls and with which config. */
-int host_check_params(struct kg_str params, struct kg_err *err)
+static const char *reserved_key(struct kg_str object)
 {
     static const char *const reserved[] = {"_context", "_config"};
+    struct kg_json_cursor cursor = kg_json_inside(object);
+    struct kg_str key, value;
+    bool escaped;
+    while (kg_json_next_member(&cursor, &key, &escaped, &value))
+        for (size_t i = 0; i < KG_COUNT(reserved); i++)
+            if ((escaped || (key.length > 0 && key.data[0] == '_')) &&
+                kg_json_raw_is(key, escaped, reserved[i]))
+                return reserved[i];
+    return NULL;
+}
+
+int host_check_params(struct kg_str params, struct kg_err *err)
+{
     size_t offset = 0;
-    struct kg_str value;
     enum kg_json_fault fault = kg_json_check(params, &offset);
     if (fault != KG_JSON_OK)
         return kg_fail(err, KG_E_PARSE, "the params are not JSON: byte %zu: %s", offset + 1,
@@ -118,12 +131,11 @@ int host_check_params(struct kg_str params, struct kg_err *err)
     kg_json_skip_space(&cursor);
     if (*cursor.at != '{')
         return kg_fail(err, KG_E_INVALID_PARAMS, "the params are not a JSON object");
-    for (size_t i = 0; i < KG_COUNT(reserved); i++)
-        if (kg_json_member(params, reserved[i], &value))
-            return kg_fail(err, KG_E_INVALID_PARAMS,
-                           "the params must not have a \"%s\" of their "
-                           "own",
-                           reserved[i]);
+    const char *reserved =
+        reserved_key((struct kg_str){cursor.at, (size_t)(cursor.end - cursor.at)});
+    if (reserved != NULL)
+        return kg_fail(err, KG_E_INVALID_PARAMS, "the params must not have a \"%s\" of their own",
+                       reserved);
     return 0;
 }
 
@@ -148,27 +160,30 @@ static int check_schema(const struct schema *schema, struct kg_str json, enum kg
                    first->instance_path.length ? " " : "", KG_STR_CUT(first->message, 300));
 }
 
+/* The key comes as it stands in the text, with what is before it. */
+static void put_field(struct kg_buf *buf, struct kg_str key, const char *text_or_null)
+{
+    kg_buf_str(buf, key);
+    if (text_or_null != NULL)
+        kg_json_put_string(buf, kg_str(text_or_null));
+    else
+        kg_buf_str(buf, KG_STR("null"));
+}
+
 /* Only a process of one project alone is told where that is. */
 static void put_context(struct kg_buf *buf, const struct host_context *context,
                         const char *project_root_or_null)
 {
     static const struct host_agent nobody = {0};
     const struct host_agent *agent = context->agent ? context->agent : &nobody;
-    struct kg_json_writer json = kg_json_writer(buf);
-    kg_json_begin(&json, '{');
-    kg_json_key(&json, "operator_id");
-    kg_json_text(&json, context->operator_id);
-    kg_json_key(&json, "project_id");
-    kg_json_text(&json, agent->project_id);
-    kg_json_key(&json, "agent_path");
-    kg_json_text(&json, agent->path);
-    kg_json_key(&json, "session_id");
-    kg_json_text(&json, agent->session_id);
-    kg_json_key(&json, "request_id");
-    kg_json_text(&json, context->request_id);
+    put_field(buf, KG_STR("{\"_context\":{\"operator_id\":"), context->operator_id);
+    put_field(buf, KG_STR(",\"project_id\":"), agent->project_id);
+    put_field(buf, KG_STR(",\"agent_path\":"), agent->path);
+    put_field(buf, KG_STR(",\"session_id\":"), agent->session_id);
+    put_field(buf, KG_STR(",\"request_id\":"), context->request_id);
     if (project_root_or_null != NULL)
-        kg_json_named_text(&json, "project_root", project_root_or_null);
-    kg_json_end(&json, '}');
+        put_field(buf, KG_STR(",\"project_root\":"), project_root_or_null);
+    kg_buf_char(buf, '}');
 }
 
 /* What stands between the braces of a valid object. */
@@ -291,15 +306,15 @@ static int send_request(struct host_call *call, const struct host_passage *passa
 {
     struct kg_str inner = passage->params.length ? inside_braces(passage->params) : KG_STR_NULL;
     bool has_config = passage->config.length > 0;
-    kg_auto(kg_buf_free) struct kg_buf context = {0};
-    kg_buf_str(&context, KG_STR("{\"_context\":"));
-    put_context(&context, passage->context, call->plugin->project_root);
+    struct kg_buf *context = &call->host->context; /* the same memory for each call */
+    context->length = 0;
+    put_context(context, passage->context, call->plugin->project_root);
     if (has_config)
-        kg_buf_str(&context, KG_STR(",\"_config\":"));
+        kg_buf_str(context, KG_STR(",\"_config\":"));
     else if (inner.length > 0)
-        kg_buf_char(&context, ',');
+        kg_buf_char(context, ',');
     const struct kg_str params[] = {
-        kg_buf_view(&context),
+        kg_buf_view(context),
         passage->config,
         has_config && inner.length > 0 ? KG_STR(",") : KG_STR_NULL,
         inner,
@@ -354,7 +369,8 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
         memcpy(call->method, passage->method.data, passage->method.length);
         call->method[passage->method.length] = '\0';
     }
-    snprintf(call->request_id, sizeof(call->request_id), "%s", passage->context->request_id);
+    call->request_id[0] = '\0';
+    strncat(call->request_id, passage->context->request_id, sizeof(call->request_id) - 1);
     if (send_request(call, passage, err) < 0) {
         count_error(plugin, err->code);
         kg_wrap(err, 0, "plugin %s: %s", plugin->name, call->method);

@@ -37,6 +37,7 @@ struct host {
     size_t store_jobs;                 /* that it has, or will have */
     size_t change_count;               /* of the store, that are not done */
     struct host_call *unused_calls;    /* kept for reuse */
+    struct kg_buf context;             /* of the call that is being sent; kept for its memory */
     struct host_tool_call *tool_calls; /* that are not done; see tool.c */
     int64_t started_at_ms;
     uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */

@@ -72,28 +72,38 @@ static const struct http_route options_route = {
     .handle = answer_options,
 };
 
-/* Sets the route; without one the methods that the path does take are in `allow`. */
+static bool route_fits(const struct http_server *server, size_t index,
+                       const struct http_request *request)
+{
+    return server->route_parts[index] == request->segment_count &&
+           pattern_fits(server->routes[index].pattern, request);
+}
+
+/* The methods that the path does take, if not this one. */
+static void collect_allowed(const struct http_server *server, struct http_request *request)
+{
+    for (size_t i = 0; i < server->route_count; i++) {
+        if (!route_fits(server, i, request))
+            continue;
+        allow(request, server->routes[i].method);
+        if (strcmp(server->routes[i].method, "GET") == 0)
+            allow(request, "HEAD");
+    }
+    if (request->allow[0] != '\0')
+        allow(request, "OPTIONS");
+}
+
+/* Sets the route, or what the path does take. */
 static void match(const struct http_server *server, struct http_request *request)
 {
     const char *method = request->method == HTTP_HEAD ? "GET" : http_request_method(request);
-    for (size_t i = 0; i < server->route_count; i++) {
-        const struct http_route *route = &server->routes[i];
-        if (server->route_parts[i] != request->segment_count ||
-            !pattern_fits(route->pattern, request))
-            continue;
-        if (strcmp(route->method, method) == 0) {
-            request->route = route;
-            request->allow[0] = '\0';
-            return;
-        }
-        allow(request, route->method);
-        if (strcmp(route->method, "GET") == 0)
-            allow(request, "HEAD");
-    }
-    if (request->allow[0] == '\0')
+    for (size_t i = 0; i < server->route_count && request->route == NULL; i++)
+        if (strcmp(server->routes[i].method, method) == 0 && route_fits(server, i, request))
+            request->route = &server->routes[i];
+    if (request->route != NULL)
         return;
-    allow(request, "OPTIONS");
-    if (request->method == HTTP_OPTIONS)
+    collect_allowed(server, request);
+    if (request->method == HTTP_OPTIONS && request->allow[0] != '\0')
         request->route = &options_route;
 }
 

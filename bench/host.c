@@ -1,0 +1,86 @@
+/*
+ * kaged as a contender: the host in this process, its plugins in their cages.
+ *
+ * usage: kaged-bench HOME
+ * commands: calls MS IN_FLIGHT BYTES BACK   the rate and latencies of calls of plugin fast
+ *           flood MS IN_FLIGHT BYTES CORE   the same while plugin flood floods from that core
+ *           start                           ms until plugin fast is up and has answered once
+ *           and those of storage.c
+ */
+#include "world.h"
+
+#include <sched.h>
+
+static struct host_plugin *find_plugin(struct world *world, const char *name)
+{
+    struct kg_err err;
+    struct host_plugin *plugin = host_plugin_find(world->host, kg_str(name), &err);
+    if (plugin == NULL)
+        contender_die(name, err.message);
+    return plugin;
+}
+
+static bool is_running(const struct host_plugin *plugin)
+{
+    return instance_state(plugin->instance) == INSTANCE_RUNNING;
+}
+
+static void run_calls(void *data, const long numbers[])
+{
+    struct world *world = data;
+    struct load load = {numbers[0], numbers[1], numbers[2], numbers[3] != 0};
+    if (!is_running(find_plugin(world, "fast")))
+        world_start_plugin(world, "fast");
+    double seconds;
+    double calls = (double)world_call(world, &load, &seconds);
+    contender_figure("rate", calls / seconds);
+    contender_figure("calls", calls);
+}
+
+static void run_flood(void *data, const long numbers[])
+{
+    struct host_plugin *flood = world_start_plugin(data, "flood");
+    cpu_set_t core;
+    CPU_ZERO(&core);
+    CPU_SET((size_t)numbers[3], &core);
+    sched_setaffinity(instance_facts(flood->instance).pid, sizeof(core), &core);
+    run_calls(data, (long[CONTENDER_NUMBERS]){numbers[0], numbers[1], numbers[2], 0});
+    world_stop_plugin(data, flood);
+}
+
+static void run_start(void *data, const long numbers[])
+{
+    static const struct load once = {0, 1, 5, false};
+    struct world *world = data;
+    struct host_plugin *fast = find_plugin(world, "fast");
+    double seconds;
+    (void)numbers;
+    if (is_running(fast))
+        world_stop_plugin(world, fast);
+    uint64_t start_ns = kg_monotonic_ns();
+    world_start_plugin(world, "fast");
+    world_call(world, &once, &seconds);
+    contender_figure("ms", (double)(kg_monotonic_ns() - start_ns) / 1e6);
+    world_stop_plugin(world, fast);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct contender_command commands[] = {
+        {"calls", run_calls},
+        {"flood", run_flood},
+        {"start", run_start},
+        {"storage-read", run_storage_read},
+        {"storage-write", run_storage_write},
+        {"storage-quiet", run_storage_quiet},
+        {"storage-busy", run_storage_busy},
+        {NULL, NULL},
+    };
+    struct world world = {0};
+    if (argc != 2)
+        contender_die("usage", "kaged-bench HOME");
+    world_open(&world, argv[1]);
+    contender_serve(commands, world_wait_command, &world);
+    world_close(&world);
+    return 0;
+}
