@@ -35,17 +35,19 @@ static void add_fd(struct kg_buf *out, const char *option, int fd)
 }
 
 static const char *const step_options[CAGE_STEP_KINDS] = {
-    [CAGE_STEP_SYSTEM] = "--ro-bind", [CAGE_STEP_BIND] = "--ro-bind",
-    [CAGE_STEP_WRITE] = "--bind",     [CAGE_STEP_LINK] = "--symlink",
-    [CAGE_STEP_TMPFS] = "--tmpfs",    [CAGE_STEP_PROC] = "--proc",
-    [CAGE_STEP_DEV] = "--dev",        [CAGE_STEP_READ_ONLY] = "--remount-ro",
+    [CAGE_STEP_SYSTEM] = "--ro-bind",  [CAGE_STEP_BIND] = "--ro-bind",
+    [CAGE_STEP_WRITE] = "--bind",      [CAGE_STEP_LINK] = "--symlink",
+    [CAGE_STEP_TMPFS] = "--tmpfs",     [CAGE_STEP_PROC] = "--proc",
+    [CAGE_STEP_DEVICE] = "--dev-bind", [CAGE_STEP_READ_ONLY] = "--remount-ro",
 };
 
-/* What is bound from an open fd. */
+/* What comes from an open fd. A copy is a file of the cage's own root, which is closed at the end.
+ */
 static const char *const step_fd_options[CAGE_STEP_KINDS] = {
     [CAGE_STEP_BIND] = "--ro-bind-fd",
     [CAGE_STEP_WRITE] = "--bind-fd",
     [CAGE_STEP_TEXT] = "--ro-bind-data",
+    [CAGE_STEP_COPY] = "--file",
 };
 
 static void add_step(struct kg_buf *out, const struct cage_step *step, const char *staged,
@@ -127,7 +129,8 @@ void cage_argv_command(const struct cage_plan *plan, bool grouped, struct cage_w
     cage_words_add(out, "--args");
     add_word_number(out, CAGE_FD_ARGS);
     cage_words_add(out, "--");
-    cage_words_add(out, CAGE_INIT_PATH);
+    kg_auto(kg_free) char *init = kg_format("/proc/self/fd/%d", CAGE_FD_INIT);
+    cage_words_add(out, init);
     /* bwrap's reaper counts too. A group has the exact limit, and counts how often it is hit. */
     add_word_number(out, (uint64_t)plan->processes_max + 1 + (grouped ? SPARE_PROCESSES : 0));
     add_word_number(out, grouped ? 0 : plan->memory_bytes);

@@ -340,8 +340,9 @@ static void check_helper(struct cage_check *check, const char *path, const char 
 
 static void check_shim(struct look *look, struct cage_check *check)
 {
-    look->facts->shim = cage_helper_path("kaged-cage-init");
-    check_helper(check, look->facts->shim, "kaged-cage-init");
+    (void)look;
+    kg_auto(kg_free) char *path = cage_helper_path("kaged-cage-init");
+    check_helper(check, path, "kaged-cage-init");
 }
 
 static void check_spawner(struct look *look, struct cage_check *check)

@@ -110,7 +110,8 @@ static void get_step(struct reader *reader, struct cage_steps *steps)
     uint64_t bytes = get_number(reader, INT64_MAX);
     bool roots = get_number(reader, 1) != 0;
     bool root = kind == CAGE_STEP_READ_ONLY && strcmp(path, "/") == 0;
-    bool bind = kind == CAGE_STEP_SYSTEM || kind == CAGE_STEP_BIND || kind == CAGE_STEP_WRITE;
+    bool bind = kind == CAGE_STEP_SYSTEM || kind == CAGE_STEP_BIND || kind == CAGE_STEP_WRITE ||
+                kind == CAGE_STEP_COPY || kind == CAGE_STEP_DEVICE;
     bool says = kind == CAGE_STEP_LINK || kind == CAGE_STEP_TEXT;
     /* bwrap takes an empty word or a size of zero as something else than is meant. */
     if ((!root && !cage_path_plain(path)) || (bind && !cage_path_plain(source)) ||

@@ -4,6 +4,7 @@
  */
 #include "cage/internal.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -51,7 +52,35 @@ static bool real_is_roots(const char *path)
     return stat(path, &status) == 0 && status.st_uid == 0;
 }
 
-const struct cage_host cage_real_host = {real_kind, real_link, real_real, real_head, real_is_roots};
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool real_list(const char *path, size_t max, struct cage_words *ret_names)
+{
+    struct cage_words names = {0};
+    DIR *dir = opendir(path);
+    bool fits = dir != NULL;
+    for (struct dirent *entry; fits && (entry = readdir(dir)) != NULL;) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            cage_words_add(&names, entry->d_name);
+        fits = names.count <= max;
+    }
+    if (dir != NULL)
+        closedir(dir);
+    if (!fits) {
+        cage_words_free(&names);
+        return false;
+    }
+    if (names.count > 0)
+        qsort(names.items, names.count, sizeof(*names.items), compare_names);
+    *ret_names = names;
+    return true;
+}
+
+const struct cage_host cage_real_host = {real_kind, real_link,     real_real,
+                                         real_head, real_is_roots, real_list};
 
 /* -- our own programs -------------------------------------------------------------------------- */
 
@@ -112,7 +141,6 @@ void cage_facts_free(struct cage_facts *facts)
     if (facts == NULL)
         return;
     free(facts->bwrap);
-    free(facts->shim);
     free(facts->nft);
     free(facts);
 }

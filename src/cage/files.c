@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* The cage has its own of these; nothing of the host's is shown in them. */
-static const char *const own_trees[] = {"/proc", "/sys", "/dev", "/.kaged"};
+static const char *const own_trees[] = {"/proc", "/sys", "/dev"};
 
 /* Too much to be asked for by one name; what is below them may be. */
 static const char *const whole_folders[] = {"/",    "/boot", "/etc", "/home", "/root",

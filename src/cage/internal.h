@@ -11,7 +11,6 @@
 #define CAGE_UID 65534
 #define CAGE_GID 65534
 
-#define CAGE_INIT_PATH      "/.kaged/init" /* the shim, in the cage */
 #define CAGE_PATH_MAX       4096
 #define CAGE_PLAN_MAX_BYTES ((size_t)512 * 1024)
 #define CAGE_STEPS_MAX      512
@@ -19,6 +18,15 @@
 #define CAGE_WORDS_MAX      2048         /* of a command, and of an environment */
 #define CAGE_NET_GATE       "198.18.0.1" /* names are asked for here; names themselves come after */
 #define CAGE_NET_ALL_PORT   61198        /* outside of what the kernel gives to clients */
+
+/* Owned texts, ended by NULL so that they serve as an argv. */
+struct cage_words {
+    char **items;
+    size_t count;
+};
+void cage_words_add(struct cage_words *words, const char *text);
+bool cage_words_have(const struct cage_words *words, const char *text);
+void cage_words_free(struct cage_words *words);
 
 /* -- the host's files: answered by the real host, or by a test's table ------------------------- */
 
@@ -36,12 +44,13 @@ struct cage_host {
     char *(*real)(const char *path);          /* links followed; NULL if it is not there; owned */
     size_t (*head)(const char *path, char *ret_text, size_t max); /* the first bytes of a file */
     bool (*is_roots)(const char *path);                           /* its owner is uid 0 */
+    /* The names in a folder, sorted; false if it cannot be read or has more than max. */
+    bool (*list)(const char *path, size_t max, struct cage_words *ret_names);
 };
 extern const struct cage_host cage_real_host;
 
 struct cage_facts {
     char *bwrap;       /* owned */
-    char *shim;        /* owned */
     bool bind_fd;      /* bwrap knows --ro-bind-fd */
     bool is_root;      /* the owner is root: the files that cages see are root's */
     unsigned landlock; /* the kernel's version of it; 0: none */
@@ -93,8 +102,9 @@ enum cage_step_kind {
     CAGE_STEP_LINK,   /* a symlink; source is what it says */
     CAGE_STEP_TMPFS,  /* of a size */
     CAGE_STEP_PROC,
-    CAGE_STEP_DEV,
+    CAGE_STEP_DEVICE,    /* of the host, by its path */
     CAGE_STEP_READ_ONLY, /* no more changes to what is mounted at path */
+    CAGE_STEP_COPY,      /* a small file with what source holds when the cage starts */
     CAGE_STEP_KINDS
 };
 extern const char *const cage_step_names[CAGE_STEP_KINDS];
@@ -116,15 +126,6 @@ void cage_steps_add(struct cage_steps *steps, enum cage_step_kind kind, const ch
 /* True if the steps already make path reachable: a bind of it or above it, or a link above it. */
 bool cage_steps_reach(const struct cage_steps *steps, const char *path);
 void cage_steps_free(struct cage_steps *steps);
-
-/* Owned texts, ended by NULL so that they serve as an argv. */
-struct cage_words {
-    char **items;
-    size_t count;
-};
-void cage_words_add(struct cage_words *words, const char *text);
-bool cage_words_have(const struct cage_words *words, const char *text);
-void cage_words_free(struct cage_words *words);
 
 /* What was granted of files and programs, for people to read. It stays with the planner. */
 enum cage_grant_kind { CAGE_GRANT_READ, CAGE_GRANT_WRITE, CAGE_GRANT_RUN };
@@ -227,6 +228,7 @@ enum cage_fd {
     CAGE_FD_IN,        /* the plugin's stdin and stdout. bwrap's own are /dev/null: its processes */
     CAGE_FD_OUT,       /* keep what they get, and a stream that the plugin closes must end */
     CAGE_FD_RULES,     /* of Landlock, for the shim; see cage_argv_rules */
+    CAGE_FD_INIT,      /* the shim itself: it is in no folder of the cage */
     CAGE_FD_BLOCK,     /* with a network: bwrap waits here until its sockets are with the daemon */
     CAGE_FD_SOURCES,   /* the first opened source; one for each that has no staged path */
 };
@@ -238,7 +240,7 @@ enum cage_fd {
 /*
  * The arguments that travel in the memfd, each ended by NUL. staged has one entry a step: the path
  * to bind a CAGE_STEP_BIND or CAGE_STEP_WRITE from, or NULL where its source is the next fd from
- * CAGE_FD_SOURCES on. The text of a CAGE_STEP_TEXT is always such an fd.
+ * CAGE_FD_SOURCES on. What a CAGE_STEP_TEXT or CAGE_STEP_COPY holds always comes from such an fd.
  */
 void cage_argv_options(const struct cage_plan *plan, const char *const *staged, struct kg_buf *out);
 /*
@@ -353,13 +355,16 @@ struct cage_launched {
     struct cage_words staged;  /* to remove once bwrap has its own mount namespace */
 };
 
+/* The shim beside this program: an fd to execute it by. -1: it is not there; err says so. */
+int cage_shim_open(struct kg_err *err);
+
 struct cage_group; /* see cgroup.h */
 /*
  * Starts bwrap for a plan. stage is NULL for a spawner that is not root; group is NULL where there
- * are none.
+ * are none; shim is from cage_shim_open.
  */
 int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_group *group,
-                struct cage_launched *ret_launched, struct kg_err *err);
+                int shim, struct cage_launched *ret_launched, struct kg_err *err);
 
 /*
  * The making of a cage's network, in a short-lived child that enters its namespaces. Sockets come

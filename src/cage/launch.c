@@ -23,8 +23,9 @@
 #define STDERR_PIPE_BYTES 16384
 #define STATUS_PIPE_BYTES 4096
 #define FILES_SOFT        1024
-#define FILES_HARD        4096  /* the kernel's own default: all cages share what the host has */
-#define CORE_BYTES        1     /* see keep_core_limit in seccomp-gen.c */
+#define FILES_HARD        4096 /* the kernel's own default: all cages share what the host has */
+#define CORE_BYTES        1    /* see keep_core_limit in seccomp-gen.c */
+#define COPY_MAX_BYTES    (16 << 20)
 #define OOM_SCORE         "500" /* when memory is short, a plugin goes before the daemon */
 
 /* What one launch owns until bwrap runs. fds[n] becomes fd n of bwrap. */
@@ -61,9 +62,21 @@ static void launch_free(struct launch *launch)
 
 /* -- before the fork --------------------------------------------------------------------------- */
 
-static int open_source(const char *path, struct kg_err *err)
+int cage_shim_open(struct kg_err *err)
 {
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+    kg_auto(kg_free) char *path = cage_helper_path("kaged-cage-init");
+    if (path == NULL)
+        return kg_fail(err, KG_E_CAGE, "kaged-cage-init is neither beside this program nor in %s",
+                       KAGED_LIBEXEC);
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    return fd < 0 ? kg_fail_errno(err, errno, "open %s", path) : fd;
+}
+
+static int open_source(const struct cage_step *step, struct kg_err *err)
+{
+    const char *path = step->source;
+    bool reads = step->kind == CAGE_STEP_COPY;
+    struct open_how how = {.flags = (reads ? O_RDONLY | O_NONBLOCK : O_PATH) | O_CLOEXEC,
                            .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
     kg_auto(kg_close) int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
     if (fd < 0 && errno == ELOOP)
@@ -73,8 +86,10 @@ static int open_source(const char *path, struct kg_err *err)
     struct stat status;
     if (fstat(fd, &status) < 0)
         return kg_fail_errno(err, errno, "stat %s", path);
-    if (!S_ISDIR(status.st_mode) && !S_ISREG(status.st_mode))
+    if (!S_ISREG(status.st_mode) && (reads || !S_ISDIR(status.st_mode)))
         return kg_fail(err, KG_E_REFUSED, "open %s: neither a folder nor a file", path);
+    if (reads && status.st_size > COPY_MAX_BYTES)
+        return kg_fail(err, KG_E_REFUSED, "copy %s: it is too large", path);
     return kg_steal_fd(&fd);
 }
 
@@ -112,11 +127,11 @@ static int open_for_owner(const struct cage_stage *stage, const struct cage_step
 {
     const struct cage_owner *owner = stage != NULL ? cage_stage_owner(stage) : NULL;
     if (owner == NULL || owner->uid == 0)
-        return open_source(step->source, err);
+        return open_source(step, err);
     int result = cage_owner_enter(owner, err);
     if (result < 0)
         return result;
-    kg_auto(kg_close) int fd = open_source(step->source, err);
+    kg_auto(kg_close) int fd = open_source(step, err);
     int allowed = fd < 0 ? 0 : check_owner_may(fd, step->kind == CAGE_STEP_WRITE);
     cage_owner_leave();
     if (allowed < 0)
@@ -135,13 +150,13 @@ static int prepare_source(struct launch *launch, size_t at, struct cage_stage *s
     int result = check_not_roots(step, stage, fd, err);
     if (result < 0)
         return result;
-    if (stage != NULL) {
+    if (stage != NULL && step->kind != CAGE_STEP_COPY) {
         result = cage_stage_add(stage, fd, step->kind == CAGE_STEP_WRITE, &launch->staged[at], err);
         if (result == 0)
             cage_words_add(&launch->to.staged, launch->staged[at]);
         return kg_wrap(err, result, "%s", step->source);
     }
-    if (launch->plan->bind_fd)
+    if (launch->plan->bind_fd || step->kind == CAGE_STEP_COPY)
         launch->fds[launch->fd_count++] = kg_steal_fd(&fd);
     else
         launch->staged[at] = kg_strdup(step->source);
@@ -178,7 +193,8 @@ static int prepare_sources(struct launch *launch, struct cage_stage *stage, stru
     for (size_t i = 0; i < steps->count; i++) {
         const struct cage_step *step = &steps->items[i];
         int result = 0;
-        if (step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE)
+        if (step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE ||
+            step->kind == CAGE_STEP_COPY)
             result = prepare_source(launch, i, stage, err);
         else if (step->kind == CAGE_STEP_TEXT)
             result = prepare_text(launch, step, err);
@@ -227,6 +243,12 @@ static int make_pipes(struct launch *launch, struct kg_err *err)
             return result;
     }
     return 0;
+}
+
+static int take_shim(struct launch *launch, int shim, struct kg_err *err)
+{
+    int fd = launch->fds[CAGE_FD_INIT] = fcntl(shim, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? kg_fail_errno(err, errno, "take the shim") : 0;
 }
 
 static int open_null(struct launch *launch, struct kg_err *err)
@@ -341,9 +363,11 @@ __attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t 
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static int prepare(struct launch *launch, struct cage_stage *stage, struct kg_err *err)
+static int prepare(struct launch *launch, struct cage_stage *stage, int shim, struct kg_err *err)
 {
     int result = prepare_sources(launch, stage, err);
+    if (result == 0)
+        result = take_shim(launch, shim, err);
     if (result == 0)
         result = open_null(launch, err);
     if (result == 0)
@@ -352,7 +376,7 @@ static int prepare(struct launch *launch, struct cage_stage *stage, struct kg_er
 }
 
 int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_group *group,
-                struct cage_launched *ret_launched, struct kg_err *err)
+                int shim, struct cage_launched *ret_launched, struct kg_err *err)
 {
     kg_auto(launch_free) struct launch launch = {
         .plan = plan,
@@ -364,7 +388,7 @@ int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct c
     };
     for (size_t i = 0; i < launch.fd_count; i++)
         launch.fds[i] = -1;
-    int result = prepare(&launch, stage, err);
+    int result = prepare(&launch, stage, shim, err);
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", plan->name);
     pid_t spawner = getpid();

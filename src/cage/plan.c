@@ -10,11 +10,28 @@
 
 #define MASK_BYTES 4096 /* of a tmpfs that only covers something */
 
+/*
+ * Every mount costs a start a tenth or two of a millisecond, since bwrap reads the list of all
+ * mounts after each. So what a cage has no use for is left out, a file is copied, and a folder of
+ * links made anew.
+ */
+#define FEW_ENTRIES 8 /* of a folder that may be made anew */
+
 /* What programs of any kind expect of a system, if the host has it. */
 static const char *const system_paths[] = {
     "/usr/lib",         "/usr/lib64",          "/lib",           "/lib64",
-    "/etc/ld.so.cache", "/usr/share/zoneinfo", "/etc/localtime", "/usr/share/ca-certificates",
-    "/etc/ssl/certs",
+    "/etc/ld.so.cache", "/usr/share/zoneinfo", "/etc/localtime",
+};
+
+/* Whom to believe in a network. */
+static const char *const certificate_paths[] = {"/usr/share/ca-certificates", "/etc/ssl/certs"};
+
+/* No terminals: a plugin has none, and the kernel's part of them has many corners. */
+static const char *const devices[] = {"/dev/null", "/dev/zero", "/dev/urandom"};
+static const char *const device_links[][2] = {
+    {"/dev/random", "urandom"},         {"/dev/fd", "/proc/self/fd"},
+    {"/dev/stdin", "/proc/self/fd/0"},  {"/dev/stdout", "/proc/self/fd/1"},
+    {"/dev/stderr", "/proc/self/fd/2"},
 };
 
 /*
@@ -28,7 +45,36 @@ static const char *const masked_files[] = {"/proc/keys", "/proc/cmdline"};
 static const char *const refused_folders[] = {"/boot", "/etc", "/home", "/media", "/mnt", "/opt",
                                               "/root", "/run", "/srv",  "/sys",   "/usr", "/var"};
 
-/* A link that leads into what is bound stays a link; one that leads elsewhere is bound through. */
+/* True if the steps bring the path, or something below it, into the cage. */
+static bool is_made(const struct cage_steps *steps, const char *path)
+{
+    bool made = cage_steps_reach(steps, path);
+    for (size_t i = 0; i < steps->count; i++)
+        made = made || cage_path_within(steps->items[i].path, path);
+    return made;
+}
+
+/* True for a folder of a few links into what is there, as /usr/lib64 of Debian: they were added. */
+static bool add_as_links(struct cage_steps *steps, const struct cage_host *host, const char *folder)
+{
+    kg_auto(cage_words_free) struct cage_words names = {0};
+    if (!host->list(folder, FEW_ENTRIES, &names) || names.count == 0)
+        return false;
+    kg_auto(cage_steps_free) struct cage_steps links = {0};
+    for (size_t i = 0; i < names.count; i++) {
+        kg_auto(kg_free) char *path = cage_path_join(folder, names.items[i]);
+        kg_auto(kg_free) char *target = host->link(path);
+        kg_auto(kg_free) char *real = host->real(path);
+        if (target == NULL || real == NULL || !cage_steps_reach(steps, real))
+            return false;
+        cage_steps_add(&links, CAGE_STEP_LINK, path, real, 0);
+    }
+    for (size_t i = 0; i < links.count; i++)
+        cage_steps_add(steps, CAGE_STEP_LINK, links.items[i].path, links.items[i].source, 0);
+    return true;
+}
+
+/* A link that leads into what is there stays a link; one that leads elsewhere is followed. */
 static void add_system_path(struct cage_steps *steps, const struct cage_host *host,
                             const char *path)
 {
@@ -39,16 +85,20 @@ static void add_system_path(struct cage_steps *steps, const struct cage_host *ho
     kg_auto(kg_free) char *real = host->real(path);
     if (real == NULL)
         return;
-    if (target != NULL && cage_steps_reach(steps, real))
+    if (target != NULL && is_made(steps, real))
         cage_steps_add(steps, CAGE_STEP_LINK, path, target, 0);
-    else
+    else if (kind != CAGE_FILE_FOLDER)
+        cage_steps_add(steps, CAGE_STEP_COPY, path, real, 0);
+    else if (target != NULL || !add_as_links(steps, host, path))
         cage_steps_add(steps, CAGE_STEP_SYSTEM, path, real, 0);
 }
 
-static void add_system(struct cage_steps *steps, const struct cage_host *host)
+static void add_system(struct cage_steps *steps, const struct cage_host *host, bool has_network)
 {
     for (size_t i = 0; i < KG_COUNT(system_paths); i++)
         add_system_path(steps, host, system_paths[i]);
+    for (size_t i = 0; has_network && i < KG_COUNT(certificate_paths); i++)
+        add_system_path(steps, host, certificate_paths[i]);
     /* Only as a name for /usr/bin: what is in it comes program by program. */
     kg_auto(kg_free) char *bin = host->link("/bin");
     if (bin != NULL)
@@ -57,13 +107,12 @@ static void add_system(struct cage_steps *steps, const struct cage_host *host)
 
 /*
  * /proc/1 is bwrap's reaper, of the same user as the plugin: through its mem the plugin could run
- * code in it, and outlive its keepers. It is covered whole. In what is left nothing can be written,
- * such as how soon the kernel ends this process when memory is short.
+ * code in it, and outlive its keepers. It is covered whole. In what is left nothing can be written:
+ * no setting of the kernel's in /proc/sys, nor how soon it ends this process when memory is short.
  */
 static void add_proc(struct cage_steps *steps, const struct cage_host *host)
 {
     cage_steps_add(steps, CAGE_STEP_PROC, "/proc", "", 0);
-    cage_steps_add(steps, CAGE_STEP_SYSTEM, "/proc/sys", "/proc/sys", 0);
     for (size_t i = 0; i < KG_COUNT(masked_files); i++)
         if (host->kind(masked_files[i]) == CAGE_FILE_PLAIN)
             cage_steps_add(steps, CAGE_STEP_SYSTEM, masked_files[i], "/dev/null", 0);
@@ -75,7 +124,10 @@ static void add_proc(struct cage_steps *steps, const struct cage_host *host)
 static void add_kernel(struct cage_steps *steps, const struct cage_host *host, size_t tmp_bytes)
 {
     add_proc(steps, host);
-    cage_steps_add(steps, CAGE_STEP_DEV, "/dev", "", 0);
+    for (size_t i = 0; i < KG_COUNT(devices); i++)
+        cage_steps_add(steps, CAGE_STEP_DEVICE, devices[i], devices[i], 0);
+    for (size_t i = 0; i < KG_COUNT(device_links); i++)
+        cage_steps_add(steps, CAGE_STEP_LINK, device_links[i][0], device_links[i][1], 0);
     cage_steps_add(steps, CAGE_STEP_TMPFS, "/dev/shm", "", tmp_bytes);
     cage_steps_add(steps, CAGE_STEP_TMPFS, "/tmp", "", tmp_bytes);
 }
@@ -168,13 +220,12 @@ static int fill(struct cage_plan *plan, const struct cage_policy *policy,
     int result = check_policy(policy, facts->host, err);
     if (result < 0)
         return result;
-    add_system(steps, facts->host);
+    add_system(steps, facts->host, policy->reach_count > 0);
     kg_auto(kg_free) char *path = NULL;
     result = cage_program_add(policy, facts, plan, &path, err);
     if (result < 0)
         return result;
     add_kernel(steps, facts->host, policy->tmp_bytes);
-    cage_steps_add(steps, CAGE_STEP_BIND, CAGE_INIT_PATH, facts->shim, 0);
     result = check_not_system(policy, steps, err);
     if (result < 0)
         return result;
@@ -185,7 +236,6 @@ static int fill(struct cage_plan *plan, const struct cage_policy *policy,
     if (result < 0)
         return result;
     cage_steps_add(steps, CAGE_STEP_BIND, policy->install_dir, policy->install_dir, 0);
-    cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/dev", "", 0);
     cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/", "", 0);
     result = add_command(policy, path, &plan->command, err);
     return result < 0 ? result : add_env(policy, &plan->env, err);

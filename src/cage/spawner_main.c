@@ -58,6 +58,7 @@ struct cell {
 struct spawner {
     int socket;
     int signals;
+    int shim;                     /* to execute in each cage */
     int kernel_log;               /* -1: the kernel does not tell us */
     struct cage_denial denial;    /* of a domain whose process is told next; path NULL: none */
     struct cage_owner owner;      /* whom the daemon runs as */
@@ -508,7 +509,7 @@ static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, 
         if (group == NULL)
             return kg_wrap(err, -EINVAL, "plugin %s", plan->name);
     }
-    int result = cage_launch(plan, spawner->stage, group, &launched, err);
+    int result = cage_launch(plan, spawner->stage, group, spawner->shim, &launched, err);
     if (result < 0)
         cage_group_end(spawner->cgroups, group);
     else
@@ -691,6 +692,9 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
         return kg_fail(err, KG_E_CAGE, "spawner: the daemon is gone");
     if (fcntl(spawner->socket, F_SETFD, FD_CLOEXEC) < 0)
         return kg_fail_errno(err, errno, "spawner: socket %s", socket);
+    spawner->shim = cage_shim_open(err);
+    if (spawner->shim < 0)
+        return spawner->shim;
     const struct cage_cgroup_asker asker = {"/proc", atoi(daemon_pid), geteuid() == 0};
     spawner->cgroups = cage_cgroups_new(&asker, ret_limits);
     if (geteuid() != 0)
@@ -709,7 +713,7 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
 
 int main(int argc, char **argv)
 {
-    struct spawner spawner = {.socket = -1, .signals = -1, .kernel_log = -1};
+    struct spawner spawner = {.socket = -1, .signals = -1, .shim = -1, .kernel_log = -1};
     if (argc != 5 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
         fprintf(stderr, "kaged-spawner is started by kaged\n");
         return 2;

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 
 const char *const cage_step_names[CAGE_STEP_KINDS] = {
-    [CAGE_STEP_SYSTEM] = "system",       [CAGE_STEP_BIND] = "bind",   [CAGE_STEP_LINK] = "link",
-    [CAGE_STEP_TMPFS] = "tmpfs",         [CAGE_STEP_PROC] = "proc",   [CAGE_STEP_DEV] = "dev",
-    [CAGE_STEP_READ_ONLY] = "read-only", [CAGE_STEP_WRITE] = "write", [CAGE_STEP_TEXT] = "text",
+    [CAGE_STEP_SYSTEM] = "system", [CAGE_STEP_BIND] = "bind",
+    [CAGE_STEP_LINK] = "link",     [CAGE_STEP_TMPFS] = "tmpfs",
+    [CAGE_STEP_PROC] = "proc",     [CAGE_STEP_DEVICE] = "device",
+    [CAGE_STEP_COPY] = "copy",     [CAGE_STEP_READ_ONLY] = "read-only",
+    [CAGE_STEP_WRITE] = "write",   [CAGE_STEP_TEXT] = "text",
 };
 
 static bool is_dots(const char *part, size_t length)
@@ -81,7 +83,8 @@ bool cage_steps_reach(const struct cage_steps *steps, const char *path)
     for (size_t i = 0; i < steps->count; i++) {
         const struct cage_step *step = &steps->items[i];
         if ((step->kind == CAGE_STEP_SYSTEM || step->kind == CAGE_STEP_BIND ||
-             step->kind == CAGE_STEP_WRITE || step->kind == CAGE_STEP_LINK) &&
+             step->kind == CAGE_STEP_WRITE || step->kind == CAGE_STEP_COPY ||
+             step->kind == CAGE_STEP_LINK) &&
             cage_path_within(path, step->path))
             return true;
     }

@@ -41,11 +41,9 @@ static const struct {
     enum cage_step_kind kind;
     const char *path;
 } step_edits[] = {
-    {WITHOUT_PROC_SYS, CAGE_STEP_SYSTEM, "/proc/sys"},
     {WITHOUT_PROC_1_MASK, CAGE_STEP_TMPFS, "/proc/1"},
     {WITHOUT_PROC_1_MASK, CAGE_STEP_READ_ONLY, "/proc/1"},
     {WITHOUT_ROOT_READ_ONLY, CAGE_STEP_READ_ONLY, "/"},
-    {WITHOUT_DEV_READ_ONLY, CAGE_STEP_READ_ONLY, "/dev"},
     {WITHOUT_PROC_MASKS, CAGE_STEP_SYSTEM, "/proc/keys"},
     {WITHOUT_PROC_MASKS, CAGE_STEP_SYSTEM, "/proc/cmdline"},
     {WITHOUT_PROC_READ_ONLY, CAGE_STEP_READ_ONLY, "/proc"},
@@ -53,6 +51,9 @@ static const struct {
 
 static bool is_taken_away(const struct cage_step *step, unsigned without)
 {
+    bool is_device = step->kind == CAGE_STEP_DEVICE || step->kind == CAGE_STEP_LINK;
+    if ((without & WITHOUT_FEW_DEVICES) != 0 && is_device && cage_path_within(step->path, "/dev"))
+        return true;
     for (size_t i = 0; i < KG_COUNT(step_edits); i++)
         if ((without & step_edits[i].without) != 0 && step->kind == step_edits[i].kind &&
             strcmp(step->path, step_edits[i].path) == 0)
@@ -152,6 +153,10 @@ static void edit_options(const struct kg_buf *options, unsigned without, struct 
 {
     for (const char *word = options->data; word < options->data + options->length;) {
         unsigned drop = words_to_drop(word, without);
+        if (strcmp(word, "--proc") == 0 && (without & WITHOUT_FEW_DEVICES) != 0) {
+            cage_words_add(words, "--dev");
+            cage_words_add(words, "/dev");
+        }
         if (strcmp(word, "--unshare-all") == 0)
             add_namespaces(words, without);
         else if (drop == 0)
@@ -220,6 +225,20 @@ static int open_source(const char *path)
     return fd;
 }
 
+static int open_or_give_up(const char *path, int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC);
+    if (fd < 0)
+        give_up(path);
+    return fd;
+}
+
+static int open_shim(void)
+{
+    kg_auto(kg_free) char *path = cage_helper_path("kaged-cage-init");
+    return open_or_give_up(path != NULL ? path : "kaged-cage-init", O_PATH);
+}
+
 /* Opened sources follow the fixed fds. Without them, or if bwrap takes none, it goes by paths. */
 static char **prepare_sources(struct launch *launch)
 {
@@ -229,6 +248,8 @@ static char **prepare_sources(struct launch *launch)
         const struct cage_step *step = &steps->items[i];
         if (step->kind == CAGE_STEP_TEXT)
             launch->fds[launch->fd_count++] = memory_file(step->source, strlen(step->source));
+        else if (step->kind == CAGE_STEP_COPY)
+            launch->fds[launch->fd_count++] = open_or_give_up(step->source, O_RDONLY);
         else if (step->kind != CAGE_STEP_BIND && step->kind != CAGE_STEP_WRITE)
             continue;
         else if (launch->plan->bind_fd)
@@ -272,6 +293,7 @@ static void prepare(struct launch *launch)
         memory_file(cage_filter_arguments, sizeof(cage_filter_arguments));
     struct kg_buf rules = {0};
     cage_argv_rules(launch->plan, &rules);
+    launch->fds[CAGE_FD_INIT] = open_shim();
     launch->fds[CAGE_FD_RULES] = memory_file(rules.data, rules.length);
 }
 

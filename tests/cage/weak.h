@@ -34,16 +34,15 @@ enum weak_without {
     WITHOUT_CAP_DROP = 1 << 18,
     WITHOUT_SIZES = 1 << 19, /* of each tmpfs */
     /* of the plan */
-    WITHOUT_PROC_SYS = 1 << 20, /* read-only over the one of the cage's own /proc */
+    WITHOUT_FEW_DEVICES = 1 << 20, /* bwrap's own /dev, with terminals */
     WITHOUT_PROC_1_MASK = 1 << 21,
     WITHOUT_ROOT_READ_ONLY = 1 << 22,
-    WITHOUT_DEV_READ_ONLY = 1 << 23,
-    WITHOUT_READ_ONLY_BINDS = 1 << 24,
-    WITHOUT_LANDLOCK = 1 << 25,
-    WITHOUT_PROCESS_LIMIT = 1 << 26,
-    WITHOUT_SHIM = 1 << 27, /* the command right away: no limits, no closing of fds, no Landlock */
-    WITHOUT_PROC_MASKS = 1 << 28, /* of single files */
-    WITHOUT_PROC_READ_ONLY = 1 << 29,
+    WITHOUT_READ_ONLY_BINDS = 1 << 23,
+    WITHOUT_LANDLOCK = 1 << 24,
+    WITHOUT_PROCESS_LIMIT = 1 << 25,
+    WITHOUT_SHIM = 1 << 26, /* the command right away: no limits, no closing of fds, no Landlock */
+    WITHOUT_PROC_MASKS = 1 << 27, /* of single files */
+    WITHOUT_PROC_READ_ONLY = 1 << 28,
 };
 
 struct weak_cage {

@@ -22,7 +22,8 @@ struct row {
 static const struct row debian[] = {
     {"/usr/lib", CAGE_FILE_FOLDER, NULL, NULL},
     {"/usr/lib64", CAGE_FILE_FOLDER, NULL, NULL},
-    {"/usr/lib64/ld-linux-x86-64.so.2", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
+    {"/usr/lib64/ld-linux-x86-64.so.2", CAGE_FILE_PROGRAM, "/lib/x86_64-linux-gnu/ld.so", NULL},
+    {"/usr/lib/x86_64-linux-gnu/ld.so", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
     {"/lib", CAGE_FILE_FOLDER, "usr/lib", NULL},
     {"/lib64", CAGE_FILE_FOLDER, "usr/lib64", NULL},
     {"/bin", CAGE_FILE_FOLDER, "usr/bin", NULL},
@@ -30,6 +31,7 @@ static const struct row debian[] = {
     {"/usr/local/bin", CAGE_FILE_FOLDER, NULL, NULL},
     {"/etc/ld.so.cache", CAGE_FILE_PLAIN, NULL, NULL},
     {"/usr/share/zoneinfo", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/etc/ssl/certs", CAGE_FILE_FOLDER, NULL, NULL},
     {"/usr/share/zoneinfo/Etc/UTC", CAGE_FILE_PLAIN, NULL, NULL},
     {"/etc/localtime", CAGE_FILE_PLAIN, "/usr/share/zoneinfo/Etc/UTC", NULL},
     {"/usr/bin/python3", CAGE_FILE_PROGRAM, "python3.11", NULL},
@@ -157,14 +159,29 @@ static bool table_is_roots(const char *path)
     return !cage_path_within(path, "/home");
 }
 
-static const struct cage_host table_host = {table_kind, table_link, table_real, table_head,
-                                            table_is_roots};
+static bool table_list(const char *path, size_t max, struct cage_words *ret_names)
+{
+    struct cage_words names = {0};
+    size_t length = strlen(path);
+    for (size_t i = 0; i < KG_COUNT(debian); i++) {
+        const char *name = debian[i].path + length + 1;
+        if (cage_path_within(debian[i].path, path) && debian[i].path[length] == '/' &&
+            strchr(name, '/') == NULL)
+            cage_words_add(&names, name);
+    }
+    bool fits = names.count <= max;
+    if (fits)
+        *ret_names = names;
+    else
+        cage_words_free(&names);
+    return fits;
+}
 
-static struct cage_facts facts = {.bwrap = "/usr/bin/bwrap",
-                                  .shim = "/k/init",
-                                  .bind_fd = true,
-                                  .landlock = 7,
-                                  .host = &table_host};
+static const struct cage_host table_host = {table_kind, table_link,     table_real,
+                                            table_head, table_is_roots, table_list};
+
+static struct cage_facts facts = {
+    .bwrap = "/usr/bin/bwrap", .bind_fd = true, .landlock = 7, .host = &table_host};
 
 /* -- helpers ----------------------------------------------------------------------------------- */
 
@@ -256,32 +273,37 @@ static void plan_of_a_python_plugin_is_this(void **state)
     cage_plan_print(plan, &text);
     assert_string_equal(kg_buf_terminate(&text),
                         "system /usr/lib\n"
-                        "system /usr/lib64\n"
+                        "link /usr/lib64/ld-linux-x86-64.so.2 -> "
+                        "/usr/lib/x86_64-linux-gnu/ld.so\n"
                         "link /lib -> usr/lib\n"
                         "link /lib64 -> usr/lib64\n"
-                        "system /etc/ld.so.cache\n"
+                        "copy /etc/ld.so.cache\n"
                         "system /usr/share/zoneinfo\n"
                         "link /etc/localtime -> /usr/share/zoneinfo/Etc/UTC\n"
                         "link /bin -> usr/bin\n"
                         "link /usr/bin/python3 -> python3.11\n"
                         "system /usr/bin/python3.11\n"
                         "proc /proc\n"
-                        "system /proc/sys\n"
                         "tmpfs /proc/1 4096 bytes\n"
                         "read-only /proc/1\n"
                         "read-only /proc\n"
-                        "dev /dev\n"
+                        "device /dev/null\n"
+                        "device /dev/zero\n"
+                        "device /dev/urandom\n"
+                        "link /dev/random -> urandom\n"
+                        "link /dev/fd -> /proc/self/fd\n"
+                        "link /dev/stdin -> /proc/self/fd/0\n"
+                        "link /dev/stdout -> /proc/self/fd/1\n"
+                        "link /dev/stderr -> /proc/self/fd/2\n"
                         "tmpfs /dev/shm 1048576 bytes\n"
                         "tmpfs /tmp 1048576 bytes\n"
-                        "bind /.kaged/init from /k/init\n"
                         "bind /p/git\n"
-                        "read-only /dev\n"
                         "read-only /\n"
                         "folder /p/git\n"
                         "processes 64\n"
                         "landlock on\n"
                         "execute /usr/bin/python3.11\n"
-                        "execute /usr/lib64/ld-linux-x86-64.so.2\n"
+                        "execute /usr/lib/x86_64-linux-gnu/ld.so\n"
                         "execute /p/git\n"
                         "change /tmp\n"
                         "change /dev\n"
@@ -289,6 +311,40 @@ static void plan_of_a_python_plugin_is_this(void **state)
                         "env PATH\n"
                         "env SECRET\n"
                         "command /usr/bin/python3 main.py\n");
+}
+
+static bool list_nothing(const char *path, size_t max, struct cage_words *ret_names)
+{
+    (void)path;
+    (void)max;
+    (void)ret_names;
+    return false;
+}
+
+static void folder_of_more_than_a_few_links_is_bound(void **state)
+{
+    (void)state;
+    struct cage_host other = table_host;
+    other.list = list_nothing;
+    struct cage_facts others = facts;
+    others.host = &other;
+    struct cage_policy policy = policy_of(COMMAND("./run"));
+    kg_auto(free_plan) struct cage_plan *plan = cage_plan_new(&policy, &others, NULL);
+    assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/lib64", "/usr/lib64"));
+    assert_true(has_step(plan, CAGE_STEP_LINK, "/lib64", "usr/lib64"));
+}
+
+static void certificates_come_with_a_network(void **state)
+{
+    (void)state;
+    struct cage_policy policy = policy_of(COMMAND("./run"));
+    static const struct cage_reach reach = {.host = "example.org", .port = 443};
+    kg_auto(free_plan) struct cage_plan *without = plan_for(&policy);
+    policy.reaches = &reach;
+    policy.reach_count = 1;
+    kg_auto(free_plan) struct cage_plan *with = plan_for(&policy);
+    assert_false(has_step(without, CAGE_STEP_SYSTEM, "/etc/ssl/certs", "/etc/ssl/certs"));
+    assert_true(has_step(with, CAGE_STEP_SYSTEM, "/etc/ssl/certs", "/etc/ssl/certs"));
 }
 
 static void relative_command_is_below_the_install_folder(void **state)
@@ -449,7 +505,6 @@ static void expect_path_refused(const char *path, bool write, const char *messag
 }
 
 #define FILE_STEPS " bind write "
-#define SHIM       "bind /.kaged/init from /k/init\n"
 #define INSTALLED  "bind /p/git\n"
 
 static void granted_files_come_parents_first_and_before_the_install_folder(void **state)
@@ -462,11 +517,11 @@ static void granted_files_come_parents_first_and_before_the_install_folder(void 
     struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
     kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
     expect_lines(plan, FILE_STEPS,
-                 SHIM "write /home/a\n"
-                      "bind /opt/x\n"
-                      "write /opt/x/deep\n"
-                      "bind /opt/x/deep/file\n"
-                      "write /p\n" INSTALLED);
+                 "write /home/a\n"
+                 "bind /opt/x\n"
+                 "write /opt/x/deep\n"
+                 "bind /opt/x/deep/file\n"
+                 "write /p\n" INSTALLED);
     expect_lines(plan, " change ",
                  "change /tmp\nchange /dev\nchange /proc\n"
                  "change /home/a\nchange /opt/x/deep\nchange /p\n");
@@ -479,7 +534,7 @@ static void path_that_is_granted_twice_may_be_written_if_one_says_so(void **stat
         {"/opt/x", false, false}, {"/opt/x", true, false}, {"/opt/x", false, false}};
     struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
     kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
-    expect_lines(plan, FILE_STEPS, SHIM "write /opt/x\n" INSTALLED);
+    expect_lines(plan, FILE_STEPS, "write /opt/x\n" INSTALLED);
 }
 
 static void what_can_be_read_anyway_adds_nothing(void **state)
@@ -489,7 +544,7 @@ static void what_can_be_read_anyway_adds_nothing(void **state)
         {"/usr/lib/x", false, false}, {"/p/git/dist", false, false}, {"/p/git", false, false}};
     struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
     kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
-    expect_lines(plan, FILE_STEPS, SHIM INSTALLED);
+    expect_lines(plan, FILE_STEPS, INSTALLED);
 }
 
 static void part_of_the_system_is_read_only_again_below_a_writable_folder(void **state)
@@ -499,15 +554,15 @@ static void part_of_the_system_is_read_only_again_below_a_writable_folder(void *
                                              {"/usr/share/zoneinfo", false, false}};
     struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
     kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
-    expect_lines(plan, FILE_STEPS, SHIM "write /usr/share\nbind /usr/share/zoneinfo\n" INSTALLED);
+    expect_lines(plan, FILE_STEPS, "write /usr/share\nbind /usr/share/zoneinfo\n" INSTALLED);
 }
 
 static void whole_folders_of_the_system_are_refused(void **state)
 {
     (void)state;
-    static const char *const folders[] = {"/",     "/proc/self", "/sys/fs", "/dev/shm", "/.kaged",
-                                          "/etc",  "/usr",       "/run",    "/boot",    "/home",
-                                          "/root", "/var",       "/tmp",    "/proc",    "/dev"};
+    static const char *const folders[] = {"/",    "/proc/self", "/sys/fs", "/dev/shm", "/etc",
+                                          "/usr", "/run",       "/boot",   "/home",    "/root",
+                                          "/var", "/tmp",       "/proc",   "/dev"};
     for (size_t i = 0; i < KG_COUNT(folders); i++) {
         kg_auto(kg_free) char *message =
             kg_format("plugin git: read %s: it is the system's own", folders[i]);
@@ -621,10 +676,10 @@ static void granted_program_comes_with_its_folder_and_what_it_runs(void **state)
     kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
     assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/bin/git", "/usr/bin/git"));
     assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/share/git-core", "/usr/share/git-core"));
-    expect_lines(plan, FILE_STEPS, SHIM "bind /opt/x\n" INSTALLED);
+    expect_lines(plan, FILE_STEPS, "bind /opt/x\n" INSTALLED);
     expect_lines(plan, " execute ",
                  "execute /usr/bin/git\nexecute /usr/lib/git-core\n"
-                 "execute /usr/lib64/ld-linux-x86-64.so.2\nexecute /p/git\n");
+                 "execute /usr/lib/x86_64-linux-gnu/ld.so\nexecute /p/git\n");
 }
 
 static void program_with_a_home_in_usr_lib_may_run_what_is_there(void **state)
@@ -688,8 +743,7 @@ static void program_may_lie_below_a_granted_path_and_is_not_written_there(void *
     policy.paths = paths;
     policy.path_count = 1;
     kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
-    expect_lines(plan, FILE_STEPS,
-                 SHIM "write /home/a\nbind /opt/x\nbind /home/a/bin/tool\n" INSTALLED);
+    expect_lines(plan, FILE_STEPS, "write /home/a\nbind /opt/x\nbind /home/a/bin/tool\n" INSTALLED);
     assert_true(cage_words_have(&plan->executables, "/home/a/bin/tool"));
     assert_true(cage_words_have(&plan->executables, "/usr/bin/python3.11"));
 }
@@ -854,15 +908,19 @@ static void options_of_a_static_plugin_are_these(void **state)
         "--unshare-all --unshare-user --disable-userns --new-session --die-with-parent "
         "--cap-drop ALL --hostname kaged --clearenv "
         "--json-status-fd 4 --add-seccomp-fd 5 --add-seccomp-fd 6 "
-        "--ro-bind /usr/lib /usr/lib --ro-bind /usr/lib64 /usr/lib64 --symlink usr/lib /lib "
-        "--symlink usr/lib64 /lib64 --ro-bind /etc/ld.so.cache /etc/ld.so.cache "
+        "--ro-bind /usr/lib /usr/lib "
+        "--symlink /usr/lib/x86_64-linux-gnu/ld.so /usr/lib64/ld-linux-x86-64.so.2 "
+        "--symlink usr/lib /lib --symlink usr/lib64 /lib64 --file 13 /etc/ld.so.cache "
         "--ro-bind /usr/share/zoneinfo /usr/share/zoneinfo "
         "--symlink /usr/share/zoneinfo/Etc/UTC /etc/localtime --symlink usr/bin /bin "
-        "--proc /proc --ro-bind /proc/sys /proc/sys "
+        "--proc /proc "
         "--size 4096 --tmpfs /proc/1 --remount-ro /proc/1 --remount-ro /proc "
-        "--dev /dev --size 1048576 --tmpfs /dev/shm --size 1048576 --tmpfs /tmp "
-        "--ro-bind-fd 12 /.kaged/init --ro-bind-fd 13 /p/git "
-        "--remount-ro /dev --remount-ro / --chdir /p/git "
+        "--dev-bind /dev/null /dev/null --dev-bind /dev/zero /dev/zero "
+        "--dev-bind /dev/urandom /dev/urandom --symlink urandom /dev/random "
+        "--symlink /proc/self/fd /dev/fd --symlink /proc/self/fd/0 /dev/stdin "
+        "--symlink /proc/self/fd/1 /dev/stdout --symlink /proc/self/fd/2 /dev/stderr "
+        "--size 1048576 --tmpfs /dev/shm --size 1048576 --tmpfs /tmp "
+        "--ro-bind-fd 14 /p/git --remount-ro / --chdir /p/git "
         "--setenv PATH /usr/bin --setenv SECRET a=b ");
 }
 
@@ -877,7 +935,7 @@ static void staged_sources_are_bound_by_path(void **state)
     cage_argv_options(plan, staged, &options);
     join_words(&options);
     assert_non_null(strstr(options.data, "--ro-bind /stage/1 /p/git "));
-    assert_null(strstr(options.data, "-fd 12"));
+    assert_null(strstr(options.data, "-fd 14"));
 }
 
 static void granted_files_are_bound_from_fds_in_the_order_of_the_plan(void **state)
@@ -894,15 +952,15 @@ static void granted_files_are_bound_from_fds_in_the_order_of_the_plan(void **sta
     kg_auto(kg_buf_free) struct kg_buf options = {0}, by_path = {0};
     cage_argv_options(plan, staged, &options);
     join_words(&options);
-    assert_non_null(strstr(options.data, "--ro-bind-fd 12 /.kaged/init --ro-bind-fd 13 /opt/x "
-                                         "--bind-fd 14 /opt/x/deep --ro-bind-fd 15 /p/git "));
-    assert_non_null(strstr(options.data, "--ro-bind-data 16 /etc/hosts "));
+    assert_non_null(strstr(options.data, "--ro-bind-fd 14 /opt/x "
+                                         "--bind-fd 15 /opt/x/deep --ro-bind-fd 16 /p/git "));
+    assert_non_null(strstr(options.data, "--ro-bind-data 17 /etc/hosts "));
     for (size_t i = 0; i < KG_COUNT(staged); i++)
         staged[i] = "/stage/1";
     cage_argv_options(plan, staged, &by_path);
     join_words(&by_path);
     assert_non_null(strstr(by_path.data, "--bind /stage/1 /opt/x/deep "));
-    assert_non_null(strstr(by_path.data, "--ro-bind-data 12 /etc/hosts "));
+    assert_non_null(strstr(by_path.data, "--ro-bind-data 14 /etc/hosts "));
 }
 
 static void rules_for_landlock_are_these(void **state)
@@ -912,7 +970,7 @@ static void rules_for_landlock_are_these(void **state)
     kg_auto(kg_buf_free) struct kg_buf rules = {0}, none = {0};
     cage_argv_rules(plan, &rules);
     join_words(&rules);
-    assert_string_equal(rules.data, "x/usr/lib64/ld-linux-x86-64.so.2 x/p/git w/tmp w/dev w/proc ");
+    assert_string_equal(rules.data, "x/usr/lib/x86_64-linux-gnu/ld.so x/p/git w/tmp w/dev w/proc ");
     plan->landlock = false;
     cage_argv_rules(plan, &none);
     assert_int_equal(none.length, 0);
@@ -924,9 +982,9 @@ static void command_line_shows_nothing_of_the_host(void **state)
     kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run", "--flag"));
     struct cage_words words = {0};
     cage_argv_command(plan, false, &words);
-    static const char *const expected[] = {"bwrap", "--args", "3",          "--",    CAGE_INIT_PATH,
-                                           "65",    "0",      "7",          "8",     "9",
-                                           "10",    "--",     "/p/git/run", "--flag"};
+    static const char *const expected[] = {
+        "bwrap", "--args", "3",  "--", "/proc/self/fd/11", "65",    "0", "7",
+        "8",     "9",      "10", "--", "/p/git/run",       "--flag"};
     assert_int_equal(words.count, KG_COUNT(expected));
     for (size_t i = 0; i < words.count; i++)
         assert_string_equal(words.items[i], expected[i]);
@@ -1043,7 +1101,9 @@ static void hostile_fields_are_refused(void **state)
         const char *data;
         size_t length;
     } rows[] = {
-        {LITERAL(HEAD "1\0" "9\0/a\0b\0" "0\0" "0\0" TAIL)},        /* no such step */
+        {LITERAL(HEAD "1\0" "10\0/a\0/b\0" "0\0" "0\0" TAIL)},      /* no such step */
+        {LITERAL(HEAD "1\0" "7\0/a\0\0" "0\0" "0\0" TAIL)},         /* a device of nothing */
+        {LITERAL(HEAD "1\0" "9\0/a\0b\0" "0\0" "0\0" TAIL)},        /* a copy of something */
         {LITERAL(HEAD "1\0" "-1\0/a\0b\0" "0\0" "0\0" TAIL)},       /* a negative kind */
         {LITERAL(HEAD "1\0" "4\0a\0b\0" "0\0" "0\0" TAIL)},         /* a relative path */
         {LITERAL(HEAD "1\0" "4\0/a/../b\0b\0" "0\0" "0\0" TAIL)},   /* a path that climbs */
@@ -1126,6 +1186,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_of_a_python_plugin_is_this),
+        cmocka_unit_test(folder_of_more_than_a_few_links_is_bound),
+        cmocka_unit_test(certificates_come_with_a_network),
         cmocka_unit_test(relative_command_is_below_the_install_folder),
         cmocka_unit_test(command_may_not_climb_out_of_the_install_folder),
         cmocka_unit_test(link_of_the_plugin_may_lead_to_a_system_program_only),

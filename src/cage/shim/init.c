@@ -6,15 +6,16 @@
  *
  * usage: kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND ARGUMENT...
  */
+#include "bare.h"
 #include "landlock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <linux/close_range.h>
+#include <stdint.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define FIRST_OTHER_FD 3
@@ -25,69 +26,101 @@
 static const char ran = 'R';
 static const char failed = 'F';
 
-static void say(int fd, char letter)
+static int fail(const char *what, long result)
 {
-    if (write(fd, &letter, 1) < 0)
-        _exit(126);
-}
-
-static int fail(const char *what, int errnum)
-{
-    fprintf(stderr, "kaged: cannot run %s: %s\n", what, strerror(errnum));
-    return errnum == EACCES || errnum == EPERM ? 126 : 127;
+    bare_complain("cannot run ", what, (int)-result);
+    return result == -EACCES || result == -EPERM ? 126 : 127;
 }
 
 /* A limit that is lower already stays. */
-static int limit(int resource, rlim_t value)
+static long limit(int resource, uint64_t value)
 {
-    struct rlimit both;
-    if (getrlimit(resource, &both) < 0)
-        return -1;
-    both.rlim_max = both.rlim_max < value ? both.rlim_max : value;
-    both.rlim_cur = both.rlim_max;
-    return setrlimit(resource, &both);
+    struct {
+        uint64_t now, max;
+    } both;
+    long result = BARE_CALL(SYS_prlimit64, 0, resource, NULL, &both, 0);
+    if (result < 0)
+        return result;
+    both.max = both.max < value ? both.max : value;
+    both.now = both.max;
+    return BARE_CALL(SYS_prlimit64, 0, resource, &both, NULL, 0);
 }
 
 static void close_others_on_exec(void)
 {
-    if (close_range(FIRST_OTHER_FD, UINT_MAX, CLOSE_RANGE_CLOEXEC) == 0)
+    if (BARE_CALL(SYS_close_range, FIRST_OTHER_FD, UINT_MAX, CLOSE_RANGE_CLOEXEC, 0, 0) == 0)
         return;
     for (int fd = FIRST_OTHER_FD; fd < OLD_KERNEL_FDS; fd++)
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        BARE_CALL(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC, 0, 0);
+}
+
+/* Where the fd already is, nothing is to be done; the kernel would refuse it. */
+static long place(unsigned long fd, unsigned long at)
+{
+    return fd == at ? 0 : BARE_CALL(SYS_dup3, fd, at, 0, 0, 0);
+}
+
+static long place_stdio(const char *in, const char *out)
+{
+    long result = place(bare_number(in), STDIN_FILENO);
+    return result < 0 ? result : place(bare_number(out), STDOUT_FILENO);
 }
 
 /* Data and not address space: node, go and java reserve far more of that than they use. */
-static int set_limits(const char *processes, const char *bytes)
+static long set_limits(const char *processes, const char *bytes)
 {
-    rlim_t data = strtoull(bytes, NULL, 10);
-    if (limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED) < 0 ||
-        limit(RLIMIT_NPROC, strtoul(processes, NULL, 10)) < 0)
-        return -1;
-    return data != 0 ? limit(RLIMIT_DATA, data) : 0;
+    uint64_t data = bare_number(bytes);
+    long result = limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED);
+    if (result >= 0)
+        result = limit(RLIMIT_NPROC, bare_number(processes));
+    return result < 0 || data == 0 ? result : limit(RLIMIT_DATA, data);
 }
 
-int main(int argc, char **argv)
+/* bwrap's doing; a plugin's environment is what the manual lists. */
+static void drop_working_folder(char **environment)
 {
-    if (argc < 9 || strcmp(argv[7], "--") != 0) {
-        fprintf(stderr, "usage: kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND "
-                        "ARGUMENT...\n");
+    static const char name[] = "PWD=";
+    for (; *environment != NULL; environment++) {
+        size_t same = 0;
+        while (name[same] != '\0' && (*environment)[same] == name[same])
+            same++;
+        if (name[same] != '\0')
+            continue;
+        for (char **at = environment; *at != NULL; at++)
+            at[0] = at[1];
+        return;
+    }
+}
+
+static int run(unsigned long pipe, char **command, char **environment)
+{
+    if (BARE_CALL(SYS_write, pipe, &ran, 1, 0, 0) < 0)
+        return 126;
+    int code = fail(command[0], BARE_CALL(SYS_execve, command[0], command, environment, 0, 0));
+    return BARE_CALL(SYS_write, pipe, &failed, 1, 0, 0) < 0 ? 126 : code;
+}
+
+int shim_main(int argc, char **argv, char **environment)
+{
+    if (argc < 9 || !bare_equal(argv[7], "--")) {
+        bare_complain("usage: ",
+                      "kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND "
+                      "ARGUMENT...",
+                      EINVAL);
         return 126;
     }
-    int pipe = atoi(argv[3]);
-    char **command = argv + 8;
     close_others_on_exec();
-    if (dup2(atoi(argv[4]), STDIN_FILENO) < 0 || dup2(atoi(argv[5]), STDOUT_FILENO) < 0)
-        return fail("stdio", errno);
-    if (set_limits(argv[1], argv[2]) < 0)
-        return fail("limits", errno);
-    if (landlock_apply(atoi(argv[6])) < 0) {
-        fprintf(stderr, "kaged: cannot build the cage: landlock: %s\n", strerror(errno));
+    long result = place_stdio(argv[4], argv[5]);
+    if (result < 0)
+        return fail("stdio", result);
+    result = set_limits(argv[1], argv[2]);
+    if (result < 0)
+        return fail("limits", result);
+    result = landlock_apply(bare_number(argv[6]));
+    if (result < 0) {
+        bare_complain("cannot build the cage: ", "landlock", (int)-result);
         return 126;
     }
-    unsetenv("PWD"); /* bwrap's doing; a plugin's environment is what the manual lists */
-    say(pipe, ran);
-    execv(command[0], command);
-    int code = fail(command[0], errno);
-    say(pipe, failed);
-    return code;
+    drop_working_folder(environment);
+    return run(bare_number(argv[3]), argv + 8, environment);
 }

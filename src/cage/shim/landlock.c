@@ -5,15 +5,14 @@
  * whole or not at all.
  */
 #include "landlock.h"
+#include "bare.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #define RULES_MAX_BYTES 1048576u
 
@@ -60,16 +59,16 @@ struct beneath {
     int32_t folder;
 } __attribute__((packed));
 
-static int make_ruleset(const struct ruleset *ruleset, size_t size, unsigned flags)
+static long make_ruleset(const struct ruleset *ruleset, size_t size, unsigned flags)
 {
-    return (int)syscall(SYS_landlock_create_ruleset, ruleset, size, flags);
+    return BARE_CALL(SYS_landlock_create_ruleset, ruleset, size, flags, 0, 0);
 }
 
 /*
  * A kernel takes a larger structure than its own, if what it does not know is zero. Before REFER
  * was known, files could not be moved from folder to folder at all; programs then copy them.
  */
-static struct ruleset ruleset_for(int version)
+static struct ruleset ruleset_for(long version)
 {
     struct ruleset ruleset = {.handled_files = RUN | CHANGE | MAKE_CHAR | MAKE_BLOCK};
     if (version < VERSION_REFER)
@@ -81,70 +80,72 @@ static struct ruleset ruleset_for(int version)
     return ruleset;
 }
 
-/* What is not there cannot be allowed, and need not be. */
-static int add_rule(int rules, uint64_t handled, char letter, const char *path)
+static long allow(long rules, uint64_t handled, char letter, long fd)
 {
-    int fd = open(path, O_PATH | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
     struct stat status;
-    int result = fstat(fd, &status);
+    long result = BARE_CALL(SYS_fstat, fd, &status, 0, 0, 0);
+    if (result < 0)
+        return result;
     uint64_t allowed = letter == 'x' ? RUN : S_ISDIR(status.st_mode) ? CHANGE : CHANGE_FILE;
-    struct beneath beneath = {.allowed = allowed & handled, .folder = fd};
-    if (result == 0)
-        result = (int)syscall(SYS_landlock_add_rule, rules, RULE_BENEATH, &beneath, 0);
-    int errnum = errno;
-    close(fd);
-    errno = errnum;
+    struct beneath beneath = {.allowed = allowed & handled, .folder = (int32_t)fd};
+    return BARE_CALL(SYS_landlock_add_rule, rules, RULE_BENEATH, &beneath, 0, 0);
+}
+
+/* What is not there cannot be allowed, and need not be. */
+static long add_rule(long rules, uint64_t handled, char letter, const char *path)
+{
+    long fd = BARE_CALL(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0, 0);
+    if (fd < 0)
+        return fd == -ENOENT || fd == -ENOTDIR ? 0 : fd;
+    long result = allow(rules, handled, letter, fd);
+    BARE_CALL(SYS_close, fd, 0, 0, 0, 0);
     return result;
 }
 
-static int add_rules(int rules, uint64_t handled, const char *text, size_t length)
+static long add_rules(long rules, uint64_t handled, const char *text, size_t length)
 {
-    for (const char *at = text, *end = text + length; at < end; at += strlen(at) + 1) {
-        if (*at != 'x' && *at != 'w') {
-            errno = EINVAL;
-            return -1;
-        }
-        if (add_rule(rules, handled, *at, at + 1) < 0)
-            return -1;
+    for (const char *at = text, *end = text + length; at < end; at += bare_length(at) + 1) {
+        if (*at != 'x' && *at != 'w')
+            return -EINVAL;
+        long result = add_rule(rules, handled, *at, at + 1);
+        if (result < 0)
+            return result;
     }
     return 0;
 }
 
-static int apply(const char *text, size_t length)
+static long apply(const char *text, size_t length)
 {
-    int version = make_ruleset(NULL, 0, ASK_VERSION);
+    long version = make_ruleset(NULL, 0, ASK_VERSION);
     if (version < 0)
-        return -1;
+        return version;
     struct ruleset ruleset = ruleset_for(version);
-    int rules = make_ruleset(&ruleset, sizeof(ruleset), 0);
-    if (rules < 0 || add_rules(rules, ruleset.handled_files, text, length) < 0)
-        return -1;
+    long rules = make_ruleset(&ruleset, sizeof(ruleset), 0);
+    if (rules < 0)
+        return rules;
+    long result = add_rules(rules, ruleset.handled_files, text, length);
+    if (result < 0)
+        return result;
     /* The kernel's own log tells what the plugin was refused, also after it became the command. */
     unsigned flags = version >= VERSION_LOG ? LOG_NEW_EXEC : 0;
-    int result = (int)syscall(SYS_landlock_restrict_self, rules, flags);
-    close(rules);
+    result = BARE_CALL(SYS_landlock_restrict_self, rules, flags, 0, 0, 0);
+    BARE_CALL(SYS_close, rules, 0, 0, 0, 0);
     return result;
 }
 
-int landlock_apply(int fd)
+long landlock_apply(unsigned long fd)
 {
     struct stat status;
-    if (fstat(fd, &status) < 0)
-        return -1;
-    if (status.st_size == 0)
-        return 0;
+    long result = BARE_CALL(SYS_fstat, fd, &status, 0, 0, 0);
+    if (result < 0 || status.st_size == 0)
+        return result;
     size_t length = (size_t)status.st_size;
-    if (length > RULES_MAX_BYTES) {
-        errno = E2BIG;
-        return -1;
-    }
-    const char *text = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (text == MAP_FAILED)
-        return -1;
-    if (text[length - 1] == '\0')
-        return apply(text, length);
-    errno = EINVAL;
-    return -1;
+    if (length > RULES_MAX_BYTES)
+        return -E2BIG;
+    long text = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
+    if (text < 0 && text > -4096)
+        return text;
+    if (((const char *)text)[length - 1] != '\0')
+        return -EINVAL;
+    return apply((const char *)text, length);
 }

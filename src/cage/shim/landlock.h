@@ -5,8 +5,8 @@
 /*
  * Reads the rules from the file that fd is open on (a letter and a path, ended by NUL, for each:
  * 'x' may be executed, 'w' may be changed) and applies them to this process. Nothing is done for an
- * empty file. 0, or -1 with errno.
+ * empty file. 0, or a negative errno.
  */
-int landlock_apply(int fd);
+long landlock_apply(unsigned long fd);
 
 #endif
