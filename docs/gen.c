@@ -219,6 +219,17 @@ static void put_problems(struct kg_buf *out)
     }
 }
 
+static void put_calls(struct kg_buf *out)
+{
+    static const char *const calls[] = {
+#define CALL(name) #name,
+#include "cage/syscalls.def"
+#undef CALL
+    };
+    for (size_t i = 0; i < KG_COUNT(calls); i++)
+        kg_buf_printf(out, "%s%s", calls[i], i + 1 < KG_COUNT(calls) ? ",\n" : ".\n");
+}
+
 static void put_version(struct kg_buf *out)
 {
     kg_buf_text(out, KAGED_VERSION);
@@ -231,7 +242,7 @@ static const struct {
     {"@commands@", put_commands},     {"@options@", put_options}, {"@config@", put_config},
     {"@events@", put_events},         {"@routes@", put_routes},   {"@errors@", put_errors},
     {"@rpc-errors@", put_rpc_errors}, {"@states@", put_states},   {"@version@", put_version},
-    {"@problems@", put_problems},
+    {"@problems@", put_problems},     {"@calls@", put_calls},
 };
 
 /* Replaces the first @list@ at or behind `at`; returns where to go on, NULL at the end. */

@@ -245,7 +245,8 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
         put_value(buf, &values[i]);
     }
     put_piece(buf, &end_piece);
-    audit->emitted += buf->length - start;
+    uint64_t before = atomic_load_explicit(&audit->emitted, memory_order_relaxed);
+    atomic_store_explicit(&audit->emitted, before + buf->length - start, memory_order_relaxed);
     tell_listeners(audit, event, start);
     if (buf->length >= HAND_OVER_BYTES)
         hand_over(audit);
@@ -275,8 +276,10 @@ void audit_unlisten(struct audit *audit, struct audit_listener *listener)
 bool audit_ready(const struct audit *audit, const char **ret_why)
 {
     int refused = atomic_load_explicit(&audit->refused, memory_order_relaxed);
-    uint64_t written = atomic_load_explicit(&audit->written, memory_order_relaxed);
-    if (refused == 0 && audit->emitted - written <= audit->queue_bytes)
+    /* In this order, so that no thread sees more written than emitted. */
+    uint64_t written = atomic_load_explicit(&audit->written, memory_order_acquire);
+    uint64_t emitted = atomic_load_explicit(&audit->emitted, memory_order_relaxed);
+    if (refused == 0 && emitted - written <= audit->queue_bytes)
         return true;
     const char *why = "the disk is slower than the events that come";
     if (refused == ENOSPC)

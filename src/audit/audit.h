@@ -71,8 +71,10 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
                       sizeof((const struct audit_value[]){__VA_ARGS__}) /                          \
                           sizeof(struct audit_value))
 
-/* False while the queue is over its bound or the disk refuses writes; *ret_why (or NULL) says
- * which. */
+/*
+ * False while the queue is over its bound or the disk refuses writes; *ret_why (or NULL) says
+ * which. This and the next may be asked by any thread.
+ */
 bool audit_ready(const struct audit *audit, const char **ret_why);
 /* Whether it is only slow: the disk takes what it is given, and audit_ready will be true again. */
 bool audit_is_behind(const struct audit *audit);

@@ -179,16 +179,16 @@ struct audit {
     char head[AUDIT_HEAD_LENGTH];
     int64_t head_ms;
     bool head_is_now; /* the clock was read since the last hand-over */
-    uint64_t emitted; /* bytes */
     struct loop_task hand_over;
     struct loop_task call_waiters;
     struct audit_waiter *waiters;
     struct audit_listener *listeners;
     struct audit_listener *next_listener; /* while they are called: any of them may leave */
 
-    /* Read by the loop, set by the writer. */
-    _Atomic uint64_t written; /* bytes */
-    atomic_int refused;       /* why the disk refuses, or 0 */
+    /* Read by any thread; the first is set by the loop, the others by the writer. */
+    _Atomic uint64_t emitted; /* bytes */
+    _Atomic uint64_t written;
+    atomic_int refused; /* why the disk refuses, or 0 */
 
     uv_mutex_t lock; /* around what follows, up to the writer's own */
     uv_cond_t wake;

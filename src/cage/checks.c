@@ -7,9 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/landlock.h>
-#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <pwd.h>
@@ -18,7 +16,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -298,17 +295,19 @@ static void check_idmap(struct look *look, struct cage_check *check)
             "others read permission");
 }
 
-/* Only whoever may join this group hears of refusals by Landlock and seccomp. */
+/* For information: cages are as strong without it. */
 static void check_kernel_log(struct look *look, struct cage_check *check)
 {
+    static const char *const words[] = {
+        [CAGE_KERNEL_LOG_TELLS] = "the kernel's audit log tells of refused files and programs",
+        [CAGE_KERNEL_LOG_OFF] = "the kernel's audit log is off, or older than Landlock's part of "
+                                "it: refused files and programs are not known",
+        [CAGE_KERNEL_LOG_NOT_OURS] = "the kernel's audit log is not for us: refused files and "
+                                     "programs are not known",
+    };
     (void)look;
-    struct sockaddr_nl address = {.nl_family = AF_NETLINK,
-                                  .nl_groups = 1u << (AUDIT_NLGRP_READLOG - 1)};
-    kg_auto(kg_close) int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_AUDIT);
-    bool readable = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
-    found(check, readable ? "the kernel's audit log can be read"
-                          : "the kernel's audit log cannot be read: refused files and programs are "
-                            "explained from what is declared");
+    kg_auto(kg_close) int fd = -1;
+    found(check, "%s", words[cage_kernel_log_open(&fd)]);
 }
 
 /* -- cgroups ----------------------------------------------------------------------------------- */
@@ -321,9 +320,9 @@ static void check_cgroups(struct look *look, struct cage_check *check)
     found(check, "%s", limits.words);
     if (limits.mode == CAGE_LIMITS_NONE)
         degrade(check,
-                "memory is bounded for each process of a plugin, and a watchdog looks at all of "
-                "them together; processor time is not shared out",
-                "let systemd start kaged with Delegate=yes, or start it as root");
+                "memory is bounded for each process, and by a watchdog for all of a plugin; "
+                "processor time is not shared out",
+                "start kaged by a unit of systemd with Delegate=yes, or as root");
 }
 
 /* -- programs, limits, people and folders ------------------------------------------------------ */

@@ -172,6 +172,17 @@ void gate_set_limits(struct gate *gate, const struct gate_limits *limits)
     post(gate, do_limits, (struct command){.limits = *limits});
 }
 
+void gate_ask_first(struct gate *gate, gate_hearing_fn *hearing, void *data)
+{
+    gate->hearing = hearing;
+    gate->hearing_data = data;
+}
+
+enum gate_hearing gate_hearing(const struct gate *gate)
+{
+    return gate->hearing != NULL ? gate->hearing(gate->hearing_data) : GATE_HEARS;
+}
+
 void gate_free(struct gate *gate)
 {
     if (gate == NULL)
@@ -274,6 +285,8 @@ void gate_socket_open(struct gate_cage *cage, uint32_t index, int fd)
         free(socket);
         return;
     }
+    if (socket->source.on_ready == gate_listener_ready)
+        gate_set_options(fd);
     socket->next = cage->sockets;
     cage->sockets = socket;
 }

@@ -37,6 +37,7 @@ struct gate_event {
     uint16_t port;                /* 0: only the name was asked for */
     const char *address;          /* where it led, numeric; "" if nowhere */
     const char *reason;           /* why, in words; "" where the two sides just did so */
+    const char *declare;          /* denied: the host that the plugin could declare; "" if none */
     uint64_t bytes_out, bytes_in; /* ended: from the plugin, and to it */
     uint64_t duration_ms;
     uint32_t suppressed; /* denied, failed: how many more there were that got no event */
@@ -47,6 +48,17 @@ typedef void gate_event_fn(void *data, const struct gate_event *event);
 /* Starts the thread. Events come on the loop. */
 struct gate *gate_new(struct loop *loop, const struct gate_limits *limits, struct kg_err *err);
 void gate_set_limits(struct gate *gate, const struct gate_limits *limits);
+/*
+ * What cannot be told must not happen: this is asked, on the gate's thread, before a connection
+ * begins. To be set before the first cage; without it all can be told.
+ */
+enum gate_hearing {
+    GATE_HEARS,
+    GATE_HEARS_LATER,   /* new connections wait */
+    GATE_HEARS_NOTHING, /* they are refused; refusals are counted, and told later */
+};
+typedef enum gate_hearing gate_hearing_fn(void *data);
+void gate_ask_first(struct gate *gate, gate_hearing_fn *hearing, void *data);
 void gate_free(struct gate *gate); /* after its cages */
 
 /* The network of one child. The plan may go after the call. */

@@ -1,7 +1,7 @@
 /*
  * At the door: whom an accepted connection is meant for, and whether the cage may have one more.
- * Out of file descriptors, a cage's listeners rest for a moment instead of being told of again and
- * again.
+ * Out of file descriptors, or while the log of what happens is behind, a cage's listeners rest for
+ * a moment.
  */
 #include "cage/gate_internal.h"
 
@@ -46,6 +46,7 @@ static void find_redirected(const struct gate_socket *socket, int fd, struct gat
         target->name = gate_names_find(cage->names, &address);
     } else {
         target->denied = "it is not declared";
+        target->declare = target->host;
     }
 }
 
@@ -66,10 +67,13 @@ static void check_limits(struct gate_cage *cage, struct gate_target *target)
     const struct gate_limits *limits = &cage->gate->limits;
     if (target->denied != NULL)
         return;
-    if (cage->connection_count >= limits->connections_max)
-        target->denied = "the plugin has too many connections";
+    if (gate_hearing(cage->gate) == GATE_HEARS_NOTHING)
+        target->denied = "the audit log cannot be written";
+    else if (cage->connection_count >= limits->connections_max)
+        target->denied = "the plugin has too many connections: limits.net_connections";
     else if (!kg_rate_pass(&cage->accepted, limits->connections_per_sec, kg_monotonic_ms(), NULL))
-        target->denied = "the plugin makes too many connections a second";
+        target->denied = "the plugin makes too many connections a second: "
+                         "limits.net_connections_per_sec";
     else if (gate_mailbox_is_full(cage->mailbox))
         target->denied = "too many events of the plugin wait to be told";
 }
@@ -83,7 +87,12 @@ static void admit(struct gate_socket *socket, int fd)
         gate_connection_begin(socket->cage, fd, &target);
         return;
     }
-    gate_tell_refusal(socket->cage, GATE_DENIED, target.host, target.port, "", target.denied);
+    struct gate_event event = {.kind = GATE_DENIED,
+                               .host = target.host,
+                               .port = target.port,
+                               .reason = target.denied,
+                               .declare = target.declare};
+    gate_tell_refusal(socket->cage, &event);
     gate_reset_on_close(fd);
     close(fd);
 }
@@ -97,7 +106,7 @@ static void on_resume(struct loop_timer *timer)
             gate_watch(cage->gate, &at->source, EPOLLIN);
 }
 
-/* Out of file descriptors or memory: what waits would be told of again and again. */
+/* What waits would be told of again and again. */
 static void pause_accepting(struct gate_cage *cage)
 {
     if (cage->paused)
@@ -113,6 +122,8 @@ void gate_listener_ready(struct gate_source *source, uint32_t events)
 {
     (void)events;
     struct gate_socket *socket = KG_CONTAINER(source, struct gate_socket, source);
+    if (gate_hearing(socket->cage->gate) == GATE_HEARS_LATER)
+        pause_accepting(socket->cage);
     for (int i = 0; i < ACCEPTS_PER_TURN && !socket->cage->paused; i++) {
         int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)

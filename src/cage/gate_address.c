@@ -215,3 +215,17 @@ const char *gate_verdict(enum gate_trust trust, enum gate_class class, bool is_o
                             : "it leads into a private network, which sandbox.private_networks "
                               "forbids";
 }
+
+bool gate_remedy(enum gate_class class, bool is_own, bool private_networks,
+                 enum gate_trust *ret_trust)
+{
+    static const enum gate_trust ways[] = {GATE_TRUST_NAME, GATE_TRUST_LOCALHOST,
+                                           GATE_TRUST_LITERAL};
+    for (size_t i = 0; i < KG_COUNT(ways); i++) {
+        if (gate_verdict(ways[i], class, is_own, private_networks) != NULL)
+            continue;
+        *ret_trust = ways[i];
+        return true;
+    }
+    return false;
+}

@@ -1,7 +1,8 @@
 /*
  * Events on their way from the relay to the loop. A mailbox lives until the loop has nothing more
  * to deliver from it, which may be after its cage. What began is always told to its end; refusals
- * are told at a bounded rate; and while the loop is far behind, nothing new begins.
+ * are told at a bounded rate; and while the loop is far behind, or nobody listens, nothing new
+ * begins.
  */
 #include "cage/gate_internal.h"
 
@@ -10,6 +11,7 @@
 
 #define BACKLOG_MAX 1024
 #define REST_MS     1000 /* after which a refusal that was only counted is told */
+#define POST_MS     5    /* how long an event may wait for others */
 
 struct note {
     struct note *next;
@@ -17,6 +19,7 @@ struct note {
     char host[GATE_HOST_TEXT];
     char address[GATE_ADDRESS_TEXT];
     char reason[GATE_REASON_TEXT];
+    char declare[GATE_HOST_TEXT];
 };
 
 struct gate_mailbox {
@@ -32,7 +35,7 @@ struct gate_mailbox {
     bool closed;
 
     /* The relay's: */
-    struct loop_task post; /* at the end of a turn, so that bytes go first and events together */
+    struct loop_timer post; /* so that bytes go first, and many events wake the loop once */
     struct kg_rate told;
     struct note *last; /* owned; the newest that was only counted */
     uint32_t suppressed;
@@ -85,9 +88,9 @@ static void on_message(struct loop_message *message)
 }
 
 /* On the relay. */
-static void post(struct loop_task *task)
+static void on_post(struct loop_timer *timer)
 {
-    struct gate_mailbox *mailbox = KG_CONTAINER(task, struct gate_mailbox, post);
+    struct gate_mailbox *mailbox = KG_CONTAINER(timer, struct gate_mailbox, post);
     uv_mutex_lock(&mailbox->lock);
     bool posted = mailbox->posted;
     mailbox->posted = true;
@@ -101,7 +104,6 @@ struct gate_mailbox *gate_mailbox_new(struct gate_cage *cage, struct loop *loop,
 {
     struct gate_mailbox *mailbox = kg_alloc(sizeof(*mailbox));
     mailbox->message.deliver = on_message;
-    mailbox->post.run = post;
     mailbox->loop = loop;
     mailbox->on_event = on_event;
     mailbox->data = data;
@@ -133,16 +135,25 @@ bool gate_mailbox_is_full(struct gate_mailbox *mailbox)
     return full;
 }
 
+static bool may_tell(struct gate_mailbox *mailbox)
+{
+    return gate_hearing(mailbox->cage->gate) == GATE_HEARS && !gate_mailbox_is_full(mailbox);
+}
+
+static const char *copy(const char *text_or_null, char *ret_text, size_t size)
+{
+    snprintf(ret_text, size, "%s", text_or_null ? text_or_null : "");
+    return ret_text;
+}
+
 static struct note *new_note(const struct gate_event *event)
 {
     struct note *note = kg_alloc(sizeof(*note));
     note->event = *event;
-    snprintf(note->host, sizeof(note->host), "%s", event->host);
-    snprintf(note->address, sizeof(note->address), "%s", event->address);
-    snprintf(note->reason, sizeof(note->reason), "%s", event->reason);
-    note->event.host = note->host;
-    note->event.address = note->address;
-    note->event.reason = note->reason;
+    note->event.host = copy(event->host, note->host, sizeof(note->host));
+    note->event.address = copy(event->address, note->address, sizeof(note->address));
+    note->event.reason = copy(event->reason, note->reason, sizeof(note->reason));
+    note->event.declare = copy(event->declare, note->declare, sizeof(note->declare));
     return note;
 }
 
@@ -153,7 +164,8 @@ static void put_note(struct gate_mailbox *mailbox, struct note *note)
     mailbox->notes_tail = &note->next;
     mailbox->count++;
     uv_mutex_unlock(&mailbox->lock);
-    loop_defer(mailbox->cage->gate->relay, &mailbox->post);
+    if (!loop_timer_running(&mailbox->post))
+        loop_timer_start(mailbox->cage->gate->relay, &mailbox->post, POST_MS, on_post);
 }
 
 void gate_tell(struct gate_cage *cage, const struct gate_event *event)
@@ -174,13 +186,14 @@ void gate_tell_last(struct gate_cage *cage)
 {
     loop_timer_stop(cage->gate->relay, &cage->mailbox->rest);
     tell_rest(cage->mailbox);
-    loop_undefer(cage->gate->relay, &cage->mailbox->post); /* who closes it takes what is there */
+    /* Who closes it takes what is there. */
+    loop_timer_stop(cage->gate->relay, &cage->mailbox->post);
 }
 
 static void on_rest(struct loop_timer *timer)
 {
     struct gate_mailbox *mailbox = KG_CONTAINER(timer, struct gate_mailbox, rest);
-    if (gate_mailbox_is_full(mailbox))
+    if (!may_tell(mailbox))
         loop_timer_start(mailbox->cage->gate->relay, timer, REST_MS, on_rest);
     else
         tell_rest(mailbox);
@@ -197,14 +210,11 @@ static void count_only(struct gate_cage *cage, struct note *note)
         loop_timer_start(cage->gate->relay, &mailbox->rest, REST_MS, on_rest);
 }
 
-void gate_tell_refusal(struct gate_cage *cage, enum gate_event_kind kind, const char *host,
-                       uint16_t port, const char *address, const char *reason)
+void gate_tell_refusal(struct gate_cage *cage, const struct gate_event *event)
 {
     struct gate_mailbox *mailbox = cage->mailbox;
-    struct gate_event event = {
-        .kind = kind, .host = host, .port = port, .address = address, .reason = reason};
-    struct note *note = new_note(&event);
-    if (gate_mailbox_is_full(mailbox) ||
+    struct note *note = new_note(event);
+    if (!may_tell(mailbox) ||
         !kg_rate_pass(&mailbox->told, cage->gate->limits.events_per_sec, kg_monotonic_ms(), NULL)) {
         count_only(cage, note);
         return;

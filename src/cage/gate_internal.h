@@ -60,6 +60,9 @@ enum gate_trust gate_trust_of(const char *host);
 /* Why this address may not be connected to, or NULL. is_own: it is one of this host's. */
 const char *gate_verdict(enum gate_trust trust, enum gate_class class, bool is_own,
                          bool private_networks);
+/* True if an address that is refused would be allowed to one who declared it in another way. */
+bool gate_remedy(enum gate_class class, bool is_own, bool private_networks,
+                 enum gate_trust *ret_trust);
 
 /* -- this host itself -------------------------------------------------------------------------- */
 
@@ -90,6 +93,7 @@ struct gate_lookup {
     size_t count;
     char address[GATE_ADDRESS_TEXT]; /* denied: the first that may not, numeric */
     char reason[GATE_REASON_TEXT];   /* denied, nothing: why */
+    char declare[GATE_HOST_TEXT];    /* denied: see gate_event */
 
     struct gate_cage *cage; /* the relay's; NULL: nobody waits any more */
     struct gate_lookup *next_of_cage;
@@ -100,6 +104,8 @@ struct gate_resolver;
 struct gate_resolver *gate_resolver_new(struct loop *relay);
 /* `done` comes at once for what is no name; it owns the look-up. */
 void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *lookup);
+/* True if it had not begun: then it is the caller's again. */
+bool gate_resolver_withdraw(struct gate_resolver *resolver, struct gate_lookup *lookup);
 /* Does not wait for look-ups that run: they end by themselves, and nobody hears of it. */
 void gate_resolver_free(struct gate_resolver *resolver);
 
@@ -162,6 +168,8 @@ struct gate_source {
 int gate_watch(struct gate *gate, struct gate_source *source, uint32_t events);
 /* Stops watching and closes; what epoll told already is not delivered any more. */
 void gate_unwatch(struct gate *gate, struct gate_source *source);
+/* Whether what happens now can be told. */
+enum gate_hearing gate_hearing(const struct gate *gate);
 /* Makes the relay's next turn come at once. */
 void gate_wake(struct gate *gate);
 
@@ -169,6 +177,8 @@ struct gate {
     struct loop *loop; /* borrowed; where events are heard */
     struct loop *relay;
     uv_thread_t thread;
+    gate_hearing_fn *hearing; /* or NULL; set before the first cage */
+    void *hearing_data;
     /* The relay's from here on. */
     struct gate_limits limits;
     struct gate_resolver *resolver;
@@ -204,7 +214,7 @@ struct gate_cage {
     bool any;
     /* The relay's from here on. */
     struct gate_socket *sockets;
-    bool paused;              /* no accepting while file descriptors are short */
+    bool paused;              /* no accepting for a moment */
     struct loop_timer resume; /* ends the pause */
     struct gate_connection *connections;
     uint32_t connection_count;
@@ -235,9 +245,12 @@ struct gate_target {
     enum gate_trust trust;
     struct gate_name *name; /* NULL unless `*` gave it */
     const char *denied;     /* why it may not, or NULL */
+    const char *declare;    /* and what would help, or NULL */
 };
 /* Looks up, connects and moves bytes from now on. Takes the fd. */
 void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_target *target);
+/* Of a connection; one that a listener accepts has those of the listener. */
+void gate_set_options(int fd);
 /* The other side will see a reset and no end of file. */
 void gate_reset_on_close(int fd);
 
@@ -262,11 +275,10 @@ struct gate_mailbox *gate_mailbox_new(struct gate_cage *cage, struct loop *loop,
 void gate_mailbox_close(struct gate_mailbox *mailbox);
 /* True while the loop is so far behind that nothing new may begin. */
 bool gate_mailbox_is_full(struct gate_mailbox *mailbox);
-/* Connected, ended: each is told. */
+/* A text that is NULL becomes "". Connected, ended: each is told. */
 void gate_tell(struct gate_cage *cage, const struct gate_event *event);
 /* Denied, failed: so many a second, the rest are counted. */
-void gate_tell_refusal(struct gate_cage *cage, enum gate_event_kind kind, const char *host,
-                       uint16_t port, const char *address, const char *reason);
+void gate_tell_refusal(struct gate_cage *cage, const struct gate_event *event);
 /* Tells what was only counted yet; on the relay, at the end: nothing may be told after it. */
 void gate_tell_last(struct gate_cage *cage);
 

@@ -15,15 +15,46 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Asks by netlink; the size of the answer, or a negative errno. */
-static ssize_t ask_kernel(int family, const struct nlmsghdr *question, char *ret_answer, size_t max)
+/* -- asking the kernel ------------------------------------------------------------------------- */
+
+/*
+ * A netlink socket for all threads, opened with the first question and then kept: to open and close
+ * one costs more than to ask. The network namespace of the daemon never changes.
+ */
+struct line {
+    int family;
+    pthread_mutex_t lock; /* around what follows, and from a question to its answer */
+    int fd;
+    uint32_t number; /* of the last question */
+};
+static struct line routes = {NETLINK_ROUTE, PTHREAD_MUTEX_INITIALIZER, -1, 0};
+static struct line listeners = {NETLINK_SOCK_DIAG, PTHREAD_MUTEX_INITIALIZER, -1, 0};
+
+static ssize_t ask_on(struct line *line, struct nlmsghdr *question, char *ret_answer, size_t max)
 {
-    kg_auto(kg_close) int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family);
-    if (fd < 0 || send(fd, question, question->nlmsg_len, 0) < 0)
+    if (line->fd < 0)
+        line->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, line->family);
+    question->nlmsg_seq = ++line->number;
+    if (line->fd < 0 || send(line->fd, question, question->nlmsg_len, 0) < 0)
         return -errno;
     /* The kernel answers while it is asked: there is nothing to wait for. */
-    ssize_t size = recv(fd, ret_answer, max, MSG_DONTWAIT);
-    return size < 0 ? -errno : size;
+    ssize_t size = recv(line->fd, ret_answer, max, MSG_DONTWAIT);
+    if (size < 0)
+        return -errno;
+    const struct nlmsghdr *head = (const struct nlmsghdr *)ret_answer;
+    return (size_t)size >= sizeof(*head) && head->nlmsg_seq == line->number ? size : -EPROTO;
+}
+
+/* The size of the answer, or a negative errno. */
+static ssize_t ask_kernel(struct line *line, struct nlmsghdr *question, char *ret_answer,
+                          size_t max)
+{
+    pthread_mutex_lock(&line->lock);
+    ssize_t size = ask_on(line, question, ret_answer, max);
+    if (size < 0)
+        kg_close(&line->fd); /* whatever may still come there answers nobody */
+    pthread_mutex_unlock(&line->lock);
+    return size;
 }
 
 /* -- own addresses ----------------------------------------------------------------------------- */
@@ -70,7 +101,7 @@ int gate_address_is_own(const union gate_address *address)
     struct route_question question;
     _Alignas(struct nlmsghdr) char answer[1024] = {0};
     ask_route(address, &question);
-    ssize_t size = ask_kernel(NETLINK_ROUTE, &question.head, answer, sizeof(answer));
+    ssize_t size = ask_kernel(&routes, &question.head, answer, sizeof(answer));
     if (size < 0)
         return (int)size;
     int type = read_route(answer, (size_t)size);
@@ -169,7 +200,7 @@ static uint64_t find_listener(const union gate_address *address)
     struct listener_question question;
     _Alignas(struct nlmsghdr) char answer[1024] = {0};
     ask_listener(address, &question);
-    ssize_t size = ask_kernel(NETLINK_SOCK_DIAG, &question.head, answer, sizeof(answer));
+    ssize_t size = ask_kernel(&listeners, &question.head, answer, sizeof(answer));
     const struct nlmsghdr *head = (const struct nlmsghdr *)answer;
     if (size < 0 || !NLMSG_OK(head, (size_t)size) || head->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
         head->nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg)))

@@ -188,6 +188,13 @@ static void answer_any(struct gate_cage *cage, const struct gate_query *query,
     add_address(answer, &address);
 }
 
+static void tell_unknown(struct gate_cage *cage, const char *name)
+{
+    struct gate_event event = {
+        .kind = GATE_DENIED, .host = name, .reason = "the name is not declared", .declare = name};
+    gate_tell_refusal(cage, &event);
+}
+
 static void answer_query(struct gate_cage *cage, const struct gate_query *query,
                          struct answer *answer)
 {
@@ -204,7 +211,7 @@ static void answer_query(struct gate_cage *cage, const struct gate_query *query,
     } else {
         answer->rcode = GATE_RCODE_NO_NAME;
         if (!ends_with(query->name, ".arpa")) /* asks for a name, not for a host */
-            gate_tell_refusal(cage, GATE_DENIED, query->name, 0, "", "the name is not declared");
+            tell_unknown(cage, query->name);
     }
 }
 

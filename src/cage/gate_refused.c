@@ -55,10 +55,11 @@ static void tell(struct gate_cage *cage, const union gate_address *target)
         return; /* declared: its listener is not there yet, or not any more */
     char numeric[GATE_ADDRESS_TEXT];
     gate_address_print(target, numeric);
-    const char *host = gate_cage_name_of(cage, target, numeric);
-    const char *reason = gate_cage_host(cage, target, 0) ? "the port is not declared"
-                                                         : "the address is not declared";
-    gate_tell_refusal(cage, GATE_DENIED, host, port, "", reason);
+    struct gate_event event = {.kind = GATE_DENIED, .port = port};
+    event.host = event.declare = gate_cage_name_of(cage, target, numeric);
+    event.reason = gate_cage_host(cage, target, 0) ? "the port is not declared"
+                                                   : "the address is not declared";
+    gate_tell_refusal(cage, &event);
 }
 
 void gate_refused_ready(struct gate_source *source, uint32_t events)

@@ -25,6 +25,7 @@ struct side {
     struct gate_connection *connection;
     char *kept; /* owned; what this side could not take yet, or NULL */
     size_t kept_at, kept_size;
+    bool may_read;    /* epoll told of something, and not all of it is read yet */
     bool hung_up;     /* epoll told of an end: only reading shows which */
     bool is_read;     /* to its end */
     bool is_finished; /* it was told that nothing more comes */
@@ -70,15 +71,30 @@ static void close_side(struct gate_connection *connection, struct side *side, bo
     kg_free(&side->kept);
 }
 
+static void forget_lookup(struct gate_lookup *lookup)
+{
+    struct gate_lookup **link = &lookup->cage->lookups;
+    while (*link != lookup)
+        link = &(*link)->next_of_cage;
+    *link = lookup->next_of_cage;
+}
+
+/* What nobody waits for any more is not looked up, unless that has begun. */
 static void leave_lookup(struct gate_connection *connection)
 {
-    if (connection->lookup == NULL)
+    struct gate_lookup *lookup = connection->lookup;
+    if (lookup == NULL)
         return;
-    struct gate_connection **link = &connection->lookup->waiting;
+    struct gate_connection **link = &lookup->waiting;
     while (*link != connection)
         link = &(*link)->next_waiting;
     *link = connection->next_waiting;
     connection->lookup = NULL;
+    if (lookup->waiting != NULL ||
+        !gate_resolver_withdraw(connection->cage->gate->resolver, lookup))
+        return;
+    forget_lookup(lookup);
+    free(lookup);
 }
 
 static void bury(struct gate_connection *connection)
@@ -125,17 +141,28 @@ static const char *current_address(const struct gate_connection *connection,
     return text;
 }
 
-static void refuse(struct gate_connection *connection, enum gate_event_kind kind,
-                   const char *address, const char *reason)
+static void refuse(struct gate_connection *connection, const struct gate_lookup *lookup)
 {
-    gate_tell_refusal(connection->cage, kind, connection->host, connection->port, address, reason);
+    struct gate_event event = {.kind = GATE_DENIED,
+                               .host = connection->host,
+                               .port = connection->port,
+                               .address = lookup->address,
+                               .reason = lookup->reason,
+                               .declare = lookup->declare};
+    gate_tell_refusal(connection->cage, &event);
     close_connection(connection, true);
 }
 
 static void fail(struct gate_connection *connection, const char *reason)
 {
     char address[GATE_ADDRESS_TEXT];
-    refuse(connection, GATE_FAILED, current_address(connection, address), reason);
+    struct gate_event event = {.kind = GATE_FAILED,
+                               .host = connection->host,
+                               .port = connection->port,
+                               .address = current_address(connection, address),
+                               .reason = reason};
+    gate_tell_refusal(connection->cage, &event);
+    close_connection(connection, true);
 }
 
 /* An open connection is over; reason is "" where the two sides ended it. */
@@ -233,11 +260,17 @@ static enum moved move(struct side *from, struct side *to, char *scratch)
             finish(to);
             return MOVED_ALL;
         }
+        if (!from->may_read)
+            return MOVED_ALL;
         ssize_t size = recv(from->source.fd, scratch, GATE_SCRATCH_BYTES, 0);
         if (size < 0 && errno == EINTR)
             continue;
+        if (size < 0 && errno != EAGAIN)
+            return MOVED_BROKEN;
+        /* A short read means that there is no more, unless the end was told already. */
+        from->may_read = size == (ssize_t)GATE_SCRATCH_BYTES || (size > 0 && from->hung_up);
         if (size < 0)
-            return errno == EAGAIN ? MOVED_ALL : MOVED_BROKEN;
+            continue;
         from->is_read = size == 0;
         ssize_t sent = send_some(to, scratch, (size_t)size);
         if (sent < 0)
@@ -245,9 +278,6 @@ static enum moved move(struct side *from, struct side *to, char *scratch)
         if (sent < size)
             keep(to, scratch + sent, (size_t)(size - sent));
         moved += (size_t)size;
-        /* A short read means that there is no more, unless the end was told already. */
-        if (size > 0 && (size_t)size < GATE_SCRATCH_BYTES && !from->hung_up && sent == size)
-            return MOVED_ALL;
     }
     return MOVED_SHARE;
 }
@@ -385,7 +415,7 @@ static void on_timer(struct loop_timer *timer)
 
 /* -- connecting -------------------------------------------------------------------------------- */
 
-static void set_options(int fd)
+void gate_set_options(int fd)
 {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* what came is passed on at once */
@@ -410,11 +440,17 @@ static void open_connection(struct gate_connection *connection)
     make_ready(connection);
 }
 
+static void take_events(struct side *side, uint32_t events)
+{
+    side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    side->may_read |= (events & EPOLLIN) != 0 || side->hung_up;
+}
+
 static void on_inner(struct gate_source *source, uint32_t events)
 {
     struct side *side = KG_CONTAINER(source, struct side, source);
     struct gate_connection *connection = side->connection;
-    side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    take_events(side, events);
     if (connection->stage == STAGE_OPEN)
         make_ready(connection);
     else if (events & (EPOLLHUP | EPOLLERR))
@@ -425,7 +461,7 @@ static void on_outer(struct gate_source *source, uint32_t events)
 {
     struct side *side = KG_CONTAINER(source, struct side, source);
     struct gate_connection *connection = side->connection;
-    side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    take_events(side, events);
     if (connection->stage == STAGE_OPEN) {
         make_ready(connection);
         return;
@@ -449,11 +485,11 @@ static int begin_connect(struct gate_connection *connection, const union gate_ad
         socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return errno;
-    set_options(fd);
+    gate_set_options(fd);
     bool is_open = connect(fd, &address->any, gate_address_size(address)) == 0;
     if (!is_open && errno != EINPROGRESS)
         return errno;
-    connection->outer.hung_up = false;
+    connection->outer.hung_up = connection->outer.may_read = false;
     connection->outer.source = (struct gate_source){.fd = kg_steal_fd(&fd), .on_ready = on_outer};
     int result =
         gate_watch(gate, &connection->outer.source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
@@ -489,13 +525,8 @@ static void connect_next(struct gate_connection *connection)
 
 static void on_found(struct gate_lookup *lookup)
 {
-    struct gate_cage *cage = lookup->cage;
-    if (cage != NULL) {
-        struct gate_lookup **link = &cage->lookups;
-        while (*link != lookup)
-            link = &(*link)->next_of_cage;
-        *link = lookup->next_of_cage;
-    }
+    if (lookup->cage != NULL)
+        forget_lookup(lookup);
     while (lookup->waiting != NULL) {
         struct gate_connection *connection = lookup->waiting;
         lookup->waiting = connection->next_waiting;
@@ -505,7 +536,7 @@ static void on_found(struct gate_lookup *lookup)
         if (lookup->found == GATE_FOUND)
             connect_next(connection);
         else if (lookup->found == GATE_FOUND_DENIED)
-            refuse(connection, GATE_DENIED, lookup->address, lookup->reason);
+            refuse(connection, lookup);
         else
             fail(connection, lookup->reason);
     }
@@ -569,7 +600,6 @@ void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_tar
         connection->next->link = &connection->next;
     cage->connections = connection;
     cage->connection_count++;
-    set_options(fd);
     connection->deadline_ms = loop_now_ms(gate->relay) + gate->limits.connect_timeout_ms;
     loop_timer_start(gate->relay, &connection->timer, gate->limits.connect_timeout_ms, on_timer);
     int result =

@@ -1,8 +1,8 @@
 /*
  * Where a host is. A name server may take as long as it likes, so a name is looked up in a thread
  * of a small pool, of which one cage never has more than a share; what needs no name server is
- * answered at once. The answer holds only addresses that may be connected to. A look-up cannot be
- * called off: at the end the threads are left alone, and the last one frees the pool.
+ * answered at once. The answer holds only addresses that may be connected to. A look-up that runs
+ * cannot be called off: at the end the threads are left alone, and the last one frees the pool.
  */
 #include "cage/gate_internal.h"
 
@@ -30,8 +30,24 @@ struct gate_resolver {
 
 /* -- one look-up ------------------------------------------------------------------------------- */
 
-/* Why the address itself may not be connected to, or NULL. */
-static const char *judge_one(const struct gate_lookup *lookup, const union gate_address *address)
+/* Which declaration would let the address through. */
+static void find_remedy(struct gate_lookup *lookup, enum gate_class class, bool is_own,
+                        const union gate_address *address)
+{
+    enum gate_trust trust;
+    char numeric[GATE_ADDRESS_TEXT];
+    gate_address_print(address, numeric);
+    if (!gate_remedy(class, is_own, lookup->private_networks, &trust))
+        return;
+    const char *host = trust == GATE_TRUST_NAME        ? lookup->host
+                       : trust == GATE_TRUST_LOCALHOST ? "localhost"
+                                                       : numeric;
+    snprintf(lookup->declare, sizeof(lookup->declare), "%s", host);
+}
+
+/* Why the address itself may not be connected to, or NULL; whole is what it was found in. */
+static const char *judge_one(struct gate_lookup *lookup, const union gate_address *address,
+                             const union gate_address *whole)
 {
     enum gate_class class = gate_address_class(address);
     bool is_own = class == GATE_CLASS_LOOPBACK;
@@ -44,15 +60,17 @@ static const char *judge_one(const struct gate_lookup *lookup, const union gate_
     const char *reason = gate_verdict(lookup->trust, class, is_own, lookup->private_networks);
     if (reason == NULL && is_own && gate_listener_is_ours(address))
         return "kaged itself listens there";
+    if (reason != NULL && lookup->reason[0] == '\0')
+        find_remedy(lookup, class, is_own, whole);
     return reason;
 }
 
-static const char *judge(const struct gate_lookup *lookup, const union gate_address *address)
+static const char *judge(struct gate_lookup *lookup, const union gate_address *address)
 {
     union gate_address inner;
-    const char *reason = judge_one(lookup, address);
+    const char *reason = judge_one(lookup, address, address);
     if (reason == NULL && gate_address_embedded(address, &inner))
-        reason = judge_one(lookup, &inner);
+        reason = judge_one(lookup, &inner, address);
     return reason;
 }
 
@@ -140,6 +158,14 @@ static unsigned running_for(const struct gate_resolver *resolver, const void *ow
     return count;
 }
 
+static void unqueue(struct gate_resolver *resolver, struct gate_lookup **link)
+{
+    *link = (*link)->next;
+    if (*link == NULL)
+        resolver->queue_tail = link;
+    resolver->queued--;
+}
+
 /* Moves the first look-up whose owner has its share left to those that run. */
 static struct gate_lookup *take(struct gate_resolver *resolver)
 {
@@ -147,10 +173,7 @@ static struct gate_lookup *take(struct gate_resolver *resolver)
         struct gate_lookup *lookup = *link;
         if (running_for(resolver, lookup->owner) >= OWNER_MAX)
             continue;
-        *link = lookup->next;
-        if (*link == NULL)
-            resolver->queue_tail = link;
-        resolver->queued--;
+        unqueue(resolver, link);
         lookup->next = resolver->running;
         resolver->running = lookup;
         return lookup;
@@ -254,6 +277,19 @@ void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *looku
         snprintf(lookup->reason, sizeof(lookup->reason), "no thread to look up the name");
         lookup->done(lookup);
     }
+}
+
+bool gate_resolver_withdraw(struct gate_resolver *resolver, struct gate_lookup *lookup)
+{
+    pthread_mutex_lock(&resolver->lock);
+    struct gate_lookup **link = &resolver->queue;
+    while (*link != NULL && *link != lookup)
+        link = &(*link)->next;
+    bool queued = *link != NULL;
+    if (queued)
+        unqueue(resolver, link);
+    pthread_mutex_unlock(&resolver->lock);
+    return queued;
 }
 
 void gate_resolver_free(struct gate_resolver *resolver)

@@ -322,10 +322,18 @@ struct cage_denial {
     enum cage_access access;
     char *path; /* owned */
 };
-/* -1 if the kernel does not tell, or not to us. */
-int cage_kernel_log_open(void);
-/* The next record that is there; false if there is none. */
-bool cage_kernel_log_read(int fd, struct cage_denial *ret_denial);
+enum cage_kernel_log {
+    CAGE_KERNEL_LOG_TELLS,
+    CAGE_KERNEL_LOG_OFF,      /* the kernel records no refusals */
+    CAGE_KERNEL_LOG_NOT_OURS, /* it does not say, or not to us */
+};
+/* *ret_fd is set only where the kernel tells. */
+enum cage_kernel_log cage_kernel_log_open(int *ret_fd);
+/*
+ * Takes the next record: 1 if it is about a domain, 0 if it is not, or a negative errno: -EAGAIN if
+ * there is none.
+ */
+int cage_kernel_log_read(int fd, struct cage_denial *ret_denial);
 
 /* -- in kaged-spawner -------------------------------------------------------------------------- */
 

@@ -8,9 +8,12 @@
 
 #include <errno.h>
 #include <linux/audit.h>
+#include <linux/landlock.h>
 #include <linux/netlink.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef AUDIT_LANDLOCK_ACCESS
@@ -18,44 +21,67 @@
 #define AUDIT_LANDLOCK_DOMAIN 1424
 #endif
 
-#define GROUP_READ_LOG 1 /* AUDIT_NLGRP_READLOG */
-#define RECORD_BYTES   8970
+#define GROUP_READ_LOG     1 /* AUDIT_NLGRP_READLOG */
+#define RECORD_BYTES       8970
+#define ANSWER_MS          1000 /* for the kernel to say whether it records */
+#define ANSWER_RECORDS     64   /* of others, which may come before its answer */
+#define LANDLOCK_THAT_LOGS 7    /* the version that does so */
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-/* Whether the kernel records anything at all; nobody but the operator switches that on. */
-static bool is_enabled(int fd)
+static bool landlock_logs(void)
 {
-    struct {
-        struct nlmsghdr header;
-        struct audit_status status;
-    } message = {.header = {.nlmsg_len = NLMSG_LENGTH(0),
-                            .nlmsg_type = AUDIT_GET,
-                            .nlmsg_flags = NLM_F_REQUEST}};
-    const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
-    if (sendto(fd, &message, message.header.nlmsg_len, 0, (const struct sockaddr *)&kernel,
-               sizeof(kernel)) < 0)
-        return false;
-    /* Records of others may come first. */
-    for (unsigned i = 0; i < 64; i++) {
-        ssize_t got = recv(fd, &message, sizeof(message), 0);
-        if (got >= (ssize_t)NLMSG_LENGTH(offsetof(struct audit_status, failure)) &&
-            message.header.nlmsg_type == AUDIT_GET)
-            return message.status.enabled != 0;
-        if (got < 0)
-            return false;
-    }
-    return false;
+    return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) >=
+           LANDLOCK_THAT_LOGS;
 }
 
-int cage_kernel_log_open(void)
+static int ask_status(int fd)
+{
+    const struct nlmsghdr question = {
+        .nlmsg_len = NLMSG_LENGTH(0), .nlmsg_type = AUDIT_GET, .nlmsg_flags = NLM_F_REQUEST};
+    const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    return sendto(fd, &question, question.nlmsg_len, 0, (const struct sockaddr *)&kernel,
+                  sizeof(kernel)) < 0
+               ? -errno
+               : 0;
+}
+
+/* The kernel answers from a thread of its own, so the answer has to be waited for. */
+static enum cage_kernel_log read_status(int fd)
+{
+    uint64_t deadline = kg_monotonic_ms() + ANSWER_MS, now;
+    for (unsigned i = 0; i < ANSWER_RECORDS && (now = kg_monotonic_ms()) < deadline; i++) {
+        struct {
+            struct nlmsghdr header;
+            struct audit_status status;
+        } answer;
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        if (poll(&wait, 1, (int)(deadline - now)) <= 0)
+            break;
+        ssize_t got = recv(fd, &answer, sizeof(answer), 0);
+        if (got >= (ssize_t)NLMSG_HDRLEN && answer.header.nlmsg_type == NLMSG_ERROR)
+            break;
+        if (got >= (ssize_t)NLMSG_LENGTH(offsetof(struct audit_status, failure)) &&
+            answer.header.nlmsg_type == AUDIT_GET)
+            return answer.status.enabled != 0 ? CAGE_KERNEL_LOG_TELLS : CAGE_KERNEL_LOG_OFF;
+    }
+    return CAGE_KERNEL_LOG_NOT_OURS;
+}
+
+enum cage_kernel_log cage_kernel_log_open(int *ret_fd)
 {
     kg_auto(kg_close) int fd =
         socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_AUDIT);
     const struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = GROUP_READ_LOG};
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-        return -1;
-    return is_enabled(fd) ? kg_steal_fd(&fd) : -1;
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+        ask_status(fd) < 0)
+        return CAGE_KERNEL_LOG_NOT_OURS;
+    enum cage_kernel_log log = read_status(fd);
+    if (log == CAGE_KERNEL_LOG_TELLS && !landlock_logs())
+        return CAGE_KERNEL_LOG_OFF;
+    if (log == CAGE_KERNEL_LOG_TELLS)
+        *ret_fd = kg_steal_fd(&fd);
+    return log;
 }
 
 /* -- records ----------------------------------------------------------------------------------- */
@@ -74,16 +100,24 @@ static struct kg_str field(const char *record, const char *key)
     return KG_STR_NULL;
 }
 
+static bool is_hex(struct kg_str text)
+{
+    for (size_t i = 0; i < text.length; i++)
+        if (kg_hex_digit(text.data[i]) < 0)
+            return false;
+    return text.length % 2 == 0;
+}
+
 /* A path with unusual characters comes as hexadecimal digits, without quotes. */
 static char *path_of(const char *record)
 {
     struct kg_str text = field(record, "path=");
-    if (text.length == 0 || text.data[-1] == '"' || text.length % 2 != 0)
+    if (text.length == 0 || text.data[-1] == '"' || !is_hex(text))
         return kg_str_dup(text);
     struct kg_buf path = {0};
     for (size_t i = 0; i < text.length; i += 2) {
-        int high = kg_hex_digit(text.data[i]), low = kg_hex_digit(text.data[i + 1]);
-        kg_buf_char(&path, high < 0 || low < 0 ? '?' : (char)(high * 16 + low));
+        int byte = kg_hex_digit(text.data[i]) * 16 + kg_hex_digit(text.data[i + 1]);
+        kg_buf_char(&path, byte != 0 ? (char)byte : '?');
     }
     return kg_buf_terminate(&path);
 }
@@ -97,34 +131,40 @@ static enum cage_access access_of(const char *record)
     return kg_str_starts(blockers, "fs.") ? CAGE_ACCESS_WRITE : CAGE_ACCESS_PROCESS;
 }
 
+/* 0 if there is none: no domain has that number. */
 static uint64_t domain_of(const char *record)
 {
     struct kg_str text = field(record, "domain=");
     return text.length > 0 ? strtoull(text.data, NULL, 16) : 0;
 }
 
-bool cage_kernel_log_read(int fd, struct cage_denial *ret_denial)
+static pid_t pid_of(const char *record)
 {
-    static char buffer[NLMSG_HDRLEN + RECORD_BYTES + 1];
-    for (;;) {
-        ssize_t got = recv(fd, buffer, sizeof(buffer) - 1, 0);
-        if (got < 0 && errno == ENOBUFS)
-            continue; /* some were lost; the next are as good */
-        if (got < (ssize_t)NLMSG_HDRLEN)
-            return false;
-        buffer[got] = '\0';
-        const struct nlmsghdr *header = (const struct nlmsghdr *)buffer;
-        const char *record = buffer + NLMSG_HDRLEN;
-        *ret_denial = (struct cage_denial){.domain = domain_of(record)};
-        struct kg_str pid = field(record, "pid=");
-        if (header->nlmsg_type == AUDIT_LANDLOCK_DOMAIN && pid.length > 0) {
-            ret_denial->pid = (pid_t)strtol(pid.data, NULL, 10);
-            return true;
-        }
-        if (header->nlmsg_type != AUDIT_LANDLOCK_ACCESS)
-            continue;
-        ret_denial->access = access_of(record);
-        ret_denial->path = path_of(record);
-        return true;
+    struct kg_str text = field(record, "pid=");
+    long pid = text.length > 0 ? strtol(text.data, NULL, 10) : 0;
+    return pid > 0 && pid <= INT32_MAX ? (pid_t)pid : 0;
+}
+
+int cage_kernel_log_read(int fd, struct cage_denial *ret_denial)
+{
+    static _Alignas(struct nlmsghdr) char buffer[NLMSG_HDRLEN + RECORD_BYTES + 1];
+    ssize_t got = recv(fd, buffer, sizeof(buffer) - 1, 0);
+    if (got < 0)
+        return errno == ENOBUFS ? 0 : -errno; /* some were lost; the next are as good */
+    buffer[got] = '\0';
+    const struct nlmsghdr *header = (const struct nlmsghdr *)buffer;
+    const char *record = buffer + NLMSG_HDRLEN;
+    if (got < (ssize_t)NLMSG_HDRLEN || domain_of(record) == 0)
+        return 0;
+    struct cage_denial denial = {.domain = domain_of(record)};
+    if (header->nlmsg_type == AUDIT_LANDLOCK_DOMAIN)
+        denial.pid = pid_of(record);
+    if (header->nlmsg_type == AUDIT_LANDLOCK_ACCESS) {
+        denial.access = access_of(record);
+        denial.path = path_of(record);
     }
+    if (denial.pid == 0 && denial.path == NULL)
+        return 0;
+    *ret_denial = denial;
+    return 1;
 }

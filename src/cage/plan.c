@@ -132,10 +132,10 @@ static void add_kernel(struct cage_steps *steps, const struct cage_host *host, s
     cage_steps_add(steps, CAGE_STEP_TMPFS, "/tmp", "", tmp_bytes);
 }
 
-/* What Landlock lets be changed everywhere; in /proc only what is the process's own can be. */
+/* What Landlock lets be changed in every cage. */
 static void add_writables(struct cage_words *writables)
 {
-    static const char *const folders[] = {"/tmp", "/dev", "/proc"};
+    static const char *const folders[] = {"/tmp", "/dev"};
     for (size_t i = 0; i < KG_COUNT(folders); i++)
         cage_words_add(writables, folders[i]);
 }

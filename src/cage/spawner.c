@@ -319,14 +319,11 @@ const char *cage_spawner_knowledge(const struct cage_spawner *spawner)
 {
     return spawner->kernel_tells
                ? "Refused hosts and ports are known from the gatekeeper, if the plugin has a "
-                 "network "
-                 "at all; programs and writing from the kernel's audit log. What is not in the "
-                 "cage "
-                 "is simply not there, and nobody sees the attempt."
+                 "network at all; programs and writing from the kernel's audit log. What is not "
+                 "in the cage is simply not there, and nobody sees the attempt."
                : "Refused hosts and ports are known from the gatekeeper, if the plugin has a "
-                 "network "
-                 "at all. Refused files and programs are not known: the kernel's audit log is off, "
-                 "or the spawner is not root.";
+                 "network at all. Refused files and programs are not known: the kernel's audit "
+                 "log is off, or not for the spawner.";
 }
 
 int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,

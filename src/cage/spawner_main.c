@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -42,8 +43,7 @@ struct cell {
     int pid1_fd;                   /* pidfd of it, or -1 */
     char status[STATUS_MAX_BYTES]; /* what bwrap reported */
     size_t status_length;
-    char
-        ran[2]; /* what the shim reported: one letter before the command, one more if that failed */
+    char ran[2]; /* what the shim reported: a letter before the command, and one if that failed */
     size_t ran_length;
     char *name;                     /* owned; for messages */
     struct cage_network network;    /* to be made once pid1 is known; then empty */
@@ -341,9 +341,13 @@ static void tell_denial(struct spawner *spawner, struct cage_denial *denial)
 /* The first refusal of a domain is told before the process that it began with. */
 static void read_kernel_log(struct spawner *spawner)
 {
-    struct cage_denial told;
-    for (unsigned i = 0; i < RECORDS_A_TURN && cage_kernel_log_read(spawner->kernel_log, &told);
-         i++) {
+    for (unsigned i = 0; i < RECORDS_A_TURN; i++) {
+        struct cage_denial told;
+        int result = cage_kernel_log_read(spawner->kernel_log, &told);
+        if (result < 0)
+            return;
+        if (result == 0)
+            continue;
         if (told.pid != 0) {
             meet_domain(spawner, &told);
             tell_denial(spawner, &spawner->denial);
@@ -383,8 +387,7 @@ static bool is_ours(const struct spawner *spawner, pid_t pid)
     return false;
 }
 
-/* Our children that we did not start, or that have no bwrap any more, were left behind by one: they
- * are killed. */
+/* Our children that we did not start, or whose bwrap is gone, were left behind: they are killed. */
 static size_t kill_strays(const struct spawner *spawner, pid_t **ret_strays)
 {
     size_t count, stray_count = 0;
@@ -494,6 +497,29 @@ static int check_tools(const struct spawner *spawner, const struct cage_plan *pl
     return 0;
 }
 
+static size_t count_polls(const struct spawner *spawner)
+{
+    size_t count = OWN_POLLS;
+    for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
+        count += CELL_POLLS;
+    return count;
+}
+
+/* The kernel polls for no more than it lets us have files, and we would hear of nothing any more.
+ */
+static int check_room(const struct spawner *spawner, const struct cage_plan *plan,
+                      struct kg_err *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return kg_fail_errno(err, errno, "plugin %s: read limits", plan->name);
+    if (count_polls(spawner) + CELL_POLLS <= limit.rlim_cur)
+        return 0;
+    return kg_fail(err, KG_E_CAGE,
+                   "plugin %s: kaged may have %llu open files, too few for one more cage",
+                   plan->name, (unsigned long long)limit.rlim_cur);
+}
+
 /* A cage that cannot be limited is not started. */
 static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, struct kg_err *err)
 {
@@ -521,7 +547,8 @@ static void spawn(struct spawner *spawner, uint32_t id, int plan_fd)
 {
     struct kg_err err = {0};
     struct cage_plan *plan = read_plan(plan_fd, &err);
-    if (plan == NULL || check_tools(spawner, plan, &err) < 0 || launch(spawner, id, plan, &err) < 0)
+    if (plan == NULL || check_tools(spawner, plan, &err) < 0 ||
+        check_room(spawner, plan, &err) < 0 || launch(spawner, id, plan, &err) < 0)
         tell_failed(spawner, id, err.message);
     cage_plan_free(plan);
 }
@@ -610,10 +637,7 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
 
 static struct pollfd *room_for_polls(const struct spawner *spawner, struct pollfd *old)
 {
-    size_t count = OWN_POLLS;
-    for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
-        count += CELL_POLLS;
-    return kg_realloc(old, count * sizeof(*old));
+    return kg_realloc(old, count_polls(spawner) * sizeof(*old));
 }
 
 /* Until the next thing is due, or for ever. */
@@ -699,7 +723,7 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
     spawner->cgroups = cage_cgroups_new(&asker, ret_limits);
     if (geteuid() != 0)
         return 0;
-    spawner->kernel_log = cage_kernel_log_open();
+    (void)cage_kernel_log_open(&spawner->kernel_log);
     spawner->stage = cage_stage_new(&spawner->owner, err);
     /* Only a stage knows the owner: without one, root would open what he may not. */
     if (spawner->stage == NULL && spawner->owner.uid != 0)

@@ -120,8 +120,9 @@ const struct cli_command cli_commands[] = {
         .help =
             "Shows each host, port, file or program that the cage refused to the plugin, how often "
             "and when, the capability that would have allowed it, and how kaged knows. Hosts and "
-            "ports are always known; files and programs only where the kernel's audit log tells "
-            "them, which takes a daemon or spawner that is root and a kernel that has it enabled.",
+            "ports are known of a plugin that has a network; files and programs only where the "
+            "kernel's audit log tells them, which takes a spawner that is root and a kernel that "
+            "has it enabled.",
         .needs = CLI_DAEMON,
         .run = cli_plugin_why,
     },

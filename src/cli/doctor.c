@@ -220,8 +220,8 @@ static void examine(const struct cli *cli, const struct config *config,
 {
     const struct config_paths *paths = &cli->paths;
     const char *chosen = config->plugins_dir;
-    const char *const folders[] = {paths->plugins_dir, paths->state_dir, paths->audit_dir,
-                                   paths->logs_dir,    paths->run_dir,   NULL};
+    const char *folders[CONFIG_PATHS_FOLDERS + 1];
+    config_paths_folders(paths, folders);
     struct cage_site site = {
         .owner = owner,
         .folders = folders,

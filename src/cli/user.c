@@ -52,16 +52,16 @@ static int check_reach(const char *path, const struct cage_owner *owner, struct 
 int user_give_folders(const struct config_paths *paths, const struct cage_owner *owner,
                       struct kg_err *err)
 {
-    const char *const folders[] = {paths->plugins_dir, paths->state_dir, paths->audit_dir,
-                                   paths->logs_dir, paths->run_dir};
+    const char *folders[CONFIG_PATHS_FOLDERS + 1];
+    config_paths_folders(paths, folders);
     if (owner->uid == geteuid())
         return 0;
-    for (size_t i = 0; i < KG_COUNT(folders); i++) {
-        int result = give_folder(folders[i], owner);
+    for (const char **folder = folders; *folder != NULL; folder++) {
+        int result = give_folder(*folder, owner);
         if (result < 0)
-            return kg_fail_errno(err, -result, "give folder %s to daemon.user (uid %u)", folders[i],
+            return kg_fail_errno(err, -result, "give folder %s to daemon.user (uid %u)", *folder,
                                  (unsigned)owner->uid);
-        result = check_reach(folders[i], owner, err);
+        result = check_reach(*folder, owner, err);
         if (result < 0)
             return result;
     }

@@ -20,7 +20,11 @@ struct config_paths {
 /* home_or_null: from --home; else KAGED_HOME; else the user's folders, or the system's for root. */
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
 void config_paths_free(struct config_paths *paths);
-/* Makes the folders that the daemon writes to (0700). One may belong to root or to user. */
+/* The folders that the daemon writes to, those above others first; NULL-ended and borrowed. */
+#define CONFIG_PATHS_FOLDERS 6
+void config_paths_folders(const struct config_paths *paths,
+                          const char *ret_folders[CONFIG_PATHS_FOLDERS + 1]);
+/* Makes them: 0700, but plugins are for all to read. One may belong to root or to user. */
 int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_err *err);
 
 /* -- config.toml ------------------------------------------------------------------------------- */

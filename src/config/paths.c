@@ -94,9 +94,11 @@ int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, 
 
 void config_paths_free(struct config_paths *paths)
 {
-    char **all[] = {&paths->home,      &paths->config_file, &paths->local_file, &paths->plugins_dir,
-                    &paths->state_dir, &paths->state_db,    &paths->audit_dir,  &paths->audit_key,
-                    &paths->plugin_data_dir, &paths->logs_dir,  &paths->run_dir,     &paths->socket,     &paths->pid_file};
+    char **all[] = {&paths->home,        &paths->config_file, &paths->local_file,
+                    &paths->plugins_dir, &paths->state_dir,   &paths->state_db,
+                    &paths->audit_dir,   &paths->audit_key,   &paths->plugin_data_dir,
+                    &paths->logs_dir,    &paths->run_dir,     &paths->socket,
+                    &paths->pid_file};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }
@@ -117,13 +119,27 @@ static int make_private(const char *path, uid_t user, struct kg_err *err)
     return 0;
 }
 
+void config_paths_folders(const struct config_paths *paths,
+                          const char *ret_folders[CONFIG_PATHS_FOLDERS + 1])
+{
+    const char *const folders[] = {paths->plugins_dir,
+                                   paths->plugin_data_dir,
+                                   paths->state_dir,
+                                   paths->audit_dir,
+                                   paths->logs_dir,
+                                   paths->run_dir,
+                                   NULL};
+    memcpy(ret_folders, folders, sizeof(folders));
+}
+
 int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_err *err)
 {
-    const char *const private[] = {paths->plugin_data_dir, paths->state_dir, paths->audit_dir,
-                                   paths->logs_dir, paths->run_dir};
-    int result = kg_make_dirs(paths->plugins_dir, 0755, err);
-    for (size_t i = 0; i < KG_COUNT(private) && result == 0; i++)
-        result = make_private(private[i], user, err);
+    const char *folders[CONFIG_PATHS_FOLDERS + 1];
+    config_paths_folders(paths, folders);
+    int result = 0;
+    for (const char **folder = folders; *folder != NULL && result == 0; folder++)
+        result = *folder == paths->plugins_dir ? kg_make_dirs(*folder, 0755, err)
+                                               : make_private(*folder, user, err);
     if (result < 0)
         kg_hint(err, "choose a folder you may write to with --home, or mend its permissions");
     return result;

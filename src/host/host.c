@@ -91,6 +91,14 @@ static char *real_path(const char *path)
     return real ? real : kg_strdup(path);
 }
 
+/* On the gate's thread. A connection that cannot be audited is not made. */
+static enum gate_hearing hearing_of_audit(void *audit)
+{
+    if (audit_ready(audit, NULL))
+        return GATE_HEARS;
+    return audit_is_behind(audit) ? GATE_HEARS_LATER : GATE_HEARS_NOTHING;
+}
+
 static int open_gate(struct host *host, struct kg_err *err)
 {
     const struct gate_limits limits = gate_limits(host->config);
@@ -98,7 +106,10 @@ static int open_gate(struct host *host, struct kg_err *err)
         return 0; /* nobody will have a network */
     host->gate = gate_new(host->loop, &limits, err);
     host->supervisor.gate = host->gate;
-    return host->gate != NULL ? 0 : -EINVAL;
+    if (host->gate == NULL)
+        return -EINVAL;
+    gate_ask_first(host->gate, hearing_of_audit, host->audit);
+    return 0;
 }
 
 struct host *host_new(const struct host_parts *parts, struct kg_err *err)
@@ -639,6 +650,7 @@ void host_free(struct host *host)
 {
     if (host == NULL)
         return;
+    host->closing = true;
     loop_undefer(host->loop, &host->stop_check);
     for (size_t i = 0; i < host->plugin_count; i++)
         plugin_free(host->plugins[i]);

@@ -30,6 +30,7 @@ struct host {
     void *on_reloaded_data;
 
     bool stopping;
+    bool closing; /* host_free has begun */
     char *stop_reason;
     void (*on_stopped)(void *data);
     void *on_stopped_data;

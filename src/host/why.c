@@ -52,27 +52,37 @@ static char *allowing(const struct why *why, char *text)
     kg_auto(kg_free) char *owned = text;
     kg_auto(capability_free) struct capability capability = {0};
     kg_auto(kg_buf_free) struct kg_buf canonical = {0};
+    const struct manifest *manifest = why->plugin->manifest; /* NULL: it is broken by now */
     if (capability_parse(kg_str(owned), &capability, NULL) < 0 ||
-        capability_set_covers(&why->plugin->manifest->capability_set, &capability))
+        (manifest != NULL && capability_set_covers(&manifest->capability_set, &capability)))
         return NULL;
     capability_print(&capability, &canonical);
     return kg_str_dup(kg_buf_view(&canonical));
 }
 
-static char *host_and_port(struct kg_str host, int64_t port)
+/* NULL: what was asked for is no host at all. */
+static char *reaching(struct kg_str host, int64_t port)
 {
-    bool is_v6 = memchr(host.data, ':', host.length) != NULL;
-    return kg_format(is_v6 ? "[%.*s]:%d" : "%.*s:%d", KG_STR_ARG(host), (int)port);
+    bool is_v6 = host.length > 0 && memchr(host.data, ':', host.length) != NULL;
+    kg_auto(kg_free) char *text =
+        kg_format(is_v6 ? "net:[%.*s]:%d" : "net:%.*s:%d", KG_STR_ARG(host), (int)port);
+    kg_auto(capability_free) struct capability capability = {0};
+    kg_auto(kg_buf_free) struct kg_buf canonical = {0};
+    if (capability_parse(kg_str(text), &capability, NULL) < 0)
+        return NULL;
+    capability_print(&capability, &canonical);
+    return kg_str_dup(kg_buf_view(&canonical));
 }
 
 static void read_network(struct why *why, const struct kg_node *event, struct refusal *ret_refusal)
 {
-    struct kg_str host = text_at(event, "host");
+    (void)why;
+    struct kg_str host = text_at(event, "host"), declare = text_at(event, "declare");
     int64_t port = number_at(event, "port");
-    kg_auto(kg_free) char *target = host_and_port(host, port ? port : 443);
     ret_refusal->what = port ? kg_format("to connect to %.*s, port %d", KG_STR_ARG(host), (int)port)
                              : kg_format("to look up the host %.*s", KG_STR_ARG(host));
-    ret_refusal->capability = allowing(why, kg_format("net:%s", target));
+    if (declare.length > 0)
+        ret_refusal->capability = reaching(declare, port ? port : 443);
     ret_refusal->source = "the gatekeeper of its network, which refused it";
 }
 
@@ -188,12 +198,20 @@ static void why_free(struct why *why)
 
 static void ask_next(struct why *why);
 
+static void give_up(struct why *why, const struct kg_err *err)
+{
+    why->on_done(why->data, KG_STR_NULL, err);
+    why_free(why);
+}
+
 static void on_lines(void *data, struct kg_str lines, const struct kg_err *err_or_null)
 {
     struct why *why = data;
-    if (err_or_null != NULL) {
-        why->on_done(why->data, KG_STR_NULL, err_or_null);
-        why_free(why);
+    struct kg_err err = {0};
+    if (why->host->closing) /* the plugins are gone, and the log can be asked no more */
+        kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+    if (err_or_null != NULL || err.code != KG_OK) {
+        give_up(why, err_or_null != NULL ? err_or_null : &err);
         return;
     }
     while (lines.length > 0) {

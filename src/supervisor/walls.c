@@ -7,6 +7,16 @@
 #define GATE_TEXT(text) ((text)[0] != '\0' ? AUDIT_V_TEXT(text) : AUDIT_V_NULL)
 #define GATE_PORT(port) ((port) != 0 ? AUDIT_V_INT(port) : AUDIT_V_NULL)
 
+static void log_denied(const struct instance *instance, const struct gate_event *event)
+{
+    if (event->port != 0)
+        kg_log_about(KG_WARN, instance->name, "refused to connect to %s port %u: %s", event->host,
+                     event->port, event->reason);
+    else
+        kg_log_about(KG_WARN, instance->name, "refused to look up %s: %s", event->host,
+                     event->reason);
+}
+
 static void on_event(void *data, const struct gate_event *event)
 {
     const struct instance *instance = data;
@@ -23,16 +33,16 @@ static void on_event(void *data, const struct gate_event *event)
                    AUDIT_V_INT((int64_t)event->duration_ms));
         return;
     case GATE_DENIED:
-        kg_log_about(KG_WARN, instance->name, "refused to connect to %s port %u: %s", event->host,
-                     event->port, event->reason);
+        log_denied(instance, event);
         audit_emit(audit, AUDIT_PLUGIN_NET_DENIED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
-                   AUDIT_V_TEXT(event->host), GATE_PORT(event->port), AUDIT_V_TEXT(event->reason),
+                   AUDIT_V_TEXT(event->host), GATE_PORT(event->port), GATE_TEXT(event->address),
+                   AUDIT_V_TEXT(event->reason), GATE_TEXT(event->declare),
                    AUDIT_V_INT(event->suppressed));
         return;
     case GATE_FAILED:
         audit_emit(audit, AUDIT_PLUGIN_NET_FAILED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
                    AUDIT_V_TEXT(event->host), GATE_PORT(event->port), GATE_TEXT(event->address),
-                   AUDIT_V_TEXT(event->reason));
+                   AUDIT_V_TEXT(event->reason), AUDIT_V_INT(event->suppressed));
         return;
     }
 }

@@ -15,15 +15,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#define MIB          ((uint64_t)1024 * 1024)
-#define MEMORY       (64 * MIB)
-#define SHARES       512
+#define MIB    ((uint64_t)1024 * 1024)
+#define MEMORY (64 * MIB)
+#define SHARES 512
 
 static struct world *world;
 static enum cage_limits_mode mode;
@@ -335,6 +336,42 @@ static void next_daemon_removes_what_a_killed_one_left(void **state)
     close(ends[1]);
 }
 
+/* -- the spawner's own limits ------------------------------------------------------------------ */
+
+#define FEW_FILES 60
+#define MANY      20
+
+static bool is_answered(void *data)
+{
+    const struct run *run = data;
+    return run->spawned || run->exited;
+}
+
+/* The kernel refuses to poll for more entries than a process may have files: it was deaf then. */
+static void spawner_with_few_files_refuses_cages_and_goes_on(void **state)
+{
+    (void)state;
+    struct world *other = world_new();
+    size_t children;
+    kg_auto(kg_free) pid_t *pids = cage_children_of(getpid(), &children);
+    const struct rlimit few = {FEW_FILES, FEW_FILES};
+    assert_int_equal(prlimit(pids[children - 1], RLIMIT_NOFILE, &few, NULL), 0);
+    struct run *runs[MANY];
+    size_t refused = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        runs[i] = run_start(other, COMMAND("./probe", "wait-forever"));
+        assert_true(loop_run_until(other->loop, is_answered, runs[i], WORLD_WAIT_MS));
+        refused += runs[i]->exited;
+    }
+    assert_in_range(refused, 1, MANY - 1);
+    for (size_t i = 0; i < MANY; i++)
+        end(runs[i]);
+    struct run *run = run_start(other, COMMAND("./probe", "hello"));
+    assert_string_equal(run_line(run), "hello");
+    run_free(run);
+    world_free(other);
+}
+
 /* -- all of it again as somebody else ---------------------------------------------------------- */
 
 static void limits_hold_for_an_ordinary_user_too(void **state)
@@ -375,6 +412,7 @@ int main(void)
         cmocka_unit_test(group_has_its_settings_and_goes_with_the_cage),
         cmocka_unit_test(sweep_takes_groups_of_the_dead_and_no_others),
         cmocka_unit_test(next_daemon_removes_what_a_killed_one_left),
+        cmocka_unit_test(spawner_with_few_files_refuses_cages_and_goes_on),
         cmocka_unit_test(limits_hold_for_an_ordinary_user_too),
     };
     return cmocka_run_group_tests_name("cage limits", tests, make_world, free_world);

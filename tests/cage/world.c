@@ -155,10 +155,8 @@ static void on_limit(void *data, enum cage_limit limit, uint32_t count)
     ((struct run *)data)->limits[limit] = count;
 }
 
-static const struct cage_child_ops run_ops = {.on_spawned = on_spawned,
-                                              .on_exited = on_exited,
-                                              .on_socket = on_socket,
-                                              .on_limit = on_limit};
+static const struct cage_child_ops run_ops = {
+    .on_spawned = on_spawned, .on_exited = on_exited, .on_socket = on_socket, .on_limit = on_limit};
 
 struct cage_policy world_policy(struct world *world, const char *const *command)
 {

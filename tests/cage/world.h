@@ -5,7 +5,6 @@
 #include "cage/cage.h"
 
 #define WORLD_WAIT_MS   20000
-#define ORDINARY_UID    1234
 #define WORLD_PROCESSES 24
 #define WORLD_TMP_BYTES ((size_t)4 * 1024 * 1024)
 #define ORDINARY_UID    1234

@@ -3,6 +3,7 @@ import contextlib
 import glob
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -168,21 +169,64 @@ class SlowDisk(FlowTest):
         self.assertEqual({status for status, _ in answers}, {200})
 
 
+# Connects again and again, on its own, and writes down how that went.
+CONNECTS = """
+import errno, socket, sys, threading, time
+def connect():
+    while True:
+        try:
+            with socket.create_connection(("localhost", {port}), timeout=5) as connection:
+                print(connection.recv(5).decode(), file=sys.stderr)
+        except OSError as error:
+            print(errno.errorcode[error.errno], file=sys.stderr)
+        time.sleep(0.02)
+threading.Thread(target=connect, daemon=True).start()
+"""
+
+
+@contextlib.contextmanager
+def greeter():
+    """The port of a server that says hello to each."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def greet():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    with client:
+                        client.sendall(b"hello")
+        threading.Thread(target=greet, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
 @unittest.skipUnless(os.getuid() == 0, "only root can make a small disk")
 class FullDisk(FlowTest):
-    def test_full_disk_refuses_calls_and_nothing_is_lost(self):
-        daemon = Daemon(["good-c", "noise", "flood"], wait_running=False)
+    @contextlib.contextmanager
+    def small_disk(self, daemon):
+        """The log of a daemon that is not started yet is on a small disk."""
         disk = os.path.join(daemon.home, "state/audit")
         os.makedirs(disk)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "none", disk], check=True)
         try:
+            yield disk
+        finally:
+            daemon.kill_if_running()
+            subprocess.run(["umount", disk], check=True)
+            daemon.discard()
+
+    def fill(self, disk):
+        with open(os.path.join(disk, "ballast"), "wb", buffering=0) as ballast:
+            with contextlib.suppress(OSError):
+                while True:
+                    ballast.write(b"x" * 4096)
+
+    def test_full_disk_refuses_calls_and_nothing_is_lost(self):
+        daemon = Daemon(["good-c", "noise", "flood"], wait_running=False)
+        with self.small_disk(daemon) as disk:
             daemon.start()
             daemon.wait_state("good-c", "running")
             daemon.wait_state("noise", "running")
-            with open(os.path.join(disk, "ballast"), "wb", buffering=0) as ballast:
-                with contextlib.suppress(OSError):
-                    while True:
-                        ballast.write(b"x" * 4096)
+            self.fill(disk)
             refused = wait_for(lambda: self.refusal(daemon), "a refused call")
             self.assertIn("the disk is full", refused["message"])
             self.assertIn("the disk is full", daemon.api("GET", "/status")[1]["audit_problem"])
@@ -191,10 +235,33 @@ class FullDisk(FlowTest):
             self.assertEqual(daemon.status("good-c")["starts"], 1)
             daemon.stop()
             self.assertEqual(daemon.cli("audit", "verify")[0], 0)
-        finally:
-            daemon.kill_if_running()
-            subprocess.run(["umount", disk], check=True)
-            daemon.discard()
+
+    def test_connection_that_cannot_be_audited_is_not_made(self):
+        daemon = Daemon(["does-as-told"])
+        manifest = os.path.join(daemon.home, "plugins/does-as-told/kaged-plugin.yaml")
+        with greeter() as port, self.small_disk(daemon) as disk:
+            with open(manifest) as file:
+                text = file.read()
+            with open(manifest, "w") as file:
+                file.write(text.replace("[]", f"['net:localhost:{port}']"))
+            daemon.start()
+            daemon.call("does-as-told", "told.run", {"code": CONNECTS.format(port=port)})
+            daemon.wait_audit("plugin.net_connected", "does-as-told")
+            self.fill(disk)
+            wait_for(lambda: daemon.try_call("does-as-told", "told.run", {"code": ""})[0] == 503,
+                     "a refused call")
+            lines = lambda: daemon.api("GET", "/plugins/does-as-told/logs?lines=10000")[1]["lines"]
+            wait_for(lambda: any("ECONNRESET" in line for line in lines()), "a refused connection")
+            os.unlink(os.path.join(disk, "ballast"))
+            wait_for(lambda: daemon.try_call("does-as-told", "told.run", {"code": ""})[0] == 200,
+                     "a taken call")
+            wait_for(lambda: "hello" in lines()[-1], "a connection")
+            greeted = sum("hello" in line for line in lines())
+            self.assertGreaterEqual(len(daemon.audit("plugin.net_connected")), greeted)
+            denied = daemon.wait_audit("plugin.net_denied", "does-as-told")
+            self.assertEqual(denied[0]["reason"], "the audit log cannot be written")
+            daemon.stop()
+            self.assertEqual(daemon.cli("audit", "verify")[0], 0)
 
     def refusal(self, daemon):
         daemon.try_call("noise", "work.do")

@@ -236,6 +236,33 @@ class Network(FlowTest):
             self.assertEqual(answer["refusals"][0]["capability"], f"net:localhost:{port}")
 
 
+    def test_why_answers_about_a_plugin_whose_manifest_is_broken_by_now(self):
+        with Told("net:localhost:1") as daemon:
+            daemon.tell(CONNECT.format("192.0.2.7", 443))
+            daemon.wait_audit("plugin.net_denied", NAME)
+            daemon.stop()
+            with open(daemon.manifest, "a") as file:
+                file.write("nonsense: true\n")
+            daemon.start()
+            refusal = daemon.api("GET", f"/plugins/{NAME}/why")[1]["refusals"][0]
+            self.assertEqual(refusal["capability"], "net:192.0.2.7:443")
+
+    def test_daemon_that_stops_while_it_is_asked_why_leaves_cleanly(self):
+        """No plugin runs, so nothing holds up the end; some questions are still with the reader."""
+        question = f"GET /api/v1/plugins/{NAME}/why HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        with Told("net:localhost:1") as daemon:
+            daemon.tell(CONNECT.format("192.0.2.7", 443))
+            daemon.wait_audit("plugin.net_denied", NAME)
+            daemon.act(NAME, "disable")
+            daemon.wait_state(NAME, "disabled")
+            with contextlib.ExitStack() as clients:
+                for _ in range(50):
+                    client = clients.enter_context(socket.socket(socket.AF_UNIX))
+                    client.connect(daemon.socket)
+                    client.sendall(question)
+                daemon.stop()
+
+
 class Words(FlowTest):
     def test_no_sandbox_does_not_apply_to_plugins(self):
         with Told(arguments=["--no-sandbox"]) as daemon:

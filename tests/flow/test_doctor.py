@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import subprocess
+import tempfile
 import unittest
 
 from harness import KAGED, PATIENCE, Daemon, FlowTest, descendants, main, process_name
@@ -65,6 +66,13 @@ class Doctor(FlowTest):
         self.assertRegex(out.splitlines()[-1], "^Plugins run (fully )?caged")
         self.assertNotIn("\033", out)
 
+    def test_kernel_log_can_be_read_if_why_says_that_it_is(self):
+        # The doctor once asked only for the right to read it, and it was off.
+        rows = {check["name"]: check["detail"] for check in self.examine()[1]["checks"]}
+        with Daemon(["good-c"]) as daemon:
+            knowledge = daemon.api("GET", "/plugins/good-c/why")[1]["knowledge"]
+        self.assertEqual("can be read" in rows["kernel-log"], "are not known" not in knowledge)
+
     def test_it_makes_nothing(self):
         before = sorted(os.listdir(self.home.home))
         self.examine()
@@ -91,6 +99,11 @@ class Doctor(FlowTest):
             self.assertIn("cages    " + cages, daemon.cli("status")[1])
             for name in lacking:
                 self.assertEqual(daemon.log().count(f"cages are degraded: {name}:"), 1)
+
+    def test_kernel_log_is_for_information_and_says_what_it_is(self):
+        rows = {check["name"]: check for check in self.examine()[1]["checks"]}
+        self.assertEqual(rows["kernel-log"]["status"], "ok")
+        self.assertRegex(rows["kernel-log"]["detail"], "audit log (tells of|is off|is not for us)")
 
     def test_broken_config_is_said_first(self):
         with open(os.path.join(self.home.home, "config.toml"), "w") as file:
@@ -240,10 +253,26 @@ class GivesUpRoot(FlowTest):
             daemon.stop()
             daemon.start()
             self.assertEqual(daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
-            for folder in ("plugins", "state", "state/audit", "state/logs", "run"):
+            for folder in ("plugins", "plugin-data", "state", "state/audit", "state/logs",
+                           "run"):
                 path = os.path.join(daemon.home, folder)
                 self.assertEqual(os.stat(path).st_uid, pwd.getpwnam("daemon").pw_uid, folder)
             self.assertEqual(os.stat(daemon.home).st_uid, 0)
+
+    def test_plugin_keeps_files_of_its_own_below_config(self):
+        # plugin-data was made by root and stayed root's, so that no folder could be made in it.
+        daemon = self.home_for("daemon", ["does-as-told"])
+        manifest = os.path.join(daemon.home, "plugins/does-as-told/kaged-plugin.yaml")
+        with open(manifest) as file:
+            text = file.read()
+        with open(manifest, "w") as file:
+            file.write(text.replace("capabilities: []", 'capabilities: ["write:fs:config:/kept"]'))
+        with daemon:
+            told = "import os; open(os.environ['KAGED_CONFIG_ROOT'] + '/kept/a', 'w').write('x')"
+            answer = daemon.call("does-as-told", "told.run", {"code": told})
+            self.assertIn("result", answer, answer)
+            kept = os.stat(os.path.join(daemon.home, "plugin-data/does-as-told/kept/a"))
+            self.assertEqual(kept.st_uid, pwd.getpwnam("daemon").pw_uid)
 
     def test_it_starts_and_stops_in_the_background(self):
         daemon = self.home_for("daemon")
@@ -264,6 +293,38 @@ class GivesUpRoot(FlowTest):
             status = daemon.api("GET", "/plugins/secret")[1]
             self.assertNotEqual(status.get("state"), "running")
             self.assertIn("Permission denied", json.dumps(status))
+
+    def told(self, *capabilities):
+        """A daemon of another user, whose one plugin has these capabilities."""
+        daemon = self.home_for("daemon", ["does-as-told"])
+        manifest = os.path.join(daemon.home, "plugins/does-as-told/kaged-plugin.yaml")
+        with open(manifest) as file:
+            text = file.read()
+        with open(manifest, "w") as file:
+            file.write(text.replace("[]", json.dumps(capabilities)))
+        return daemon
+
+    def test_plugin_writes_below_config_as_that_user(self):
+        with self.told("write:fs:config:/x") as daemon:
+            code = "import os; open(os.environ['KAGED_CONFIG_ROOT'] + '/x/note', 'w').write('kept')"
+            self.assertEqual(daemon.call("does-as-told", "told.run", {"code": code}),
+                             {"result": None})
+            note = os.path.join(daemon.home, "plugin-data/does-as-told/x/note")
+            self.assertEqual(os.stat(note).st_uid, pwd.getpwnam("daemon").pw_uid)
+            with open(note) as file:
+                self.assertEqual(file.read(), "kept")
+
+    def test_folder_that_the_user_may_not_write_is_no_plugins_to_write(self):
+        with tempfile.TemporaryDirectory(prefix="kaged-") as folder:
+            os.chmod(folder, 0o755)
+            with self.told(f"write:fs:{folder}") as daemon:
+                words = daemon.wait_exit("does-as-told", "cage")["words"]
+                self.assertRegex(words, f"open {folder} as uid .*Permission denied")
+            os.chown(folder, pwd.getpwnam("daemon").pw_uid, -1)
+            with self.told(f"write:fs:{folder}") as daemon:
+                code = f"open({folder + '/note'!r}, 'w').write('kept')"
+                self.assertEqual(daemon.call("does-as-told", "told.run", {"code": code}),
+                                 {"result": None})
 
     def test_home_that_the_user_cannot_reach_is_explained(self):
         daemon = self.home_for("daemon")

@@ -307,7 +307,6 @@ static void plan_of_a_python_plugin_is_this(void **state)
                         "execute /p/git\n"
                         "change /tmp\n"
                         "change /dev\n"
-                        "change /proc\n"
                         "env PATH\n"
                         "env SECRET\n"
                         "command /usr/bin/python3 main.py\n");
@@ -523,7 +522,7 @@ static void granted_files_come_parents_first_and_before_the_install_folder(void 
                  "bind /opt/x/deep/file\n"
                  "write /p\n" INSTALLED);
     expect_lines(plan, " change ",
-                 "change /tmp\nchange /dev\nchange /proc\n"
+                 "change /tmp\nchange /dev\n"
                  "change /home/a\nchange /opt/x/deep\nchange /p\n");
 }
 
@@ -970,7 +969,7 @@ static void rules_for_landlock_are_these(void **state)
     kg_auto(kg_buf_free) struct kg_buf rules = {0}, none = {0};
     cage_argv_rules(plan, &rules);
     join_words(&rules);
-    assert_string_equal(rules.data, "x/usr/lib/x86_64-linux-gnu/ld.so x/p/git w/tmp w/dev w/proc ");
+    assert_string_equal(rules.data, "x/usr/lib/x86_64-linux-gnu/ld.so x/p/git w/tmp w/dev ");
     plan->landlock = false;
     cage_argv_rules(plan, &none);
     assert_int_equal(none.length, 0);

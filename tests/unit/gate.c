@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -37,6 +38,7 @@ struct rig {
     struct gate_cage *cage;
     struct cage_plan plan;
     struct gate_limits limits;
+    atomic_int hearing;   /* enum gate_hearing */
     uint16_t ports[8];    /* where the listeners are */
     struct kg_buf events; /* each as a line */
     size_t told[4];       /* by kind */
@@ -91,11 +93,17 @@ static int listen_for(uint16_t *ret_port)
     return fd;
 }
 
+static enum gate_hearing hearing_of(void *rig)
+{
+    return (enum gate_hearing)atomic_load(&((struct rig *)rig)->hearing);
+}
+
 static void start(struct rig *rig)
 {
     struct kg_err err = {0};
     rig->gate = gate_new(rig->loop, &rig->limits, &err);
     assert_non_null(rig->gate);
+    gate_ask_first(rig->gate, hearing_of, rig);
     rig->cage = gate_cage_new(rig->gate, &rig->plan, on_event, rig);
     for (uint32_t i = 0; i < rig->plan.network.count; i++)
         if (rig->plan.network.items[i].port != 0)
@@ -668,6 +676,46 @@ static void a_slow_name_server_holds_up_nobody_else(void **state)
     rig_free(rig); /* while look-ups still run */
 }
 
+/* How many of the names "slow0.test" to "slow9.test" the server was asked for. */
+static size_t names_asked_for(int server)
+{
+    bool asked[10] = {0};
+    char packet[512];
+    size_t count = 0;
+    for (ssize_t size; (size = recv(server, packet, sizeof(packet), MSG_DONTWAIT)) > 0;) {
+        const char *name = memmem(packet, (size_t)size, "slow", 4);
+        if (name != NULL)
+            asked[name[4] - '0'] = true;
+    }
+    for (size_t i = 0; i < KG_COUNT(asked); i++)
+        count += asked[i];
+    return count;
+}
+
+/* They were all looked up, one after the other: under `*` more and more of them would gather. */
+static void names_that_nobody_waits_for_any_more_are_not_looked_up(void **state)
+{
+    (void)state;
+    SKIP_WITHOUT_NETWORK();
+    kg_auto(kg_close) int server = silent_name_server();
+    struct rig *rig = rig_new();
+    rig->limits.connect_timeout_ms = 100;
+    for (int i = 0; i < 7; i++) {
+        kg_auto(kg_free) char *name = kg_format("slow%d.test", i);
+        declare(rig, name, world.port);
+    }
+    declare(rig, "global.test", world.port);
+    start(rig);
+    for (size_t i = 0; i < 7; i++)
+        meet_reset("127.0.0.1", rig->ports[i]);
+    wait_for(rig, GATE_FAILED, 7);
+    rig->limits.connect_timeout_ms = WAIT_MS;
+    gate_set_limits(rig->gate, &rig->limits);
+    close(dial_echo(rig, 7)); /* comes after all that was to be looked up before */
+    assert_in_range(names_asked_for(server), 1, 4);
+    rig_free(rig);
+}
+
 /* -- bounds ------------------------------------------------------------------------------------ */
 
 static void connections_past_the_most_are_refused(void **state)
@@ -753,6 +801,37 @@ static void a_loop_that_is_far_behind_gets_no_new_connections(void **state)
     assert_int_equal(rig->told[GATE_CONNECTED], 700 - refused);
     assert_int_equal(rig->told[GATE_ENDED], 700 - refused);
     assert_int_equal(rig->told[GATE_DENIED] + rig->suppressed, refused);
+    rig_free(rig);
+}
+
+static void what_cannot_be_told_is_refused_and_told_later(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_for("localhost", world.port);
+    atomic_store(&rig->hearing, GATE_HEARS_NOTHING);
+    for (int i = 0; i < 5; i++)
+        meet_reset("127.0.0.1", rig->ports[0]);
+    atomic_store(&rig->hearing, GATE_HEARS);
+    close(dial_echo(rig, 0));
+    wait_for(rig, GATE_CONNECTED, 1);
+    wait_for(rig, GATE_DENIED, 1);
+    assert_heard(rig, "denied localhost [] the audit log cannot be written");
+    assert_int_equal(rig->told[GATE_DENIED] + rig->suppressed, 5);
+    rig_free(rig);
+}
+
+static void what_is_heard_later_waits(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_for("localhost", world.port);
+    atomic_store(&rig->hearing, GATE_HEARS_LATER);
+    int fd = dial(rig, 0);
+    say(fd, "echo\nhello");
+    atomic_store(&rig->hearing, GATE_HEARS);
+    hear(fd, "hello");
+    close(fd);
+    wait_for(rig, GATE_ENDED, 1);
+    assert_int_equal(rig->told[GATE_DENIED], 0);
     rig_free(rig);
 }
 
@@ -1134,11 +1213,14 @@ int main(void)
         cmocka_unit_test(a_silent_address_leaves_time_for_the_next),
         cmocka_unit_test(a_name_that_is_not_found_is_a_failure),
         cmocka_unit_test(a_slow_name_server_holds_up_nobody_else),
+        cmocka_unit_test(names_that_nobody_waits_for_any_more_are_not_looked_up),
         cmocka_unit_test(connections_past_the_most_are_refused),
         cmocka_unit_test(connections_past_the_rate_are_refused),
         cmocka_unit_test(refusals_past_the_rate_are_counted_only),
         cmocka_unit_test(a_counted_refusal_is_told_when_the_flood_is_over),
         cmocka_unit_test(a_loop_that_is_far_behind_gets_no_new_connections),
+        cmocka_unit_test(what_cannot_be_told_is_refused_and_told_later),
+        cmocka_unit_test(what_is_heard_later_waits),
         cmocka_unit_test(file_descriptors_that_run_out_only_delay),
         cmocka_unit_test(a_thousand_connections_work_at_once),
         cmocka_unit_test(one_cage_does_not_starve_another),
