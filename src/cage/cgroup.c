@@ -290,8 +290,8 @@ static bool is_wanted(enum cage_controller controller, const struct cage_group_l
            (controller != CAGE_CPU || limits->cpu_shares != 0);
 }
 
-static int set_limits(const struct cage_group *group, const struct cage_group_limits *limits,
-                      struct kg_err *err)
+int cage_group_limit(struct cage_group *group, const struct cage_group_limits *limits,
+                     struct kg_err *err)
 {
     for (size_t i = 0; i < KG_COUNT(settings); i++) {
         const char *folder = group->folders[settings[i].controller];
@@ -309,9 +309,9 @@ static int set_limits(const struct cage_group *group, const struct cage_group_li
 
 /* -- making a group ---------------------------------------------------------------------------- */
 
-static int make_folders(const struct cage_cgroups *cgroups, struct cage_group *group, uint32_t id,
-                        struct kg_err *err)
+static int make_folders(struct cage_cgroups *cgroups, struct cage_group *group, struct kg_err *err)
 {
+    uint32_t id = ++cgroups->made;
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS; which++) {
         if (cgroups->bases[which] == NULL)
             continue;
@@ -354,8 +354,7 @@ static int open_files(struct cage_group *group, struct kg_err *err)
     return 0;
 }
 
-struct cage_group *cage_group_new(struct cage_cgroups *cgroups, uint32_t id,
-                                  const struct cage_group_limits *limits, struct kg_err *err)
+struct cage_group *cage_group_new(struct cage_cgroups *cgroups, struct kg_err *err)
 {
     struct cage_group *group = kg_alloc(sizeof(*group));
     group->mode = cgroups->mode;
@@ -364,9 +363,7 @@ struct cage_group *cage_group_new(struct cage_cgroups *cgroups, uint32_t id,
         group->procs[which] = -1;
     for (size_t i = 0; i < COUNTERS; i++)
         group->events[i] = -1;
-    int result = make_folders(cgroups, group, id, err);
-    if (result == 0)
-        result = set_limits(group, limits, err);
+    int result = make_folders(cgroups, group, err);
     if (result == 0)
         result = open_files(group, err);
     if (result < 0) {

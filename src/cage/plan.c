@@ -268,7 +268,6 @@ struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct c
     plan->name = kg_strdup(policy->name);
     plan->bwrap = kg_strdup(facts->bwrap);
     plan->folder = kg_strdup(policy->install_dir);
-    plan->bind_fd = facts->bind_fd;
     plan->landlock = facts->landlock > 0;
     plan->processes_max = policy->processes_max;
     plan->cpu_shares = policy->cpu_shares;

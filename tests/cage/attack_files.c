@@ -142,6 +142,31 @@ static void link_that_took_the_place_of_a_declared_folder_is_refused(void **stat
     cage_plan_free(plan);
 }
 
+static void swap_once(void)
+{
+    if (swap() < 0)
+        _exit(127);
+}
+
+/* In a weak cage, where nothing is staged, it is the shim that notices. */
+static void link_that_comes_between_opening_and_binding_is_noticed(void **state)
+{
+    (void)state;
+    struct cage_plan *plan = plan_with(false, COMMAND("./probe", "find", declared_secret, SECRET));
+    assert_weakly(plan, &(struct weak_cage){.without = WITHOUT_OPEN_SOURCE, .between = swap_once},
+                  "found");
+    assert_int_equal(swap(), 0);
+    struct weak_run *run = weak_start(plan, &(struct weak_cage){.between = swap_once});
+    weak_wait(run);
+    assert_int_equal(swap(), 0);
+    kg_auto(kg_free) char *message =
+        kg_format("kaged: cannot build the cage: %s: Another file has taken its place\n", declared);
+    assert_string_equal(kg_buf_terminate(&run->err), message);
+    assert_int_equal(run->out.length, 0);
+    weak_free(run);
+    cage_plan_free(plan);
+}
+
 static pid_t start_swapping(void)
 {
     pid_t pid = fork();
@@ -269,6 +294,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(link_in_a_declared_folder_leads_nowhere),
         cmocka_unit_test(link_that_took_the_place_of_a_declared_folder_is_refused),
+        cmocka_unit_test(link_that_comes_between_opening_and_binding_is_noticed),
         cmocka_unit_test(link_swapped_during_the_start_shows_nothing),
         cmocka_unit_test(file_in_a_folder_that_may_be_read_is_not_made),
         cmocka_unit_test(setuid_program_is_not_made_on_the_disk_of_the_host),

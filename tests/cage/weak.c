@@ -24,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -90,7 +91,6 @@ static struct cage_plan *edited_plan(const struct cage_plan *plan, const struct 
     if (edited == NULL)
         fail_msg("%s", err.message);
     edit_steps(edited, weak);
-    edited->bind_fd = edited->bind_fd && (weak->without & WITHOUT_OPEN_SOURCE) == 0;
     edited->landlock = edited->landlock && (weak->without & WITHOUT_LANDLOCK) == 0;
     if ((weak->without & WITHOUT_PROCESS_LIMIT) != 0)
         edited->processes_max = MANY;
@@ -171,7 +171,7 @@ static void make_argv(const struct cage_plan *plan, const struct cage_words *opt
                       unsigned without, struct cage_words *argv)
 {
     struct cage_words all = {0};
-    cage_argv_command(plan, false, &all);
+    cage_argv_command(&all);
     size_t at = 0;
     while (strcmp(all.items[at], "--") != 0)
         at++;
@@ -183,10 +183,14 @@ static void make_argv(const struct cage_plan *plan, const struct cage_words *opt
         for (size_t i = 1; i < at; i++)
             cage_words_add(argv, all.items[i]);
     }
-    if ((without & WITHOUT_SHIM) != 0)
-        at = all.count - plan->command.count - 1;
-    for (; at < all.count; at++)
-        cage_words_add(argv, all.items[at]);
+    if ((without & WITHOUT_SHIM) == 0) {
+        for (; at < all.count; at++)
+            cage_words_add(argv, all.items[at]);
+    } else {
+        cage_words_add(argv, "--");
+        for (size_t i = 0; i < plan->command.count; i++)
+            cage_words_add(argv, plan->command.items[i]);
+    }
     cage_words_free(&all);
 }
 
@@ -196,8 +200,7 @@ struct launch {
     const struct weak_cage *weak;
     struct cage_plan *plan;
     struct cage_words argv;
-    int fds[CAGE_FD_SOURCES + CAGE_STEPS_MAX]; /* fds[n] becomes fd n of bwrap */
-    size_t fd_count;
+    int fds[CAGE_FDS]; /* fds[n] becomes fd n of bwrap */
     int out_fd, err_fd;
 };
 
@@ -239,25 +242,29 @@ static int open_shim(void)
     return open_or_give_up(path != NULL ? path : "kaged-cage-init", O_PATH);
 }
 
-/* Opened sources follow the fixed fds. Without them, or if bwrap takes none, it goes by paths. */
-static char **prepare_sources(struct launch *launch)
+/* The shim looks whether what was opened is what is there. Without that, links are followed. */
+static struct cage_source *prepare_sources(struct launch *launch)
 {
     const struct cage_steps *steps = &launch->plan->steps;
-    char **paths = kg_alloc_array(steps->count + 1, sizeof(char *));
+    struct cage_source *sources = kg_alloc_array(steps->count + 1, sizeof(*sources));
+    bool opens = (launch->weak->without & WITHOUT_OPEN_SOURCE) == 0;
+    int next_file = CAGE_FD_FILES;
     for (size_t i = 0; i < steps->count; i++) {
         const struct cage_step *step = &steps->items[i];
+        struct stat status;
         if (step->kind == CAGE_STEP_TEXT)
-            launch->fds[launch->fd_count++] = memory_file(step->source, strlen(step->source));
+            launch->fds[next_file++] = memory_file(step->source, strlen(step->source));
         else if (step->kind == CAGE_STEP_COPY)
-            launch->fds[launch->fd_count++] = open_or_give_up(step->source, O_RDONLY);
-        else if (step->kind != CAGE_STEP_BIND && step->kind != CAGE_STEP_WRITE)
+            launch->fds[next_file++] = open_or_give_up(step->source, O_RDONLY);
+        if (!opens || (step->kind != CAGE_STEP_BIND && step->kind != CAGE_STEP_WRITE))
             continue;
-        else if (launch->plan->bind_fd)
-            launch->fds[launch->fd_count++] = open_source(step->source);
-        else
-            paths[i] = kg_strdup(step->source);
+        sources[i].fd = open_source(step->source);
+        if (fstat(sources[i].fd, &status) < 0)
+            give_up(step->source);
+        sources[i].device = status.st_dev;
+        sources[i].inode = status.st_ino;
     }
-    return paths;
+    return sources;
 }
 
 static void prepare_stdio(struct launch *launch)
@@ -265,7 +272,7 @@ static void prepare_stdio(struct launch *launch)
     const struct weak_cage *weak = launch->weak;
     bool is_shim = (weak->without & WITHOUT_SHIM) == 0;
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (size_t i = 0; i < CAGE_FD_SOURCES; i++)
+    for (size_t i = 0; i < CAGE_FDS; i++)
         launch->fds[i] = nothing;
     launch->fds[is_shim ? CAGE_FD_OUT : STDOUT_FILENO] = launch->out_fd;
     launch->fds[STDERR_FILENO] = launch->err_fd;
@@ -278,11 +285,11 @@ static void prepare_stdio(struct launch *launch)
 static void prepare(struct launch *launch)
 {
     unsigned without = launch->weak->without;
-    launch->fd_count = CAGE_FD_SOURCES;
     prepare_stdio(launch);
     struct kg_buf options = {0}, edited = {0};
     struct cage_words words = {0};
-    cage_argv_options(launch->plan, (const char *const *)prepare_sources(launch), &options);
+    const struct cage_source *sources = prepare_sources(launch);
+    cage_argv_options(launch->plan, sources, &options);
     edit_options(&options, without, &words);
     for (size_t i = 0; i < words.count; i++)
         kg_buf_append(&edited, words.items[i], strlen(words.items[i]) + 1);
@@ -291,16 +298,16 @@ static void prepare(struct launch *launch)
     launch->fds[CAGE_FD_CALLS] = memory_file(cage_filter_calls, sizeof(cage_filter_calls));
     launch->fds[CAGE_FD_ARGUMENTS] =
         memory_file(cage_filter_arguments, sizeof(cage_filter_arguments));
-    struct kg_buf rules = {0};
-    cage_argv_rules(launch->plan, &rules);
+    struct kg_buf orders = {0};
+    cage_argv_orders(launch->plan, sources, false, &orders);
     launch->fds[CAGE_FD_INIT] = open_shim();
-    launch->fds[CAGE_FD_RULES] = memory_file(rules.data, rules.length);
+    launch->fds[CAGE_FD_ORDERS] = memory_file(orders.data, orders.length);
 }
 
 /* Above every fd that the test may have left open, so that none of those is overwritten. */
 static void place_fds(struct launch *launch, bool close_others)
 {
-    int top = (int)launch->fd_count;
+    int top = CAGE_FDS;
     for (int i = 0; i < top; i++)
         if ((launch->fds[i] = fcntl(launch->fds[i], F_DUPFD_CLOEXEC, FILES_SOFT / 2)) < 0)
             give_up("move fds");
@@ -417,6 +424,8 @@ __attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t 
     if (launch->weak->address != NULL)
         make_network(launch->weak->address);
     prepare(launch);
+    if (launch->weak->between != NULL)
+        launch->weak->between();
     place_fds(launch, (without & WITHOUT_CLOSE_RANGE) == 0);
     if ((without & WITHOUT_DROP_ROOT) == 0)
         drop_root();

@@ -110,6 +110,7 @@ static const struct {
     {EMFILE, "Too many open files"},
     {ENFILE, "Too many open files in system"},
     {EAGAIN, "Resource temporarily unavailable"},
+    {ESTALE, "Another file has taken its place"},
     {EIO, "Input/output error"},
     {EOPNOTSUPP, "Operation not supported"},
     {ENOSYS, "Function not implemented"},

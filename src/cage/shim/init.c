@@ -1,10 +1,11 @@
 /*
- * kaged-cage-init: the first program in a cage. It sets the limits that count per cage or process,
- * puts stdin and stdout in their place, lets no other fd but stderr through, asks Landlock for the
- * second layer, and becomes the command. It runs before any of the plugin's code, says on a pipe of
- * the spawner that it did, and says there too if the command could not be run.
+ * kaged-cage-init: the first program in a cage. It puts stdin and stdout in their place, lets no
+ * other fd but stderr through, and follows its orders: it sets the limits that count per cage or
+ * process, asks Landlock for the second layer, looks whether what was bound is what was opened, and
+ * becomes the command. It runs before any of the plugin's code, says on a pipe of the spawner that
+ * it did, and says there too if the command could not be run. Without orders it runs nothing.
  *
- * usage: kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND ARGUMENT...
+ * usage: kaged-cage-init PIPE STDIN STDOUT ORDERS
  */
 #include "bare.h"
 #include "landlock.h"
@@ -14,13 +15,16 @@
 #include <limits.h>
 #include <linux/close_range.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define FIRST_OTHER_FD 3
 #define OLD_KERNEL_FDS 1024
 #define SIGNALS_QUEUED 1024 /* all cages of a user share what the kernel grants him */
+#define ORDERS_MAX     1048576u
 
 /* The spawner knows these letters as CAGE_RAN and CAGE_FAILED. */
 static const char ran = 'R';
@@ -66,16 +70,6 @@ static long place_stdio(const char *in, const char *out)
     return result < 0 ? result : place(bare_number(out), STDOUT_FILENO);
 }
 
-/* Data and not address space: node, go and java reserve far more of that than they use. */
-static long set_limits(const char *processes, const char *bytes)
-{
-    uint64_t data = bare_number(bytes);
-    long result = limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED);
-    if (result >= 0)
-        result = limit(RLIMIT_NPROC, bare_number(processes));
-    return result < 0 || data == 0 ? result : limit(RLIMIT_DATA, data);
-}
-
 /* bwrap's doing; a plugin's environment is what the manual lists. */
 static void drop_working_folder(char **environment)
 {
@@ -92,7 +86,99 @@ static void drop_working_folder(char **environment)
     }
 }
 
-static int run(unsigned long pipe, char **command, char **environment)
+/* -- orders ------------------------------------------------------------------------------------ */
+
+/* See cage_argv_orders. Past the end every word is empty. */
+struct orders {
+    const char *at, *end;
+};
+
+static long open_orders(unsigned long fd, struct orders *ret_orders)
+{
+    struct stat status;
+    long result = BARE_CALL(SYS_fstat, fd, &status, 0, 0, 0);
+    if (result < 0)
+        return result;
+    if (status.st_size <= 0 || status.st_size > ORDERS_MAX)
+        return -EINVAL;
+    size_t length = (size_t)status.st_size;
+    long text = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
+    if (text < 0 && text > -4096)
+        return text;
+    ret_orders->at = (const char *)text;
+    ret_orders->end = ret_orders->at + length;
+    return ret_orders->end[-1] == '\0' ? 0 : -EINVAL;
+}
+
+static const char *next_word(struct orders *orders)
+{
+    const char *word = orders->at;
+    if (word == orders->end)
+        return orders->end - 1;
+    orders->at += bare_length(word) + 1;
+    return word;
+}
+
+/* Data and not address space: node, go and java reserve far more of that than they use. */
+static long set_limits(struct orders *orders)
+{
+    uint64_t processes = bare_number(next_word(orders));
+    uint64_t data = bare_number(next_word(orders));
+    long result = limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED);
+    if (result >= 0)
+        result = limit(RLIMIT_NPROC, processes);
+    return result < 0 || data == 0 ? result : limit(RLIMIT_DATA, data);
+}
+
+static long apply_rules(struct orders *orders)
+{
+    const char *rules = orders->at;
+    const char *word = next_word(orders);
+    while (*word != '\0')
+        word = next_word(orders);
+    return landlock_apply(rules, (size_t)(word - rules));
+}
+
+/* 0, or the path that another file took. */
+static const char *find_stranger(struct orders *orders)
+{
+    for (const char *device = next_word(orders); *device != '\0'; device = next_word(orders)) {
+        const char *inode = next_word(orders);
+        const char *path = next_word(orders);
+        struct stat status;
+        long result = BARE_CALL(SYS_newfstatat, AT_FDCWD, path, &status, AT_SYMLINK_NOFOLLOW, 0);
+        if (result < 0 || status.st_dev != bare_number(device) ||
+            status.st_ino != bare_number(inode))
+            return path;
+    }
+    return NULL;
+}
+
+/* The words that are left, as an argv. NULL if there are none. */
+static const char **take_command(struct orders *orders)
+{
+    size_t count = 0;
+    for (const char *at = orders->at; at < orders->end; at += bare_length(at) + 1)
+        count++;
+    long room = BARE_CALL(SYS_mmap, NULL, (count + 1) * sizeof(char *), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (count == 0 || (room < 0 && room > -4096))
+        return NULL;
+    const char **command = (const char **)room;
+    for (size_t i = 0; i < count; i++)
+        command[i] = next_word(orders);
+    return command;
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static int refuse(const char *what, long result)
+{
+    bare_complain("cannot build the cage: ", what, (int)-result);
+    return 126;
+}
+
+static int run(unsigned long pipe, const char **command, char **environment)
 {
     if (BARE_CALL(SYS_write, pipe, &ran, 1, 0, 0) < 0)
         return 126;
@@ -102,25 +188,28 @@ static int run(unsigned long pipe, char **command, char **environment)
 
 int shim_main(int argc, char **argv, char **environment)
 {
-    if (argc < 9 || !bare_equal(argv[7], "--")) {
-        bare_complain("usage: ",
-                      "kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND "
-                      "ARGUMENT...",
-                      EINVAL);
-        return 126;
-    }
+    if (argc != 5)
+        return refuse("kaged-cage-init is started by kaged", -EINVAL);
+    struct orders orders;
     close_others_on_exec();
-    long result = place_stdio(argv[4], argv[5]);
+    long result = place_stdio(argv[2], argv[3]);
     if (result < 0)
-        return fail("stdio", result);
-    result = set_limits(argv[1], argv[2]);
+        return refuse("stdio", result);
+    result = open_orders(bare_number(argv[4]), &orders);
     if (result < 0)
-        return fail("limits", result);
-    result = landlock_apply(bare_number(argv[6]));
-    if (result < 0) {
-        bare_complain("cannot build the cage: ", "landlock", (int)-result);
-        return 126;
-    }
+        return refuse("orders", result);
+    result = set_limits(&orders);
+    if (result < 0)
+        return refuse("limits", result);
+    result = apply_rules(&orders);
+    if (result < 0)
+        return refuse("landlock", result);
+    const char *stranger = find_stranger(&orders);
+    if (stranger != NULL)
+        return refuse(stranger, -ESTALE);
+    const char **command = take_command(&orders);
+    if (command == NULL)
+        return refuse("orders", -EINVAL);
     drop_working_folder(environment);
-    return run(bare_number(argv[3]), argv + 8, environment);
+    return run(bare_number(argv[1]), command, environment);
 }

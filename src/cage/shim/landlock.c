@@ -10,11 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-
-#define RULES_MAX_BYTES 1048576u
 
 /* The kernel's interface, which is newer than the headers that kaged may be built with. */
 #define ASK_VERSION  (1u << 0)
@@ -114,8 +111,10 @@ static long add_rules(long rules, uint64_t handled, const char *text, size_t len
     return 0;
 }
 
-static long apply(const char *text, size_t length)
+long landlock_apply(const char *text, size_t length)
 {
+    if (length == 0)
+        return 0;
     long version = make_ruleset(NULL, 0, ASK_VERSION);
     if (version < 0)
         return version;
@@ -131,21 +130,4 @@ static long apply(const char *text, size_t length)
     result = BARE_CALL(SYS_landlock_restrict_self, rules, flags, 0, 0, 0);
     BARE_CALL(SYS_close, rules, 0, 0, 0, 0);
     return result;
-}
-
-long landlock_apply(unsigned long fd)
-{
-    struct stat status;
-    long result = BARE_CALL(SYS_fstat, fd, &status, 0, 0, 0);
-    if (result < 0 || status.st_size == 0)
-        return result;
-    size_t length = (size_t)status.st_size;
-    if (length > RULES_MAX_BYTES)
-        return -E2BIG;
-    long text = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
-    if (text < 0 && text > -4096)
-        return text;
-    if (((const char *)text)[length - 1] != '\0')
-        return -EINVAL;
-    return apply((const char *)text, length);
 }

@@ -1,0 +1,157 @@
+/*
+ * The bwrap that waits for the next cage: it is used once, it is not needed, and nothing is left of
+ * it. Started by root, all of it runs a second time as an ordinary user.
+ */
+#include "world.h"
+
+#include "cage/internal.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PAUSE_US 5000
+
+static struct world *world;
+
+static int make_world(void **state)
+{
+    (void)state;
+    world = world_new();
+    return 0;
+}
+
+static int free_world(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+static pid_t find_spawner(void)
+{
+    pid_t spawner = cage_first_child(getpid());
+    assert_true(spawner > 0);
+    return spawner;
+}
+
+static void say_hello(void)
+{
+    struct run *run = run_start(world, COMMAND("./probe", "hello"));
+    assert_string_equal(run_line(run), "hello");
+    run_free(run);
+}
+
+/* No cage is running, so that the only child of the spawner is the one that waits. */
+static pid_t wait_for_ready(void)
+{
+    uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
+    pid_t ready = 0;
+    say_hello();
+    while ((ready = cage_first_child(find_spawner())) == 0 && kg_monotonic_ms() < deadline_ms)
+        usleep(PAUSE_US);
+    assert_true(ready > 0);
+    return ready;
+}
+
+static void wait_until_gone(pid_t pid)
+{
+    uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
+    while (kill(pid, 0) == 0 && kg_monotonic_ms() < deadline_ms)
+        usleep(PAUSE_US);
+    assert_int_equal(kill(pid, 0), -1);
+    assert_int_equal(errno, ESRCH);
+}
+
+static void next_cage_is_built_by_the_one_that_waits(void **state)
+{
+    (void)state;
+    pid_t ready = wait_for_ready();
+    struct run *run = run_start(world, COMMAND("./probe", "hello"));
+    assert_string_equal(run_line(run), "hello");
+    assert_int_equal(run->bwrap, ready);
+    run_free(run);
+}
+
+static void cages_that_start_at_once_are_all_built(void **state)
+{
+    (void)state;
+    struct run *runs[8];
+    wait_for_ready();
+    for (size_t i = 0; i < KG_COUNT(runs); i++)
+        runs[i] = run_start(world, COMMAND("./probe", "hello"));
+    for (size_t i = 0; i < KG_COUNT(runs); i++) {
+        assert_string_equal(run_line(runs[i]), "hello");
+        run_free(runs[i]);
+    }
+}
+
+static void killed_one_is_not_missed(void **state)
+{
+    (void)state;
+    pid_t ready = wait_for_ready();
+    if (kill(ready, SIGKILL) < 0)
+        fail_msg("kill: %s", strerror(errno));
+    wait_until_gone(ready);
+    say_hello();
+}
+
+static void plan_that_cannot_be_followed_harms_no_later_one(void **state)
+{
+    (void)state;
+    wait_for_ready();
+    struct cage_plan *plan = world_plan(world, COMMAND("./probe", "hello"));
+    cage_steps_add(&plan->steps, CAGE_STEP_BIND, "/nowhere", "/nowhere", 0);
+    struct run *run = run_plan(world, plan);
+    run_wait_exit(run);
+    assert_false(run->spawned);
+    assert_non_null(strstr(run->error, "open /nowhere: No such file or directory"));
+    run_free(run);
+    cage_plan_free(plan);
+    say_hello();
+}
+
+/* Its gate opens when the spawner is gone: it must be gone by then, or run nothing. */
+static void one_that_waits_dies_with_the_spawner(void **state)
+{
+    (void)state;
+    pid_t ready = wait_for_ready();
+    kill(find_spawner(), SIGKILL);
+    wait_until_gone(ready);
+}
+
+static void one_that_waits_goes_when_the_spawner_is_freed(void **state)
+{
+    (void)state;
+    pid_t ready = wait_for_ready();
+    cage_spawner_free(world->spawner);
+    world->spawner = NULL;
+    wait_until_gone(ready);
+}
+
+static void all_of_it_holds_for_an_ordinary_user_too(void **state)
+{
+    (void)state;
+    world_again_as_ordinary_user();
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, make_world, free_world)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        IN_A_WORLD(next_cage_is_built_by_the_one_that_waits),
+        IN_A_WORLD(cages_that_start_at_once_are_all_built),
+        IN_A_WORLD(killed_one_is_not_missed),
+        IN_A_WORLD(plan_that_cannot_be_followed_harms_no_later_one),
+        IN_A_WORLD(one_that_waits_dies_with_the_spawner),
+        IN_A_WORLD(one_that_waits_goes_when_the_spawner_is_freed),
+        cmocka_unit_test(all_of_it_holds_for_an_ordinary_user_too),
+    };
+    return cmocka_run_group_tests_name("cage ready", tests, NULL, NULL);
+}
