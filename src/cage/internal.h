@@ -386,6 +386,8 @@ const char *cage_ready_bwrap(const struct cage_ready *ready);
 struct cage_group *cage_ready_group(const struct cage_ready *ready);
 /* Writes one of its files: CAGE_FD_ARGS, CAGE_FD_ORDERS, or one from CAGE_FD_FILES on. */
 int cage_ready_write(struct cage_ready *ready, int file, struct kg_str text, struct kg_err *err);
+/* The same with what source is open on. */
+int cage_ready_copy(struct cage_ready *ready, int file, int source, struct kg_err *err);
 /* Opens the gate, and frees what waited at it. */
 struct cage_launched cage_ready_go(struct cage_ready *ready);
 void cage_ready_reaped(struct cage_ready *ready); /* it ended by itself: nobody is left to kill */

@@ -13,8 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define COPY_MAX_BYTES ((size_t)16 << 20)
-
 /* What one launch owns until the gate is open. */
 struct launch {
     const struct cage_plan *plan;
@@ -149,29 +147,17 @@ static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
     return kg_wrap(err, result, "%s", step->source);
 }
 
-static int prepare_text(struct launch *launch, struct kg_str text, struct kg_err *err)
+static int prepare_file(struct launch *launch, const struct cage_step *step, struct kg_err *err)
 {
-    if (launch->next_file == CAGE_FD_FILES + CAGE_FILES_MAX)
+    int file = launch->next_file++;
+    if (file == CAGE_FDS)
         return kg_fail(err, KG_E_CAGE, "more than %d files are to be made", CAGE_FILES_MAX);
-    return cage_ready_write(launch->ready, launch->next_file++, text, err);
-}
-
-static int prepare_copy(struct launch *launch, const struct cage_step *step, struct kg_err *err)
-{
+    if (step->kind == CAGE_STEP_TEXT)
+        return cage_ready_write(launch->ready, file, kg_str(step->source), err);
     kg_auto(kg_close) int fd = open_for_owner(launch->stage, step, err);
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (fd < 0)
         return fd;
-    for (ssize_t got = 1; got != 0;) {
-        kg_buf_reserve(&text, 65536);
-        got = read(fd, text.data + text.length, 65536);
-        if (got < 0)
-            return kg_fail_errno(err, errno, "read %s", step->source);
-        text.length += (size_t)got;
-        if (text.length > COPY_MAX_BYTES)
-            return kg_fail(err, KG_E_REFUSED, "copy %s: it is too large", step->source);
-    }
-    return prepare_text(launch, kg_buf_view(&text), err);
+    return kg_wrap(err, cage_ready_copy(launch->ready, file, fd, err), "%s", step->source);
 }
 
 static int prepare_sources(struct launch *launch, struct kg_err *err)
@@ -182,10 +168,8 @@ static int prepare_sources(struct launch *launch, struct kg_err *err)
         int result = 0;
         if (step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE)
             result = prepare_bind(launch, i, err);
-        else if (step->kind == CAGE_STEP_COPY)
-            result = prepare_copy(launch, step, err);
-        else if (step->kind == CAGE_STEP_TEXT)
-            result = prepare_text(launch, kg_str(step->source), err);
+        else if (step->kind == CAGE_STEP_COPY || step->kind == CAGE_STEP_TEXT)
+            result = prepare_file(launch, step, err);
         if (result < 0)
             return result;
     }

@@ -32,7 +32,7 @@
 #define CELL_POLLS       (3 + CAGE_GROUP_POLLS)
 #define RECORDS_A_TURN   64      /* of the kernel's log, which others fill too */
 #define BWRAP_PROCESSES  2       /* of a cage, besides the plugin's: the monitor and the reaper */
-#define PREPARE_MS       10      /* after a start: its plugin has the processors first */
+#define PREPARE_MS       5       /* after a start: its plugin has the processors first */
 #define DAEMON_DIED      SIGUSR2 /* asked of the kernel as our parent-death signal */
 
 struct cell {
