@@ -21,6 +21,7 @@
 #define IN_FLIGHT    64
 #define ANSWER       "{\"ok\":true}"
 #define DEADLINE_MS  60000
+#define SETTLE_MS    20 /* after a stop: what it left to do is no part of the next start */
 
 /* -- statistics -------------------------------------------------------------------------------- */
 
@@ -371,6 +372,7 @@ static void bench_start(struct world *world, struct host_plugin *fast)
     double caged[START_ROUNDS], plain[START_ROUNDS], bare[START_ROUNDS], latency;
     for (int round = 0; round < START_ROUNDS; round++) {
         stop_plugin(world, fast);
+        usleep(SETTLE_MS * 1000);
         plain[round] = raw_start_ms(world, no_wrapper);
         bare[round] = raw_start_ms(world, bare_bwrap);
         uint64_t start_ns = kg_monotonic_ns();
@@ -384,6 +386,8 @@ static void bench_start(struct world *world, struct host_plugin *fast)
     print_row("start to first answer, caged", median, "ms", "bare bwrap, no handshake",
               quantile(bare, START_ROUNDS, 0.5));
     print_row("start, cost over plain exec", median - of_plain, "ms", "goal", 7);
+    print_row("start, cost over plain exec, fastest",
+              quantile(caged, START_ROUNDS, 0) - quantile(plain, START_ROUNDS, 0), "ms", "goal", 7);
 }
 
 int main(int argc, char **argv)

@@ -284,19 +284,12 @@ static const struct {
     {CAGE_LIMITS_V1, CAGE_LIMIT_PROCESSES, CAGE_PIDS, "pids.events", "max"},
 };
 
-static bool is_wanted(enum cage_controller controller, const struct cage_group_limits *limits)
+static int set(const struct cage_group *group, enum cage_controller controller,
+               const struct cage_group_limits *limits, struct kg_err *err)
 {
-    return (controller != CAGE_MEMORY || limits->memory_bytes != 0) &&
-           (controller != CAGE_CPU || limits->cpu_shares != 0);
-}
-
-int cage_group_limit(struct cage_group *group, const struct cage_group_limits *limits,
-                     struct kg_err *err)
-{
-    for (size_t i = 0; i < KG_COUNT(settings); i++) {
-        const char *folder = group->folders[settings[i].controller];
-        if (settings[i].mode != group->mode || folder == NULL ||
-            !is_wanted(settings[i].controller, limits))
+    const char *folder = group->folders[controller];
+    for (size_t i = 0; folder != NULL && i < KG_COUNT(settings); i++) {
+        if (settings[i].mode != group->mode || settings[i].controller != controller)
             continue;
         char text[24];
         snprintf(text, sizeof(text), "%llu", (unsigned long long)settings[i].value(limits));
@@ -305,6 +298,20 @@ int cage_group_limit(struct cage_group *group, const struct cage_group_limits *l
             return kg_fail_errno(err, -result, "write %s to %s/%s", text, folder, settings[i].file);
     }
     return 0;
+}
+
+int cage_group_limit(const struct cage_group *group, const struct cage_group_limits *limits,
+                     struct kg_err *err)
+{
+    int result = limits->memory_bytes != 0 ? set(group, CAGE_MEMORY, limits, err) : 0;
+    return result < 0 ? result : set(group, CAGE_PIDS, limits, err);
+}
+
+void cage_group_share(const struct cage_group *group, unsigned cpu_shares)
+{
+    const struct cage_group_limits limits = {.cpu_shares = cpu_shares};
+    if (cpu_shares != 0)
+        (void)set(group, CAGE_CPU, &limits, NULL);
 }
 
 /* -- making a group ---------------------------------------------------------------------------- */

@@ -52,8 +52,14 @@ struct cage_group_limits {
 
 /* A group for a cage, without limits yet. */
 struct cage_group *cage_group_new(struct cage_cgroups *cgroups, struct kg_err *err);
-int cage_group_limit(struct cage_group *group, const struct cage_group_limits *limits,
+/* Its memory and processes. */
+int cage_group_limit(const struct cage_group *group, const struct cage_group_limits *limits,
                      struct kg_err *err);
+/*
+ * Its processor time. Apart, since that is for the plugin: while a cage is being built it has as
+ * much as any process, or a busy machine would keep it from being built.
+ */
+void cage_group_share(const struct cage_group *group, unsigned cpu_shares);
 /*
  * Forks into the group; group may be NULL. In the child *ret_join is a negative errno if it is not
  * in there.

@@ -40,6 +40,7 @@ struct cell {
     uint32_t id;
     struct cage_launched at;       /* fds that are ours: status_fd, ran_fd */
     struct cage_group *group;      /* owned; NULL without cgroups */
+    unsigned cpu_shares;           /* to be given to it once the cage stands; then 0 */
     pid_t pid1;                    /* of the cage, as we see it, or 0 */
     int pid1_fd;                   /* pidfd of it, or -1 */
     char status[STATUS_MAX_BYTES]; /* what bwrap reported */
@@ -343,6 +344,9 @@ static void read_reports(struct spawner *spawner, struct cell *cell)
     if (cell->ran_length == 0)
         return;
     cage_launched_settle(&cell->at);
+    if (cell->group != NULL)
+        cage_group_share(cell->group, cell->cpu_shares);
+    cell->cpu_shares = 0;
     if (spawner->ready == NULL && spawner->prepare_at_ms == 0)
         spawner->prepare_at_ms = kg_monotonic_ms() + PREPARE_MS;
 }
@@ -507,6 +511,7 @@ static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched
     cell->id = id;
     cell->at = *at;
     cell->group = group;
+    cell->cpu_shares = plan->cpu_shares;
     cell->pid1_fd = -1;
     cell->netns.socket = -1;
     cell->name = kg_steal(&plan->name);
@@ -570,7 +575,6 @@ static int limit(struct cage_group *group, const struct cage_plan *plan, struct 
     const struct cage_group_limits limits = {
         .memory_bytes = plan->memory_bytes,
         .processes = plan->processes_max + BWRAP_PROCESSES,
-        .cpu_shares = plan->cpu_shares,
     };
     int result = group != NULL ? cage_group_limit(group, &limits, err) : 0;
     return kg_wrap(err, result, "plugin %s", plan->name);

@@ -297,6 +297,7 @@ static struct cage_group *make_group(struct cage_cgroups *cgroups,
     struct cage_group *group = cage_group_new(cgroups, &err);
     if (group == NULL || cage_group_limit(group, limits, &err) < 0)
         fail_msg("%s", err.message);
+    cage_group_share(group, limits->cpu_shares);
     return group;
 }
 
