@@ -3,7 +3,7 @@ MESON_RELEASE = build/release
 MESON_SANITIZED = build/sanitized
 MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
-PROGRAMS = kaged kaged-spawner kaged-cage-init
+PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage
 
 .PHONY: help build run test bench fuzz lint install clean
 

@@ -3,7 +3,7 @@
  * Each row runs interleaved with its peer, in rounds, and is printed as a ratio of medians; every
  * answer is checked. The call rows keep the loop and the plugin on one core.
  */
-#include "host/host.h"
+#include "world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,6 @@
 #define CALLS        10000
 #define IN_FLIGHT    64
 #define ANSWER       "{\"ok\":true}"
-#define DEADLINE_MS  60000
 #define SETTLE_MS    20 /* after a stop: what it left to do is no part of the next start */
 
 /* -- statistics -------------------------------------------------------------------------------- */
@@ -32,14 +31,14 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 /* The value below which that share of the (sorted) values lies. */
-static double quantile(double *values, size_t count, double share)
+double quantile(double *values, size_t count, double share)
 {
     qsort(values, count, sizeof(*values), compare_doubles);
     return values[(size_t)((double)(count - 1) * share)];
 }
 
-static void print_row(const char *name, double value, const char *unit, const char *peer,
-                      double peer_value)
+void print_row(const char *name, double value, const char *unit, const char *peer,
+               double peer_value)
 {
     printf("%-38s %12.1f %-8s %-26s %12.1f %8.2f\n", name, value, unit, peer, peer_value,
            value / peer_value);
@@ -47,19 +46,7 @@ static void print_row(const char *name, double value, const char *unit, const ch
 
 /* -- a home with two plugins ------------------------------------------------------------------- */
 
-struct world {
-    char home[64];
-    const char *plugin_source; /* the folder of manifests */
-    const char *plugin_build;  /* the folder of programs */
-    struct config_paths paths;
-    struct loop *loop;
-    struct cage_facts *facts;
-    struct cage_spawner *spawner;
-    struct host *host;
-    bool stopped;
-};
-
-static void die(const char *what, const char *why)
+void die(const char *what, const char *why)
 {
     fprintf(stderr, "bench: %s: %s\n", what, why);
     exit(1);
@@ -77,9 +64,23 @@ static void copy_file(const char *from, const char *to, mode_t mode)
     close(fd);
 }
 
-static void install(const struct world *world, const char *name)
+/* With another name on its first line. */
+static void copy_manifest(const char *from, const char *to, const char *name)
 {
-    kg_auto(kg_free) char *dir = kg_format("%s/plugins/%s", world->home, name);
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, renamed = {0};
+    struct kg_err err;
+    if (kg_read_file(from, 1 << 20, &text, &err) < 0)
+        die("copy", err.message);
+    kg_buf_printf(&renamed, "name: %s%s", name, strchr(kg_buf_terminate(&text), '\n'));
+    int fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0 || kg_write_all(fd, renamed.data, renamed.length) < 0)
+        die(to, strerror(errno));
+    close(fd);
+}
+
+static void install(const struct world *world, const char *name, const char *as)
+{
+    kg_auto(kg_free) char *dir = kg_format("%s/plugins/%s", world->home, as);
     kg_auto(kg_free) char *manifest =
         kg_format("%s/%s/kaged-plugin.yaml", world->plugin_source, name);
     kg_auto(kg_free) char *manifest_to = kg_format("%s/kaged-plugin.yaml", dir);
@@ -88,7 +89,7 @@ static void install(const struct world *world, const char *name)
     struct kg_err err;
     if (kg_make_dirs(dir, 0755, &err) < 0)
         die("install", err.message);
-    copy_file(manifest, manifest_to, 0644);
+    copy_manifest(manifest, manifest_to, as);
     copy_file(program, program_to, 0755);
 }
 
@@ -98,8 +99,10 @@ static void open_world(struct world *world)
     strcpy(world->home, "/dev/shm/kaged-bench-XXXXXX"); /* the audit log on tmpfs */
     if (mkdtemp(world->home) == NULL)
         die("make a home", strerror(errno));
-    install(world, "fast");
-    install(world, "flood");
+    install(world, "fast", "fast");
+    install(world, "flood", "flood");
+    for (size_t i = 0; i < BENCH_STORING; i++)
+        install(world, "storing", bench_storing[i]);
     if (config_paths_find(world->home, &world->paths, &err) < 0 ||
         config_paths_make(&world->paths, geteuid(), &err) < 0 ||
         (world->facts = cage_facts_probe(&err)) == NULL ||
@@ -156,7 +159,7 @@ static bool is_disabled(void *data)
     return instance_state(plugin->instance) == INSTANCE_DISABLED;
 }
 
-static struct host_plugin *start_plugin(struct world *world, const char *name)
+struct host_plugin *start_plugin(struct world *world, const char *name)
 {
     struct kg_err err;
     struct host_plugin *plugin = host_plugin_find(world->host, kg_str(name), &err);
@@ -403,6 +406,7 @@ int main(int argc, char **argv)
     bench_calls(&world, fast, 1, "calls, one at a time, one core", "raw pipes");
     bench_calls(&world, fast, IN_FLIGHT, "calls, 64 in flight, one core", "raw pipes, gathered");
     bench_flood(&world);
+    bench_storage(&world);
     close_world(&world);
     return 0;
 }

@@ -215,6 +215,8 @@ struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five 
 int kg_read_file(const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err);
 int kg_write_all(int fd, const void *data, size_t length);
 int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err);
+/* Copies a file to a name that must be free, and waits for the disk. 0 or a negative errno. */
+int kg_copy_file(const char *from, const char *to, mode_t mode);
 
 /* -- rates: at most `per_sec` events in each second; the rest are counted ---------------------- */
 

@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define COPY_BYTES ((size_t)1 << 20)
 
 int kg_read_file(const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err)
 {
@@ -74,4 +77,29 @@ int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err)
         *at = '/';
     }
     return 0;
+}
+
+static int copy_bytes(int from, int to)
+{
+    ssize_t copied;
+    while ((copied = copy_file_range(from, NULL, to, NULL, COPY_BYTES, 0)) > 0)
+        continue;
+    /* Some file systems cannot, or not to each other. */
+    while (copied < 0 && (copied = sendfile(to, from, NULL, COPY_BYTES)) > 0)
+        copied = -1;
+    return copied < 0 || fsync(to) < 0 ? -errno : 0;
+}
+
+int kg_copy_file(const char *from, const char *to, mode_t mode)
+{
+    kg_auto(kg_close) int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (source < 0)
+        return -errno;
+    kg_auto(kg_close) int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (target < 0)
+        return -errno;
+    int result = copy_bytes(source, target);
+    if (result < 0)
+        unlink(to);
+    return result;
 }

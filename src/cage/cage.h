@@ -66,6 +66,8 @@ struct cage_policy {
 struct cage_facts;
 struct cage_facts *cage_facts_probe(struct kg_err *err); /* NULL: no cage can be built; says why */
 void cage_facts_free(struct cage_facts *facts);
+/* A program of ours, beside the running one or in the libexec folder. Owned; NULL if in neither. */
+char *cage_helper_path(const char *name);
 
 /* Whose files cages may see: the daemon's user. A root spawner may serve another than root. */
 #define CAGE_GROUPS_MAX 64

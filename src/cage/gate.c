@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -143,6 +144,17 @@ static void do_stop(struct loop_message *message)
 
 /* -- the gate ---------------------------------------------------------------------------------- */
 
+/* However many plugins and connections there are, the rest of the daemon has descriptors left. */
+static void share_descriptors(struct gate *gate)
+{
+    struct rlimit limit;
+    rlim_t files = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+    if (files > UINT32_MAX)
+        files = UINT32_MAX;
+    gate->connections_max = (uint32_t)(files / 4); /* of two each */
+    gate->pipes_max = (uint32_t)(files / 16);
+}
+
 struct gate *gate_new(struct loop *loop, const struct gate_limits *limits, struct kg_err *err)
 {
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -155,6 +167,7 @@ struct gate *gate_new(struct loop *loop, const struct gate_limits *limits, struc
     gate->relay = loop_new();
     gate->limits = *limits;
     gate->epoll_fd = epoll_fd;
+    share_descriptors(gate);
     gate->ready_tail = &gate->ready;
     gate->scratch = kg_alloc(GATE_SCRATCH_BYTES);
     gate->resolver = gate_resolver_new(gate->relay);
@@ -197,6 +210,7 @@ void gate_free(struct gate *gate)
     loop_free(gate->relay);
     close(gate->epoll_fd);
     gate_free_dead(gate);
+    gate_free_pipes(gate);
     free(gate->scratch);
     free(gate);
 }

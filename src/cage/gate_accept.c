@@ -71,6 +71,9 @@ static void check_limits(struct gate_cage *cage, struct gate_target *target)
         target->denied = "the audit log cannot be written";
     else if (cage->connection_count >= limits->connections_max)
         target->denied = "the plugin has too many connections: limits.net_connections";
+    else if (cage->gate->connection_count >= cage->gate->connections_max)
+        target->denied = "there are too many connections of all plugins: the daemon may open too "
+                         "few files";
     else if (!kg_rate_pass(&cage->accepted, limits->connections_per_sec, kg_monotonic_ms(), NULL))
         target->denied = "the plugin makes too many connections a second: "
                          "limits.net_connections_per_sec";

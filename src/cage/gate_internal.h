@@ -173,6 +173,27 @@ enum gate_hearing gate_hearing(const struct gate *gate);
 /* Makes the relay's next turn come at once. */
 void gate_wake(struct gate *gate);
 
+/* One end of a connection. */
+struct gate_side {
+    struct gate_source source;
+    struct gate_connection *connection;
+    char *kept; /* owned; what this side could not take yet, or NULL */
+    size_t kept_at, kept_size;
+    struct gate_pipe *pipe; /* owned; the same, of a stream */
+    bool may_read;          /* epoll told of something, and not all of it is read yet */
+    bool is_stream;         /* it sends faster than one read takes */
+    bool hung_up;           /* epoll told of an end: only reading shows which */
+    bool is_read;           /* to its end */
+    bool is_finished;       /* it was told that nothing more comes */
+    uint64_t bytes;         /* that it took */
+};
+
+enum gate_moved { GATE_MOVED_ALL, GATE_MOVED_SHARE, GATE_MOVED_BROKEN };
+/* Moves what `from` has to `to`: all of it, or a share, or until `to` takes no more. */
+enum gate_moved gate_move(struct gate *gate, struct gate_side *from, struct gate_side *to);
+void gate_side_close(struct gate *gate, struct gate_side *side, bool reset);
+void gate_free_pipes(struct gate *gate);
+
 struct gate {
     struct loop *loop; /* borrowed; where events are heard */
     struct loop *relay;
@@ -181,13 +202,16 @@ struct gate {
     void *hearing_data;
     /* The relay's from here on. */
     struct gate_limits limits;
+    uint32_t connection_count, connections_max; /* of all cages */
     struct gate_resolver *resolver;
     int epoll_fd;
     uv_poll_t poll;  /* of epoll_fd */
     uv_idle_t again; /* runs while a cage has connections that are not done */
     struct gate_cage *ready, **ready_tail;
     struct gate_connection *dead; /* freed once no event of this turn can name them */
-    char *scratch;                /* what is moved passes through here */
+    char *scratch;                /* what is copied passes through here */
+    struct gate_pipe *pipes;      /* empty ones, to be used again */
+    uint32_t spare_count, pipe_count, pipes_max;
 };
 
 /* A socket of a cage. */

@@ -1,9 +1,7 @@
 /*
  * Connections: accepted in the cage, looked up, made in the host's network, and then bytes are
- * moved both ways until both sides are done. Nothing here waits. A connection holds at most one
- * buffer a direction, and only while the receiver is slower than the sender; one cage's traffic
- * gets no more of a turn than another's. How a side ends is passed on: an end of file as one, a
- * reset as a reset.
+ * moved both ways until both sides are done. Nothing here waits. One cage's traffic gets no more of
+ * a turn than another's. How a side ends is passed on: an end of file as one, a reset as a reset.
  */
 #include "cage/gate_internal.h"
 
@@ -14,29 +12,16 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define CONNECTIONS_PER_TURN 16                       /* of one cage */
-#define BYTES_PER_TURN       (4 * GATE_SCRATCH_BYTES) /* of one direction of one connection */
+#define CONNECTIONS_PER_TURN 16     /* of one cage */
 #define HALF_OPEN_IDLE_MS    600000 /* one side is done, and the other says nothing any more */
 
 enum stage { STAGE_LOOKING, STAGE_CONNECTING, STAGE_OPEN, STAGE_OVER };
-
-struct side {
-    struct gate_source source;
-    struct gate_connection *connection;
-    char *kept; /* owned; what this side could not take yet, or NULL */
-    size_t kept_at, kept_size;
-    bool may_read;    /* epoll told of something, and not all of it is read yet */
-    bool hung_up;     /* epoll told of an end: only reading shows which */
-    bool is_read;     /* to its end */
-    bool is_finished; /* it was told that nothing more comes */
-    uint64_t bytes;   /* that it took */
-};
 
 struct gate_connection {
     struct gate_cage *cage;
     struct gate_connection *next, **link; /* of its cage */
     enum stage stage;
-    struct side inner, outer; /* the plugin's, the host's */
+    struct gate_side inner, outer; /* the plugin's, the host's */
     char host[GATE_HOST_TEXT];
     uint16_t port;
     enum gate_trust trust;
@@ -61,14 +46,6 @@ void gate_reset_on_close(int fd)
 {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-}
-
-static void close_side(struct gate_connection *connection, struct side *side, bool reset)
-{
-    if (side->source.fd >= 0 && reset)
-        gate_reset_on_close(side->source.fd);
-    gate_unwatch(connection->cage->gate, &side->source);
-    kg_free(&side->kept);
 }
 
 static void forget_lookup(struct gate_lookup *lookup)
@@ -108,8 +85,8 @@ static void close_connection(struct gate_connection *connection, bool reset)
 {
     struct gate_cage *cage = connection->cage;
     connection->stage = STAGE_OVER;
-    close_side(connection, &connection->inner, reset);
-    close_side(connection, &connection->outer, reset);
+    gate_side_close(cage->gate, &connection->inner, reset);
+    gate_side_close(cage->gate, &connection->outer, reset);
     loop_timer_stop(cage->gate->relay, &connection->timer);
     leave_lookup(connection);
     if (connection->name != NULL)
@@ -118,6 +95,7 @@ static void close_connection(struct gate_connection *connection, bool reset)
     if (connection->next != NULL)
         connection->next->link = connection->link;
     cage->connection_count--;
+    cage->gate->connection_count--;
     if (connection->is_ready)
         return; /* the list of ready ones has it yet, and hands it on */
     bury(connection);
@@ -193,94 +171,8 @@ void gate_connections_end(struct gate_cage *cage, const char *reason)
     }
 }
 
-/* -- moving bytes ------------------------------------------------------------------------------ */
-
-enum moved { MOVED_ALL, MOVED_SHARE, MOVED_BROKEN };
-
-/* Sends; returns how much the socket took, or -1 if it is broken. */
-static ssize_t send_some(struct side *to, const char *data, size_t size)
-{
-    size_t sent = 0;
-    while (sent < size) {
-        ssize_t result = send(to->source.fd, data + sent, size - sent, MSG_NOSIGNAL);
-        if (result < 0 && errno == EINTR)
-            continue;
-        if (result < 0 && errno == EAGAIN)
-            break;
-        if (result < 0)
-            return -1;
-        sent += (size_t)result;
-    }
-    to->bytes += sent;
-    return (ssize_t)sent;
-}
-
-/* True if nothing is kept any more; *ret_broken if that can never be. */
-static bool flush(struct side *to, bool *ret_broken)
-{
-    if (to->kept == NULL)
-        return true;
-    ssize_t sent = send_some(to, to->kept + to->kept_at, to->kept_size - to->kept_at);
-    if (sent < 0) {
-        *ret_broken = true;
-        return false;
-    }
-    to->kept_at += (size_t)sent;
-    if (to->kept_at < to->kept_size)
-        return false;
-    kg_free(&to->kept);
-    return true;
-}
-
-static void keep(struct side *to, const char *data, size_t size)
-{
-    to->kept = kg_alloc(size);
-    memcpy(to->kept, data, size);
-    to->kept_at = 0;
-    to->kept_size = size;
-}
-
-static void finish(struct side *to)
-{
-    if (to->is_finished)
-        return;
-    to->is_finished = true;
-    shutdown(to->source.fd, SHUT_WR);
-}
-
-/* Moves what `from` has to `to`: all of it, or a share, or until `to` takes no more. */
-static enum moved move(struct side *from, struct side *to, char *scratch)
-{
-    size_t moved = 0;
-    bool broken = false;
-    while (moved < BYTES_PER_TURN) {
-        if (!flush(to, &broken))
-            return broken ? MOVED_BROKEN : MOVED_ALL;
-        if (from->is_read) {
-            finish(to);
-            return MOVED_ALL;
-        }
-        if (!from->may_read)
-            return MOVED_ALL;
-        ssize_t size = recv(from->source.fd, scratch, GATE_SCRATCH_BYTES, 0);
-        if (size < 0 && errno == EINTR)
-            continue;
-        if (size < 0 && errno != EAGAIN)
-            return MOVED_BROKEN;
-        /* A short read means that there is no more, unless the end was told already. */
-        from->may_read = size == (ssize_t)GATE_SCRATCH_BYTES || (size > 0 && from->hung_up);
-        if (size < 0)
-            continue;
-        from->is_read = size == 0;
-        ssize_t sent = send_some(to, scratch, (size_t)size);
-        if (sent < 0)
-            return MOVED_BROKEN;
-        if (sent < size)
-            keep(to, scratch + sent, (size_t)(size - sent));
-        moved += (size_t)size;
-    }
-    return MOVED_SHARE;
-}
+/* -- taking turns -------------------------------------------------------------------------------
+ */
 
 static void make_ready(struct gate_connection *connection)
 {
@@ -303,17 +195,17 @@ static void make_ready(struct gate_connection *connection)
 
 static void move_both(struct gate_connection *connection)
 {
-    char *scratch = connection->cage->gate->scratch;
+    struct gate *gate = connection->cage->gate;
     uint64_t before = connection->inner.bytes + connection->outer.bytes;
-    enum moved out = move(&connection->inner, &connection->outer, scratch);
-    enum moved in = move(&connection->outer, &connection->inner, scratch);
+    enum gate_moved out = gate_move(gate, &connection->inner, &connection->outer);
+    enum gate_moved in = gate_move(gate, &connection->outer, &connection->inner);
     if (connection->inner.bytes + connection->outer.bytes != before)
-        connection->moved_ms = loop_now_ms(connection->cage->gate->relay);
-    if (out == MOVED_BROKEN || in == MOVED_BROKEN)
+        connection->moved_ms = loop_now_ms(gate->relay);
+    if (out == GATE_MOVED_BROKEN || in == GATE_MOVED_BROKEN)
         end(connection, true, "");
     else if (connection->inner.is_finished && connection->outer.is_finished)
         end(connection, false, "");
-    else if (out == MOVED_SHARE || in == MOVED_SHARE)
+    else if (out == GATE_MOVED_SHARE || in == GATE_MOVED_SHARE)
         make_ready(connection);
 }
 
@@ -440,7 +332,7 @@ static void open_connection(struct gate_connection *connection)
     make_ready(connection);
 }
 
-static void take_events(struct side *side, uint32_t events)
+static void take_events(struct gate_side *side, uint32_t events)
 {
     side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     side->may_read |= (events & EPOLLIN) != 0 || side->hung_up;
@@ -448,7 +340,7 @@ static void take_events(struct side *side, uint32_t events)
 
 static void on_inner(struct gate_source *source, uint32_t events)
 {
-    struct side *side = KG_CONTAINER(source, struct side, source);
+    struct gate_side *side = KG_CONTAINER(source, struct gate_side, source);
     struct gate_connection *connection = side->connection;
     take_events(side, events);
     if (connection->stage == STAGE_OPEN)
@@ -459,7 +351,7 @@ static void on_inner(struct gate_source *source, uint32_t events)
 
 static void on_outer(struct gate_source *source, uint32_t events)
 {
-    struct side *side = KG_CONTAINER(source, struct side, source);
+    struct gate_side *side = KG_CONTAINER(source, struct gate_side, source);
     struct gate_connection *connection = side->connection;
     take_events(side, events);
     if (connection->stage == STAGE_OPEN) {
@@ -600,6 +492,7 @@ void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_tar
         connection->next->link = &connection->next;
     cage->connections = connection;
     cage->connection_count++;
+    gate->connection_count++;
     connection->deadline_ms = loop_now_ms(gate->relay) + gate->limits.connect_timeout_ms;
     loop_timer_start(gate->relay, &connection->timer, gate->limits.connect_timeout_ms, on_timer);
     int result =

@@ -58,8 +58,6 @@ struct cage_facts {
     const struct cage_host *host;
 };
 
-/* A program of ours, beside the running one or in the libexec folder. Owned; NULL if in neither. */
-char *cage_helper_path(const char *name);
 /* A program of the system that builds cages. Owned; NULL if it is not on this machine. */
 char *cage_tool_path(const char *name);
 bool cage_tool_is(const char *path, const char *name); /* path is where that program is */
@@ -308,6 +306,9 @@ int cage_message_send(int socket, const void *data, size_t size, const int *fds,
  * came with it are the caller's, the rest of ret_fds is -1.
  */
 int cage_message_receive(int socket, void *ret_data, size_t size, int ret_fds[CAGE_MESSAGE_FDS]);
+
+/* A file in memory with these bytes, to be read from its beginning; its fd, or a negative errno. */
+int cage_memory_file(const char *name, const void *data, size_t length, struct kg_err *err);
 
 /* The first process under pid in /proc, or 0. */
 pid_t cage_first_child(pid_t pid);

@@ -144,7 +144,7 @@ static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
             cage_stage_add(launch->stage, fd, step->kind == CAGE_STEP_WRITE, &source->staged, err);
     else if ((result = remember(source, fd, err)) == 0)
         kg_steal_fd(&fd);
-    return kg_wrap(err, result, "%s", step->source);
+    return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
 }
 
 static int prepare_file(struct launch *launch, const struct cage_step *step, struct kg_err *err)
@@ -157,7 +157,8 @@ static int prepare_file(struct launch *launch, const struct cage_step *step, str
     kg_auto(kg_close) int fd = open_for_owner(launch->stage, step, err);
     if (fd < 0)
         return fd;
-    return kg_wrap(err, cage_ready_copy(launch->ready, file, fd, err), "%s", step->source);
+    int result = cage_ready_copy(launch->ready, file, fd, err);
+    return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
 }
 
 static int prepare_sources(struct launch *launch, struct kg_err *err)

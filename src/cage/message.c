@@ -1,7 +1,11 @@
-/* One message is one packet: it arrives whole, with its fds, or not at all. */
+/*
+ * What passes between processes. One message is one packet: it arrives whole, with its fds, or not
+ * at all; what is larger goes as a file in memory.
+ */
 #include "cage/internal.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -73,4 +77,13 @@ int cage_message_receive(int socket, void *ret_data, size_t size, int ret_fds[CA
     for (size_t i = 0; i < CAGE_MESSAGE_FDS; i++)
         kg_close(&ret_fds[i]);
     return -EPROTO;
+}
+
+int cage_memory_file(const char *name, const void *data, size_t length, struct kg_err *err)
+{
+    kg_auto(kg_close) int fd = memfd_create(name, MFD_CLOEXEC);
+    int result = fd < 0 ? -errno : kg_write_all(fd, data, length);
+    if (result == 0 && lseek(fd, 0, SEEK_SET) < 0)
+        result = -errno;
+    return result < 0 ? kg_fail_errno(err, -result, "write memfd %s", name) : kg_steal_fd(&fd);
 }

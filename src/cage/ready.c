@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
@@ -86,33 +85,33 @@ static int make_pipes(struct cage_ready *ready, struct kg_err *err)
     return 0;
 }
 
-/* Its reader's place in the file is ours too, so it is left where it is. */
-static int write_file(int fd, const char *data, size_t length, struct kg_err *err)
-{
-    for (size_t done = 0; done < length;) {
-        ssize_t count = pwrite(fd, data + done, length - done, (off_t)done);
-        if (count < 0 && errno != EINTR)
-            return kg_fail_errno(err, errno, "write memfd");
-        done += count > 0 ? (size_t)count : 0;
-    }
-    return 0;
-}
-
-/* bwrap reads each to its end, so each start needs its own. */
+/* bwrap reads each to its end, so each start needs its own. Those that depend on the plan are
+ * empty. */
 static int make_files(struct cage_ready *ready, struct kg_err *err)
 {
-    for (int fd = CAGE_FD_ARGS; fd < CAGE_FD_FILES + CAGE_FILES_MAX; fd++) {
-        bool is_file = fd == CAGE_FD_ARGS || fd == CAGE_FD_CALLS || fd == CAGE_FD_ARGUMENTS ||
-                       fd == CAGE_FD_ORDERS || fd >= CAGE_FD_FILES;
-        if (is_file && (ready->fds[fd] = memfd_create("cage", MFD_CLOEXEC)) < 0)
-            return kg_fail_errno(err, errno, "memfd_create");
+    const struct {
+        int fd;
+        const void *data;
+        size_t length;
+    } files[] = {
+        {CAGE_FD_ARGS, "", 0},
+        {CAGE_FD_ORDERS, "", 0},
+        {CAGE_FD_CALLS, cage_filter_calls, sizeof(cage_filter_calls)},
+        {CAGE_FD_ARGUMENTS, cage_filter_arguments, sizeof(cage_filter_arguments)},
+    };
+    for (size_t i = 0; i < KG_COUNT(files); i++) {
+        int fd = cage_memory_file("cage", files[i].data, files[i].length, err);
+        if (fd < 0)
+            return fd;
+        ready->fds[files[i].fd] = fd;
     }
-    int result = write_file(ready->fds[CAGE_FD_CALLS], (const char *)cage_filter_calls,
-                            sizeof(cage_filter_calls), err);
-    return result < 0
-               ? result
-               : write_file(ready->fds[CAGE_FD_ARGUMENTS], (const char *)cage_filter_arguments,
-                            sizeof(cage_filter_arguments), err);
+    for (int at = CAGE_FD_FILES; at < CAGE_FDS; at++) {
+        int fd = cage_memory_file("file", "", 0, err);
+        if (fd < 0)
+            return fd;
+        ready->fds[at] = fd;
+    }
+    return 0;
 }
 
 static int take_others(struct cage_ready *ready, int shim, struct kg_err *err)
@@ -270,9 +269,16 @@ struct cage_group *cage_ready_group(const struct cage_ready *ready)
     return ready->group;
 }
 
+/* The reader's place in the file is ours too, so it is left where it is. */
 int cage_ready_write(struct cage_ready *ready, int file, struct kg_str text, struct kg_err *err)
 {
-    return write_file(ready->fds[file], text.data, text.length, err);
+    for (size_t done = 0; done < text.length;) {
+        ssize_t count = pwrite(ready->fds[file], text.data + done, text.length - done, (off_t)done);
+        if (count < 0 && errno != EINTR)
+            return kg_fail_errno(err, errno, "write memfd");
+        done += count > 0 ? (size_t)count : 0;
+    }
+    return 0;
 }
 
 int cage_ready_copy(struct cage_ready *ready, int file, int source, struct kg_err *err)

@@ -11,7 +11,6 @@
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -100,11 +99,7 @@ static int write_rules_file(const struct cage_network *network, struct kg_err *e
 {
     kg_auto(kg_buf_free) struct kg_buf rules = {0};
     write_rules(network, &rules);
-    kg_auto(kg_close) int fd = memfd_create("rules", MFD_CLOEXEC);
-    int result = fd < 0 ? -errno : kg_write_all(fd, rules.data, rules.length);
-    if (result == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        result = -errno;
-    return result < 0 ? kg_fail_errno(err, -result, "write the rules") : kg_steal_fd(&fd);
+    return cage_memory_file("rules", rules.data, rules.length, err);
 }
 
 int cage_redirect_start(const struct cage_network *network, struct cage_redirect *ret_redirect,

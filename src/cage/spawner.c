@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -388,11 +387,8 @@ static int write_plan(const struct cage_plan *plan, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf bytes = {0};
     cage_plan_encode(plan, &bytes);
-    kg_auto(kg_close) int fd = memfd_create("cage-plan", MFD_CLOEXEC);
-    int result = fd < 0 ? -errno : kg_write_all(fd, bytes.data, bytes.length);
-    if (result < 0)
-        return kg_fail_errno(err, -result, "plugin %s: write cage plan", plan->name);
-    return kg_steal_fd(&fd);
+    int fd = cage_memory_file("cage-plan", bytes.data, bytes.length, err);
+    return fd < 0 ? kg_wrap(err, fd, "plugin %s", plan->name) : fd;
 }
 
 struct cage_child *cage_spawn(struct cage_spawner *spawner, const struct cage_plan *plan,

@@ -577,7 +577,7 @@ static int limit(struct cage_group *group, const struct cage_plan *plan, struct 
         .processes = plan->processes_max + BWRAP_PROCESSES,
     };
     int result = group != NULL ? cage_group_limit(group, &limits, err) : 0;
-    return kg_wrap(err, result, "plugin %s", plan->name);
+    return result < 0 ? kg_wrap(err, result, "plugin %s", plan->name) : 0;
 }
 
 /* The one that waits, if it is of the same program, or one that is made now. */

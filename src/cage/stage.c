@@ -26,7 +26,7 @@
 struct owner_map {
     uid_t uid;
     gid_t gid;
-    int fd; /* -1: there is none here */
+    int fd;
 };
 
 struct cage_stage {
@@ -85,11 +85,14 @@ static int map_for(struct cage_stage *stage, const struct stat *status)
     for (unsigned i = 0; i < maps_kept(stage); i++)
         if (stage->maps[i].uid == uid && stage->maps[i].gid == gid)
             return stage->maps[i].fd;
+    int fd = cage_idmap_new(uid, gid);
+    if (fd < 0)
+        return -1; /* the next start may have more luck */
     struct owner_map *map = &stage->maps[stage->map_count % MAPS_MAX];
     if (stage->map_count++ >= MAPS_MAX)
         kg_close(&map->fd);
-    *map = (struct owner_map){uid, gid, cage_idmap_new(uid, gid)};
-    return map->fd;
+    *map = (struct owner_map){uid, gid, fd};
+    return fd;
 }
 
 /* Which of read, write and search, as in S_IRWXO, the cage's user has by the modes alone. */

@@ -199,6 +199,7 @@ int cli_completion(struct cli *cli);
 int cli_plugin_list(struct cli *cli);
 int cli_plugin_status(struct cli *cli);
 int cli_plugin_why(struct cli *cli);
+int cli_plugin_storage(struct cli *cli);
 int cli_plugin_logs(struct cli *cli);
 int cli_plugin_enable(struct cli *cli);
 int cli_plugin_disable(struct cli *cli);
@@ -207,6 +208,9 @@ int cli_plugin_call(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);
 
+/* Asks about the plugin of the first argument: "/api/v1/plugins/NAME" and the rest. */
+int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
+                   struct kg_buf *ret_body, struct kg_doc **ret_doc);
 /* What plugin status shows. */
 void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin);
 /* What plugin why shows. */

@@ -137,6 +137,19 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_logs,
     },
     {
+        .words = "plugin storage",
+        .arguments = {"NAME", "[SQL]"},
+        .options = {{"export", 0, "FILE", "Copy the database to FILE, also while it is in use."},
+                    {"reset", 0, NULL, "Start with an empty database after one was damaged."}},
+        .summary = "show what a plugin has stored",
+        .help = "Shows the size of a plugin's database and its tables, each with its rows. A table "
+                "is called plugin_NAME_TABLE here; in SQL it has the name that the plugin gave it. "
+                "With SQL, one statement that only reads, its rows are shown.\n"
+                " kaged plugin storage notes 'SELECT title FROM notes LIMIT 10'",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_storage,
+    },
+    {
         .words = "plugin enable",
         .arguments = {"NAME"},
         .summary = "enable a plugin and start it",

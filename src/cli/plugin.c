@@ -24,8 +24,8 @@ static void put_target(struct kg_buf *target, const struct cli *cli, const char 
     kg_buf_text(target, rest);
 }
 
-static int ask_plugin(const struct cli *cli, const char *method, const char *rest,
-                      struct kg_buf *ret_body, struct kg_doc **ret_doc)
+int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
+                   struct kg_buf *ret_body, struct kg_doc **ret_doc)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     put_target(&target, cli, rest);
@@ -119,7 +119,7 @@ int cli_plugin_status(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = ask_plugin(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", &body, &doc);
+    int code = cli_ask_plugin(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", &body, &doc);
     if (code != CLI_DONE)
         return code;
     if (cli->json) {
@@ -137,7 +137,7 @@ int cli_plugin_why(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = ask_plugin(cli, "GET", "/why", &body, &doc);
+    int code = cli_ask_plugin(cli, "GET", "/why", &body, &doc);
     if (code != CLI_DONE)
         return code;
     if (cli->json) {
@@ -230,7 +230,7 @@ static int wait_to_settle(const struct cli *cli, struct kg_buf *body, struct kg_
         if (kg_monotonic_ms() - since_ms >= (uint64_t)allowed_ms)
             break;
         cli_pause_ms(POLL_MS);
-        code = ask_plugin(cli, "GET", "", body, doc);
+        code = cli_ask_plugin(cli, "GET", "", body, doc);
     }
     return code;
 }
@@ -267,7 +267,7 @@ static int change(struct cli *cli, const char *act, const char *wanted_state)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = ask_plugin(cli, "POST", act, &body, &doc);
+    int code = cli_ask_plugin(cli, "POST", act, &body, &doc);
     if (code == CLI_DONE)
         code = wait_to_settle(cli, &body, &doc);
     if (code != CLI_DONE)

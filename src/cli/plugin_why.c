@@ -17,7 +17,8 @@ static void put_refusal(struct kg_buf *out, const struct kg_node *refusal)
     kg_buf_text(out, ": ");
     kg_buf_escaped(out, cli_text(refusal, "reason"));
     kg_buf_text(out, "\n      ");
-    kg_buf_text(out, capability.length > 0 ? "would be allowed by: " : "no capability allows it");
+    kg_buf_text(out,
+                capability.length > 0 ? "would be allowed by: " : "no capability would allow it");
     kg_buf_escaped(out, capability);
     kg_buf_text(out, "\n      known from ");
     kg_buf_escaped(out, cli_text(refusal, "source"));

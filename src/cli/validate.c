@@ -60,14 +60,15 @@ static void put_default_settings(const struct manifest *manifest, struct kg_buf 
 }
 
 static struct cage_plan *plan_cage(const struct cli *cli, const char *path,
-                                   const struct manifest *manifest, const struct cage_facts *facts,
-                                   struct kg_err *err)
+                                   const struct manifest *manifest, const struct config *config,
+                                   const struct cage_facts *facts, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     kg_auto(kg_free) char *dir = realpath(path, NULL);
-    struct config *config = config_load(cli->paths.config_file, err);
-    if (config == NULL)
+    if (dir == NULL) {
+        kg_fail_errno(err, errno, "find the folder of %s", path);
         return NULL;
+    }
     *strrchr(dir, '/') = '\0';
     put_default_settings(manifest, &settings);
     const struct host_cage_parts parts = {
@@ -79,22 +80,32 @@ static struct cage_plan *plan_cage(const struct cli *cli, const char *path,
         .settings = kg_buf_view(&settings),
         .facts = facts,
     };
-    struct cage_plan *plan = host_cage_plan(&parts, err);
-    config_free(config);
-    return plan;
+    return host_cage_plan(&parts, err);
+}
+
+/* What this machine offers to the daemon, whose user may be another than ours. */
+static struct cage_facts *find_facts(const struct config *config, struct kg_err *err)
+{
+    struct cage_owner owner;
+    kg_auto(cage_checks_free) struct cage_checks checks = {0};
+    if (user_find(config, &owner, err) < 0)
+        return NULL;
+    return cage_facts_check(&(struct cage_site){.owner = &owner}, &checks, err);
 }
 
 /* The words of the cage, or why there is none. */
 static int describe_cage(const struct cli *cli, const char *path, const struct manifest *manifest,
                          struct kg_buf *ret_words, struct kg_err *err)
 {
-    struct cage_facts *facts = cage_facts_probe(err);
-    struct cage_plan *plan = facts ? plan_cage(cli, path, manifest, facts, err) : NULL;
+    struct config *config = config_load(cli->paths.config_file, err);
+    struct cage_facts *facts = config ? find_facts(config, err) : NULL;
+    struct cage_plan *plan = facts ? plan_cage(cli, path, manifest, config, facts, err) : NULL;
     if (plan != NULL)
         cage_plan_words(plan, ret_words);
     int result = plan != NULL ? 0 : -EINVAL;
     cage_plan_free(plan);
     cage_facts_free(facts);
+    config_free(config);
     return result;
 }
 

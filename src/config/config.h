@@ -14,14 +14,14 @@ struct config_paths {
     char *home; /* KAGED_HOME or --home; NULL in per-user and system mode */
     char *config_file, *local_file;
     char *plugins_dir, *plugin_data_dir;
-    char *state_dir, *state_db, *audit_dir, *audit_key, *logs_dir;
+    char *state_dir, *state_db, *storage_dir, *audit_dir, *audit_key, *logs_dir;
     char *run_dir, *socket, *pid_file;
 };
 /* home_or_null: from --home; else KAGED_HOME; else the user's folders, or the system's for root. */
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
 void config_paths_free(struct config_paths *paths);
 /* The folders that the daemon writes to, those above others first; NULL-ended and borrowed. */
-#define CONFIG_PATHS_FOLDERS 6
+#define CONFIG_PATHS_FOLDERS 7
 void config_paths_folders(const struct config_paths *paths,
                           const char *ret_folders[CONFIG_PATHS_FOLDERS + 1]);
 /* Makes them: 0700, but plugins are for all to read. One may belong to root or to user. */

@@ -51,6 +51,7 @@ static void fill(struct config_paths *paths, const char *config, const char *dat
     paths->plugin_data_dir = kg_format("%s/plugin-data", data);
     paths->state_dir = kg_strdup(state);
     paths->state_db = kg_format("%s/kaged.db", state);
+    paths->storage_dir = kg_format("%s/storage", state);
     paths->audit_dir = kg_format("%s/audit", state);
     paths->audit_key = kg_format("%s/audit.key", state);
     paths->logs_dir = kg_format("%s/logs", state);
@@ -97,8 +98,8 @@ void config_paths_free(struct config_paths *paths)
     char **all[] = {&paths->home,        &paths->config_file, &paths->local_file,
                     &paths->plugins_dir, &paths->state_dir,   &paths->state_db,
                     &paths->audit_dir,   &paths->audit_key,   &paths->plugin_data_dir,
-                    &paths->logs_dir,    &paths->run_dir,     &paths->socket,
-                    &paths->pid_file};
+                    &paths->storage_dir, &paths->logs_dir,    &paths->run_dir,
+                    &paths->socket,      &paths->pid_file};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }
@@ -122,13 +123,9 @@ static int make_private(const char *path, uid_t user, struct kg_err *err)
 void config_paths_folders(const struct config_paths *paths,
                           const char *ret_folders[CONFIG_PATHS_FOLDERS + 1])
 {
-    const char *const folders[] = {paths->plugins_dir,
-                                   paths->plugin_data_dir,
-                                   paths->state_dir,
-                                   paths->audit_dir,
-                                   paths->logs_dir,
-                                   paths->run_dir,
-                                   NULL};
+    const char *const folders[] = {
+        paths->plugins_dir, paths->plugin_data_dir, paths->state_dir, paths->storage_dir,
+        paths->audit_dir,   paths->logs_dir,        paths->run_dir,   NULL};
     memcpy(ret_folders, folders, sizeof(folders));
 }
 

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ENVELOPE_BYTES 256 /* around a result, on its line */
+
 /* -- making it --------------------------------------------------------------------------------- */
 
 static void apply_limits(struct host *host)
@@ -53,6 +55,26 @@ static struct gate_limits gate_limits(const struct config *config)
     };
 }
 
+static struct storage_limits storage_limits(const struct config *config)
+{
+    int64_t longest = config->limits_line_max_bytes - ENVELOPE_BYTES;
+    int64_t result = config->limits_storage_result_bytes;
+    return (struct storage_limits){
+        .size_bytes = config->limits_storage_size_bytes,
+        .statement_ms = config->limits_storage_statement_ms,
+        .rows_max = config->limits_storage_rows,
+        .result_bytes = result < longest ? result : longest,
+        .line_bytes = config->limits_line_max_bytes,
+        .sql_bytes = config->limits_storage_sql_bytes,
+        .value_bytes = config->limits_storage_value_bytes,
+        .depth = config->limits_storage_depth,
+        .variables = config->limits_storage_variables,
+        .requests_max = (uint32_t)config->limits_storage_requests,
+        .idle_ms = (uint64_t)config->limits_storage_idle_ms,
+        .sync_full = strcmp(config->storage_sync, "full") == 0,
+    };
+}
+
 static void apply_logging(const struct config *config)
 {
     enum kg_level level = KG_INFO;
@@ -82,13 +104,6 @@ static void on_audit_event(struct audit_listener *listener, struct kg_str line,
     (void)line;
     (void)event;
     KG_CONTAINER(listener, struct host, listener)->audit_count++;
-}
-
-/* The cage refuses links in a plugin's path, so those above it are followed here. */
-static char *real_path(const char *path)
-{
-    char *real = realpath(path, NULL);
-    return real ? real : kg_strdup(path);
 }
 
 /* On the gate's thread. A connection that cannot be audited is not made. */
@@ -125,8 +140,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->facts = parts->facts;
     if (parts->facts == NULL)
         host->no_cage = *parts->no_cage;
-    host->plugins_dir = real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
-                                                                : parts->paths->plugins_dir);
+    host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
+                                                                     : parts->paths->plugins_dir);
     apply_logging(host->config);
     host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
     host->state = host->local ? state_open(parts->paths->state_db, err) : NULL;
@@ -141,6 +156,14 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .audit = host->audit,
         .spawner = parts->spawner,
         .log_dir = parts->paths->logs_dir,
+    };
+    host->storage_dir = host_real_path(parts->paths->storage_dir);
+    host->storage = (struct storage_place){
+        .loop = parts->loop,
+        .spawner = parts->spawner,
+        .facts = parts->facts,
+        .dir = host->storage_dir,
+        .limits = storage_limits(host->config),
     };
     apply_limits(host);
     if (open_gate(host, err) < 0) {
@@ -162,12 +185,16 @@ static void plugin_free(struct host_plugin *plugin)
     free(plugin->name);
     free(plugin->dir);
     kg_buf_free(&plugin->cage_words);
+    storage_free(plugin->storage);
     free(plugin);
 }
 
 static void on_state(void *data, struct instance *instance);
 static void on_fresh_start(void *data, struct instance *instance);
 static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err);
+static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
+                       struct kg_str params);
+static bool has_storage(void *data, struct instance *instance);
 static bool may_claim(void *data, struct instance *instance, struct kg_str capability);
 
 /* The lists are owned by the manifest; the supervisor only reads them. */
@@ -195,7 +222,14 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
         instance_set_spec(plugin->instance, &spec);
         return;
     }
-    static const struct instance_ops ops = {on_state, on_fresh_start, make_plan, may_claim};
+    static const struct instance_ops ops = {
+        .on_state = on_state,
+        .on_fresh_start = on_fresh_start,
+        .make_plan = make_plan,
+        .on_request = on_request,
+        .has_storage = has_storage,
+        .may_claim = may_claim,
+    };
     plugin->instance = instance_new(&host->supervisor, &spec, &ops, host);
 }
 
@@ -288,6 +322,17 @@ static struct cage_plan *make_plan(void *data, struct instance *instance, struct
     return plan;
 }
 
+static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
+                       struct kg_str params)
+{
+    return host_serve(data, plugin_of(data, instance), id, method, params);
+}
+
+static bool has_storage(void *data, struct instance *instance)
+{
+    return host_has_storage(data, plugin_of(data, instance));
+}
+
 static bool may_claim(void *data, struct instance *instance, struct kg_str capability)
 {
     const struct host_plugin *plugin = plugin_of(data, instance);
@@ -322,6 +367,7 @@ static int compare_plugins(const void *a, const void *b)
 static void add_plugin(struct host *host, const char *name)
 {
     struct host_plugin *plugin = kg_alloc(sizeof(*plugin));
+    plugin->host = host;
     plugin->name = kg_strdup(name);
     plugin->dir = kg_format("%s/%s", host->plugins_dir, name);
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
@@ -581,6 +627,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
     host->local = local;
     apply_logging(config);
     apply_limits(host);
+    host->storage.limits = storage_limits(config);
     const struct gate_limits network = gate_limits(config);
     if (host->gate != NULL)
         gate_set_limits(host->gate, &network);
@@ -602,11 +649,22 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
 
 /* -- stopping ---------------------------------------------------------------------------------- */
 
+/* A plugin may still be storing something while it leaves, so its storage closes after it. */
+static bool is_busy(struct host_plugin *plugin)
+{
+    if (plugin->instance != NULL && instance_has_process(plugin->instance))
+        return true;
+    if (plugin->storage == NULL || storage_is_closed(plugin->storage))
+        return false;
+    storage_close(plugin->storage);
+    return true;
+}
+
 static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
     for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->instance != NULL && instance_has_process(host->plugins[i]->instance))
+        if (is_busy(host->plugins[i]))
             return;
     if (host->on_stopped == NULL)
         return;
@@ -663,6 +721,7 @@ void host_free(struct host *host)
     config_free(host->config);
     local_free(host->local);
     free(host->plugins_dir);
+    free(host->storage_dir);
     free(host->stop_reason);
     free(host);
 }

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "manifest/manifest.h"
 #include "storage/state/state.h"
+#include "storage/storage.h"
 #include "supervisor/supervisor.h"
 
 struct host;
@@ -56,12 +57,14 @@ void host_audit_query(struct host *host, const struct audit_filter *filter,
 /* -- plugins ----------------------------------------------------------------------------------- */
 
 struct host_plugin {
+    struct host *host;         /* borrowed */
     char *name;                /* the folder's; equals the manifest's */
     char *dir;                 /* absolute */
     struct manifest *manifest; /* NULL: invalid */
     struct kg_err problem;     /* why, then */
     struct instance *instance; /* NULL while invalid and never started */
     uint64_t calls, errors;    /* since the daemon started */
+    struct storage *storage;   /* NULL until it is asked for */
     struct kg_buf cage_words;  /* of the cage of its last process; empty: never started */
 };
 size_t host_plugin_count(const struct host *host);
@@ -95,6 +98,15 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
 /* The plan for the next start of a plugin that has an instance. */
 struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
                                    bool make_folders, struct kg_err *err);
+
+/* The plugin's storage; made when it is first asked for. */
+struct storage *host_plugin_storage(struct host_plugin *plugin);
+/* Copies its database into the state folder; *ret_path, owned, is where to. */
+int host_storage_export(struct host *host, struct host_plugin *plugin, storage_done_fn *on_done,
+                        void *data, char **ret_path, struct kg_err *err);
+/* After damage: lets it start with an empty one. */
+int host_storage_reset(struct host *host, struct host_plugin *plugin, const char *operator_id,
+                       struct kg_err *err);
 
 /* What the plugin was refused, as a JSON object, newest first. See why.c. */
 void host_why(struct host *host, const struct host_plugin *plugin, host_audit_done_fn *on_done,

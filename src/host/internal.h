@@ -20,6 +20,8 @@ struct host {
     struct kg_err no_cage;          /* KG_OK: cages can be built */
     const char *cages, *user;       /* borrowed */
     struct gate *gate;              /* owned; NULL without cages */
+    struct storage_place storage;
+    char *storage_dir; /* owned; borrowed by the place */
     struct supervisor supervisor;
     struct host_plugin **plugins; /* owned, sorted by name */
     size_t plugin_count;
@@ -46,6 +48,16 @@ void host_calls_free(struct host *host);
 int plugin_config_make(struct host *host, const struct manifest *manifest, struct kg_buf *ret_json,
                        struct kg_err *err);
 
+/* What plugins ask of the host, see service.c. False: there is no such method. */
+bool host_serve(struct host *host, struct host_plugin *plugin, int64_t id, struct kg_str method,
+                struct kg_str params);
+bool host_has_storage(const struct host *host, const struct host_plugin *plugin);
+
+/*
+ * The cage refuses links in a path; those above kaged's own folders are followed here. Owned; the
+ * path itself if nothing is there. See policy.c.
+ */
+char *host_real_path(const char *path);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */

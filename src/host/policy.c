@@ -38,8 +38,7 @@ static void policy_free(struct policy *policy)
     free(policy->config_root);
 }
 
-/* The cage refuses links in a path; those above kaged's own folders are followed here. */
-static char *real_path(const char *path)
+char *host_real_path(const char *path)
 {
     char *real = realpath(path, NULL);
     return real ? real : kg_strdup(path);
@@ -218,7 +217,7 @@ static int make_below(const char *root, const char *path, struct kg_err *err)
 
 static int make_folders(const struct policy *policy, struct kg_err *err)
 {
-    kg_auto(kg_free) char *data_dir = real_path(policy->parts->paths->plugin_data_dir);
+    kg_auto(kg_free) char *data_dir = host_real_path(policy->parts->paths->plugin_data_dir);
     for (size_t i = 0; i < policy->cage.path_count; i++) {
         const struct cage_path *path = &policy->paths[i];
         int result = path->own && path->write ? make_below(data_dir, path->path, err) : 0;
@@ -283,7 +282,7 @@ static char **kept_folders(const struct host_cage_parts *parts)
                                    paths->state_dir,   paths->run_dir};
     char **kept = kg_list_new(0);
     for (size_t i = 0; i < KG_COUNT(folders); i++)
-        kg_list_add(&kept, real_path(folders[i]));
+        kg_list_add(&kept, host_real_path(folders[i]));
     return kept;
 }
 
@@ -302,7 +301,7 @@ static int fill(struct policy *policy, struct kg_err *err)
 {
     const struct host_cage_parts *parts = policy->parts;
     const struct manifest *manifest = parts->manifest;
-    kg_auto(kg_free) char *data_dir = real_path(parts->paths->plugin_data_dir);
+    kg_auto(kg_free) char *data_dir = host_real_path(parts->paths->plugin_data_dir);
     policy->config_root = kg_format("%s/%s", data_dir, manifest->name);
     policy->kept = kept_folders(parts);
     policy->texts = kg_list_new(0);

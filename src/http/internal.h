@@ -154,4 +154,12 @@ int http_router_find(const struct http_server *server, struct http_request *requ
 /* The part of the pattern that starts at *at, without slashes; false at the end. */
 bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part);
 
+/* -- handlers, for the table of routes --------------------------------------------------------- */
+
+/* The plugin of the path; answers 404 itself. */
+struct host_plugin *http_find_plugin(struct http_request *request);
+http_handler_fn http_handle_storage;
+http_handler_fn http_handle_storage_export;
+http_handler_fn http_handle_storage_reset;
+
 #endif

@@ -2,7 +2,7 @@
  * Every route, one row each, and the handlers behind them. A handler reads a checked request, asks
  * the host, and writes the answer; it decides nothing.
  */
-#include "http/http.h"
+#include "http/internal.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -315,7 +315,7 @@ static void handle_plugins(struct http_request *request)
 }
 
 /* The plugin of the path; answers 404 itself. */
-static struct host_plugin *find_plugin(struct http_request *request)
+struct host_plugin *http_find_plugin(struct http_request *request)
 {
     struct kg_err err;
     struct host_plugin *plugin =
@@ -327,7 +327,7 @@ static struct host_plugin *find_plugin(struct http_request *request)
 
 static void handle_plugin(struct http_request *request)
 {
-    struct host_plugin *plugin = find_plugin(request);
+    struct host_plugin *plugin = http_find_plugin(request);
     if (plugin != NULL)
         reply_plugin(request, plugin);
 }
@@ -338,7 +338,7 @@ typedef int host_act_fn(struct host *host, struct kg_str name, const char *opera
 static void act(struct http_request *request, host_act_fn *act_on)
 {
     struct kg_err err = {0};
-    struct host_plugin *plugin = find_plugin(request);
+    struct host_plugin *plugin = http_find_plugin(request);
     if (plugin == NULL)
         return;
     if (act_on(http_host(request), kg_str(plugin->name), http_operator(request), &err) < 0)
@@ -631,7 +631,7 @@ static void ask_logs(struct question *question)
 
 static void handle_logs(struct http_request *request)
 {
-    struct host_plugin *plugin = find_plugin(request);
+    struct host_plugin *plugin = http_find_plugin(request);
     if (plugin == NULL)
         return;
     struct question *question = question_new(request, ask_logs);
@@ -711,7 +711,7 @@ static void on_refusals(void *data, struct kg_str json, const struct kg_err *err
 
 static void handle_why(struct http_request *request)
 {
-    struct host_plugin *plugin = find_plugin(request);
+    struct host_plugin *plugin = http_find_plugin(request);
     if (plugin != NULL)
         host_why(http_host(request), plugin, on_refusals, request);
 }
@@ -722,6 +722,11 @@ static void handle_why(struct http_request *request)
 
 static const struct http_parameter plugin_query[] = {
     {"cage", "boolean", "true: also what its cage lets it see and do, in words"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter storage_query[] = {
+    {"sql", "string", "one statement that only reads: its rows are the answer"},
     {NULL, NULL, NULL},
 };
 
@@ -761,6 +766,12 @@ const struct http_route http_routes[] = {
      "Restart a plugin"},
     {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, false, logs_query, handle_logs,
      "What a plugin wrote on stderr"},
+    {"GET", "/api/v1/plugins/{name}/storage", "plugins:read", 0, false, storage_query,
+     http_handle_storage, "What a plugin has stored"},
+    {"POST", "/api/v1/plugins/{name}/storage/export", "admin", 0, false, NULL,
+     http_handle_storage_export, "Copy a plugin's database to a file in the state folder"},
+    {"POST", "/api/v1/plugins/{name}/storage/reset", "plugins:write", 0, false, NULL,
+     http_handle_storage_reset, "Start with an empty database after one was damaged"},
     {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, false, NULL, handle_why,
      "What a plugin was refused, and what would allow it"},
     {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, true, NULL,

@@ -123,9 +123,11 @@ void loop_stop(struct loop *loop)
     uv_stop(&loop->uv);
 }
 
+/* Timers run before the poll of the same turn, which must not wait any more then. */
 static void on_until_timeout(uv_timer_t *timer)
 {
     *(bool *)timer->data = true;
+    uv_stop(timer->loop);
 }
 
 static void on_until_closed(uv_handle_t *timer)

@@ -393,7 +393,7 @@ void handshake_begin(struct instance *instance)
     kg_json_key(&json, "plugin_name");
     kg_json_text(&json, instance->name);
     kg_json_key(&json, "storage_available");
-    kg_json_bool(&json, false);
+    kg_json_bool(&json, instance->ops.has_storage(instance->data, instance));
     kg_json_key(&json, "projects");
     kg_json_begin(&json, '[');
     kg_json_end(&json, ']');

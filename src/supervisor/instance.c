@@ -98,7 +98,8 @@ static bool audit_takes_more(struct instance *instance)
 static void on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
 {
     struct instance *instance = data;
-    (void)params;
+    if (instance->ops.on_request(instance->data, instance, id, method, params))
+        return;
     char message[RPC_METHOD_MAX + 64];
     snprintf(message, sizeof(message), "kaged has no method %.*s", KG_STR_ARG(method));
     peer_answer_error(instance->peer, id, kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code, message);
@@ -588,6 +589,18 @@ enum instance_method instance_method(const struct instance *instance, struct kg_
         if (kg_str_is(method, instance->methods[i]))
             return instance->method_offered[i] ? METHOD_OFFERED : METHOD_MISSING;
     return METHOD_UNKNOWN;
+}
+
+uint32_t instance_start_count(const struct instance *instance)
+{
+    return instance->starts;
+}
+
+void instance_answer(struct instance *instance, uint32_t start, int64_t id, enum peer_answer kind,
+                     struct kg_str json)
+{
+    if (instance->peer != NULL && instance->starts == start)
+        peer_answer(instance->peer, id, kind, json);
 }
 
 struct instance_facts instance_facts(const struct instance *instance)

@@ -95,8 +95,6 @@ void instance_count_crash(struct instance *instance, enum instance_event event);
 void instance_give_up(struct instance *instance, enum instance_event event);
 void instance_forget_failures(struct instance *instance);
 
-/* True if one more event about what the plugin does wrong may be written in this second. */
-bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed);
 /* Ends the process for a cause, from the given step on; `follow` is raised when it is gone. */
 void instance_end(struct instance *instance, enum exit_cause cause, enum ending from,
                   enum instance_event follow, const char *format, ...) KG_PRINTF(5, 6);

@@ -127,6 +127,11 @@ struct instance_ops {
     void (*on_fresh_start)(void *data, struct instance *instance);
     /* Before each start: the plan of the cage, which is the supervisor's; NULL with err. */
     struct cage_plan *(*make_plan)(void *data, struct instance *instance, struct kg_err *err);
+    /* A request of the running plugin; answered by instance_answer, or false: no such method. */
+    bool (*on_request)(void *data, struct instance *instance, int64_t id, struct kg_str method,
+                       struct kg_str params);
+    /* Whether the plugin is told that it has storage. */
+    bool (*has_storage)(void *data, struct instance *instance);
     /* Whether the plugin may claim this capability. */
     bool (*may_claim)(void *data, struct instance *instance, struct kg_str capability);
 };
@@ -156,6 +161,17 @@ enum instance_state instance_state(const struct instance *instance);
 struct peer *instance_peer(const struct instance *instance);
 enum instance_method { METHOD_UNKNOWN, METHOD_MISSING, METHOD_OFFERED };
 enum instance_method instance_method(const struct instance *instance, struct kg_str method);
+
+/*
+ * A request is answered to the process that asked: `start` is what instance_start_count told then.
+ * The answer to one that is gone by now is dropped.
+ */
+uint32_t instance_start_count(const struct instance *instance);
+void instance_answer(struct instance *instance, uint32_t start, int64_t id, enum peer_answer kind,
+                     struct kg_str json);
+
+/* True if one more event about what the plugin does wrong may be written in this second. */
+bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed);
 
 struct instance_facts {
     pid_t pid;             /* of the plugin itself, 0 without one */

@@ -82,5 +82,5 @@ void walls_denied(void *data, enum cage_access access, const char *path)
         return;
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_ACCESS_DENIED, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_TEXT(names[access]), AUDIT_V_TEXT(path),
-               AUDIT_V_TEXT("no capability allows it"), AUDIT_V_INT(suppressed));
+               AUDIT_V_TEXT("none of its capabilities allows it"), AUDIT_V_INT(suppressed));
 }

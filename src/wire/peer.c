@@ -457,6 +457,22 @@ void peer_answer_error(struct peer *peer, int64_t id, int rpc_code, const char *
     end_line(peer, &peer->answers);
 }
 
+void peer_answer(struct peer *peer, int64_t id, enum peer_answer kind, struct kg_str json)
+{
+    struct kg_buf *lines = &peer->answers.lines;
+    struct kg_err err = {0};
+    if (begin_line(peer, &peer->answers, json.length + 64, &err) < 0) {
+        peer_answer_error(peer, id, kg_error_row(err.code)->rpc_code, err.message);
+        return;
+    }
+    kg_buf_str(lines, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":"));
+    kg_buf_int(lines, id);
+    kg_buf_str(lines, kind == PEER_ANSWER_RESULT ? KG_STR(",\"result\":") : KG_STR(",\"error\":"));
+    put_on_one_line(lines, json);
+    kg_buf_char(lines, '}');
+    end_line(peer, &peer->answers);
+}
+
 /* -- reading ----------------------------------------------------------------------------------- */
 
 static void violate(struct peer *peer, enum peer_violation violation, const char *detail)

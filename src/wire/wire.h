@@ -146,6 +146,12 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
 void peer_abandon(struct peer *peer, uint64_t id);
 int peer_notify(struct peer *peer, const char *method, struct kg_str params, struct kg_err *err);
 void peer_answer_error(struct peer *peer, int64_t id, int rpc_code, const char *message);
+/*
+ * Answers with a result, or with an error object, that is JSON already. One that does not fit into
+ * what the plugin may leave unread becomes a short error that says so.
+ */
+enum peer_answer { PEER_ANSWER_RESULT, PEER_ANSWER_ERROR };
+void peer_answer(struct peer *peer, int64_t id, enum peer_answer kind, struct kg_str json);
 
 struct peer_counters {
     uint64_t bytes_in, bytes_out, notifications_dropped;

@@ -726,23 +726,32 @@ static bool plugin_is_stopped(void *data)
     return run->exited || state_of(cage_child_pid(run->child)) == 'T';
 }
 
+static void wait_until_stopped(pid_t pid)
+{
+    int status = 0;
+    uint64_t deadline = kg_monotonic_ms() + WORLD_WAIT_MS;
+    pid_t got;
+    while ((got = waitpid(pid, &status, WUNTRACED | WNOHANG)) == 0 && kg_monotonic_ms() < deadline)
+        usleep(1000);
+    if (got != pid || !WIFSTOPPED(status))
+        fail_msg("it is not stopped: status %#x, state %c", (unsigned)status, state_of(pid));
+}
+
 static void stopping_the_own_group_stops_only_the_plugin(void **state)
 {
     (void)state;
     const char *const *command = COMMAND("./probe", "signal-group", "19");
     struct weak_run *weakly = start_weakly(WITHOUT_NEW_SESSION | WITHOUT_LANDLOCK, command);
-    int status = 0;
-    assert_int_equal(waitpid(weakly->bwrap, &status, WUNTRACED), weakly->bwrap);
-    assert_true(WIFSTOPPED(status));
+    wait_until_stopped(weakly->bwrap);
     kill(weakly->bwrap, SIGKILL);
     weak_wait(weakly);
     weak_free(weakly);
 
     struct run *run = run_start(world, command);
     /* That it stops is no event of the loop: it has to be looked at again and again. */
-    unsigned waited_ms = 0;
-    while (!loop_run_until(world->loop, plugin_is_stopped, run, 10) && waited_ms < WORLD_WAIT_MS)
-        waited_ms += 10;
+    uint64_t deadline = kg_monotonic_ms() + WORLD_WAIT_MS;
+    while (!loop_run_until(world->loop, plugin_is_stopped, run, 10) && kg_monotonic_ms() < deadline)
+        continue;
     assert_true(plugin_is_stopped(run));
     assert_false(run->exited);
     assert_int_not_equal(state_of(run->bwrap), 'T');

@@ -5,10 +5,11 @@ import json
 import os
 import re
 import socket
+import subprocess
 import tempfile
 import threading
 
-from harness import Daemon, FlowTest, main, wait_for
+from harness import KAGED, PATIENCE, Daemon, FlowTest, main, wait_for
 
 NAME = "does-as-told"
 FETCH = "import urllib.request; result = urllib.request.urlopen({!r}, timeout=5).read().decode()"
@@ -293,6 +294,21 @@ class Words(FlowTest):
                 self.assertIn("/nowhere/at/all", err)
             finally:
                 daemon.discard()
+
+    def test_manifest_without_a_folder_has_no_cage(self):
+        daemon = Told()
+        try:
+            with tempfile.TemporaryFile() as nameless, open(daemon.manifest, "rb") as manifest:
+                nameless.write(manifest.read())
+                nameless.flush()
+                done = subprocess.run([KAGED, "plugin", "validate", "--cage", "/dev/stdin"],
+                                      stdin=nameless, capture_output=True, text=True,
+                                      env=daemon.environment(), timeout=PATIENCE)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("/dev/stdin", done.stderr)
+            daemon.check_sanitizers()
+        finally:
+            daemon.discard()
 
 
 if __name__ == "__main__":

@@ -326,6 +326,19 @@ class GivesUpRoot(FlowTest):
                 self.assertEqual(daemon.call("does-as-told", "told.run", {"code": code}),
                                  {"result": None})
 
+    def test_validate_plans_the_cage_of_that_user(self):
+        """What is root's own is refused to a root daemon's plugins only; here modes decide."""
+        with tempfile.TemporaryDirectory(prefix="kaged-") as folder:
+            os.chmod(folder, 0o777)
+            daemon = self.told(f"write:fs:{folder}")
+            try:
+                code, out, err = daemon.cli("plugin", "validate", "--cage",
+                                            os.path.join(daemon.home, "plugins/does-as-told"))
+                self.assertEqual(code, 0, err)
+                self.assertIn(f"may read and write {folder}", out)
+            finally:
+                daemon.discard()
+
     def test_home_that_the_user_cannot_reach_is_explained(self):
         daemon = self.home_for("daemon")
         try:

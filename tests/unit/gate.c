@@ -7,6 +7,7 @@
 #include "gate_world.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_ether.h>
@@ -369,6 +370,37 @@ static void a_plugin_that_does_not_read_holds_up_only_its_own_connection(void **
     wait_for(rig, GATE_ENDED, 2);
     assert_true(rig->bytes_in < 100000000);
     rig_free(rig);
+}
+
+static size_t open_files(void)
+{
+    size_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+static void cut_a_stream(void)
+{
+    struct rig *rig = rig_for("localhost", world.port);
+    int fd = dial(rig, 0);
+    char chunk[100000];
+    say(fd, "source 1000000000\n");
+    assert_true(recv(fd, chunk, sizeof(chunk), MSG_WAITALL) > 0);
+    rig_free(rig);
+    close(fd);
+}
+
+static void a_stream_that_is_cut_leaves_no_file_descriptors(void **state)
+{
+    (void)state;
+    cut_a_stream(); /* some are opened once and kept */
+    size_t before = open_files();
+    cut_a_stream();
+    assert_int_equal(open_files(), before);
 }
 
 /* -- ends -------------------------------------------------------------------------------------- */
@@ -1196,6 +1228,7 @@ int main(void)
         cmocka_unit_test(an_end_of_file_before_the_connection_is_open_is_not_lost),
         cmocka_unit_test(big_transfers_arrive_whole_in_both_directions_at_once),
         cmocka_unit_test(a_plugin_that_does_not_read_holds_up_only_its_own_connection),
+        cmocka_unit_test(a_stream_that_is_cut_leaves_no_file_descriptors),
         cmocka_unit_test(a_reset_by_the_host_is_a_reset_for_the_plugin),
         cmocka_unit_test(a_reset_by_the_plugin_is_a_reset_for_the_host),
         cmocka_unit_test(a_port_where_nobody_listens_is_a_failure_and_a_reset),

@@ -146,6 +146,27 @@ static void what_may_lead_where(void **state)
     }
 }
 
+static void what_is_refused_may_be_declared_otherwise(void **state)
+{
+    (void)state;
+    /* 'n' by its name, 'h' as localhost, 'a' as an address, '-' in no way; one column a class. */
+    static const struct {
+        bool is_own, private_networks;
+        const char *global_private_loopback_link_metadata_nobody;
+    } rows[] = {{false, true, "nnhaa-"}, {false, false, "nahaa-"}, {true, true, "aahaa-"}};
+    static const char letters[] = {
+        [GATE_TRUST_LITERAL] = 'a', [GATE_TRUST_LOCALHOST] = 'h', [GATE_TRUST_NAME] = 'n'};
+    for (size_t i = 0; i < KG_COUNT(rows); i++) {
+        for (enum gate_class class = GATE_CLASS_GLOBAL; class <= GATE_CLASS_NOBODY; class ++) {
+            char wanted = rows[i].global_private_loopback_link_metadata_nobody[class];
+            enum gate_trust trust;
+            bool found = gate_remedy(class, rows[i].is_own, rows[i].private_networks, &trust);
+            if ((found ? letters[trust] : '-') != wanted)
+                fail_msg("row %zu, class %d", i, class);
+        }
+    }
+}
+
 static void own_addresses_are_known(void **state)
 {
     (void)state;
@@ -397,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_mapped_address_is_an_ipv4_address),
         cmocka_unit_test(what_is_no_plain_number_is_no_address),
         cmocka_unit_test(what_may_lead_where),
+        cmocka_unit_test(what_is_refused_may_be_declared_otherwise),
         cmocka_unit_test(own_addresses_are_known),
         cmocka_unit_test(a_query_is_read),
         cmocka_unit_test(what_stands_behind_the_question_is_not_read),

@@ -559,6 +559,25 @@ static void loop_free_takes_null(void **state)
     loop_free(NULL);
 }
 
+/* A question that takes longer than the wait let the timer run before the poll, which then waited
+ * for nothing. */
+static bool answer_slowly(void *data)
+{
+    (void)data;
+    usleep(20000);
+    return false;
+}
+
+static void waiting_ends_also_when_the_question_takes_longer(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new();
+    alarm(20);
+    assert_false(loop_run_until(loop, answer_slowly, NULL, 5));
+    alarm(0);
+    loop_free(loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -581,6 +600,7 @@ int main(void)
         cmocka_unit_test(run_until_returns_at_once_when_it_is_so_already),
         cmocka_unit_test(run_until_does_not_sleep_over_a_task),
         cmocka_unit_test(loop_free_takes_null),
+        cmocka_unit_test(waiting_ends_also_when_the_question_takes_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

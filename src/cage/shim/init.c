@@ -102,10 +102,11 @@ static long open_orders(unsigned long fd, struct orders *ret_orders)
     if (status.st_size <= 0 || status.st_size > ORDERS_MAX)
         return -EINVAL;
     size_t length = (size_t)status.st_size;
-    long text = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
-    if (text < 0 && text > -4096)
-        return text;
-    ret_orders->at = (const char *)text;
+    long mapped = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
+    if (mapped < 0 && mapped > -4096)
+        return mapped;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a system call answers with a number */
+    ret_orders->at = (const char *)mapped;
     ret_orders->end = ret_orders->at + length;
     return ret_orders->end[-1] == '\0' ? 0 : -EINVAL;
 }
@@ -164,7 +165,7 @@ static const char **take_command(struct orders *orders)
                           MAP_PRIVATE | MAP_ANONYMOUS, -1);
     if (count == 0 || (room < 0 && room > -4096))
         return NULL;
-    const char **command = (const char **)room;
+    const char **command = (const char **)room; /* NOLINT(performance-no-int-to-ptr) */
     for (size_t i = 0; i < count; i++)
         command[i] = next_word(orders);
     return command;

@@ -1,6 +1,7 @@
 /*
  * kaged.db, the daemon's own small database: the audit log's signed head, and what the operator
- * decided at run time. WAL, synchronous=NORMAL. A handle belongs to one thread.
+ * decided at run time. WAL, synchronous=NORMAL. A handle belongs to one thread. A place is the path
+ * of a file.
  */
 #ifndef KAGED_STATE_H
 #define KAGED_STATE_H
@@ -9,8 +10,8 @@
 
 struct state;
 /* Makes the file and brings its schema up to date. */
-struct state *state_open(const char *path, struct kg_err *err);
-struct state *state_open_readonly(const char *path, struct kg_err *err);
+struct state *state_open(const char *place, struct kg_err *err);
+struct state *state_open_readonly(const char *place, struct kg_err *err);
 void state_close(struct state *state);
 
 /* The last word on the audit log: what `audit verify` compares the files with. */

@@ -2,7 +2,7 @@
  * kaged.db by SQLite. Each set is one transaction, so a reader sees a head as a whole or the one
  * before it; a database that a newer kaged made is never touched.
  */
-#include "storage/state/state.h"
+#include "storage/state/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,12 +37,18 @@ static const struct {
     [CHOICE_CLEAR] = {"clear a plugin's choice", "DELETE FROM plugin_choice WHERE plugin = ?1"},
 };
 
-struct state {
+struct sqlite_state {
+    struct state base;
     sqlite3 *db;
     char *path;
     int version; /* 0: opened read-only before its schema was made; it holds nothing */
     sqlite3_stmt *statements[STATEMENT_COUNT]; /* prepared at first use */
 };
+
+static struct sqlite_state *own(struct state *base)
+{
+    return KG_CONTAINER(base, struct sqlite_state, base);
+}
 
 static int errno_of(sqlite3 *db, int code)
 {
@@ -61,7 +67,7 @@ static int errno_of(sqlite3 *db, int code)
     }
 }
 
-static int fail(struct state *state, int code, const char *act, struct kg_err *err)
+static int fail(struct sqlite_state *state, int code, const char *act, struct kg_err *err)
 {
     int errnum = errno_of(state->db, code);
     kg_fail(err, KG_E_IO, "state database %s: %s: %s", state->path, act,
@@ -71,13 +77,13 @@ static int fail(struct state *state, int code, const char *act, struct kg_err *e
     return -errnum;
 }
 
-static int execute(struct state *state, const char *sql, const char *act, struct kg_err *err)
+static int execute(struct sqlite_state *state, const char *sql, const char *act, struct kg_err *err)
 {
     int code = sqlite3_exec(state->db, sql, NULL, NULL, NULL);
     return code == SQLITE_OK ? 0 : fail(state, code, act, err);
 }
 
-static int read_version(struct state *state, struct kg_err *err)
+static int read_version(struct sqlite_state *state, struct kg_err *err)
 {
     sqlite3_stmt *statement = NULL;
     int code = sqlite3_prepare_v2(state->db, "PRAGMA user_version", -1, &statement, NULL);
@@ -97,7 +103,7 @@ static int read_version(struct state *state, struct kg_err *err)
     return -EINVAL;
 }
 
-static int run_migrations(struct state *state, struct kg_err *err)
+static int run_migrations(struct sqlite_state *state, struct kg_err *err)
 {
     int result = read_version(state, err); /* again, now that nobody else can change it */
     while (result == 0 && state->version < NEWEST_VERSION) {
@@ -111,7 +117,7 @@ static int run_migrations(struct state *state, struct kg_err *err)
     return execute(state, pragma, "write its version", err);
 }
 
-static int migrate(struct state *state, struct kg_err *err)
+static int migrate(struct sqlite_state *state, struct kg_err *err)
 {
     int result = execute(state, "BEGIN IMMEDIATE", "lock", err);
     if (result < 0)
@@ -136,12 +142,22 @@ static int make_file(const char *path, struct kg_err *err)
     return 0;
 }
 
-static void cleanup(struct state **state)
+static void close_state(struct sqlite_state *state)
 {
-    state_close(*state);
+    for (size_t i = 0; i < STATEMENT_COUNT; i++)
+        sqlite3_finalize(state->statements[i]);
+    sqlite3_close(state->db);
+    free(state->path);
+    free(state);
 }
 
-static int open_database(struct state *state, int flags, struct kg_err *err)
+static void cleanup(struct sqlite_state **state)
+{
+    if (*state != NULL)
+        close_state(*state);
+}
+
+static int open_database(struct sqlite_state *state, int flags, struct kg_err *err)
 {
     int code = sqlite3_open_v2(state->path, &state->db,
                                flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
@@ -151,11 +167,11 @@ static int open_database(struct state *state, int flags, struct kg_err *err)
     return read_version(state, err);
 }
 
-struct state *state_open(const char *path, struct kg_err *err)
+static struct state *sqlite_open(const char *path, struct kg_err *err)
 {
     if (make_file(path, err) < 0)
         return NULL;
-    kg_auto(cleanup) struct state *state = kg_alloc(sizeof(*state));
+    kg_auto(cleanup) struct sqlite_state *state = kg_alloc(sizeof(*state));
     state->path = kg_strdup(path);
     if (open_database(state, SQLITE_OPEN_READWRITE, err) < 0 ||
         execute(state, "PRAGMA journal_mode = WAL", "switch to WAL", err) < 0 ||
@@ -163,12 +179,12 @@ struct state *state_open(const char *path, struct kg_err *err)
         return NULL;
     if (state->version < NEWEST_VERSION && migrate(state, err) < 0)
         return NULL;
-    return kg_steal(&state);
+    return &kg_steal(&state)->base;
 }
 
-struct state *state_open_readonly(const char *path, struct kg_err *err)
+static struct state *sqlite_open_readonly(const char *path, struct kg_err *err)
 {
-    kg_auto(cleanup) struct state *state = kg_alloc(sizeof(*state));
+    kg_auto(cleanup) struct sqlite_state *state = kg_alloc(sizeof(*state));
     state->path = kg_strdup(path);
     /*
      * A crash may have left a journal, which SQLite must play back before anybody can read; so it
@@ -178,22 +194,16 @@ struct state *state_open_readonly(const char *path, struct kg_err *err)
     if (open_database(state, flags, err) < 0 ||
         execute(state, "PRAGMA query_only = 1", "make it read-only", err) < 0)
         return NULL;
-    return kg_steal(&state);
+    return &kg_steal(&state)->base;
 }
 
-void state_close(struct state *state)
+static void sqlite_close(struct state *base)
 {
-    if (state == NULL)
-        return;
-    for (size_t i = 0; i < STATEMENT_COUNT; i++)
-        sqlite3_finalize(state->statements[i]);
-    sqlite3_close(state->db);
-    free(state->path);
-    free(state);
+    close_state(own(base));
 }
 
 /* Gives the prepared statement, ready to bind. */
-static int ready(struct state *state, enum statement which, sqlite3_stmt **ret_statement,
+static int ready(struct sqlite_state *state, enum statement which, sqlite3_stmt **ret_statement,
                  struct kg_err *err)
 {
     sqlite3_stmt **statement = &state->statements[which];
@@ -208,7 +218,7 @@ static int ready(struct state *state, enum statement which, sqlite3_stmt **ret_s
 }
 
 /* Ends a statement so that it holds no lock and no borrowed bytes. */
-static int finish(struct state *state, enum statement which, int code, struct kg_err *err)
+static int finish(struct sqlite_state *state, enum statement which, int code, struct kg_err *err)
 {
     int result = 0;
     if (code != SQLITE_DONE && code != SQLITE_ROW)
@@ -239,9 +249,10 @@ static bool take_head(sqlite3_stmt *row, struct state_audit_head *ret_head)
            take_blob(row, 5, ret_head->signature, sizeof(ret_head->signature));
 }
 
-int state_audit_head_get(struct state *state, struct state_audit_head *ret_head, bool *ret_found,
-                         struct kg_err *err)
+static int sqlite_audit_head_get(struct state *base, struct state_audit_head *ret_head,
+                                 bool *ret_found, struct kg_err *err)
 {
+    struct sqlite_state *state = own(base);
     if (state->version < 1) {
         *ret_found = false;
         return 0;
@@ -266,8 +277,8 @@ int state_audit_head_get(struct state *state, struct state_audit_head *ret_head,
     return 0;
 }
 
-int state_audit_head_set(struct state *state, const struct state_audit_head *head,
-                         struct kg_err *err)
+static int set_head(struct sqlite_state *state, const struct state_audit_head *head,
+                    struct kg_err *err)
 {
     sqlite3_stmt *statement = NULL;
     int result = ready(state, HEAD_SET, &statement, err);
@@ -282,13 +293,16 @@ int state_audit_head_set(struct state *state, const struct state_audit_head *hea
     return finish(state, HEAD_SET, sqlite3_step(statement), err);
 }
 
-int state_audit_head_set_synced(struct state *state, const struct state_audit_head *head,
-                                struct kg_err *err)
+static int sqlite_audit_head_set(struct state *base, const struct state_audit_head *head,
+                                 bool synced, struct kg_err *err)
 {
+    struct sqlite_state *state = own(base);
+    if (!synced)
+        return set_head(state, head, err);
     int result = execute(state, "PRAGMA synchronous = FULL", "set synchronous", err);
     if (result < 0)
         return result;
-    result = state_audit_head_set(state, head, err);
+    result = set_head(state, head, err);
     execute(state, "PRAGMA synchronous = NORMAL", "set synchronous", NULL);
     return result;
 }
@@ -301,9 +315,10 @@ static void bind_plugin(sqlite3_stmt *statement, struct kg_str plugin)
                         SQLITE_UTF8);
 }
 
-int state_plugin_choice_get(struct state *state, struct kg_str plugin,
-                            enum state_choice *ret_choice, struct kg_err *err)
+static int sqlite_plugin_choice_get(struct state *base, struct kg_str plugin,
+                                    enum state_choice *ret_choice, struct kg_err *err)
 {
+    struct sqlite_state *state = own(base);
     if (state->version < 1) {
         *ret_choice = STATE_UNSAID;
         return 0;
@@ -323,9 +338,10 @@ int state_plugin_choice_get(struct state *state, struct kg_str plugin,
     return result;
 }
 
-int state_plugin_choice_set(struct state *state, struct kg_str plugin, enum state_choice choice,
-                            struct kg_err *err)
+static int sqlite_plugin_choice_set(struct state *base, struct kg_str plugin,
+                                    enum state_choice choice, struct kg_err *err)
 {
+    struct sqlite_state *state = own(base);
     enum statement which = choice == STATE_UNSAID ? CHOICE_CLEAR : CHOICE_SET;
     sqlite3_stmt *statement = NULL;
     int result = ready(state, which, &statement, err);
@@ -336,3 +352,15 @@ int state_plugin_choice_set(struct state *state, struct kg_str plugin, enum stat
         sqlite3_bind_int(statement, 2, choice == STATE_ENABLED);
     return finish(state, which, sqlite3_step(statement), err);
 }
+
+/* -- the backend ------------------------------------------------------------------------------- */
+
+const struct state_backend state_sqlite = {
+    .open = sqlite_open,
+    .open_readonly = sqlite_open_readonly,
+    .close = sqlite_close,
+    .audit_head_get = sqlite_audit_head_get,
+    .audit_head_set = sqlite_audit_head_set,
+    .plugin_choice_get = sqlite_plugin_choice_get,
+    .plugin_choice_set = sqlite_plugin_choice_set,
+};

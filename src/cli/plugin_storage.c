@@ -1,0 +1,143 @@
+/*
+ * kaged plugin storage: what a plugin has stored, for its operator. The copy that the daemon makes
+ * is his to move; everything else is only shown.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void put_cell(struct table *table, const struct kg_node *value)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (value->type == KG_STRING) {
+        table_cell(table, value->text, NULL);
+        return;
+    }
+    struct kg_json_writer json = kg_json_writer(&text);
+    kg_json_node(&json, value);
+    table_cell(table, kg_buf_view(&text), NULL);
+}
+
+/* -- rows -------------------------------------------------------------------------------------- */
+
+static void print_rows(const struct kg_node *answer)
+{
+    const struct kg_node *columns = kg_node_get(answer, "columns");
+    const struct kg_node *rows = kg_node_get(answer, "rows");
+    if (columns == NULL || columns->type != KG_ARRAY || rows == NULL || rows->type != KG_ARRAY)
+        return;
+    char **headings = kg_list_new(0);
+    for (uint32_t i = 0; i < columns->count; i++) {
+        char *heading = kg_str_dup(columns->items[i].text);
+        for (char *at = heading; *at != '\0'; at++)
+            *at = *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at;
+        kg_list_add(&headings, heading);
+    }
+    struct table *table = table_new((const char *const *)headings);
+    for (uint32_t i = 0; i < rows->count; i++)
+        for (uint32_t column = 0; column < rows->items[i].count; column++)
+            put_cell(table, &rows->items[i].members[column].value);
+    table_print(table);
+    kg_list_free(headings);
+}
+
+static int show_rows(const struct cli *cli, const char *sql)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, rest = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_buf_text(&rest, "/storage");
+    client_put_query(&rest, "sql", kg_str(sql));
+    int code = cli_ask_plugin(cli, "GET", kg_buf_terminate(&rest), &body, &doc);
+    if (code == CLI_DONE && cli->json)
+        print_json(kg_buf_view(&body));
+    else if (code == CLI_DONE)
+        print_rows(doc->root);
+    return code;
+}
+
+/* -- what is in it ----------------------------------------------------------------------------- */
+
+static void print_contents(const struct cli *cli, const struct kg_node *storage)
+{
+    static const char *const headings[] = {"TABLE", "ROWS", "TYPE", NULL};
+    const struct kg_node *tables = kg_node_get(storage, "tables");
+    const struct kg_node *damaged = kg_node_get(storage, "damaged");
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_printf(&text, "%" PRId64 " of %" PRId64 " bytes in ", cli_number(storage, "bytes"),
+                  cli_number(storage, "bytes_max"));
+    kg_buf_escaped(&text, cli_text(storage, "file"));
+    kg_buf_char(&text, '\n');
+    if (damaged != NULL && damaged->boolean) {
+        kg_auto(kg_free) char *self = cli_self(cli);
+        kg_buf_printf(&text,
+                      "it was damaged and is set aside; to start with an empty one: %s plugin "
+                      "storage %s --reset\n",
+                      self, cli_argument(cli, 0));
+    }
+    print_out(&text);
+    if (tables == NULL || tables->type != KG_ARRAY || tables->count == 0)
+        return;
+    struct table *table = table_new(headings);
+    for (uint32_t i = 0; i < tables->count; i++) {
+        table_cell(table, cli_text(&tables->items[i], "full_name"), NULL);
+        table_cell(table, cli_text(&tables->items[i], "rows"), NULL);
+        table_cell(table, cli_text(&tables->items[i], "type"), NULL);
+    }
+    table_print(table);
+}
+
+static int show_contents(const struct cli *cli, const char *method, const char *rest)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = cli_ask_plugin(cli, method, rest, &body, &doc);
+    if (code == CLI_DONE && cli->json)
+        print_json(kg_buf_view(&body));
+    else if (code == CLI_DONE)
+        print_contents(cli, doc->root);
+    return code;
+}
+
+/* -- a copy ------------------------------------------------------------------------------------ */
+
+/* The daemon's copy lies in its own folder; it is moved to where the operator wants it. */
+static int export_to(const struct cli *cli, const char *to)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    struct kg_err err;
+    if (access(to, F_OK) == 0) {
+        kg_fail(&err, KG_E_CONFLICT, "%s is there already", to);
+        return print_error(&err);
+    }
+    int code = cli_ask_plugin(cli, "POST", "/storage/export", &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    kg_auto(kg_free) char *from = kg_str_dup(cli_text(doc->root, "path"));
+    int result = kg_copy_file(from, to, 0600);
+    unlink(from);
+    if (result == 0)
+        return CLI_DONE;
+    kg_fail_errno(&err, -result, "copy %s to %s", from, to);
+    return print_error(&err);
+}
+
+int cli_plugin_storage(struct cli *cli)
+{
+    const char *to = cli_option_value(cli, "export");
+    const char *sql = cli_argument(cli, 1);
+    if ((to != NULL) + (sql != NULL) + cli_has(cli, "reset") > 1) {
+        struct kg_err err;
+        kg_fail(&err, KG_E_USAGE, "a statement, --export and --reset are three things");
+        return print_error(&err);
+    }
+    if (to != NULL)
+        return export_to(cli, to);
+    if (sql != NULL)
+        return show_rows(cli, sql);
+    return cli_has(cli, "reset") ? show_contents(cli, "POST", "/storage/reset")
+                                 : show_contents(cli, "GET", "/storage");
+}
