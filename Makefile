@@ -3,9 +3,9 @@ MESON_RELEASE = build/release
 MESON_SANITIZED = build/sanitized
 MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
-PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage
+PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-model
 
-.PHONY: help build run test bench fuzz lint install clean
+.PHONY: help build run test bench fuzz lint install uninstall deb clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -22,8 +22,10 @@ run: build ## start a daemon here with a caged plugin, and call it
 
 test: ## everything, under ASan and UBSan
 	@scripts/setup build test
+	@scripts/npm tests || echo "make: tests that need packages of npm are skipped" >&2
 	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
 	@ninja -C $(MESON_SANITIZED) --quiet
+	@scripts/sdk-ts || echo "make: tests of sdk/ts are skipped" >&2
 	@tests/run $(MESON_SANITIZED)
 
 bench: build ## measure, as ratios
@@ -31,7 +33,10 @@ bench: build ## measure, as ratios
 	@scripts/setup bench
 	@cd bench/peers && npm install --silent --no-audit --no-fund --no-package-lock
 	@build/bin/kaged-bench bench/plugins $(MESON_RELEASE)/bench
+	@bench/http $(MESON_RELEASE)
+	@bench/hooks $(MESON_RELEASE)
 	@$(MESON_RELEASE)/bench/gate-bench
+	@$(MESON_RELEASE)/bench/session-bench
 	@bench/compare $(MESON_RELEASE)/bench/schema-bench
 
 fuzz: ## each fuzzer for FUZZ_SECONDS (60)
@@ -47,6 +52,13 @@ lint: ## clang-format, clang-tidy, cppcheck, layers
 
 install: build ## install below DESTDIR and PREFIX
 	@DESTDIR=$(DESTDIR) meson install -C $(MESON_RELEASE) --no-rebuild --quiet
+
+uninstall: ## remove what the last install put there
+	@ninja -C $(MESON_RELEASE) --quiet uninstall
+
+deb: ## a Debian package into build/
+	@scripts/setup build deb
+	@scripts/deb
 
 clean: ## remove build/
 	@rm -rf build

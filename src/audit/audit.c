@@ -291,6 +291,11 @@ bool audit_ready(const struct audit *audit, const char **ret_why)
     return false;
 }
 
+uint64_t audit_waiting_bytes(const struct audit *audit)
+{
+    return audit->emitted - atomic_load_explicit(&audit->written, memory_order_relaxed);
+}
+
 bool audit_is_behind(const struct audit *audit)
 {
     return !audit_ready(audit, NULL) &&

@@ -71,6 +71,8 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
                       sizeof((const struct audit_value[]){__VA_ARGS__}) /                          \
                           sizeof(struct audit_value))
 
+/* Bytes that were emitted and are not in the file yet. */
+uint64_t audit_waiting_bytes(const struct audit *audit);
 /*
  * False while the queue is over its bound or the disk refuses writes; *ret_why (or NULL) says
  * which. This and the next may be asked by any thread.

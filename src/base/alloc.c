@@ -30,9 +30,16 @@ void *kg_alloc_array(size_t count, size_t size)
     return checked(calloc(count, size), count && size);
 }
 
-char *kg_strdup(const char *text)
+char *kg_strdup(const char *text_or_null)
 {
-    return checked(strdup(text), 1);
+    return text_or_null != NULL ? checked(strdup(text_or_null), 1) : NULL;
+}
+
+void kg_replace(char **text, const char *by_or_null)
+{
+    char *old = *text;
+    *text = kg_strdup(by_or_null); /* which may be a part of the old one */
+    free(old);
 }
 
 char *kg_format(const char *format, ...)

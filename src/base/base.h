@@ -21,7 +21,8 @@
 void *kg_alloc(size_t size);              /* zeroed */
 void *kg_realloc(void *old, size_t size); /* not zeroed past the old size */
 void *kg_alloc_array(size_t count, size_t size);
-char *kg_strdup(const char *text);
+char *kg_strdup(const char *text_or_null);            /* NULL of NULL */
+void kg_replace(char **text, const char *by_or_null); /* by a copy; the old one is freed */
 char *kg_format(const char *format, ...) KG_PRINTF(1, 2);
 
 /* Locals that own: `kg_auto(kg_free) char *path = ...`, handed over with kg_steal(&path). */
@@ -186,6 +187,7 @@ extern const char *const kg_level_names[];
 
 void kg_log_set(enum kg_level level, enum kg_log_format format);
 enum kg_level kg_log_level(void);
+enum kg_log_format kg_log_format(void);
 void kg_log(enum kg_level level, const char *format, ...) KG_PRINTF(2, 3);
 void kg_log_about(enum kg_level level, const char *plugin, const char *format, ...) KG_PRINTF(3, 4);
 
@@ -213,10 +215,30 @@ struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five 
 
 /* Reads a whole file of at most max bytes; a larger one is KG_E_TOO_LARGE. */
 int kg_read_file(const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err);
+/* The same of an open file, which messages call by its path; the fd is not consumed. */
+int kg_read_fd(int fd, const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err);
 int kg_write_all(int fd, const void *data, size_t length);
 int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err);
 /* Copies a file to a name that must be free, and waits for the disk. 0 or a negative errno. */
 int kg_copy_file(const char *from, const char *to, mode_t mode);
+
+/* -- options of helpers: NAME=VALUE, a number each --------------------------------------------- */
+
+struct kg_option {
+    const char *name; /* NULL ends a table */
+    size_t at;        /* where its int64_t is in the struct of options */
+    int64_t least, most, preset;
+};
+#define KG_OPTION(type, name, least, most, preset)                                                 \
+    {                                                                                              \
+#name, offsetof(type, name), least, most, preset                                           \
+    }
+void kg_options_preset(const struct kg_option *rows, void *options);
+/* For options that are no numbers, too. */
+int kg_option_split(const char *word, struct kg_str *ret_name, const char **ret_value,
+                    struct kg_err *err);
+int kg_option_set(const struct kg_option *rows, struct kg_str name, const char *value,
+                  void *options, struct kg_err *err);
 
 /* -- rates: at most `per_sec` events in each second; the rest are counted ---------------------- */
 

@@ -9,12 +9,9 @@
 
 #define COPY_BYTES ((size_t)1 << 20)
 
-int kg_read_file(const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err)
+int kg_read_fd(int fd, const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err)
 {
     struct stat status;
-    kg_auto(kg_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        return kg_fail_errno(err, errno, "open %s", path);
     if (fstat(fd, &status) < 0)
         return kg_fail_errno(err, errno, "look at %s", path);
     if (S_ISDIR(status.st_mode))
@@ -38,6 +35,14 @@ int kg_read_file(const char *path, size_t max, struct kg_buf *ret_text, struct k
     *ret_text = text;
     text = (struct kg_buf){0};
     return 0;
+}
+
+int kg_read_file(const char *path, size_t max, struct kg_buf *ret_text, struct kg_err *err)
+{
+    kg_auto(kg_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return kg_fail_errno(err, errno, "open %s", path);
+    return kg_read_fd(fd, path, max, ret_text, err);
 }
 
 int kg_write_all(int fd, const void *data, size_t length)

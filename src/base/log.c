@@ -20,6 +20,11 @@ enum kg_level kg_log_level(void)
     return log_level;
 }
 
+enum kg_log_format kg_log_format(void)
+{
+    return log_format;
+}
+
 static void write_record(enum kg_level level, const char *plugin, const char *format, va_list args)
 {
     if (level < log_level)

@@ -229,6 +229,11 @@ void cage_signal(struct cage_child *child, int signal);
 pid_t cage_child_pid(const struct cage_child *child);
 /* The resident memory of every process of the cage. Reads /proc. */
 uint64_t cage_child_memory(const struct cage_child *child);
+/* The first process of the cage, which all others descend from, or 0 while unknown. */
+pid_t cage_child_root(const struct cage_child *child);
+/* The resident memory of a process with all its descendants, and of one alone; any thread. */
+uint64_t cage_memory_of(pid_t root);
+uint64_t cage_process_memory(pid_t pid);
 
 /* -- one run: a command in a cage from its start to its end, with what it wrote ---------------- */
 
@@ -236,6 +241,10 @@ struct cage_run_options {
     struct kg_str input; /* its stdin; copied */
     size_t output_max;   /* bytes kept of stdout, and of stderr; the rest is thrown away */
     uint64_t timeout_ms; /* then the whole cage is killed */
+    /* Gets stdout as it comes, and nothing of it is kept. May be NULL, and may kill the run. */
+    void (*on_output)(void *data, struct kg_str bytes);
+    /* See cage_child_ops; needed where the plan has a network. */
+    void (*on_socket)(void *data, uint32_t index, int fd);
 };
 
 struct cage_run_result {
@@ -256,6 +265,8 @@ struct cage_run *cage_run_start(struct cage_spawner *spawner, struct loop *loop,
                                 const struct cage_plan *plan,
                                 const struct cage_run_options *options, cage_run_done_fn *on_done,
                                 void *data, struct kg_err *err);
+/* Kills the cage; on_done comes as after any other end. */
+void cage_run_kill(struct cage_run *run);
 /* Kills the cage; on_done is not called. The loop still has to turn until it is gone. */
 void cage_run_cancel(struct cage_run *run);
 /* The same for programs whose loop does not run: returns when all is over. */

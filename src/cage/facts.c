@@ -87,7 +87,8 @@ const struct cage_host cage_real_host = {real_kind, real_link,     real_real,
 char *cage_helper_path(const char *name)
 {
     static const char *const beside[] = {
-        ".",
+        ".",                /* build/bin */
+        "../libexec/kaged", /* an installation, wherever it was moved to */
 #ifdef KAGED_TEST_LAYOUT
         "../../src", /* the tests have folders of their own */
 #endif

@@ -248,6 +248,11 @@ void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd)
     post(cage->gate, do_take, (struct command){.cage = cage, .index = index, .fd = fd});
 }
 
+uint32_t gate_cage_connections(const struct gate_cage *cage)
+{
+    return cage->connection_count;
+}
+
 void gate_cage_free(struct gate_cage *cage)
 {
     if (cage == NULL)

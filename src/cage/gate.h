@@ -66,6 +66,8 @@ struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
                                 gate_event_fn *on_event, void *data);
 /* What on_socket of the child brought; taken over. */
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd);
+/* Connections that are open or being opened, at this moment. */
+uint32_t gate_cage_connections(const struct gate_cage *cage);
 /* Closes every connection; the events of their ends come before it returns, and none after. */
 void gate_cage_free(struct gate_cage *cage);
 

@@ -241,9 +241,9 @@ struct gate_cage {
     bool paused;              /* no accepting for a moment */
     struct loop_timer resume; /* ends the pause */
     struct gate_connection *connections;
-    uint32_t connection_count;
-    struct gate_lookup *lookups; /* by next_of_cage */
-    struct gate_names *names;    /* under `*`, else NULL */
+    _Atomic uint32_t connection_count; /* also read by the loop */
+    struct gate_lookup *lookups;       /* by next_of_cage */
+    struct gate_names *names;          /* under `*`, else NULL */
     struct kg_rate accepted, asked;
     struct gate_connection *ready, **ready_tail; /* connections with something to do */
     struct gate_cage *next_ready;

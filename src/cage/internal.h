@@ -316,8 +316,6 @@ pid_t cage_first_child(pid_t pid);
 pid_t cage_parent_of(pid_t pid);
 /* The processes right under pid, oldest first. Owned; NULL if there are none. */
 pid_t *cage_children_of(pid_t pid, size_t *ret_count);
-/* The resident memory of pid and of all that its threads and their children started. */
-uint64_t cage_memory_of(pid_t pid);
 
 /* -- what the kernel refused, see kernel_log.c ------------------------------------------------- */
 

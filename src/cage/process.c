@@ -48,7 +48,7 @@ static void add_children_of_threads(struct pids *pids, pid_t pid)
         closedir(threads);
 }
 
-static uint64_t resident_bytes(pid_t pid)
+uint64_t cage_process_memory(pid_t pid)
 {
     kg_auto(kg_free) char *path = kg_format("/proc/%d/statm", pid);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -59,13 +59,13 @@ static uint64_t resident_bytes(pid_t pid)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-uint64_t cage_memory_of(pid_t pid)
+uint64_t cage_memory_of(pid_t root)
 {
     struct pids pids = {.items = kg_alloc(sizeof(pid_t)), .count = 1};
     uint64_t bytes = 0;
-    pids.items[0] = pid;
+    pids.items[0] = root;
     for (size_t i = 0; i < pids.count && i < WALK_MAX; i++) {
-        bytes += resident_bytes(pids.items[i]);
+        bytes += cage_process_memory(pids.items[i]);
         add_children_of_threads(&pids, pids.items[i]);
     }
     free(pids.items);

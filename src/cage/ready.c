@@ -60,6 +60,17 @@ static int make_pipe(int bytes, enum end end, int *ret_child, int *ret_ours, str
     return 0;
 }
 
+/*
+ * A root spawner's pipes are root's, and the plugin, which is not, could not open /dev/stdout or
+ * /dev/stderr. Without the right to give them away it still has them as fds.
+ */
+static void give_stdio(const struct cage_ready *ready)
+{
+    static const int given[] = {CAGE_FD_IN, CAGE_FD_OUT, STDERR_FILENO};
+    for (size_t i = 0; i < KG_COUNT(given) && geteuid() == 0; i++)
+        (void)!fchown(ready->fds[given[i]], CAGE_UID, CAGE_GID);
+}
+
 static int make_pipes(struct cage_ready *ready, struct kg_err *err)
 {
     struct cage_launched *to = &ready->to;
@@ -82,6 +93,7 @@ static int make_pipes(struct cage_ready *ready, struct kg_err *err)
         if (result < 0)
             return result;
     }
+    give_stdio(ready);
     return 0;
 }
 

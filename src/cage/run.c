@@ -31,7 +31,9 @@ struct cage_run {
     struct loop_timer timer;
     struct loop_task finish;
     struct cage_run_result result;
-    struct kg_err error; /* code KG_OK: it was spawned */
+    struct kg_err error;                                /* code KG_OK: it was spawned */
+    void (*on_output)(void *data, struct kg_str bytes); /* or NULL */
+    void (*on_socket)(void *data, uint32_t index, int fd);
     cage_run_done_fn *on_done;
     void *data;
 };
@@ -89,7 +91,9 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     struct cage_run *run = stream->run;
     char *bytes = loop_scratch(run->loop);
     ssize_t got = read(stream->fd, bytes, LOOP_SCRATCH_BYTES);
-    if (got > 0)
+    if (got > 0 && stream == &run->out && run->on_output != NULL)
+        run->on_output(run->data, (struct kg_str){bytes, (size_t)got});
+    else if (got > 0)
         keep(run, stream->text, bytes, (size_t)got);
     if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
         return;
@@ -163,7 +167,18 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     check_finished(run);
 }
 
-static const struct cage_child_ops child_ops = {.on_spawned = on_spawned, .on_exited = on_exited};
+/* Who is cancelled has nobody left to take it. */
+static void on_socket(void *data, uint32_t index, int fd)
+{
+    struct cage_run *run = data;
+    if (run->on_socket != NULL && run->on_done != NULL)
+        run->on_socket(run->data, index, fd);
+    else
+        kg_close(&fd);
+}
+
+static const struct cage_child_ops child_ops = {
+    .on_spawned = on_spawned, .on_exited = on_exited, .on_socket = on_socket};
 
 /* Nobody is left who could write: whatever holds an output open is none of ours. */
 static void on_outputs_late(struct loop_timer *timer)
@@ -196,6 +211,8 @@ struct cage_run *cage_run_start(struct cage_spawner *spawner, struct loop *loop,
         .err = {.run = run, .fd = -1, .text = &run->result.err},
         .output_max = options->output_max,
         .finish = {.run = on_finish},
+        .on_output = options->on_output,
+        .on_socket = options->on_socket,
         .on_done = on_done,
         .data = data,
     };
@@ -209,12 +226,18 @@ struct cage_run *cage_run_start(struct cage_spawner *spawner, struct loop *loop,
     return run;
 }
 
+void cage_run_kill(struct cage_run *run)
+{
+    if (run->child != NULL)
+        cage_signal(run->child, SIGKILL);
+}
+
 /* It ends by itself when the cage is gone, and tells nobody. */
 void cage_run_cancel(struct cage_run *run)
 {
     run->on_done = NULL;
-    if (run->child != NULL)
-        cage_signal(run->child, SIGKILL);
+    run->on_output = NULL;
+    cage_run_kill(run);
 }
 
 /* -- without a running loop -------------------------------------------------------------------- */

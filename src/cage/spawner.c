@@ -252,7 +252,7 @@ __attribute__((noreturn)) static void become_spawner(const char *path, int socke
     snprintf(uid_text, sizeof(uid_text), "%u", (unsigned)owner->uid);
     fcntl(socket, F_SETFD, 0);
     execl(path, "kaged-spawner", socket_text, daemon_text, uid_text, cage_owner_groups_text(owner),
-          (char *)NULL);
+          kg_log_format() == KG_LOG_JSON ? "json" : "text", (char *)NULL);
     _exit(127);
 }
 
@@ -427,6 +427,11 @@ void cage_signal(struct cage_child *child, int signal)
 pid_t cage_child_pid(const struct cage_child *child)
 {
     return child->pid1 > 0 ? cage_first_child(child->pid1) : 0;
+}
+
+pid_t cage_child_root(const struct cage_child *child)
+{
+    return child->pid1 > 0 ? child->pid1 : 0;
 }
 
 uint64_t cage_child_memory(const struct cage_child *child)

@@ -810,10 +810,11 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
 int main(int argc, char **argv)
 {
     struct spawner spawner = {.socket = -1, .signals = -1, .shim = -1, .kernel_log = -1};
-    if (argc != 5 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
+    if (argc != 6 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
         fprintf(stderr, "kaged-spawner is started by kaged\n");
         return 2;
     }
+    kg_log_set(KG_INFO, strcmp(argv[5], "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
     struct kg_err err = {0};
     struct cage_limits limits = {.mode = CAGE_LIMITS_NONE};
     struct cage_event ready = {.kind = CAGE_TELL_READY};

@@ -79,17 +79,6 @@ static void put_event(struct kg_buf *out, struct kg_str event, size_t columns)
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-/* Walks the items of an array in valid JSON; starts behind its bracket. */
-static bool next_item(struct kg_json_cursor *cursor, struct kg_str *ret_item)
-{
-    kg_json_skip_space(cursor);
-    if (cursor->at < cursor->end && *cursor->at == ',')
-        cursor->at++;
-    kg_json_skip_space(cursor);
-    return cursor->at < cursor->end && *cursor->at != ']' &&
-           kg_json_skip_value(cursor, ret_item) == KG_JSON_OK;
-}
-
 static void print_event(const struct cli *cli, struct kg_str event)
 {
     if (cli->json) {
@@ -123,8 +112,8 @@ static int take_events(const struct cli *cli, struct kg_str body, bool shown,
         kg_fail(&err, KG_E_INTERNAL, "the daemon's answer has no events");
         return print_error(&err);
     }
-    struct kg_json_cursor cursor = {events.data + 1, events.data + events.length};
-    while (next_item(&cursor, &event)) {
+    struct kg_json_cursor cursor = kg_json_inside(events);
+    while (kg_json_next_item(&cursor, &event)) {
         if (shown)
             print_event(cli, event);
         keep_id(last_id, event);
@@ -135,24 +124,17 @@ static int take_events(const struct cli *cli, struct kg_str body, bool shown,
 
 /* -- the command ------------------------------------------------------------------------------- */
 
-static void put_option(struct kg_buf *target, const struct cli *cli, const char *name)
-{
-    const char *value = cli_option_value(cli, name);
-    if (value != NULL)
-        client_put_query(target, name, kg_str(value));
-}
-
 static int ask_events(const struct cli *cli, int64_t limit, bool wait, bool shown,
                       struct kg_buf *last_id)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     kg_buf_text(&target, "/api/v1/audit");
-    put_option(&target, cli, "plugin");
-    put_option(&target, cli, "event");
+    cli_put_option(&target, cli, "plugin");
+    cli_put_option(&target, cli, "event");
     if (last_id->length > 0)
         client_put_query(&target, "after", kg_buf_view(last_id));
     else
-        put_option(&target, cli, "since");
+        cli_put_option(&target, cli, "since");
     client_put_number(&target, "limit", limit);
     if (wait)
         client_put_number(&target, "wait_ms", CLIENT_LONG_POLL_MS);

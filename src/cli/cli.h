@@ -12,9 +12,10 @@
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-#define CLI_ARGUMENTS_MAX 4
-#define CLI_OPTIONS_MAX   6
-#define CLI_WORDS_MAX     64 /* the words of a command, with their spaces */
+#define CLI_ARGUMENTS_MAX    256 /* on one command line */
+#define CLI_PLACEHOLDERS_MAX 4   /* of a row; the last may stand for many */
+#define CLI_OPTIONS_MAX      6
+#define CLI_WORDS_MAX        64 /* the words of a command, with their spaces */
 
 enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* the others come from errors.def */
 
@@ -35,10 +36,10 @@ enum cli_needs {
 
 /* One row is the whole truth about one command: help, completion and manual page come from it. */
 struct cli_command {
-    const char *words;                              /* "plugin call" */
-    const char *arguments[CLI_ARGUMENTS_MAX + 1];   /* "NAME", "[JSON]", "[COMMAND...]", "a|b" */
-    struct cli_option options[CLI_OPTIONS_MAX + 1]; /* ended by a NULL name */
-    const char *summary;                            /* one line */
+    const char *words;                               /* "plugin call" */
+    const char *arguments[CLI_PLACEHOLDERS_MAX + 1]; /* "NAME", "[JSON]", "[COMMAND...]", "a|b" */
+    struct cli_option options[CLI_OPTIONS_MAX + 1];  /* ended by a NULL name */
+    const char *summary;                             /* one line */
     const char *help; /* paragraphs, one a line; " " starts an example */
     enum cli_needs needs;
     int (*run)(struct cli *cli); /* the exit code */
@@ -57,6 +58,7 @@ bool cli_command_begins(const struct cli_command *command, const char *words);
 
 struct cli {
     const char *home; /* as given with --home, or NULL */
+    bool system;      /* the folders of the system, whoever asks */
     bool json;
     bool help;
     bool version;
@@ -87,28 +89,39 @@ void help_usage(struct kg_buf *out, const struct cli_command *command);
 void help_topic(struct kg_buf *out, const char *words);
 /* Appends the table as JSON, for tools that write documentation. */
 void help_json(struct kg_buf *out);
-void completion_bash(struct kg_buf *out);
-void completion_zsh(struct kg_buf *out);
-void completion_fish(struct kg_buf *out);
+/* Appends what the last of the words can be, one a line with its meaning behind a tab. */
+void complete_words(struct kg_buf *out, char *const *words);
 
 /* -- printing ---------------------------------------------------------------------------------- */
 
 /* Cuts what follows `from` to so many columns, "..." included. */
 void print_cut(struct kg_buf *out, size_t from, size_t columns);
+/* "850", "12.3k", "4.5M": four or five characters. */
+void print_short(struct kg_buf *out, int64_t number);
+/* "512K", "12.3M", "1.5G" */
+void print_bytes(struct kg_buf *out, int64_t bytes);
+/* "85us", "1.2ms", "12s" */
+void print_latency(struct kg_buf *out, int64_t us);
 /* "4 s", "3 min", "2 h 5 min", "3 d 4 h" */
 void print_duration(struct kg_buf *out, int64_t ms);
+/* "4s", "3m", "2h", "3d" */
+void print_age(struct kg_buf *out, int64_t ms);
 /* "2026-11-15T22:19:34.123Z (3 min ago)" */
 void print_when(struct kg_buf *out, int64_t wall_ms);
 
 /* Writes to stdout; the caller still owns the text. */
 void print_out(const struct kg_buf *text);
 void print_line(struct kg_str line);
+/* What a model, a plugin or a person wrote: line ends and tabs stay, other controls are escaped. */
+void print_put_text(struct kg_buf *out, struct kg_str text, const char *indent);
 /*
  * The daemon's JSON on one line: as it came, but for characters that kg_buf_json_escaped escapes.
  */
 void print_json(struct kg_str json);
 /* Whether stdout is a terminal that shows colours, and nobody asked for none. */
 bool print_colors(void);
+/* Whether stdout is a terminal on which a line can be written again. */
+bool print_is_screen(void);
 /* The width of the terminal on stdout; SIZE_MAX if there is none. */
 size_t print_columns(void);
 
@@ -121,11 +134,32 @@ static inline int print_error(const struct kg_err *err)
                          kg_str(err->hint));
 }
 
+/*
+ * What is wrong with a file: each problem with its place; then what is valid all the same, or how
+ * many errors there are.
+ */
+struct kg_problems;
+void print_checked(struct kg_buf *out, const char *path, const struct kg_problems *problems,
+                   const char *valid_or_null);
+
 struct table;
 struct table *table_new(const char *const *headings); /* NULL-ended */
 /* The next cell, line by line; empty text shows as "-". */
 void table_cell(struct table *table, struct kg_str text, const char *color_or_null);
 void table_print(struct table *table); /* and frees it */
+
+/* -- asking ------------------------------------------------------------------------------------ */
+
+/* Where a person can be asked, to be closed; -1: nowhere. */
+int terminal_open(void);
+/* Adds " [y/N] "; true for y, Y and yes. Ctrl-C, an empty answer and anything else are a no. */
+bool terminal_ask(int fd, const char *question);
+/* From now on Ctrl-C and a wish to end the program are only remembered. */
+void terminal_catch_interrupts(void);
+bool terminal_was_interrupted(void);
+struct pollfd;
+/* Waits for one; -1 with EINTR also if an interrupt came before. */
+int terminal_poll(struct pollfd *fd);
 
 /* -- the daemon -------------------------------------------------------------------------------- */
 
@@ -136,9 +170,10 @@ void table_print(struct table *table); /* and frees it */
 struct client_request {
     const char *method; /* "GET" */
     const char *target; /* path and query, encoded */
-    struct kg_str body; /* sent with POST */
+    struct kg_str body; /* sent with POST and PUT */
     int64_t timeout_ms; /* the call's, told to the daemon; 0: none */
     int64_t silence_ms; /* without a byte for this long the daemon is hung; 0: the usual */
+    const char *file;   /* of which an error lists all that is wrong; NULL: of none */
 };
 struct client_reply {
     int status;
@@ -146,16 +181,36 @@ struct client_reply {
 };
 int client_exchange(const char *socket_path, const struct client_request *request,
                     struct client_reply *ret_reply, struct kg_err *err);
+/* An answer of lines, told while they come; each is bounded, how many there are is not. */
+struct client_stream {
+    void (*on_line)(void *data, struct kg_str line); /* without its end */
+    /* Once, after a Ctrl-C: how many milliseconds of silence to wait for the end from now on. */
+    int64_t (*on_interrupt)(void *data);
+    void *data;
+};
+/* ret_reply has a body only if the status is not 200. NULL stream: as client_exchange. */
+int client_stream(const char *socket_path, const struct client_request *request,
+                  const struct client_stream *stream, struct client_reply *ret_reply,
+                  struct kg_err *err);
 void client_put_encoded(struct kg_buf *target, struct kg_str text);
 /* Adds "?name=value" or "&name=value". */
 void client_put_query(struct kg_buf *target, const char *name, struct kg_str value);
 void client_put_number(struct kg_buf *target, const char *name, int64_t value);
 
+/* An option as a query of the same name, if it was given. */
+void cli_put_option(struct kg_buf *target, const struct cli *cli, const char *name);
 /* Asks the daemon; prints what went wrong, if anything did. Returns the exit code, 0 on success. */
 int cli_ask(const struct cli *cli, const struct client_request *request, struct kg_buf *ret_body);
+/* The same of an answer in lines. */
+int cli_ask_lines(const struct cli *cli, const struct client_request *request,
+                  const struct client_stream *stream, struct kg_buf *ret_body);
 /* The same, and reads the answer. */
 int cli_ask_object(const struct cli *cli, const struct client_request *request,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
+/* For an answer to be said in words: where --json is, it is printed, and *ret_doc stays as it is.
+ */
+int cli_ask_to_show(const struct cli *cli, const struct client_request *request,
+                    struct kg_doc **ret_doc);
 /* "kaged", with --home if it was given, as a shell takes it: for advice on what to do next. */
 char *cli_self(const struct cli *cli);
 /* From now on Ctrl-C ends the program with exit code 0: that is how one leaves --follow. */
@@ -165,6 +220,9 @@ void cli_pause_ms(long ms); /* less than a second */
 /* A member's text, or its number as text; empty if it is neither. */
 struct kg_str cli_text(const struct kg_node *object, const char *key);
 int64_t cli_number(const struct kg_node *object, const char *key); /* 0 if it is none */
+bool cli_is_set(const struct kg_node *object, const char *key);    /* it is true */
+/* A member that is a list; an empty one if it is none. */
+const struct kg_node *cli_list(const struct kg_node *object, const char *key);
 /* A member that is a time: RFC 3339 or milliseconds. False if it is neither. */
 bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_ms);
 
@@ -180,11 +238,36 @@ int user_become(const struct cage_owner *owner, struct kg_err *err);
 /* As open(2), with that user's rights. */
 int user_open(const struct cage_owner *owner, const char *path, int flags, mode_t mode);
 
+/* -- a service manager ------------------------------------------------------------------------- */
+
+struct loop;
+struct systemd;
+/* Takes what the manager put into the environment, which is gone afterwards. NULL on an error. */
+struct systemd *systemd_meet(struct kg_err *err);
+void systemd_free(struct systemd *systemd);
+/* A listening socket of that domain (AF_UNIX) that the manager passed, now the caller's; or -1. */
+int systemd_take_socket(struct systemd *systemd, int domain);
+/* Closes what nobody took. */
+void systemd_close_rest(struct systemd *systemd);
+/* "READY=1", "STOPPING=1" or "", and what the daemon is doing, in words. */
+void systemd_tell(const struct systemd *systemd, const char *state, const char *format, ...)
+    KG_PRINTF(3, 4);
+void systemd_tell_reloading(const struct systemd *systemd); /* to be followed by READY=1 */
+/* Signs of life for as long as the loop turns, if the manager asked for them. */
+void systemd_attach(struct systemd *systemd, struct loop *loop);
+void systemd_detach(struct systemd *systemd);
+
 /* -- the commands ------------------------------------------------------------------------------ */
 
 int cli_start(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
+int cli_project_validate(struct cli *cli);
+int cli_project_load(struct cli *cli);
+int cli_project_reload(struct cli *cli);
+int cli_project_list(struct cli *cli);
+int cli_project_show(struct cli *cli);
+int cli_project_unload(struct cli *cli);
 int cli_config_check(struct cli *cli);
 int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);
@@ -196,6 +279,7 @@ int cli_reload(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 int cli_completion(struct cli *cli);
+int cli_completion_words(struct cli *cli);
 int cli_plugin_list(struct cli *cli);
 int cli_plugin_status(struct cli *cli);
 int cli_plugin_why(struct cli *cli);
@@ -204,13 +288,49 @@ int cli_plugin_logs(struct cli *cli);
 int cli_plugin_enable(struct cli *cli);
 int cli_plugin_disable(struct cli *cli);
 int cli_plugin_restart(struct cli *cli);
+int cli_plugin_reload(struct cli *cli);
+int cli_plugin_tools(struct cli *cli);
+int cli_plugin_knobs(struct cli *cli);
+int cli_plugin_knobs_get(struct cli *cli);
+int cli_plugin_knobs_set(struct cli *cli);
 int cli_plugin_call(struct cli *cli);
+int cli_auth_open(struct cli *cli);
+int cli_auth_token_create(struct cli *cli);
+int cli_auth_token_list(struct cli *cli);
+int cli_auth_token_revoke(struct cli *cli);
+int cli_plugin_install(struct cli *cli);
+int cli_plugin_approve(struct cli *cli);
+int cli_plugin_uninstall(struct cli *cli);
+int cli_plugin_promote(struct cli *cli);
+int cli_consent_list(struct cli *cli);
+int cli_consent_approve(struct cli *cli);
+int cli_consent_decline(struct cli *cli);
+int cli_session_new(struct cli *cli);
+int cli_session_list(struct cli *cli);
+int cli_session_show(struct cli *cli);
+int cli_session_send(struct cli *cli);
+int cli_session_context(struct cli *cli);
+int cli_session_tool(struct cli *cli);
+int cli_session_idle(struct cli *cli);
+int cli_session_compact(struct cli *cli);
+int cli_session_undo_compact(struct cli *cli);
+int cli_session_pin(struct cli *cli);
+int cli_session_fork(struct cli *cli);
+int cli_session_resume(struct cli *cli);
+int cli_session_cancel(struct cli *cli);
+int cli_session_close(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);
 
 /* Asks about the plugin of the first argument: "/api/v1/plugins/NAME" and the rest. */
 int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
+int cli_ask_plugin_to_show(const struct cli *cli, const char *method, const char *rest,
+                           struct kg_doc **ret_doc);
+/* All of stdin, which messages call `what`. */
+int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, struct kg_err *err);
+/* A JSON object: the argument, stdin if it is "-", {} if there is none. */
+int cli_take_params(const char *json_or_null, struct kg_buf *ret_params, struct kg_err *err);
 /* What plugin status shows. */
 void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin);
 /* What plugin why shows. */

@@ -1,13 +1,17 @@
 /*
  * A client of the daemon: one connection, one request, one answer. The answer is bounded in size,
- * and a daemon that stays silent is given up, so that no command waits for ever on a hung one.
+ * of one that comes in lines each line is; a daemon that stays silent is given up, so that no
+ * command waits for ever on a hung one.
  */
 #include "cli/cli.h"
+
+#include "base/problems.h"
 
 #include <errno.h>
 #include <llhttp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -15,6 +19,7 @@
 #include <unistd.h>
 
 #define ANSWER_MAX_BYTES ((size_t)64 << 20)
+#define LINE_MAX_BYTES   ((size_t)16 << 20)
 #define SILENCE_MS       60000 /* past CLIENT_LONG_POLL_MS, and time to read a large audit log */
 
 /* -- targets ----------------------------------------------------------------------------------- */
@@ -43,6 +48,13 @@ void client_put_number(struct kg_buf *target, const char *name, int64_t value)
     char text[24];
     snprintf(text, sizeof(text), "%lld", (long long)value);
     client_put_query(target, name, kg_str(text));
+}
+
+void cli_put_option(struct kg_buf *target, const struct cli *cli, const char *name)
+{
+    const char *value = cli_option_value(cli, name);
+    if (value != NULL)
+        client_put_query(target, name, kg_str(value));
 }
 
 /* -- the connection ---------------------------------------------------------------------------- */
@@ -97,7 +109,7 @@ static int send_request(int fd, const struct client_request *request, struct kg_
         kg_buf_printf(&head, "Kaged-Timeout-Ms: %lld\r\n", (long long)request->timeout_ms);
     if (request->body.length > 0)
         kg_buf_text(&head, "Content-Type: application/json\r\n");
-    if (strcmp(request->method, "POST") == 0)
+    if (request->body.length > 0 || strcmp(request->method, "POST") == 0)
         kg_buf_printf(&head, "Content-Length: %zu\r\n", request->body.length);
     kg_buf_text(&head, "\r\n");
     int result = send_all(fd, kg_buf_view(&head), err);
@@ -107,17 +119,40 @@ static int send_request(int fd, const struct client_request *request, struct kg_
 /* -- the answer -------------------------------------------------------------------------------- */
 
 struct answer {
-    llhttp_t parser; /* its data is this answer */
-    struct client_reply reply;
+    llhttp_t parser;                    /* its data is this answer */
+    struct client_reply reply;          /* of lines: the one that has not ended yet */
+    const struct client_stream *stream; /* NULL: it is wanted whole */
     bool whole;
 };
+
+/* What was refused is no stream: its body says why. */
+static bool comes_in_lines(struct answer *answer)
+{
+    return answer->stream != NULL && llhttp_get_status_code(&answer->parser) == 200;
+}
+
+static void tell_lines(struct answer *answer)
+{
+    struct kg_buf *body = &answer->reply.body;
+    size_t at = 0;
+    for (const char *end;
+         body->length > at && (end = memchr(body->data + at, '\n', body->length - at)) != NULL;) {
+        size_t length = (size_t)(end - body->data) - at;
+        answer->stream->on_line(answer->stream->data, (struct kg_str){body->data + at, length});
+        at += length + 1;
+    }
+    kg_buf_consume(body, at);
+}
 
 static int on_body(llhttp_t *parser, const char *at, size_t length)
 {
     struct answer *answer = parser->data;
-    if (length > ANSWER_MAX_BYTES - answer->reply.body.length)
+    bool lines = comes_in_lines(answer);
+    if (length > (lines ? LINE_MAX_BYTES : ANSWER_MAX_BYTES) - answer->reply.body.length)
         return HPE_USER;
     kg_buf_append(&answer->reply.body, at, length);
+    if (lines && memchr(at, '\n', length) != NULL)
+        tell_lines(answer);
     return HPE_OK;
 }
 
@@ -131,19 +166,29 @@ static int on_whole(llhttp_t *parser)
 
 static const llhttp_settings_t settings = {.on_body = on_body, .on_message_complete = on_whole};
 
-static int wait_for_bytes(int fd, int64_t silence_ms, struct kg_err *err)
+/* Who reads lines hears of a Ctrl-C, once, and says how long to wait from then on. */
+static bool heeds_interrupts(const struct answer *answer, int64_t silence_ms)
+{
+    return answer->stream != NULL && silence_ms == CLIENT_WAIT_FOREVER;
+}
+
+static int wait_for_bytes(int fd, const struct answer *answer, int64_t *silence_ms,
+                          struct kg_err *err)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
-    int timeout = silence_ms < 0 ? -1 : silence_ms > INT32_MAX ? INT32_MAX : (int)silence_ms;
     for (;;) {
-        int ready = poll(&readable, 1, timeout);
+        int64_t ms = *silence_ms > INT32_MAX ? INT32_MAX : *silence_ms;
+        bool heeds = heeds_interrupts(answer, ms);
+        int ready = heeds ? terminal_poll(&readable) : poll(&readable, 1, (int)ms);
         if (ready > 0)
             return 0;
         if (ready == 0)
             return kg_fail(err, KG_E_IO, "the daemon has not answered for %lld s",
-                           (long long)silence_ms / 1000);
+                           (long long)ms / 1000);
         if (errno != EINTR)
             return kg_fail_errno(err, errno, "wait for the answer");
+        if (heeds && terminal_was_interrupted())
+            *silence_ms = answer->stream->on_interrupt(answer->stream->data);
     }
 }
 
@@ -157,7 +202,7 @@ static int take_bytes(struct answer *answer, struct kg_str bytes, struct kg_err 
         return 0;
     if (fault == HPE_USER)
         return kg_fail(err, KG_E_TOO_LARGE, "the answer is larger than %zu MiB",
-                       ANSWER_MAX_BYTES >> 20);
+                       (comes_in_lines(answer) ? LINE_MAX_BYTES : ANSWER_MAX_BYTES) >> 20);
     if (bytes.length == 0)
         return kg_fail(err, KG_E_IO, "the daemon closed the connection before it had answered");
     if (fault != HPE_OK)
@@ -173,7 +218,7 @@ static int receive(int fd, int64_t silence_ms, struct answer *answer, struct kg_
     int result = 0;
     while (result == 0 && !answer->whole) {
         char bytes[65536];
-        result = wait_for_bytes(fd, silence_ms, err);
+        result = wait_for_bytes(fd, answer, &silence_ms, err);
         if (result < 0)
             break;
         ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
@@ -186,8 +231,9 @@ static int receive(int fd, int64_t silence_ms, struct answer *answer, struct kg_
     return result;
 }
 
-int client_exchange(const char *socket_path, const struct client_request *request,
-                    struct client_reply *ret_reply, struct kg_err *err)
+int client_stream(const char *socket_path, const struct client_request *request,
+                  const struct client_stream *stream, struct client_reply *ret_reply,
+                  struct kg_err *err)
 {
     kg_auto(kg_close) int fd = connect_to(socket_path, err);
     if (fd < 0)
@@ -197,13 +243,19 @@ int client_exchange(const char *socket_path, const struct client_request *reques
     int result = send_request(fd, request, err);
     if (result < 0)
         return result;
-    struct answer answer = {0};
+    struct answer answer = {.stream = stream};
     result = receive(fd, request->silence_ms ? request->silence_ms : SILENCE_MS, &answer, err);
     if (result < 0)
         kg_buf_free(&answer.reply.body);
     else
         *ret_reply = answer.reply;
     return result;
+}
+
+int client_exchange(const char *socket_path, const struct client_request *request,
+                    struct client_reply *ret_reply, struct kg_err *err)
+{
+    return client_stream(socket_path, request, NULL, ret_reply, err);
 }
 
 /* -- asking, for the commands ------------------------------------------------------------------ */
@@ -234,11 +286,51 @@ static struct kg_str take_text(struct kg_str object, const char *key, struct kg_
     return kg_buf_view(out);
 }
 
+/* Rows of the daemon's: it may be of another version than this program. */
+struct listed {
+    struct kg_problem_row row;
+    char code[64];
+};
+
+static void take_problem(struct kg_problems *problems, struct listed *listed,
+                         const struct kg_node *problem)
+{
+    kg_auto(kg_free) char *message = kg_str_dup(cli_text(problem, "message"));
+    kg_auto(kg_free) char *hint = kg_str_dup(cli_text(problem, "hint"));
+    bool is_warning = kg_str_is(cli_text(problem, "severity"), "warning");
+    snprintf(listed->code, sizeof(listed->code), "%.*s",
+             KG_STR_CUT(cli_text(problem, "code"), sizeof(listed->code) - 1));
+    listed->row.code = listed->code;
+    listed->row.severity = is_warning ? KG_SEVERITY_WARNING : KG_SEVERITY_ERROR;
+    kg_problems_add(problems, &listed->row, (uint32_t)cli_number(problem, "line"),
+                    (uint32_t)cli_number(problem, "column"), hint, "%s", message);
+}
+
+/* True if the error lists what is wrong with a file, which is said then. */
+static bool say_problems(const char *file, struct kg_str error)
+{
+    struct kg_str list;
+    if (file == NULL || !kg_json_member(error, "problems", &list))
+        return false;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(list, NULL);
+    if (doc == NULL || doc->root->type != KG_ARRAY || doc->root->count == 0)
+        return false;
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    struct listed *listed = kg_alloc_array(doc->root->count, sizeof(*listed));
+    for (uint32_t i = 0; i < doc->root->count; i++)
+        take_problem(&problems, &listed[i], &doc->root->items[i]);
+    print_checked(&text, file, &problems, NULL);
+    fputs(kg_buf_terminate(&text), stderr);
+    free(listed);
+    return true;
+}
+
 /*
  * {"error":{"code","message","hint","data"}}. A plugin's own "data" may be any JSON, also such as
  * the tree would refuse, so it is only scanned.
  */
-static int say_api_error(const struct client_reply *reply)
+static int say_api_error(const struct client_request *request, const struct client_reply *reply)
 {
     struct kg_err err;
     kg_auto(kg_buf_free) struct kg_buf code = {0}, message = {0}, hint = {0}, line = {0};
@@ -250,6 +342,8 @@ static int say_api_error(const struct client_reply *reply)
     }
     enum kg_code known = kg_code_from_name(take_text(error, "code", &code));
     int exit_code = kg_error_row(known)->exit_code;
+    if (say_problems(request->file, error))
+        return exit_code;
     print_problem(exit_code, kg_buf_view(&message), take_text(error, "hint", &hint));
     if (kg_json_member(error, "data", &data) && !kg_str_is(data, "null")) {
         kg_buf_json_escaped(&line, data);
@@ -258,20 +352,26 @@ static int say_api_error(const struct client_reply *reply)
     return exit_code;
 }
 
-int cli_ask(const struct cli *cli, const struct client_request *request, struct kg_buf *ret_body)
+int cli_ask_lines(const struct cli *cli, const struct client_request *request,
+                  const struct client_stream *stream, struct kg_buf *ret_body)
 {
     struct kg_err err;
     struct client_reply reply = {0};
-    if (client_exchange(cli->paths.socket, request, &reply, &err) < 0)
+    if (client_stream(cli->paths.socket, request, stream, &reply, &err) < 0)
         return say_no_exchange(cli, &err);
     if (reply.status < 200 || reply.status > 299) {
-        int code = say_api_error(&reply);
+        int code = say_api_error(request, &reply);
         kg_buf_free(&reply.body);
         return code;
     }
     kg_buf_free(ret_body);
     *ret_body = reply.body;
     return CLI_DONE;
+}
+
+int cli_ask(const struct cli *cli, const struct client_request *request, struct kg_buf *ret_body)
+{
+    return cli_ask_lines(cli, request, NULL, ret_body);
 }
 
 int cli_ask_object(const struct cli *cli, const struct client_request *request,
@@ -290,6 +390,19 @@ int cli_ask_object(const struct cli *cli, const struct client_request *request,
     kg_doc_free(*ret_doc);
     *ret_doc = doc;
     return CLI_DONE;
+}
+
+int cli_ask_to_show(const struct cli *cli, const struct client_request *request,
+                    struct kg_doc **ret_doc)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = cli_ask_object(cli, request, &body, &doc);
+    if (code == CLI_DONE && cli->json)
+        print_json(kg_buf_view(&body));
+    else if (code == CLI_DONE)
+        *ret_doc = kg_steal(&doc);
+    return code;
 }
 
 /* One word for a shell. */
@@ -313,7 +426,7 @@ static void put_quoted(struct kg_buf *out, const char *text)
 char *cli_self(const struct cli *cli)
 {
     struct kg_buf text = {0};
-    kg_buf_text(&text, "kaged");
+    kg_buf_text(&text, cli->system ? "kaged --system" : "kaged");
     if (cli->home != NULL) {
         kg_buf_text(&text, " --home ");
         put_quoted(&text, cli->home);
@@ -355,6 +468,19 @@ int64_t cli_number(const struct kg_node *object, const char *key)
     int64_t value;
     const struct kg_node *node = kg_node_get(object, key);
     return node != NULL && kg_node_int(node, &value) ? value : 0;
+}
+
+bool cli_is_set(const struct kg_node *object, const char *key)
+{
+    const struct kg_node *node = kg_node_get(object, key);
+    return node != NULL && node->type == KG_BOOL && node->boolean;
+}
+
+const struct kg_node *cli_list(const struct kg_node *object, const char *key)
+{
+    static const struct kg_node none = {.type = KG_ARRAY};
+    const struct kg_node *list = kg_node_get(object, key);
+    return list != NULL && list->type == KG_ARRAY ? list : &none;
 }
 
 bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_ms)

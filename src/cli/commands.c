@@ -6,8 +6,36 @@
         "follow", 'f', NULL, "Go on with what comes next, until Ctrl-C."                           \
     }
 
+#define YES                                                                                        \
+    {                                                                                              \
+        "yes", 'y', NULL, "Ask nothing: say yes beforehand, for scripts."                          \
+    }
+#define ALLOW_NEW                                                                                  \
+    {                                                                                              \
+        "allow-new-capabilities", 0, NULL,                                                         \
+            "With --yes: also to capabilities that the installed version does not have."           \
+    }
+
+#define OF_PROJECT                                                                                 \
+    {                                                                                              \
+        "project", 'p', "PROJECT", "As an agent of this project has it."                           \
+    }
+#define OF_AGENT                                                                                   \
+    {                                                                                              \
+        "agent", 'a', "AGENT", "Which agent, by its path (primary)."                               \
+    }
+#define AGENT(meaning)                                                                             \
+    {                                                                                              \
+        "agent", 0, "AGENT", meaning                                                               \
+    }
+#define SEAT                                                                                       \
+    {                                                                                              \
+        "seat", 0, "AGENT", "Which agent is spoken to: primary, primary.subagents.NAME."           \
+    }
+
 const struct cli_option cli_globals[] = {
     {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
+    {"system", 0, NULL, "Use the folders of the system, /etc/kaged and others, as root does."},
     {"json", 0, NULL, "Print what the daemon answered, as JSON."},
     {"help", 'h', NULL, "Show help on a command, or on all."},
     {"version", 0, NULL, "Show the version."},
@@ -19,7 +47,9 @@ const struct cli_command cli_commands[] = {
         .words = "start",
         .options = {{"foreground", 'f', NULL, "Stay in the foreground and log to stderr."},
                     {"ready-fd", 0, "N", "Write the line \"ready\" to this descriptor when it is."},
-                    {"no-sandbox", 0, NULL, "Accepted; plugins are always caged all the same."}},
+                    {"no-sandbox", 0, NULL, "Accepted; plugins are always caged all the same."},
+                    {"insecure", 0, NULL,
+                     "Let everybody on this machine in over TCP; each answer warns of it."}},
         .summary = "start the daemon",
         .help = "Starts the daemon for this home and returns once it answers. The plugins that are "
                 "enabled start with it, each in a cage of its own.\n"
@@ -40,8 +70,9 @@ const struct cli_command cli_commands[] = {
         .words = "status",
         .summary = "show whether the daemon runs, and how its plugins are",
         .help =
-            "Shows version, process, home and uptime of the daemon, and how many plugins are in "
-            "which state. Exit code 3 means that no daemon runs for this home.",
+            "Shows version, process, home and uptime of the daemon, how many plugins are in which "
+            "state, and its figures: calls and errors, memory, how late its loop is. Exit code 3 "
+            "means that no daemon runs for this home.",
         .needs = CLI_DAEMON,
         .run = cli_status,
     },
@@ -85,8 +116,10 @@ const struct cli_command cli_commands[] = {
         .words = "completion",
         .arguments = {"bash|zsh|fish"},
         .summary = "print a completion script for a shell",
-        .help = "Prints a script that lets the shell complete commands, options and names of "
-                "plugins.\n"
+        .help = "Prints a script that lets the shell complete commands, options, names of plugins, "
+                "their methods, projects, sessions, keys of the configuration and events. An "
+                "installed kaged brings "
+                "these scripts along.\n"
                 " bash: eval \"$(kaged completion bash)\"\n"
                 " zsh:  kaged completion zsh > DIR/_kaged, DIR being in fpath\n"
                 " fish: kaged completion fish > ~/.config/fish/completions/kaged.fish",
@@ -94,11 +127,64 @@ const struct cli_command cli_commands[] = {
         .run = cli_completion,
     },
     {
+        .words = "completion words",
+        .summary = "print what can be typed next, for these scripts",
+        .help = "Reads the words that were typed after kaged from stdin, one a line; the last is "
+                "the one being typed, and may be empty. Prints what it can be, with its meaning "
+                "behind a tab. A line :files or :folders means that those can follow. What a "
+                "daemon would have to say is left out if none answers at once.",
+        .needs = CLI_NOTHING,
+        .run = cli_completion_words,
+    },
+    {
+        .words = "auth open",
+        .options = {{"print", 0, NULL, "Only print the URL."}},
+        .summary = "print a URL that lets a browser in, and open it",
+        .help = "Prints a URL that gives the browser which opens it first a session. It works "
+                "once, and within a day; run auth open again for another. On a terminal with a "
+                "screen the browser is opened as well. The daemon has to listen on TCP: see "
+                "daemon.bind in kaged.toml(5).",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_open,
+    },
+    {
+        .words = "auth token create",
+        .options = {{"name", 0, "NAME", "What it is called in lists and in the audit log."},
+                    {"scope", 0, "SCOPES",
+                     "What it may do, separated by commas (plugins:read,plugins:call)."},
+                    {"expires", 0, "TIME", "When it ends: 12h, 30d, a date, or RFC 3339 (never)."}},
+        .summary = "make an API token, for a program to use over TCP",
+        .help = "Prints a new token, which a program sends as Authorization: Bearer TOKEN. It is "
+                "shown this once; kaged keeps a hash of it. The scopes are in kaged-api(7); admin "
+                "has them all.\n"
+                " kaged auth token create --name ci --scope audit:read --expires 30d",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_create,
+    },
+    {
+        .words = "auth token list",
+        .summary = "list the API tokens",
+        .help = "Lists every API token with its scopes, and when it was last used since the daemon "
+                "started. The tokens themselves are not known any more.",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_list,
+    },
+    {
+        .words = "auth token revoke",
+        .arguments = {"ID"},
+        .summary = "revoke an API token",
+        .help = "Revokes the token of this id or name: the next request with it is refused.",
+        .needs = CLI_DAEMON,
+        .run = cli_auth_token_revoke,
+    },
+    {
         .words = "plugin list",
         .options = {{"verbose", 0, NULL, "Show capabilities, homepage and folder as well."}},
         .summary = "list the plugins and their states",
-        .help = "Lists every plugin that the daemon found, with its state. A plugin that cannot be "
-                "used has what is wrong with it in place of its description.",
+        .help = "Lists every plugin that the daemon found: its state, how long it has run, its "
+                "calls, how long half of them and all but one in a hundred took at most, its "
+                "restarts, and the memory of its cage. What is wrong with a plugin that cannot be "
+                "used stands below.",
         .needs = CLI_DAEMON,
         .run = cli_plugin_list,
     },
@@ -150,6 +236,60 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_storage,
     },
     {
+        .words = "plugin install",
+        .arguments = {"SOURCE"},
+        .options = {{"version", 0, "V", "Of a git repository: the tag V or vV."}, YES, ALLOW_NEW},
+        .summary = "install a plugin, or another version of one",
+        .help = "Fetches a plugin from a folder, a .tar.gz or .zip archive, or a git repository "
+                "(https://, git+https://, file://), checks it, and shows what it is and what it "
+                "may do; capabilities that need a second look are marked with an exclamation mark. "
+                "It is installed after a yes, and starts only when it is enabled. Nothing of it is "
+                "run before that.\n"
+                "If the plugin is installed already, the differences are shown; capabilities that "
+                "the installed version does not have need a yes of their own. A running plugin is "
+                "restarted, and if the new version does not come up, the old one is put back.\n"
+                "Where there is no terminal to ask on, --yes must be given; else the exit code is "
+                "5 and nothing is done. The exit code is 6 if the plugin cannot be used.\n"
+                "Works with and without a daemon.\n"
+                " kaged plugin install ./oh-my-pi\n"
+                " kaged plugin install https://example.org/oh-my-pi --version 1.4.2",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_install,
+    },
+    {
+        .words = "plugin approve",
+        .arguments = {"NAME..."},
+        .options = {YES, ALLOW_NEW},
+        .summary = "approve the files of a plugin as they are",
+        .help = "Shows how the files of a plugin differ from those that were approved, or what it "
+                "is if it never was, and asks. A plugin whose files changed, or that was copied "
+                "into the store by hand, does not start before that. Works with and without a "
+                "daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_approve,
+    },
+    {
+        .words = "plugin uninstall",
+        .arguments = {"NAME"},
+        .options = {{"force", 0, NULL, "Also while sessions use it."},
+                    {"keep-storage", 0, NULL, "Keep its database, moved aside."}},
+        .summary = "stop a plugin and remove it",
+        .help = "Stops a plugin and removes its files, its entry in local.toml and its database. "
+                "Works with and without a daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_uninstall,
+    },
+    {
+        .words = "plugin promote",
+        .arguments = {"NAME"},
+        .summary = "make a plugin available to every project",
+        .help = "A plugin that was installed for a project is for that project only. This makes it "
+                "one of the operator's own: local = true in local.toml. Works with and without a "
+                "daemon.",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_promote,
+    },
+    {
         .words = "plugin enable",
         .arguments = {"NAME"},
         .summary = "enable a plugin and start it",
@@ -179,6 +319,63 @@ const struct cli_command cli_commands[] = {
         .run = cli_plugin_restart,
     },
     {
+        .words = "plugin reload",
+        .arguments = {"NAME"},
+        .summary = "read a plugin's manifest and configuration again",
+        .help = "Reads the manifest of a plugin and local.toml again, and says what it did: the "
+                "plugin is restarted if its manifest, a path that it may use, its limits or a "
+                "setting for its start changed, else only told its new configuration. If one of "
+                "the files cannot be used, all stays as it is and the exit code is 6. To run a "
+                "changed program, restart the plugin.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_reload,
+    },
+    {
+        .words = "plugin tools",
+        .arguments = {"NAME"},
+        .summary = "show the tools that a plugin declares",
+        .help = "Shows each tool of the plugin's manifest with its description and the names of "
+                "its parameters; with --json their schemas as well.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_tools,
+    },
+    {
+        .words = "plugin knobs",
+        .arguments = {"NAME"},
+        .options = {OF_PROJECT, OF_AGENT},
+        .summary = "show the knobs of a plugin and their values",
+        .help = "Shows each knob of the plugin's manifest, its value and its default; with "
+                "--project as an agent of that project has it, and where the value comes from. "
+                "Secrets are never among them.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_knobs,
+    },
+    {
+        .words = "plugin knobs get",
+        .arguments = {"NAME", "KNOB"},
+        .options = {OF_PROJECT, OF_AGENT},
+        .summary = "show the value of a knob",
+        .help = "Prints the value of one knob: a text as it is, all else as JSON.",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_knobs_get,
+    },
+    {
+        .words = "plugin knobs set",
+        .arguments = {"NAME", "KNOB", "[VALUE]"},
+        .options = {OF_PROJECT,
+                    OF_AGENT,
+                    {"unset", 0, NULL, "Go back to what holds without the agent's own value."}},
+        .summary = "turn a knob for an agent",
+        .help = "Writes the value into the project's file, for the agent that is named or the "
+                "primary, and leaves every other byte of it as it is; then the project is read "
+                "again and the plugin is told. A value that is not within the bounds of the knob, "
+                "or does not fit the plugin's configuration, is refused, and the exit code is 6. "
+                "A new path restarts the plugin, since its cage is another one.\n"
+                " kaged plugin knobs set memory-markdown turns 7 --project music",
+        .needs = CLI_DAEMON,
+        .run = cli_plugin_knobs_set,
+    },
+    {
         .words = "plugin call",
         .arguments = {"NAME", "METHOD", "[JSON]"},
         .options = {{"timeout", 0, "MS", "Wait at most so many milliseconds for the answer."}},
@@ -205,6 +402,271 @@ const struct cli_command cli_commands[] = {
             "cage can be built, the exit code is 5 and the message says why.",
         .needs = CLI_PATHS,
         .run = cli_plugin_validate,
+    },
+    {
+        .words = "project load",
+        .arguments = {"[PATH]"},
+        .options = {{"watch", 'w', NULL, "Read it again whenever its file changes."}},
+        .summary = "load a project, so that sessions can be held in it",
+        .help = "Loads the project whose root is the folder PATH, or here without one; it stays "
+                "loaded over restarts of the daemon. What is wrong with its file is listed, all of "
+                "it, and the exit code is 6. A project that wants plugins which you have not "
+                "allowed it is pending: what to do next is said. One that is loaded already is "
+                "read again.\n"
+                " kaged project load ~/src/music --watch",
+        .needs = CLI_DAEMON,
+        .run = cli_project_load,
+    },
+    {
+        .words = "project reload",
+        .arguments = {"PROJECT"},
+        .summary = "read a project's file again",
+        .help = "Reads a project's file again and shows what changed for whom; plugins that you "
+                "declined are asked for again. If the file cannot be used, all that is wrong is "
+                "listed, the project stays as it is, and the exit code is 6.",
+        .needs = CLI_DAEMON,
+        .run = cli_project_reload,
+    },
+    {
+        .words = "project list",
+        .summary = "list the projects that are loaded",
+        .help = "Lists each project with its state, how many agents, plugins and sessions it has, "
+                "and its root; of one that is pending it says why.",
+        .needs = CLI_DAEMON,
+        .run = cli_project_list,
+    },
+    {
+        .words = "project show",
+        .arguments = {"PROJECT"},
+        .options = {{"agent", 0, "AGENT", "Only this agent, by its path."}},
+        .summary = "show what the agents of a project have",
+        .help = "Shows each agent of a project with its model, prompt, plugins, hooks, tools and "
+                "compaction, and each setting with where it comes from. Secrets and values that "
+                "a plugin calls sensitive are not shown.\n"
+                " kaged project show music --agent primary.subagents.reader",
+        .needs = CLI_DAEMON,
+        .run = cli_project_show,
+    },
+    {
+        .words = "project unload",
+        .arguments = {"PROJECT"},
+        .options = {{"force", 0, NULL, "Also while sessions are in it."}},
+        .summary = "forget a project",
+        .help = "The daemon forgets the project, and plugins that nobody else wants are stopped. "
+                "Its files stay as they are.",
+        .needs = CLI_DAEMON,
+        .run = cli_project_unload,
+    },
+    {
+        .words = "project consent",
+        .arguments = {"[list]"},
+        .summary = "show what projects want of the operator",
+        .help = "Shows each plugin that a project wants installed, upgraded or activated, its "
+                "state, and where it would come from. Each has to be answered on its own.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_list,
+    },
+    {
+        .words = "project consent approve",
+        .arguments = {"ID", "[PATH]"},
+        .options = {YES, ALLOW_NEW},
+        .summary = "look at what a project wants, and say yes or no",
+        .help = "Fetches the plugin once you allow it, shows what it is and what it may do, and "
+                "asks. Where the project does not say where the plugin comes from, or where that "
+                "cannot be reached, PATH does. After a yes the plugin is installed for that "
+                "project only: see kaged plugin promote.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_approve,
+    },
+    {
+        .words = "project consent decline",
+        .arguments = {"ID"},
+        .summary = "say no to what a project wants",
+        .help =
+            "The project stays pending, and takes no sessions. kaged project reload asks again.",
+        .needs = CLI_DAEMON,
+        .run = cli_consent_decline,
+    },
+    {
+        .words = "project validate",
+        .arguments = {"PATH"},
+        .options = {{"installed", 0, NULL,
+                     "Check as well against the plugins that are installed here."}},
+        .summary = "check a project's file",
+        .help = "Checks .kaged/project.yaml in the folder PATH, or the file PATH itself, with the "
+                "prompts that it names, and lists all that is wrong: line, column, a code, a "
+                "sentence, and what to do. Warnings do not make it invalid. The exit code is 6 if "
+                "it cannot be used. Needs no daemon.\n"
+                "With --installed each agent meets the plugins that are installed here and the "
+                "defaults in local.toml, and what it gets is shown: plugins, hooks, tools, and "
+                "each setting with where it comes from.",
+        .needs = CLI_PATHS,
+        .run = cli_project_validate,
+    },
+    {
+        .words = "session new",
+        .options = {{"project", 0, "PROJECT", "Of which project (the one around this folder)."},
+                    {"workdir", 0, "DIR", "Where it works (the project's root)."},
+                    SEAT},
+        .summary = "begin a session, and print its id",
+        .help = "Begins a session of a project that is loaded and active, and prints its id alone, "
+                "for scripts to take. No plugin hears of it before the first message.\n"
+                " kaged session new --project shop\n"
+                " kaged session send $(kaged session new) 'What is in here?'",
+        .needs = CLI_DAEMON,
+        .run = cli_session_new,
+    },
+    {
+        .words = "session list",
+        .options = {{"project", 0, "PROJECT", "Only those of this project."},
+                    {"state", 0, "active|idle|stopped|closed", "Only those in this state."},
+                    {"before", 0, "SESSION", "Only those that are older than this one."},
+                    {"lines", 'n', "N", "Show at most N, up to 100 (50)."}},
+        .summary = "list the sessions, the newest first",
+        .help = "Lists sessions: their state, how long ago something happened in them, how many "
+                "entries they have, and which agent is spoken to. One that is stopped waits for "
+                "the operator, after a compaction by checkpoint.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_list,
+    },
+    {
+        .words = "session show",
+        .arguments = {"SESSION"},
+        .options = {AGENT("Only what concerns this agent."),
+                    {"all", 0, NULL, "Show what compactions superseded as well."}},
+        .summary = "show what was said in a session",
+        .help = "Shows what was said, by whom and when, in the order in which it came, each entry "
+                "with its number; long calls and results of tools are cut. SESSION is an id, or "
+                "the start of one, with or without ses_. With --json each line is an entry as the "
+                "API has it, superseded ones too.\n"
+                " kaged session show ses_01k9 --agent primary --all",
+        .needs = CLI_DAEMON,
+        .run = cli_session_show,
+    },
+    {
+        .words = "session send",
+        .arguments = {"SESSION", "[TEXT...]"},
+        .options = {{"steps", 0, "N", "Ask the model at most N times, as long as it wants tools."},
+                    {"reasoning", 0, NULL, "Show what the model thinks, too, on stderr."}},
+        .summary = "say something, and show what the model answers",
+        .help = "Sends a message to the agent in the session's seat and runs its turn: the model "
+                "is asked, the tools that it wants are called, and so on until it is done. What it "
+                "says goes to stdout as it comes; calls of tools, retries and compactions are "
+                "lines on stderr. Without TEXT, or with \"-\", the message is read from stdin. "
+                "Ctrl-C cancels the turn: what was said until then is kept, and the exit code is "
+                "1.\n"
+                "With --json each line is what the API told, as it told it. The exit code is 0 if "
+                "the model came to an end of its own; 5 if it refused.\n"
+                " kaged session send ses_01k9 Which tests fail\n"
+                " git diff | kaged session send ses_01k9 -",
+        .needs = CLI_DAEMON,
+        .run = cli_session_send,
+    },
+    {
+        .words = "session context",
+        .arguments = {"SESSION"},
+        .options = {AGENT("Of this agent (the one in the seat)."),
+                    {"tools", 0, "openai|anthropic", "Show its tools as this API takes them."}},
+        .summary = "show what the model of an agent would be sent",
+        .help = "Shows the context of an agent: its prompt, and each message that stands, with "
+                "what plugins added between their delimiters, and how many tokens that is by "
+                "kaged's estimate.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_context,
+    },
+    {
+        .words = "session tool",
+        .arguments = {"SESSION", "TOOL", "[JSON]"},
+        .options = {AGENT("As this agent (the one in the seat).")},
+        .summary = "call a tool as an agent would",
+        .help = "Calls a tool of the agent's plugins, as if its model had asked for it: call and "
+                "result become entries of the session. Prints the result, which is JSON. The "
+                "arguments are a JSON object; \"-\" reads it from stdin. The exit code is 1 if the "
+                "plugin is down or answered with an error, and 4 if the agent has no such tool.\n"
+                " kaged session tool ses_01k9 memory.recall '{\"query\":\"deploy\"}'",
+        .needs = CLI_DAEMON,
+        .run = cli_session_tool,
+    },
+    {
+        .words = "session idle",
+        .arguments = {"SESSION"},
+        .summary = "tell the plugins now that a session is idle",
+        .help = "Fires on_session_idle, which comes by itself after sessions.idle_after_sec "
+                "without anything happening, and shows which plugins heard of it.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_idle,
+    },
+    {
+        .words = "session compact",
+        .arguments = {"SESSION"},
+        .options = {AGENT("The context of this agent (the one in the seat)."),
+                    {"strategy", 0, "drop|summarize|delegate|checkpoint",
+                     "Another than the project's own."},
+                    {"keep-recent", 0, "N", "Leave the last N turns alone."}},
+        .summary = "compact the context of an agent now",
+        .help = "Compacts the context of an agent, as it happens by itself once that fills the "
+                "project's threshold. Nothing is deleted: what is left out is superseded, and "
+                "session undo-compact brings it back. Says what became of it, and why another "
+                "strategy than the wanted one was used, if so.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_compact,
+    },
+    {
+        .words = "session undo-compact",
+        .arguments = {"SESSION"},
+        .options = {AGENT("The context of this agent (the one in the seat).")},
+        .summary = "take the last compaction back",
+        .help = "Takes the last compaction of an agent back: what it superseded stands again, and "
+                "what it added is gone from the context. Again for the one before.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_undo_compact,
+    },
+    {
+        .words = "session pin",
+        .arguments = {"SESSION", "ENTRY"},
+        .options = {{"unpin", 0, NULL, "Take it back."}},
+        .summary = "keep an entry through every compaction",
+        .help = "Pins an entry: no compaction, nor any plugin that does one, may leave it out. "
+                "ENTRY is the number that session show prints, or an id.\n"
+                " kaged session pin ses_01k9 12",
+        .needs = CLI_DAEMON,
+        .run = cli_session_pin,
+    },
+    {
+        .words = "session fork",
+        .arguments = {"SESSION", "[ENTRY]"},
+        .summary = "begin a session with what was said in another",
+        .help = "Begins a new session with all entries of another, up to and with ENTRY (the "
+                "last), and prints its id. ENTRY is the number that session show prints, or an id. "
+                "The other session stays as it is.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_fork,
+    },
+    {
+        .words = "session resume",
+        .arguments = {"SESSION"},
+        .options = {SEAT},
+        .summary = "make a session active again, or speak to another agent",
+        .help = "A session that was closed, idle or stopped is active afterwards. With --seat the "
+                "next messages go to another agent of the project; each has a context of its own.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_resume,
+    },
+    {
+        .words = "session cancel",
+        .arguments = {"SESSION"},
+        .summary = "end the turn that runs in a session",
+        .help = "Ends the turn that runs, whoever started it. What was said until then is kept.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_cancel,
+    },
+    {
+        .words = "session close",
+        .arguments = {"SESSION"},
+        .summary = "close a session",
+        .help = "A closed session takes no messages until it is resumed. Nothing of it is deleted.",
+        .needs = CLI_DAEMON,
+        .run = cli_session_close,
     },
     {
         .words = "audit",

@@ -38,9 +38,32 @@ static void put_fact(struct kg_buf *out, const char *label, struct kg_str text)
 {
     if (text.length == 0)
         return;
-    kg_buf_printf(out, "  %-8s ", label);
+    kg_buf_printf(out, "  %-9s ", label);
     kg_buf_escaped(out, text);
     kg_buf_char(out, '\n');
+}
+
+static void put_listeners(struct kg_buf *out, const struct kg_node *listeners)
+{
+    for (uint32_t i = 0; listeners && listeners->type == KG_ARRAY && i < listeners->count; i++)
+        if (listeners->items[i].type == KG_STRING)
+            put_fact(out, i == 0 ? "listens" : "", listeners->items[i].text);
+}
+
+static void put_figures(struct kg_buf *out, const struct kg_node *status)
+{
+    kg_buf_printf(out, "  calls     %" PRId64 ", of them %" PRId64 " with an error\n",
+                  cli_number(status, "calls"), cli_number(status, "errors"));
+    kg_buf_text(out, "  memory    ");
+    print_bytes(out, cli_number(status, "memory_bytes"));
+    kg_buf_printf(out, ", %" PRId64 " open files\n", cli_number(status, "open_fds"));
+    kg_buf_text(out, "  loop lag  ");
+    print_latency(out, cli_number(status, "loop_lag_us"));
+    kg_buf_text(out, ", at most ");
+    print_latency(out, cli_number(status, "loop_lag_max_us"));
+    kg_buf_printf(out, "\n  events    %" PRId64 " audited, ", cli_number(status, "audit_events"));
+    print_bytes(out, cli_number(status, "audit_queue_bytes"));
+    kg_buf_text(out, " waiting for the disk\n");
 }
 
 static void put_status(struct kg_buf *out, const struct kg_node *status)
@@ -54,35 +77,31 @@ static void put_status(struct kg_buf *out, const struct kg_node *status)
     put_fact(out, "user", cli_text(status, "user"));
     put_fact(out, "home", cli_text(status, "home"));
     put_fact(out, "config", cli_text(status, "config_file"));
+    put_fact(out, "socket", cli_text(status, "socket"));
+    put_fact(out, "tcp", cli_text(status, "tcp"));
     if (cli_time(status, "started_at", &started_ms)) {
-        kg_buf_text(out, "  started  ");
+        kg_buf_text(out, "  started   ");
         print_when(out, started_ms);
         kg_buf_char(out, '\n');
     }
+    put_listeners(out, kg_node_get(status, "listeners"));
     put_fact(out, "audit", cli_text(status, "audit_problem"));
     put_fact(out, "cages", cli_text(status, "cages"));
     put_fact(out, "limits", cli_text(status, "limits"));
-    kg_buf_text(out, "  plugins  ");
+    kg_buf_text(out, "  plugins   ");
     put_plugin_counts(out, kg_node_get(status, "plugins"));
+    put_figures(out, status);
 }
 
-static int ask_status(const struct cli *cli, struct kg_buf *ret_body, struct kg_doc **ret_doc)
-{
-    const struct client_request request = {.method = "GET", .target = "/api/v1/status"};
-    return cli_ask_object(cli, &request, ret_body, ret_doc);
-}
+static const struct client_request status_request = {.method = "GET", .target = "/api/v1/status"};
 
 int cli_status(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = ask_status(cli, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &status_request, &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     put_status(&text, doc->root);
     print_out(&text);
     return CLI_DONE;
@@ -93,7 +112,9 @@ int cli_status(struct cli *cli)
 static void put_changes(struct kg_buf *out, const struct kg_node *changed)
 {
     if (changed == NULL || changed->type != KG_ARRAY || changed->count == 0) {
-        kg_buf_text(out, "the configuration was read again: nothing changed\n");
+        kg_buf_text(out,
+                    "the configuration was read again: no key of config.toml changed, and what "
+                    "local.toml says holds\n");
         return;
     }
     kg_buf_text(out, "the configuration was read again:\n");
@@ -108,16 +129,12 @@ static void put_changes(struct kg_buf *out, const struct kg_node *changed)
 
 int cli_reload(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "POST", .target = "/api/v1/reload"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     put_changes(&text, kg_node_get(doc->root, "changed"));
     print_out(&text);
     return CLI_DONE;
@@ -162,7 +179,7 @@ int cli_stop(struct cli *cli)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     kg_auto(kg_close) int pidfd = -1;
     struct kg_err err;
-    int code = ask_status(cli, &body, &doc);
+    int code = cli_ask_object(cli, &status_request, &body, &doc);
     if (code != CLI_DONE)
         return code;
     int64_t pid = cli_number(doc->root, "pid");

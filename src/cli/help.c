@@ -92,6 +92,10 @@ static void put_options(struct kg_buf *out, const char *heading, const struct cl
         else
             kg_buf_text(out, "      ");
         put_option_name(out, option);
+        if (out->length - start >= meaning_column) {
+            kg_buf_char(out, '\n');
+            start = out->length;
+        }
         spaces(out, meaning_column - (out->length - start));
         put_paragraph(out, meaning_column, kg_str(option->meaning));
     }
@@ -162,8 +166,8 @@ static void put_json_options(struct kg_json_writer *json, const char *key,
         kg_json_begin(json, '{');
         kg_json_key(json, "name");
         kg_json_text(json, option->name);
-        kg_json_key(json, "letter");
-        kg_json_str(json, option->letter ? (struct kg_str){&option->letter, 1} : KG_STR_NULL);
+        kg_json_named_str(json, "letter",
+                          option->letter ? (struct kg_str){&option->letter, 1} : KG_STR_NULL);
         kg_json_key(json, "argument");
         kg_json_text(json, option->argument);
         kg_json_key(json, "meaning");

@@ -14,6 +14,16 @@ static int say_what_there_is(const struct cli *cli)
     return CLI_USAGE;
 }
 
+static int find_paths(struct cli *cli, struct kg_err *err)
+{
+    if (!cli->system)
+        return config_paths_find(cli->home, &cli->paths, err);
+    if (cli->home != NULL)
+        return kg_fail(err, KG_E_USAGE, "--system and --home name different folders: use one");
+    config_paths_system(&cli->paths);
+    return 0;
+}
+
 static int run(struct cli *cli)
 {
     if (cli->help) {
@@ -27,7 +37,7 @@ static int run(struct cli *cli)
     if (cli->command == NULL)
         return say_what_there_is(cli);
     struct kg_err err;
-    if (cli->command->needs != CLI_NOTHING && config_paths_find(cli->home, &cli->paths, &err) < 0)
+    if (cli->command->needs != CLI_NOTHING && find_paths(cli, &err) < 0)
         return print_error(&err);
     int code = cli->command->run(cli);
     config_paths_free(&cli->paths);

@@ -118,6 +118,8 @@ static void keep(struct cli *cli, const struct cli_option *option, const char *v
         }
     if (strcmp(option->name, "home") == 0)
         cli->home = value;
+    else if (strcmp(option->name, "system") == 0)
+        cli->system = true;
     else if (strcmp(option->name, "json") == 0)
         cli->json = true;
     else if (strcmp(option->name, "help") == 0)
@@ -136,9 +138,10 @@ static int take_options(struct cli *cli, int argc, char **argv, int *ret_next, s
     struct option_set set = {.letters = ":"};
     if (cli->command == NULL)
         strcpy(set.letters, "+:");
-    set_add(&set, cli_globals);
+    /* getopt_long takes the first of a name: a command's own --version is not the global one. */
     if (cli->command != NULL)
         set_add(&set, cli->command->options);
+    set_add(&set, cli_globals);
     optind = 0;
     opterr = 0;
     int value;
@@ -244,6 +247,7 @@ static int keep_arguments(struct cli *cli, int argc, char **argv, struct kg_err 
 {
     const char *const *wanted = cli->command->arguments;
     size_t known = 0;
+    bool repeated = false; /* the last one wanted may come once more, or not */
     for (int i = 0; i < argc; i++) {
         bool more = wanted[known] != NULL && strstr(wanted[known], "...") != NULL;
         if (wanted[known] == NULL || cli->argument_count == CLI_ARGUMENTS_MAX) {
@@ -255,10 +259,11 @@ static int keep_arguments(struct cli *cli, int argc, char **argv, struct kg_err 
         if (argv[i][0] == '\0')
             return kg_fail(err, KG_E_USAGE, "%s: %s is empty", cli->words, wanted[known]);
         cli->arguments[cli->argument_count++] = argv[i];
+        repeated = more;
         if (!more)
             known++;
     }
-    if (wanted[known] != NULL && wanted[known][0] != '[') {
+    if (wanted[known] != NULL && wanted[known][0] != '[' && !repeated) {
         int result = kg_fail(err, KG_E_USAGE, "%s: %s is missing", cli->words, wanted[known]);
         hint_usage(cli, err);
         return result;

@@ -1,6 +1,6 @@
 /*
- * Plugins: list, logs, enable, disable, restart, call. Names and words of a plugin are hostile:
- * they are encoded on their way to the daemon and escaped on their way to the terminal.
+ * Plugins: status, logs, enable, disable, restart, reload, call. Names and words of a plugin are
+ * hostile: they are encoded on their way to the daemon and escaped on their way to the terminal.
  */
 #include "cli/cli.h"
 
@@ -33,99 +33,24 @@ int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
     return cli_ask_object(cli, &request, ret_body, ret_doc);
 }
 
-/* -- list -------------------------------------------------------------------------------------- */
-
-static const char *state_color(struct kg_str state)
+int cli_ask_plugin_to_show(const struct cli *cli, const char *method, const char *rest,
+                           struct kg_doc **ret_doc)
 {
-    if (kg_str_is(state, "running"))
-        return "green";
-    if (kg_str_is(state, "failed") || kg_str_is(state, "crashed"))
-        return "red";
-    return NULL;
-}
-
-static void join_texts(struct kg_buf *out, const struct kg_node *list)
-{
-    for (uint32_t i = 0; list != NULL && list->type == KG_ARRAY && i < list->count; i++) {
-        if (i > 0)
-            kg_buf_char(out, ',');
-        if (list->items[i].type == KG_STRING)
-            kg_buf_str(out, list->items[i].text);
-    }
-}
-
-static void put_plugin_row(struct table *table, const struct kg_node *plugin, bool verbose)
-{
-    struct kg_str state = cli_text(plugin, "state"), problem = cli_text(plugin, "problem");
-    struct kg_str pid = cli_number(plugin, "pid") > 0 ? cli_text(plugin, "pid") : KG_STR("");
-    table_cell(table, cli_text(plugin, "name"), NULL);
-    table_cell(table, cli_text(plugin, "version"), NULL);
-    if (problem.length > 0 && kg_str_is(state, "disabled"))
-        table_cell(table,
-                   kg_str_is(cli_text(plugin, "problem_code"), "invalid_manifest")
-                       ? KG_STR("disabled (invalid manifest)")
-                       : KG_STR("disabled (invalid config)"),
-                   "red");
-    else
-        table_cell(table, state, state_color(state));
-    table_cell(table, pid, NULL);
-    if (verbose) {
-        kg_auto(kg_buf_free) struct kg_buf capabilities = {0};
-        join_texts(&capabilities, kg_node_get(plugin, "capabilities"));
-        table_cell(table, kg_buf_view(&capabilities), NULL);
-        table_cell(table, cli_text(plugin, "homepage"), NULL);
-        table_cell(table, cli_text(plugin, "dir"), NULL);
-    }
-    if (problem.length > 0)
-        table_cell(table, problem, "red");
-    else
-        table_cell(table, cli_text(plugin, "description"), NULL);
-}
-
-static void print_plugins(const struct kg_node *plugins, bool verbose)
-{
-    static const char *const brief_headings[] = {"NAME", "VERSION",     "STATE",
-                                                 "PID",  "DESCRIPTION", NULL};
-    static const char *const all_headings[] = {"NAME",   "VERSION",      "STATE",
-                                               "PID",    "CAPABILITIES", "HOMEPAGE",
-                                               "FOLDER", "DESCRIPTION",  NULL};
-    struct table *table = table_new(verbose ? all_headings : brief_headings);
-    for (uint32_t i = 0; i < plugins->count; i++)
-        put_plugin_row(table, &plugins->items[i], verbose);
-    table_print(table);
-}
-
-int cli_plugin_list(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    const struct client_request request = {.method = "GET", .target = "/api/v1/plugins"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code != CLI_DONE)
-        return code;
-    const struct kg_node *plugins = kg_node_get(doc->root, "plugins");
-    if (cli->json)
-        print_json(kg_buf_view(&body));
-    else if (plugins != NULL && plugins->type == KG_ARRAY && plugins->count > 0)
-        print_plugins(plugins, cli_has(cli, "verbose"));
-    else
-        fprintf(stderr, "no plugins; kaged looks for them in %s\n", cli->paths.plugins_dir);
-    return CLI_DONE;
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_target(&target, cli, rest);
+    const struct client_request request = {.method = method, .target = kg_buf_terminate(&target)};
+    return cli_ask_to_show(cli, &request, ret_doc);
 }
 
 /* -- status ------------------------------------------------------------------------------------ */
 
 int cli_plugin_status(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_plugin_to_show(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     plugin_status_put(&text, cli, doc->root);
     print_out(&text);
     return CLI_DONE;
@@ -135,15 +60,11 @@ int cli_plugin_status(struct cli *cli)
 
 int cli_plugin_why(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin(cli, "GET", "/why", &body, &doc);
-    if (code != CLI_DONE)
+    int code = cli_ask_plugin_to_show(cli, "GET", "/why", &doc);
+    if (doc == NULL)
         return code;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
     plugin_why_put(&text, doc->root);
     print_out(&text);
     return CLI_DONE;
@@ -295,9 +216,59 @@ int cli_plugin_restart(struct cli *cli)
     return change(cli, "/restart", "running");
 }
 
+/* -- reload ------------------------------------------------------------------------------------ */
+
+/* "plugin echo was restarted: manifest, limits" */
+static void say_reloaded(const struct cli *cli, const struct kg_node *answer)
+{
+    static const struct {
+        const char *action, *words;
+    } rows[] = {
+        {"nothing", "was read again: nothing changed"},
+        {"read", "was read again; it is disabled"},
+        {"told", "was read again, and told its new configuration"},
+        {"restarted", "was restarted, because of"},
+    };
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    const struct kg_node *reasons = kg_node_get(answer, "reasons");
+    kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        if (kg_str_is(cli_text(answer, "action"), rows[i].action))
+            kg_buf_printf(&line, " %s", rows[i].words);
+    for (uint32_t i = 0; reasons != NULL && reasons->type == KG_ARRAY && i < reasons->count; i++) {
+        kg_buf_text(&line, i > 0 ? ", " : ": ");
+        if (reasons->items[i].type == KG_STRING)
+            kg_buf_escaped(&line, reasons->items[i].text);
+    }
+    print_line(kg_buf_view(&line));
+}
+
+int cli_plugin_reload(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, after = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL, *plugin = NULL;
+    int code = cli_ask_plugin(cli, "POST", "/reload", &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    if (kg_str_is(cli_text(doc->root, "action"), "restarted")) {
+        code = cli_ask_plugin(cli, "GET", "", &after, &plugin);
+        if (code == CLI_DONE)
+            code = wait_to_settle(cli, &after, &plugin);
+        if (code != CLI_DONE)
+            return code;
+        if (!kg_str_is(cli_text(plugin->root, "state"), "running"))
+            return say_unsettled(cli, plugin->root);
+    }
+    if (cli->json)
+        print_json(kg_buf_view(&body));
+    else
+        say_reloaded(cli, doc->root);
+    return CLI_DONE;
+}
+
 /* -- call -------------------------------------------------------------------------------------- */
 
-static int read_stdin(struct kg_buf *ret_text, struct kg_err *err)
+int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, struct kg_err *err)
 {
     for (;;) {
         kg_buf_reserve(ret_text, 65536);
@@ -306,13 +277,13 @@ static int read_stdin(struct kg_buf *ret_text, struct kg_err *err)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return kg_fail_errno(err, errno, "read the parameters from stdin");
+            return kg_fail_errno(err, errno, "read %s from stdin", what);
         if (got == 0)
             return 0;
         ret_text->length += (size_t)got;
-        if (ret_text->length > PARAMS_MAX_BYTES)
-            return kg_fail(err, KG_E_TOO_LARGE, "the parameters are larger than %zu MiB",
-                           PARAMS_MAX_BYTES >> 20);
+        if (ret_text->length > max_bytes)
+            return kg_fail(err, KG_E_TOO_LARGE, "stdin: %s can have %zu MiB at most", what,
+                           max_bytes >> 20);
     }
 }
 
@@ -338,14 +309,13 @@ int plugin_params_check(struct kg_str text, struct kg_err *err)
     return result;
 }
 
-static int take_params(const struct cli *cli, struct kg_buf *ret_params, struct kg_err *err)
+int cli_take_params(const char *json_or_null, struct kg_buf *ret_params, struct kg_err *err)
 {
-    const char *json = cli_argument(cli, 2);
-    if (json == NULL)
+    if (json_or_null == NULL)
         kg_buf_text(ret_params, "{}");
-    else if (strcmp(json, "-") != 0)
-        kg_buf_text(ret_params, json);
-    else if (read_stdin(ret_params, err) < 0)
+    else if (strcmp(json_or_null, "-") != 0)
+        kg_buf_text(ret_params, json_or_null);
+    else if (cli_read_stdin("the parameters", PARAMS_MAX_BYTES, ret_params, err) < 0)
         return -EIO;
     return plugin_params_check(kg_buf_view(ret_params), err);
 }
@@ -365,7 +335,7 @@ int cli_plugin_call(struct cli *cli)
     int64_t timeout_ms = 0;
     kg_auto(kg_buf_free) struct kg_buf params = {0}, target = {0}, body = {0};
     if (cli_option_number(cli, "timeout", 1, TIMEOUT_MAX_MS, &timeout_ms, &err) < 0 ||
-        take_params(cli, &params, &err) < 0)
+        cli_take_params(cli_argument(cli, 2), &params, &err) < 0)
         return print_error(&err);
     put_target(&target, cli, "/call/");
     client_put_encoded(&target, kg_str(cli_argument(cli, 1)));

@@ -58,6 +58,19 @@ static void put_figures(struct kg_buf *out, const struct kg_node *plugin)
     kg_buf_printf(out, "%" PRId64 ", of them %" PRId64 " with an error, %" PRId64 " in flight\n",
                   cli_number(plugin, "calls"), cli_number(plugin, "errors"),
                   cli_number(plugin, "in_flight"));
+    if (cli_number(plugin, "calls") > 0) {
+        put_label(out, "");
+        kg_buf_text(out, "half took at most ");
+        print_latency(out, cli_number(plugin, "p50_us"));
+        kg_buf_text(out, ", all but one in a hundred ");
+        print_latency(out, cli_number(plugin, "p99_us"));
+        kg_buf_char(out, '\n');
+    }
+    if (cli_number(plugin, "memory_bytes") > 0) {
+        put_label(out, "memory");
+        print_bytes(out, cli_number(plugin, "memory_bytes"));
+        kg_buf_char(out, '\n');
+    }
     put_label(out, "traffic");
     kg_buf_printf(out, "%" PRId64 " bytes in, %" PRId64 " bytes out",
                   cli_number(plugin, "bytes_in"), cli_number(plugin, "bytes_out"));

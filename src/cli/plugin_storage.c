@@ -46,14 +46,12 @@ static void print_rows(const struct kg_node *answer)
 
 static int show_rows(const struct cli *cli, const char *sql)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, rest = {0};
+    kg_auto(kg_buf_free) struct kg_buf rest = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     kg_buf_text(&rest, "/storage");
     client_put_query(&rest, "sql", kg_str(sql));
-    int code = cli_ask_plugin(cli, "GET", kg_buf_terminate(&rest), &body, &doc);
-    if (code == CLI_DONE && cli->json)
-        print_json(kg_buf_view(&body));
-    else if (code == CLI_DONE)
+    int code = cli_ask_plugin_to_show(cli, "GET", kg_buf_terminate(&rest), &doc);
+    if (doc != NULL)
         print_rows(doc->root);
     return code;
 }
@@ -91,12 +89,9 @@ static void print_contents(const struct cli *cli, const struct kg_node *storage)
 
 static int show_contents(const struct cli *cli, const char *method, const char *rest)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin(cli, method, rest, &body, &doc);
-    if (code == CLI_DONE && cli->json)
-        print_json(kg_buf_view(&body));
-    else if (code == CLI_DONE)
+    int code = cli_ask_plugin_to_show(cli, method, rest, &doc);
+    if (doc != NULL)
         print_contents(cli, doc->root);
     return code;
 }

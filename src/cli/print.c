@@ -4,6 +4,8 @@
  */
 #include "cli/cli.h"
 
+#include "base/problems.h"
+
 #include <libsmartcols.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -54,6 +56,19 @@ void print_duration(struct kg_buf *out, int64_t ms)
         kg_buf_printf(out, " %lld %s", (long long)(rest / units[i + 1].seconds), units[i + 1].unit);
 }
 
+void print_age(struct kg_buf *out, int64_t ms)
+{
+    static const struct {
+        int64_t seconds;
+        char unit;
+    } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+    int64_t seconds = ms < 0 ? 0 : ms / 1000;
+    size_t i = 0;
+    while (i + 1 < KG_COUNT(units) && seconds < units[i].seconds)
+        i++;
+    kg_buf_printf(out, "%lld%c", (long long)(seconds / units[i].seconds), units[i].unit);
+}
+
 void print_when(struct kg_buf *out, int64_t wall_ms)
 {
     char text[KG_TIME_TEXT];
@@ -61,6 +76,38 @@ void print_when(struct kg_buf *out, int64_t wall_ms)
     kg_buf_printf(out, "%s (", text);
     print_duration(out, kg_wall_ms() - wall_ms);
     kg_buf_text(out, " ago)");
+}
+
+/* -- figures ----------------------------------------------------------------------------------- */
+
+/* The number in the largest unit that leaves at least 1 of it, with a decimal where it is short. */
+static void put_scaled(struct kg_buf *out, int64_t number, int64_t base, const char *const *units)
+{
+    double value = (double)(number < 0 ? 0 : number);
+    while (value >= (double)base && units[1] != NULL) {
+        value /= (double)base;
+        units++;
+    }
+    bool whole = value >= 99.95 || value == (double)(int64_t)value;
+    kg_buf_printf(out, whole ? "%.0f%s" : "%.1f%s", value, *units);
+}
+
+void print_short(struct kg_buf *out, int64_t number)
+{
+    static const char *const units[] = {"", "k", "M", "G", NULL};
+    put_scaled(out, number, 1000, units);
+}
+
+void print_bytes(struct kg_buf *out, int64_t bytes)
+{
+    static const char *const units[] = {"B", "K", "M", "G", "T", NULL};
+    put_scaled(out, bytes, 1024, units);
+}
+
+void print_latency(struct kg_buf *out, int64_t us)
+{
+    static const char *const units[] = {"us", "ms", "s", NULL};
+    put_scaled(out, us, 1000, units);
 }
 
 /* -- out --------------------------------------------------------------------------------------- */
@@ -76,6 +123,22 @@ void print_line(struct kg_str line)
     if (line.length > 0)
         fwrite(line.data, 1, line.length, stdout);
     putchar('\n');
+}
+
+void print_put_text(struct kg_buf *out, struct kg_str text, const char *indent)
+{
+    size_t run = 0; /* what came since then was not put yet */
+    kg_buf_text(out, indent);
+    for (size_t i = 0; i < text.length; i++) {
+        if (text.data[i] != '\n' && text.data[i] != '\t')
+            continue;
+        kg_buf_escaped(out, (struct kg_str){text.data + run, i - run});
+        kg_buf_char(out, text.data[i]);
+        if (text.data[i] == '\n')
+            kg_buf_text(out, indent);
+        run = i + 1;
+    }
+    kg_buf_escaped(out, (struct kg_str){text.data + run, text.length - run});
 }
 
 void print_json(struct kg_str json)
@@ -101,6 +164,18 @@ int print_problem(int exit_code, struct kg_str message, struct kg_str hint)
     return exit_code;
 }
 
+void print_checked(struct kg_buf *out, const char *path, const struct kg_problems *problems,
+                   const char *valid_or_null)
+{
+    kg_problems_print(problems, path, out);
+    kg_buf_escaped(out, kg_str(path));
+    if (valid_or_null != NULL)
+        kg_buf_printf(out, ": %s is valid\n", valid_or_null);
+    else
+        kg_buf_printf(out, ": %zu %s\n", problems->errors,
+                      problems->errors == 1 ? "error" : "errors");
+}
+
 /* -- tables ------------------------------------------------------------------------------------ */
 
 struct table {
@@ -109,12 +184,16 @@ struct table {
     size_t count, next;
 };
 
+bool print_is_screen(void)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
+}
+
 bool print_colors(void)
 {
     const char *no_color = getenv("NO_COLOR");
-    const char *terminal = getenv("TERM");
-    return isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') && terminal != NULL &&
-           strcmp(terminal, "dumb") != 0;
+    return print_is_screen() && (no_color == NULL || no_color[0] == '\0');
 }
 
 /* libsmartcols fails for lack of memory only, which ends the program. */

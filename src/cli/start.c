@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,11 @@
 #define STOP_MAX_MS       60000 /* the longest shutdown_timeout_sec, and then some */
 #define STOP_AGAIN_MAX_MS 5000  /* after a second request: every plugin is killed by then */
 #define LOG_CHECK_MS      60000
+#define LOCK_WAIT_MS      5000 /* a change of the plugin store takes less */
+#define LOCK_TRY_MS       20
+#define STATUS_MS         10000 /* between two looks at what the service manager was told */
+
+#define NONCE_FILE_BYTES_MAX 4096
 
 struct daemon {
     const struct config_paths *paths;
@@ -37,10 +43,16 @@ struct daemon {
     struct cage_spawner *spawner;
     struct loop *loop;
     struct host *host;
+    struct sessions *sessions;
     struct http_server *server;
+    struct http_auth *auth;
+    bool insecure;
+    struct systemd *systemd;         /* also where there is none */
+    size_t told_running, told_count; /* plugins, as the service manager knows them */
     uv_signal_t signals[3];
     struct loop_timer stop_timer;
     struct loop_timer log_timer; /* looks at the size of our own log */
+    struct loop_timer status_timer;
     int exit_code;
 };
 
@@ -56,6 +68,14 @@ static pid_t lock_owner(int fd)
     return (pid_t)pid;
 }
 
+static int fail_locked(const struct daemon *daemon, struct kg_err *err)
+{
+    kg_fail(err, KG_E_CONFLICT, "kaged is already running here: process %d holds %s",
+            (int)lock_owner(daemon->lock_fd), daemon->paths->pid_file);
+    kg_hint(err, "stop it with: kaged stop; or choose another folder with --home");
+    return -EBUSY;
+}
+
 /* The lock is held for as long as the daemon lives, whatever way it ends. */
 static int take_lock(struct daemon *daemon, struct kg_err *err)
 {
@@ -64,14 +84,16 @@ static int take_lock(struct daemon *daemon, struct kg_err *err)
         user_open(&daemon->owner, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (daemon->lock_fd < 0)
         return kg_fail_errno(err, errno, "open lock file %s", path);
-    if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) == 0)
-        return 0;
-    if (errno != EWOULDBLOCK)
-        return kg_fail_errno(err, errno, "lock %s", path);
-    kg_fail(err, KG_E_CONFLICT, "kaged is already running here: process %d holds %s",
-            (int)lock_owner(daemon->lock_fd), path);
-    kg_hint(err, "stop it with: kaged stop; or choose another folder with --home");
-    return -EBUSY;
+    /* Nobody's pid in it: a command that works without a daemon is about to be done. */
+    uint64_t until_ms = kg_monotonic_ms() + LOCK_WAIT_MS;
+    while (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return kg_fail_errno(err, errno, "lock %s", path);
+        if (lock_owner(daemon->lock_fd) != 0 || kg_monotonic_ms() > until_ms)
+            return fail_locked(daemon, err);
+        cli_pause_ms(LOCK_TRY_MS);
+    }
+    return 0;
 }
 
 static int write_pid(struct daemon *daemon, struct kg_err *err)
@@ -150,6 +172,7 @@ static void on_log_check(struct loop_timer *timer)
 /* Where somebody looks: the terminal, or the `kaged start` that waits for us. */
 static int report_failure(struct daemon *daemon, const struct kg_err *err)
 {
+    systemd_tell(daemon->systemd, "", "%s", err->message);
     if (daemon->parent_fd < 0)
         return print_error(err);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -197,6 +220,44 @@ static void tell_ready(struct daemon *daemon)
     }
 }
 
+/* -- the service manager ----------------------------------------------------------------------- */
+
+static size_t count_running(const struct host *host)
+{
+    size_t running = 0;
+    for (size_t i = 0; i < host_plugin_count(host); i++) {
+        const struct host_plugin *plugin = host_plugin_at(host, i);
+        running += plugin->instance && instance_state(plugin->instance) == INSTANCE_RUNNING;
+    }
+    return running;
+}
+
+static void tell_plugins(struct daemon *daemon, const char *state)
+{
+    daemon->told_running = count_running(daemon->host);
+    daemon->told_count = host_plugin_count(daemon->host);
+    systemd_tell(daemon->systemd, state, "%zu of %zu plugins running; cages: %s",
+                 daemon->told_running, daemon->told_count, daemon->cages);
+}
+
+static void on_status_check(struct loop_timer *timer)
+{
+    struct daemon *daemon = KG_CONTAINER(timer, struct daemon, status_timer);
+    loop_timer_start(daemon->loop, timer, STATUS_MS, on_status_check);
+    if (!host_is_stopping(daemon->host) && (count_running(daemon->host) != daemon->told_running ||
+                                            host_plugin_count(daemon->host) != daemon->told_count))
+        tell_plugins(daemon, "");
+}
+
+static void on_reloading(void *data, bool begins)
+{
+    struct daemon *daemon = data;
+    if (begins)
+        systemd_tell_reloading(daemon->systemd);
+    else
+        tell_plugins(daemon, "READY=1");
+}
+
 /* -- on the loop ------------------------------------------------------------------------------- */
 
 static struct http_limits http_limits(const struct config *config)
@@ -206,6 +267,18 @@ static struct http_limits http_limits(const struct config *config)
         .body_bytes = (size_t)config->limits_http_body_bytes,
         .connections = (size_t)config->limits_http_connections,
         .idle_ms = (uint64_t)config->limits_http_idle_ms,
+        .websockets = (size_t)config->limits_ws_connections,
+        .websocket_queue_bytes = (size_t)config->limits_ws_queue_bytes,
+        .websocket_ping_ms = (uint64_t)config->limits_ws_ping_ms,
+    };
+}
+
+static struct http_auth_limits auth_limits(const struct config *config)
+{
+    return (struct http_auth_limits){
+        .hosts = config->auth_hosts,
+        .session_ms = config->auth_session_hours * 60 * 60 * 1000,
+        .failures_per_min = (uint32_t)config->auth_failures_per_min,
     };
 }
 
@@ -215,7 +288,9 @@ static void on_reloaded(void *data)
     if (daemon->server == NULL)
         return;
     struct http_limits limits = http_limits(host_config(daemon->host));
+    struct http_auth_limits who = auth_limits(host_config(daemon->host));
     http_server_set_limits(daemon->server, &limits);
+    http_auth_set_limits(daemon->auth, &who);
 }
 
 static void on_refused(void *data, uid_t uid, pid_t pid, const char *reason)
@@ -231,13 +306,21 @@ static void on_server_freed(void *data)
     daemon->server = NULL;
     loop_timer_stop(daemon->loop, &daemon->stop_timer);
     loop_timer_stop(daemon->loop, &daemon->log_timer);
+    loop_timer_stop(daemon->loop, &daemon->status_timer);
+    systemd_detach(daemon->systemd);
     loop_stop(daemon->loop);
+}
+
+static void on_models_gone(void *data)
+{
+    struct daemon *daemon = data;
+    http_server_free(daemon->server, on_server_freed, daemon);
 }
 
 static void on_host_stopped(void *data)
 {
     struct daemon *daemon = data;
-    http_server_free(daemon->server, on_server_freed, daemon);
+    sessions_when_stopped(daemon->sessions, on_models_gone, daemon);
 }
 
 /* Whatever hangs, the daemon does not: the spawner ends with it, and with that every cage. */
@@ -254,8 +337,10 @@ static void stop(struct daemon *daemon, const char *reason)
     if (daemon->server == NULL)
         return; /* all is done; this turn of the loop is the last */
     bool again = host_is_stopping(daemon->host);
+    systemd_tell(daemon->systemd, "STOPPING=1", "%s: plugins are asked to leave", reason);
     loop_timer_start(daemon->loop, &daemon->stop_timer, again ? STOP_AGAIN_MAX_MS : STOP_MAX_MS,
                      on_stop_deadline);
+    sessions_stop(daemon->sessions);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
 }
 
@@ -336,6 +421,86 @@ static int prepare(struct daemon *daemon, struct kg_err *err)
     return user_become(&daemon->owner, err);
 }
 
+/* -- TCP --------------------------------------------------------------------------------------- */
+
+/* The proxy's secret is the first line of its file, which must not be everybody's. */
+static int read_nonce(const struct config *config, struct kg_buf *ret_nonce, struct kg_err *err)
+{
+    const char *path = config->auth_nonce_file;
+    struct stat file;
+    if (strcmp(config->auth_mode, "proxy") != 0)
+        return 0;
+    if (path[0] == '\0')
+        return kg_fail(err, KG_E_INVALID_CONFIG,
+                       "auth.mode is proxy, but auth.nonce_file is "
+                       "not set");
+    if (stat(path, &file) == 0 && (file.st_mode & S_IRWXO) != 0) {
+        kg_fail(err, KG_E_INVALID_CONFIG, "auth.nonce_file %s: everybody may use it", path);
+        kg_hint(err, "chmod o= %s", path);
+        return -EINVAL;
+    }
+    int result = kg_read_file(path, NONCE_FILE_BYTES_MAX, ret_nonce, err);
+    if (result < 0)
+        return kg_wrap(err, result, "auth.nonce_file");
+    const char *end = memchr(ret_nonce->data, '\n', ret_nonce->length);
+    if (end != NULL)
+        ret_nonce->length = (size_t)(end - ret_nonce->data);
+    return 0;
+}
+
+static int open_auth(struct daemon *daemon, struct kg_err *err)
+{
+    const struct config *config = host_config(daemon->host);
+    kg_auto(kg_buf_free) struct kg_buf nonce = {0};
+    bool proxy = strcmp(config->auth_mode, "proxy") == 0;
+    if (daemon->insecure && (proxy || config->daemon_bind[0] == '\0'))
+        return kg_fail(err, KG_E_USAGE, "--insecure needs %s",
+                       proxy ? "auth.mode local" : "an address in daemon.bind");
+    int result = read_nonce(config, &nonce, err);
+    if (result < 0)
+        return result;
+    const struct http_auth_options options = {
+        .state = host_state(daemon->host),
+        .audit = host_audit(daemon->host),
+        .launch_file = daemon->paths->launch_file,
+        .mode = daemon->insecure ? HTTP_AUTH_INSECURE
+                : proxy          ? HTTP_AUTH_PROXY
+                                 : HTTP_AUTH_LOCAL,
+        .nonce = kg_buf_view(&nonce),
+    };
+    struct http_auth_limits limits = auth_limits(config);
+    daemon->auth = http_auth_new(daemon->loop, &options, &limits, err);
+    http_server_set_auth(daemon->server, daemon->auth);
+    return daemon->auth != NULL ? 0 : -EINVAL;
+}
+
+/* Nobody asked for the default: where it cannot be had, the unix socket is enough. */
+static int open_tcp(struct daemon *daemon, struct kg_err *err)
+{
+    const struct config *config = host_config(daemon->host);
+    if (config->daemon_bind[0] == '\0')
+        return 0;
+    int result = http_server_listen_tcp(daemon->server, config->daemon_bind, err);
+    if (result < 0 && !daemon->insecure && !config_says(config, "daemon", "bind")) {
+        kg_log(KG_WARN, "no HTTP over TCP: %s", err->message);
+        return 0;
+    }
+    if (result == 0 && daemon->insecure)
+        kg_log(KG_WARN, "insecure: everybody on this machine may use %s",
+               http_server_address(daemon->server));
+    return result < 0 ? result : http_server_offer_launch(daemon->server, err);
+}
+
+/* The service manager's socket, if it made one: then clients can come before the daemon. */
+static int listen_unix(struct daemon *daemon, struct kg_err *err)
+{
+    kg_auto(kg_close) int passed = systemd_take_socket(daemon->systemd, AF_UNIX);
+    systemd_close_rest(daemon->systemd);
+    return passed >= 0
+               ? http_server_adopt(daemon->server, kg_steal_fd(&passed), daemon->paths->socket, err)
+               : http_server_listen(daemon->server, daemon->paths->socket, err);
+}
+
 static int open_for_business(struct daemon *daemon, struct kg_err *err)
 {
     daemon->loop = loop_new();
@@ -353,16 +518,26 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         .paths = daemon->paths,
         .config = kg_steal(&daemon->config),
         .on_reloaded = on_reloaded,
+        .on_reloading = on_reloading,
         .data = daemon,
     };
     daemon->host = host_new(&parts, err);
     if (daemon->host == NULL)
         return -EINVAL;
+    const struct sessions_parts sessions = {
+        .loop = daemon->loop, .host = daemon->host, .state_db = daemon->paths->state_db};
+    daemon->sessions = sessions_new(&sessions, err);
+    if (daemon->sessions == NULL)
+        return -EINVAL;
     struct http_limits limits = http_limits(host_config(daemon->host));
     daemon->server =
         http_server_new(daemon->loop, daemon->host, &limits, http_routes, http_route_count);
+    http_server_set_sessions(daemon->server, daemon->sessions);
     http_server_on_refused(daemon->server, on_refused, daemon);
-    return http_server_listen(daemon->server, daemon->paths->socket, err);
+    result = open_auth(daemon, err);
+    if (result == 0)
+        result = listen_unix(daemon, err);
+    return result < 0 ? result : open_tcp(daemon, err);
 }
 
 /*
@@ -385,6 +560,8 @@ static void tear_down(struct daemon *daemon)
         http_server_free(daemon->server, on_server_freed, daemon);
         loop_run(daemon->loop);
     }
+    http_auth_free(daemon->auth);
+    sessions_free(daemon->sessions);
     host_free(daemon->host);
     cage_spawner_free(daemon->spawner);
     cage_facts_free(daemon->facts);
@@ -395,6 +572,7 @@ static void tear_down(struct daemon *daemon)
         close_signals(daemon);
     loop_free(daemon->loop);
     config_free(daemon->config);
+    systemd_free(daemon->systemd);
     kg_close(&daemon->ready_fd);
     kg_close(&daemon->parent_fd);
     kg_close(&daemon->lock_fd);
@@ -411,8 +589,13 @@ static int run(struct daemon *daemon)
     if (daemon->parent_fd >= 0)
         loop_timer_start(daemon->loop, &daemon->log_timer, LOG_CHECK_MS, on_log_check);
     host_start(daemon->host);
-    kg_log(KG_INFO, "kaged %s is listening on %s", KAGED_VERSION, daemon->paths->socket);
+    const char *tcp = http_server_address(daemon->server);
+    kg_log(KG_INFO, "kaged %s is listening on %s%s%s", KAGED_VERSION, daemon->paths->socket,
+           tcp ? " and " : "", tcp ? tcp : "");
     tell_ready(daemon);
+    tell_plugins(daemon, "READY=1");
+    systemd_attach(daemon->systemd, daemon->loop);
+    loop_timer_start(daemon->loop, &daemon->status_timer, STATUS_MS, on_status_check);
     loop_run(daemon->loop);
     return daemon->exit_code;
 }
@@ -430,10 +613,18 @@ int cli_start(struct cli *cli)
         return print_error(&err);
     }
     daemon.ready_fd = (int)ready_fd;
+    daemon.systemd = systemd_meet(&err);
+    if (daemon.systemd == NULL) {
+        kg_close(&daemon.ready_fd);
+        return print_error(&err);
+    }
     if (cli_has(cli, "no-sandbox"))
         fputs("kaged: --no-sandbox does not apply to plugins: they are always caged\n", stderr);
+    daemon.insecure = cli_has(cli, "insecure");
     umask(077);
     daemon.config = config_load(cli->paths.config_file, &err);
+    if (daemon.config != NULL)
+        config_apply_logging(daemon.config);
     if (daemon.config == NULL || user_find(daemon.config, &daemon.owner, &err) < 0 ||
         config_paths_make(&cli->paths, daemon.owner.uid, &err) < 0 ||
         user_give_folders(&cli->paths, &daemon.owner, &err) < 0 || take_lock(&daemon, &err) < 0)

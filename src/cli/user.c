@@ -2,7 +2,7 @@
  * Who the daemon is. Started by root with daemon.user it becomes that user, and only kaged-spawner
  * stays root. Folders that the daemon writes to are given to that user, files never: whatever lies
  * in a folder of his may be a link to somebody else's. The home with config.toml is not given
- * either, since who may write there chooses daemon.user.
+ * either, since who may write there chooses daemon.user; local.toml is a link out of it.
  */
 #include "cli/cli.h"
 
@@ -49,6 +49,19 @@ static int check_reach(const char *path, const struct cage_owner *owner, struct 
     return result;
 }
 
+/*
+ * The daemon writes local.toml, and for that its folder, which the one of config.toml is not. So it
+ * lies in the state folder, and a link leads there; one that root has written already stays.
+ */
+static int link_local(const struct config_paths *paths, struct kg_err *err)
+{
+    struct stat there;
+    kg_auto(kg_free) char *target = kg_format("%s/local.toml", paths->state_dir);
+    if (lstat(paths->local_file, &there) == 0 || symlink(target, paths->local_file) == 0)
+        return 0;
+    return kg_fail_errno(err, errno, "make the link %s to %s", paths->local_file, target);
+}
+
 int user_give_folders(const struct config_paths *paths, const struct cage_owner *owner,
                       struct kg_err *err)
 {
@@ -61,11 +74,14 @@ int user_give_folders(const struct config_paths *paths, const struct cage_owner 
         if (result < 0)
             return kg_fail_errno(err, -result, "give folder %s to daemon.user (uid %u)", *folder,
                                  (unsigned)owner->uid);
-        result = check_reach(*folder, owner, err);
+    }
+    /* Only now: one of them may lie above another. */
+    for (const char **folder = folders; *folder != NULL; folder++) {
+        int result = check_reach(*folder, owner, err);
         if (result < 0)
             return result;
     }
-    return 0;
+    return link_local(paths, err);
 }
 
 int user_open(const struct cage_owner *owner, const char *path, int flags, mode_t mode)

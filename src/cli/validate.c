@@ -8,44 +8,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static const char *severity_of(const struct manifest_problem *problem)
-{
-    return manifest_code_row(problem->code)->severity == MANIFEST_SEVERITY_ERROR ? "error"
-                                                                                 : "warning";
-}
-
-static void put_problem(struct kg_buf *out, const char *path,
-                        const struct manifest_problem *problem)
-{
-    kg_buf_printf(out, "%s:%u:%u: %s: ", path, problem->line, problem->column,
-                  severity_of(problem));
-    kg_buf_escaped(out, kg_str(problem->message));
-    kg_buf_printf(out, " [%s]\n", manifest_code_row(problem->code)->code);
-    if (problem->hint == NULL)
-        return;
-    kg_buf_text(out, "    ");
-    kg_buf_escaped(out, kg_str(problem->hint));
-    kg_buf_char(out, '\n');
-}
-
-static void put_problem_json(struct kg_json_writer *json, const struct manifest_problem *problem)
-{
-    kg_json_begin(json, '{');
-    kg_json_key(json, "code");
-    kg_json_text(json, manifest_code_row(problem->code)->code);
-    kg_json_key(json, "severity");
-    kg_json_text(json, severity_of(problem));
-    kg_json_key(json, "line");
-    kg_json_int(json, problem->line);
-    kg_json_key(json, "column");
-    kg_json_int(json, problem->column);
-    kg_json_key(json, "message");
-    kg_json_text(json, problem->message);
-    kg_json_key(json, "hint");
-    kg_json_text(json, problem->hint);
-    kg_json_end(json, '}');
-}
-
 /* -- the cage ---------------------------------------------------------------------------------- */
 
 /* What the plugin would be configured with if nobody had said anything. */
@@ -122,7 +84,7 @@ static void put_cage_json(struct kg_json_writer *json, struct kg_buf *words)
     kg_json_end(json, ']');
 }
 
-static void put_json(struct kg_buf *out, const char *path, const struct manifest_problems *problems,
+static void put_json(struct kg_buf *out, const char *path, const struct kg_problems *problems,
                      struct kg_buf *cage_words)
 {
     struct kg_json_writer json = kg_json_writer(out);
@@ -132,10 +94,7 @@ static void put_json(struct kg_buf *out, const char *path, const struct manifest
     kg_json_key(&json, "valid");
     kg_json_bool(&json, problems->errors == 0);
     kg_json_key(&json, "problems");
-    kg_json_begin(&json, '[');
-    for (size_t i = 0; i < problems->count; i++)
-        put_problem_json(&json, &problems->items[i]);
-    kg_json_end(&json, ']');
+    kg_problems_json(problems, &json);
     if (cage_words->length > 0)
         put_cage_json(&json, cage_words);
     kg_json_end(&json, '}');
@@ -143,15 +102,11 @@ static void put_json(struct kg_buf *out, const char *path, const struct manifest
 }
 
 static void put_text(struct kg_buf *out, const char *path, const struct manifest *manifest,
-                     const struct manifest_problems *problems)
+                     const struct kg_problems *problems)
 {
-    for (size_t i = 0; i < problems->count; i++)
-        put_problem(out, path, &problems->items[i]);
-    if (manifest != NULL)
-        kg_buf_printf(out, "%s: %s %s is valid\n", path, manifest->name, manifest->version);
-    else
-        kg_buf_printf(out, "%s: %zu %s\n", path, problems->errors,
-                      problems->errors == 1 ? "error" : "errors");
+    kg_auto(kg_free) char *valid =
+        manifest ? kg_format("%s %s", manifest->name, manifest->version) : NULL;
+    print_checked(out, path, problems, valid);
 }
 
 /* The folder of a plugin, or its manifest itself. */
@@ -176,7 +131,7 @@ static void put_cage(struct kg_buf *out, const struct manifest *manifest, struct
 }
 
 static int show(const struct cli *cli, const char *path, const struct manifest *manifest,
-                const struct manifest_problems *problems)
+                const struct kg_problems *problems)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0}, words = {0};
     struct kg_err err = {.code = KG_OK};
@@ -197,7 +152,7 @@ static int show(const struct cli *cli, const char *path, const struct manifest *
 int cli_plugin_validate(struct cli *cli)
 {
     kg_auto(kg_free) char *path = manifest_path(cli_argument(cli, 0));
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_err err;
     int result = kg_read_file(path, KG_DOC_BYTES_MAX, &text, &err);

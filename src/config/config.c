@@ -68,6 +68,7 @@ static void set_text(struct config *config, const struct config_key *key, struct
 static struct config *new_defaults(void)
 {
     struct config *config = kg_alloc(sizeof(*config));
+    config->said = kg_alloc_array(config_key_count, sizeof(*config->said));
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         if (key->type == CONFIG_TYPE_INT)
@@ -113,7 +114,16 @@ void config_free(struct config *config)
             break;
         }
     }
+    free(config->said);
     free(config);
+}
+
+bool config_says(const struct config *config, const char *section, const char *key)
+{
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].key, key) == 0)
+            return config->said[i];
+    return false;
 }
 
 const struct config_named *config_named_get(const struct config_names *names, struct kg_str name)
@@ -331,6 +341,7 @@ static int take_value(const struct setting *setting, const struct kg_node *node,
     bool named = setting->key->type == CONFIG_TYPE_INTS || setting->key->type == CONFIG_TYPE_LISTS;
     if (named && !is_name(setting->name))
         return fail_at(err, node, "%s: this is no name", setting->text);
+    setting->config->said[setting->key - config_keys] = true;
     switch (setting->key->type) {
     case CONFIG_TYPE_INT:
     case CONFIG_TYPE_INTS:
@@ -448,6 +459,15 @@ struct config *config_load(const char *path, struct kg_err *err)
     return config;
 }
 
+void config_apply_logging(const struct config *config)
+{
+    enum kg_level level = KG_INFO;
+    for (enum kg_level at = KG_DEBUG; at <= KG_ERROR_LEVEL; at++)
+        if (strcmp(config->logging_level, kg_level_names[at]) == 0)
+            level = at;
+    kg_log_set(level, strcmp(config->logging_format, "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
+}
+
 /* -- comparing and printing -------------------------------------------------------------------- */
 
 static bool same_list(char *const *a, char *const *b)
@@ -482,8 +502,7 @@ static void put_change(struct kg_json_writer *json, const struct config_key *key
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     config_key_print(key, name, &text);
     kg_json_begin(json, '{');
-    kg_json_key(json, "key");
-    kg_json_str(json, kg_buf_view(&text));
+    kg_json_named_str(json, "key", kg_buf_view(&text));
     kg_json_key(json, "applies");
     kg_json_text(json, config_applies_words(key->applies));
     kg_json_end(json, '}');
@@ -519,6 +538,24 @@ void config_diff(const struct config *before, const struct config *after, struct
         }
     }
     kg_json_end(&json, ']');
+}
+
+bool config_start_differs(const struct config *before, const struct config *after)
+{
+    kg_auto(kg_buf_free) struct kg_buf lists = {0};
+    struct kg_json_writer json = kg_json_writer(&lists);
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        if (key->applies != CONFIG_START)
+            continue;
+        if (!same(before, after, key))
+            return true;
+        if (key->type != CONFIG_TYPE_LISTS)
+            continue;
+        put_changed_names(&json, key, field(before, key), field(after, key), true);
+        put_changed_names(&json, key, field(after, key), field(before, key), false);
+    }
+    return lists.length > 0;
 }
 
 static void print_example_value(const struct config_key *key, struct kg_buf *out)

@@ -15,12 +15,13 @@ struct config_paths {
     char *config_file, *local_file;
     char *plugins_dir, *plugin_data_dir;
     char *state_dir, *state_db, *storage_dir, *audit_dir, *audit_key, *logs_dir;
-    char *run_dir, *socket, *pid_file;
+    char *run_dir, *socket, *pid_file, *launch_file;
 };
 /* home_or_null: from --home; else KAGED_HOME; else the user's folders, or the system's for root. */
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
+void config_paths_system(struct config_paths *ret_paths); /* the system's, whoever asks */
 void config_paths_free(struct config_paths *paths);
-/* The folders that the daemon writes to, those above others first; NULL-ended and borrowed. */
+/* The folders that the daemon writes to, in no order; NULL-ended and borrowed. */
 #define CONFIG_PATHS_FOLDERS 7
 void config_paths_folders(const struct config_paths *paths,
                           const char *ret_folders[CONFIG_PATHS_FOLDERS + 1]);
@@ -71,6 +72,7 @@ struct config {
 #undef CONFIG_FOLDERS
 #undef CONFIG_INTS
 #undef CONFIG_FOLDER_LISTS
+    bool *said; /* owned; for each row of config_keys: whether the file has it */
 };
 
 struct config_key {
@@ -96,9 +98,15 @@ void config_key_print(const struct config_key *key, struct kg_str name, struct k
 struct config *config_read(struct kg_str text, struct kg_err *err);
 /* The defaults, then the file over them; a missing file is fine. Errors name file, line and key. */
 struct config *config_load(const char *path, struct kg_err *err);
+/* The log of this process is as [logging] says from now on. */
+void config_apply_logging(const struct config *config);
 void config_free(struct config *config);
+/* Whether the file has a value for the key, be it the default or not. */
+bool config_says(const struct config *config, const char *section, const char *key);
 /* Appends "section.key" of each key that differs, with how it applies, as a JSON array. */
 void config_diff(const struct config *before, const struct config *after, struct kg_buf *ret_json);
+/* Whether a key differs that applies at the start of every plugin; not one that names a plugin. */
+bool config_start_differs(const struct config *before, const struct config *after);
 /* config.toml with every key at its default, commented, for a new operator to start from. */
 void config_print_example(struct kg_buf *out);
 

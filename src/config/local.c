@@ -2,7 +2,7 @@
  * Reads local.toml. Unknown sections and wrong types are errors with their place; the keys of a
  * plugin's table that are not ours are its system configuration, and are taken for secrets.
  */
-#include "config/local.h"
+#include "config/local_internal.h"
 
 #include "base/doc.h"
 
@@ -12,9 +12,7 @@
 
 #define VARIABLE_MAX 128
 
-#define fail_at(err, node, ...)                                                                    \
-    (kg_fail(err, KG_E_INVALID_CONFIG, __VA_ARGS__),                                               \
-     kg_wrap(err, -EINVAL, "%u:%u", (node)->line, (node)->column))
+#define fail_at LOCAL_FAIL_AT
 
 static const char *const sections[] = {"plugins", "models", "providers", "system_plugins",
                                        "projects"};
@@ -247,7 +245,8 @@ struct local *local_read(struct kg_str text, enum local_variables variables, str
 {
     struct local *local = kg_alloc(sizeof(*local));
     local->doc = read_document(text, variables, err);
-    if (local->doc != NULL && take_sections(local, err) == 0)
+    if (local->doc != NULL && take_sections(local, err) == 0 &&
+        local_take_providers(local, variables, err) == 0 && local_take_models(local, err) == 0)
         return local;
     if (err != NULL)
         err->code = KG_E_INVALID_CONFIG;
@@ -275,6 +274,8 @@ void local_free(struct local *local)
     if (local == NULL)
         return;
     free(local->plugins);
+    free(local->providers);
+    free(local->models);
     kg_doc_free(local->doc);
     free(local);
 }

@@ -58,6 +58,7 @@ static void fill(struct config_paths *paths, const char *config, const char *dat
     paths->run_dir = kg_strdup(run);
     paths->socket = kg_format("%s/kaged.sock", run);
     paths->pid_file = kg_format("%s/kaged.pid", run);
+    paths->launch_file = kg_format("%s/launch-url", run);
 }
 
 static void fill_home(struct config_paths *paths, const char *home)
@@ -77,6 +78,12 @@ static void fill_user(struct config_paths *paths)
     fill(paths, config, data, state, run);
 }
 
+void config_paths_system(struct config_paths *ret_paths)
+{
+    *ret_paths = (struct config_paths){0};
+    fill(ret_paths, "/etc/kaged", "/var/lib/kaged", "/var/lib/kaged", "/run/kaged");
+}
+
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err)
 {
     struct config_paths paths = {0};
@@ -86,7 +93,7 @@ int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, 
     if (home != NULL)
         fill_home(&paths, home);
     else if (getuid() == 0)
-        fill(&paths, "/etc/kaged", "/var/lib/kaged", "/var/lib/kaged", "/run/kaged");
+        config_paths_system(&paths);
     else
         fill_user(&paths);
     *ret_paths = paths;
@@ -99,7 +106,7 @@ void config_paths_free(struct config_paths *paths)
                     &paths->plugins_dir, &paths->state_dir,   &paths->state_db,
                     &paths->audit_dir,   &paths->audit_key,   &paths->plugin_data_dir,
                     &paths->storage_dir, &paths->logs_dir,    &paths->run_dir,
-                    &paths->socket,      &paths->pid_file};
+                    &paths->socket,      &paths->pid_file,    &paths->launch_file};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }

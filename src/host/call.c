@@ -4,24 +4,9 @@
  */
 #include "host/internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-struct host_call {
-    struct host *host;
-    struct host_plugin *plugin;
-    struct peer *peer;                      /* the one that the request went to */
-    const struct manifest_method *declared; /* in the plugin's manifest */
-    uint64_t id;
-    uint64_t started_ns;
-    host_done_fn *on_done; /* NULL: the caller left */
-    void *data;
-    struct host_call *next_unused;
-    char method[RPC_METHOD_MAX + 1];
-    char request_id[KG_ID_MAX * 3];
-};
 
 static struct host_call *new_call(struct host *host)
 {
@@ -47,7 +32,24 @@ void host_calls_free(struct host *host)
     }
 }
 
+uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms)
+{
+    return manifest_ms ? manifest_ms : (uint64_t)host->config->limits_call_timeout_ms;
+}
+
 /* -- before ------------------------------------------------------------------------------------ */
+
+/* With the reason, where the end of its last process is one. */
+static void say_state(const struct host_plugin *plugin, enum instance_state state,
+                      struct kg_err *err)
+{
+    const struct exit_report *last = instance_facts(plugin->instance).last_exit;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (last != NULL && (state == INSTANCE_CRASHED || state == INSTANCE_FAILED))
+        exit_report_words(last, &words);
+    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s%s%.300s", plugin->name,
+            instance_state_name(state), words.length ? ": " : "", kg_buf_terminate(&words));
+}
 
 static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg_err *err)
 {
@@ -67,8 +69,15 @@ static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg
                        plugin->problem.message);
     if (instance_peer(plugin->instance) != NULL)
         return 0;
+    if (host_check_no_template(plugin, err) < 0)
+        return -EINVAL;
     enum instance_state state = instance_state(plugin->instance);
-    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s", plugin->name, instance_state_name(state));
+    if (plugin->drift.code != KG_OK) {
+        kg_fail(err, KG_E_PLUGIN_DOWN, "%s", plugin->drift.message);
+        kg_hint(err, "%s", plugin->drift.hint);
+        return -EINVAL;
+    }
+    say_state(plugin, state, err);
     if (state == INSTANCE_DISABLED || state == INSTANCE_FAILED)
         kg_hint(err, "kaged plugin enable %s", plugin->name);
     else
@@ -96,7 +105,7 @@ static int check_method(const struct host_plugin *plugin, struct kg_str method, 
 }
 
 /* Only the host speaks for who calls and with which config. */
-static int check_params(struct kg_str params, struct kg_err *err)
+int host_check_params(struct kg_str params, struct kg_err *err)
 {
     static const char *const reserved[] = {"_context", "_config"};
     size_t offset = 0;
@@ -139,22 +148,26 @@ static int check_schema(const struct schema *schema, struct kg_str json, enum kg
                    first->instance_path.length ? " " : "", KG_STR_CUT(first->message, 300));
 }
 
-static void put_context(struct kg_buf *buf, const struct host_context *context)
+/* Only a process of one project alone is told where that is. */
+static void put_context(struct kg_buf *buf, const struct host_context *context,
+                        const char *project_root_or_null)
 {
-    assert(!context->project_id == !context->agent_path);
-    assert(!context->project_id == !context->session_id);
+    static const struct host_agent nobody = {0};
+    const struct host_agent *agent = context->agent ? context->agent : &nobody;
     struct kg_json_writer json = kg_json_writer(buf);
     kg_json_begin(&json, '{');
     kg_json_key(&json, "operator_id");
     kg_json_text(&json, context->operator_id);
     kg_json_key(&json, "project_id");
-    kg_json_text(&json, context->project_id);
+    kg_json_text(&json, agent->project_id);
     kg_json_key(&json, "agent_path");
-    kg_json_text(&json, context->agent_path);
+    kg_json_text(&json, agent->path);
     kg_json_key(&json, "session_id");
-    kg_json_text(&json, context->session_id);
+    kg_json_text(&json, agent->session_id);
     kg_json_key(&json, "request_id");
     kg_json_text(&json, context->request_id);
+    if (project_root_or_null != NULL)
+        kg_json_named_text(&json, "project_root", project_root_or_null);
     kg_json_end(&json, '}');
 }
 
@@ -185,10 +198,12 @@ static void fill_plugin_error(struct host_reply *reply, const struct host_call *
     reply->plugin_error = error;
 }
 
-static uint64_t timeout_ms(const struct host_call *call)
+static int take_result(const struct host_call *call, struct kg_str result, struct kg_err *err)
 {
-    return call->declared->timeout_ms ? call->declared->timeout_ms
-                                      : (uint64_t)call->host->config->limits_call_timeout_ms;
+    int checked = check_schema(call->result_schema, result, KG_E_BAD_RESULT, "the result", err);
+    if (checked == 0 && call->kind->take != NULL)
+        checked = call->kind->take(call, result, err);
+    return checked;
 }
 
 static void fill_reply(struct host_reply *reply, const struct host_call *call,
@@ -198,8 +213,7 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
     switch (outcome) {
     case PEER_RESULT:
         reply->result = payload;
-        if (check_schema(call->declared->result, payload, KG_E_BAD_RESULT, "the result",
-                         &reply->error) < 0)
+        if (take_result(call, payload, &reply->error) < 0)
             kg_wrap(&reply->error, 0, "plugin %s: %s", plugin, call->method);
         break;
     case PEER_ERROR:
@@ -208,7 +222,7 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
     case PEER_TIMEOUT:
         kg_fail(&reply->error, KG_E_PLUGIN_TIMEOUT,
                 "plugin %s: %s: no answer within %llu ms; the plugin is restarted", plugin,
-                call->method, (unsigned long long)timeout_ms(call));
+                call->method, (unsigned long long)call->timeout_ms);
         break;
     case PEER_EXPIRED:
         kg_fail(&reply->error, KG_E_PLUGIN_TIMEOUT,
@@ -224,13 +238,20 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
     }
 }
 
-static void audit_end(const struct host_call *call, enum kg_code code)
+static void count_error(struct host_plugin *plugin, enum kg_code code)
 {
-    uint64_t duration_ms = (kg_monotonic_ns() - call->started_ns) / 1000000;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->request_id),
-               AUDIT_V_TEXT(call->plugin->name), AUDIT_V_TEXT(call->method),
-               AUDIT_V_INT((int64_t)duration_ms), AUDIT_V_BOOL(code == KG_OK),
-               code == KG_OK ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(code)->name));
+    plugin->errors++;
+    plugin->errors_by_code[code]++;
+}
+
+/* Counts it and writes it to the audit log. */
+static void end_call(const struct host_call *call, const struct kg_err *error)
+{
+    uint64_t duration_ns = kg_monotonic_ns() - call->started_ns;
+    host_histogram_add(&call->plugin->latency, duration_ns);
+    if (error->code != KG_OK)
+        count_error(call->plugin, error->code);
+    call->kind->audit_ended(call, error, (int64_t)(duration_ns / 1000000));
 }
 
 static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
@@ -238,83 +259,152 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
     struct host_call *call = data;
     struct host_reply reply = {.error.code = KG_OK};
     fill_reply(&reply, call, outcome, payload);
-    if (reply.error.code != KG_OK)
-        call->plugin->errors++;
-    audit_end(call, reply.error.code);
+    end_call(call, &reply.error);
     host_done_fn *done = call->on_done;
     void *done_data = call->data;
     release_call(call);
     done(done_data, &reply);
 }
 
+void host_audit_called(const struct host_call *call, const struct host_context *context)
+{
+    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, kg_str(call->request_id),
+               AUDIT_V_TEXT(call->plugin->name), AUDIT_V_TEXT(call->method),
+               AUDIT_V_TEXT(context->operator_id),
+               AUDIT_V_TEXT(context->agent ? context->agent->project_id : NULL));
+}
+
+void host_audit_returned(const struct host_call *call, const struct kg_err *error,
+                         int64_t duration_ms)
+{
+    bool success = error->code == KG_OK;
+    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->request_id),
+               AUDIT_V_TEXT(call->plugin->name), AUDIT_V_TEXT(call->method),
+               AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
+               success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(error->code)->name));
+}
+
 /* -- the call ---------------------------------------------------------------------------------- */
 
-static int send_request(struct host_call *call, const struct host_call_request *request,
+static int send_request(struct host_call *call, const struct host_passage *passage,
                         struct kg_err *err)
 {
-    struct kg_str inner = request->params.length ? inside_braces(request->params) : KG_STR_NULL;
+    struct kg_str inner = passage->params.length ? inside_braces(passage->params) : KG_STR_NULL;
+    bool has_config = passage->config.length > 0;
     kg_auto(kg_buf_free) struct kg_buf context = {0};
     kg_buf_str(&context, KG_STR("{\"_context\":"));
-    put_context(&context, &request->context);
-    if (inner.length > 0)
+    put_context(&context, passage->context, call->plugin->project_root);
+    if (has_config)
+        kg_buf_str(&context, KG_STR(",\"_config\":"));
+    else if (inner.length > 0)
         kg_buf_char(&context, ',');
-    const struct kg_str params[] = {kg_buf_view(&context), inner, KG_STR("}")};
+    const struct kg_str params[] = {
+        kg_buf_view(&context),
+        passage->config,
+        has_config && inner.length > 0 ? KG_STR(",") : KG_STR_NULL,
+        inner,
+        KG_STR("}"),
+    };
     struct peer_call wire = {
-        .method = request->method,
+        .method = passage->method,
         .params = params,
         .params_count = KG_COUNT(params),
-        .timeout_ms = timeout_ms(call),
-        .caller_timeout_ms = request->caller_timeout_ms,
+        .timeout_ms = passage->timeout_ms,
+        .caller_timeout_ms = passage->caller_timeout_ms,
         .on_done = on_done,
         .data = call,
     };
     return peer_call(call->peer, &wire, &call->id, err);
 }
 
-struct host_call *host_call(struct host *host, const struct host_call_request *request,
-                            struct kg_err *err)
+static int check_passage(const struct host_passage *passage, struct kg_err *err)
 {
-    struct host_plugin *plugin = host_plugin_find(host, request->plugin, err);
-    if (plugin == NULL || check_plugin(host, plugin, err) < 0 ||
-        check_method(plugin, request->method, err) < 0 ||
-        (request->params.length > 0 && check_params(request->params, err) < 0))
-        return NULL;
-    const struct manifest_method *declared =
-        manifest_method_find(plugin->manifest, request->method);
-    if (check_schema(declared->params, request->params.length ? request->params : KG_STR("{}"),
-                     KG_E_INVALID_PARAMS, "the params", err) < 0) {
-        kg_wrap(err, 0, "plugin %s: %s", plugin->name, declared->name);
-        return NULL;
+    struct kg_str params = passage->params;
+    if (params.length > 0 && !passage->params_are_checked) {
+        int checked = host_check_params(params, err);
+        if (checked < 0)
+            return checked;
     }
+    int checked = check_schema(passage->params_schema, params.length ? params : KG_STR("{}"),
+                               KG_E_INVALID_PARAMS, "the params", err);
+    return checked == 0 ? 0
+                        : kg_wrap(err, checked, "plugin %s: %.*s", passage->plugin->name,
+                                  KG_STR_CUT(passage->method, RPC_METHOD_MAX));
+}
+
+/* The plugin was checked. */
+static struct host_call *pass(struct host *host, const struct host_passage *passage,
+                              struct kg_err *err)
+{
+    struct host_plugin *plugin = passage->plugin;
+    if (check_passage(passage, err) < 0)
+        return NULL;
     struct host_call *call = new_call(host);
     call->host = host;
     call->plugin = plugin;
     call->peer = instance_peer(plugin->instance);
-    call->declared = declared;
+    call->kind = passage->kind;
+    call->result_schema = passage->result_schema;
+    call->timeout_ms = passage->timeout_ms;
     call->started_ns = kg_monotonic_ns();
-    call->on_done = request->on_done;
-    call->data = request->data;
-    memcpy(call->method, request->method.data, request->method.length);
-    call->method[request->method.length] = '\0';
-    snprintf(call->request_id, sizeof(call->request_id), "%s", request->context.request_id);
-    if (send_request(call, request, err) < 0) {
-        plugin->errors++;
+    call->on_done = passage->on_done;
+    call->data = passage->data;
+    call->method[0] = '\0';
+    if (passage->method.length <= RPC_METHOD_MAX) {
+        memcpy(call->method, passage->method.data, passage->method.length);
+        call->method[passage->method.length] = '\0';
+    }
+    snprintf(call->request_id, sizeof(call->request_id), "%s", passage->context->request_id);
+    if (send_request(call, passage, err) < 0) {
+        count_error(plugin, err->code);
         kg_wrap(err, 0, "plugin %s: %s", plugin->name, call->method);
         release_call(call);
         return NULL;
     }
     plugin->calls++;
-    audit_emit(host->audit, AUDIT_PLUGIN_METHOD_CALLED, kg_str(call->request_id),
-               AUDIT_V_TEXT(plugin->name), AUDIT_V_TEXT(call->method),
-               AUDIT_V_TEXT(request->context.operator_id),
-               AUDIT_V_TEXT(request->context.project_id));
+    call->kind->audit_sent(call, passage->context);
     return call;
+}
+
+struct host_call *host_pass(struct host *host, const struct host_passage *passage,
+                            struct kg_err *err)
+{
+    return check_plugin(host, passage->plugin, err) < 0 ? NULL : pass(host, passage, err);
+}
+
+struct host_call *host_call(struct host *host, const struct host_call_request *request,
+                            struct kg_err *err)
+{
+    static const struct host_call_kind kind = {
+        .audit_sent = host_audit_called,
+        .audit_ended = host_audit_returned,
+    };
+    struct host_plugin *plugin = host_plugin_find(host, request->plugin, err);
+    if (plugin == NULL || check_plugin(host, plugin, err) < 0 ||
+        check_method(plugin, request->method, err) < 0)
+        return NULL;
+    const struct manifest_method *declared =
+        manifest_method_find(plugin->manifest, request->method);
+    const struct host_passage passage = {
+        .plugin = plugin,
+        .method = request->method,
+        .params = request->params,
+        .context = &request->context,
+        .params_schema = declared->params,
+        .result_schema = declared->result,
+        .timeout_ms = host_call_timeout_ms(host, declared->timeout_ms),
+        .caller_timeout_ms = request->caller_timeout_ms,
+        .kind = &kind,
+        .on_done = request->on_done,
+        .data = request->data,
+    };
+    return pass(host, &passage, err);
 }
 
 void host_call_cancel(struct host_call *call)
 {
+    const struct kg_err cancelled = {.code = KG_E_CANCELLED};
     peer_abandon(call->peer, call->id);
-    call->plugin->errors++;
-    audit_end(call, KG_E_CANCELLED);
+    end_call(call, &cancelled);
     release_call(call);
 }

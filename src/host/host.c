@@ -3,6 +3,7 @@
  * the plugins folder; one whose manifest cannot be used is listed with the reason and never runs.
  */
 #include "host/internal.h"
+#include "host/projects_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -43,7 +44,7 @@ static void apply_limits(struct host *host)
     };
 }
 
-static struct gate_limits gate_limits(const struct config *config)
+struct gate_limits host_gate_limits(const struct config *config)
 {
     return (struct gate_limits){
         .connections_max = (uint32_t)config->limits_net_connections,
@@ -75,15 +76,6 @@ static struct storage_limits storage_limits(const struct config *config)
     };
 }
 
-static void apply_logging(const struct config *config)
-{
-    enum kg_level level = KG_INFO;
-    for (enum kg_level at = KG_DEBUG; at <= KG_ERROR_LEVEL; at++)
-        if (strcmp(config->logging_level, kg_level_names[at]) == 0)
-            level = at;
-    kg_log_set(level, strcmp(config->logging_format, "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
-}
-
 static struct audit *open_audit(struct host *host, struct kg_err *err)
 {
     const struct audit_options options = {
@@ -101,9 +93,9 @@ static struct audit *open_audit(struct host *host, struct kg_err *err)
 static void on_audit_event(struct audit_listener *listener, struct kg_str line,
                            enum audit_event event)
 {
-    (void)line;
-    (void)event;
-    KG_CONTAINER(listener, struct host, listener)->audit_count++;
+    struct host *host = KG_CONTAINER(listener, struct host, listener);
+    host->audit_count++;
+    host_events_audit(host->events, line, event);
 }
 
 /* On the gate's thread. A connection that cannot be audited is not made. */
@@ -116,7 +108,7 @@ static enum gate_hearing hearing_of_audit(void *audit)
 
 static int open_gate(struct host *host, struct kg_err *err)
 {
-    const struct gate_limits limits = gate_limits(host->config);
+    const struct gate_limits limits = host_gate_limits(host->config);
     if (host->facts == NULL)
         return 0; /* nobody will have a network */
     host->gate = gate_new(host->loop, &limits, err);
@@ -127,22 +119,48 @@ static int open_gate(struct host *host, struct kg_err *err)
     return 0;
 }
 
+/* The daemon stops only when nothing is being fetched any more. */
+static void on_store_idle(void *data)
+{
+    struct host *host = data;
+    if (host->stopping)
+        loop_defer(host->loop, &host->stop_check);
+}
+
+static void open_store(struct host *host, const struct host_parts *parts)
+{
+    const struct store_parts store = {
+        .loop = host->loop,
+        .spawner = parts->spawner,
+        .facts = parts->facts,
+        .gate = host->gate,
+        .on_network = host_fetch_network,
+        .network_data = host,
+        .paths = parts->paths,
+        .plugins_dir = host->plugins_dir,
+        .limits = store_limits_of(host->config),
+    };
+    host->store = store_new(&store);
+    store_on_idle(host->store, on_store_idle, host);
+}
+
 struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 {
     struct host *host = kg_alloc(sizeof(*host));
     host->loop = parts->loop;
+    host->events = host_events_new();
     host->paths = parts->paths;
     host->cages = parts->cages;
     host->user = parts->user;
     host->config = parts->config;
     host->on_reloaded = parts->on_reloaded;
+    host->on_reloading = parts->on_reloading;
     host->on_reloaded_data = parts->data;
     host->facts = parts->facts;
     if (parts->facts == NULL)
         host->no_cage = *parts->no_cage;
     host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                      : parts->paths->plugins_dir);
-    apply_logging(host->config);
     host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
     host->state = host->local ? state_open(parts->paths->state_db, err) : NULL;
     if (host->state != NULL)
@@ -166,13 +184,16 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .limits = storage_limits(host->config),
     };
     apply_limits(host);
-    if (open_gate(host, err) < 0) {
+    if (open_gate(host, err) < 0 || host_consents_open(host, err) < 0) {
         host_free(host);
         return NULL;
     }
     host->listener.on_event = on_audit_event;
     audit_listen(host->audit, &host->listener);
     host->reader = loop_worker_new(host->loop, "kaged-reader");
+    host->store_worker = loop_worker_new(host->loop, "kaged-store");
+    open_store(host, parts);
+    host_projects_open(host);
     return host;
 }
 
@@ -180,9 +201,14 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
 
 static void plugin_free(struct host_plugin *plugin)
 {
-    instance_free(plugin->instance);
+    instance_free(kg_steal(&plugin->instance));
+    host_hooks_end(plugin);
     manifest_free(plugin->manifest);
     free(plugin->name);
+    free(plugin->base);
+    free(plugin->project_id);
+    free(plugin->project_root);
+    free(plugin->project_file);
     free(plugin->dir);
     kg_buf_free(&plugin->cage_words);
     storage_free(plugin->storage);
@@ -190,15 +216,32 @@ static void plugin_free(struct host_plugin *plugin)
 }
 
 static void on_state(void *data, struct instance *instance);
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason);
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params);
 static void on_fresh_start(void *data, struct instance *instance);
 static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err);
 static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
                        struct kg_str params);
 static bool has_storage(void *data, struct instance *instance);
 static bool may_claim(void *data, struct instance *instance, struct kg_str capability);
+static void put_projects(void *data, struct instance *instance, struct kg_json_writer *json);
 
 /* The lists are owned by the manifest; the supervisor only reads them. */
 #define LIST(list) ((const char *const *)(list))
+
+static struct instance_times times_of(const struct manifest *manifest, const struct config *config)
+{
+    return (struct instance_times){
+        .shutdown_timeout_ms = manifest->shutdown_timeout_sec
+                                   ? (uint64_t)manifest->shutdown_timeout_sec * 1000
+                                   : (uint64_t)config->limits_shutdown_timeout_ms,
+        .health_interval_ms = manifest->health_interval_sec
+                                  ? (uint64_t)manifest->health_interval_sec * 1000
+                                  : (uint64_t)config->limits_health_interval_ms,
+    };
+}
 
 static void make_instance(struct host *host, struct host_plugin *plugin, struct kg_str settings)
 {
@@ -206,16 +249,12 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
     const struct config *config = host->config;
     struct instance_spec spec = {
         .name = plugin->name,
+        .plugin = plugin->base,
         .version = manifest->version,
         .methods = LIST(manifest->method_names),
         .capabilities = LIST(manifest->capabilities),
-        .shutdown_timeout_ms = manifest->shutdown_timeout_sec
-                                   ? (uint64_t)manifest->shutdown_timeout_sec * 1000
-                                   : (uint64_t)config->limits_shutdown_timeout_ms,
-        .health_interval_ms = manifest->health_interval_sec
-                                  ? (uint64_t)manifest->health_interval_sec * 1000
-                                  : (uint64_t)config->limits_health_interval_ms,
-        .limits = policy_limits(config, plugin->name),
+        .times = times_of(manifest, config),
+        .limits = policy_limits(config, plugin->base),
         .config = settings,
     };
     if (plugin->instance != NULL) {
@@ -224,52 +263,51 @@ static void make_instance(struct host *host, struct host_plugin *plugin, struct 
     }
     static const struct instance_ops ops = {
         .on_state = on_state,
+        .on_move = on_move,
+        .on_notification = on_notification,
         .on_fresh_start = on_fresh_start,
         .make_plan = make_plan,
         .on_request = on_request,
         .has_storage = has_storage,
         .may_claim = may_claim,
+        .put_projects = put_projects,
     };
     plugin->instance = instance_new(&host->supervisor, &spec, &ops, host);
 }
 
-static void log_warnings(const struct host_plugin *plugin, const struct manifest_problems *problems)
+static void log_warnings(const struct host_plugin *plugin, const struct kg_problems *problems)
 {
     for (size_t i = 0; i < problems->count; i++)
-        if (manifest_code_row(problems->items[i].code)->severity == MANIFEST_SEVERITY_WARNING)
+        if (problems->items[i].row->severity == KG_SEVERITY_WARNING)
             kg_log_about(KG_WARN, plugin->name, "%s:%u:%u: %s", MANIFEST_FILE,
                          problems->items[i].line, problems->items[i].column,
                          problems->items[i].message);
 }
 
-static struct manifest *read_manifest(const struct host_plugin *plugin, struct kg_err *err)
+struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = manifest_load(plugin->dir, &problems);
     log_warnings(plugin, &problems);
     if (manifest == NULL) {
         kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);
         manifest_problems_fail(&problems, path, err);
-    } else if (strcmp(manifest->name, plugin->name) != 0) {
+    } else if (strcmp(manifest->name, plugin->base) != 0) {
         kg_fail(err, KG_E_INVALID_MANIFEST,
                 "%s/%s: the name is \"%s\", but the folder is called \"%s\"", plugin->dir,
-                MANIFEST_FILE, manifest->name, plugin->name);
+                MANIFEST_FILE, manifest->name, plugin->base);
         kg_hint(err, "give both one name");
         manifest_free(kg_steal(&manifest));
     }
     return manifest;
 }
 
-/*
- * Reads the manifest again; on failure the plugin keeps its reason. One that runs goes on with what
- * it was started with, since its calls point into that, until its next start.
- */
-static int load_plugin(struct host *host, struct host_plugin *plugin)
+int host_load_plugin(struct host *host, struct host_plugin *plugin)
 {
     struct kg_err err = {0};
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    struct manifest *manifest = read_manifest(plugin, &err);
-    if (manifest == NULL || plugin_config_make(host, manifest, &settings, &err) < 0) {
+    struct manifest *manifest = host_read_manifest(plugin, &err);
+    if (manifest == NULL || plugin_config_make(host, plugin, manifest, &settings, &err) < 0) {
         plugin->problem = err;
         manifest_free(manifest);
         return -EINVAL;
@@ -304,6 +342,9 @@ struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *
         .config = host->config,
         .paths = host->paths,
         .settings = instance_config(plugin->instance),
+        .project_root = plugin->project_root,
+        .project_id = plugin->project_id,
+        .project_file = plugin->project_file,
         .facts = host->facts,
         .make_folders = make_folders,
     };
@@ -315,11 +356,31 @@ static struct cage_plan *make_plan(void *data, struct instance *instance, struct
 {
     struct host *host = data;
     struct host_plugin *plugin = plugin_of(host, instance);
+    struct instance_times times = times_of(plugin->manifest, host->config);
+    instance_set_times(instance, &times); /* a restart after a crash takes new settings, too */
+    plugin->start_settings = host->start_settings;
+    if (host_check_start(host, plugin, err) < 0)
+        return NULL;
     struct cage_plan *plan = host_plugin_plan(host, plugin, true, err);
     kg_buf_free(&plugin->cage_words);
     if (plan != NULL)
         cage_plan_words(plan, &plugin->cage_words);
     return plan;
+}
+
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason)
+{
+    struct host *host = data;
+    host_events_state(host->events, instance_name(instance), instance_state_name(from),
+                      instance_state_name(to), reason);
+}
+
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params)
+{
+    struct host *host = data;
+    host_events_notification(host->events, instance_name(instance), method, params);
 }
 
 static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
@@ -341,6 +402,11 @@ static bool may_claim(void *data, struct instance *instance, struct kg_str capab
            capability_set_covers(&plugin->manifest->capability_set, &claimed);
 }
 
+static void put_projects(void *data, struct instance *instance, struct kg_json_writer *json)
+{
+    host_projects_put(data, plugin_of(data, instance), json);
+}
+
 /*
  * The author may have mended the manifest since; if it is broken now, what ran before runs again.
  */
@@ -348,7 +414,7 @@ static void on_fresh_start(void *data, struct instance *instance)
 {
     struct host *host = data;
     struct host_plugin *plugin = plugin_of(host, instance);
-    if (load_plugin(host, plugin) < 0)
+    if (host_load_plugin(host, plugin) < 0)
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
 }
 
@@ -364,17 +430,110 @@ static int compare_plugins(const void *a, const void *b)
     return strcmp((*(struct host_plugin *const *)a)->name, (*(struct host_plugin *const *)b)->name);
 }
 
-static void add_plugin(struct host *host, const char *name)
+/* Who has just copied it there sees why it cannot start; that files changed is seen at a start. */
+static void look_for_approval(struct host *host, struct host_plugin *plugin)
+{
+    struct kg_err err;
+    if (store_check_known(host->store, plugin->base, &err) < 0)
+        plugin->drift = err;
+}
+
+static struct host_plugin *plugin_new(struct host *host, const char *name, const char *base)
 {
     struct host_plugin *plugin = kg_alloc(sizeof(*plugin));
     plugin->host = host;
     plugin->name = kg_strdup(name);
-    plugin->dir = kg_format("%s/%s", host->plugins_dir, name);
+    plugin->base = kg_strdup(base);
+    plugin->dir = kg_format("%s/%s", host->plugins_dir, base);
+    return plugin;
+}
+
+static void list_plugin(struct host *host, struct host_plugin *plugin)
+{
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
     host->plugins[host->plugin_count++] = plugin;
-    if (load_plugin(host, plugin) < 0)
+    qsort(host->plugins, host->plugin_count, sizeof(*host->plugins), compare_plugins);
+    look_for_approval(host, plugin);
+    if (host_load_plugin(host, plugin) < 0)
         report_invalid(host, plugin);
 }
+
+/* -- processes of one project ------------------------------------------------------------------ */
+
+/* What bore the name before is used again, so that projects may come and go for ever. */
+static struct host_plugin *take_back(struct host *host, const char *name)
+{
+    for (size_t i = 0; i < host->gone_count; i++) {
+        struct host_plugin *plugin = host->gone[i];
+        if (strcmp(plugin->name, name) != 0)
+            continue;
+        host->gone[i] = host->gone[--host->gone_count];
+        plugin->problem = plugin->drift = (struct kg_err){.code = KG_OK};
+        plugin->leaving = false;
+        return plugin;
+    }
+    return NULL;
+}
+
+struct host_plugin *host_add_instance(struct host *host, const struct host_plugin *base,
+                                      const struct host_project_facts *project)
+{
+    kg_auto(kg_free) char *name = kg_format("%s@%s", base->base, project->id);
+    struct host_plugin *plugin = take_back(host, name);
+    if (plugin == NULL)
+        plugin = plugin_new(host, name, base->base);
+    free(plugin->project_id);
+    free(plugin->project_root);
+    free(plugin->project_file);
+    plugin->project_id = kg_strdup(project->id);
+    plugin->project_root = kg_strdup(project->root);
+    plugin->project_file = kg_strdup(project->path);
+    plugin->change = base->change; /* which ends for both */
+    list_plugin(host, plugin);
+    return plugin;
+}
+
+/* A plugin may still be storing something while it leaves, so its storage closes after it. */
+static bool is_busy(struct host_plugin *plugin)
+{
+    if (plugin->instance != NULL && instance_has_process(plugin->instance))
+        return true;
+    if (plugin->storage == NULL || storage_is_closed(plugin->storage))
+        return false;
+    storage_close(plugin->storage);
+    return true;
+}
+
+static void remove_left(struct loop_task *task)
+{
+    struct host *host = KG_CONTAINER(task, struct host, leave_check);
+    bool any = false;
+    for (size_t i = host->plugin_count; i-- > 0;) {
+        struct host_plugin *plugin = host->plugins[i];
+        if (!plugin->leaving || plugin->change != NULL || is_busy(plugin))
+            continue;
+        host_remove_plugin(host, plugin);
+        any = true;
+    }
+    if (any)
+        host_projects_look_again(host); /* one may want a new process of that name */
+}
+
+void host_look_for_left(struct host *host)
+{
+    host->leave_check.run = remove_left;
+    loop_defer(host->loop, &host->leave_check);
+}
+
+void host_leave_plugin(struct host_plugin *plugin)
+{
+    plugin->leaving = true;
+    if (plugin->instance != NULL)
+        instance_disable(plugin->instance);
+    host_look_for_left(plugin->host);
+}
+
+/* -- finding them ------------------------------------------------------------------------------ */
 
 /* Folders in the plugins folder that are not known yet. A link could lead anywhere: it is no
  * plugin. */
@@ -391,10 +550,34 @@ static void find_plugins(struct host *host)
             fstatat(dirfd(dir), entry->d_name, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
             !S_ISDIR(there.st_mode) || host_plugin_find(host, kg_str(entry->d_name), NULL) != NULL)
             continue;
-        add_plugin(host, entry->d_name);
-        qsort(host->plugins, host->plugin_count, sizeof(*host->plugins), compare_plugins);
+        list_plugin(host, plugin_new(host, entry->d_name, entry->d_name));
     }
     closedir(dir);
+}
+
+struct host_plugin *host_add_plugin(struct host *host, const char *name)
+{
+    find_plugins(host);
+    return host_plugin_find(host, kg_str(name), NULL);
+}
+
+/* Answers to questions about it may be on their way, and find a plugin without anything. */
+void host_remove_plugin(struct host *host, struct host_plugin *plugin)
+{
+    size_t index = 0;
+    while (host->plugins[index] != plugin)
+        index++;
+    memmove(&host->plugins[index], &host->plugins[index + 1],
+            (host->plugin_count - index - 1) * sizeof(*host->plugins));
+    host->plugin_count--;
+    instance_free(kg_steal(&plugin->instance));
+    manifest_free(kg_steal(&plugin->manifest));
+    storage_free(kg_steal(&plugin->storage));
+    kg_buf_free(&plugin->cage_words);
+    kg_fail(&plugin->problem, KG_E_NOT_FOUND, "it was uninstalled");
+    host_agents_look(plugin);
+    host->gone = kg_realloc(host->gone, (host->gone_count + 1) * sizeof(*host->gone));
+    host->gone[host->gone_count++] = plugin;
 }
 
 size_t host_plugin_count(const struct host *host)
@@ -450,19 +633,48 @@ const char *host_plugin_state(const struct host_plugin *plugin)
 
 /* -- what the operator decides ----------------------------------------------------------------- */
 
-static bool is_enabled(struct host *host, const struct host_plugin *plugin)
+bool host_is_template(const struct host_plugin *plugin)
+{
+    return plugin->project_id == NULL && plugin->instance != NULL &&
+           policy_is_of_project(plugin->manifest, instance_config(plugin->instance));
+}
+
+int host_check_no_template(const struct host_plugin *plugin, struct kg_err *err)
+{
+    if (!host_is_template(plugin))
+        return 0;
+    kg_fail(err, KG_E_PLUGIN_DOWN,
+            "plugin %s works in a project: each that uses it has a process of its own",
+            plugin->name);
+    kg_hint(err, "name one of them: %s@PROJECT", plugin->name);
+    return -EINVAL;
+}
+
+static enum state_choice choice_of(struct host *host, const char *name)
 {
     enum state_choice choice = STATE_UNSAID;
     struct kg_err err;
-    if (state_plugin_choice_get(host->state, kg_str(plugin->name), &choice, &err) < 0)
+    if (state_plugin_choice_get(host->state, kg_str(name), &choice, &err) < 0)
         kg_log(KG_ERROR_LEVEL, "%s", err.message);
-    if (choice != STATE_UNSAID)
-        return choice == STATE_ENABLED;
-    return kg_list_has(host->config->plugins_enabled, kg_str(plugin->name));
+    return choice;
 }
 
-static int check_startable(const struct host *host, const struct host_plugin *plugin,
-                           struct kg_err *err)
+/* Who disables a plugin disables it in every project. */
+bool host_is_enabled(struct host *host, const struct host_plugin *plugin)
+{
+    if (plugin->leaving || host_is_template(plugin))
+        return false;
+    if (plugin->project_id != NULL && choice_of(host, plugin->base) == STATE_DISABLED)
+        return false;
+    enum state_choice choice = choice_of(host, plugin->name);
+    if (choice != STATE_UNSAID)
+        return choice == STATE_ENABLED;
+    return kg_list_has(host->config->plugins_enabled, kg_str(plugin->name)) ||
+           host_projects_want(host, plugin);
+}
+
+int host_check_startable(const struct host *host, const struct host_plugin *plugin,
+                         struct kg_err *err)
 {
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
@@ -477,29 +689,45 @@ static int check_startable(const struct host *host, const struct host_plugin *pl
     return 0;
 }
 
+static void start(struct host *host, struct host_plugin *plugin)
+{
+    struct kg_err err;
+    if (host_check_startable(host, plugin, &err) == 0) {
+        host_start_if_approved(host, plugin);
+        return;
+    }
+    kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s%s%s", err.message,
+                 err.hint[0] != '\0' ? "; to mend it: " : "", err.hint);
+    audit_emit(host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
+               AUDIT_V_INT(0), AUDIT_V_TEXT(err.message));
+}
+
+void host_follow_choice(struct host *host, struct host_plugin *plugin)
+{
+    if (plugin->instance == NULL || plugin->change != NULL || host->stopping)
+        return;
+    if (!host_is_enabled(host, plugin))
+        instance_disable(plugin->instance);
+    else if (instance_state(plugin->instance) == INSTANCE_DISABLED ||
+             instance_state(plugin->instance) == INSTANCE_STOPPING)
+        start(host, plugin);
+}
+
 static void start_enabled(struct host *host)
 {
     for (size_t i = 0; i < host->plugin_count; i++) {
         struct host_plugin *plugin = host->plugins[i];
-        struct kg_err err;
-        if (plugin->instance == NULL || !is_enabled(host, plugin) ||
-            instance_state(plugin->instance) != INSTANCE_DISABLED)
-            continue;
-        if (check_startable(host, plugin, &err) == 0) {
-            instance_enable(plugin->instance);
-            continue;
-        }
-        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s%s%s", err.message,
-                     err.hint[0] != '\0' ? "; to mend it: " : "", err.hint);
-        audit_emit(host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-                   AUDIT_V_INT(0), AUDIT_V_TEXT(err.message));
+        if (plugin->instance != NULL && plugin->change == NULL && host_is_enabled(host, plugin) &&
+            instance_state(plugin->instance) == INSTANCE_DISABLED)
+            start(host, plugin);
     }
 }
 
 static void stop_no_longer_enabled(struct host *host)
 {
     for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->instance != NULL && !is_enabled(host, host->plugins[i]))
+        if (host->plugins[i]->instance != NULL && host->plugins[i]->change == NULL &&
+            !host_is_enabled(host, host->plugins[i]))
             instance_disable(host->plugins[i]->instance);
 }
 
@@ -511,14 +739,26 @@ static void warn_of_missing(struct host *host)
                    host->paths->config_file, host->plugins_dir);
 }
 
+/* Before anything is looked at: what a killed daemon or command left is finished or undone. */
+static void recover_store(struct host *host)
+{
+    struct kg_err err;
+    if (store_recover(host->store, &err) < 0)
+        kg_log(KG_ERROR_LEVEL, "%s%s%s", err.message, err.hint[0] != '\0' ? "; to mend it: " : "",
+               err.hint);
+}
+
 void host_start(struct host *host)
 {
     host->started_at_ms = kg_wall_ms();
     audit_emit(host->audit, AUDIT_DAEMON_STARTED, KG_STR_NULL, AUDIT_V_TEXT(KAGED_VERSION),
                AUDIT_V_INT(getpid()), AUDIT_V_TEXT(host->paths->home));
+    meter_start(host);
+    recover_store(host);
     find_plugins(host);
     warn_of_missing(host);
     start_enabled(host);
+    host_projects_start(host);
 }
 
 static int remember(struct host *host, const struct host_plugin *plugin, enum state_choice choice,
@@ -527,8 +767,7 @@ static int remember(struct host *host, const struct host_plugin *plugin, enum st
     return state_plugin_choice_set(host->state, kg_str(plugin->name), choice, err);
 }
 
-/* The operator may have mended it since. */
-static int read_local_again(struct host *host, struct kg_err *err)
+int host_read_local_again(struct host *host, struct kg_err *err)
 {
     struct local *local = local_load(host->paths->local_file, LOCAL_REPLACE, err);
     if (local == NULL)
@@ -538,46 +777,18 @@ static int read_local_again(struct host *host, struct kg_err *err)
     return 0;
 }
 
-int host_enable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
-{
-    struct host_plugin *plugin = host_plugin_find(host, name, err);
-    if (plugin == NULL || read_local_again(host, err) < 0)
-        return -EINVAL;
-    if (plugin->problem.code != KG_OK)
-        load_plugin(host, plugin); /* its author may have mended it */
-    if (check_startable(host, plugin, err) < 0 || remember(host, plugin, STATE_ENABLED, err) < 0)
-        return -EINVAL;
-    audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-               AUDIT_V_TEXT(operator_id));
-    instance_enable(plugin->instance);
-    return 0;
-}
-
 int host_disable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
 {
     struct host_plugin *plugin = host_plugin_find(host, name, err);
-    if (plugin == NULL || remember(host, plugin, STATE_DISABLED, err) < 0)
+    if (plugin == NULL || host_check_unchanging(plugin, err) < 0 ||
+        remember(host, plugin, STATE_DISABLED, err) < 0)
         return -EINVAL;
     audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
                AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(operator_id));
-    if (plugin->instance != NULL)
-        instance_disable(plugin->instance);
-    return 0;
-}
-
-int host_restart(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
-{
-    struct host_plugin *plugin = host_plugin_find(host, name, err);
-    if (plugin == NULL || check_startable(host, plugin, err) < 0)
-        return -EINVAL;
-    if (!is_enabled(host, plugin)) {
-        kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);
-        kg_hint(err, "kaged plugin enable %s", plugin->name);
-        return -EINVAL;
-    }
-    audit_emit(host->audit, AUDIT_PLUGIN_RESTARTED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-               AUDIT_V_TEXT(operator_id));
-    instance_restart(plugin->instance);
+    for (size_t i = 0; i < host->plugin_count; i++)
+        if (host->plugins[i]->instance != NULL &&
+            (host->plugins[i] == plugin || strcmp(host->plugins[i]->base, plugin->name) == 0))
+            instance_disable(host->plugins[i]->instance);
     return 0;
 }
 
@@ -594,26 +805,26 @@ static void apply_settings(struct host_plugin *plugin, struct kg_str settings)
 }
 
 /* A running plugin is told its new configuration, and keeps the old one if that does not fit. */
-static void refresh(struct host *host, struct host_plugin *plugin)
+void host_refresh_plugin(struct host *host, struct host_plugin *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_err err;
-    struct instance_limits limits = policy_limits(host->config, plugin->name);
+    if (plugin->change != NULL)
+        return; /* which reads it itself */
+    struct instance_limits limits = policy_limits(host->config, plugin->base);
     if (plugin->instance != NULL)
         instance_set_limits(plugin->instance, &limits);
     if (plugin->instance == NULL || !instance_has_process(plugin->instance))
-        (void)load_plugin(host, plugin);
-    else if (plugin_config_make(host, plugin->manifest, &settings, &err) < 0)
+        (void)host_load_plugin(host, plugin);
+    else if (plugin_config_make(host, plugin, plugin->manifest, &settings, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "keeps its configuration: %s", err.message);
     else
         apply_settings(plugin, kg_buf_view(&settings));
 }
 
-int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
-                struct kg_err *err)
+static int reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
+                  struct kg_err *err)
 {
-    if (host->stopping)
-        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     struct config *config = config_load(host->paths->config_file, err);
     struct local *local = config ? local_load(host->paths->local_file, LOCAL_REPLACE, err) : NULL;
     if (local == NULL) {
@@ -621,14 +832,18 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
         return -EINVAL;
     }
     config_diff(host->config, config, ret_changed_json);
+    host->start_settings += config_start_differs(host->config, config);
     config_free(host->config);
     local_free(host->local);
     host->config = config;
     host->local = local;
-    apply_logging(config);
+    config_apply_logging(config);
     apply_limits(host);
     host->storage.limits = storage_limits(config);
-    const struct gate_limits network = gate_limits(config);
+    const struct store_limits fetched = store_limits_of(config);
+    store_set_limits(host->store, &fetched);
+    host_consents_set_limits(host);
+    const struct gate_limits network = host_gate_limits(config);
     if (host->gate != NULL)
         gate_set_limits(host->gate, &network);
     audit_set_rotation(host->audit, (uint64_t)config->audit_rotate_mb * 1024 * 1024,
@@ -636,33 +851,39 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
     audit_emit(host->audit, AUDIT_CONFIG_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(operator_id),
                AUDIT_V_RAW(kg_buf_view(ret_changed_json)));
     for (size_t i = 0; i < host->plugin_count; i++)
-        refresh(host, host->plugins[i]);
+        host_refresh_plugin(host, host->plugins[i]);
     find_plugins(host);
     warn_of_missing(host);
     stop_no_longer_enabled(host);
     start_enabled(host);
+    host_projects_refresh(host);
     if (host->on_reloaded != NULL)
         host->on_reloaded(host->on_reloaded_data);
     kg_log(KG_INFO, "configuration reloaded: %.400s", kg_buf_terminate(ret_changed_json));
     return 0;
 }
 
-/* -- stopping ---------------------------------------------------------------------------------- */
-
-/* A plugin may still be storing something while it leaves, so its storage closes after it. */
-static bool is_busy(struct host_plugin *plugin)
+int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
+                struct kg_err *err)
 {
-    if (plugin->instance != NULL && instance_has_process(plugin->instance))
-        return true;
-    if (plugin->storage == NULL || storage_is_closed(plugin->storage))
-        return false;
-    storage_close(plugin->storage);
-    return true;
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, true);
+    int result = reload(host, operator_id, ret_changed_json, err);
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, false);
+    return result;
 }
+
+/* -- stopping ---------------------------------------------------------------------------------- */
 
 static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
+    if (host->change_count > 0 || host->store_jobs > 0 || host_projects_busy(host) ||
+        store_is_fetching(host->store))
+        return;
     for (size_t i = 0; i < host->plugin_count; i++)
         if (is_busy(host->plugins[i]))
             return;
@@ -677,7 +898,15 @@ static void check_stopped(struct loop_task *task)
 static void on_state(void *data, struct instance *instance)
 {
     struct host *host = data;
-    (void)instance;
+    struct host_plugin *plugin = plugin_of(host, instance);
+    if (plugin != NULL && plugin->change != NULL)
+        host_change_look(plugin->change);
+    if (plugin != NULL && plugin->leaving)
+        host_look_for_left(host);
+    if (plugin != NULL) {
+        host_projects_on_state(host, plugin);
+        host_agents_look(plugin);
+    }
     if (host->stopping)
         loop_defer(host->loop, &host->stop_check);
 }
@@ -692,6 +921,8 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host->on_stopped_data = data;
         host->stop_check.run = check_stopped;
         kg_log(KG_INFO, "stopping: %s", reason);
+        host_projects_stop(host);
+        host_consents_close(host);
     }
     for (size_t i = 0; i < host->plugin_count; i++) {
         if (host->plugins[i]->instance == NULL)
@@ -709,15 +940,29 @@ void host_free(struct host *host)
     if (host == NULL)
         return;
     host->closing = true;
+    host_projects_close(host);
+    host_consents_close(host);
+    meter_stop(host);
+    if (host->store_worker != NULL)
+        loop_worker_free(host->store_worker); /* what it has to say is said to plugins */
     loop_undefer(host->loop, &host->stop_check);
+    loop_undefer(host->loop, &host->leave_check);
     for (size_t i = 0; i < host->plugin_count; i++)
         plugin_free(host->plugins[i]);
+    for (size_t i = 0; i < host->gone_count; i++)
+        plugin_free(host->gone[i]);
+    free(host->gone);
     free(host->plugins);
+    host->plugin_count = 0; /* who is answered by the last jobs finds none */
+    host_tools_end(host);
+    host_projects_free(host);
     host_calls_free(host);
     gate_free(host->gate);
     audit_close(host->audit);
+    host_events_free(host->events);
     loop_worker_free(host->reader);
     state_close(host->state);
+    store_free(host->store);
     config_free(host->config);
     local_free(host->local);
     free(host->plugins_dir);
@@ -738,14 +983,44 @@ struct audit *host_audit(struct host *host)
     return host->audit;
 }
 
+struct state *host_state(struct host *host)
+{
+    return host->state;
+}
+
+struct host_events *host_events(struct host *host)
+{
+    return host->events;
+}
+
 uint64_t host_audit_count(const struct host *host)
 {
     return host->audit_count;
 }
 
+struct cage_spawner *host_spawner(struct host *host)
+{
+    return host->supervisor.spawner;
+}
+
+const struct cage_facts *host_facts(const struct host *host)
+{
+    return host->facts;
+}
+
+struct gate *host_gate(struct host *host)
+{
+    return host->gate;
+}
+
 const struct config *host_config(const struct host *host)
 {
     return host->config;
+}
+
+const struct local *host_local(const struct host *host)
+{
+    return host->local;
 }
 
 const struct config_paths *host_paths(const struct host *host)

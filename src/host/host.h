@@ -9,6 +9,8 @@
 #include "manifest/manifest.h"
 #include "storage/state/state.h"
 #include "storage/storage.h"
+#include "store/consent.h"
+#include "store/store.h"
 #include "supervisor/supervisor.h"
 
 struct host;
@@ -23,6 +25,8 @@ struct host_parts {
     const struct config_paths *paths;
     struct config *config;           /* taken over */
     void (*on_reloaded)(void *data); /* after the host took a new configuration */
+    /* True before each reload, false after it, however it went; or NULL. */
+    void (*on_reloading)(void *data, bool begins);
     void *data;
 };
 struct host *host_new(const struct host_parts *parts, struct kg_err *err);
@@ -34,18 +38,46 @@ void host_free(struct host *host); /* after on_stopped */
 
 struct loop *host_loop(struct host *host);
 struct audit *host_audit(struct host *host);
+struct state *host_state(struct host *host);
 const struct config *host_config(const struct host *host);
 const struct config_paths *host_paths(const struct host *host);
+/* local.toml, as it was read last; until the next turn of the loop. */
+const struct local *host_local(const struct host *host);
 int64_t host_started_at_ms(const struct host *host);
 bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
 const char *host_cages(const struct host *host);
 const char *host_user(const struct host *host); /* whom the daemon runs as */
+/* What a cage of somebody else needs: who builds it, of what, and its network. */
+struct cage_spawner *host_spawner(struct host *host);
+const struct cage_facts *host_facts(const struct host *host); /* NULL: none can be built */
+struct gate *host_gate(struct host *host);                    /* the same */
 /* How the cages of this daemon are limited. */
 const struct cage_limits *host_limits(const struct host *host);
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */
 int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
                 struct kg_err *err);
+
+/* Durations; the last count is of what took longer than every bound. See meter.c. */
+#define HOST_BUCKETS 17
+extern const uint64_t host_bucket_us[HOST_BUCKETS];
+struct host_histogram {
+    uint64_t counts[HOST_BUCKETS + 1];
+    uint64_t sum_ns;
+};
+void host_histogram_add(struct host_histogram *histogram, uint64_t duration_ns);
+uint64_t host_histogram_count(const struct host_histogram *histogram);
+/* The duration that so many per cent stayed below, as far as the buckets tell; 0 without any. */
+uint64_t host_histogram_quantile_us(const struct host_histogram *histogram, unsigned per_cent);
+
+/* Figures of the daemon itself. */
+struct host_figures {
+    struct host_histogram lag; /* how late a timer of the loop was */
+    uint64_t lag_last_us, lag_max_us;
+    uint64_t memory_bytes; /* resident, when host_measure looked last; the same for the next */
+    uint32_t open_fds;
+};
+const struct host_figures *host_figures(const struct host *host);
 
 /* Grows with each audit event: who follows the log need not read it while this stands still. */
 uint64_t host_audit_count(const struct host *host);
@@ -54,31 +86,177 @@ typedef void host_audit_done_fn(void *data, struct kg_str lines, const struct kg
 void host_audit_query(struct host *host, const struct audit_filter *filter,
                       host_audit_done_fn *on_done, void *data);
 
+/* -- events, as they happen; see events.c ------------------------------------------------------ */
+
+enum host_event_type {
+    HOST_EVENT_NOTIFICATION,
+    HOST_EVENT_STATE,
+    HOST_EVENT_AUDIT,
+    HOST_EVENT_TYPE_COUNT
+};
+extern const char *const host_event_type_names[HOST_EVENT_TYPE_COUNT];
+
+/* The text of an event, shared by all who keep it. */
+struct host_message {
+    uint32_t references;
+    size_t length;
+    char text[];
+};
+struct host_message *host_message_new(struct kg_str text);
+void host_message_free(struct host_message *message); /* gives one reference back; takes NULL */
+
+/* Everything in it dies with the callback, but for messages that were asked for. */
+struct host_event {
+    enum host_event_type type;
+    struct kg_str plugin; /* empty: it is about none */
+    struct kg_str name;   /* the notification's method, the new state, the audit event */
+    struct kg_str params; /* of a notification; empty: none */
+    const char *from, *reason;
+    struct kg_str line; /* of an audit event */
+    int64_t at_ms;
+    struct host_message *message; /* NULL: nobody has asked for it yet */
+};
+/* As a JSON object; the caller owns a reference. */
+struct host_message *host_event_message(struct host_event *event);
+
+struct host_events;
+struct host_events *host_events_new(void);
+void host_events_free(struct host_events *events); /* when nobody listens any more */
+struct host_listener {
+    struct host_listener *next;
+    /* On the loop; must not bring about another event. */
+    void (*on_event)(struct host_listener *listener, struct host_event *event);
+};
+void host_events_listen(struct host_events *events, struct host_listener *listener);
+void host_events_unlisten(struct host_events *events, struct host_listener *listener);
+void host_events_notification(struct host_events *events, const char *plugin, struct kg_str method,
+                              struct kg_str params);
+void host_events_state(struct host_events *events, const char *plugin, const char *from,
+                       const char *to, const char *reason);
+void host_events_audit(struct host_events *events, struct kg_str line, enum audit_event audited);
+struct host_events *host_events(struct host *host);
+
 /* -- plugins ----------------------------------------------------------------------------------- */
 
 struct host_plugin {
     struct host *host;         /* borrowed */
-    char *name;                /* the folder's; equals the manifest's */
+    char *name;                /* the plugin's, or plugin@project */
+    char *base;                /* the plugin's: its folder's, which equals the manifest's */
+    char *project_id;          /* whose process it is alone; NULL: everybody's */
+    char *project_root;        /* of that one, like the next */
+    char *project_file;        /* absolute */
     char *dir;                 /* absolute */
     struct manifest *manifest; /* NULL: invalid */
     struct kg_err problem;     /* why, then */
+    struct kg_err drift; /* why its files may not be started; KG_OK: nobody knows of a reason */
     struct instance *instance; /* NULL while invalid and never started */
     uint64_t calls, errors;    /* since the daemon started */
-    struct storage *storage;   /* NULL until it is asked for */
-    struct kg_buf cage_words;  /* of the cage of its last process; empty: never started */
+    uint64_t errors_by_code[KG_CODE_COUNT];
+    struct host_histogram latency; /* of calls that ended, whatever way */
+    uint64_t memory_bytes;         /* of its cage, when host_measure_plugins looked last */
+    struct storage *storage;       /* NULL until it is asked for */
+    uint32_t start_settings;       /* of the host, when it was started last */
+    struct kg_buf cage_words;      /* of the cage of its last process; empty: never started */
+    struct host_change *change;    /* that owns it now, or NULL */
+    bool checked;                  /* the start that follows at once has been checked */
+    bool on_trial;                 /* it has to run before the change counts as done */
+    bool leaving;                  /* its project is gone, and so is it once it has ended */
+    uint32_t checks;               /* of its files, in full, that are under way */
+    struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
 };
 size_t host_plugin_count(const struct host *host);
 struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
 struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name,
                                      struct kg_err *err);
+/* Looks at the memory of the daemon off the loop; and at that of all cages too, or of one. */
+typedef void host_measured_fn(void *data);
+void host_measure(struct host *host, host_measured_fn *on_done, void *data);
+void host_measure_plugins(struct host *host, struct host_plugin *only, host_measured_fn *on_done,
+                          void *data);
 /* The word for status: the instance's state, or "disabled" for an invalid manifest. */
 const char *host_plugin_state(const struct host_plugin *plugin);
 
-int host_enable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err);
+/* What is wrong with its manifest, or else with its files; KG_OK: nothing is known. */
+const struct kg_err *host_plugin_problem(const struct host_plugin *plugin);
+
+/*
+ * Exactly once, maybe before the call returns; NULL: it was done. Who enables a plugin has its
+ * files compared with what was approved first, off the loop; see drift.c.
+ */
+typedef void host_acted_fn(void *data, const struct kg_err *err_or_null);
+void host_enable(struct host *host, struct kg_str name, const char *operator_id,
+                 host_acted_fn *on_done, void *data);
+void host_restart(struct host *host, struct kg_str name, const char *operator_id,
+                  host_acted_fn *on_done, void *data);
 int host_disable(struct host *host, struct kg_str name, const char *operator_id,
                  struct kg_err *err);
-int host_restart(struct host *host, struct kg_str name, const char *operator_id,
-                 struct kg_err *err);
+
+/* What a reload of one plugin did, and the reasons for a restart. */
+enum host_reload_act {
+    HOST_RELOAD_NOTHING,
+    HOST_RELOAD_READ,
+    HOST_RELOAD_TOLD,
+    HOST_RELOAD_RESTART
+};
+extern const char *const host_reload_names[];
+struct host_reloaded {
+    enum host_reload_act act;
+    const char *reasons[5]; /* NULL-ended */
+};
+/*
+ * Reads its manifest and local.toml again, takes both or neither, and restarts the plugin if it
+ * needs that; if only its configuration changed, it is told.
+ */
+int host_plugin_reload(struct host *host, struct host_plugin *plugin, const char *operator_id,
+                       struct host_reloaded *ret_reloaded, struct kg_err *err);
+/* What the operator set of config_schema, with its defaults; no secret is in it. Owned, or NULL. */
+struct kg_doc *host_plugin_settings(const struct host *host, const struct host_plugin *plugin);
+
+/* -- changes of the store in a running daemon, see install.c ----------------------------------- */
+
+struct store *host_store(struct host *host);
+struct gate_limits host_gate_limits(const struct config *config);
+
+/*
+ * What store_offer_fetched and store_offer_installed do, off the loop. The callback comes exactly
+ * once, never before the call returns, and has either an offer, which is the callee's, or an error.
+ */
+typedef void host_offer_fn(void *data, struct store_offer *offer, const struct kg_err *err_or_null);
+void host_offer_fetched(struct host *host, const struct store_source *source,
+                        struct store_fetched *fetched, const char *expect_name_or_null,
+                        host_offer_fn *on_offer, void *data);
+void host_offer_installed(struct host *host, struct kg_str name, host_offer_fn *on_offer,
+                          void *data);
+/* An offer that nobody wants any more: its files are removed off the loop. Takes NULL. */
+void host_offer_drop(struct host *host, struct store_offer *offer);
+
+struct host_changed {
+    const char *name;                    /* borrowed, like the next; until the callback returns */
+    const char *version;                 /* what is in the store now, or was removed */
+    enum store_change_kind kind;         /* of host_take */
+    bool was_running;                    /* it was started again, or was stopped to be removed */
+    bool reverted;                       /* the new version did not start: the one before is back */
+    struct kg_err reason;                /* why, then */
+    const struct store_removed *removed; /* of host_uninstall, else NULL */
+};
+/* Exactly once, never before the call returns. The error says why nothing was changed. */
+typedef void host_changed_fn(void *data, const struct host_changed *changed,
+                             const struct kg_err *err_or_null);
+/*
+ * Takes the offer over, whatever comes. A new plugin appears disabled; a running one is stopped,
+ * replaced and started, and the answer waits for its handshake.
+ */
+void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
+               const char *operator_id, host_changed_fn *on_done, void *data);
+/* KG_E_REFUSED while sessions use it, unless forced. */
+void host_uninstall(struct host *host, struct kg_str name, const struct store_removal *removal,
+                    bool force, const char *operator_id, host_changed_fn *on_done, void *data);
+void host_promote(struct host *host, struct kg_str name, const char *operator_id,
+                  host_changed_fn *on_done, void *data);
+/* What waits for the operator's word. See consents.c. */
+struct consent_queue *host_consents(struct host *host);
+/* How many sessions use it now. */
+size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin);
 
 /* -- the cage of a plugin, see policy.c -------------------------------------------------------- */
 
@@ -91,6 +269,8 @@ struct host_cage_parts {
     const struct config_paths *paths;
     struct kg_str settings;   /* the plugin's configuration, a JSON object, or empty */
     const char *project_root; /* NULL: it belongs to no project */
+    const char *project_id;   /* of the same, like the next */
+    const char *project_file; /* absolute */
     const struct cage_facts *facts;
     bool make_folders; /* those below config:/ that it may write to, if they are not there */
 };
@@ -99,6 +279,8 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
 struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
                                    bool make_folders, struct kg_err *err);
 
+/* Whether it may have storage. */
+bool host_plugin_stores(const struct host_plugin *plugin);
 /* The plugin's storage; made when it is first asked for. */
 struct storage *host_plugin_storage(struct host_plugin *plugin);
 /* Copies its database into the state folder; *ret_path, owned, is where to. */
@@ -114,10 +296,13 @@ void host_why(struct host *host, const struct host_plugin *plugin, host_audit_do
 
 /* -- the one door ------------------------------------------------------------------------------ */
 
-/* project_id, agent_path and session_id are all set or all NULL. */
+/* Which agent of which session calls. None of the three goes without the others. */
+struct host_agent {
+    const char *project_id, *path, *session_id;
+};
 struct host_context {
-    const char *operator_id; /* NULL: unknown */
-    const char *project_id, *agent_path, *session_id;
+    const char *operator_id;        /* NULL: unknown */
+    const struct host_agent *agent; /* NULL: the call comes from none */
     const char *request_id;
 };
 

@@ -3,7 +3,7 @@
 #define KAGED_HOST_INTERNAL_H
 
 #include "config/local.h"
-#include "host/host.h"
+#include "host/agents.h"
 
 struct host {
     struct loop *loop; /* borrowed */
@@ -12,7 +12,8 @@ struct host {
     struct local *local;            /* owned */
     struct state *state;            /* owned */
     struct audit *audit;            /* owned */
-    struct audit_listener listener; /* counts events */
+    struct audit_listener listener; /* counts events and passes them on */
+    struct host_events *events;     /* owned */
     uint64_t audit_count;
     struct loop_worker *reader;     /* owned; reads files for questions */
     char *plugins_dir;              /* owned */
@@ -23,14 +24,30 @@ struct host {
     struct storage_place storage;
     char *storage_dir; /* owned; borrowed by the place */
     struct supervisor supervisor;
-    struct host_plugin **plugins; /* owned, sorted by name */
+    struct host_projects *projects; /* owned; see projects_internal.h */
+    struct consent_queue *consents; /* owned */
+    struct work *fetches;           /* of consents.c; owned by what is under way */
+    struct host_plugin **plugins;   /* owned, sorted by name */
     size_t plugin_count;
-    struct host_call *unused_calls; /* kept for reuse */
+    struct host_plugin **gone; /* owned; uninstalled, but somebody may still point at them */
+    size_t gone_count;
+    struct store *store;               /* owned */
+    struct loop_worker *store_worker;  /* owned; does what blocks */
+    size_t store_jobs;                 /* that it has, or will have */
+    size_t change_count;               /* of the store, that are not done */
+    struct host_call *unused_calls;    /* kept for reuse */
+    struct host_tool_call *tool_calls; /* that are not done; see tool.c */
     int64_t started_at_ms;
+    uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
+    struct host_figures figures;
+    struct loop_timer lag_timer; /* asks how late it is */
+    uint64_t lag_due_ns;
 
     void (*on_reloaded)(void *data);
+    void (*on_reloading)(void *data, bool begins);
     void *on_reloaded_data;
 
+    struct loop_task leave_check; /* removes what has left */
     bool stopping;
     bool closing; /* host_free has begun */
     char *stop_reason;
@@ -39,14 +56,155 @@ struct host {
     struct loop_task stop_check;
 };
 
+/* -- the one door, see call.c ------------------------------------------------------------------ */
+
+struct host_call;
+/* What sort of call it is: how its result is read, and which events tell of it. */
+struct host_call_kind {
+    /* What it refuses is the call's error. NULL: any result will do. */
+    int (*take)(const struct host_call *call, struct kg_str result, struct kg_err *err);
+    void (*audit_sent)(const struct host_call *call, const struct host_context *context);
+    void (*audit_ended)(const struct host_call *call, const struct kg_err *error,
+                        int64_t duration_ms);
+};
+void host_audit_called(const struct host_call *call, const struct host_context *context);
+void host_audit_returned(const struct host_call *call, const struct kg_err *error,
+                         int64_t duration_ms);
+
+struct host_call {
+    struct host *host;
+    struct host_plugin *plugin;
+    struct peer *peer; /* the one that the request went to */
+    const struct host_call_kind *kind;
+    const struct schema *result_schema; /* in the plugin's manifest, or NULL */
+    uint64_t timeout_ms;
+    uint64_t id;
+    uint64_t started_ns;
+    host_done_fn *on_done;
+    void *data;
+    struct host_call *next_unused;
+    char method[RPC_METHOD_MAX + 1];
+    char request_id[KG_ID_MAX * 3];
+};
+
+/* One request to a plugin's process. Schemas live in its manifest; the kind is static. */
+struct host_passage {
+    struct host_plugin *plugin;
+    struct kg_str method;
+    struct kg_str params;    /* a JSON object, or empty */
+    bool params_are_checked; /* by host_check_params: once is enough for several plugins */
+    struct kg_str config;    /* a JSON object for _config; empty: none */
+    const struct host_context *context;
+    const struct schema *params_schema, *result_schema; /* NULL: anything goes */
+    uint64_t timeout_ms;                                /* past it the plugin hangs; 0: never */
+    uint64_t caller_timeout_ms;                         /* 0: none */
+    const struct host_call_kind *kind;
+    host_done_fn *on_done; /* called once, never before host_pass returns */
+    void *data;
+};
+/* NULL with err when it is refused at once. */
+struct host_call *host_pass(struct host *host, const struct host_passage *passage,
+                            struct kg_err *err);
+int host_check_params(struct kg_str params, struct kg_err *err);
+/* What the manifest says (0: nothing), or else the configuration. */
+uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms);
 void host_calls_free(struct host *host);
+
+/* -- tools and hooks of agents, see agents.c, tool.c, hook.c ------------------------------------
+ */
+
+struct host_asker_copy {
+    char *project_id, *path, *session_id, *operator_id, *request_id; /* owned */
+    struct host_agent agent;                                         /* of the first three */
+};
+void host_asker_copy(const struct host_asker *asker, struct host_asker_copy *ret_copy);
+void host_asker_free(struct host_asker_copy *copy);
+struct host_context host_asker_context(const struct host_asker_copy *copy); /* borrows from it */
+
+/* Where an agent is now; until the next turn of the loop. */
+struct host_place {
+    struct host_project *project; /* active */
+    const struct project_resolved_agent *agent;
+};
+int host_place_find(const struct host *host, const struct host_agent *agent,
+                    struct host_place *ret_place, struct kg_err *err);
+/* It does not run yet, and that it will is decided. */
+bool host_plugin_is_starting(const struct host_plugin *plugin);
+
+/* Something happened to the plugin that tools or hooks may wait for. */
+void host_agents_look(struct host_plugin *plugin);
+void host_tools_look(struct host_plugin *plugin);
+void host_hooks_look(struct host_plugin *plugin);
+/* The host goes away: what is left is answered. */
+void host_tools_end(struct host *host);
+void host_hooks_end(struct host_plugin *plugin);
+
+/* See consents.c. */
+int host_consents_open(struct host *host, struct kg_err *err);
+void host_fetch_network(void *data, const struct store_source *source,
+                        const struct gate_event *event);
+void host_consents_set_limits(struct host *host);
+void host_consents_close(struct host *host);
+
+/* What reload.c needs of host.c. */
+struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err);
+/*
+ * Reads the manifest again; on failure the plugin keeps its reason. One that runs goes on with what
+ * it was started with, since its calls point into that, until its next start.
+ */
+int host_load_plugin(struct host *host, struct host_plugin *plugin);
+/* Whether it should run: the operator's word, or else that of the projects in use. */
+bool host_is_enabled(struct host *host, const struct host_plugin *plugin);
+/* Whether it never runs itself, since each project has a process of its own. */
+bool host_is_template(const struct host_plugin *plugin);
+/* Fails for such a one, with where to look instead. */
+int host_check_no_template(const struct host_plugin *plugin, struct kg_err *err);
+/* Reads local.toml again: the operator, or we ourselves, may have edited it. */
+int host_read_local_again(struct host *host, struct kg_err *err);
+/* A folder that appeared in the store. NULL: there is none of that name. */
+struct host_plugin *host_add_plugin(struct host *host, const char *name);
+/* One that is gone from the store, has no process and no storage. */
+void host_remove_plugin(struct host *host, struct host_plugin *plugin);
+/* A process for one project alone; given back by host_leave_plugin. */
+struct host_plugin *host_add_instance(struct host *host, const struct host_plugin *base,
+                                      const struct host_project_facts *project);
+/* Ends it; it is removed once nothing of it is left. */
+void host_leave_plugin(struct host_plugin *plugin);
+/* What may have ended, of those that leave, is removed at the end of the turn. */
+void host_look_for_left(struct host *host);
+/* Reads its configuration again, and tells it; the manifest too if it does not run. */
+void host_refresh_plugin(struct host *host, struct host_plugin *plugin);
+/* Starts or ends it as host_is_enabled says. */
+void host_follow_choice(struct host *host, struct host_plugin *plugin);
+int host_check_startable(const struct host *host, const struct host_plugin *plugin,
+                         struct kg_err *err);
+
+/* What starts only if its files are those that were approved. See drift.c. */
+void host_start_if_approved(struct host *host, struct host_plugin *plugin);
+/* Before each start of a process; KG_E_NOT_APPROVED. */
+int host_check_start(struct host *host, struct host_plugin *plugin, struct kg_err *err);
+
+/* Changes of the store, see install.c. */
+void host_store_job(struct host *host, struct loop_job *job); /* a host that stops waits for it */
+void host_store_job_done(struct host *host); /* said by every such job, on the loop */
+int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err);
+/* Something happened to the plugin that the change has. */
+void host_change_look(struct host_change *change);
+
+/* See meter.c. */
+void meter_start(struct host *host);
+void meter_stop(struct host *host);
 
 /*
  * The whole configuration of a plugin as a JSON object, appended; nothing if it takes none. What
  * does not fit its schema is audited. See plugin_config.c.
  */
-int plugin_config_make(struct host *host, const struct manifest *manifest, struct kg_buf *ret_json,
+int plugin_config_make(struct host *host, const struct host_plugin *plugin,
+                       const struct manifest *manifest, struct kg_buf *ret_json,
                        struct kg_err *err);
+/* The same of what a project gives, which was checked, and the operator's secrets. */
+void plugin_config_merge(const struct host *host, const struct manifest *manifest,
+                         const struct kg_node *project, struct kg_buf *ret_json);
 
 /* What plugins ask of the host, see service.c. False: there is no such method. */
 bool host_serve(struct host *host, struct host_plugin *plugin, int64_t id, struct kg_str method,
@@ -60,6 +218,8 @@ bool host_has_storage(const struct host *host, const struct host_plugin *plugin)
 char *host_real_path(const char *path);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
+/* Whether it reaches into a project, by a capability or where a setting points. */
+bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
                          struct kg_str new_settings);

@@ -4,6 +4,7 @@
  * here may put a value of the operator's side into a message.
  */
 #include "host/internal.h"
+#include "host/projects_internal.h"
 
 #include <errno.h>
 
@@ -114,14 +115,36 @@ static void put_side(struct kg_json_writer *json, const struct schema *schema,
     }
 }
 
-int plugin_config_make(struct host *host, const struct manifest *manifest, struct kg_buf *ret_json,
-                       struct kg_err *err)
+struct kg_doc *host_plugin_settings(const struct host *host, const struct host_plugin *plugin)
+{
+    const struct manifest *manifest = plugin->manifest;
+    if (manifest == NULL || manifest->config_schema == NULL)
+        return NULL;
+    const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
+    const struct kg_node *project = local && local->config ? local->config : &nothing;
+    return schema_with_defaults(manifest->config_schema, project);
+}
+
+void plugin_config_merge(const struct host *host, const struct manifest *manifest,
+                         const struct kg_node *project, struct kg_buf *ret_json)
+{
+    const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
+    struct kg_json_writer json = kg_json_writer(ret_json);
+    kg_json_begin(&json, '{');
+    put_side(&json, NULL, project ? project : &nothing);
+    put_side(&json, manifest->system_config_schema, local ? local->system : &nothing);
+    kg_json_end(&json, '}');
+}
+
+int plugin_config_make(struct host *host, const struct host_plugin *plugin,
+                       const struct manifest *manifest, struct kg_buf *ret_json, struct kg_err *err)
 {
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
     const struct kg_node *project = local && local->config ? local->config : &nothing;
     const struct kg_node *system = local ? local->system : &nothing;
+    const struct kg_node *given = host_projects_config(host, plugin);
     if (manifest->config_schema == NULL && manifest->system_config_schema == NULL &&
-        project->count == 0 && system->count == 0)
+        project->count == 0 && system->count == 0 && (given == NULL || given->count == 0))
         return 0; /* it takes none */
     int result = check_no_secret(host, manifest, project, system, err);
     if (result == 0)
@@ -131,6 +154,10 @@ int plugin_config_make(struct host *host, const struct manifest *manifest, struc
             check_side(host, manifest, SIDE_SYSTEM, manifest->system_config_schema, system, err);
     if (result < 0)
         return result;
+    if (given != NULL) {
+        plugin_config_merge(host, manifest, given, ret_json);
+        return 0;
+    }
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
     put_side(&json, manifest->config_schema, project);

@@ -49,6 +49,11 @@ char *host_real_path(const char *path)
 static const char config_prefix[] = "config:/";
 static const char project_prefix[] = "project:/";
 
+static bool is_of_project(const char *path)
+{
+    return strncmp(path, project_prefix, sizeof(project_prefix) - 1) == 0;
+}
+
 static char *below(const char *root, const char *rest)
 {
     return rest[0] == '\0' ? kg_strdup(root) : kg_format("%s/%s", root, rest);
@@ -63,7 +68,7 @@ static char *place(const struct policy *policy, const char *path, bool *ret_own,
         *ret_own = true;
         return below(policy->config_root, path + sizeof(config_prefix) - 1);
     }
-    if (strncmp(path, project_prefix, sizeof(project_prefix) - 1) != 0)
+    if (!is_of_project(path))
         return kg_strdup(path);
     if (parts->project_root != NULL)
         return below(parts->project_root, path + sizeof(project_prefix) - 1);
@@ -171,6 +176,24 @@ static int add_knobs(struct policy *policy, struct kg_err *err)
     return 0;
 }
 
+bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    for (size_t i = 0; i < manifest->capability_set.count; i++)
+        if (is_of_project(manifest->capability_set.items[i].path))
+            return true;
+    for (size_t i = 0; i < manifest->knob_count && settings.length > 0; i++) {
+        const struct manifest_knob *knob = &manifest->knobs[i];
+        if (strcmp(knob->type, "path") != 0)
+            continue;
+        if (doc == NULL)
+            doc = kg_json_read(settings, NULL);
+        if (kg_str_starts(text_of(doc, knob->field), project_prefix))
+            return true;
+    }
+    return false;
+}
+
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
                          struct kg_str new_settings)
 {
@@ -183,6 +206,50 @@ bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_sett
             return true;
     }
     return false;
+}
+
+/* -- the project's own folder ------------------------------------------------------------------ */
+
+static bool is_within(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 &&
+           (path[length] == '/' || path[length] == '\0' || strcmp(folder, "/") == 0);
+}
+
+static int refuse_projects_own(const struct policy *policy, const char *path, struct kg_err *err)
+{
+    kg_fail(err, KG_E_REFUSED, "plugin %s: write %s: the project's own file is in it",
+            policy->parts->manifest->name, path);
+    kg_hint(err, "a project's file in %s can be kept from its plugins", PROJECT_DIR);
+    return -EPERM;
+}
+
+/*
+ * What says which plugins a project uses is never theirs to write: its folder lies read-only over
+ * what they may. A file elsewhere cannot be covered, since editors replace it.
+ */
+static int protect_project(struct policy *policy, struct kg_err *err)
+{
+    const struct host_cage_parts *parts = policy->parts;
+    if (parts->project_root == NULL)
+        return 0;
+    kg_auto(kg_free) char *folder = below(parts->project_root, PROJECT_DIR);
+    bool covers = false;
+    for (size_t i = 0; i < policy->cage.path_count; i++) {
+        const struct cage_path *path = &policy->paths[i];
+        if (!path->write || path->own)
+            continue;
+        if (is_within(path->path, folder) ||
+            (parts->project_file != NULL && is_within(parts->project_file, path->path) &&
+             !is_within(parts->project_file, folder)))
+            return refuse_projects_own(policy, path->path, err);
+        covers = covers || is_within(folder, path->path);
+    }
+    if (!covers || access(folder, F_OK) < 0)
+        return 0;
+    return add_path(policy, "project:/" PROJECT_DIR, false,
+                    kg_strdup("the project's own, and never written"), err);
 }
 
 /* -- folders that kaged keeps for the plugin --------------------------------------------------- */
@@ -266,6 +333,10 @@ static void make_environment(struct policy *policy)
     kg_list_add(&env, kg_format("KAGED_API_VERSION=%d", SUPERVISOR_API_VERSION));
     if (uses_config_root(policy))
         kg_list_add(&env, kg_format("KAGED_CONFIG_ROOT=%s", policy->config_root));
+    if (parts->project_root != NULL)
+        kg_list_add(&env, kg_format("KAGED_PROJECT_ROOT=%s", parts->project_root));
+    if (parts->project_id != NULL)
+        kg_list_add(&env, kg_format("KAGED_PROJECT_ID=%s", parts->project_id));
     policy->env = env;
 }
 
@@ -312,6 +383,8 @@ static int fill(struct policy *policy, struct kg_err *err)
             return result;
     }
     int result = add_knobs(policy, err);
+    if (result == 0)
+        result = protect_project(policy, err);
     if (result < 0)
         return result;
     make_environment(policy);

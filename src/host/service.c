@@ -49,6 +49,11 @@ bool host_has_storage(const struct host *host, const struct host_plugin *plugin)
     return host->facts != NULL && has_capability(plugin, CAPABILITY_STORAGE_READ);
 }
 
+bool host_plugin_stores(const struct host_plugin *plugin)
+{
+    return plugin->manifest != NULL && host_has_storage(plugin->host, plugin);
+}
+
 /* -- the plugin's storage ---------------------------------------------------------------------- */
 
 static void on_damaged(void *data, const char *moved_to)
@@ -61,7 +66,12 @@ static void on_damaged(void *data, const char *moved_to)
 static void on_closed(void *data)
 {
     struct host_plugin *plugin = data;
-    loop_defer(plugin->host->loop, &plugin->host->stop_check);
+    if (plugin->change != NULL)
+        host_change_look(plugin->change);
+    if (plugin->leaving)
+        host_look_for_left(plugin->host);
+    if (plugin->host->stopping)
+        loop_defer(plugin->host->loop, &plugin->host->stop_check);
 }
 
 struct storage *host_plugin_storage(struct host_plugin *plugin)

@@ -5,13 +5,19 @@
  * ends and nothing that only a lenient reader would take gets through.
  *
  *   READING -> READY -> RUNNING -> (WRITING ->) READING ...
- *      |                              |
+ *      |                 |            |
+ *      |                 +--> UPGRADED --> CLOSED: another protocol has it
  *      +--- refused: READY ---------->+--> LINGERING -> CLOSED
+ *
+ * The body of a route that streams is read while its request is RUNNING, piece by piece, as fast as
+ * its handler wants it.
  */
 #include "http/internal.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -24,14 +30,19 @@
 /* Set aside for a body on a client's word alone. */
 #define BODY_RESERVE_MAX ((uint64_t)256 * 1024)
 /* Bytes of framing granted to each byte of a chunked body. */
-#define CHUNK_OVERHEAD        16
+#define CHUNK_OVERHEAD 16
+/* What a streamed body brings at least in each limits.http_idle_ms. */
+#define STREAM_MIN_BYTES      4096
 #define REFUSALS_TOLD_PER_SEC 1
+/* How often it is looked whether a client that is not read from is still there. */
+#define LOOK_MS 500
 
 enum phase {
     READING,   /* waits for a request or is in the middle of one */
     READY,     /* a request is whole or refused, and not handed on yet */
     RUNNING,   /* a handler has it */
     WRITING,   /* the answer does not fit the socket's buffer */
+    UPGRADED,  /* another protocol reads and writes */
     LINGERING, /* answered for the last time; what still comes in is thrown away */
     CLOSED,
 };
@@ -39,20 +50,32 @@ enum phase {
 struct http_connection {
     struct http_connection *next, *previous;
     struct http_server *server;
-    uv_pipe_t pipe;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_pipe_t pipe;
+        uv_tcp_t tcp;
+    } socket;
+    struct http_source source;
     enum phase phase;
     bool reading;     /* libuv reads for us */
     bool input_ended; /* the client sends no more, but may still listen */
     bool advancing;   /* `advance` is on the stack */
     bool last;        /* the answer on its way is the last one */
     bool unread;      /* the request was refused before all of it was read */
+    bool broken;      /* to be closed once nobody is in the middle of it */
     struct loop_timer timer;
+    struct loop_timer look; /* runs while nothing is read that would tell of its end */
     struct loop_task task;
     llhttp_t parser;
     struct http_request *request; /* from its first byte to its answer */
     struct kg_buf waiting;
     size_t waiting_used;
-    size_t unsent; /* bytes of the answer when the timer was started */
+    size_t unsent;                        /* bytes of the answer when the timer was started */
+    uint64_t streamed;                    /* the same for a body that streams in */
+    struct kg_str piece;                  /* what the parser has just found of one */
+    const struct http_takeover *takeover; /* of an UPGRADED one */
+    void *takeover_data;
     char operator_id[HTTP_OPERATOR_MAX];
 };
 
@@ -65,7 +88,7 @@ struct rest {
 
 static uv_stream_t *stream_of(struct http_connection *connection)
 {
-    return (uv_stream_t *)&connection->pipe;
+    return &connection->socket.stream;
 }
 
 static size_t waiting_bytes(const struct http_connection *connection)
@@ -167,9 +190,7 @@ static int on_header_field(llhttp_t *parser, const char *at, size_t length)
                 HTTP_HEADERS_MAX);
         return -1;
     }
-    if (request->fields == NULL)
-        request->fields = kg_alloc_array(HTTP_HEADERS_MAX, sizeof(*request->fields));
-    extend(request, &request->fields[request->field_count++].name, at, length);
+    extend(request, &http_request_add_field(request)->name, at, length);
     return 0;
 }
 
@@ -226,10 +247,15 @@ static int check_url(struct http_request *request)
 
 static bool is_token(struct kg_str name)
 {
-    for (size_t i = 0; i < name.length; i++)
-        if (name.data[i] < 0x21 || name.data[i] > 0x7E ||
-            strchr("\"(),/:;<=>?@[\\]{}", name.data[i]))
+    static const char separators[128] = {
+        ['"'] = 1, ['('] = 1,  [')'] = 1, [','] = 1, ['/'] = 1, [':'] = 1,
+        [';'] = 1, ['<'] = 1,  ['='] = 1, ['>'] = 1, ['?'] = 1, ['@'] = 1,
+        ['['] = 1, ['\\'] = 1, [']'] = 1, ['{'] = 1, ['}'] = 1};
+    for (size_t i = 0; i < name.length; i++) {
+        unsigned char c = (unsigned char)name.data[i];
+        if (c < 0x21 || c > 0x7E || separators[c])
             return false;
+    }
     return name.length > 0;
 }
 
@@ -250,16 +276,6 @@ static int check_fields(struct http_request *request)
         trim(request, &field->value);
     }
     return 0;
-}
-
-static size_t count_fields(const struct http_request *request, const char *name)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < request->field_count; i++) {
-        struct kg_str given = http_request_text(request, request->fields[i].name);
-        count += given.length == strlen(name) && strncasecmp(given.data, name, given.length) == 0;
-    }
-    return count;
 }
 
 static size_t span_of(struct kg_str text, size_t at, const char *characters)
@@ -289,7 +305,7 @@ static bool is_host(struct kg_str host)
 
 static int check_host(struct http_request *request)
 {
-    size_t count = count_fields(request, "host");
+    size_t count = http_header_count(request, "host");
     if (count > 1)
         return fault(request, "more than one Host");
     if (count == 0)
@@ -300,8 +316,8 @@ static int check_host(struct http_request *request)
 /* One way to tell the length of the body, or none; of two, each reader would take another. */
 static int check_lengths(struct http_request *request)
 {
-    size_t encodings = count_fields(request, "transfer-encoding");
-    size_t lengths = count_fields(request, "content-length");
+    size_t encodings = http_header_count(request, "transfer-encoding");
+    size_t lengths = http_header_count(request, "content-length");
     if (encodings + lengths > 1)
         return fault(request, "the length of the body is given more than once");
     if (encodings == 0)
@@ -344,17 +360,20 @@ static int refuse_body(struct http_request *request)
 static int check_route(struct http_connection *connection)
 {
     struct http_request *request = connection->request;
-    int result = http_request_decode_url(request);
-    if (result == 0)
-        result = http_router_find(connection->server, request);
-    if (result < 0)
-        return result;
+    int routed = http_request_decode_url(request);
+    if (routed == 0)
+        routed = http_router_find(connection->server, request);
+    /* A stranger is not told what is wrong with his request. */
+    int result = http_auth_check(connection->server, &connection->source, request);
+    if (result < 0 || routed < 0)
+        return result < 0 ? result : routed;
     uint64_t announced = connection->parser.content_length;
-    if (count_fields(request, "content-length") == 0)
+    if (http_header_count(request, "content-length") == 0)
         announced = 0;
     if (announced > request->body_max)
         return refuse_body(request);
-    kg_buf_reserve(&request->body, announced < BODY_RESERVE_MAX ? announced : BODY_RESERVE_MAX);
+    if (!request->route->streams)
+        kg_buf_reserve(&request->body, announced < BODY_RESERVE_MAX ? announced : BODY_RESERVE_MAX);
     return 0;
 }
 
@@ -373,15 +392,23 @@ static int on_headers_complete(llhttp_t *parser)
     http_request_identify(request);
     if (check_route(connection) < 0 && http_request_has_body(request))
         return -1;
-    return 0;
+    request->streams =
+        request->refusal == NULL && request->route->streams && http_request_has_body(request);
+    return request->streams ? HPE_PAUSED : 0;
 }
 
 static int on_body(llhttp_t *parser, const char *at, size_t length)
 {
-    struct http_request *request = request_of(parser);
-    if (request->body.length + length > request->body_max) {
+    struct http_connection *connection = parser->data;
+    struct http_request *request = connection->request;
+    if (length > request->body_max - request->body_bytes) {
         refuse_body(request);
         return -1;
+    }
+    request->body_bytes += length;
+    if (request->streams && length > 0) {
+        connection->piece = (struct kg_str){at, length};
+        return HPE_PAUSED; /* its handler may answer, and so end the request, at each piece */
     }
     kg_buf_append(&request->body, at, length);
     return 0;
@@ -389,7 +416,9 @@ static int on_body(llhttp_t *parser, const char *at, size_t length)
 
 static int on_message_complete(llhttp_t *parser)
 {
-    request_of(parser)->keep_alive = llhttp_should_keep_alive(parser);
+    struct http_request *request = request_of(parser);
+    request->keep_alive = llhttp_should_keep_alive(parser);
+    request->body_done = true;
     return HPE_PAUSED;
 }
 
@@ -415,6 +444,10 @@ static void begin_request(struct http_connection *connection)
 {
     struct http_server *server = connection->server;
     connection->request = http_request_new(connection, server->host, connection->operator_id);
+    connection->request->sessions = server->sessions;
+    if (http_auth_mode(server->auth) == HTTP_AUTH_INSECURE)
+        http_add_header(connection->request, "X-Kaged-Warning",
+                        "insecure: everybody on this machine may use this daemon");
     llhttp_init(&connection->parser, HTTP_REQUEST, &parser_settings);
     connection->parser.data = connection;
     start_timer(connection, server->limits.idle_ms);
@@ -424,8 +457,10 @@ static void begin_request(struct http_connection *connection)
 static void end_refused(struct http_connection *connection)
 {
     connection->request->keep_alive = false;
+    connection->request->body_done = true;
     connection->unread = true;
-    connection->phase = READY;
+    if (connection->phase == READING)
+        connection->phase = READY;
 }
 
 /* Returns how many bytes were of this request. */
@@ -435,8 +470,11 @@ static size_t parse(struct http_connection *connection, const char *bytes, size_
     if (result == HPE_OK)
         return length;
     if (result == HPE_PAUSED) {
-        connection->phase = READY;
-        return (size_t)(llhttp_get_error_pos(&connection->parser) - bytes);
+        size_t used = (size_t)(llhttp_get_error_pos(&connection->parser) - bytes);
+        llhttp_resume(&connection->parser);
+        if (connection->phase == READING)
+            connection->phase = READY;
+        return used;
     }
     if (connection->request->refusal == NULL)
         fault(connection->request, llhttp_get_error_reason(&connection->parser));
@@ -483,7 +521,7 @@ static size_t feed_body(struct http_connection *connection, const char *bytes, s
     size_t used = parse(connection, bytes, length);
     request->body_wire_bytes += used;
     uint64_t granted =
-        connection->server->limits.header_bytes + (uint64_t)request->body.length * CHUNK_OVERHEAD;
+        connection->server->limits.header_bytes + request->body_bytes * CHUNK_OVERHEAD;
     if (request->refusal == NULL && request->body_wire_bytes > granted) {
         kg_fail(http_request_refuse(request, 0), KG_E_TOO_LARGE,
                 "the body has too many bytes of chunk framing");
@@ -522,7 +560,7 @@ static size_t feed(struct http_connection *connection, const char *bytes, size_t
 static int fd_of(const struct http_connection *connection)
 {
     uv_os_fd_t fd = -1;
-    uv_fileno((const uv_handle_t *)&connection->pipe, &fd);
+    uv_fileno(&connection->socket.handle, &fd);
     return fd;
 }
 
@@ -549,6 +587,27 @@ static void on_answered(struct http_connection *connection)
         loop_defer(connection->server->loop, &connection->task);
 }
 
+static size_t unsent_bytes(struct http_connection *connection)
+{
+    return uv_stream_get_write_queue_size(stream_of(connection));
+}
+
+/* All that was written is taken. */
+static void on_drained(struct http_connection *connection)
+{
+    struct http_request *request = connection->request;
+    if (connection->phase == WRITING) {
+        on_answered(connection);
+    } else if (connection->takeover != NULL) {
+        connection->takeover->on_drained(connection->takeover_data);
+    } else if (connection->phase == RUNNING) {
+        loop_timer_stop(connection->server->loop, &connection->timer);
+        http_connection_wake(connection); /* the time of a body that is read goes on */
+        if (request->on_room != NULL)
+            request->on_room(request->on_room_data);
+    }
+}
+
 static void on_rest_written(uv_write_t *write, int status)
 {
     struct rest *rest = KG_CONTAINER(write, struct rest, write);
@@ -558,53 +617,104 @@ static void on_rest_written(uv_write_t *write, int status)
         return;
     if (status < 0)
         http_connection_close(connection);
-    else
-        on_answered(connection);
+    else if (unsent_bytes(connection) == 0)
+        on_drained(connection);
 }
 
 static void watch_writing(struct http_connection *connection)
 {
-    connection->unsent = uv_stream_get_write_queue_size(stream_of(connection));
+    connection->unsent = unsent_bytes(connection);
     start_timer(connection, connection->server->limits.idle_ms);
 }
 
-static void write_rest(struct http_connection *connection, struct kg_str head, struct kg_str body,
-                       size_t sent)
+/* Keeps what the socket did not take, and writes it as soon as it does. */
+static int write_rest(struct http_connection *connection, const uv_buf_t *buffers, size_t count,
+                      size_t sent)
 {
-    size_t from_head = sent < head.length ? head.length - sent : 0;
-    size_t body_sent = sent > head.length ? sent - head.length : 0;
-    size_t from_body = body.length - body_sent;
-    struct rest *rest = kg_realloc(NULL, sizeof(*rest) + from_head + from_body);
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++)
+        length += buffers[i].len;
+    struct rest *rest = kg_realloc(NULL, sizeof(*rest) + length - sent);
     rest->connection = connection;
-    memcpy(rest->data, head.data + head.length - from_head, from_head);
-    if (from_body > 0)
-        memcpy(rest->data + from_head, body.data + body_sent, from_body);
-    uv_buf_t buffer = uv_buf_init(rest->data, (unsigned)(from_head + from_body));
-    connection->phase = WRITING;
-    if (uv_write(&rest->write, stream_of(connection), &buffer, 1, on_rest_written) < 0) {
-        free(rest);
-        http_connection_close(connection);
-        return;
+    char *to = rest->data;
+    for (size_t i = 0; i < count; i++) {
+        size_t skipped = sent < buffers[i].len ? sent : buffers[i].len;
+        sent -= skipped;
+        if (buffers[i].len > skipped)
+            memcpy(to, buffers[i].base + skipped, buffers[i].len - skipped);
+        to += buffers[i].len - skipped;
     }
-    watch_writing(connection);
+    uv_buf_t buffer = uv_buf_init(rest->data, (unsigned)(to - rest->data));
+    int result = uv_write(&rest->write, stream_of(connection), &buffer, 1, on_rest_written);
+    if (result < 0)
+        free(rest);
+    return result;
+}
+
+/* 0: all is taken; 1: on_drained follows; negative: the connection is of no use any more. */
+static int put(struct http_connection *connection, const uv_buf_t *buffers, size_t count)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++)
+        length += buffers[i].len;
+    int sent = uv_try_write(stream_of(connection), buffers, (unsigned)count);
+    if (sent == UV_EAGAIN)
+        sent = 0;
+    if (sent < 0 || (size_t)sent == length)
+        return sent < 0 ? sent : 0;
+    int result = write_rest(connection, buffers, count, (size_t)sent);
+    return result < 0 ? result : 1;
+}
+
+static uv_buf_t buffer_of(struct kg_str text)
+{
+    return uv_buf_init((char *)text.data, (unsigned)text.length);
+}
+
+void http_connection_finish(struct http_connection *connection, bool keep_alive)
+{
+    connection->unread |= !connection->request->body_done;
+    connection->request = NULL;
+    connection->last = !keep_alive;
+    if (unsent_bytes(connection) == 0) {
+        on_answered(connection);
+    } else {
+        connection->phase = WRITING;
+        watch_writing(connection);
+    }
 }
 
 void http_connection_send(struct http_connection *connection, struct kg_str head,
                           struct kg_str body, bool keep_alive)
 {
-    uv_buf_t buffers[2] = {uv_buf_init((char *)head.data, (unsigned)head.length),
-                           uv_buf_init((char *)body.data, (unsigned)body.length)};
-    connection->request = NULL;
-    connection->last = !keep_alive;
-    int sent = uv_try_write(stream_of(connection), buffers, body.length > 0 ? 2 : 1);
-    if (sent == UV_EAGAIN)
-        sent = 0;
-    if (sent < 0)
+    const uv_buf_t buffers[2] = {buffer_of(head), buffer_of(body)};
+    if (put(connection, buffers, body.length > 0 ? 2 : 1) >= 0) {
+        http_connection_finish(connection, keep_alive);
+    } else {
+        connection->request = NULL; /* it is answered, if to nobody */
         http_connection_close(connection);
-    else if ((size_t)sent == head.length + body.length)
-        on_answered(connection);
-    else
-        write_rest(connection, head, body, (size_t)sent);
+    }
+}
+
+/* Closing at once would take what is being used from under somebody's feet. */
+static void close_later(struct http_connection *connection)
+{
+    connection->broken = true;
+    loop_defer(connection->server->loop, &connection->task);
+}
+
+bool http_connection_put(struct http_connection *connection, const struct kg_str *parts,
+                         size_t count)
+{
+    uv_buf_t buffers[HTTP_PARTS_MAX];
+    for (size_t i = 0; i < count; i++)
+        buffers[i] = buffer_of(parts[i]);
+    int result = connection->broken ? 1 : put(connection, buffers, count);
+    if (result < 0)
+        close_later(connection);
+    else if (result > 0 && connection->phase == RUNNING && !loop_timer_running(&connection->timer))
+        watch_writing(connection);
+    return result == 0;
 }
 
 bool http_connection_stays(const struct http_connection *connection)
@@ -629,6 +739,72 @@ static void dispatch(struct http_connection *connection)
         request->route->handle(request);
 }
 
+/* -- a body that streams ----------------------------------------------------------------------- */
+
+/* Whether its handler wants more of it than has come. */
+static bool wants_body(const struct http_connection *connection)
+{
+    const struct http_request *request = connection->request;
+    return connection->phase == RUNNING && request != NULL && request->body_ops != NULL &&
+           !request->body_paused && !request->body_done;
+}
+
+static void tell_end(struct http_request *request)
+{
+    const struct http_body_ops *ops = kg_steal(&request->body_ops);
+    ops->on_end(request->body_data, request->refusal ? &request->refusal->err : NULL);
+}
+
+/* The parser pauses at each piece, the last included, and is asked once more for what ends there.
+ */
+static void feed_stream(struct http_connection *connection)
+{
+    struct http_request *request = connection->request;
+    const char *bytes = connection->waiting.data + connection->waiting_used;
+    connection->piece = KG_STR_NULL;
+    size_t used = feed_body(connection, bytes, waiting_bytes(connection));
+    connection->waiting_used += used;
+    if (waiting_bytes(connection) == 0 && !request->body_done)
+        parse(connection, bytes + used, 0);
+    if (connection->piece.length > 0)
+        request->body_ops->on_piece(request->body_data, connection->piece);
+}
+
+/* Takes one step with a body; false: there is none to be taken now. */
+static bool step_body(struct http_connection *connection)
+{
+    struct http_request *request = connection->request;
+    if (connection->phase != RUNNING || request == NULL || request->body_ops == NULL ||
+        request->body_paused)
+        return false;
+    if (request->body_done) {
+        loop_timer_stop(connection->server->loop, &connection->timer);
+        tell_end(request);
+        return true;
+    }
+    if (waiting_bytes(connection) > 0) {
+        feed_stream(connection);
+        return true;
+    }
+    if (request->expects_continue && !request->answering) /* else it has its answer */
+        send_continue(connection);
+    return false;
+}
+
+static void watch_body(struct http_connection *connection)
+{
+    connection->streamed = connection->request->body_wire_bytes;
+    start_timer(connection, connection->server->limits.idle_ms);
+}
+
+void http_connection_wake(struct http_connection *connection)
+{
+    if (!connection->advancing)
+        loop_defer(connection->server->loop, &connection->task);
+}
+
+/* -- reading, once more ------------------------------------------------------------------------ */
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buffer)
 {
     (void)suggested;
@@ -641,17 +817,41 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buffer
 
 static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer);
 
-/* Reading goes on while a request runs, since only reading tells that the client left. */
+/*
+ * A client that only ends its sending still wants its answers. Over TCP that looks the same as one
+ * that left, which is what nearly all do; only an answer on its way is then still written.
+ */
+static bool has_hung_up(const struct http_connection *connection)
+{
+    bool tcp = connection->source.tcp;
+    struct pollfd poller = {.fd = fd_of(connection), .events = tcp ? POLLRDHUP : 0};
+    return (!tcp || connection->phase == RUNNING) && poll(&poller, 1, 0) != 0;
+}
+
+/* Without reading nobody tells that the client left. */
+static void on_look(struct loop_timer *timer)
+{
+    struct http_connection *connection = KG_CONTAINER(timer, struct http_connection, look);
+    if (has_hung_up(connection))
+        http_connection_close(connection);
+    else
+        loop_timer_start(connection->server->loop, timer, LOOK_MS, on_look);
+}
+
+/* Reading goes on while a request runs, up to a bound: it tells at once that the client left. */
 static void update_reading(struct http_connection *connection)
 {
     bool wanted = !connection->input_ended && waiting_bytes(connection) < WAITING_MAX;
     if (wanted == connection->reading)
         return;
     connection->reading = wanted;
-    if (!wanted)
+    loop_timer_stop(connection->server->loop, &connection->look);
+    if (!wanted) {
         uv_read_stop(stream_of(connection));
-    else if (uv_read_start(stream_of(connection), on_alloc, on_read) < 0)
+        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, on_look);
+    } else if (uv_read_start(stream_of(connection), on_alloc, on_read) < 0) {
         http_connection_close(connection);
+    }
 }
 
 /* What is to be done once no step can be taken at once. */
@@ -662,44 +862,58 @@ static void settle(struct http_connection *connection)
     if (connection->waiting.length == 0)
         kg_buf_free(&connection->waiting);
     bool between = connection->phase == READING && connection->request == NULL;
-    if ((connection->phase == READING && connection->input_ended) ||
-        (between && connection->server->stopped)) {
+    bool no_more = connection->phase == READING || wants_body(connection);
+    if ((no_more && connection->input_ended) || (between && connection->server->stopped)) {
         http_connection_close(connection);
         return;
     }
     if (between)
         start_timer(connection, connection->server->limits.idle_ms);
+    else if (wants_body(connection) && !loop_timer_running(&connection->timer))
+        watch_body(connection);
     update_reading(connection);
+}
+
+/* Hands what came in to whoever reads now; false: nobody does, or there is nothing. */
+static bool step(struct http_connection *connection)
+{
+    if (connection->phase == READY) {
+        dispatch(connection);
+        return true;
+    }
+    if (step_body(connection))
+        return true;
+    if (waiting_bytes(connection) == 0)
+        return false;
+    const char *bytes = connection->waiting.data + connection->waiting_used;
+    size_t length = waiting_bytes(connection);
+    if (connection->phase == READING) {
+        connection->waiting_used += feed(connection, bytes, length);
+        return true;
+    }
+    if (connection->takeover != NULL) {
+        connection->waiting_used += length;
+        connection->takeover->on_bytes(connection->takeover_data, bytes, length);
+    }
+    return false;
 }
 
 /* A loop and not a recursion, however many requests wait and are answered at once. */
 static void advance(struct http_connection *connection)
 {
     connection->advancing = true;
-    while (connection->phase == READY ||
-           (connection->phase == READING && waiting_bytes(connection) > 0)) {
-        if (connection->phase == READY)
-            dispatch(connection);
-        else
-            connection->waiting_used +=
-                feed(connection, connection->waiting.data + connection->waiting_used,
-                     waiting_bytes(connection));
-    }
+    while (!connection->broken && connection->phase != CLOSED && step(connection))
+        ;
     connection->advancing = false;
-    if (connection->phase != CLOSED)
+    if (connection->broken)
+        http_connection_close(connection);
+    else if (connection->phase != CLOSED)
         settle(connection);
 }
 
 static void on_task(struct loop_task *task)
 {
     advance(KG_CONTAINER(task, struct http_connection, task));
-}
-
-/* A client that only ends its sending still wants its answers. */
-static bool has_hung_up(const struct http_connection *connection)
-{
-    struct pollfd poller = {.fd = fd_of(connection)};
-    return poll(&poller, 1, 0) != 0;
 }
 
 static void on_input_end(struct http_connection *connection, int reason)
@@ -711,6 +925,9 @@ static void on_input_end(struct http_connection *connection, int reason)
         return;
     }
     connection->input_ended = true;
+    if (!connection->source.tcp)
+        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, on_look);
+    http_connection_wake(connection); /* the rest of a body will not come */
 }
 
 /* Bytes after the request are set aside before a handler runs: the scratch may be used anew. */
@@ -721,8 +938,12 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
         on_input_end(connection, (int)length);
         return;
     }
-    if (length == 0 || connection->phase == LINGERING)
+    if (length == 0 || connection->phase == LINGERING || connection->broken)
         return;
+    if (connection->takeover != NULL && waiting_bytes(connection) == 0) {
+        connection->takeover->on_bytes(connection->takeover_data, buffer->base, (size_t)length);
+        return;
+    }
     size_t used = 0;
     if (connection->phase == READING && waiting_bytes(connection) == 0)
         used = feed(connection, buffer->base, (size_t)length);
@@ -732,29 +953,81 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
     advance(connection);
 }
 
+static void refuse_slow(struct http_connection *connection, const char *what)
+{
+    kg_fail(http_request_refuse(connection->request, 0), KG_E_REQUEST_TIMEOUT, "%s within %llu ms",
+            what, (unsigned long long)connection->server->limits.idle_ms);
+    end_refused(connection);
+    advance(connection);
+}
+
 static void on_due(struct loop_timer *timer)
 {
     struct http_connection *connection = KG_CONTAINER(timer, struct http_connection, timer);
-    if (connection->phase == READING && connection->request != NULL) {
-        kg_fail(http_request_refuse(connection->request, 0), KG_E_REQUEST_TIMEOUT,
-                "the request did not arrive whole within %llu ms",
-                (unsigned long long)connection->server->limits.idle_ms);
-        end_refused(connection);
-        advance(connection);
+    bool writes = connection->phase == WRITING || connection->phase == RUNNING;
+    if (connection->phase == READING && connection->request != NULL)
+        refuse_slow(connection, "the request did not arrive whole");
+    else if (wants_body(connection) &&
+             connection->request->body_wire_bytes < connection->streamed + STREAM_MIN_BYTES)
+        refuse_slow(connection, "hardly anything came of the request's body");
+    else if (wants_body(connection))
+        watch_body(connection);
+    else if (writes && unsent_bytes(connection) < connection->unsent)
+        watch_writing(connection);
+    else if (connection->phase != RUNNING || unsent_bytes(connection) > 0)
+        http_connection_close(connection);
+}
+
+/* -- another protocol -------------------------------------------------------------------------- */
+
+struct http_connection *http_connection_take(struct http_request *request, struct kg_str head,
+                                             const struct http_takeover *takeover, void *data)
+{
+    struct http_connection *connection = request->connection;
+    connection->request = NULL;
+    connection->phase = UPGRADED;
+    connection->takeover = takeover;
+    connection->takeover_data = data;
+    loop_timer_stop(connection->server->loop, &connection->timer);
+    http_request_free(request);
+    /* Small messages leave at once; a unix socket knows no such thing, and needs none. */
+    int yes = 1;
+    (void)setsockopt(fd_of(connection), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    http_connection_put(connection, &head, 1);
+    http_connection_wake(connection);
+    return connection;
+}
+
+void http_connection_end(struct http_connection *connection, bool abrupt)
+{
+    connection->takeover = NULL;
+    if (abrupt || connection->input_ended || shutdown(fd_of(connection), SHUT_WR) < 0) {
+        close_later(connection);
         return;
     }
-    size_t unsent = uv_stream_get_write_queue_size(stream_of(connection));
-    if (connection->phase == WRITING && unsent < connection->unsent)
-        watch_writing(connection);
-    else
-        http_connection_close(connection);
+    connection->phase = LINGERING;
+    start_timer(connection, LINGER_MS);
+}
+
+struct http_server *http_connection_server(const struct http_connection *connection)
+{
+    return connection->server;
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-bool http_connection_is_idle(const struct http_connection *connection)
+void http_connection_stop(struct http_connection *connection)
 {
-    return connection->phase == READING && connection->request == NULL;
+    if (connection->phase == READING && connection->request == NULL)
+        http_connection_close(connection);
+    else if (connection->takeover != NULL)
+        connection->takeover->on_stop(connection->takeover_data);
+}
+
+void http_connection_doubt(struct http_connection *connection)
+{
+    if (connection->takeover != NULL)
+        connection->takeover->on_doubt(connection->takeover_data);
 }
 
 struct http_connection *http_connection_next(const struct http_connection *connection)
@@ -770,6 +1043,7 @@ static void link_connection(struct http_connection *connection)
         connection->next->previous = connection;
     server->connections = connection;
     server->connection_count++;
+    server->tcp_count += connection->source.tcp;
 }
 
 static void unlink_connection(struct http_connection *connection)
@@ -782,6 +1056,7 @@ static void unlink_connection(struct http_connection *connection)
     else
         server->connections = connection->next;
     server->connection_count--;
+    server->tcp_count -= connection->source.tcp;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -797,13 +1072,17 @@ void http_connection_close(struct http_connection *connection)
     if (connection->phase == CLOSED)
         return;
     bool running = connection->phase == RUNNING;
+    const struct http_takeover *takeover = kg_steal(&connection->takeover);
     connection->phase = CLOSED;
     loop_timer_stop(connection->server->loop, &connection->timer);
+    loop_timer_stop(connection->server->loop, &connection->look);
     loop_undefer(connection->server->loop, &connection->task);
     kg_buf_free(&connection->waiting);
     connection->waiting_used = 0;
     unlink_connection(connection);
-    uv_close((uv_handle_t *)&connection->pipe, on_closed);
+    uv_close(&connection->socket.handle, on_closed);
+    if (takeover != NULL)
+        takeover->on_gone(connection->takeover_data);
     struct http_request *request = kg_steal(&connection->request);
     if (request == NULL)
         return;
@@ -854,23 +1133,54 @@ static int check_peer(struct http_connection *connection, struct kg_err *err)
     return result;
 }
 
-void http_connection_accept(struct http_server *server)
+const struct http_source *http_connection_source(const struct http_connection *connection)
+{
+    return &connection->source;
+}
+
+/* Clients over TCP can use up their own connections, and never those of the unix socket. */
+static bool is_one_too_many(const struct http_connection *connection)
+{
+    const struct http_server *server = connection->server;
+    size_t of_kind =
+        connection->source.tcp ? server->tcp_count : server->connection_count - server->tcp_count;
+    return of_kind > server->limits.connections;
+}
+
+static int find_source(struct http_connection *connection)
+{
+    struct sockaddr_storage address;
+    int length = sizeof(address);
+    int result = uv_tcp_getpeername(&connection->socket.tcp, (struct sockaddr *)&address, &length);
+    if (result < 0)
+        return result;
+    http_source_of((struct sockaddr *)&address, &connection->source);
+    uv_tcp_nodelay(&connection->socket.tcp, 1); /* an answer never waits for the one before */
+    return 0;
+}
+
+void http_connection_accept(struct http_server *server, uv_stream_t *listener)
 {
     struct http_connection *connection = kg_alloc(sizeof(*connection));
     connection->server = server;
     connection->task.run = on_task;
-    uv_pipe_init(loop_uv(server->loop), &connection->pipe, 0);
-    connection->pipe.data = connection;
+    connection->source.tcp = listener->type == UV_TCP;
+    if (connection->source.tcp)
+        uv_tcp_init(loop_uv(server->loop), &connection->socket.tcp);
+    else
+        uv_pipe_init(loop_uv(server->loop), &connection->socket.pipe, 0);
+    connection->socket.handle.data = connection;
     server->open_handles++;
     link_connection(connection);
-    if (uv_accept((uv_stream_t *)&server->listener, stream_of(connection)) < 0) {
+    if (uv_accept(listener, stream_of(connection)) < 0 ||
+        (connection->source.tcp && find_source(connection) < 0)) {
         http_connection_close(connection);
         return;
     }
     struct kg_err err;
-    if (check_peer(connection, &err) < 0) {
+    if (!connection->source.tcp && check_peer(connection, &err) < 0) {
         refuse_client(connection, 0, &err);
-    } else if (server->connection_count > server->limits.connections) {
+    } else if (is_one_too_many(connection)) {
         kg_fail(&err, KG_E_BUSY, "there are %zu connections already", server->limits.connections);
         refuse_client(connection, 503, &err);
     } else {

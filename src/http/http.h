@@ -1,13 +1,16 @@
 /*
- * The HTTP server: llhttp on libuv streams, over the unix socket. Routes are rows of one table; a
- * handler gets a checked request and answers it, at once or later.
+ * The HTTP server: llhttp on libuv streams, over the unix socket and, with authentication, over
+ * TCP. Routes are rows of one table; a handler gets a checked request and answers it, at once or
+ * later.
  */
 #ifndef KAGED_HTTP_H
 #define KAGED_HTTP_H
 
 #include "base/json/json.h"
+#include "base/problems.h"
 #include "host/host.h"
 #include "loop/loop.h"
+#include "session/sessions.h"
 
 struct http_server;
 struct http_request;
@@ -16,23 +19,44 @@ typedef void http_handler_fn(struct http_request *request);
 
 struct http_parameter {
     const char *name;
-    const char *type; /* "string" or "integer" */
+    const char *type; /* a row of http_types */
     const char *meaning;
 };
 
 /* One row is the whole truth about one route. */
 struct http_route {
-    const char *method;                 /* "GET" */
-    const char *pattern;                /* "/api/v1/plugins/{name}/call/{method}" */
-    const char *permission;             /* the scope it needs */
-    size_t body_max;                    /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
-    bool any_query;                     /* query parameters are free (a call's parameters) */
-    const struct http_parameter *query; /* else: these, ended by a NULL name; NULL: none */
+    const char *method;     /* "GET" */
+    const char *pattern;    /* "/api/v1/plugins/{name}/call/{method}" */
+    const char *permission; /* the scope it needs; "any": none, but be known; "": open */
+    size_t body_max;        /* 0: takes no body; SIZE_MAX: limits.http_body_bytes */
+    const struct http_parameter *query; /* those it knows, ended by a NULL name; NULL: none */
     http_handler_fn *handle;
     const char *summary;
+    const char *operation; /* its name for programs: "plugin_call" */
+    const char *answer;    /* a schema of schema/api-v1.json, or a media type: "text/plain" */
+    const char *body;      /* a schema, of a route that takes a body */
+    const struct http_parameter *headers; /* as query, but others may come as well */
+    int status;                           /* of the answer; 0: 200 */
+    bool any_query;                       /* query parameters are free (a call's parameters) */
+    bool streams; /* the handler runs before the body is there, and reads it by http_read_body */
 };
 extern const struct http_route http_routes[];
 extern const size_t http_route_count;
+
+/* What a parameter can be. */
+struct http_type {
+    const char *name;
+    const char *schema; /* JSON Schema, for OpenAPI */
+    bool (*fits)(struct kg_str text);
+    const char *what; /* "an integer" */
+    const char *hint; /* NULL: none */
+};
+extern const struct http_type http_types[]; /* ended by a NULL name */
+/* The type of that name, which must be one of them. */
+const struct http_type *http_type_find(const char *name);
+
+/* The routes as an OpenAPI 3.1 document. */
+void http_openapi_put(struct kg_buf *out, const struct http_route *routes, size_t route_count);
 
 /* From config's limits.http_*; a change applies to what comes after it. */
 struct http_limits {
@@ -40,18 +64,32 @@ struct http_limits {
     size_t body_bytes;   /* of a route whose body_max is SIZE_MAX */
     size_t connections;
     uint64_t idle_ms; /* for a request to come in whole, an answer to be read, and between them */
+    size_t websockets;
+    size_t websocket_queue_bytes; /* of events that wait for one reader */
+    uint64_t websocket_ping_ms;   /* between two pings; the one before must be answered by then */
 };
 
 /* host is borrowed and not looked at; handlers reach it by http_host. SIGPIPE must be ignored. */
 struct http_server *http_server_new(struct loop *loop, struct host *host,
                                     const struct http_limits *limits,
                                     const struct http_route *routes, size_t route_count);
+/* Borrowed, like the host; before the server listens. */
+void http_server_set_sessions(struct http_server *server, struct sessions *sessions);
 /* Told of a process that may not use the API and was turned away; not of more than one a second. */
 typedef void http_refused_fn(void *data, uid_t uid, pid_t pid, const char *reason);
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data);
 void http_server_set_limits(struct http_server *server, const struct http_limits *limits);
 /* Binds PATH (0600) after removing a stale socket there. */
 int http_server_listen(struct http_server *server, const char *path, struct kg_err *err);
+/*
+ * Binds "127.0.0.1:7777" or "[::1]:0", with port 0 to a free port; only a loopback address, unless
+ * a proxy says who comes. The server must have its authentication by then.
+ */
+int http_server_listen_tcp(struct http_server *server, const char *bind, struct kg_err *err);
+/* As a URL has it, the port as it is; NULL if it does not listen on TCP. */
+const char *http_server_address(const struct http_server *server);
+/* Takes a socket that listens at PATH already, as a service manager passes it; its file stays. */
+int http_server_adopt(struct http_server *server, int fd, const char *path, struct kg_err *err);
 /* Takes no new connection and closes idle ones; requests that run are still answered. */
 void http_server_stop(struct http_server *server);
 /*
@@ -60,8 +98,42 @@ void http_server_stop(struct http_server *server);
  */
 void http_server_free(struct http_server *server, void (*on_freed)(void *data), void *data);
 
+/* -- authentication: who may use the server over TCP, see auth.c ------------------------------ */
+
+enum http_auth_mode {
+    HTTP_AUTH_LOCAL,    /* launch URL and API tokens */
+    HTTP_AUTH_PROXY,    /* a reverse proxy knows who it is */
+    HTTP_AUTH_INSECURE, /* everybody on this machine */
+};
+struct http_auth_options {
+    struct state *state;     /* borrowed: where tokens and sessions are kept */
+    struct audit *audit;     /* borrowed */
+    const char *launch_file; /* run/launch-url */
+    enum http_auth_mode mode;
+    struct kg_str nonce; /* the proxy's secret */
+};
+/* What a reload can change. */
+struct http_auth_limits {
+    char *const *hosts; /* names that are the daemon's; ended by NULL */
+    int64_t session_ms; /* of sessions that begin from now on */
+    uint32_t failures_per_min;
+};
+struct http_auth;
+struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_options *options,
+                                const struct http_auth_limits *limits, struct kg_err *err);
+void http_auth_set_limits(struct http_auth *auth, const struct http_auth_limits *limits);
+void http_auth_free(struct http_auth *auth); /* after the server; takes NULL */
+void http_server_set_auth(struct http_server *server, struct http_auth *auth); /* borrowed */
+/* Leaves a launch URL in its file, if this is the way in. */
+int http_server_offer_launch(struct http_server *server, struct kg_err *err);
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
 struct host *http_host(const struct http_request *request);
-const char *http_operator(const struct http_request *request);   /* the peer's user name */
+struct sessions *http_sessions(const struct http_request *request);
+const char *http_operator(const struct http_request *request); /* NULL: unknown */
+/* Where the server listens on TCP, or NULL. */
+const char *http_tcp_address(const struct http_request *request);
 const char *http_request_id(const struct http_request *request); /* req_..., also sent back */
 struct kg_str http_body(const struct http_request *request);
 /* The {name} of the pattern, decoded; empty if there is none. */
@@ -75,11 +147,62 @@ struct kg_str http_header(const struct http_request *request, const char *name);
 /* Called if the client goes away before the answer, which is still owed to free the request. */
 void http_on_gone(struct http_request *request, void (*on_gone)(void *data), void *data);
 
+/* Adds a header to the answer; neither text may hold a line end. */
+void http_add_header(struct http_request *request, const char *name, const char *value);
+
+/* -- a body in pieces, for a route that streams ------------------------------------------------ */
+
+struct http_body_ops {
+    void (*on_piece)(void *data, struct kg_str piece); /* which dies with the callback */
+    /* Once, at the end; with an error if the rest does not come, and that is the answer then. */
+    void (*on_end)(void *data, const struct kg_err *err_or_null);
+};
+/* Until this is called nothing of the body is read. Who answers before the end hears no more. */
+void http_read_body(struct http_request *request, const struct http_body_ops *ops, void *data);
+/* The client has to wait with what follows. */
+void http_pause_body(struct http_request *request, bool paused);
+
+/* -- an answer in pieces, when its length is not known yet ------------------------------------- */
+
+void http_reply_begin(struct http_request *request, int status, const char *content_type);
+/* False: the client does not read fast enough; better wait for on_room. */
+bool http_reply_piece(struct http_request *request, struct kg_str piece);
+void http_reply_end(struct http_request *request); /* the request must not be used afterwards */
+void http_on_room(struct http_request *request, void (*on_room)(void *data), void *data);
+
+/* -- a WebSocket on which the daemon speaks and the client listens ----------------------------- */
+
+struct http_websocket;
+struct http_websocket_ops {
+    /*
+     * The text to send now, which stays until the next question: then it is sent. False: there is
+     * none, and http_websocket_wake says when there is.
+     */
+    bool (*next)(void *data, struct kg_str *ret_text);
+    void (*on_gone)(void *data); /* the socket is no more; never before http_websocket_new ends */
+};
+/*
+ * Takes the request, in its handler. NULL: it is answered, since it does not ask for a WebSocket as
+ * it should, or there are too many.
+ */
+struct http_websocket *http_websocket_new(struct http_request *request,
+                                          const struct http_websocket_ops *ops, void *data);
+void http_websocket_wake(struct http_websocket *socket);
+
+/* Events of the host on a WebSocket, with filters; see events.c. */
+enum { HTTP_EVENT_ANY = (1 << HOST_EVENT_TYPE_COUNT) - 1 };
+void http_serve_events(struct http_request *request, struct host_events *events, unsigned types);
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
 /* Each answers; the request must not be used afterwards. */
 void http_reply(struct http_request *request, int status, struct kg_str json);
 void http_reply_text(struct http_request *request, int status, const char *content_type,
                      struct kg_str body);
 /* {"error":{"code","message","hint","request_id"}}, with the status of the error's row. */
 void http_reply_error(struct http_request *request, const struct kg_err *err);
+/* The same with "problems", all that is wrong with a file; NULL: none of those. */
+void http_reply_problems(struct http_request *request, const struct kg_err *err,
+                         const struct kg_problems *problems_or_null);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef KAGED_HTTP_INTERNAL_H
 #define KAGED_HTTP_INTERNAL_H
 
+#include "host/projects.h"
 #include "http/http.h"
 
 #include <llhttp.h>
@@ -15,15 +16,26 @@
 #define HTTP_OPERATOR_MAX   64
 #define HTTP_REQUEST_ID_MAX 64
 #define HTTP_ALLOW_MAX      96
+#define HTTP_SOURCE_TEXT    48
+#define HTTP_SOURCE_KEY     16
 
 /* -- server.c ---------------------------------------------------------------------------------- */
 
 struct http_server {
     struct loop *loop;
-    struct host *host; /* borrowed, passed on to handlers only */
+    struct host *host;         /* borrowed, passed on to handlers only */
+    struct sessions *sessions; /* the same */
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
+    unsigned char *route_parts; /* owned: how many parts the pattern of each has */
+
+    struct http_auth *auth; /* borrowed; NULL: unix socket only */
+    uv_tcp_t tcp;
+    bool has_tcp;       /* libuv holds it */
+    char address[64];   /* "[::1]:7777"; "" unless listening on TCP */
+    char host_name[64]; /* "[::1]" */
+    size_t tcp_count;   /* connections over TCP: they have a bound of their own */
 
     uv_pipe_t listener;
     char *path; /* owned; NULL unless listening */
@@ -38,6 +50,7 @@ struct http_server {
     http_refused_fn *on_refused; /* or NULL */
     void *refused_data;
 
+    size_t websocket_count;
     struct http_connection *connections; /* those that are open */
     size_t connection_count;
     size_t open_handles; /* that libuv still holds, the listener included */
@@ -50,15 +63,34 @@ struct http_server {
 /* Whether the process behind fd may use the API, and the name of its user. */
 int http_server_check_peer(const struct http_server *server, int fd, const struct ucred *peer,
                            char ret_operator[HTTP_OPERATOR_MAX], struct kg_err *err);
+#define HTTP_LISTEN_BACKLOG 128
+void http_server_on_connection(uv_stream_t *listener, int status);
 /* libuv has let go of one handle. */
 void http_server_handle_closed(struct http_server *server);
+/* Credentials were taken back: connections that outlive their request look whether they may stay.
+ */
+void http_server_doubt(struct http_server *server);
 
 /* -- connection.c ------------------------------------------------------------------------------ */
 
 struct http_connection;
+/* Where a connection comes from. */
+struct http_source {
+    bool tcp;
+    char text[HTTP_SOURCE_TEXT]; /* its address; "" over the unix socket */
+    /* What failed attempts are counted by: all of this machine is one, as is an IPv6 network. */
+    unsigned char key[HTTP_SOURCE_KEY];
+};
+void http_source_of(const struct sockaddr *address, struct http_source *ret_source);
+
 /* Takes the connection that waits at the listener. */
-void http_connection_accept(struct http_server *server);
-bool http_connection_is_idle(const struct http_connection *connection);
+void http_connection_accept(struct http_server *server, uv_stream_t *listener);
+struct http_server *http_connection_server(const struct http_connection *connection);
+const struct http_source *http_connection_source(const struct http_connection *connection);
+/* The server stops: an idle one is closed, one that speaks another protocol is told to end. */
+void http_connection_stop(struct http_connection *connection);
+/* One that speaks another protocol asks whether it still may. */
+void http_connection_doubt(struct http_connection *connection);
 struct http_connection *http_connection_next(const struct http_connection *connection);
 /* The client is gone, or has to go. */
 void http_connection_close(struct http_connection *connection);
@@ -67,6 +99,31 @@ void http_connection_send(struct http_connection *connection, struct kg_str head
                           struct kg_str body, bool keep_alive);
 /* Whether another request may come after this one. */
 bool http_connection_stays(const struct http_connection *connection);
+/* There may be something to do: something was paused, or is not any more. */
+void http_connection_wake(struct http_connection *connection);
+/*
+ * Writes at once, keeps what the socket does not take. False: not all of it is taken yet; the
+ * request's on_room, or the takeover's on_drained, tells when it is.
+ */
+#define HTTP_PARTS_MAX 3
+bool http_connection_put(struct http_connection *connection, const struct kg_str *parts,
+                         size_t count);
+/* The streamed answer is at its end. */
+void http_connection_finish(struct http_connection *connection, bool keep_alive);
+
+/* Who reads and writes a connection that speaks another protocol by now. */
+struct http_takeover {
+    void (*on_bytes)(void *data, const char *bytes, size_t length);
+    void (*on_drained)(void *data); /* all that was written is taken */
+    void (*on_stop)(void *data);    /* the server stops */
+    void (*on_doubt)(void *data);   /* credentials were taken back, maybe those it lives by */
+    void (*on_gone)(void *data);    /* the client is gone; never while one of the above runs */
+};
+/* Answers the request with HEAD, frees it, and hands its connection over. */
+struct http_connection *http_connection_take(struct http_request *request, struct kg_str head,
+                                             const struct http_takeover *takeover, void *data);
+/* The takeover has no more to say, and hears nothing more; abrupt: nor does the client. */
+void http_connection_end(struct http_connection *connection, bool abrupt);
 
 /* -- request.c --------------------------------------------------------------------------------- */
 
@@ -96,10 +153,24 @@ struct http_refusal {
     struct kg_err err;
 };
 
+enum http_via {
+    HTTP_VIA_NONE,
+    HTTP_VIA_UNIX,
+    HTTP_VIA_SESSION,
+    HTTP_VIA_TOKEN,
+    HTTP_VIA_PROXY,
+    HTTP_VIA_INSECURE,
+};
+extern const char *const http_via_names[];
+
 struct http_request {
     struct http_connection *connection; /* NULL: the client left */
     struct host *host;
-    char operator_id[HTTP_OPERATOR_MAX];
+    struct sessions *sessions;
+    enum http_via via;                   /* how it is known who sent it */
+    char operator_id[HTTP_OPERATOR_MAX]; /* "": unknown */
+    uint32_t scopes;                     /* what he may do; a bit for each */
+    struct kg_id credential_id;          /* of the session or token, or "" */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
 
     struct kg_buf head;
@@ -119,11 +190,22 @@ struct http_request {
     const struct http_route *route;
     char allow[HTTP_ALLOW_MAX]; /* for the Allow header, or "" */
 
-    struct kg_buf body;
-    size_t body_max;
+    struct kg_buf body; /* of a route that does not stream */
+    size_t body_max, body_bytes;
     uint64_t body_wire_bytes; /* with the framing of chunks */
     bool expects_continue;
+    bool streams;                         /* the handler has the request before its body */
+    bool body_done;                       /* nothing more of it will be read */
+    bool body_paused;                     /* by the handler */
+    const struct http_body_ops *body_ops; /* NULL: nobody wants it, or its end was told */
+    void *body_data;
 
+    bool answering;              /* its head is sent, its end is not */
+    bool chunked;                /* and so is what is between */
+    void (*on_room)(void *data); /* or NULL */
+    void *on_room_data;
+
+    struct kg_buf answer_headers; /* besides those that every answer has */
     struct http_refusal *refusal; /* owned; NULL: nothing is wrong so far */
     void (*on_gone)(void *data);
     void *on_gone_data;
@@ -135,6 +217,8 @@ void http_request_free(struct http_request *request);
 struct kg_str http_request_text(const struct http_request *request, struct http_span span);
 struct kg_str http_request_path(const struct http_request *request); /* as it was sent */
 const char *http_request_method(const struct http_request *request);
+size_t http_header_count(const struct http_request *request, const char *name);
+struct http_field *http_request_add_field(struct http_request *request);
 bool http_request_has_body(const struct http_request *request);
 /* The error of a refusal, to be filled in; status 0 means that of its row. */
 struct kg_err *http_request_refuse(struct http_request *request, int status);
@@ -142,8 +226,24 @@ struct kg_err *http_request_refuse(struct http_request *request, int status);
 void http_request_identify(struct http_request *request);
 /* Splits and decodes the url into segments and query. */
 int http_request_decode_url(struct http_request *request);
+/* The head of an answer; with HTTP_LENGTH_UNKNOWN its body comes in pieces. */
+#define HTTP_LENGTH_UNKNOWN SIZE_MAX
+void http_request_write_head(const struct http_request *request, int status,
+                             const char *content_type, size_t length, struct kg_buf *head);
 void http_request_answer(struct http_request *request, int status, const char *content_type,
                          struct kg_str body);
+
+/* -- auth.c ------------------------------------------------------------------------------------ */
+
+/* Whether the request may go on; it is refused otherwise. Its route is known, or NULL. */
+int http_auth_check(struct http_server *server, const struct http_source *source,
+                    struct http_request *request);
+enum http_auth_mode http_auth_mode(const struct http_auth *auth_or_null);
+/* Whether who sent the request has the scope, beyond the one that its route needs. */
+bool http_auth_allows(const struct http_request *request, const char *scope);
+/* Whether what let a client in would do so again. */
+bool http_auth_still_counts(const struct http_auth *auth_or_null, enum http_via via,
+                            const struct kg_id *credential_id);
 
 /* -- router.c ---------------------------------------------------------------------------------- */
 
@@ -151,6 +251,7 @@ void http_request_answer(struct http_request *request, int status, const char *c
  * Finds the route and checks the request against its row; refuses the request if it does not fit.
  */
 int http_router_find(const struct http_server *server, struct http_request *request);
+unsigned char *http_router_count_parts(const struct http_route *routes, size_t count);
 /* The part of the pattern that starts at *at, without slashes; false at the end. */
 bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part);
 
@@ -158,8 +259,70 @@ bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part)
 
 /* The plugin of the path; answers 404 itself. */
 struct host_plugin *http_find_plugin(struct http_request *request);
+http_handler_fn http_handle_events;
+/* Answers with the plugin of the path, as GET does. */
+void http_reply_plugin(struct http_request *request);
 http_handler_fn http_handle_storage;
 http_handler_fn http_handle_storage_export;
 http_handler_fn http_handle_storage_reset;
+http_handler_fn http_handle_metrics;
+http_handler_fn http_handle_openapi;
+http_handler_fn http_handle_tools;
+http_handler_fn http_handle_knobs;
+http_handler_fn http_handle_knob_write;
+http_handler_fn http_handle_schema;
+http_handler_fn http_handle_plugin_reload;
+http_handler_fn http_handle_root;
+http_handler_fn http_handle_launch;
+http_handler_fn http_handle_launch_make;
+http_handler_fn http_handle_session;
+http_handler_fn http_handle_session_end;
+http_handler_fn http_handle_tokens;
+http_handler_fn http_handle_token_create;
+http_handler_fn http_handle_token_revoke;
+http_handler_fn http_handle_plugin_install;
+http_handler_fn http_handle_plugin_upgrade;
+http_handler_fn http_handle_session_create;
+http_handler_fn http_handle_sessions;
+http_handler_fn http_handle_session_show;
+http_handler_fn http_handle_session_close;
+http_handler_fn http_handle_session_entries;
+http_handler_fn http_handle_session_context;
+http_handler_fn http_handle_session_messages;
+http_handler_fn http_handle_session_tool;
+http_handler_fn http_handle_session_idle;
+http_handler_fn http_handle_session_compact;
+http_handler_fn http_handle_session_undo;
+http_handler_fn http_handle_session_pin;
+http_handler_fn http_handle_session_fork;
+http_handler_fn http_handle_session_resume;
+http_handler_fn http_handle_run;
+http_handler_fn http_handle_run_cancel;
+http_handler_fn http_handle_plugin_approve;
+http_handler_fn http_handle_plugin_uninstall;
+http_handler_fn http_handle_plugin_promote;
+http_handler_fn http_handle_consents;
+http_handler_fn http_handle_consent;
+http_handler_fn http_handle_consent_approve;
+http_handler_fn http_handle_consent_decline;
+http_handler_fn http_handle_projects;
+http_handler_fn http_handle_project;
+http_handler_fn http_handle_project_load;
+http_handler_fn http_handle_project_reload;
+http_handler_fn http_handle_project_unload;
+http_handler_fn http_handle_agents;
+http_handler_fn http_handle_agent;
+
+/* -- body.c ------------------------------------------------------------------------------------ */
+
+/* A member that a body may have: a text, which is then the caller's to free, or a flag. */
+struct http_member {
+    const char *name; /* NULL at the end of a list */
+    char **ret_text;
+    bool *ret_flag;
+};
+/* No body is an empty object. On failure some may have been taken. */
+int http_body_members(const struct http_request *request, const struct http_member *members,
+                      struct kg_err *err);
 
 #endif

@@ -11,6 +11,12 @@
 #include <strings.h>
 
 #define ANSWER_HEAD_BYTES 512 /* more than nearly all need */
+#define FIELDS_START      16  /* a power of two */
+
+const char *const http_via_names[] = {
+    [HTTP_VIA_NONE] = "none",   [HTTP_VIA_UNIX] = "unix",   [HTTP_VIA_SESSION] = "session",
+    [HTTP_VIA_TOKEN] = "token", [HTTP_VIA_PROXY] = "proxy", [HTTP_VIA_INSECURE] = "insecure",
+};
 
 struct http_request *http_request_new(struct http_connection *connection, struct host *host,
                                       const char *operator_id)
@@ -29,6 +35,7 @@ void http_request_free(struct http_request *request)
         return;
     kg_buf_free(&request->head);
     kg_buf_free(&request->body);
+    kg_buf_free(&request->answer_headers);
     free(request->fields);
     free(request->decoded);
     free(request->query);
@@ -43,9 +50,20 @@ struct host *http_host(const struct http_request *request)
     return request->host;
 }
 
+struct sessions *http_sessions(const struct http_request *request)
+{
+    return request->sessions;
+}
+
 const char *http_operator(const struct http_request *request)
 {
-    return request->operator_id;
+    return request->operator_id[0] != '\0' ? request->operator_id : NULL;
+}
+
+const char *http_tcp_address(const struct http_request *request)
+{
+    const struct http_connection *connection = request->connection;
+    return connection ? http_server_address(http_connection_server(connection)) : NULL;
 }
 
 const char *http_request_id(const struct http_request *request)
@@ -77,6 +95,18 @@ const char *http_request_method(const struct http_request *request)
     return llhttp_method_name(request->method);
 }
 
+/* Few requests have many. */
+struct http_field *http_request_add_field(struct http_request *request)
+{
+    size_t count = request->field_count++;
+    if (count == 0 || (count >= FIELDS_START && (count & (count - 1)) == 0)) {
+        size_t room = count == 0 ? FIELDS_START : 2 * count;
+        request->fields = kg_realloc(request->fields, room * sizeof(*request->fields));
+    }
+    request->fields[count] = (struct http_field){0};
+    return &request->fields[count];
+}
+
 struct kg_str http_header(const struct http_request *request, const char *name)
 {
     size_t length = strlen(name);
@@ -86,6 +116,16 @@ struct kg_str http_header(const struct http_request *request, const char *name)
             return http_request_text(request, request->fields[i].value);
     }
     return KG_STR_NULL;
+}
+
+size_t http_header_count(const struct http_request *request, const char *name)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < request->field_count; i++) {
+        struct kg_str given = http_request_text(request, request->fields[i].name);
+        count += given.length == strlen(name) && strncasecmp(given.data, name, given.length) == 0;
+    }
+    return count;
 }
 
 bool http_request_has_body(const struct http_request *request)
@@ -296,7 +336,9 @@ static const struct {
     {201, "Created"},
     {202, "Accepted"},
     {204, "No Content"},
+    {303, "See Other"},
     {400, "Bad Request"},
+    {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
@@ -306,6 +348,7 @@ static const struct {
     {414, "URI Too Long"},
     {417, "Expectation Failed"},
     {422, "Unprocessable Content"},
+    {426, "Upgrade Required"},
     {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
     {499, "Client Closed Request"},
@@ -323,25 +366,54 @@ static const char *reason_of(int status)
     return "";
 }
 
-static void write_head(struct kg_buf *head, const struct http_request *request, int status,
-                       const char *content_type, size_t body_length, bool keep_alive)
+void http_add_header(struct http_request *request, const char *name, const char *value)
 {
-    kg_buf_printf(head, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
+    kg_buf_printf(&request->answer_headers, "%s: %s\r\n", name, value);
+}
+
+static void put_header(struct kg_buf *head, const char *name_and_colon, const char *value)
+{
+    kg_buf_text(head, name_and_colon);
+    kg_buf_text(head, value);
+    kg_buf_str(head, KG_STR("\r\n"));
+}
+
+static void put_length(struct kg_buf *head, const struct http_request *request, int status,
+                       size_t length)
+{
+    if (length == HTTP_LENGTH_UNKNOWN) {
+        if (request->chunked)
+            kg_buf_str(head, KG_STR("Transfer-Encoding: chunked\r\n"));
+    } else if (status != 204) { /* RFC 9110, 8.6: a 204 has none */
+        kg_buf_str(head, KG_STR("Content-Length: "));
+        kg_buf_int(head, (int64_t)length);
+        kg_buf_str(head, KG_STR("\r\n"));
+    }
+}
+
+/* Without printf: every answer has this. */
+void http_request_write_head(const struct http_request *request, int status,
+                             const char *content_type, size_t length, struct kg_buf *head)
+{
+    kg_buf_reserve(head, ANSWER_HEAD_BYTES);
+    kg_buf_str(head, KG_STR("HTTP/1.1 "));
+    kg_buf_int(head, status);
+    put_header(head, " ", reason_of(status));
     if (content_type != NULL)
-        kg_buf_printf(head, "Content-Type: %s\r\n", content_type);
-    if (status != 204) /* RFC 9110, 8.6: a 204 has none */
-        kg_buf_printf(head, "Content-Length: %zu\r\n", body_length);
-    kg_buf_printf(head,
-                  "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-                  "X-Request-Id: %s\r\n",
-                  request->request_id);
+        put_header(head, "Content-Type: ", content_type);
+    put_length(head, request, status, length);
+    kg_buf_str(head, KG_STR("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"));
+    put_header(head, "X-Request-Id: ", request->request_id);
+    kg_buf_str(head, kg_buf_view(&request->answer_headers));
     if (request->allow[0] != '\0')
-        kg_buf_printf(head, "Allow: %s\r\n", request->allow);
-    if (!keep_alive)
-        kg_buf_printf(head, "Connection: close\r\n");
+        put_header(head, "Allow: ", request->allow);
+    if (status == 426) /* RFC 9110, 15.5.22, and RFC 6455, 4.4 */
+        kg_buf_text(head, "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n");
+    if (!request->keep_alive)
+        kg_buf_text(head, "Connection: close\r\n");
     else if (request->http_1_0)
-        kg_buf_printf(head, "Connection: keep-alive\r\n");
-    kg_buf_printf(head, "\r\n");
+        kg_buf_text(head, "Connection: keep-alive\r\n");
+    kg_buf_str(head, KG_STR("\r\n"));
 }
 
 void http_request_answer(struct http_request *request, int status, const char *content_type,
@@ -349,13 +421,12 @@ void http_request_answer(struct http_request *request, int status, const char *c
 {
     struct http_connection *connection = request->connection;
     if (connection != NULL) {
-        bool keep_alive = request->keep_alive && http_connection_stays(connection);
+        request->keep_alive &= http_connection_stays(connection);
         kg_auto(kg_buf_free) struct kg_buf head = {0};
-        kg_buf_reserve(&head, ANSWER_HEAD_BYTES);
-        write_head(&head, request, status, content_type, body.length, keep_alive);
+        http_request_write_head(request, status, content_type, body.length, &head);
         if (request->method == HTTP_HEAD || status == 204)
             body = KG_STR_NULL;
-        http_connection_send(connection, kg_buf_view(&head), body, keep_alive);
+        http_connection_send(connection, kg_buf_view(&head), body, request->keep_alive);
     }
     http_request_free(request);
 }
@@ -373,6 +444,12 @@ void http_reply_text(struct http_request *request, int status, const char *conte
 
 void http_reply_error(struct http_request *request, const struct kg_err *err)
 {
+    http_reply_problems(request, err, NULL);
+}
+
+void http_reply_problems(struct http_request *request, const struct kg_err *err,
+                         const struct kg_problems *problems_or_null)
+{
     const struct kg_error_row *row = kg_error_row(err->code);
     int refused = request->refusal ? request->refusal->status : 0;
     kg_auto(kg_buf_free) struct kg_buf json = {0};
@@ -380,16 +457,16 @@ void http_reply_error(struct http_request *request, const struct kg_err *err)
     kg_json_begin(&writer, '{');
     kg_json_key(&writer, "error");
     kg_json_begin(&writer, '{');
-    kg_json_key(&writer, "code");
-    kg_json_text(&writer, row->name);
-    kg_json_key(&writer, "message");
-    kg_json_text(&writer, err->message);
+    kg_json_named_text(&writer, "code", row->name);
+    kg_json_named_text(&writer, "message", err->message);
     if (err->hint[0] != '\0') {
-        kg_json_key(&writer, "hint");
-        kg_json_text(&writer, err->hint);
+        kg_json_named_text(&writer, "hint", err->hint);
     }
-    kg_json_key(&writer, "request_id");
-    kg_json_text(&writer, request->request_id);
+    kg_json_named_text(&writer, "request_id", request->request_id);
+    if (problems_or_null != NULL) {
+        kg_json_key(&writer, "problems");
+        kg_problems_json(problems_or_null, &writer);
+    }
     kg_json_end(&writer, '}');
     kg_json_end(&writer, '}');
     http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));

@@ -16,10 +16,20 @@ bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part)
     if (*start != '/')
         return false;
     start++;
-    size_t length = strcspn(start, "/");
+    size_t length = (size_t)(strchrnul(start, '/') - start);
     *ret_part = (struct kg_str){start, length};
     *at += 1 + length;
     return true;
+}
+
+unsigned char *http_router_count_parts(const struct http_route *routes, size_t count)
+{
+    unsigned char *parts = kg_alloc(count + 1);
+    struct kg_str part;
+    for (size_t i = 0; i < count; i++)
+        for (size_t at = 0; http_pattern_next(routes[i].pattern, &at, &part);)
+            parts[i]++;
+    return parts;
 }
 
 static bool part_fits(struct kg_str part, struct kg_str segment)
@@ -29,14 +39,15 @@ static bool part_fits(struct kg_str part, struct kg_str segment)
     return kg_str_equal(part, segment);
 }
 
+/* Of as many parts as the request has. */
 static bool pattern_fits(const char *pattern, const struct http_request *request)
 {
     struct kg_str part;
     size_t at = 0, index = 0;
     for (; http_pattern_next(pattern, &at, &part); index++)
-        if (index >= request->segment_count || !part_fits(part, request->segments[index]))
+        if (!part_fits(part, request->segments[index]))
             return false;
-    return index == request->segment_count;
+    return true;
 }
 
 /* -- methods ----------------------------------------------------------------------------------- */
@@ -67,7 +78,8 @@ static void match(const struct http_server *server, struct http_request *request
     const char *method = request->method == HTTP_HEAD ? "GET" : http_request_method(request);
     for (size_t i = 0; i < server->route_count; i++) {
         const struct http_route *route = &server->routes[i];
-        if (!pattern_fits(route->pattern, request))
+        if (server->route_parts[i] != request->segment_count ||
+            !pattern_fits(route->pattern, request))
             continue;
         if (strcmp(route->method, method) == 0) {
             request->route = route;
@@ -138,6 +150,88 @@ static int refuse_parameter(struct http_request *request, struct kg_str name)
     return -EINVAL;
 }
 
+/* -- types ------------------------------------------------------------------------------------- */
+
+static bool is_text(struct kg_str text)
+{
+    (void)text;
+    return true;
+}
+
+static bool is_boolean(struct kg_str text)
+{
+    return kg_str_is(text, "true") || kg_str_is(text, "false");
+}
+
+static bool is_integer(struct kg_str text)
+{
+    int64_t number;
+    return kg_str_to_int(text, &number);
+}
+
+static bool is_count(struct kg_str text)
+{
+    int64_t number;
+    return kg_str_to_int(text, &number) && number >= 0;
+}
+
+static bool is_positive(struct kg_str text)
+{
+    int64_t number;
+    return kg_str_to_int(text, &number) && number > 0;
+}
+
+static bool is_time(struct kg_str text)
+{
+    int64_t wall_ms;
+    return kg_time_parse(text, &wall_ms);
+}
+
+const struct http_type http_types[] = {
+    {"string", "{\"type\":\"string\"}", is_text, "a string", NULL},
+    {"boolean", "{\"type\":\"boolean\"}", is_boolean, "true or false", NULL},
+    {"integer", "{\"type\":\"integer\"}", is_integer, "an integer", NULL},
+    {"count", "{\"type\":\"integer\",\"minimum\":0}", is_count, "an integer from 0 on", NULL},
+    {"positive", "{\"type\":\"integer\",\"minimum\":1}", is_positive, "an integer from 1 on", NULL},
+    {"time", "{\"type\":\"string\"}", is_time, "a time",
+     "write 2026-11-15T22:00:00Z, 2026-11-15, or a span like 15m or 2h"},
+    {0},
+};
+
+const struct http_type *http_type_find(const char *name)
+{
+    const struct http_type *type = http_types;
+    while (strcmp(type->name, name) != 0)
+        type++;
+    return type;
+}
+
+static int check_type(struct http_request *request, const char *where,
+                      const struct http_parameter *known, struct kg_str value)
+{
+    const struct http_type *type = http_type_find(known->type);
+    if (type->fits(value))
+        return 0;
+    struct kg_err *err = http_request_refuse(request, 0);
+    kg_fail(err, KG_E_USAGE, "%s %s: \"%.*s\" is not %s", where, known->name,
+            KG_STR_CUT(value, SHOWN_MAX), type->what);
+    if (type->hint != NULL)
+        kg_hint(err, "%s", type->hint);
+    return -EINVAL;
+}
+
+static int check_headers(struct http_request *request)
+{
+    for (const struct http_parameter *known = request->route->headers; known && known->name;
+         known++) {
+        struct kg_str value = http_header(request, known->name);
+        int result = value.data ? check_type(request, "header", known, value) : 0;
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
 static int check_parameter(struct http_request *request, const struct http_pair *given)
 {
     if (request->route->any_query)
@@ -145,17 +239,7 @@ static int check_parameter(struct http_request *request, const struct http_pair 
     const struct http_parameter *known = find_parameter(request->route, given->name);
     if (known == NULL)
         return refuse_parameter(request, given->name);
-    int64_t number;
-    if (strcmp(known->type, "integer") == 0 && !kg_str_to_int(given->value, &number))
-        return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
-                       "query parameter %s: \"%.*s\" is not an integer", known->name,
-                       KG_STR_CUT(given->value, SHOWN_MAX));
-    if (strcmp(known->type, "boolean") == 0 && !kg_str_is(given->value, "true") &&
-        !kg_str_is(given->value, "false"))
-        return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
-                       "query parameter %s: \"%.*s\" is neither true nor false", known->name,
-                       KG_STR_CUT(given->value, SHOWN_MAX));
-    return 0;
+    return check_type(request, "query parameter", known, given->value);
 }
 
 /* One value a name: of two, each reader would take another. */
@@ -185,5 +269,8 @@ int http_router_find(const struct http_server *server, struct http_request *requ
         return refuse_unmatched(request);
     size_t body_max = request->route->body_max;
     request->body_max = body_max == SIZE_MAX ? server->limits.body_bytes : body_max;
-    return request->route == &options_route ? 0 : check_query(request);
+    if (request->route == &options_route)
+        return 0;
+    int result = check_headers(request);
+    return result < 0 ? result : check_query(request);
 }

@@ -14,18 +14,6 @@
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void put_time(struct kg_json_writer *json, const char *key, int64_t wall_ms)
-{
-    char text[KG_TIME_TEXT];
-    kg_json_key(json, key);
-    if (wall_ms == 0) {
-        kg_json_null(json);
-        return;
-    }
-    kg_time_format(wall_ms, text);
-    kg_json_text(json, text);
-}
-
 static void put_list(struct kg_json_writer *json, const char *key, char *const *list)
 {
     kg_json_key(json, key);
@@ -35,19 +23,7 @@ static void put_list(struct kg_json_writer *json, const char *key, char *const *
     kg_json_end(json, ']');
 }
 
-static void put_named_text(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
-static void put_named_int(struct kg_json_writer *json, const char *key, int64_t value)
-{
-    kg_json_key(json, key);
-    kg_json_int(json, value);
-}
-
-/* Calls visit-like: each line without its newline becomes an item. */
+/* Each line without its newline becomes an item. */
 static void put_lines(struct kg_json_writer *json, const char *key, struct kg_str text)
 {
     kg_json_key(json, key);
@@ -64,8 +40,8 @@ static void put_lines(struct kg_json_writer *json, const char *key, struct kg_st
 
 static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
 {
-    put_named_int(json, "memory_kills", hits[CAGE_LIMIT_MEMORY]);
-    put_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
+    kg_json_named_int(json, "memory_kills", hits[CAGE_LIMIT_MEMORY]);
+    kg_json_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
 }
 
 static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits,
@@ -73,11 +49,11 @@ static void put_limits(struct kg_json_writer *json, const struct instance_limits
 {
     kg_json_key(json, "limits");
     kg_json_begin(json, '{');
-    put_named_text(json, "mode", cage_limits_names[mode]);
-    put_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
-    put_named_int(json, "cpu_shares", limits->cpu_shares);
-    put_named_int(json, "processes_max", limits->processes_max);
-    put_named_int(json, "tmp_bytes", (int64_t)limits->tmp_bytes);
+    kg_json_named_text(json, "mode", cage_limits_names[mode]);
+    kg_json_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
+    kg_json_named_int(json, "cpu_shares", limits->cpu_shares);
+    kg_json_named_int(json, "processes_max", limits->processes_max);
+    kg_json_named_int(json, "tmp_bytes", (int64_t)limits->tmp_bytes);
     kg_json_end(json, '}');
 }
 
@@ -91,9 +67,8 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     exit_report_words(report, &words);
     kg_json_begin(json, '{');
-    put_named_text(json, "cause", exit_cause_name(report->cause));
-    kg_json_key(json, "words");
-    kg_json_str(json, kg_buf_view(&words));
+    kg_json_named_text(json, "cause", exit_cause_name(report->cause));
+    kg_json_named_str(json, "words", kg_buf_view(&words));
     kg_json_key(json, "exit_code");
     if (report->exit_code >= 0)
         kg_json_int(json, report->exit_code);
@@ -104,9 +79,9 @@ static void put_exit(struct kg_json_writer *json, const struct exit_report *repo
         kg_json_int(json, report->signal);
     else
         kg_json_null(json);
-    put_time(json, "at", report->at_ms);
-    put_time(json, "restart_at", report->restart_at_ms);
-    put_named_int(json, "failures", report->failures);
+    kg_json_named_time(json, "at", report->at_ms);
+    kg_json_named_time(json, "restart_at", report->restart_at_ms);
+    kg_json_named_int(json, "failures", report->failures);
     put_hits(json, report->hits);
     put_lines(json, "last_stderr", kg_buf_view(&report->last_stderr));
     kg_json_end(json, '}');
@@ -116,19 +91,19 @@ static void put_method(void *data, const char *method, bool offered)
 {
     struct kg_json_writer *json = data;
     kg_json_begin(json, '{');
-    put_named_text(json, "name", method);
-    kg_json_key(json, "available");
-    kg_json_bool(json, offered);
+    kg_json_named_text(json, "name", method);
+    kg_json_named_bool(json, "available", offered);
     kg_json_end(json, '}');
 }
 
 static void put_problem(struct kg_json_writer *json, const struct host_plugin *plugin)
 {
-    bool invalid = plugin->problem.code != KG_OK;
-    put_named_text(json, "problem", invalid ? plugin->problem.message : NULL);
-    put_named_text(json, "problem_code", invalid ? kg_error_row(plugin->problem.code)->name : NULL);
-    if (invalid && plugin->problem.hint[0] != '\0')
-        put_named_text(json, "problem_hint", plugin->problem.hint);
+    const struct kg_err *problem = host_plugin_problem(plugin);
+    bool invalid = problem->code != KG_OK;
+    kg_json_named_text(json, "problem", invalid ? problem->message : NULL);
+    kg_json_named_text(json, "problem_code", invalid ? kg_error_row(problem->code)->name : NULL);
+    if (invalid && problem->hint[0] != '\0')
+        kg_json_named_text(json, "problem_hint", problem->hint);
 }
 
 /* Read once for an answer: it looks into /proc. */
@@ -143,12 +118,12 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
                          const struct instance_facts *facts)
 {
     const struct manifest *manifest = plugin->manifest;
-    put_named_text(json, "name", plugin->name);
-    put_named_text(json, "version", manifest ? manifest->version : NULL);
-    put_named_text(json, "state", host_plugin_state(plugin));
-    put_named_text(json, "description", manifest ? manifest->description : NULL);
-    put_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
-    put_named_text(json, "dir", plugin->dir);
+    kg_json_named_text(json, "name", plugin->name);
+    kg_json_named_text(json, "version", manifest ? manifest->version : NULL);
+    kg_json_named_text(json, "state", host_plugin_state(plugin));
+    kg_json_named_text(json, "description", manifest ? manifest->description : NULL);
+    kg_json_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
+    kg_json_named_text(json, "dir", plugin->dir);
     if (manifest != NULL)
         put_list(json, "capabilities", manifest->capabilities);
     kg_json_key(json, "pid");
@@ -159,28 +134,42 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
     put_problem(json, plugin);
 }
 
+/* How much it is used, in a list and alone. */
+static void put_use(struct kg_json_writer *json, const struct host_plugin *plugin,
+                    const struct instance_facts *facts)
+{
+    kg_json_named_time(json, "started_at", facts->started_at_ms);
+    kg_json_named_int(json, "starts", facts->starts);
+    kg_json_named_int(json, "calls", (int64_t)plugin->calls);
+    kg_json_named_int(json, "errors", (int64_t)plugin->errors);
+    kg_json_named_int(json, "in_flight", facts->in_flight);
+    kg_json_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 50));
+    kg_json_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 99));
+    kg_json_named_int(json, "memory_bytes", (int64_t)plugin->memory_bytes);
+}
+
 static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin,
                      const struct instance_facts *facts, const char *cages)
 {
     enum instance_state state = INSTANCE_DISABLED;
     if (plugin->instance != NULL)
         state = instance_state(plugin->instance);
-    bool invalid = state == INSTANCE_DISABLED && plugin->problem.code != KG_OK;
-    put_named_text(json, "state_meaning",
-                   invalid ? "what it declares, or is configured with, cannot be used"
-                           : instance_state_meaning(state));
-    put_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
-    put_named_text(json, "cages", cages);
-    put_time(json, "started_at", facts->started_at_ms);
-    put_named_int(json, "starts", facts->starts);
-    put_named_int(json, "failures", facts->failures);
-    put_named_int(json, "health_failures", facts->health_failures);
-    put_named_int(json, "calls", (int64_t)plugin->calls);
-    put_named_int(json, "errors", (int64_t)plugin->errors);
-    put_named_int(json, "in_flight", facts->in_flight);
-    put_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
-    put_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
-    put_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
+    const char *meaning = instance_state_meaning(state);
+    if (state == INSTANCE_DISABLED && plugin->problem.code != KG_OK)
+        meaning = "what it declares, or is configured with, cannot be used";
+    else if (state == INSTANCE_DISABLED && plugin->checks > 0)
+        meaning = "its files are being compared with those that were approved";
+    else if (state == INSTANCE_DISABLED && plugin->drift.code != KG_OK)
+        meaning = "its files are not those that were approved; no process";
+    kg_json_named_text(json, "state_meaning", meaning);
+    kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
+    kg_json_named_text(json, "cages", cages);
+    kg_json_named_int(json, "failures", facts->failures);
+    kg_json_named_int(json, "health_failures", facts->health_failures);
+    kg_json_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
+    kg_json_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
+    kg_json_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
+    kg_json_named_int(json, "net_connections", facts->net_connections);
     put_hits(json, facts->hits);
     if (plugin->instance != NULL)
         put_limits(json, &facts->limits, facts->limits_mode);
@@ -209,23 +198,40 @@ static void put_cage(struct kg_json_writer *json, struct host *host,
         cage_plan_free(plan);
     }
     put_lines(json, "words", kg_buf_view(&words));
-    put_named_text(json, "problem", words.length == 0 ? err.message : NULL);
-    put_named_text(json, "hint", words.length == 0 && err.hint[0] != '\0' ? err.hint : NULL);
+    kg_json_named_text(json, "problem", words.length == 0 ? err.message : NULL);
+    kg_json_named_text(json, "hint", words.length == 0 && err.hint[0] != '\0' ? err.hint : NULL);
     kg_json_end(json, '}');
 }
 
-static void reply_plugin(struct http_request *request, const struct host_plugin *plugin)
+static void on_plugin_measured(void *data)
 {
+    struct http_request *request = data;
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin == NULL)
+        return;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     struct instance_facts facts = facts_of(plugin);
     put_identity(&json, plugin, &facts);
+    put_use(&json, plugin, &facts);
     put_life(&json, plugin, &facts, host_cages(http_host(request)));
     if (kg_str_is(http_query_parameter(request, "cage"), "true"))
         put_cage(&json, http_host(request), plugin);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void reply_plugin(struct http_request *request, struct host_plugin *plugin)
+{
+    host_measure_plugins(http_host(request), plugin, on_plugin_measured, request);
+}
+
+void http_reply_plugin(struct http_request *request)
+{
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin != NULL)
+        reply_plugin(request, plugin);
 }
 
 /* -- the daemon -------------------------------------------------------------------------------- */
@@ -235,42 +241,86 @@ static void handle_health(struct http_request *request)
     http_reply(request, 200, KG_STR("{\"status\":\"ok\"}"));
 }
 
-static void handle_status(struct http_request *request)
+static void put_plugin_counts(struct kg_json_writer *json, const struct host *host)
 {
-    struct host *host = http_host(request);
     unsigned counts[INSTANCE_STATE_COUNT] = {0};
     for (size_t i = 0; i < host_plugin_count(host); i++) {
         const struct host_plugin *plugin = host_plugin_at(host, i);
         counts[plugin->instance ? instance_state(plugin->instance) : INSTANCE_DISABLED]++;
     }
+    kg_json_key(json, "plugins");
+    kg_json_begin(json, '{');
+    for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
+        if (counts[state] > 0)
+            kg_json_named_int(json, instance_state_name(state), counts[state]);
+    kg_json_end(json, '}');
+}
+
+static void put_figures(struct kg_json_writer *json, struct host *host)
+{
+    const struct host_figures *figures = host_figures(host);
+    uint64_t calls = 0, errors = 0;
+    for (size_t i = 0; i < host_plugin_count(host); i++) {
+        calls += host_plugin_at(host, i)->calls;
+        errors += host_plugin_at(host, i)->errors;
+    }
+    kg_json_named_int(json, "calls", (int64_t)calls);
+    kg_json_named_int(json, "errors", (int64_t)errors);
+    kg_json_named_int(json, "memory_bytes", (int64_t)figures->memory_bytes);
+    kg_json_named_int(json, "open_fds", figures->open_fds);
+    kg_json_named_int(json, "loop_lag_us", (int64_t)figures->lag_last_us);
+    kg_json_named_int(json, "loop_lag_max_us", (int64_t)figures->lag_max_us);
+    kg_json_named_int(json, "audit_events", (int64_t)host_audit_count(host));
+    kg_json_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
+}
+
+static void put_places(struct kg_json_writer *json, const struct http_request *request,
+                       const struct host *host)
+{
+    const char *tcp = http_tcp_address(request);
+    const struct config_paths *paths = host_paths(host);
+    kg_json_named_text(json, "home", paths->home);
+    kg_json_named_text(json, "config_file", paths->config_file);
+    kg_json_named_text(json, "socket", paths->socket);
+    kg_json_key(json, "listeners");
+    kg_json_begin(json, '[');
+    kg_json_text(json, paths->socket);
+    if (tcp != NULL)
+        kg_json_text(json, tcp);
+    kg_json_end(json, ']');
+    kg_json_named_text(json, "tcp", tcp);
+}
+
+static void on_daemon_measured(void *data)
+{
+    struct http_request *request = data;
+    struct host *host = http_host(request);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     const char *why = NULL;
     bool audit_ok = audit_ready(host_audit(host), &why);
     kg_json_begin(&json, '{');
-    put_named_text(&json, "version", KAGED_VERSION);
-    put_named_int(&json, "pid", getpid());
-    put_named_text(&json, "home", host_paths(host)->home);
-    put_named_text(&json, "config_file", host_paths(host)->config_file);
-    put_named_text(&json, "socket", host_paths(host)->socket);
-    put_named_text(&json, "user", host_user(host));
-    put_named_text(&json, "cages", host_cages(host));
-    put_time(&json, "started_at", host_started_at_ms(host));
-    put_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
-    kg_json_key(&json, "stopping");
-    kg_json_bool(&json, host_is_stopping(host));
-    put_named_text(&json, "audit_problem", audit_ok ? NULL : why);
+    kg_json_named_text(&json, "version", KAGED_VERSION);
+    kg_json_named_int(&json, "pid", getpid());
+    put_places(&json, request, host);
+    kg_json_named_text(&json, "user", host_user(host));
+    kg_json_named_text(&json, "cages", host_cages(host));
+    kg_json_named_time(&json, "started_at", host_started_at_ms(host));
+    kg_json_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
+    kg_json_named_bool(&json, "stopping", host_is_stopping(host));
+    kg_json_named_text(&json, "audit_problem", audit_ok ? NULL : why);
     const struct cage_limits *limits = host_limits(host);
-    put_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
-    put_named_text(&json, "limits", limits->words);
-    kg_json_key(&json, "plugins");
-    kg_json_begin(&json, '{');
-    for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
-        if (counts[state] > 0)
-            put_named_int(&json, instance_state_name(state), counts[state]);
-    kg_json_end(&json, '}');
+    kg_json_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
+    kg_json_named_text(&json, "limits", limits->words);
+    put_figures(&json, host);
+    put_plugin_counts(&json, host);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void handle_status(struct http_request *request)
+{
+    host_measure(http_host(request), on_daemon_measured, request);
 }
 
 static void handle_reload(struct http_request *request)
@@ -291,12 +341,11 @@ static void handle_stop(struct http_request *request)
     kill(getpid(), SIGTERM); /* the one way to stop: the signal handler of the daemon */
 }
 
-/* -- plugins
- * -------------------------------------------------------------------------------------------------
- */
+/* -- plugins ----------------------------------------------------------------------------------- */
 
-static void handle_plugins(struct http_request *request)
+static void on_plugins_measured(void *data)
 {
+    struct http_request *request = data;
     struct host *host = http_host(request);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
@@ -307,11 +356,17 @@ static void handle_plugins(struct http_request *request)
         kg_json_begin(&json, '{');
         struct instance_facts facts = facts_of(host_plugin_at(host, i));
         put_identity(&json, host_plugin_at(host, i), &facts);
+        put_use(&json, host_plugin_at(host, i), &facts);
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void handle_plugins(struct http_request *request)
+{
+    host_measure_plugins(http_host(request), NULL, on_plugins_measured, request);
 }
 
 /* The plugin of the path; answers 404 itself. */
@@ -325,46 +380,54 @@ struct host_plugin *http_find_plugin(struct http_request *request)
     return plugin;
 }
 
-static void handle_plugin(struct http_request *request)
+static void on_acted(void *data, const struct kg_err *err_or_null)
 {
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        reply_plugin(request, plugin);
-}
-
-typedef int host_act_fn(struct host *host, struct kg_str name, const char *operator_id,
-                        struct kg_err *err);
-
-static void act(struct http_request *request, host_act_fn *act_on)
-{
-    struct kg_err err = {0};
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
-        return;
-    if (act_on(http_host(request), kg_str(plugin->name), http_operator(request), &err) < 0)
-        http_reply_error(request, &err);
+    struct http_request *request = data;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
     else
-        reply_plugin(request, plugin);
+        http_reply_plugin(request);
 }
 
 static void handle_enable(struct http_request *request)
 {
-    act(request, host_enable);
+    host_enable(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                on_acted, request);
 }
 
 static void handle_disable(struct http_request *request)
 {
-    act(request, host_disable);
+    struct kg_err err;
+    int result = host_disable(http_host(request), http_path_parameter(request, "name"),
+                              http_operator(request), &err);
+    on_acted(request, result < 0 ? &err : NULL);
 }
 
 static void handle_restart(struct http_request *request)
 {
-    act(request, host_restart);
+    host_restart(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                 on_acted, request);
 }
 
-/* -- calls
- * ------------------------------------------------------------------------------------------------------
- */
+/* The router has checked that it is a number. */
+static int64_t int_or(struct kg_str text, int64_t fallback)
+{
+    if (text.data != NULL)
+        kg_str_to_int(text, &fallback);
+    return fallback;
+}
+
+static int64_t query_int(const struct http_request *request, const char *name, int64_t fallback)
+{
+    return int_or(http_query_parameter(request, name), fallback);
+}
+
+static int64_t header_int(const struct http_request *request, const char *name, int64_t fallback)
+{
+    return int_or(http_header(request, name), fallback);
+}
+
+/* -- calls ------------------------------------------------------------------------------------- */
 
 struct waiting_call {
     struct http_request *request;
@@ -380,10 +443,10 @@ static void reply_plugin_error(struct http_request *request, const struct host_r
     kg_json_begin(&json, '{');
     kg_json_key(&json, "error");
     kg_json_begin(&json, '{');
-    put_named_text(&json, "code", kg_error_row(reply->error.code)->name);
-    put_named_text(&json, "message", reply->error.message);
-    put_named_text(&json, "request_id", http_request_id(request));
-    put_named_int(&json, "rpc_code", rpc_error_code(reply->plugin_error));
+    kg_json_named_text(&json, "code", kg_error_row(reply->error.code)->name);
+    kg_json_named_text(&json, "message", reply->error.message);
+    kg_json_named_text(&json, "request_id", http_request_id(request));
+    kg_json_named_int(&json, "rpc_code", rpc_error_code(reply->plugin_error));
     if (kg_json_member(reply->plugin_error, "data", &data)) {
         kg_json_key(&json, "data");
         kg_json_raw(&json, data);
@@ -414,16 +477,6 @@ static void on_caller_gone(void *data)
     free(waiting);
 }
 
-static int caller_timeout(const struct http_request *request, uint64_t *ret_ms, struct kg_err *err)
-{
-    struct kg_str header = http_header(request, "kaged-timeout-ms");
-    int64_t ms = 0;
-    if (header.data != NULL && (!kg_str_to_int(header, &ms) || ms < 1))
-        return kg_fail(err, KG_E_USAGE, "Kaged-Timeout-Ms must be a positive integer");
-    *ret_ms = (uint64_t)ms;
-    return 0;
-}
-
 static void make_call(struct http_request *request, struct kg_str params)
 {
     struct kg_err err = {0};
@@ -434,11 +487,11 @@ static void make_call(struct http_request *request, struct kg_str params)
         .method = http_path_parameter(request, "method"),
         .params = params,
         .context = {.operator_id = http_operator(request), .request_id = http_request_id(request)},
+        .caller_timeout_ms = (uint64_t)header_int(request, "kaged-timeout-ms", 0),
         .on_done = on_call_done,
         .data = waiting,
     };
-    if (caller_timeout(request, &call.caller_timeout_ms, &err) == 0)
-        waiting->call = host_call(http_host(request), &call, &err);
+    waiting->call = host_call(http_host(request), &call, &err);
     if (waiting->call == NULL) {
         free(waiting);
         http_reply_error(request, &err);
@@ -529,15 +582,6 @@ struct question {
     int64_t cursor;
 };
 
-static int64_t query_int(const struct http_request *request, const char *name, int64_t fallback)
-{
-    int64_t value = fallback;
-    struct kg_str text = http_query_parameter(request, name);
-    if (text.data != NULL)
-        kg_str_to_int(text, &value);
-    return value;
-}
-
 static void question_free(struct question *question)
 {
     loop_timer_stop(host_loop(http_host(question->request)), &question->timer);
@@ -593,8 +637,6 @@ static struct question *question_new(struct http_request *request,
 {
     struct question *question = kg_alloc(sizeof(*question));
     int64_t wait_ms = query_int(request, "wait_ms", 0);
-    if (wait_ms < 0)
-        wait_ms = 0;
     question->request = request;
     question->ask = ask;
     question->until_ms = loop_now_ms(host_loop(http_host(request))) +
@@ -624,7 +666,7 @@ static void ask_logs(struct question *question)
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     put_lines(&json, "lines", kg_buf_view(&text));
-    put_named_int(&json, "cursor", cursor);
+    kg_json_named_int(&json, "cursor", cursor);
     kg_json_end(&json, '}');
     question_answer(question, kg_buf_view(&body));
 }
@@ -676,15 +718,10 @@ static struct kg_str keep_text(struct question *question, size_t slot, struct kg
 
 static void handle_audit(struct http_request *request)
 {
-    struct kg_err err;
     int64_t since_ms = 0;
     struct kg_str since = http_query_parameter(request, "since");
-    if (since.data != NULL && !kg_time_parse(since, &since_ms)) {
-        kg_fail(&err, KG_E_USAGE, "since is not a time: \"%.*s\"", KG_STR_CUT(since, 40));
-        kg_hint(&err, "write 2026-11-15T22:00:00Z, 2026-11-15, or a span like 15m or 2h");
-        http_reply_error(request, &err);
-        return;
-    }
+    if (since.data != NULL)
+        kg_time_parse(since, &since_ms);
     int64_t limit = query_int(request, "limit", 100);
     struct question *question = question_new(request, ask_audit);
     question->asked_at = UINT64_MAX;
@@ -716,12 +753,16 @@ static void handle_why(struct http_request *request)
         host_why(http_host(request), plugin, on_refusals, request);
 }
 
-/* -- the table
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- the table --------------------------------------------------------------------------------- */
 
 static const struct http_parameter plugin_query[] = {
     {"cage", "boolean", "true: also what its cage lets it see and do, in words"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter uninstall_query[] = {
+    {"force", "boolean", "true: also while sessions use it"},
+    {"keep_storage", "boolean", "true: its database is kept, moved aside"},
     {NULL, NULL, NULL},
 };
 
@@ -731,54 +772,257 @@ static const struct http_parameter storage_query[] = {
 };
 
 static const struct http_parameter logs_query[] = {
-    {"lines", "integer", "how many of the last lines"},
-    {"after", "integer", "only what came after this cursor"},
-    {"wait_ms", "integer", "with after: wait so long for something to come"},
+    {"lines", "count", "how many of the last lines"},
+    {"after", "count", "only what came after this cursor"},
+    {"wait_ms", "count", "with after: wait so long for something to come"},
     {NULL, NULL, NULL},
 };
 
 static const struct http_parameter audit_query_parameters[] = {
     {"plugin", "string", "only events of this plugin"},
     {"event", "string", "only this event; plugin.hook.* takes all that start so"},
-    {"since", "string", "only from this time on: RFC 3339, a date, or a span like 15m"},
+    {"since", "time", "only from this time on: RFC 3339, a date, or a span like 15m"},
     {"after", "string", "only events after the one with this id"},
-    {"limit", "integer", "how many at most"},
-    {"wait_ms", "integer", "wait so long for an event to come"},
+    {"limit", "count", "how many at most"},
+    {"wait_ms", "count", "wait so long for an event to come"},
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY SIZE_MAX
+static const struct http_parameter call_headers[] = {
+    {"kaged-timeout-ms", "positive", "the caller's own deadline"},
+    {NULL, NULL, NULL},
+};
 
+static const struct http_parameter events_query[] = {
+    {"plugin", "string", "only events of this plugin"},
+    {"event", "string",
+     "only this notification, new state or audit event; a last * takes all that start so"},
+    {"type", "string", "only notification, state or audit"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter unload_query[] = {
+    {"force", "boolean", "true: also while sessions are in it"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter agent_query[] = {
+    {"tools", "string", "openai or anthropic: also its tools as that API takes them"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter knob_query[] = {
+    {"project", "string", "as an agent of this project has it"},
+    {"agent", "string", "that agent, by its path; the primary without it"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter launch_query[] = {
+    {"token", "string", "the one-time token of a launch URL"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter sessions_query[] = {
+    {"state", "string", "only sessions that are active, idle, stopped or closed"},
+    {"before", "string", "only sessions that are older than the one with this id"},
+    {"limit", "count", "how many at most"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter entries_query[] = {
+    {"agent", "string", "only entries of this agent"},
+    {"after", "count", "only entries with a larger seq"},
+    {"limit", "count", "how many at most"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter context_query[] = {
+    {"agent", "string", "of this agent, instead of the one that is spoken to"},
+    {"tools", "string", "also its tools, as openai or anthropic take them"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter tool_query[] = {
+    {"agent", "string", "for this agent, instead of the one that is spoken to"},
+    {NULL, NULL, NULL},
+};
+
+#define ANY_BODY    SIZE_MAX
+#define TOKEN_BODY  ((size_t)4096)
+#define SOURCE_BODY ((size_t)4096)
+
+/* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
-    {"GET", "/healthz", "", 0, false, NULL, handle_health, "Whether the daemon answers"},
-    {"GET", "/api/v1/status", "plugins:read", 0, false, NULL, handle_status, "The daemon's state"},
-    {"POST", "/api/v1/reload", "admin", 0, false, NULL, handle_reload,
-     "Read the configuration again"},
-    {"POST", "/api/v1/stop", "admin", 0, false, NULL, handle_stop, "Stop the daemon"},
-    {"GET", "/api/v1/plugins", "plugins:read", 0, false, NULL, handle_plugins, "All plugins"},
-    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, false, plugin_query, handle_plugin,
-     "One plugin with its state and its last exit"},
-    {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, false, NULL, handle_enable,
-     "Enable and start a plugin"},
-    {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, false, NULL, handle_disable,
-     "Stop and disable a plugin"},
-    {"POST", "/api/v1/plugins/{name}/restart", "plugins:write", 0, false, NULL, handle_restart,
-     "Restart a plugin"},
-    {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, false, logs_query, handle_logs,
-     "What a plugin wrote on stderr"},
-    {"GET", "/api/v1/plugins/{name}/storage", "plugins:read", 0, false, storage_query,
-     http_handle_storage, "What a plugin has stored"},
-    {"POST", "/api/v1/plugins/{name}/storage/export", "admin", 0, false, NULL,
-     http_handle_storage_export, "Copy a plugin's database to a file in the state folder"},
-    {"POST", "/api/v1/plugins/{name}/storage/reset", "plugins:write", 0, false, NULL,
-     http_handle_storage_reset, "Start with an empty database after one was damaged"},
-    {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, false, NULL, handle_why,
-     "What a plugin was refused, and what would allow it"},
-    {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, true, NULL,
-     handle_call_by_query, "Call a method, parameters in the query"},
-    {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, false, NULL,
-     handle_call, "Call a method, parameters in the body"},
-    {"GET", "/api/v1/audit", "audit:read", 0, false, audit_query_parameters, handle_audit,
-     "Events of the audit log"},
+    {"GET", "/healthz", "", 0, NULL, handle_health, "Whether the daemon answers",
+     .operation = "health", .answer = "Health"},
+    {"GET", "/metrics", "plugins:read", 0, NULL, http_handle_metrics,
+     "Figures of the daemon and its plugins, for Prometheus", .operation = "metrics",
+     .answer = "text/plain"},
+    {"GET", "/api/v1/status", "plugins:read", 0, NULL, handle_status, "The daemon's state",
+     .operation = "status", .answer = "Status"},
+    {"GET", "/api/v1/openapi.json", "any", 0, NULL, http_handle_openapi,
+     "This API as an OpenAPI document", .operation = "openapi", .answer = "OpenApi"},
+    {"POST", "/api/v1/reload", "admin", 0, NULL, handle_reload, "Read the configuration again",
+     .operation = "reload", .answer = "Reload"},
+    {"POST", "/api/v1/stop", "admin", 0, NULL, handle_stop, "Stop the daemon", .operation = "stop",
+     .answer = "Stopping", .status = 202},
+    {"GET", "/api/v1/plugins", "plugins:read", 0, NULL, handle_plugins, "All plugins",
+     .operation = "plugin_list", .answer = "PluginList"},
+    {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, plugin_query, http_reply_plugin,
+     "One plugin with its state and its last exit", .operation = "plugin_status",
+     .answer = "Plugin"},
+    {"POST", "/api/v1/plugins", "plugins:write", SOURCE_BODY, NULL, http_handle_plugin_install,
+     "Fetch a plugin, and offer it for consent", .operation = "plugin_install", .answer = "Consent",
+     .status = 202, .body = "Source"},
+    {"DELETE", "/api/v1/plugins/{name}", "plugins:write", 0, uninstall_query,
+     http_handle_plugin_uninstall, "Stop a plugin and remove it", .operation = "plugin_uninstall",
+     .answer = "Uninstalled"},
+    {"POST", "/api/v1/plugins/{name}/upgrade", "plugins:write", SOURCE_BODY, NULL,
+     http_handle_plugin_upgrade, "Fetch another version of a plugin, and offer it for consent",
+     .operation = "plugin_upgrade", .answer = "Consent", .status = 202, .body = "Source"},
+    {"POST", "/api/v1/plugins/{name}/approve", "plugins:write", 0, NULL, http_handle_plugin_approve,
+     "Offer the files of a plugin, as they are, for consent", .operation = "plugin_approve",
+     .answer = "Consent", .status = 202},
+    {"POST", "/api/v1/plugins/{name}/promote", "plugins:write", 0, NULL, http_handle_plugin_promote,
+     "Make a plugin available to every project", .operation = "plugin_promote", .answer = "Plugin"},
+    {"POST", "/api/v1/plugins/{name}/enable", "plugins:write", 0, NULL, handle_enable,
+     "Enable and start a plugin", .operation = "plugin_enable", .answer = "Plugin"},
+    {"POST", "/api/v1/plugins/{name}/disable", "plugins:write", 0, NULL, handle_disable,
+     "Stop and disable a plugin", .operation = "plugin_disable", .answer = "Plugin"},
+    {"POST", "/api/v1/plugins/{name}/restart", "plugins:write", 0, NULL, handle_restart,
+     "Restart a plugin", .operation = "plugin_restart", .answer = "Plugin"},
+    {"POST", "/api/v1/plugins/{name}/reload", "plugins:write", 0, NULL, http_handle_plugin_reload,
+     "Read a plugin's manifest and configuration again", .operation = "plugin_reload",
+     .answer = "PluginReload"},
+    {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, logs_query, handle_logs,
+     "What a plugin wrote on stderr", .operation = "plugin_logs", .answer = "Logs"},
+    {"GET", "/api/v1/plugins/{name}/tools", "plugins:read", 0, NULL, http_handle_tools,
+     "The tools that a plugin declares", .operation = "plugin_tools", .answer = "Tools"},
+    {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, knob_query, http_handle_knobs,
+     "The knobs that a plugin declares, with their values", .operation = "plugin_knobs",
+     .answer = "Knobs"},
+    {"PUT", "/api/v1/plugins/{name}/knobs/{knob}", "projects:write", ANY_BODY, knob_query,
+     http_handle_knob_write, "Turn a knob for an agent: its project's file is changed",
+     .operation = "plugin_knob_write", .answer = "KnobWritten", .body = "KnobWanted"},
+    {"GET", "/api/v1/plugins/{name}/schema", "plugins:read", 0, NULL, http_handle_schema,
+     "The schemas that a plugin declares, of its configuration and its methods",
+     .operation = "plugin_schema", .answer = "DeclaredSchemas"},
+    {"GET", "/api/v1/plugins/{name}/storage", "plugins:read", 0, storage_query, http_handle_storage,
+     "What a plugin has stored", .operation = "plugin_storage", .answer = "StorageAnswer"},
+    {"POST", "/api/v1/plugins/{name}/storage/export", "admin", 0, NULL, http_handle_storage_export,
+     "Copy a plugin's database to a file in the state folder", .operation = "plugin_storage_export",
+     .answer = "StorageExport"},
+    {"POST", "/api/v1/plugins/{name}/storage/reset", "plugins:write", 0, NULL,
+     http_handle_storage_reset, "Start with an empty database after one was damaged",
+     .operation = "plugin_storage_reset", .answer = "Storage"},
+    {"GET", "/api/v1/plugins/{name}/why", "plugins:read", 0, NULL, handle_why,
+     "What a plugin was refused, and what would allow it", .operation = "plugin_why",
+     .answer = "Refusals"},
+    {"GET", "/api/v1/plugins/{name}/call/{method}", "plugins:call", 0, NULL, handle_call_by_query,
+     "Call a method, parameters in the query", .operation = "plugin_call_by_query",
+     .answer = "Result", .headers = call_headers, .any_query = true},
+    {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, NULL, handle_call,
+     "Call a method, parameters in the body", .operation = "plugin_call", .answer = "Result",
+     .body = "Params", .headers = call_headers},
+    {"GET", "/", "", 0, launch_query, http_handle_root,
+     "With a launch token: a session for the browser", .operation = "root", .answer = "text/plain"},
+    {"GET", "/auth/launch", "", 0, launch_query, http_handle_launch,
+     "A session for the browser, as a cookie", .operation = "launch", .answer = "text/plain",
+     .status = 303},
+    {"POST", "/api/v1/launch", "admin", 0, NULL, http_handle_launch_make,
+     "The launch URL that waits to be used, or a new one", .operation = "launch_make",
+     .answer = "Launch", .status = 201},
+    {"GET", "/api/v1/session", "any", 0, NULL, http_handle_session,
+     "Who asks, what he may do, and his CSRF token", .operation = "session", .answer = "Session"},
+    {"DELETE", "/api/v1/session", "any", 0, NULL, http_handle_session_end, "Log out",
+     .operation = "session_end", .status = 204},
+    {"GET", "/api/v1/tokens", "admin", 0, NULL, http_handle_tokens, "All API tokens",
+     .operation = "token_list", .answer = "TokenList"},
+    {"POST", "/api/v1/tokens", "admin", TOKEN_BODY, NULL, http_handle_token_create,
+     "Make an API token of {name, scopes, expires}; its text is in this answer only",
+     .operation = "token_create", .answer = "TokenMade", .body = "TokenWanted", .status = 201},
+    {"DELETE", "/api/v1/tokens/{id}", "admin", 0, NULL, http_handle_token_revoke,
+     "Revoke an API token, by its id or name", .operation = "token_revoke", .answer = "Token"},
+    {"GET", "/api/v1/consents", "plugins:read", 0, NULL, http_handle_consents,
+     "What waits for the operator's word, and what was answered", .operation = "consent_list",
+     .answer = "ConsentList"},
+    {"GET", "/api/v1/consents/{id}", "plugins:read", 0, NULL, http_handle_consent,
+     "One consent, with what is offered", .operation = "consent_show", .answer = "Consent"},
+    {"POST", "/api/v1/consents/{id}/approve", "consents:write", SOURCE_BODY, NULL,
+     http_handle_consent_approve, "Let it be fetched; or, with its hash, take what was shown",
+     .operation = "consent_approve", .answer = "Consent", .status = 202, .body = "Approval"},
+    {"POST", "/api/v1/consents/{id}/decline", "consents:write", 0, NULL,
+     http_handle_consent_decline, "Say no", .operation = "consent_decline", .answer = "Consent"},
+    {"GET", "/api/v1/projects", "projects:read", 0, NULL, http_handle_projects,
+     "All projects that are loaded", .operation = "project_list", .answer = "ProjectList"},
+    {"POST", "/api/v1/projects", "projects:write", SOURCE_BODY, NULL, http_handle_project_load,
+     "Load a project, or read it again", .operation = "project_load", .answer = "Project",
+     .body = "ProjectWanted"},
+    {"GET", "/api/v1/projects/{id}", "projects:read", 0, NULL, http_handle_project,
+     "One project with all that its agents have", .operation = "project_show", .answer = "Project"},
+    {"DELETE", "/api/v1/projects/{id}", "projects:write", 0, unload_query,
+     http_handle_project_unload, "Forget a project; its files stay", .operation = "project_unload",
+     .answer = "Unloaded"},
+    {"POST", "/api/v1/projects/{id}/reload", "projects:write", 0, NULL, http_handle_project_reload,
+     "Read a project's file again, and say what changed", .operation = "project_reload",
+     .answer = "Project"},
+    {"GET", "/api/v1/projects/{id}/agents", "projects:read", 0, NULL, http_handle_agents,
+     "The agents of a project", .operation = "agent_list", .answer = "AgentList"},
+    {"GET", "/api/v1/projects/{id}/agents/{path}", "projects:read", 0, agent_query,
+     http_handle_agent, "One agent with its plugins, tools and settings", .operation = "agent_show",
+     .answer = "Agent"},
+    {"POST", "/api/v1/projects/{id}/sessions", "sessions:write", ANY_BODY, NULL,
+     http_handle_session_create, "Begin a session", .operation = "session_create",
+     .answer = "AgentSession", .body = "SessionWanted", .status = 201},
+    {"GET", "/api/v1/projects/{id}/sessions", "sessions:read", 0, sessions_query,
+     http_handle_sessions, "The sessions of a project, the newest first",
+     .operation = "project_sessions", .answer = "AgentSessions"},
+    {"GET", "/api/v1/sessions", "sessions:read", 0, sessions_query, http_handle_sessions,
+     "All sessions, the newest first", .operation = "session_list", .answer = "AgentSessions"},
+    {"GET", "/api/v1/sessions/{id}", "sessions:read", 0, NULL, http_handle_session_show,
+     "One session", .operation = "session_show", .answer = "AgentSession"},
+    {"DELETE", "/api/v1/sessions/{id}", "sessions:write", 0, NULL, http_handle_session_close,
+     "Close a session; what was said stays", .operation = "session_close",
+     .answer = "AgentSession"},
+    {"GET", "/api/v1/sessions/{id}/entries", "sessions:read", 0, entries_query,
+     http_handle_session_entries, "What was said, in its order", .operation = "session_entries",
+     .answer = "SessionEntries"},
+    {"GET", "/api/v1/sessions/{id}/context", "sessions:read", 0, context_query,
+     http_handle_session_context, "What the model of an agent would be sent",
+     .operation = "session_context", .answer = "SessionContext"},
+    {"POST", "/api/v1/sessions/{id}/messages", "sessions:write", ANY_BODY, NULL,
+     http_handle_session_messages, "Add messages, without asking a model",
+     .operation = "session_messages", .answer = "SessionAdded", .body = "SessionMessages"},
+    {"POST", "/api/v1/sessions/{id}/tools/{tool}", "sessions:write", ANY_BODY, tool_query,
+     http_handle_session_tool, "Call a tool, its arguments in the body; call and result are kept",
+     .operation = "session_tool", .answer = "SessionTool", .body = "Params"},
+    {"POST", "/api/v1/sessions/{id}/idle", "sessions:write", 0, NULL, http_handle_session_idle,
+     "Tell the plugins that the session is idle", .operation = "session_idle",
+     .answer = "SessionIdle"},
+    {"POST", "/api/v1/sessions/{id}/compact", "sessions:write", SOURCE_BODY, NULL,
+     http_handle_session_compact, "Make the context of an agent smaller",
+     .operation = "session_compact", .answer = "SessionCompacted", .body = "SessionCompact"},
+    {"POST", "/api/v1/sessions/{id}/undo-compact", "sessions:write", SOURCE_BODY, NULL,
+     http_handle_session_undo, "Take the latest compaction of an agent back",
+     .operation = "session_undo_compact", .answer = "SessionUndone", .body = "SessionAgent"},
+    {"POST", "/api/v1/sessions/{id}/pin", "sessions:write", SOURCE_BODY, NULL,
+     http_handle_session_pin, "Keep an entry in its context, whatever is compacted",
+     .operation = "session_pin", .answer = "SessionEntry", .body = "SessionPin"},
+    {"POST", "/api/v1/sessions/{id}/fork", "sessions:write", SOURCE_BODY, NULL,
+     http_handle_session_fork, "Make a session of all up to an entry", .operation = "session_fork",
+     .answer = "AgentSession", .body = "SessionFork", .status = 201},
+    {"POST", "/api/v1/sessions/{id}/resume", "sessions:write", SOURCE_BODY, NULL,
+     http_handle_session_resume, "Let a session go on, maybe with another agent",
+     .operation = "session_resume", .answer = "AgentSession", .body = "SessionSeat"},
+    {"POST", "/api/v1/sessions/{id}/runs", "sessions:write", ANY_BODY, NULL, http_handle_run,
+     "Say something, and have the agent's model answer: events of the turn, one a line",
+     .operation = "session_run", .answer = "application/x-ndjson", .body = "SessionRun"},
+    {"POST", "/api/v1/sessions/{id}/cancel", "sessions:write", 0, NULL, http_handle_run_cancel,
+     "End the turn that runs, if one does", .operation = "session_cancel",
+     .answer = "SessionCancelled"},
+    {"GET", "/api/v1/audit", "audit:read", 0, audit_query_parameters, handle_audit,
+     "Events of the audit log", .operation = "audit", .answer = "Audit"},
+    {"GET", "/api/v1/events", "plugins:read", 0, events_query, http_handle_events,
+     "A WebSocket of events as they happen", .operation = "events", .status = 101},
 };
 const size_t http_route_count = KG_COUNT(http_routes);

@@ -15,8 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LISTEN_BACKLOG 128
-#define PASSWD_BYTES   4096
+#define PASSWD_BYTES 4096
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -118,6 +117,7 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
     server->limits = *limits;
     server->routes = routes;
     server->route_count = route_count;
+    server->route_parts = http_router_count_parts(routes, route_count);
     uv_pipe_init(loop_uv(loop), &server->listener, 0);
     server->listener.data = server;
     server->open_handles = 1;
@@ -127,6 +127,11 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
     /* Unknown, it equals nobody's, and only root gets in. */
     stat_user_namespace("self", &server->user_namespace);
     return server;
+}
+
+void http_server_set_sessions(struct http_server *server, struct sessions *sessions)
+{
+    server->sessions = sessions;
 }
 
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data)
@@ -162,11 +167,21 @@ void http_server_stop(struct http_server *server)
     server->stopped = true;
     remove_socket(server);
     uv_close((uv_handle_t *)&server->listener, on_listener_closed);
+    if (server->has_tcp)
+        uv_close((uv_handle_t *)&server->tcp, on_listener_closed);
     for (struct http_connection *connection = server->connections, *next; connection != NULL;
          connection = next) {
         next = http_connection_next(connection);
-        if (http_connection_is_idle(connection))
-            http_connection_close(connection);
+        http_connection_stop(connection);
+    }
+}
+
+void http_server_doubt(struct http_server *server)
+{
+    for (struct http_connection *connection = server->connections, *next; connection != NULL;
+         connection = next) {
+        next = http_connection_next(connection);
+        http_connection_doubt(connection);
     }
 }
 
@@ -175,6 +190,7 @@ static void finish_free(struct loop_task *task)
     struct http_server *server = KG_CONTAINER(task, struct http_server, free_task);
     void (*on_freed)(void *data) = server->on_freed;
     void *data = server->data;
+    free(server->route_parts);
     free(server);
     if (on_freed != NULL)
         on_freed(data);
@@ -259,12 +275,12 @@ static int bind_path(const char *path, const struct sockaddr_un *address, struct
     return 0;
 }
 
-static void on_connection(uv_stream_t *listener, int status)
+void http_server_on_connection(uv_stream_t *listener, int status)
 {
     if (status < 0)
         kg_log(KG_WARN, "http: accept: %s", uv_strerror(status));
     else
-        http_connection_accept(listener->data);
+        http_connection_accept(listener->data, listener);
 }
 
 static int start_listening(struct http_server *server, int fd)
@@ -274,7 +290,8 @@ static int start_listening(struct http_server *server, int fd)
         close(fd);
         return result;
     }
-    return uv_listen((uv_stream_t *)&server->listener, LISTEN_BACKLOG, on_connection);
+    return uv_listen((uv_stream_t *)&server->listener, HTTP_LISTEN_BACKLOG,
+                     http_server_on_connection);
 }
 
 int http_server_listen(struct http_server *server, const char *path, struct kg_err *err)
@@ -298,4 +315,34 @@ int http_server_listen(struct http_server *server, const char *path, struct kg_e
     if (result < 0)
         return kg_fail_errno(err, -result, "socket %s: listen", path);
     return 0;
+}
+
+/* Clients look for the socket at `path`: one that listens elsewhere would have none. */
+static int check_place(int fd, const char *path, struct kg_err *err)
+{
+    struct sockaddr_un address = {0};
+    socklen_t length = sizeof(address) - 1; /* so that a path ends with a NUL */
+    struct stat theirs, ours;
+    if (getsockname(fd, (struct sockaddr *)&address, &length) < 0)
+        return kg_fail_errno(err, errno, "socket that was passed: where it listens");
+    if (strcmp(address.sun_path, path) == 0 ||
+        (stat(address.sun_path, &theirs) == 0 && stat(path, &ours) == 0 &&
+         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino))
+        return 0;
+    int result =
+        kg_fail(err, KG_E_INVALID_CONFIG, "socket that was passed: it listens at \"%s\", not at %s",
+                address.sun_path, path);
+    kg_hint(err, "let the unit of the socket have ListenStream=%s", path);
+    return result;
+}
+
+int http_server_adopt(struct http_server *server, int fd, const char *path, struct kg_err *err)
+{
+    int result = check_place(fd, path, err);
+    if (result < 0) {
+        close(fd);
+        return result;
+    }
+    result = start_listening(server, fd);
+    return result < 0 ? kg_fail_errno(err, -result, "socket %s: listen", path) : 0;
 }

@@ -54,8 +54,7 @@ static void put_full_name(struct kg_json_writer *json, const char *plugin, struc
         if (name.data[i] == '-')
             name.data[i] = '_';
     kg_buf_str(&name, table);
-    kg_json_key(json, "full_name");
-    kg_json_str(json, kg_buf_view(&name));
+    kg_json_named_str(json, "full_name", kg_buf_view(&name));
 }
 
 static void put_table(struct kg_json_writer *json, const char *plugin, const struct kg_node *table)
@@ -79,20 +78,14 @@ static void reply_contents(struct http_request *request, struct host_plugin *plu
     struct kg_json_writer json = kg_json_writer(&body);
     struct storage_facts facts = storage_facts(host_plugin_storage(plugin));
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "name");
-    kg_json_text(&json, plugin->name);
-    kg_json_key(&json, "file");
-    kg_json_text(&json, facts.file);
-    kg_json_key(&json, "bytes");
-    kg_json_int(&json, (int64_t)facts.bytes);
-    kg_json_key(&json, "bytes_max");
-    kg_json_int(&json, host_config(http_host(request))->limits_storage_size_bytes);
-    kg_json_key(&json, "running");
-    kg_json_bool(&json, facts.running);
-    kg_json_key(&json, "damaged");
-    kg_json_bool(&json, facts.damaged);
-    kg_json_key(&json, "requests");
-    kg_json_int(&json, (int64_t)facts.requests);
+    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "file", facts.file);
+    kg_json_named_int(&json, "bytes", (int64_t)facts.bytes);
+    kg_json_named_int(&json, "bytes_max",
+                      host_config(http_host(request))->limits_storage_size_bytes);
+    kg_json_named_bool(&json, "running", facts.running);
+    kg_json_named_bool(&json, "damaged", facts.damaged);
+    kg_json_named_int(&json, "requests", (int64_t)facts.requests);
     kg_json_key(&json, "tables");
     kg_json_begin(&json, '[');
     for (uint32_t i = 0; tables != NULL && i < tables->count; i++)

@@ -62,6 +62,15 @@ void loop_post(struct loop *loop, struct loop_message *message); /* from any thr
 /* Delivers what was posted, now: for who ends a thread and must hear its last messages. */
 void loop_deliver_messages(struct loop *loop);
 
+/* -- folders: what changes in one -------------------------------------------------------------- */
+
+struct loop_watch;
+/* name: of what was made, changed or removed in the folder; NULL: nobody can tell. */
+typedef void loop_watch_fn(void *data, const char *name_or_null);
+struct loop_watch *loop_watch_new(struct loop *loop, const char *folder, loop_watch_fn *on_change,
+                                  void *data, struct kg_err *err);
+void loop_watch_free(struct loop_watch *watch); /* takes NULL */
+
 /* -- workers: a named thread that runs jobs one after the other -------------------------------- */
 
 struct loop_worker;

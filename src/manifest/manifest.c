@@ -59,7 +59,7 @@ void manifest_free(struct manifest *manifest)
     free(manifest);
 }
 
-static struct manifest *read_document(struct kg_doc *doc, struct manifest_problems *problems)
+static struct manifest *read_document(struct kg_doc *doc, struct kg_problems *problems)
 {
     struct manifest *manifest = kg_alloc(sizeof(*manifest));
     manifest->doc = doc;
@@ -72,26 +72,26 @@ static struct manifest *read_document(struct kg_doc *doc, struct manifest_proble
     return NULL;
 }
 
-struct manifest *manifest_read(struct kg_str text, struct manifest_problems *problems)
+struct manifest *manifest_read(struct kg_str text, struct kg_problems *problems)
 {
     struct kg_err err = {0};
     struct kg_doc *doc = kg_yaml_read(text, &err);
     if (doc == NULL) {
-        problems_add_err(problems, MANIFEST_YAML, "", &err);
+        kg_problems_add_err(problems, &manifest_rows[MANIFEST_YAML], "", &err);
         return NULL;
     }
     struct manifest *manifest = read_document(doc, problems);
-    problems_sort(problems);
+    kg_problems_sort(problems);
     return manifest;
 }
 
-struct manifest *manifest_load(const char *dir, struct manifest_problems *problems)
+struct manifest *manifest_load(const char *dir, struct kg_problems *problems)
 {
     kg_auto(kg_free) char *path = kg_format("%s/%s", dir, MANIFEST_FILE);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_err err = {0};
     if (kg_read_file(path, KG_DOC_BYTES_MAX, &text, &err) < 0) {
-        problems_add_err(problems, MANIFEST_YAML, "", &err);
+        kg_problems_add_err(problems, &manifest_rows[MANIFEST_YAML], "", &err);
         return NULL;
     }
     return manifest_read(kg_buf_view(&text), problems);
@@ -103,5 +103,13 @@ const struct manifest_method *manifest_method_find(const struct manifest *manife
     for (size_t i = 0; i < manifest->method_count; i++)
         if (kg_str_is(name, manifest->methods[i].name))
             return &manifest->methods[i];
+    return NULL;
+}
+
+const struct manifest_tool *manifest_tool_find(const struct manifest *manifest, struct kg_str name)
+{
+    for (size_t i = 0; i < manifest->tool_count; i++)
+        if (kg_str_is(name, manifest->tools[i].name))
+            return &manifest->tools[i];
     return NULL;
 }

@@ -6,7 +6,7 @@
 #ifndef KAGED_MANIFEST_H
 #define KAGED_MANIFEST_H
 
-#include "base/json/json.h"
+#include "base/problems.h"
 #include "manifest/capability.h"
 #include "schema/schema.h"
 
@@ -21,32 +21,9 @@ enum manifest_code {
 #undef MANIFEST_PROBLEM
     MANIFEST_CODE_COUNT
 };
-enum manifest_severity { MANIFEST_SEVERITY_ERROR, MANIFEST_SEVERITY_WARNING };
-
-struct manifest_code_row {
-    const char *code;
-    enum manifest_severity severity;
-    const char *meaning;
-};
-const struct manifest_code_row *manifest_code_row(enum manifest_code code);
-
-struct manifest_problem {
-    enum manifest_code code;
-    uint32_t line, column; /* 1-based; 0: of the file as a whole */
-    char *message;         /* owned */
-    char *hint;            /* owned; NULL if there is none */
-};
-
-#define MANIFEST_PROBLEMS_MAX 100
-
-struct manifest_problems {
-    struct manifest_problem *items; /* owned, by place */
-    size_t count;
-    size_t errors; /* of them; the rest are warnings */
-};
-void manifest_problems_free(struct manifest_problems *problems); /* also for kg_auto */
-/* The first error as "PATH:LINE:COLUMN: message [code]", and how many more there are. */
-int manifest_problems_fail(const struct manifest_problems *problems, const char *path,
+extern const struct kg_problem_row manifest_rows[MANIFEST_CODE_COUNT];
+/* The first error, as kg_problems_fail tells it. */
+int manifest_problems_fail(const struct kg_problems *problems, const char *path,
                            struct kg_err *err);
 
 /* -- the manifest ------------------------------------------------------------------------------ */
@@ -60,7 +37,7 @@ enum manifest_hook {
     MANIFEST_POST_COMPACT,
     MANIFEST_HOOK_COUNT
 };
-extern const char *const manifest_hook_names[MANIFEST_HOOK_COUNT];
+extern const char *const manifest_hook_names[MANIFEST_HOOK_COUNT + 1]; /* ended by NULL */
 
 struct manifest_method {
     const char *name;
@@ -72,6 +49,7 @@ struct manifest_method {
 struct manifest_tool {
     const char *name; /* without the plugin's prefix */
     const char *description;
+    uint64_t timeout_ms;                   /* 0: the daemon's */
     struct schema *parameters;             /* owned; NULL: anything goes */
     const struct kg_node *parameters_node; /* as declared; NULL if it was not */
 };
@@ -115,14 +93,17 @@ struct manifest {
 };
 
 /* NULL if there is an error among the problems; warnings alone do not fail. */
-struct manifest *manifest_read(struct kg_str text, struct manifest_problems *problems);
+struct manifest *manifest_read(struct kg_str text, struct kg_problems *problems);
 /* Reads DIR/kaged-plugin.yaml; a file that cannot be read is a problem, too. */
-struct manifest *manifest_load(const char *dir, struct manifest_problems *problems);
+struct manifest *manifest_load(const char *dir, struct kg_problems *problems);
 void manifest_free(struct manifest *manifest);
 
 const struct manifest_method *manifest_method_find(const struct manifest *manifest,
                                                    struct kg_str name);
+const struct manifest_tool *manifest_tool_find(const struct manifest *manifest, struct kg_str name);
 /* ^[a-z][a-z0-9-]*$, at most 64 characters. */
 bool manifest_name_is_valid(struct kg_str name);
+/* Whether built-in tools have it as their namespace: not forbidden, but easy to confuse. */
+bool manifest_name_is_builtin(struct kg_str name);
 
 #endif

@@ -14,7 +14,7 @@
 #define ENTRIES_MAX     1024
 #define KNOB_VALUES_MAX 256
 
-const char *const manifest_hook_names[MANIFEST_HOOK_COUNT] = {
+const char *const manifest_hook_names[MANIFEST_HOOK_COUNT + 1] = {
     [MANIFEST_ON_SESSION_START] = "on_session_start",
     [MANIFEST_ON_SESSION_IDLE] = "on_session_idle",
     [MANIFEST_PRE_COMPACT] = "pre_compact",
@@ -24,7 +24,7 @@ const char *const manifest_hook_names[MANIFEST_HOOK_COUNT] = {
 struct reading {
     struct manifest *manifest;
     const struct kg_node *root;
-    struct manifest_problems *problems;
+    struct kg_problems *problems;
 };
 
 /* -- helpers ----------------------------------------------------------------------------------- */
@@ -115,34 +115,10 @@ static struct schema *compile(const struct reading *reading, const struct kg_nod
     struct schema *schema = schema_compile(node, &options, &err);
     if (schema == NULL) {
         kg_auto(kg_free) char *before = kg_format("%s: ", what);
-        problems_add_err(reading->problems, MANIFEST_SCHEMA_INVALID, before, &err);
+        kg_problems_add_err(reading->problems, &manifest_rows[MANIFEST_SCHEMA_INVALID], before,
+                            &err);
     }
     return schema;
-}
-
-static bool has_nul(struct kg_str text)
-{
-    return text.length > 0 && memchr(text.data, '\0', text.length) != NULL;
-}
-
-/* A NUL would cut short what an operator reads, and what a program is given. */
-static void find_nul(const struct reading *reading, const struct kg_node *node)
-{
-    bool is_map = node->type == KG_OBJECT;
-    if (node->type == KG_STRING && has_nul(node->text))
-        problems_at(reading->problems, BAD_VALUE, node, NULL, "the text has a NUL in it");
-    for (uint32_t i = 0; (is_map || node->type == KG_ARRAY) && i < node->count; i++) {
-        const struct kg_member *member = is_map ? &node->members[i] : NULL;
-        if (is_map && has_nul(member->key))
-            problems_add(reading->problems, MANIFEST_BAD_VALUE, member->key_line,
-                         member->key_column, NULL, "the key has a NUL in it");
-        find_nul(reading, is_map ? &member->value : &node->items[i]);
-    }
-}
-
-static void check_nul(const struct reading *reading)
-{
-    find_nul(reading, reading->root);
 }
 
 /* -- who it is --------------------------------------------------------------------------------- */
@@ -162,15 +138,22 @@ static void take_identity(const struct reading *reading)
     manifest->hook_timeout_sec = int_of(reading, "hook_timeout_sec");
 }
 
-static void check_name(const struct reading *reading)
+bool manifest_name_is_builtin(struct kg_str name)
 {
     static const char *const builtin[] = {"file", "search", "code", "debug", "shell", "kaged"};
+    for (size_t i = 0; i < KG_COUNT(builtin); i++)
+        if (kg_str_is(name, builtin[i]))
+            return true;
+    return false;
+}
+
+static void check_name(const struct reading *reading)
+{
     const struct kg_node *name = text(reading, "name");
-    for (size_t i = 0; name != NULL && i < KG_COUNT(builtin); i++)
-        if (kg_str_is(name->text, builtin[i]))
-            problems_at(reading->problems, NAME_BUILTIN, name, "choose another name",
-                        "the name \"%s\" is that of built-in tools, which would be easy to confuse",
-                        builtin[i]);
+    if (name != NULL && manifest_name_is_builtin(name->text))
+        problems_at(reading->problems, NAME_BUILTIN, name, "choose another name",
+                    "the name \"%.*s\" is that of built-in tools, which would be easy to confuse",
+                    KG_STR_ARG(name->text));
 }
 
 static void check_package(const struct reading *reading)
@@ -257,9 +240,10 @@ static void report_remarks(const struct reading *reading, const struct written *
         const struct capability_remark *remark = &remarks->items[i];
         assert(written->nodes != NULL && remark->index < written->count);
         const struct kg_node *node = written->nodes[remark->index];
-        problems_add(reading->problems,
-                     remark->is_error ? MANIFEST_CAPABILITY_INVALID : MANIFEST_CAPABILITY_REDUNDANT,
-                     node->line, node->column, remark->hint, "%s", remark->text);
+        kg_problems_add(reading->problems,
+                        &manifest_rows[remark->is_error ? MANIFEST_CAPABILITY_INVALID
+                                                        : MANIFEST_CAPABILITY_REDUNDANT],
+                        node->line, node->column, remark->hint, "%s", remark->text);
     }
 }
 
@@ -358,22 +342,26 @@ static void take_methods(const struct reading *reading)
         manifest->methods[i].name = manifest->method_names[i];
 }
 
-/* The method that a key of `schemas` or `timeouts` names, or NULL with a problem. */
-static struct manifest_method *declared(const struct reading *reading, const char *map,
-                                        const struct kg_member *member)
+static struct manifest_method *method_named(const struct reading *reading, struct kg_str name)
 {
     struct manifest *manifest = reading->manifest;
     for (size_t i = 0; i < manifest->method_count; i++)
-        if (kg_str_is(member->key, manifest->methods[i].name))
+        if (kg_str_is(name, manifest->methods[i].name))
             return &manifest->methods[i];
-    const char *nearest = kg_str_nearest(member->key, (const char *const *)manifest->method_names,
-                                         manifest->method_count);
-    char hint[160] = "declare it in methods";
+    return NULL;
+}
+
+static void report_unnamed(const struct reading *reading, const char *map,
+                           const struct kg_member *member, const char *what, const char *nearest)
+{
+    char hint[200];
     if (nearest != NULL)
         snprintf(hint, sizeof(hint), "did you mean %s?", nearest);
-    problems_add(reading->problems, MANIFEST_METHOD_UNKNOWN, member->key_line, member->key_column,
-                 hint, "%s: \"%.*s\" is not one of the methods", map, KG_STR_CUT(member->key, 128));
-    return NULL;
+    else
+        snprintf(hint, sizeof(hint), "declare it in %s", what);
+    kg_problems_add(reading->problems, &manifest_rows[MANIFEST_METHOD_UNKNOWN], member->key_line,
+                    member->key_column, hint, "%s: \"%.*s\" is not one of the %s", map,
+                    KG_STR_CUT(member->key, 128), what);
 }
 
 static void take_schemas(const struct reading *reading)
@@ -381,25 +369,19 @@ static void take_schemas(const struct reading *reading)
     const struct kg_node *schemas = map(reading, "schemas");
     for (size_t i = 0; i < count_of(schemas); i++) {
         const struct kg_member *member = &schemas->members[i];
-        struct manifest_method *method = declared(reading, "schemas", member);
-        if (method == NULL)
+        struct manifest_method *method = method_named(reading, member->key);
+        if (method == NULL) {
+            report_unnamed(reading, "schemas", member, "methods",
+                           kg_str_nearest(member->key,
+                                          (const char *const *)reading->manifest->method_names,
+                                          reading->manifest->method_count));
             continue;
+        }
         char what[200];
         snprintf(what, sizeof(what), "schemas.%s.params", method->name);
         method->params = compile(reading, kg_node_get(&member->value, "params"), what);
         snprintf(what, sizeof(what), "schemas.%s.result", method->name);
         method->result = compile(reading, kg_node_get(&member->value, "result"), what);
-    }
-}
-
-static void take_timeouts(const struct reading *reading)
-{
-    const struct kg_node *timeouts = map(reading, "timeouts");
-    for (size_t i = 0; i < count_of(timeouts); i++) {
-        const struct kg_member *member = &timeouts->members[i];
-        struct manifest_method *method = declared(reading, "timeouts", member);
-        if (method != NULL)
-            method->timeout_ms = (uint64_t)int_value(&member->value) * 1000;
     }
 }
 
@@ -438,6 +420,52 @@ static void take_tools(const struct reading *reading)
         take_tool(reading, &tools->items[i]);
 }
 
+/* Tools go by their own name, or with the plugin's before it, as they are called. */
+static struct manifest_tool *tool_named(const struct reading *reading, struct kg_str name)
+{
+    struct manifest *manifest = reading->manifest;
+    size_t prefix = manifest->name ? strlen(manifest->name) + 1 : 0;
+    if (prefix > 0 && name.length > prefix && kg_str_starts(name, manifest->name) &&
+        name.data[prefix - 1] == '.')
+        name = (struct kg_str){name.data + prefix, name.length - prefix};
+    for (size_t i = 0; i < manifest->tool_count; i++)
+        if (kg_str_is(name, manifest->tools[i].name))
+            return &manifest->tools[i];
+    return NULL;
+}
+
+static void report_untimed(const struct reading *reading, const struct kg_member *member)
+{
+    const struct manifest *manifest = reading->manifest;
+    size_t count = manifest->method_count;
+    const char **names = kg_alloc_array(count + manifest->tool_count + 1, sizeof(*names));
+    for (size_t i = 0; i < count; i++)
+        names[i] = manifest->methods[i].name;
+    for (size_t i = 0; i < manifest->tool_count; i++)
+        names[count++] = manifest->tools[i].name;
+    report_unnamed(reading, "timeouts", member, "methods or tools",
+                   kg_str_nearest(member->key, names, count));
+    free(names);
+}
+
+/* A plugin may list its tools among its methods, too: then both have it. */
+static void take_timeouts(const struct reading *reading)
+{
+    const struct kg_node *timeouts = map(reading, "timeouts");
+    for (size_t i = 0; i < count_of(timeouts); i++) {
+        const struct kg_member *member = &timeouts->members[i];
+        uint64_t timeout_ms = (uint64_t)int_value(&member->value) * 1000;
+        struct manifest_method *method = method_named(reading, member->key);
+        struct manifest_tool *tool = tool_named(reading, member->key);
+        if (method != NULL)
+            method->timeout_ms = timeout_ms;
+        if (tool != NULL)
+            tool->timeout_ms = timeout_ms;
+        if (method == NULL && tool == NULL)
+            report_untimed(reading, member);
+    }
+}
+
 static void check_offers(const struct reading *reading)
 {
     static const char *const offers[] = {"methods", "hooks", "tools", "notifications"};
@@ -473,16 +501,16 @@ static void check_config_fields(const struct reading *reading)
     for (size_t i = 0; i < count_of(system); i++) {
         const struct kg_member *member = &system->members[i];
         if (kg_node_member(project, member->key) != NULL)
-            problems_add(reading->problems, MANIFEST_CONFIG_OVERLAP, member->key_line,
-                         member->key_column, "keep it in one of them",
-                         "the field \"%.*s\" is in both config_schema and system_config_schema",
-                         KG_STR_CUT(member->key, 64));
+            kg_problems_add(reading->problems, &manifest_rows[MANIFEST_CONFIG_OVERLAP],
+                            member->key_line, member->key_column, "keep it in one of them",
+                            "the field \"%.*s\" is in both config_schema and system_config_schema",
+                            KG_STR_CUT(member->key, 64));
         for (size_t k = 0; k < KG_COUNT(reserved); k++)
             if (kg_str_is(member->key, reserved[k]))
-                problems_add(reading->problems, MANIFEST_CONFIG_RESERVED, member->key_line,
-                             member->key_column, "choose another name",
-                             "system_config_schema: \"%s\" is a key of local.toml itself",
-                             reserved[k]);
+                kg_problems_add(reading->problems, &manifest_rows[MANIFEST_CONFIG_RESERVED],
+                                member->key_line, member->key_column, "choose another name",
+                                "system_config_schema: \"%s\" is a key of local.toml itself",
+                                reserved[k]);
     }
 }
 
@@ -663,15 +691,14 @@ static void take_knobs(const struct reading *reading)
 /* -- the table --------------------------------------------------------------------------------- */
 
 static void (*const rules[])(const struct reading *reading) = {
-    check_nul,    take_identity, check_name,          check_package,
-    take_command, take_env,      take_capabilities,   take_hooks,
-    take_roles,   take_methods,  take_schemas,        take_timeouts,
-    take_tools,   check_offers,  take_config_schemas, check_config_fields,
-    take_knobs,
+    take_identity, check_name,          check_package,       take_command,
+    take_env,      take_capabilities,   take_hooks,          take_roles,
+    take_methods,  take_schemas,        take_tools,          take_timeouts,
+    check_offers,  take_config_schemas, check_config_fields, take_knobs,
 };
 
 void rules_apply(struct manifest *manifest, const struct kg_node *root,
-                 struct manifest_problems *problems)
+                 struct kg_problems *problems)
 {
     const struct reading reading = {manifest, root, problems};
     for (size_t i = 0; i < KG_COUNT(rules); i++)

@@ -7,9 +7,10 @@
 
 #include <stdlib.h>
 
-#define SET_MAX      64    /* subschemas for one object */
-#define DEFAULTS_MAX 10000 /* nodes that are put in */
-#define CHAIN_MAX    16    /* defaults within defaults */
+#define SET_MAX            64      /* subschemas for one object */
+#define DEFAULTS_MAX       10000   /* nodes that are put in */
+#define DEFAULTS_BYTES_MAX 4194304 /* of their texts; no plugin could be told more */
+#define CHAIN_MAX          16      /* defaults within defaults */
 
 struct set {
     uint32_t *numbers; /* owned */
@@ -20,6 +21,7 @@ struct filling {
     const struct schema *schema;
     struct kg_builder *builder;
     size_t left;               /* nodes that may still be put in */
+    size_t bytes_left;         /* of their texts */
     uint32_t chain[CHAIN_MAX]; /* subschemas whose defaults are being filled */
     uint32_t chain_count;
 };
@@ -98,13 +100,14 @@ static uint32_t with_default(const struct schema *schema, const struct set *set)
 
 static bool may_put_in(struct filling *filling, uint32_t number, const struct kg_node *value)
 {
-    size_t nodes = schema_value_nodes(value);
-    if (nodes > filling->left || filling->chain_count == CHAIN_MAX)
+    size_t nodes = schema_value_nodes(value), bytes = schema_value_bytes(value);
+    if (nodes > filling->left || bytes > filling->bytes_left || filling->chain_count == CHAIN_MAX)
         return false;
     for (uint32_t i = 0; i < filling->chain_count; i++)
         if (filling->chain[i] == number)
             return false;
     filling->left -= nodes;
+    filling->bytes_left -= bytes;
     return true;
 }
 
@@ -169,7 +172,10 @@ static void fill(struct filling *filling, const struct kg_node *node, const stru
 
 struct kg_doc *schema_with_defaults(const struct schema *schema, const struct kg_node *instance)
 {
-    struct filling filling = {.schema = schema, .builder = kg_builder_new(), .left = DEFAULTS_MAX};
+    struct filling filling = {.schema = schema,
+                              .builder = kg_builder_new(),
+                              .left = DEFAULTS_MAX,
+                              .bytes_left = DEFAULTS_BYTES_MAX};
     kg_auto(set_free) struct set set = {0};
     set_add(&set, 0);
     set_close(&set, schema);

@@ -189,6 +189,7 @@ bool schema_value_equal(const struct kg_node *a, const struct kg_node *b, uint64
 uint64_t schema_value_hash(const struct kg_node *node, uint64_t *work);
 void schema_value_copy(struct kg_builder *builder, const struct kg_node *node);
 size_t schema_value_nodes(const struct kg_node *node);
+size_t schema_value_bytes(const struct kg_node *node); /* of its texts and keys */
 static inline void schema_work(uint64_t *work, uint64_t steps)
 {
     if (steps > 0)

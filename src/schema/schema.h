@@ -6,7 +6,7 @@
 #ifndef KAGED_SCHEMA_H
 #define KAGED_SCHEMA_H
 
-#include "base/json/json.h"
+#include "base/problems.h"
 
 /* -- documents that references may reach ------------------------------------------------------- */
 
@@ -66,5 +66,29 @@ bool schema_check(const struct schema *schema, const struct kg_node *instance,
  * are reached through properties, $ref and allOf. The instance is not changed.
  */
 struct kg_doc *schema_with_defaults(const struct schema *schema, const struct kg_node *instance);
+
+/* -- published schemas: what they find wrong gets a stable code -------------------------------- */
+
+/* By place and by keyword; the first row that fits is taken. */
+struct schema_code {
+    const char *place;   /* of the instance; "*" is any one segment, "**" at its start any number;
+                            NULL: anywhere */
+    const char *keyword; /* NULL: any */
+    const struct kg_problem_row *row;
+    const char *hint;         /* NULL: the sentence says it all */
+    const char *const *words; /* NULL-ended; the nearest to a text is suggested. NULL: none */
+    const char *sentence;     /* in the place of the checker's; NULL: that one will do */
+};
+
+/* A schema of ours, embedded in the program. */
+struct schema_published {
+    struct kg_str json;
+    const char *what;                /* "the manifest" */
+    const struct schema_code *codes; /* the last row fits everything */
+    struct schema *schema;           /* compiled at the first use, lives as long as the program */
+};
+/* A NUL in a text of the instance is a problem, too, with the last row's code. */
+void schema_published_check(struct schema_published *published, const struct kg_node *root,
+                            struct kg_problems *problems);
 
 #endif

@@ -120,3 +120,16 @@ size_t schema_value_nodes(const struct kg_node *node)
             schema_value_nodes(node->type == KG_ARRAY ? &node->items[i] : &node->members[i].value);
     return nodes;
 }
+
+size_t schema_value_bytes(const struct kg_node *node)
+{
+    if (node->type == KG_STRING || node->type == KG_NUMBER)
+        return node->text.length;
+    size_t bytes = 0;
+    bool container = node->type == KG_ARRAY || node->type == KG_OBJECT;
+    for (uint32_t i = 0; container && i < node->count; i++)
+        bytes += node->type == KG_ARRAY
+                     ? schema_value_bytes(&node->items[i])
+                     : node->members[i].key.length + schema_value_bytes(&node->members[i].value);
+    return bytes;
+}

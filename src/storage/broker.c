@@ -66,6 +66,7 @@ struct storage {
     struct ask *first, **last; /* owned, oldest first */
     uint32_t waiting;
     uint64_t requests;
+    int64_t statement_ms;       /* what this process was started with */
     struct loop_timer deadline; /* of the oldest, or of the closing */
     struct loop_timer idle;
     struct loop_task start; /* with requests that were asked for in this turn */
@@ -170,8 +171,7 @@ static void set_timers(struct storage *storage)
     }
     loop_timer_stop(loop, &storage->idle);
     uint64_t grace_ms = storage->answered ? KILL_GRACE_MS : OPEN_GRACE_MS;
-    loop_timer_start(loop, &storage->deadline,
-                     (uint64_t)storage->place->limits.statement_ms + grace_ms, on_late);
+    loop_timer_start(loop, &storage->deadline, (uint64_t)storage->statement_ms + grace_ms, on_late);
 }
 
 /* -- the end of a process ---------------------------------------------------------------------- */
@@ -238,7 +238,7 @@ static void fail_sent(struct storage *storage, const char *why)
         if (late)
             snprintf(message, sizeof(message),
                      "the statement took longer than %lld ms, and its storage process was ended",
-                     (long long)storage->place->limits.statement_ms);
+                     (long long)storage->statement_ms);
         else
             snprintf(message, sizeof(message),
                      "the storage process ended before it answered; whether this was done is not "
@@ -321,16 +321,6 @@ static void on_request(void *data, int64_t id, struct kg_str method, struct kg_s
     peer_answer_error(storage->peer, id, kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code, "");
 }
 
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
-{
-    (void)data, (void)method, (void)params;
-}
-
-static void on_flood(void *data, uint32_t notifications)
-{
-    (void)data, (void)notifications;
-}
-
 /* SQL is in there, and SQL may have taken it over: what does not fit the wire ends it. */
 static void give_up(struct storage *storage, const char *what)
 {
@@ -351,24 +341,11 @@ static void on_violation(void *data, enum peer_violation violation, const char *
     give_up(data, detail);
 }
 
-static void on_hung(void *data, const char *method, uint64_t timeout_ms)
-{
-    (void)data, (void)method, (void)timeout_ms; /* its calls have no deadline of the peer's */
-}
-
-static void on_end(void *data, enum peer_end end)
-{
-    (void)data, (void)end; /* the exit follows */
-}
-
+/* Its calls have no deadline of the peer's, and after its end its exit follows. */
 static const struct peer_ops peer_ops = {
     .on_request = on_request,
-    .on_notification = on_notification,
-    .on_flood = on_flood,
     .on_noise = on_noise,
     .on_violation = on_violation,
-    .on_hung = on_hung,
-    .on_end = on_end,
 };
 
 static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
@@ -430,7 +407,7 @@ static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
     const struct peer_limits wire = {
         .line_max_bytes = (size_t)limits->line_bytes,
         .write_queue_max_bytes = (size_t)limits->line_bytes * 4,
-        .calls_in_flight_max = limits->requests_max + 1,
+        .calls_in_flight_max = UINT32_MAX, /* requests_max is kept before, and may change */
         .notifications_per_sec = 1,
     };
     (void)pid;
@@ -533,6 +510,7 @@ static void start_process(struct storage *storage)
         return;
     storage->late = false;
     storage->answered = false;
+    storage->statement_ms = storage->place->limits.statement_ms;
     if (spawn(storage, &err) < 0)
         fail_all(storage, err.code, err.message);
     else

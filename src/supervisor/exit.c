@@ -9,6 +9,7 @@ static const struct {
 } causes[EXIT_CAUSE_COUNT] = {
     [EXIT_NONE] = {"none", "has not ended"},
     [EXIT_LEFT] = {"exited", ""},
+    [EXIT_REFUSED] = {"not_approved", "it was not started"},
     [EXIT_CAGE] = {"cage", "its cage could not be built"},
     [EXIT_HANDSHAKE] = {"handshake", "kaged ended it: the handshake failed"},
     [EXIT_VIOLATION] = {"protocol_violation", "kaged ended it: it broke the rules of the wire"},

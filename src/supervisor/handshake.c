@@ -63,12 +63,12 @@ static const char *read_answer(const struct kg_node *root, struct answer *ret_an
 static bool check_name(struct instance *instance, const struct answer *answer)
 {
     struct kg_str claimed = answer->name->text;
-    if (kg_str_is(claimed, instance->name))
+    if (kg_str_is(claimed, instance->plugin))
         return true;
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NAME_MISMATCH, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(claimed));
     reject(instance, "it says that its name is \"%.*s\", the manifest says \"%s\"",
-           KG_STR_CUT(claimed, 64), instance->name);
+           KG_STR_CUT(claimed, 64), instance->plugin);
     return false;
 }
 
@@ -391,11 +391,13 @@ void handshake_begin(struct instance *instance)
     kg_json_key(&json, "api_version");
     kg_json_int(&json, SUPERVISOR_API_VERSION);
     kg_json_key(&json, "plugin_name");
-    kg_json_text(&json, instance->name);
+    kg_json_text(&json, instance->plugin);
     kg_json_key(&json, "storage_available");
     kg_json_bool(&json, instance->ops.has_storage(instance->data, instance));
     kg_json_key(&json, "projects");
     kg_json_begin(&json, '[');
+    if (instance->ops.put_projects != NULL)
+        instance->ops.put_projects(instance->data, instance, &json);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     struct kg_str view = kg_buf_view(&params);

@@ -44,7 +44,7 @@ static void on_pong(void *data, enum peer_outcome outcome, struct kg_str payload
 static void on_health_due(struct loop_timer *timer)
 {
     struct instance *instance = KG_CONTAINER(timer, struct instance, health_timer);
-    loop_timer_start(instance->supervisor->loop, timer, instance->health_interval_ms,
+    loop_timer_start(instance->supervisor->loop, timer, instance->times.health_interval_ms,
                      on_health_due);
     if (instance->ping_in_flight)
         return;
@@ -71,7 +71,7 @@ void health_begin(struct instance *instance)
     instance->health_failures = 0;
     instance->ping_in_flight = false;
     loop_timer_start(instance->supervisor->loop, &instance->health_timer,
-                     instance->health_interval_ms, on_health_due);
+                     instance->times.health_interval_ms, on_health_due);
 }
 
 void health_end(struct instance *instance)

@@ -27,8 +27,7 @@ void instance_set_spec(struct instance *instance, const struct instance_spec *sp
     instance->version = kg_strdup(spec->version);
     instance->methods = kg_list_copy(spec->methods);
     instance->capabilities = kg_list_copy(spec->capabilities);
-    instance->shutdown_timeout_ms = spec->shutdown_timeout_ms;
-    instance->health_interval_ms = spec->health_interval_ms;
+    instance->times = spec->times;
     instance->limits = spec->limits;
     instance->config.length = 0;
     kg_buf_str(&instance->config, spec->config);
@@ -43,6 +42,7 @@ struct instance *instance_new(struct supervisor *supervisor, const struct instan
     instance->ops = *ops;
     instance->data = data;
     instance->name = kg_strdup(spec->name);
+    instance->plugin = kg_strdup(spec->plugin ? spec->plugin : spec->name);
     instance->follow = ON_NOTHING;
     instance_set_spec(instance, spec);
     instance->log = plugin_log_new(supervisor, spec->name);
@@ -74,6 +74,7 @@ void instance_free(struct instance *instance)
     clear_spec(instance);
     kg_buf_free(&instance->config);
     free(instance->name);
+    free(instance->plugin);
     free(instance);
 }
 
@@ -108,13 +109,14 @@ static void on_request(void *data, int64_t id, struct kg_str method, struct kg_s
 static void on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct instance *instance = data;
-    (void)params;
     if (!audit_takes_more(instance)) {
         instance->unaudited++;
         return;
     }
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method));
+    if (instance->ops.on_notification != NULL)
+        instance->ops.on_notification(instance->data, instance, method, params);
 }
 
 static void on_flood(void *data, uint32_t notifications)
@@ -220,6 +222,10 @@ static void collect_rest(struct instance *instance)
 {
     if (instance->peer != NULL) {
         peer_drain(instance->peer);
+        struct peer_counters counters = peer_counters(instance->peer);
+        instance->past.bytes_in += counters.bytes_in;
+        instance->past.bytes_out += counters.bytes_out;
+        instance->past.notifications_dropped += counters.notifications_dropped;
         peer_free(instance->peer);
         instance->peer = NULL;
     }
@@ -325,11 +331,12 @@ void instance_start(struct instance *instance, enum instance_event event)
         return;
     kg_log_about(KG_ERROR_LEVEL, instance->name, "start: %s", err.message);
     const struct cage_exit never_built = {.exit_code = -1};
-    instance->report.cause = EXIT_CAGE;
+    bool refused = err.code == KG_E_NOT_APPROVED;
+    instance->report.cause = refused ? EXIT_REFUSED : EXIT_CAGE;
     snprintf(instance->report.detail, sizeof(instance->report.detail), "%s", err.message);
     instance->started_at_ms = 0;
     finish_report(instance, &never_built, NULL);
-    instance_raise(instance, ON_CRASH);
+    instance_raise(instance, refused ? ON_REFUSE : ON_CRASH);
 }
 
 static void on_ran_long_enough(struct loop_timer *timer)
@@ -374,7 +381,7 @@ static void end_step(struct instance *instance)
     case ENDING_SHUTDOWN:
         (void)peer_notify(instance->peer, "shutdown", KG_STR("{}"), NULL);
         peer_close_input(instance->peer);
-        wait_ms = instance->shutdown_timeout_ms;
+        wait_ms = instance->times.shutdown_timeout_ms;
         break;
     case ENDING_TERM:
         cage_signal(instance->child, SIGTERM);
@@ -498,6 +505,9 @@ void instance_give_up(struct instance *instance, enum instance_event event)
 {
     struct audit *audit = instance->supervisor->audit;
     kg_auto(kg_buf_free) struct kg_buf words = {0};
+    const char *why = event == ON_REJECT   ? "its author must mend it"
+                      : event == ON_REFUSE ? "its files are not those that were approved"
+                                           : "too many failures";
     if (event == ON_REJECT)
         audit_exit(instance);
     exit_report_words(&instance->last_report, &words);
@@ -506,8 +516,7 @@ void instance_give_up(struct instance *instance, enum instance_event event)
     audit_emit(audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
                AUDIT_V_INT(instance->failures), AUDIT_V_STR(kg_buf_view(&words)));
     audit_emit(audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
-               AUDIT_V_TEXT(event == ON_REJECT ? "its author must mend it" : "too many failures"),
-               AUDIT_V_NULL);
+               AUDIT_V_TEXT(why), AUDIT_V_NULL);
 }
 
 /* -- what the host asks and tells -------------------------------------------------------------- */
@@ -532,6 +541,11 @@ struct kg_str instance_config(const struct instance *instance)
 void instance_set_limits(struct instance *instance, const struct instance_limits *limits)
 {
     instance->limits = *limits;
+}
+
+void instance_set_times(struct instance *instance, const struct instance_times *times)
+{
+    instance->times = *times;
 }
 
 void instance_enable(struct instance *instance)
@@ -615,16 +629,25 @@ struct instance_facts instance_facts(const struct instance *instance)
         .limits = instance->child ? instance->report.limits : instance->limits,
         .limits_mode = cage_spawner_limits(instance->supervisor->spawner)->mode,
         .hits = {instance->report.hits[0], instance->report.hits[1]},
+        .bytes_in = instance->past.bytes_in,
+        .bytes_out = instance->past.bytes_out,
+        .notifications_dropped = instance->past.notifications_dropped,
+        .net_connections = instance->network ? gate_cage_connections(instance->network) : 0,
         .last_exit = instance->last_report.cause != EXIT_NONE ? &instance->last_report : NULL,
     };
     if (instance->peer != NULL) {
         struct peer_counters counters = peer_counters(instance->peer);
         facts.in_flight = counters.in_flight;
-        facts.bytes_in = counters.bytes_in;
-        facts.bytes_out = counters.bytes_out;
-        facts.notifications_dropped = counters.notifications_dropped;
+        facts.bytes_in += counters.bytes_in;
+        facts.bytes_out += counters.bytes_out;
+        facts.notifications_dropped += counters.notifications_dropped;
     }
     return facts;
+}
+
+pid_t instance_cage_process(const struct instance *instance)
+{
+    return instance->child ? cage_child_root(instance->child) : 0;
 }
 
 void instance_methods(const struct instance *instance,

@@ -35,6 +35,7 @@ enum instance_event {
     ON_EXIT,    /* the process is gone */
     ON_CRASH,   /* it went, and should not have */
     ON_REJECT,  /* its author must mend it: no restart */
+    ON_REFUSE,  /* the host does not let it start: no restart */
     ON_EXHAUST, /* too many failures in a row */
     ON_DUE,     /* the delay before a restart is over */
     ON_NOTHING, /* no event: what follows an exit that was asked for */
@@ -46,10 +47,10 @@ enum ending { ENDING_NOT, ENDING_SHUTDOWN, ENDING_TERM, ENDING_KILL };
 
 struct instance {
     struct supervisor *supervisor; /* borrowed */
-    char *name, *version;
+    char *name, *plugin, *version;
     char **methods, **capabilities; /* owned, NULL-ended */
     bool *method_offered;           /* one for each of methods */
-    uint64_t shutdown_timeout_ms, health_interval_ms;
+    struct instance_times times;
     struct instance_limits limits; /* for the next start; those of this run are in its report */
     struct kg_buf config;          /* for config.update; empty: none */
     bool config_again; /* is told after `initialized`, and has not been answered since */
@@ -62,6 +63,7 @@ struct instance {
     struct cage_child *child;  /* NULL without a process; freed by the cage */
     struct gate_cage *network; /* NULL without one */
     struct peer *peer;         /* NULL before the pipes are there */
+    struct peer_counters past; /* of the peers before */
     struct kg_id cage_id;
     int64_t started_at_ms;
     uint32_t starts;

@@ -1,6 +1,6 @@
 /*
  * The whole life of an instance on one screen: what each event does in each state. An empty cell
- * means that the event changes nothing there. The drawing in kaged-plugin(7) is this table.
+ * means that the event changes nothing there. The tables in kaged-plugin(1) are this one.
  *
  *   disabled -> spawning -> running -> stopping -> stopped -> (what was to follow)
  *                  ^           |
@@ -54,6 +54,7 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
                 [ON_READY] = TO(RUNNING, instance_announce),
                 [ON_EXIT] = TO(CRASHED, instance_count_crash),
                 [ON_CRASH] = TO(CRASHED, instance_count_crash),
+                [ON_REFUSE] = TO(FAILED, instance_give_up),
             },
         [INSTANCE_RUNNING] =
             {
@@ -119,18 +120,6 @@ const char *instance_state_meaning(enum instance_state state)
     return states[state].meaning;
 }
 
-void instance_raise(struct instance *instance, enum instance_event event)
-{
-    const struct cell *cell = &table[instance->state][event];
-    if (cell->action == NULL)
-        return;
-    instance->state = cell->next;
-    loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
-    cell->action(instance, event);
-    if (instance->ops.on_state != NULL)
-        instance->ops.on_state(instance->data, instance);
-}
-
 static const char *const event_words[INSTANCE_EVENT_COUNT] = {
     [ON_ENABLE] = "the operator enables it",
     [ON_DISABLE] = "the operator disables it",
@@ -141,9 +130,48 @@ static const char *const event_words[INSTANCE_EVENT_COUNT] = {
     [ON_EXIT] = "the process is gone",
     [ON_CRASH] = "the process was ended, or could not be started",
     [ON_REJECT] = "its author must mend it",
+    [ON_REFUSE] = "its files are not those that were approved",
     [ON_EXHAUST] = "too many failures in a row",
     [ON_DUE] = "the delay is over",
 };
+
+/* What an exit was like tells more than that there was one. */
+static void put_reason(const struct instance *instance, enum instance_event event,
+                       struct kg_buf *ret_words)
+{
+    bool exited = event == ON_EXIT || event == ON_CRASH || event == ON_REJECT;
+    if (event == ON_END && instance->report.detail[0] != '\0')
+        kg_buf_text(ret_words, instance->report.detail);
+    else if (exited && instance->last_report.cause != EXIT_NONE)
+        exit_report_words(&instance->last_report, ret_words);
+    else
+        kg_buf_text(ret_words, event_words[event]);
+}
+
+static void tell_move(struct instance *instance, enum instance_state from,
+                      enum instance_event event)
+{
+    if (instance->ops.on_move == NULL || instance->state == from)
+        return;
+    kg_auto(kg_buf_free) struct kg_buf reason = {0};
+    put_reason(instance, event, &reason);
+    instance->ops.on_move(instance->data, instance, from, instance->state,
+                          kg_buf_terminate(&reason));
+}
+
+void instance_raise(struct instance *instance, enum instance_event event)
+{
+    const struct cell *cell = &table[instance->state][event];
+    enum instance_state from = instance->state;
+    if (cell->action == NULL)
+        return;
+    instance->state = cell->next;
+    loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
+    tell_move(instance, from, event); /* before the action, which may move on */
+    cell->action(instance, event);
+    if (instance->ops.on_state != NULL)
+        instance->ops.on_state(instance->data, instance);
+}
 
 struct instance_transition instance_transition(enum instance_state state, size_t index)
 {

@@ -52,14 +52,19 @@ struct instance_limits {
     size_t tmp_bytes;
 };
 
+struct instance_times {
+    uint64_t shutdown_timeout_ms;
+    uint64_t health_interval_ms;
+};
+
 /* What is to run. The instance takes a copy. */
 struct instance_spec {
-    const char *name; /* plugin or plugin@project */
+    const char *name;   /* plugin or plugin@project */
+    const char *plugin; /* its own name, as its manifest has it; NULL: the one above */
     const char *version;
     const char *const *methods; /* NULL-ended, like the list that follows */
     const char *const *capabilities;
-    uint64_t shutdown_timeout_ms;
-    uint64_t health_interval_ms;
+    struct instance_times times;
     struct instance_limits limits;
     struct kg_str config; /* a JSON object for config.update; empty: the plugin takes none */
 };
@@ -87,8 +92,9 @@ struct instance_transition instance_transition(enum instance_state state, size_t
 
 /* Why a process ended. */
 enum exit_cause {
-    EXIT_NONE, /* it has not ended yet */
-    EXIT_LEFT, /* it ended by itself */
+    EXIT_NONE,    /* it has not ended yet */
+    EXIT_LEFT,    /* it ended by itself */
+    EXIT_REFUSED, /* it was not started */
     EXIT_CAGE,
     EXIT_HANDSHAKE,
     EXIT_VIOLATION,
@@ -123,13 +129,24 @@ struct instance;
 /* What the one above is told. */
 struct instance_ops {
     void (*on_state)(void *data, struct instance *instance); /* after each change of state */
+    /* Once for each change, in order; reason says what brought it about. NULL: nobody asks. */
+    void (*on_move)(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason);
+    /* A notification of the running plugin that is in the audit log by now. NULL: nobody asks. */
+    void (*on_notification)(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params);
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data, struct instance *instance);
-    /* Before each start: the plan of the cage, which is the supervisor's; NULL with err. */
+    /*
+     * Before each start: the plan of the cage, which is the supervisor's; NULL with err. With
+     * KG_E_NOT_APPROVED it is not tried again.
+     */
     struct cage_plan *(*make_plan)(void *data, struct instance *instance, struct kg_err *err);
     /* A request of the running plugin; answered by instance_answer, or false: no such method. */
     bool (*on_request)(void *data, struct instance *instance, int64_t id, struct kg_str method,
                        struct kg_str params);
+    /* The projects that use it, which it is told in the handshake: strings. NULL: none do. */
+    void (*put_projects)(void *data, struct instance *instance, struct kg_json_writer *json);
     /* Whether the plugin is told that it has storage. */
     bool (*has_storage)(void *data, struct instance *instance);
     /* Whether the plugin may claim this capability. */
@@ -147,6 +164,8 @@ void instance_set_config(struct instance *instance, struct kg_str config);
 struct kg_str instance_config(const struct instance *instance); /* until the next change */
 /* The limits from the next start on. */
 void instance_set_limits(struct instance *instance, const struct instance_limits *limits);
+/* Only without a process. */
+void instance_set_times(struct instance *instance, const struct instance_times *times);
 
 void instance_enable(struct instance *instance);  /* forgets failures, starts */
 void instance_disable(struct instance *instance); /* ends the process if there is one */
@@ -181,13 +200,16 @@ struct instance_facts {
     uint32_t failures;     /* in a row */
     uint32_t health_failures;
     uint32_t in_flight;
-    uint64_t bytes_in, bytes_out, notifications_dropped;
+    uint64_t bytes_in, bytes_out, notifications_dropped; /* since the daemon started */
+    uint32_t net_connections;                            /* that are open, or being opened */
     struct instance_limits limits;       /* of the process; without one, of the next */
     enum cage_limits_mode limits_mode;   /* who keeps them */
     uint32_t hits[2];                    /* by enum cage_limit, of this run */
     const struct exit_report *last_exit; /* NULL: none yet */
 };
 struct instance_facts instance_facts(const struct instance *instance);
+/* The first process of its cage, or 0. */
+pid_t instance_cage_process(const struct instance *instance);
 /* Calls visit for each method of the manifest. */
 void instance_methods(const struct instance *instance,
                       void (*visit)(void *data, const char *method, bool offered), void *data);

@@ -166,7 +166,8 @@ static void on_host_deadline(struct loop_timer *timer)
     memcpy(method, pending->method, sizeof(method));
     uint64_t timeout_ms = pending->timeout_ms;
     pending_end(peer, pending_find(peer, pending->id), PEER_TIMEOUT, KG_STR_NULL);
-    peer->ops->on_hung(peer->data, method, timeout_ms);
+    if (peer->ops->on_hung != NULL)
+        peer->ops->on_hung(peer->data, method, timeout_ms);
 }
 
 static void on_caller_deadline(struct loop_timer *timer)
@@ -284,11 +285,17 @@ static void close_out_fd(struct peer *peer)
     kg_close(&peer->out_fd);
 }
 
+static void tell_end(struct peer *peer, enum peer_end end)
+{
+    if (peer->ops->on_end != NULL)
+        peer->ops->on_end(peer->data, end);
+}
+
 static void lose_input(struct peer *peer)
 {
     close_in_fd(peer);
     update_reading(peer);
-    peer->ops->on_end(peer->data, PEER_STDIN_CLOSED);
+    tell_end(peer, PEER_STDIN_CLOSED);
 }
 
 static void flush(struct peer *peer)
@@ -502,7 +509,8 @@ static void on_flood_over(struct loop_timer *timer)
     struct peer *peer = KG_CONTAINER(timer, struct peer, flood_timer);
     uint32_t seen = peer->notifications_seen;
     peer->notifications_seen = 0;
-    peer->ops->on_flood(peer->data, seen);
+    if (peer->ops->on_flood != NULL)
+        peer->ops->on_flood(peer->data, seen);
 }
 
 static void on_notification(struct peer *peer, const struct rpc_message *message)
@@ -511,7 +519,8 @@ static void on_notification(struct peer *peer, const struct rpc_message *message
         return;
     uint64_t now_ms = loop_now_ms(peer->loop);
     if (kg_rate_pass(&peer->notifications, peer->limits.notifications_per_sec, now_ms, NULL)) {
-        peer->ops->on_notification(peer->data, kg_str(message->method), message->params);
+        if (peer->ops->on_notification != NULL)
+            peer->ops->on_notification(peer->data, kg_str(message->method), message->params);
         return;
     }
     peer->counters.notifications_dropped++;
@@ -613,7 +622,7 @@ static bool read_some(struct peer *peer)
         return errno == EINTR;
     if (got == 0) {
         close_out_fd(peer);
-        peer->ops->on_end(peer->data, PEER_STDOUT_CLOSED);
+        tell_end(peer, PEER_STDOUT_CLOSED);
         return false;
     }
     peer->counters.bytes_in += (uint64_t)got;

@@ -33,7 +33,7 @@ void frame_free(struct frame *frame);
 
 /* -- rpc --------------------------------------------------------------------------------------- */
 
-#define RPC_METHOD_MAX 128
+#define RPC_METHOD_MAX 129 /* 64 of a plugin, a dot, 64 of its tool */
 
 enum rpc_kind {
     RPC_NOISE, /* not JSON, or JSON that does not even look like JSON-RPC */
@@ -87,13 +87,16 @@ bool peer_violation_is_fatal(enum peer_violation violation);
 
 enum peer_end { PEER_STDOUT_CLOSED, PEER_STDIN_CLOSED };
 
-/* None of these may free the peer; peer_close is allowed in all of them. */
+/*
+ * None of these may free the peer; peer_close is allowed in all of them. The last four may be NULL:
+ * nobody is told then.
+ */
 struct peer_ops {
     void (*on_request)(void *data, int64_t id, struct kg_str method, struct kg_str params);
-    void (*on_notification)(void *data, struct kg_str method, struct kg_str params);
-    void (*on_flood)(void *data, uint32_t notifications); /* in one second */
     void (*on_noise)(void *data, struct kg_str line, const char *problem);
     void (*on_violation)(void *data, enum peer_violation violation, const char *detail);
+    void (*on_notification)(void *data, struct kg_str method, struct kg_str params);
+    void (*on_flood)(void *data, uint32_t notifications); /* in one second */
     void (*on_hung)(void *data, const char *method, uint64_t timeout_ms);
     void (*on_end)(void *data, enum peer_end end);
 };

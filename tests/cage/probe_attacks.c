@@ -180,6 +180,8 @@ static int attack_memory_of_1(char **words)
     FILE *maps = fopen("/proc/1/maps", "re");
     if (maps != NULL && fscanf(maps, "%lx", &address) != 1)
         puts("no maps");
+    if (maps != NULL)
+        fclose(maps);
     char bytes[16];
     struct iovec to = {bytes, sizeof(bytes)}, from = {(void *)address, sizeof(bytes)};
     return say(syscall(SYS_process_vm_readv, 1, &to, 1, &from, 1, 0));

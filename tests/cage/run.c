@@ -188,6 +188,53 @@ static void cancelled_run_tells_nobody_and_others_go_on(void **state)
     cage_plan_free(hello);
 }
 
+/* What a run handed over as it came, and how it ended. */
+struct heard {
+    struct cage_run *run;
+    struct kg_buf text;
+    bool done;
+    int signal;
+};
+
+static void on_output(void *data, struct kg_str bytes)
+{
+    struct heard *heard = data;
+    kg_buf_str(&heard->text, bytes);
+    cage_run_kill(heard->run); /* it would go on for ever */
+}
+
+static void on_heard(void *data, struct cage_run_result *result, const struct kg_err *err)
+{
+    struct heard *heard = data;
+    assert_null(err);
+    assert_int_equal(result->out.length, 0);
+    heard->signal = result->how.signal;
+    heard->done = true;
+}
+
+static bool is_heard(void *data)
+{
+    return ((struct heard *)data)->done;
+}
+
+static void output_is_handed_over_as_it_comes_and_a_killed_run_is_told(void **state)
+{
+    (void)state;
+    struct kg_err err = {0};
+    struct heard heard = {0};
+    struct cage_run_options options = usual;
+    options.on_output = on_output;
+    struct cage_plan *plan =
+        world_plan(world, COMMAND("sh", "-c", "echo now; while :; do :; done"));
+    heard.run = cage_run_start(world->spawner, world->loop, plan, &options, on_heard, &heard, &err);
+    cage_plan_free(plan);
+    assert_non_null(heard.run);
+    assert_true(loop_run_until(world->loop, is_heard, &heard, WORLD_WAIT_MS));
+    assert_text(&heard.text, "now\n");
+    assert_int_equal(heard.signal, SIGKILL);
+    kg_buf_free(&heard.text);
+}
+
 static void all_of_it_holds_for_an_ordinary_user_too(void **state)
 {
     (void)state;
@@ -224,6 +271,7 @@ int main(void)
         cmocka_unit_test(endless_output_ends_at_the_deadline),
         cmocka_unit_test(plan_that_the_spawner_refuses_is_an_error),
         cmocka_unit_test(cancelled_run_tells_nobody_and_others_go_on),
+        cmocka_unit_test(output_is_handed_over_as_it_comes_and_a_killed_run_is_told),
         cmocka_unit_test(all_of_it_holds_for_an_ordinary_user_too),
     };
     return cmocka_run_group_tests_name("cage run", tests, make_world, free_world);

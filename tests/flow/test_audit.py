@@ -257,7 +257,8 @@ class FullDisk(FlowTest):
                      "a taken call")
             wait_for(lambda: "hello" in lines()[-1], "a connection")
             greeted = sum("hello" in line for line in lines())
-            self.assertGreaterEqual(len(daemon.audit("plugin.net_connected")), greeted)
+            wait_for(lambda: len(daemon.audit("plugin.net_connected")) >= greeted,
+                     "an event of each connection")
             denied = daemon.wait_audit("plugin.net_denied", "does-as-told")
             self.assertEqual(denied[0]["reason"], "the audit log cannot be written")
             daemon.stop()

@@ -1,9 +1,7 @@
 """The cage of a plugin in a whole daemon: what its capabilities give, and that nothing else is there."""
 import contextlib
 import http.server
-import json
 import os
-import re
 import socket
 import subprocess
 import tempfile
@@ -30,7 +28,7 @@ class Told(Daemon):
     def __init__(self, *capabilities, manifest="", config=None, **options):
         config = {"sandbox.root_writable": ["/tmp"], **(config or {})}
         super().__init__([NAME], config=config, **options)
-        self.declare(*capabilities)
+        self.declare(NAME, *capabilities)
         with open(self.manifest, "a") as file:
             file.write(manifest)
 
@@ -42,12 +40,10 @@ class Told(Daemon):
     def data(self):
         return os.path.join(self.home, "plugin-data", NAME)
 
-    def declare(self, *capabilities):
-        with open(self.manifest) as file:
-            text = file.read()
-        with open(self.manifest, "w") as file:
-            file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
-                              text))
+    def redeclare(self, *capabilities):
+        self.declare(NAME, *capabilities)
+        if self.process is not None:
+            self.approve()
 
     def tell(self, code):
         """What the code left in `result`, or the name of its error."""
@@ -81,6 +77,12 @@ class Files(FlowTest):
             self.assertEqual(daemon.tell(write_file(f"{path}/note")), "EROFS")
             self.assertEqual(daemon.tell(read_file("/etc/passwd")), "ENOENT")
 
+    def test_plugin_may_open_its_own_stderr_by_name(self):
+        """A root daemon's pipes were root's: `echo ... >/dev/stderr` failed in every shell script."""
+        with Told() as daemon:
+            self.assertIsNone(daemon.tell(write_file("/dev/stderr", "by name\n")))
+            wait_for(lambda: "by name" in daemon.cli("plugin", "logs", NAME)[1], "the line in its log")
+
     def test_plugin_with_a_write_capability_writes_there(self):
         with folder() as path, Told(f"write:fs:{path}") as daemon:
             self.assertIsNone(daemon.tell(write_file(f"{path}/note", "kept")))
@@ -102,7 +104,7 @@ class Files(FlowTest):
         with folder() as outside, Told("write:fs:config:/a") as daemon:
             planted = f"import os; os.symlink({outside!r}, {daemon.data!r} + '/a/b')"
             self.assertIsNone(daemon.tell(planted))
-            daemon.declare("write:fs:config:/a", "write:fs:config:/a/b/c")
+            daemon.redeclare("write:fs:config:/a", "write:fs:config:/a/b/c")
             daemon.act(NAME, "restart")
             self.assertIn("make folder", daemon.refusal())
             self.assertEqual(os.listdir(outside), [])
@@ -116,13 +118,16 @@ class Files(FlowTest):
         for part in ("", "/state", "/run/kaged.sock", "/config.toml", "/plugins", "/plugin-data"):
             with self.subTest(part=part):
                 daemon = Told(wait_running=False)
-                daemon.declare(f"read:fs:{os.path.realpath(daemon.home)}{part}")
+                daemon.redeclare(f"read:fs:{os.path.realpath(daemon.home)}{part}")
                 with daemon:
                     self.assertIn("kaged", daemon.refusal())
 
     def test_plugin_that_works_in_a_project_needs_one(self):
         with Told("read:fs:project:/", wait_running=False) as daemon:
-            self.assertIn("project", daemon.refusal())
+            status, error = daemon.try_call(NAME, "told.run", {"code": ""})
+            self.assertEqual(status, 502)
+            self.assertIn("works in a project", error["message"])
+            self.assertEqual(daemon.status(NAME)["state"], "disabled")
 
     def test_other_plugins_folders_are_not_there(self):
         with Told() as daemon:
@@ -152,8 +157,8 @@ class Settings(FlowTest):
     def test_change_of_a_path_setting_restarts_the_plugin_in_a_new_cage(self):
         with Told(manifest=KNOB) as daemon:
             starts = daemon.status(NAME)["starts"]
-            with open(os.path.join(daemon.home, "local.toml"), "w") as file:
-                file.write(f'[plugins.{NAME}.config]\nstore = "config:/other"\n')
+            daemon.write_local(f'[plugins.{NAME}.config]\nstore = "config:/other"\n')
+            daemon.approve()
             daemon.api("POST", "/reload")
             daemon.wait_restarted(NAME, starts)
             self.assertIsNone(daemon.tell(write_file(f"{daemon.data}/other/a")))
@@ -287,7 +292,7 @@ class Words(FlowTest):
                 self.assertIn(f"may read and write {path}", out)
                 self.assertIn("config:/x", out)
                 self.assertFalse(os.path.exists(daemon.data))
-                daemon.declare("read:fs:/nowhere/at/all")
+                daemon.redeclare("read:fs:/nowhere/at/all")
                 code, _, err = daemon.cli("plugin", "validate", "--cage",
                                           os.path.dirname(daemon.manifest))
                 self.assertNotEqual(code, 0)

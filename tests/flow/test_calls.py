@@ -1,10 +1,12 @@
 """Calls: one door, its context, its deadlines and its bounds."""
 import getpass
 import json
+import os
+import re
 import socket
 import time
 
-from harness import FlowTest, at_once, main
+from harness import ROOT, FlowTest, UnixConnection, at_once, main, wait_for
 
 
 class Calls(FlowTest):
@@ -109,27 +111,74 @@ class Calls(FlowTest):
                                               {"error": {"code": code, "message": "no"}})
                 self.assert_error(answer, status, name)
 
+    def test_each_code_of_the_wire_is_the_first_error_that_has_it(self):
+        with open(os.path.join(ROOT, "src/base/errors.def")) as file:
+            table = re.findall(r'^KG_ERROR\(\w+, "(\w+)", (-\d+), (\d+)', file.read(), re.M)
+        first = {}
+        for name, code, status in table:
+            first.setdefault(int(code), (int(status), name))
+        first[-32099] = first[-32000]  # a code of the plugin's own
+        for code, row in first.items():
+            with self.subTest(code):
+                answer = self.daemon.try_call("error-reply", "error.give",
+                                              {"error": {"code": code, "message": "no"}})
+                self.assert_error(answer, *row)
+                self.assertEqual(answer[1]["rpc_code"], code)
+
+    def with_id(self, request_id):
+        """(the id in the answer's header, the one that the plugin was told)"""
+        connection = UnixConnection(self.daemon.socket, 20)
+        connection.request("POST", "/api/v1/plugins/context-echo/call/params.echo", "{}",
+                           {"X-Request-Id": request_id})
+        answer = connection.getresponse()
+        told = json.loads(answer.read())["_context"]["request_id"]
+        connection.close()
+        return answer.getheader("X-Request-Id"), told
+
+    def test_request_id_of_the_caller_is_kept_everywhere(self):
+        mine = "trace-1.A_b" + "x" * 53
+        self.assertEqual(self.with_id(mine), (mine, mine))
+        called = [event for event in self.daemon.audit("plugin.method_called", "context-echo")
+                  if event.get("request_id") == mine]
+        self.assertEqual(len(called), 1)
+
+    def test_request_id_that_is_too_long_or_has_other_characters_is_replaced(self):
+        for bad in ("x" * 65, "a b", "a/b", "a\"b", "{}", "\u00e4", ""):
+            with self.subTest(bad):
+                sent, told = self.with_id(bad.encode())
+                self.assertEqual(sent, told)
+                self.assertRegex(sent, "^req_[0-9A-Z]{26}$")
+
+    def test_context_in_the_query_is_refused(self):
+        for name in ("_context", "_config", "%5fcontext"):
+            status, answer = self.daemon.api(
+                "GET", f"/plugins/context-echo/call/params.echo?{name}=1")
+            self.assertEqual((status, answer["error"]["code"]), (422, "invalid_params"))
+
     def test_caller_deadline_does_not_kill(self):
         before = self.daemon.status("answers-late")
         started = time.monotonic()
-        answer = self.daemon.try_call("answers-late", "late.answer", {"after_ms": 600, "value": 1},
+        answer = self.daemon.try_call("answers-late", "late.answer", {"after_ms": 2000, "value": 1},
                                       {"Kaged-Timeout-Ms": "100"})
         self.assert_error(answer, 504, "plugin_timeout")
-        self.assertLess(time.monotonic() - started, 0.6)
+        self.assertLess(time.monotonic() - started, 2)
         # The reply that comes late is dropped, and is nobody else's.
         self.assertEqual(self.daemon.call("answers-late", "late.answer",
-                                          {"after_ms": 700, "value": 2}), 2)
+                                          {"after_ms": 2100, "value": 2}), 2)
         after = self.daemon.status("answers-late")
         self.assertEqual((after["pid"], after["starts"]), (before["pid"], 1))
 
-    def test_caller_that_leaves_does_not_disturb(self):
+    def test_caller_that_leaves_gives_up_its_call(self):
         client = socket.socket(socket.AF_UNIX)
         client.connect(self.daemon.socket)
-        body = b'{"after_ms":200}'
+        body = b'{"after_ms":1000}'
         client.sendall(b"POST /api/v1/plugins/answers-late/call/late.answer HTTP/1.1\r\nHost: x\r\n"
                        b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        time.sleep(0.05)
+        self.daemon.wait_status("answers-late", lambda s: s["in_flight"] > 0, "the call")
         client.close()
+        wait_for(lambda: [event for event in self.daemon.audit("plugin.method_returned",
+                                                               "answers-late")
+                          if event["error"] == "cancelled"], "the end of the call in the log")
         self.assertEqual(self.daemon.call("answers-late", "late.answer",
                                           {"after_ms": 300, "value": 3}), 3)
         self.assertEqual(self.daemon.status("answers-late")["starts"], 1)
@@ -152,7 +201,7 @@ class HostDeadline(FlowTest):
         started = time.monotonic()
         answer = self.daemon.try_call("silent-call", "work.do")
         self.assert_error(answer, 504, "plugin_timeout")
-        self.assertGreater(time.monotonic() - started, 0.29)
+        self.assertGreater(time.monotonic() - started, 0.25)
 
     def test_host_deadline_kills_and_restarts(self):
         starts = self.daemon.wait_state("silent-call", "running")["starts"]

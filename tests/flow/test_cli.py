@@ -147,7 +147,8 @@ class Alone(FlowTest):
     def test_usage_is_exit_code_2(self):
         for arguments in ([], ["sttaus"], ["plugin"], ["plugin", "statsu"], ["plugin", "status"],
                           ["status", "--nonsense"], ["start", "--ready-fd", "x"],
-                          ["start", "--ready-fd", "999"], ["status", "extra"]):
+                          ["start", "--ready-fd", "999"], ["status", "extra"],
+                          ["status", "--system"]):
             with self.subTest(" ".join(arguments)):
                 code, out, err = self.daemon.cli(*arguments)
                 self.assertEqual((code, out), (2, ""))
@@ -163,11 +164,6 @@ class Alone(FlowTest):
                 code, out, err = self.daemon.cli(*arguments)
                 self.assertEqual((code, err), (0, ""))
                 self.assertNotEqual(out, "")
-
-    def test_completion_scripts_are_scripts(self):
-        code, out, err = self.daemon.cli("completion", "bash")
-        self.assertEqual((code, err), (0, ""))
-        self.assertEqual(subprocess.run(["bash", "-n"], input=out, text=True).returncode, 0)
 
     def test_result_that_cannot_be_written_is_a_failure(self):
         with open("/dev/full", "w") as full:
@@ -218,7 +214,7 @@ class Run(FlowTest):
         self.assertEqual(run.wait(10), 0)
         wait_for(lambda: all(process_start(pid) != start for pid, start in started.items()),
                  "the end of every process")
-        self.assertLess(time.monotonic() - asked, 3)
+        self.assertLess(time.monotonic() - asked, 8)
         run.stdout.close()
 
 

@@ -29,7 +29,10 @@ def local_file(daemon):
 
 
 def write_local(daemon, text):
-    write(local_file(daemon), text)
+    """Over all that was there, so the operator has to say yes to the plugins again."""
+    daemon.write_local(text)
+    if daemon.process is not None:
+        daemon.approve()
 
 
 def manifest_file(daemon, plugin):
@@ -41,6 +44,8 @@ def change_manifest(daemon, plugin, pattern, replacement):
     text, count = re.subn(pattern, replacement, read(path))
     assert count == 1, f"{pattern} is {count} times in {path}"
     write(path, text)
+    if daemon.process is not None:
+        daemon.approve(plugin)
 
 
 def with_config(local=LOCAL, mode=None, plugins=("takes-config",), **options):
@@ -319,12 +324,13 @@ class Secrets(FlowTest):
 
     def test_config_get_prints_that_it_is_secret(self):
         daemon = with_config(LOCAL + 'config = { budget = "low" }\ninstalled = "1.0.0"\n'
-                             f'[providers.p]\nkey = "{TOKEN}"\n[models.fast]\nmodel = "m"\n')
+                             f'[providers.p]\nkind = "openai"\napi_key = "{TOKEN}"\n'
+                             '[models.fast]\nprovider = "p"\nmodel = "m"\n')
         try:
             rows = [("plugins.takes-config.api_token", "[secret]\n"),
                     ("plugins.takes-config.installed", "1.0.0\n"),
                     ("plugins.takes-config.config.budget", "low\n"),
-                    ("providers.p.key", "[secret]\n"), ("models.fast.model", "m\n")]
+                    ("providers.p.api_key", "[secret]\n"), ("models.fast.model", "m\n")]
             for key, expected in rows:
                 self.assertEqual(daemon.cli("config", "get", key), (0, expected, ""))
             for key in ("providers.p", "providers"):
@@ -470,7 +476,7 @@ class LongerTimeout(FlowTest):
         began = time.monotonic()
         answer = self.daemon.try_call("with-schemas", "sum.slow")
         self.assert_error(answer, 504, "plugin_timeout")
-        self.assertGreaterEqual(time.monotonic() - began, 0.9)
+        self.assertGreaterEqual(time.monotonic() - began, 0.8)
 
 
 class Mended(FlowTest):
@@ -484,13 +490,7 @@ class Mended(FlowTest):
     def test_running_plugin_keeps_the_manifest_that_it_started_with(self):
         # Enabling it read the new manifest at once, and freed the old one under a call that still
         # pointed into it; a method that only the old one had was then looked up in vain.
-        path = manifest_file(self.daemon, "answers-late")
-        before = read(path)
-        write(path, "name: [\n")
-        self.daemon.act("answers-late", "restart")
-        self.daemon.wait_restarted("answers-late", 1)
-        self.assertEqual(self.daemon.status("answers-late")["problem_code"], "invalid_manifest")
-        write(path, before.replace("late.answer", "late.other"))
+        change_manifest(self.daemon, "answers-late", "late.answer", "late.other")
         caller = threading.Thread(target=self.late, args=[300])
         caller.start()
         self.daemon.wait_status("answers-late", lambda status: status["in_flight"] == 1, "a call")
@@ -499,7 +499,7 @@ class Mended(FlowTest):
         self.assertEqual(self.daemon.status("answers-late")["problem"], None)
         self.assertEqual(self.late(0), 5)
         self.daemon.act("answers-late", "restart")
-        self.daemon.wait_restarted("answers-late", 2)
+        self.daemon.wait_restarted("answers-late", 1)
         names = [method["name"] for method in self.daemon.status("answers-late")["methods"]]
         self.assertEqual(names, ["late.other"])
 

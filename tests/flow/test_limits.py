@@ -109,12 +109,7 @@ class Watchdog(FlowTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = OrdinaryDaemon(["greedy"], LIMITS)
-        cls.daemon.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.__exit__(None, None, None)
+        cls.share(OrdinaryDaemon(["greedy"], LIMITS))
 
     def setUp(self):
         if mode(self.daemon) != "none":

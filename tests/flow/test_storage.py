@@ -1,7 +1,6 @@
 """Storage of plugins, from a plugin in its cage to its file on disk."""
 import json
 import os
-import re
 import signal
 import sqlite3
 
@@ -15,14 +14,6 @@ class Storing(Daemon):
         super().__init__(list(plugins), **options)
         for name in self.names:
             self.declare(name, *(capabilities or ("kaged:storage:write",)))
-
-    def declare(self, name, *capabilities):
-        path = os.path.join(self.home, "plugins", name, "kaged-plugin.yaml")
-        with open(path) as file:
-            text = file.read()
-        with open(path, "w") as file:
-            file.write(re.sub(r"capabilities: .*", "capabilities: " + json.dumps(capabilities),
-                              text))
 
     def ask(self, method, sql=None, *params, plugin=NAME, **more):
         """The answer to one storage request: the result, or the error object."""
@@ -48,12 +39,7 @@ class Requests(FlowTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Storing()
-        cls.daemon.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.__exit__(None, None, None)
+        cls.share(Storing())
 
     def test_table_is_made_filled_and_queried(self):
         ask = self.daemon.ask

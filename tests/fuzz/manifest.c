@@ -14,25 +14,25 @@ static void must(bool condition)
         abort();
 }
 
-static bool comes_after(const struct manifest_problem *a, const struct manifest_problem *b)
+static bool comes_after(const struct kg_problem *a, const struct kg_problem *b)
 {
     return a->line > b->line || (a->line == b->line && a->column > b->column);
 }
 
-static void check_problems(const struct manifest_problems *problems)
+static void check_problems(const struct kg_problems *problems)
 {
     size_t errors = 0;
-    must(problems->count <= MANIFEST_PROBLEMS_MAX);
+    must(problems->count <= KG_PROBLEMS_MAX);
     for (size_t i = 0; i < problems->count; i++) {
-        const struct manifest_problem *problem = &problems->items[i];
+        const struct kg_problem *problem = &problems->items[i];
         must(problem->message[0] != '\0');
         must(i == 0 || !comes_after(problem - 1, problem));
-        errors += manifest_code_row(problem->code)->severity == MANIFEST_SEVERITY_ERROR;
+        errors += problem->row->severity == KG_SEVERITY_ERROR;
     }
-    must(errors == problems->errors || problems->count == MANIFEST_PROBLEMS_MAX);
+    must(errors == problems->errors || problems->count == KG_PROBLEMS_MAX);
 }
 
-static void check_refused(const struct manifest_problems *problems)
+static void check_refused(const struct kg_problems *problems)
 {
     struct kg_err err = {0};
     must(problems->errors > 0);
@@ -58,7 +58,7 @@ static void check_manifest(const struct manifest *manifest)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct kg_str text = {(const char *)data, size};
     struct manifest *manifest = manifest_read(text, &problems);
     check_problems(&problems);

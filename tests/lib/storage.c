@@ -1,9 +1,9 @@
 /* Every wait has a deadline that fails the test; the worker never outlives it. */
 #include "storage.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -19,12 +19,6 @@
 
 #define ANSWER_MS 120000
 #define SPARE_FD  3
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
 
 static void make_file(const char *path)
 {
@@ -54,7 +48,7 @@ void storage_free(struct storage *storage)
     if (storage->pid != 0)
         storage_kill(storage);
     chmod(storage->dir, 0700);
-    nftw(storage->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(storage->dir);
     kg_buf_free(&storage->received);
     free(storage);
 }

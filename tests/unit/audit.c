@@ -4,10 +4,10 @@
  */
 #include "audit/audit.h"
 #include "base/json/json.h"
+#include "folder.h"
 #include "storage/state/state.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <glob.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -53,12 +53,6 @@ static int set_up(void **data)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
@@ -67,7 +61,7 @@ static int tear_down(void **data)
     loop_free(fixture->loop);
     if (fixture->mounted)
         umount2(fixture->root, MNT_DETACH);
-    nftw(fixture->root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(fixture->root);
     free(fixture);
     return 0;
 }

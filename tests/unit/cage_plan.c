@@ -1040,7 +1040,7 @@ static void encoded_plan_comes_back_the_same(void **state)
 /* Decodes a copy of its exact size, so that a read past its end is found. */
 static bool decodes(const char *data, size_t length)
 {
-    kg_auto(kg_free) char *exact = malloc(length + (length == 0));
+    kg_auto(kg_free) char *exact = kg_alloc(length);
     memcpy(exact, data, length);
     struct kg_err err;
     kg_auto(free_plan) struct cage_plan *plan =

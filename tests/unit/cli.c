@@ -1,12 +1,18 @@
 /* The command line's pure parts: the table, parsing, help, completion, what reaches a terminal. */
 #include "base/base.h"
+#include "folder.h"
 
 #include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 /* cmocka has a print_error of its own. */
 #define print_error cli_print_error
+#include "cage/cage.h"
 #include "cli/cli.h"
 #undef print_error
 
@@ -89,7 +95,9 @@ static void no_option_of_a_command_hides_a_global_one(void **state)
     for (size_t i = 0; i < cli_command_count; i++)
         for (const struct cli_option *own = cli_commands[i].options; own->name; own++)
             for (const struct cli_option *global = cli_globals; global->name; global++) {
-                assert_string_not_equal(own->name, global->name);
+                /* One that takes a value cannot be mistaken for one that takes none. */
+                if (own->argument == NULL || global->argument != NULL)
+                    assert_string_not_equal(own->name, global->name);
                 assert_true(own->letter == 0 || own->letter != global->letter);
             }
 }
@@ -266,20 +274,82 @@ static void help_as_json_is_json_with_every_command(void **state)
     assert_int_equal(kg_node_get(doc->root, "commands")->count, cli_command_count);
 }
 
+/* What can follow, each word with a blank behind it. */
+#define completed(...) completed_words((char *[]){__VA_ARGS__, NULL})
+
+static char *completed_words(char *const *words)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    struct kg_buf list = {0};
+    complete_words(&out, words);
+    for (const char *at = kg_buf_terminate(&out); *at != '\0'; at = strchr(at, '\n') + 1)
+        kg_buf_printf(&list, "%.*s ", (int)strcspn(at, "\t\n"), at);
+    return kg_buf_terminate(&list);
+}
+
+#define assert_completed(wanted, ...)                                                              \
+    do {                                                                                           \
+        kg_auto(kg_free) char *found = completed(__VA_ARGS__);                                     \
+        assert_string_equal(found, wanted);                                                        \
+    } while (0)
+
+#define assert_offers(word, ...)                                                                   \
+    do {                                                                                           \
+        kg_auto(kg_free) char *found = completed(__VA_ARGS__);                                     \
+        assert_non_null(strstr(found, word " "));                                                  \
+    } while (0)
+
 static void completion_knows_every_command(void **state)
 {
     (void)state;
-    void (*const shells[])(struct kg_buf *) = {completion_bash, completion_zsh, completion_fish};
-    for (size_t shell = 0; shell < KG_COUNT(shells); shell++) {
-        kg_auto(kg_buf_free) struct kg_buf out = {0};
-        shells[shell](&out);
-        const char *script = kg_buf_terminate(&out);
-        for (size_t i = 0; i < cli_command_count; i++) {
-            assert_non_null(strstr(script, cli_commands[i].words));
-            for (const struct cli_option *option = cli_commands[i].options; option->name; option++)
-                assert_non_null(strstr(script, option->name));
+    for (size_t i = 0; i < cli_command_count; i++) {
+        const struct cli_command *command = &cli_commands[i];
+        kg_auto(kg_free) char *line = kg_strdup(command->words);
+        char *words[8] = {0}, *rest = line;
+        size_t count = 0;
+        for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+            words[count] = "";
+            words[count + 1] = NULL;
+            kg_auto(kg_free) char *found = completed_words(words);
+            assert_non_null(strstr(found, word));
+            words[count++] = word;
         }
+        words[count] = "-";
+        kg_auto(kg_free) char *found = completed_words(words);
+        for (const struct cli_option *option = command->options; option->name; option++)
+            assert_non_null(strstr(found, option->name));
+        assert_non_null(strstr(found, "--home "));
     }
+}
+
+static void completion_knows_what_an_argument_is(void **state)
+{
+    (void)state;
+    assert_completed("words bash zsh fish ", "completion", "");
+    assert_completed(":files ", "plugin", "validate", "");
+    assert_completed(":files ", "schema", "check", "a.json", "b");
+    assert_completed("text json ", "config", "set", "logging.format", "");
+    assert_completed("true false ", "config", "set", "sandbox.private_networks", "");
+    assert_completed("", "config", "set", "logging.level", "info", "");
+    assert_offers("limits.call_timeout_ms", "config", "get", "");
+    assert_offers("call", "help", "plugin", "");
+    assert_completed("", "no", "such", "");
+}
+
+static void completion_knows_what_an_option_takes(void **state)
+{
+    (void)state;
+    assert_completed(":folders ", "--home", "");
+    assert_offers("plugin.crashed", "audit", "--event", "");
+    assert_offers("--event=plugin.crashed", "audit", "--event=pl");
+    assert_completed("", "plugin", "logs", "-n", "");
+    /* bash takes it apart */
+    assert_offers("plugin.crashed", "audit", "--event", "=");
+    assert_offers("plugin.crashed", "audit", "--event", "=", "pl");
+    /* the value of an option is no argument, nor a command */
+    assert_offers("verify", "audit", "--event", "plugin.crashed", "");
+    assert_offers("--event", "audit", "--home", "audit", "--");
+    assert_completed("", "plugin", "status", "--", "--");
 }
 
 /* -- what reaches a terminal ------------------------------------------------------------------- */
@@ -302,6 +372,17 @@ static void control_characters_are_escaped(void **state)
                           "2J\xFF\xE2\x80"),
                    "\\x9b2J\\xff\\xe2\\x80");
     assert_escaped(KG_STR_NULL, "");
+}
+
+static void text_of_others_keeps_its_lines_and_nothing_else(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    print_put_text(&out, KG_STR("one\n\ttwo\x1B[2J\r\n\xE2\x80\xAEthree"), "  ");
+    assert_string_equal(kg_buf_terminate(&out), "  one\n  \ttwo\\x1b[2J\\x0d\n  \\u202ethree");
+    out.length = 0;
+    print_put_text(&out, KG_STR_NULL, "");
+    assert_int_equal(out.length, 0);
 }
 
 static void escaped_json_means_the_same(void **state)
@@ -331,7 +412,7 @@ static void durations_read_as_people_say_them(void **state)
     assert_duration(4999, "4 s");
     assert_duration(185000, "3 min");
     assert_duration(7500000, "2 h 5 min");
-    assert_duration(86400000LL * 3 + 3600000 * 4, "3 d 4 h");
+    assert_duration(86400000LL * 3 + 3600000LL * 4, "3 d 4 h");
 }
 
 static void targets_are_percent_encoded(void **state)
@@ -405,9 +486,47 @@ static void status_tells_when_the_restart_comes(void **state)
     assert_non_null(strstr(kg_buf_terminate(&out), "restart in 4 s\n"));
 }
 
+/* -- whom the daemon becomes ------------------------------------------------------------------- */
+
+/* As the system's folders are: that of the state is above those of plugins, and nobody's yet. */
+static void folders_above_others_are_given_before_any_is_tried(void **state)
+{
+    (void)state;
+    char base[] = "/tmp/kg-XXXXXX";
+    struct cage_owner owner;
+    if (geteuid() != 0) {
+        puts("SKIP folders_above_others_are_given_before_any_is_tried: only root gives folders");
+        return;
+    }
+    assert_int_equal(cage_owner_find("nobody", &owner, &err), 0);
+    assert_non_null(mkdtemp(base));
+    assert_int_equal(chmod(base, 0755), 0);
+    kg_auto(kg_free) char *lib = kg_format("%s/lib", base), *run = kg_format("%s/run", base);
+    kg_auto(kg_free) char *plugins = kg_format("%s/plugins", lib);
+    kg_auto(kg_free) char *data = kg_format("%s/plugin-data", lib);
+    kg_auto(kg_free) char *local = kg_format("%s/local.toml", base);
+    struct config_paths paths = {
+        .local_file = local,
+        .plugins_dir = plugins,
+        .plugin_data_dir = data,
+        .state_dir = lib,
+        .storage_dir = lib,
+        .audit_dir = lib,
+        .logs_dir = lib,
+        .run_dir = run,
+    };
+    mode_t before = umask(077);
+    assert_int_equal(config_paths_make(&paths, owner.uid, &err), 0);
+    umask(before);
+    int result = user_give_folders(&paths, &owner, &err);
+    assert_int_equal(folder_remove(base), 0);
+    assert_string_equal(result < 0 ? err.message : "", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folders_above_others_are_given_before_any_is_tried),
         cmocka_unit_test(every_command_has_words_of_its_own),
         cmocka_unit_test(every_command_says_what_it_does),
         cmocka_unit_test(no_option_of_a_command_hides_a_global_one),
@@ -427,7 +546,10 @@ int main(void)
         cmocka_unit_test(help_on_a_command_names_its_options),
         cmocka_unit_test(help_as_json_is_json_with_every_command),
         cmocka_unit_test(completion_knows_every_command),
+        cmocka_unit_test(completion_knows_what_an_argument_is),
+        cmocka_unit_test(completion_knows_what_an_option_takes),
         cmocka_unit_test(control_characters_are_escaped),
+        cmocka_unit_test(text_of_others_keeps_its_lines_and_nothing_else),
         cmocka_unit_test(escaped_json_means_the_same),
         cmocka_unit_test(long_text_is_cut_to_its_columns),
         cmocka_unit_test(durations_read_as_people_say_them),

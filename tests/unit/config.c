@@ -482,6 +482,20 @@ static void root_has_the_systems_folders(void **state)
                  "/var/lib/kaged/kaged.db", "/run/kaged/kaged.sock");
 }
 
+static void a_user_can_ask_for_the_systems_folders(void **state)
+{
+    (void)state;
+    struct config_paths paths;
+    setenv("KAGED_HOME", "/srv/env", 1);
+    pretended_uid = 1234;
+    config_paths_system(&paths);
+    assert_null(paths.home);
+    assert_string_equal(paths.config_file, "/etc/kaged/config.toml");
+    assert_string_equal(paths.socket, "/run/kaged/kaged.sock");
+    config_paths_free(&paths);
+    clear_environment();
+}
+
 static void a_user_has_the_xdg_folders(void **state)
 {
     (void)state;
@@ -601,6 +615,7 @@ int main(void)
         FOLDER_TEST(a_relative_home_becomes_absolute),
         FOLDER_TEST(an_empty_home_is_refused),
         FOLDER_TEST(root_has_the_systems_folders),
+        FOLDER_TEST(a_user_can_ask_for_the_systems_folders),
         FOLDER_TEST(a_user_has_the_xdg_folders),
         FOLDER_TEST(relative_folders_in_the_environment_are_not_used_as_such),
         FOLDER_TEST(folders_are_made_private),

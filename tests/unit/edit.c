@@ -5,11 +5,11 @@
 #include "config/edit.h"
 #include "base/doc.h"
 #include "edit_model.h"
+#include "folder.h"
 #include "suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <glob.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -716,18 +716,12 @@ static int set_up(void **data)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
     if (fixture->mounted)
         umount2(fixture->root, MNT_DETACH);
-    nftw(fixture->root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(fixture->root);
     free(fixture);
     return 0;
 }

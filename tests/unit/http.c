@@ -23,6 +23,7 @@
 
 #define WAIT_MS     10000 /* how long a test waits for what it expects */
 #define LARGE_BYTES ((size_t)4 * 1024 * 1024)
+#define UPLOAD_MAX  ((size_t)64 * 1024 * 1024)
 #define HEAD        "Host: localhost\r\n\r\n"
 
 /* -- the routes that the tests call ------------------------------------------------------------ */
@@ -102,23 +103,139 @@ static void hold(struct http_request *request)
     http_on_gone(request, on_slow_gone, &slow);
 }
 
+/* An upload, read in pieces. */
+static struct {
+    struct http_request *request; /* NULL: none, or it is answered */
+    size_t bytes, pieces;
+    uint64_t sum; /* of its bytes, each by its place */
+    bool read_later, answer_early;
+    int gone;
+} upload;
+
+static void on_upload_piece(void *data, struct kg_str piece)
+{
+    assert_ptr_equal(data, &upload);
+    for (size_t i = 0; i < piece.length; i++)
+        upload.sum += (upload.bytes + i) * (unsigned char)piece.data[i];
+    upload.bytes += piece.length;
+    upload.pieces++;
+    if (upload.answer_early)
+        http_reply(kg_steal(&upload.request), 403, KG_STR("\"early\""));
+}
+
+static void on_upload_end(void *data, const struct kg_err *err_or_null)
+{
+    kg_auto(kg_free) char *json = kg_format("%zu", upload.bytes);
+    assert_ptr_equal(data, &upload);
+    if (err_or_null != NULL)
+        http_reply_error(kg_steal(&upload.request), err_or_null);
+    else
+        http_reply(kg_steal(&upload.request), 200, kg_str(json));
+}
+
+static const struct http_body_ops upload_ops = {.on_piece = on_upload_piece,
+                                                .on_end = on_upload_end};
+
+static void on_uploader_gone(void *data)
+{
+    (void)data;
+    upload.gone++;
+    http_reply(kg_steal(&upload.request), 499, KG_STR("{}"));
+}
+
+static void take_upload(struct http_request *request)
+{
+    upload.request = request;
+    http_on_gone(request, on_uploader_gone, NULL);
+    if (!upload.read_later)
+        http_read_body(request, &upload_ops, &upload);
+}
+
+/* An answer in pieces, as fast as the client reads. */
+static struct {
+    struct http_request *request; /* NULL: none, or it is answered */
+    size_t left;                  /* pieces to come */
+    size_t waits;                 /* times that there was no room */
+    int gone;
+} pieces;
+
+static void send_pieces(void *data)
+{
+    (void)data;
+    while (pieces.left > 0) {
+        pieces.left--;
+        if (!http_reply_piece(pieces.request, (struct kg_str){large, 10007})) {
+            pieces.waits++;
+            return;
+        }
+    }
+    http_reply_end(kg_steal(&pieces.request));
+}
+
+static void on_listener_gone(void *data)
+{
+    (void)data;
+    pieces.gone++;
+    http_reply_end(kg_steal(&pieces.request));
+}
+
+static void say_pieces(struct http_request *request)
+{
+    int64_t count = 0;
+    kg_str_to_int(http_path_parameter(request, "count"), &count);
+    pieces.request = request;
+    pieces.left = (size_t)count;
+    http_on_gone(request, on_listener_gone, NULL);
+    http_on_room(request, send_pieces, NULL);
+    http_reply_begin(request, 200, "text/plain");
+    send_pieces(NULL);
+}
+
+/* An answer of what comes in, while it comes in. */
+static void on_mirror_piece(void *data, struct kg_str piece)
+{
+    http_reply_piece(data, piece);
+}
+
+static void on_mirror_end(void *data, const struct kg_err *err_or_null)
+{
+    (void)err_or_null;
+    http_reply_end(data);
+}
+
+static void on_mirror_gone(void *data)
+{
+    http_reply_end(data);
+}
+
+static void mirror(struct http_request *request)
+{
+    static const struct http_body_ops ops = {.on_piece = on_mirror_piece, .on_end = on_mirror_end};
+    http_on_gone(request, on_mirror_gone, request);
+    http_reply_begin(request, 200, "text/plain");
+    http_read_body(request, &ops, request);
+}
+
 static const struct http_parameter list_query[] = {
     {"limit", "integer", "How many."}, {"since", "string", "From when."}, {NULL, NULL, NULL}};
 
 static const struct http_route routes[] = {
-    {"GET", "/", "admin", 0, false, NULL, say_ok, ""},
-    {"POST", "/", "admin", SIZE_MAX, false, NULL, echo, ""},
-    {"GET", "/echo", "admin", 0, false, NULL, say_ok, ""},
-    {"POST", "/echo", "admin", SIZE_MAX, false, NULL, echo, ""},
-    {"GET", "/items/{name}", "admin", 0, false, NULL, say_name, ""},
-    {"POST", "/items/{name}/call/{method}", "admin", 16, false, NULL, say_method, ""},
-    {"GET", "/list", "admin", 0, false, list_query, say_query, ""},
-    {"GET", "/free", "admin", 0, true, NULL, say_query, ""},
-    {"GET", "/operator", "admin", 0, false, NULL, say_operator, ""},
-    {"GET", "/header", "admin", 0, false, NULL, say_header, ""},
-    {"GET", "/slow", "admin", 0, false, NULL, hold, ""},
-    {"GET", "/large", "admin", 0, false, NULL, say_large, ""},
-    {"GET", "/broken", "admin", 0, false, NULL, fail_with_hint, ""},
+    {"GET", "/", "admin", 0, NULL, say_ok, ""},
+    {"POST", "/", "admin", SIZE_MAX, NULL, echo, ""},
+    {"GET", "/echo", "admin", 0, NULL, say_ok, ""},
+    {"POST", "/echo", "admin", SIZE_MAX, NULL, echo, ""},
+    {"GET", "/items/{name}", "admin", 0, NULL, say_name, ""},
+    {"POST", "/items/{name}/call/{method}", "admin", 16, NULL, say_method, ""},
+    {"GET", "/list", "admin", 0, list_query, say_query, ""},
+    {"GET", "/free", "admin", 0, NULL, say_query, "", .any_query = true},
+    {"GET", "/operator", "admin", 0, NULL, say_operator, ""},
+    {"GET", "/header", "admin", 0, NULL, say_header, ""},
+    {"GET", "/slow", "admin", 0, NULL, hold, ""},
+    {"GET", "/large", "admin", 0, NULL, say_large, ""},
+    {"GET", "/broken", "admin", 0, NULL, fail_with_hint, ""},
+    {"POST", "/upload", "admin", UPLOAD_MAX, NULL, take_upload, "", .streams = true},
+    {"POST", "/mirror", "admin", UPLOAD_MAX, NULL, mirror, "", .streams = true},
+    {"GET", "/pieces/{count}", "admin", 0, NULL, say_pieces, ""},
 };
 
 /* -- a server and its folder ------------------------------------------------------------------- */
@@ -141,7 +258,7 @@ static int setup(void **state)
 {
     struct fixture *fixture = kg_alloc(sizeof(*fixture));
     fixture->loop = loop_new();
-    fixture->limits = (struct http_limits){65536, LARGE_BYTES, 16, 60000};
+    fixture->limits = (struct http_limits){65536, LARGE_BYTES, 16, 60000, 4, 65536, 60000};
     fixture->server =
         http_server_new(fixture->loop, NULL, &fixture->limits, routes, KG_COUNT(routes));
     fixture->dir = kg_strdup("/tmp/kaged-http-XXXXXX");
@@ -153,6 +270,8 @@ static int setup(void **state)
     uv_timer_init(loop_uv(fixture->loop), &fixture->ticker);
     uv_timer_start(&fixture->ticker, on_tick, 5, 5);
     memset(&slow, 0, sizeof(slow));
+    memset(&upload, 0, sizeof(upload));
+    memset(&pieces, 0, sizeof(pieces));
     *state = fixture;
     return 0;
 }
@@ -828,6 +947,20 @@ static void client_is_not_told_to_continue_with_a_body_that_is_refused(void **st
     assert_int_equal(ask(*state, "GET / HTTP/1.1\r\nExpect: miracles\r\n" HEAD), 417);
 }
 
+/* It has gone before it could be told to continue, in the middle of what waited its turn. */
+static void client_that_cannot_be_told_to_continue_is_left(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD "POST / HTTP/1.1\r\n"
+                                "Expect: 100-continue\r\nContent-Length: 2\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    http_reply(kg_steal(&slow.request), 200, KG_STR("{}"));
+    shutdown(client.fd, SHUT_RD);
+    turn(fixture);
+    assert_int_equal(ask(fixture, "GET / HTTP/1.1\r\n" HEAD), 200);
+}
+
 static void body_where_none_is_taken_is_refused(void **state)
 {
     kg_auto(client_free) struct client client = client_open(*state);
@@ -871,6 +1004,335 @@ static void endless_chunk_framing_is_refused(void **state)
         client_send(&client, (struct kg_str){large, 65536});
     int status = client_answer(&client);
     assert_true(status == 413 || status == 400);
+}
+
+/* -- bodies that stream ------------------------------------------------------------------------ */
+
+static bool has_upload(void *data)
+{
+    (void)data;
+    return upload.request != NULL;
+}
+
+static bool upload_is_gone(void *data)
+{
+    (void)data;
+    return upload.gone > 0;
+}
+
+static uint64_t sum_of_large(size_t times)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < times * LARGE_BYTES; i++)
+        sum += i * (unsigned char)large[i % LARGE_BYTES];
+    return sum;
+}
+
+static void handler_has_the_request_before_its_body(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("POST /upload HTTP/1.1\r\nContent-Length: 5\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_upload, NULL, WAIT_MS));
+    assert_int_equal(upload.bytes, 0);
+    client_send(&client, KG_STR("he"));
+    assert_int_equal(client_ask(&client, "llo"), 200);
+    assert_body(&client, "5");
+    assert_true(upload.pieces >= 2);
+}
+
+static void streamed_body_larger_than_any_bound_on_memory_arrives(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    kg_auto(kg_free) char *head =
+        kg_format("POST /upload HTTP/1.1\r\nContent-Length: %zu\r\n" HEAD, 4 * LARGE_BYTES);
+    client_send(&client, kg_str(head));
+    for (int i = 0; i < 4; i++)
+        client_send(&client, (struct kg_str){large, LARGE_BYTES});
+    assert_int_equal(client_answer(&client), 200);
+    assert_true(upload.bytes == 4 * LARGE_BYTES && upload.sum == sum_of_large(4));
+}
+
+static void streamed_chunks_arrive_and_the_connection_goes_on(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    assert_int_equal(client_ask(&client,
+                                "POST /upload HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" HEAD
+                                "5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n"
+                                "GET /items/next HTTP/1.1\r\n" HEAD),
+                     200);
+    assert_body(&client, "11");
+    assert_int_equal(client_answer(&client), 200);
+    assert_body(&client, "next");
+}
+
+static void streamed_chunks_may_come_byte_by_byte(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    const char *text = "POST /upload HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" HEAD
+                       "5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nX-A: b\r\n\r\n";
+    for (const char *at = text; *at != '\0'; at++)
+        client_send(&client, (struct kg_str){at, 1});
+    assert_int_equal(client_answer(&client), 200);
+    assert_body(&client, "11");
+}
+
+static void streamed_body_may_be_empty(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    assert_int_equal(client_ask(&client, "POST /upload HTTP/1.1\r\n" HEAD), 200);
+    assert_int_equal(client_ask(&client, "POST /upload HTTP/1.1\r\nContent-Length: 0\r\n" HEAD),
+                     200);
+    assert_int_equal(client_ask(&client,
+                                "POST /upload HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" HEAD
+                                "0\r\n\r\n"),
+                     200);
+    assert_body(&client, "0");
+}
+
+static void client_waits_while_its_body_is_paused(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    upload.read_later = true;
+    client_send(&client, kg_str("POST /upload HTTP/1.1\r\nContent-Length: 4194304\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_upload, NULL, WAIT_MS));
+    size_t sent = 0, refused = 0;
+    while (refused < 100) {
+        ssize_t more = send(client.fd, large + sent, LARGE_BYTES - sent, MSG_NOSIGNAL);
+        sent += more > 0 ? (size_t)more : 0;
+        refused = more > 0 ? 0 : refused + 1;
+        turn(fixture);
+    }
+    assert_true(sent < LARGE_BYTES && upload.bytes == 0);
+    http_read_body(upload.request, &upload_ops, &upload);
+    client_send(&client, (struct kg_str){large + sent, LARGE_BYTES - sent});
+    assert_int_equal(client_answer(&client), 200);
+    assert_true(upload.bytes == LARGE_BYTES && upload.sum == sum_of_large(1));
+}
+
+static void upload_may_be_answered_before_its_end(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    upload.answer_early = true;
+    client_send(&client, kg_str("POST /upload HTTP/1.1\r\nContent-Length: 9999999\r\n" HEAD));
+    client_send(&client, (struct kg_str){large, LARGE_BYTES});
+    assert_int_equal(client_answer(&client), 403);
+    assert_body(&client, "\"early\"");
+    assert_has(client.head, "Connection: close\r\n");
+    assert_int_equal(upload.pieces, 1);
+}
+
+static void uploader_is_told_to_continue_once_its_body_is_wanted(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    upload.read_later = true;
+    client_send(&client, kg_str("POST /upload HTTP/1.1\r\nExpect: 100-continue\r\n"
+                                "Content-Length: 2\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_upload, NULL, WAIT_MS));
+    client_pull(&client);
+    assert_int_equal(client.in.length, 0);
+    http_read_body(upload.request, &upload_ops, &upload);
+    assert_int_equal(client_answer(&client), 100);
+    assert_int_equal(client_ask(&client, "ok"), 200);
+}
+
+static bool has_mirrored(void *data)
+{
+    struct client *client = data;
+    client_pull(client);
+    return client->in.length > 0 && memmem(client->in.data, client->in.length, "0\r\n\r\n", 5);
+}
+
+static void nobody_is_told_to_continue_in_the_middle_of_an_answer(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    client_send(&client, kg_str("POST /mirror HTTP/1.1\r\nExpect: 100-continue\r\n"
+                                "Content-Length: 2\r\n" HEAD));
+    assert_int_equal(client_answer(&client), 200);
+    client_send(&client, KG_STR("ok"));
+    assert_true(loop_run_until(client.fixture->loop, has_mirrored, &client, WAIT_MS));
+    assert_has_not(kg_buf_view(&client.in), "100 Continue");
+}
+
+static void streamed_body_that_does_not_fit_is_refused(void **state)
+{
+    static const struct {
+        const char *rest;
+        int status;
+    } rows[] = {
+        {"Content-Length: 1073741824\r\n" HEAD "abc", 413},
+        {"Transfer-Encoding: chunked\r\n" HEAD "1\r\nx\r\n40000000\r\nabc", 413},
+        {"Transfer-Encoding: chunked\r\n" HEAD "1\r\nx\r\n-1\r\n", 400},
+        {"Transfer-Encoding: chunked\r\n" HEAD "1\r\nxy\r\n", 400},
+    };
+    for (size_t i = 0; i < KG_COUNT(rows); i++) {
+        kg_auto(client_free) struct client client = client_open(*state);
+        kg_auto(kg_free) char *text = kg_format("POST /upload HTTP/1.1\r\n%s", rows[i].rest);
+        client_send(&client, kg_str(text));
+        for (size_t sent = 0; rows[i].status == 413 && sent <= UPLOAD_MAX && !has_answer(&client);
+             sent += LARGE_BYTES)
+            client_send(&client, (struct kg_str){large, LARGE_BYTES});
+        assert_int_equal(client_answer(&client), rows[i].status);
+        assert_null(upload.request);
+    }
+}
+
+static void streamed_body_that_hardly_comes_times_out(void **state)
+{
+    struct fixture *fixture = *state;
+    set_idle_ms(fixture, 50);
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("POST /upload HTTP/1.1\r\nContent-Length: 9999\r\n" HEAD));
+    for (int i = 0; i < 1000 && !has_answer(&client); i++) {
+        client_send(&client, KG_STR("x"));
+        uv_run(loop_uv(fixture->loop), UV_RUN_ONCE);
+    }
+    assert_int_equal(client_answer(&client), 408);
+    assert_true(client_ends(&client));
+}
+
+/* The time for a body goes on after an answer, which did not fit the socket, was read. */
+static void body_that_stops_while_it_is_answered_times_out(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    set_idle_ms(fixture, 300);
+    kg_auto(kg_free) char *head =
+        kg_format("POST /mirror HTTP/1.1\r\nContent-Length: %zu\r\n" HEAD, LARGE_BYTES);
+    client_send(&client, kg_str(head));
+    client_send(&client, (struct kg_str){large, LARGE_BYTES / 2});
+    assert_true(client_ends(&client));
+}
+
+static void uploader_that_leaves_is_noticed(void **state)
+{
+    struct fixture *fixture = *state;
+    for (int half = 0; half < 2; half++) {
+        kg_auto(client_free) struct client client = client_open(fixture);
+        upload.gone = 0;
+        client_send(&client, kg_str("POST /upload HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "abc"));
+        assert_true(loop_run_until(fixture->loop, has_upload, NULL, WAIT_MS));
+        if (half)
+            shutdown(client.fd, SHUT_WR); /* the rest can never come */
+        else
+            client_free(&client);
+        assert_true(loop_run_until(fixture->loop, upload_is_gone, NULL, WAIT_MS));
+    }
+}
+
+/* -- answers in pieces ------------------------------------------------------------------------- */
+
+/* Takes the chunks off the start of what came in; SIZE_MAX: the last one is not there yet. */
+static size_t count_chunked(struct kg_str text)
+{
+    size_t bytes = 0;
+    for (;;) {
+        const char *end = text.length ? memmem(text.data, text.length, "\r\n", 2) : NULL;
+        if (end == NULL)
+            return SIZE_MAX;
+        size_t line = (size_t)(end + 2 - text.data);
+        size_t length = strtoul(text.data, NULL, 16);
+        if (text.length < line + length + 2)
+            return SIZE_MAX;
+        assert_memory_equal(text.data + line + length, "\r\n", 2);
+        assert_memory_equal(text.data + line, large, length);
+        text = (struct kg_str){text.data + line + length + 2, text.length - line - length - 2};
+        if (length == 0)
+            return bytes;
+        bytes += length;
+    }
+}
+
+static struct kg_str after_head(const struct client *client)
+{
+    const char *end =
+        client->in.length ? memmem(client->in.data, client->in.length, "\r\n\r\n", 4) : NULL;
+    if (end == NULL)
+        return KG_STR_NULL;
+    size_t head = (size_t)(end + 4 - client->in.data);
+    return (struct kg_str){client->in.data + head, client->in.length - head};
+}
+
+static bool has_all_chunks(void *data)
+{
+    struct client *client = data;
+    client_pull(client);
+    return count_chunked(after_head(client)) != SIZE_MAX;
+}
+
+static void answer_of_unknown_length_comes_in_chunks(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /pieces/500 HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_all_chunks, &client, WAIT_MS));
+    assert_has(kg_buf_view(&client.in), "Transfer-Encoding: chunked\r\n");
+    assert_int_equal(count_chunked(after_head(&client)), 500 * 10007);
+    assert_true(pieces.waits > 0); /* the socket's buffer takes less than that */
+    kg_buf_free(&client.in);
+    assert_int_equal(client_ask(&client, "GET /items/x HTTP/1.1\r\n" HEAD), 200);
+}
+
+static void empty_answer_of_unknown_length_has_an_end(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /pieces/0 HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_all_chunks, &client, WAIT_MS));
+    assert_int_equal(count_chunked(after_head(&client)), 0);
+}
+
+static void http_1_0_gets_an_answer_of_unknown_length_up_to_the_end(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    client_send(&client, kg_str("GET /pieces/3 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
+    assert_true(client_ends(&client));
+    assert_has_not(kg_buf_view(&client.in), "chunked");
+    assert_int_equal(after_head(&client).length, 3 * 10007);
+}
+
+static bool has_empty_rest(void *data)
+{
+    client_pull(data);
+    return after_head(data).data != NULL;
+}
+
+static void head_of_an_answer_of_unknown_length_has_no_body(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("HEAD /pieces/3 HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_empty_rest, &client, WAIT_MS));
+    assert_int_equal(after_head(&client).length, 0);
+    kg_buf_free(&client.in);
+    assert_int_equal(client_ask(&client, "GET /items/x HTTP/1.1\r\n" HEAD), 200);
+}
+
+static bool listener_is_gone(void *data)
+{
+    (void)data;
+    return pieces.gone > 0;
+}
+
+static void answer_in_pieces_ends_with_its_client(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /pieces/100000 HTTP/1.1\r\n" HEAD));
+    client_free(&client);
+    assert_true(loop_run_until(fixture->loop, listener_is_gone, NULL, WAIT_MS));
+    assert_true(pieces.left > 0);
+}
+
+static void client_that_does_not_read_its_pieces_is_cut(void **state)
+{
+    struct fixture *fixture = *state;
+    set_idle_ms(fixture, 50);
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /pieces/100000 HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, listener_is_gone, NULL, WAIT_MS));
 }
 
 /* -- in pieces, and many at once --------------------------------------------------------------- */
@@ -1090,6 +1552,18 @@ static void client_that_leaves_is_noticed_at_once(void **state)
     http_reply(kg_steal(&slow.request), 200, KG_STR("{}"));
 }
 
+/* Its last bytes are not read while a request of it runs: so much waits already. */
+static void client_that_leaves_is_noticed_behind_what_it_sent(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    client_send(&client, (struct kg_str){large, 100000});
+    client_free(&client);
+    assert_true(loop_run_until(fixture->loop, slow_is_gone, NULL, WAIT_MS));
+}
+
 static void request_may_be_answered_while_told_that_its_client_left(void **state)
 {
     struct fixture *fixture = *state;
@@ -1117,6 +1591,19 @@ static void client_that_only_ends_its_sending_is_answered(void **state)
     assert_int_equal(client_answer(&client), 200);
     assert_body(&client, "x");
     assert_true(client_ends(&client));
+}
+
+static void client_that_ends_its_sending_and_then_leaves_is_noticed(void **state)
+{
+    struct fixture *fixture = *state;
+    kg_auto(client_free) struct client client = client_open(fixture);
+    client_send(&client, kg_str("GET /slow HTTP/1.1\r\n" HEAD));
+    assert_true(loop_run_until(fixture->loop, has_slow, NULL, WAIT_MS));
+    shutdown(client.fd, SHUT_WR);
+    turn(fixture);
+    assert_int_equal(slow.gone, 0);
+    client_free(&client);
+    assert_true(loop_run_until(fixture->loop, slow_is_gone, NULL, WAIT_MS));
 }
 
 static void client_that_leaves_in_the_middle_harms_nobody(void **state)
@@ -1396,10 +1883,30 @@ int main(void)
         TEST(large_body_arrives_whole),
         TEST(client_is_told_to_continue),
         TEST(client_is_not_told_to_continue_with_a_body_that_is_refused),
+        TEST(client_that_cannot_be_told_to_continue_is_left),
         TEST(body_where_none_is_taken_is_refused),
         TEST(body_over_the_routes_bound_is_refused),
         TEST(client_that_sends_on_after_a_refusal_gets_it),
         TEST(endless_chunk_framing_is_refused),
+        TEST(handler_has_the_request_before_its_body),
+        TEST(streamed_body_larger_than_any_bound_on_memory_arrives),
+        TEST(streamed_chunks_arrive_and_the_connection_goes_on),
+        TEST(streamed_chunks_may_come_byte_by_byte),
+        TEST(streamed_body_may_be_empty),
+        TEST(client_waits_while_its_body_is_paused),
+        TEST(upload_may_be_answered_before_its_end),
+        TEST(uploader_is_told_to_continue_once_its_body_is_wanted),
+        TEST(nobody_is_told_to_continue_in_the_middle_of_an_answer),
+        TEST(streamed_body_that_does_not_fit_is_refused),
+        TEST(streamed_body_that_hardly_comes_times_out),
+        TEST(body_that_stops_while_it_is_answered_times_out),
+        TEST(uploader_that_leaves_is_noticed),
+        TEST(answer_of_unknown_length_comes_in_chunks),
+        TEST(empty_answer_of_unknown_length_has_an_end),
+        TEST(http_1_0_gets_an_answer_of_unknown_length_up_to_the_end),
+        TEST(head_of_an_answer_of_unknown_length_has_no_body),
+        TEST(answer_in_pieces_ends_with_its_client),
+        TEST(client_that_does_not_read_its_pieces_is_cut),
         TEST(request_may_come_byte_by_byte),
         TEST(pipelined_requests_are_answered_in_order),
         TEST(pipelined_request_waits_for_the_one_before),
@@ -1414,8 +1921,10 @@ int main(void)
         TEST(huge_headers_are_refused),
         TEST(url_over_16_kib_is_refused),
         TEST(client_that_leaves_is_noticed_at_once),
+        TEST(client_that_leaves_is_noticed_behind_what_it_sent),
         TEST(request_may_be_answered_while_told_that_its_client_left),
         TEST(client_that_only_ends_its_sending_is_answered),
+        TEST(client_that_ends_its_sending_and_then_leaves_is_noticed),
         TEST(client_that_leaves_in_the_middle_harms_nobody),
         TEST(stopping_closes_idle_connections_and_answers_the_rest),
         TEST(freeing_tells_running_requests_that_their_client_is_gone),

@@ -18,7 +18,7 @@
 /* Checks a copy of exactly its size, so that a read past the end is found. */
 static enum kg_json_fault check_exact(struct kg_str text, size_t *ret_offset)
 {
-    kg_auto(kg_free) char *exact = malloc(text.length);
+    kg_auto(kg_free) char *exact = kg_alloc(text.length);
     if (text.length)
         memcpy(exact, text.data, text.length);
     return kg_json_check((struct kg_str){exact, text.length}, ret_offset);

@@ -70,7 +70,7 @@ static void a_file_without_plugins_has_none(void **state)
 {
     (void)state;
     static const char *const texts[] = {"", "# nothing\n", "[plugins]\n",
-                                        "[models.fast]\nmodel = \"m\"\n"};
+                                        "[providers.p]\nkind = \"openai\"\n"};
     for (size_t i = 0; i < KG_COUNT(texts); i++) {
         struct local *local = must_read(texts[i]);
         assert_int_equal(local->plugin_count, 0);
@@ -217,8 +217,8 @@ static void a_missing_variable_is_named_with_its_key(void **state)
     assert_non_null(strstr(err.hint, "set KG_TEST_UNSET"));
     assert_refused("[plugins.a]\ndeep = { list = [\"ok\", \"${KG_TEST_UNSET}\"] }\n",
                    "2:24: list needs the environment variable KG_TEST_UNSET, which is not set");
-    assert_refused("[providers.p]\nkey = \"${KG_TEST_UNSET}\"\n",
-                   "2:7: key needs the environment variable KG_TEST_UNSET, which is not set");
+    assert_refused("[providers.p]\napi_key = \"${KG_TEST_UNSET}\"\n",
+                   "2:11: api_key needs the environment variable KG_TEST_UNSET, which is not set");
 }
 
 /* What stands behind a broken "${" may be a secret: it is not repeated. */
@@ -362,7 +362,7 @@ static void load_refuses_what_is_no_small_file(void **state)
     assert_null(local_load(folder, LOCAL_REPLACE, &err));
     assert_int_equal(err.code, KG_E_INVALID_CONFIG);
     kg_auto(kg_free) char *path = write_file(KG_STR("# "));
-    assert_int_equal(truncate(path, 100 * 1024 * 1024), 0);
+    assert_int_equal(truncate(path, (off_t)100 << 20), 0);
     assert_null(local_load(path, LOCAL_REPLACE, &err));
     assert_int_equal(err.code, KG_E_INVALID_CONFIG);
     assert_non_null(strstr(err.message, path));

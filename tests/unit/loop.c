@@ -1,8 +1,10 @@
 /* The loop: its wheel against a model that looks at every timer, tasks, messages, workers. */
 #include "loop/internal.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -578,6 +580,57 @@ static void waiting_ends_also_when_the_question_takes_longer(void **state)
     loop_free(loop);
 }
 
+struct watched {
+    int songs, others;
+};
+
+static void on_change(void *data, const char *name_or_null)
+{
+    struct watched *watched = data;
+    if (name_or_null != NULL && strcmp(name_or_null, "song") == 0)
+        watched->songs++;
+    else
+        watched->others++;
+}
+
+static bool heard_of_the_song(void *data)
+{
+    return ((struct watched *)data)->songs > 0;
+}
+
+static void a_watch_names_what_changed_in_its_folder(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new();
+    char folder[] = "/tmp/kaged-loop-XXXXXX";
+    struct watched watched = {0};
+    struct kg_err err = {0};
+    assert_non_null(mkdtemp(folder));
+    struct loop_watch *watch = loop_watch_new(loop, folder, on_change, &watched, &err);
+    assert_non_null(watch);
+    kg_auto(kg_free) char *new = kg_format("%s/new", folder);
+    kg_auto(kg_free) char *song = kg_format("%s/song", folder);
+    close(open(new, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    assert_int_equal(rename(new, song), 0); /* as editors do */
+    assert_true(loop_run_until(loop, heard_of_the_song, &watched, 20000));
+    assert_true(watched.others > 0);
+    loop_watch_free(watch);
+    unlink(song); /* nobody is told any more */
+    rmdir(folder);
+    loop_free(loop);
+}
+
+static void a_folder_that_is_not_there_cannot_be_watched(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new();
+    struct kg_err err = {0};
+    assert_null(loop_watch_new(loop, "/nowhere/at/all", on_change, NULL, &err));
+    assert_non_null(strstr(err.message, "/nowhere/at/all"));
+    loop_watch_free(NULL);
+    loop_free(loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -601,6 +654,8 @@ int main(void)
         cmocka_unit_test(run_until_does_not_sleep_over_a_task),
         cmocka_unit_test(loop_free_takes_null),
         cmocka_unit_test(waiting_ends_also_when_the_question_takes_longer),
+        cmocka_unit_test(a_watch_names_what_changed_in_its_folder),
+        cmocka_unit_test(a_folder_that_is_not_there_cannot_be_watched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

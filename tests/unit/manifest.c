@@ -42,26 +42,25 @@ static struct kg_buf manifest_with(const char *key, const char *text)
     return yaml;
 }
 
-static struct manifest *read_with(const char *key, const char *text,
-                                  struct manifest_problems *problems)
+static struct manifest *read_with(const char *key, const char *text, struct kg_problems *problems)
 {
     kg_auto(kg_buf_free) struct kg_buf yaml = manifest_with(key, text);
     return manifest_read(kg_buf_view(&yaml), problems);
 }
 
 /* "LINE:COLUMN code message" of each problem, a line each. */
-static char *listing(const struct manifest_problems *problems)
+static char *listing(const struct kg_problems *problems)
 {
     struct kg_buf out = {0};
     for (size_t i = 0; i < problems->count; i++) {
-        const struct manifest_problem *problem = &problems->items[i];
-        kg_buf_printf(&out, "%u:%u %s %s\n", problem->line, problem->column,
-                      manifest_code_row(problem->code)->code, problem->message);
+        const struct kg_problem *problem = &problems->items[i];
+        kg_buf_printf(&out, "%u:%u %s %s\n", problem->line, problem->column, problem->row->code,
+                      problem->message);
     }
     return kg_buf_terminate(&out);
 }
 
-static void fail_with(const char *text, const struct manifest_problems *problems)
+static void fail_with(const char *text, const struct kg_problems *problems)
 {
     kg_auto(kg_free) char *all = listing(problems);
     fail_msg("%.300s:\n%s", text, all);
@@ -69,7 +68,7 @@ static void fail_with(const char *text, const struct manifest_problems *problems
 
 static struct manifest *must_read(struct kg_str text)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = manifest_read(text, &problems);
     if (manifest == NULL)
         fail_with(text.data, &problems);
@@ -85,7 +84,7 @@ static struct manifest *must_read_with(const char *key, const char *text)
 /* Read, and without a warning. */
 static void assert_taken(const char *key, const char *text)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = read_with(key, text, &problems);
     if (manifest == NULL || problems.count > 0)
         fail_with(text, &problems);
@@ -96,12 +95,12 @@ static void assert_taken(const char *key, const char *text)
 static void assert_refused(const char *key, const char *text, enum manifest_code code,
                            const char *words)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = read_with(key, text, &problems);
     if (manifest != NULL)
         fail_msg("%.200s was taken", text);
-    const struct manifest_problem *problem = problems.items;
-    if (problems.count != 1 || problem->code != code || problem->line == 0 ||
+    const struct kg_problem *problem = problems.items;
+    if (problems.count != 1 || problem->row != &manifest_rows[code] || problem->line == 0 ||
         (strstr(problem->message, words) == NULL &&
          (problem->hint == NULL || strstr(problem->hint, words) == NULL)))
         fail_with(text, &problems);
@@ -247,7 +246,7 @@ static const char full_example[] = "name: memory-markdown\n"
 static void the_full_example_has_no_problem(void **state)
 {
     (void)state;
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = manifest_read(kg_str(full_example), &problems);
     if (manifest == NULL || problems.count > 0)
         fail_with(full_example, &problems);
@@ -314,6 +313,25 @@ static void methods_have_their_schemas_and_timeouts(void **state)
     assert_null(apply->result);
     assert_int_equal(apply->timeout_ms, 120000);
     assert_null(manifest_method_find(manifest, KG_STR("presets")));
+    manifest_free(manifest);
+}
+
+static void tools_have_timeouts_by_either_name(void **state)
+{
+    (void)state;
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    struct manifest *manifest = read_with("tools",
+                                          "tools:\n"
+                                          "  - {name: find, description: a}\n"
+                                          "  - {name: keep, description: b}\n"
+                                          "  - {name: drop, description: c}\n"
+                                          "timeouts: {find: 5, oh-my-pi.keep: 90}\n",
+                                          &problems);
+    assert_non_null(manifest);
+    assert_int_equal(manifest_tool_find(manifest, KG_STR("find"))->timeout_ms, 5000);
+    assert_int_equal(manifest_tool_find(manifest, KG_STR("keep"))->timeout_ms, 90000);
+    assert_int_equal(manifest_tool_find(manifest, KG_STR("drop"))->timeout_ms, 0);
+    assert_null(manifest_tool_find(manifest, KG_STR("oh-my-pi.keep")));
     manifest_free(manifest);
 }
 
@@ -432,14 +450,15 @@ static const struct sample {
 
 static void check_sample(const struct sample *sample)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
-    const struct manifest_code_row *row = manifest_code_row(sample->code);
-    bool is_error = row->severity == MANIFEST_SEVERITY_ERROR;
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    const struct kg_problem_row *row = &manifest_rows[sample->code];
+    bool is_error = row->severity == KG_SEVERITY_ERROR;
     struct manifest *manifest = read_with(sample->key, sample->text, &problems);
-    const struct manifest_problem *problem = problems.items;
-    if (problems.count != 1 || problem->code != sample->code || problem->line != sample->line ||
-        problem->column != sample->column || problem->message[0] == '\0' ||
-        problems.errors != is_error || (manifest == NULL) != is_error)
+    const struct kg_problem *problem = problems.items;
+    if (problems.count != 1 || problem->row != &manifest_rows[sample->code] ||
+        problem->line != sample->line || problem->column != sample->column ||
+        problem->message[0] == '\0' || problems.errors != is_error ||
+        (manifest == NULL) != is_error)
         fail_with(sample->text, &problems);
     manifest_free(manifest);
 }
@@ -454,18 +473,18 @@ static void every_problem_has_its_code_and_place(void **state)
     }
     for (size_t i = 0; i < MANIFEST_CODE_COUNT; i++)
         if (!seen[i])
-            fail_msg("%s has no sample", manifest_code_row((enum manifest_code)i)->code);
+            fail_msg("%s has no sample", manifest_rows[i].code);
 }
 
 static void codes_are_there_once_and_explained(void **state)
 {
     (void)state;
     for (size_t i = 0; i < MANIFEST_CODE_COUNT; i++) {
-        const struct manifest_code_row *row = manifest_code_row((enum manifest_code)i);
+        const struct kg_problem_row *row = &manifest_rows[i];
         assert_int_equal(strspn(row->code, "abcdefghijklmnopqrstuvwxyz_"), strlen(row->code));
         assert_int_equal(row->meaning[strlen(row->meaning) - 1], '.');
         for (size_t k = 0; k < i; k++)
-            assert_string_not_equal(row->code, manifest_code_row((enum manifest_code)k)->code);
+            assert_string_not_equal(row->code, manifest_rows[k].code);
     }
 }
 
@@ -481,13 +500,13 @@ static void ten_mistakes_are_ten_problems_by_place(void **state)
                                "methods: [kaged.get, a.b]\n"
                                "timeouts: {a.c: 5}\n"
                                "licence: MIT\n";
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     assert_null(manifest_read(kg_str(text), &problems));
     kg_auto(kg_free) char *all = listing(&problems);
     kg_auto(kg_buf_free) struct kg_buf places = {0};
     for (size_t i = 0; i < problems.count; i++)
         kg_buf_printf(&places, "%u:%u %s\n", problems.items[i].line, problems.items[i].column,
-                      manifest_code_row(problems.items[i].code)->code);
+                      problems.items[i].row->code);
     assert_string_equal(kg_buf_terminate(&places), "1:1 missing_key\n"
                                                    "1:7 name_invalid\n"
                                                    "2:10 wrong_type\n"
@@ -511,11 +530,12 @@ static void problems_suggest_the_nearest(void **state)
         {"hooks", "hooks: [pre_compat]\n", "pre_compact"},
         {"roles", "roles: [observr]\n", "observer"},
         {"timeouts", "timeouts: {presets.lits: 5}\n", "presets.list"},
+        {"timeouts", "timeouts: {fnid: 5}\ntools: [{name: find, description: y}]\n", "find"},
         {"tools", "tools: [{name: x, description: y, parameter_schema: {}}]\n",
          "parameters_schema"},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
-        kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+        kg_auto(kg_problems_free) struct kg_problems problems = {0};
         assert_null(read_with(rows[i].key, rows[i].text, &problems));
         assert_int_equal(problems.count, 1);
         const char *hint = problems.items[0].hint ? problems.items[0].hint : "";
@@ -528,14 +548,14 @@ static void problems_suggest_the_nearest(void **state)
 static void warnings_do_not_fail(void **state)
 {
     (void)state;
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest =
         read_with("name", "name: file\nenv: {KAGED_API_VERSION: \"2\"}\n", &problems);
     assert_non_null(manifest);
     assert_int_equal(problems.count, 2);
     assert_int_equal(problems.errors, 0);
-    assert_int_equal(problems.items[0].code, MANIFEST_NAME_BUILTIN);
-    assert_int_equal(problems.items[1].code, MANIFEST_ENV_RESERVED);
+    assert_ptr_equal(problems.items[0].row, &manifest_rows[MANIFEST_NAME_BUILTIN]);
+    assert_ptr_equal(problems.items[1].row, &manifest_rows[MANIFEST_ENV_RESERVED]);
     manifest_free(manifest);
 }
 
@@ -543,7 +563,7 @@ static void the_first_error_stands_for_all(void **state)
 {
     (void)state;
     struct kg_err err = {0};
-    kg_auto(manifest_problems_free) struct manifest_problems one = {0}, three = {0};
+    kg_auto(kg_problems_free) struct kg_problems one = {0}, three = {0};
     assert_null(read_with("version", "version: one\n", &one));
     assert_true(manifest_problems_fail(&one, "/p/x.yaml", &err) < 0);
     assert_int_equal(err.code, KG_E_INVALID_MANIFEST);
@@ -561,13 +581,13 @@ static void the_first_error_stands_for_all(void **state)
 static void warnings_cannot_crowd_out_an_error(void **state)
 {
     (void)state;
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct kg_err err = {0};
     kg_auto(kg_buf_free) struct kg_buf text =
         repeated("tools: [{name: a, description: x}, {name: a, description: y}]\ncapabilities:\n",
                  "  - read:fs:/opt\n", 300, "");
     assert_null(read_with("capabilities", text.data, &problems));
-    assert_int_equal(problems.count, MANIFEST_PROBLEMS_MAX);
+    assert_int_equal(problems.count, KG_PROBLEMS_MAX);
     assert_int_equal(problems.errors, 1);
     assert_true(manifest_problems_fail(&problems, "x", &err) < 0);
     assert_non_null(strstr(err.message, "tool_name_duplicate"));
@@ -576,10 +596,10 @@ static void warnings_cannot_crowd_out_an_error(void **state)
 static void the_list_of_problems_is_bounded(void **state)
 {
     (void)state;
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     kg_auto(kg_buf_free) struct kg_buf text = repeated("methods: [", "kaged.x,", 1000, "]\n");
     assert_null(read_with("methods", text.data, &problems));
-    assert_int_equal(problems.count, MANIFEST_PROBLEMS_MAX);
+    assert_int_equal(problems.count, KG_PROBLEMS_MAX);
     assert_in_range(problems.errors, 1000, 1100);
 }
 
@@ -700,10 +720,10 @@ static void what_is_no_yaml_is_refused_with_its_place(void **state)
     static const char *const texts[] = {
         "name: [\n", "\t", "a: 1\na: 2\n", "\xFF", "--- 1\n--- 2\n", "a: !!binary x\n"};
     for (size_t i = 0; i < KG_COUNT(texts); i++) {
-        kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+        kg_auto(kg_problems_free) struct kg_problems problems = {0};
         assert_null(manifest_read(kg_str(texts[i]), &problems));
         assert_int_equal(problems.count, 1);
-        assert_int_equal(problems.items[0].code, MANIFEST_YAML);
+        assert_ptr_equal(problems.items[0].row, &manifest_rows[MANIFEST_YAML]);
         assert_in_range(problems.items[0].line, 1, 3);
         assert_in_range(problems.items[0].column, 1, 20);
     }
@@ -714,7 +734,7 @@ static void what_is_no_map_of_keys_is_refused(void **state)
     (void)state;
     static const char *const texts[] = {"", "42\n", "[]\n", "just words\n", "null\n"};
     for (size_t i = 0; i < KG_COUNT(texts); i++) {
-        kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+        kg_auto(kg_problems_free) struct kg_problems problems = {0};
         assert_null(manifest_read(kg_str(texts[i]), &problems));
         assert_int_equal(problems.errors, 1);
         assert_int_equal(problems.items[0].line, 1);
@@ -866,7 +886,7 @@ static void no_text_has_a_nul_in_it(void **state)
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         assert_refused(rows[i].key, rows[i].text, MANIFEST_BAD_VALUE, "NUL");
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     assert_null(read_with("capabilities", "capabilities: [\"read:fs:/a\\0/../b\"]\n", &problems));
 }
 
@@ -1103,10 +1123,11 @@ static void a_knob_that_disagrees_with_its_field_is_warned_of(void **state)
         "{type: enum, label: K, values: [x], default: x, binds_to: config.s}",
     };
     for (size_t i = 0; i < KG_COUNT(knobs); i++) {
-        kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+        kg_auto(kg_problems_free) struct kg_problems problems = {0};
         kg_auto(kg_free) char *text = kg_format(KNOB_FIELDS "%s\n", knobs[i]);
         struct manifest *manifest = read_with("knobs", text, &problems);
-        if (manifest == NULL || problems.count != 1 || problems.items[0].code != MANIFEST_KNOB_TYPE)
+        if (manifest == NULL || problems.count != 1 ||
+            problems.items[0].row != &manifest_rows[MANIFEST_KNOB_TYPE])
             fail_with(knobs[i], &problems);
         manifest_free(manifest);
     }
@@ -1123,8 +1144,10 @@ static void the_published_schema_is_valid_and_takes_the_example(void **state)
         fail_msg("%s", err.message);
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), &err);
     kg_auto(kg_doc_cleanup) struct kg_doc *example = kg_yaml_read(kg_str(full_example), &err);
-    if (doc == NULL || example == NULL)
+    if (doc == NULL || example == NULL) {
         fail_msg("%s", err.message);
+        return;
+    }
     const struct schema_options options = {.formats = true};
     struct schema *schema = schema_compile(doc->root, &options, &err);
     if (schema == NULL)
@@ -1142,13 +1165,13 @@ static void the_published_schema_is_valid_and_takes_the_example(void **state)
 /* Refused within a bounded time, with a problem of that code. */
 static void assert_bounded(const char *key, const char *text, enum manifest_code code)
 {
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     uint64_t started_ms = kg_monotonic_ms();
     struct manifest *manifest = read_with(key, text, &problems);
     uint64_t took_ms = kg_monotonic_ms() - started_ms;
     bool found = false;
     for (size_t i = 0; i < problems.count; i++)
-        found |= problems.items[i].code == code;
+        found |= problems.items[i].row == &manifest_rows[code];
     if (manifest != NULL || !found || took_ms > PATIENCE_MS) {
         print_message("%llu ms\n", (unsigned long long)took_ms);
         fail_with(text, &problems);
@@ -1200,11 +1223,11 @@ static void schemas_that_refer_to_themselves_end(void **state)
     };
     kg_auto(kg_doc_cleanup) struct kg_doc *empty = kg_json_read(KG_STR("{}"), NULL);
     for (size_t i = 0; i < KG_COUNT(schemas); i++) {
-        kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+        kg_auto(kg_problems_free) struct kg_problems problems = {0};
         uint64_t started_ms = kg_monotonic_ms();
         struct manifest *manifest = read_with("config_schema", schemas[i], &problems);
         if (manifest == NULL)
-            assert_int_equal(problems.items[0].code, MANIFEST_SCHEMA_INVALID);
+            assert_ptr_equal(problems.items[0].row, &manifest_rows[MANIFEST_SCHEMA_INVALID]);
         else
             schema_check(manifest->config_schema, empty->root, NULL);
         manifest_free(manifest);
@@ -1252,7 +1275,7 @@ static void a_huge_enum_takes_a_bounded_time(void **state)
 static void a_catastrophic_pattern_takes_a_bounded_time(void **state)
 {
     (void)state;
-    kg_auto(manifest_problems_free) struct manifest_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = read_with(
         "config_schema", "config_schema: {properties: {a: {pattern: \"^(a+)+$\"}}}\n", &problems);
     kg_auto(kg_doc_cleanup) struct kg_doc *victim = kg_json_read(
@@ -1349,9 +1372,9 @@ static int remove_folder(void **state)
 static void load_reads_the_file_of_a_folder(void **state)
 {
     (void)state;
-    kg_auto(manifest_problems_free) struct manifest_problems missing = {0}, bad = {0};
+    kg_auto(kg_problems_free) struct kg_problems missing = {0}, bad = {0};
     assert_null(manifest_load(folder, &missing));
-    assert_int_equal(missing.items[0].code, MANIFEST_YAML);
+    assert_ptr_equal(missing.items[0].row, &manifest_rows[MANIFEST_YAML]);
     assert_int_equal(missing.items[0].line, 0);
     assert_non_null(strstr(missing.items[0].message, "No such file or directory"));
 
@@ -1360,13 +1383,13 @@ static void load_reads_the_file_of_a_folder(void **state)
     kg_auto(kg_buf_free) struct kg_buf yaml = manifest_with("name", "name: BAD\n");
     assert_int_equal(kg_write_all(fd, yaml.data, yaml.length), 0);
     assert_null(manifest_load(folder, &bad));
-    assert_int_equal(bad.items[0].code, MANIFEST_NAME_INVALID);
+    assert_ptr_equal(bad.items[0].row, &manifest_rows[MANIFEST_NAME_INVALID]);
 }
 
 static void load_refuses_what_is_no_small_file(void **state)
 {
     (void)state;
-    kg_auto(manifest_problems_free) struct manifest_problems fifo = {0}, huge = {0};
+    kg_auto(kg_problems_free) struct kg_problems fifo = {0}, huge = {0};
     kg_auto(kg_free) char *path = kg_format("%s/" MANIFEST_FILE, folder);
     assert_int_equal(mkfifo(path, 0600), 0);
     alarm(20);
@@ -1375,7 +1398,7 @@ static void load_refuses_what_is_no_small_file(void **state)
     assert_int_equal(fifo.errors, 1);
     assert_int_equal(unlink(path), 0);
     kg_auto(kg_close) int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    assert_int_equal(ftruncate(fd, 100 * 1024 * 1024), 0);
+    assert_int_equal(ftruncate(fd, (off_t)100 << 20), 0);
     assert_null(manifest_load(folder, &huge));
     assert_non_null(strstr(huge.items[0].message, "larger than"));
 }
@@ -1389,6 +1412,7 @@ int main(void)
         cmocka_unit_test(who_it_is_and_what_it_runs_is_read),
         cmocka_unit_test(what_it_needs_and_offers_is_read),
         cmocka_unit_test(methods_have_their_schemas_and_timeouts),
+        cmocka_unit_test(tools_have_timeouts_by_either_name),
         cmocka_unit_test(configuration_and_knobs_are_read),
         cmocka_unit_test(what_is_absent_is_empty),
         cmocka_unit_test(every_problem_has_its_code_and_place),

@@ -104,8 +104,15 @@ static void on_end(void *data, enum peer_end end)
     tell(data, EVENT_END, "end of %s", end == PEER_STDOUT_CLOSED ? "stdout" : "stdin");
 }
 
-static const struct peer_ops ops = {on_request,   on_notification, on_flood, on_noise,
-                                    on_violation, on_hung,         on_end};
+static const struct peer_ops ops = {
+    .on_request = on_request,
+    .on_noise = on_noise,
+    .on_violation = on_violation,
+    .on_notification = on_notification,
+    .on_flood = on_flood,
+    .on_hung = on_hung,
+    .on_end = on_end,
+};
 
 static const struct peer_limits limits = {
     .line_max_bytes = 65536,

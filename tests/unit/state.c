@@ -1,8 +1,8 @@
 /* kaged.db: what was set is there after reopening, and a database from the future is left alone. */
 #include "storage/state/state.h"
+#include "folder.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -18,12 +18,6 @@ struct fixture {
     struct kg_err err;
 };
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
 static int set_up(void **data)
 {
     struct fixture *fixture = kg_alloc(sizeof(*fixture));
@@ -37,7 +31,7 @@ static int set_up(void **data)
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
-    nftw(fixture->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(fixture->dir);
     free(fixture);
     return 0;
 }
@@ -147,6 +141,161 @@ static void the_operators_choice_is_kept_and_can_be_taken_back(void **data)
     state_close(state);
 }
 
+static void count_credential(void *data, const struct state_credential *credential)
+{
+    struct state_credential *expected = data;
+    assert_string_equal(credential->id, "tok_1");
+    assert_int_equal(credential->kind, STATE_TOKEN);
+    assert_memory_equal(credential->hash, expected->hash, STATE_HASH_BYTES);
+    assert_string_equal(credential->name, "ci");
+    assert_string_equal(credential->scopes, "plugins:read");
+    assert_string_equal(credential->operator_id, "eve");
+    assert_int_equal(credential->created_ms, 5);
+    assert_int_equal(credential->expires_ms, 7);
+    expected->created_ms++;
+}
+
+static void credentials_are_kept_until_they_are_removed(void **data)
+{
+    struct state_credential credential = {.id = "tok_1",
+                                          .kind = STATE_TOKEN,
+                                          .hash = {1, 2, 3},
+                                          .name = "ci",
+                                          .scopes = "plugins:read",
+                                          .operator_id = "eve",
+                                          .created_ms = 5,
+                                          .expires_ms = 7};
+    struct state_credential seen = credential;
+    struct state *state = open_state(*data);
+    assert_int_equal(state_credential_add(state, &credential, NULL), 0);
+    state_close(state);
+    state = open_state(*data);
+    seen.created_ms = 0;
+    assert_int_equal(state_credentials(state, count_credential, &seen, NULL), 0);
+    assert_int_equal(seen.created_ms, 1);
+    assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
+    assert_int_equal(state_credentials(state, count_credential, &seen, NULL), 0);
+    assert_int_equal(seen.created_ms, 1);
+    state_close(state);
+}
+
+static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
+{
+    struct fixture *fixture = *data;
+    state_close(open_state(fixture));
+    run_sql(fixture->path, "DROP TABLE credential; DROP TABLE consent; DROP TABLE activation; "
+                           "DROP TABLE session; DROP TABLE session_content; "
+                           "DROP TABLE session_entry; DROP TABLE session_agent; "
+                           "DROP TABLE project; "
+                           "PRAGMA user_version = 1");
+    struct state *state = open_state(fixture);
+    assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
+    state_close(state);
+}
+
+static void count_consent(void *data, const struct state_consent *consent)
+{
+    struct state_consent *expected = data;
+    assert_string_equal(consent->id, expected->id);
+    assert_string_equal(consent->state, expected->state);
+    assert_string_equal(consent->project, "web");
+    assert_string_equal(consent->plugin, "git");
+    assert_null(consent->source);
+    assert_string_equal(consent->version, "1.0.0");
+    assert_int_equal(consent->raised_ms, 5);
+    expected->changed_ms++;
+}
+
+static void consents_are_kept_and_replaced(void **data)
+{
+    struct state_consent consent = {.id = "con_1",
+                                    .kind = "install",
+                                    .state = "wanted",
+                                    .project = "web",
+                                    .plugin = "git",
+                                    .version = "1.0.0",
+                                    .raised_ms = 5};
+    struct state *state = open_state(*data);
+    assert_int_equal(state_consent_set(state, &consent, NULL), 0);
+    consent.state = "declined";
+    assert_int_equal(state_consent_set(state, &consent, NULL), 0);
+    state_close(state);
+    state = open_state(*data);
+    assert_int_equal(state_consents(state, count_consent, &consent, NULL), 0);
+    assert_int_equal(consent.changed_ms, 1);
+    assert_int_equal(state_consent_remove(state, "con_1", NULL), 0);
+    assert_int_equal(state_consents(state, count_consent, &consent, NULL), 0);
+    assert_int_equal(consent.changed_ms, 1);
+    state_close(state);
+}
+
+static bool is_active(struct state *state, const char *project, const char *plugin)
+{
+    bool active = false;
+    assert_int_equal(state_activation_get(state, project, plugin, &active, NULL), 0);
+    return active;
+}
+
+static void activations_belong_to_a_project(void **data)
+{
+    const struct state_activation in_web = {"web", "git", "con_1", "ann", 5};
+    const struct state_activation in_shop = {"shop", "git", "con_2", "ann", 6};
+    struct state *state = open_state(*data);
+    assert_int_equal(state_activation_set(state, &in_web, NULL), 0);
+    assert_int_equal(state_activation_set(state, &in_shop, NULL), 0);
+    assert_true(is_active(state, "web", "git"));
+    assert_false(is_active(state, "web", "github"));
+    assert_int_equal(state_activation_remove(state, "web", "git", NULL), 0);
+    assert_false(is_active(state, "web", "git"));
+    assert_true(is_active(state, "shop", "git"));
+    assert_int_equal(state_activation_remove(state, NULL, "git", NULL), 0);
+    assert_false(is_active(state, "shop", "git"));
+    state_close(state);
+}
+
+static void see_project(void *data, const struct state_project *project)
+{
+    const struct state_project *expected = data;
+    assert_string_equal(project->id, expected->id);
+    assert_string_equal(project->root, expected->root);
+    assert_string_equal(project->file, expected->file);
+    assert_int_equal(project->watched, expected->watched);
+    assert_null(project->operator_id);
+    ((struct state_project *)data)->loaded_ms++;
+}
+
+static void projects_are_kept_until_they_are_unloaded(void **data)
+{
+    struct state *state = open_state(*data);
+    struct state_project project = {"web", "/srv/web", ".kaged/project.yaml", true, NULL, 7};
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_int_equal(state_projects(state, see_project, &project, NULL), 0);
+    assert_int_equal(project.loaded_ms, 8);
+    project.loaded_ms = 0;
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_int_equal(state_projects(state, see_project, &project, NULL), 0);
+    assert_int_equal(project.loaded_ms, 0);
+    state_close(state);
+}
+
+static void activations_do_not_follow_a_name_into_another_folder(void **data)
+{
+    struct state *state = open_state(*data);
+    const struct state_activation activation = {"web", "git", "con_1", "ada", 5};
+    struct state_project project = {"web", "/srv/web", "p.yaml", false, "ada", 7};
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_int_equal(state_activation_set(state, &activation, NULL), 0);
+    project.loaded_ms = 0; /* unloaded, and loaded again from the same folder */
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    project.loaded_ms = 8;
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_true(is_active(state, "web", "git"));
+    project.root = "/tmp/stranger";
+    assert_int_equal(state_project_set(state, &project, NULL), 0);
+    assert_false(is_active(state, "web", "git"));
+    state_close(state);
+}
+
 static void a_newer_schema_is_refused_in_a_sentence(void **data)
 {
     struct fixture *fixture = *data;
@@ -217,6 +366,12 @@ int main(void)
         TEST(a_second_handle_sees_what_the_first_wrote),
         TEST(a_readonly_handle_cannot_write),
         TEST(the_operators_choice_is_kept_and_can_be_taken_back),
+        TEST(credentials_are_kept_until_they_are_removed),
+        TEST(a_database_of_the_first_version_is_brought_up_to_date),
+        TEST(consents_are_kept_and_replaced),
+        TEST(activations_belong_to_a_project),
+        TEST(projects_are_kept_until_they_are_unloaded),
+        TEST(activations_do_not_follow_a_name_into_another_folder),
         TEST(a_newer_schema_is_refused_in_a_sentence),
         TEST(a_file_that_is_no_database_is_named),
         TEST(a_missing_folder_is_named),

@@ -105,7 +105,7 @@ static struct kg_str load(const char *path)
     struct kg_err err;
     if (kg_read_file(path, KG_DOC_BYTES_MAX, &text, &err) < 0)
         fail_msg("%s", err.message);
-    char *exact = malloc(text.length);
+    char *exact = kg_alloc(text.length);
     if (text.length)
         memcpy(exact, text.data, text.length);
     return (struct kg_str){exact, text.length};

@@ -20,6 +20,17 @@ static const char *find_id(const char *line, int *ret_length)
     return id;
 }
 
+/* It may be installed under many names. */
+static const char *introduction(void)
+{
+    static char text[256];
+    snprintf(text, sizeof(text),
+             "{\"name\":\"%s\",\"version\":\"1.0.0\",\"api_version\":1,"
+             "\"methods\":[\"fast.echo\"],\"notifications\":[],\"capabilities_used\":[]}",
+             getenv("KAGED_PLUGIN_NAME"));
+    return text;
+}
+
 static size_t answer(const char *line, char *to, size_t room)
 {
     int length;
@@ -28,8 +39,7 @@ static size_t answer(const char *line, char *to, size_t room)
         return 0;
     const char *result = "{\"ok\":true}";
     if (strstr(line, "\"method\":\"initialize\"") != NULL)
-        result = "{\"name\":\"fast\",\"version\":\"1.0.0\",\"api_version\":1,"
-                 "\"methods\":[\"fast.echo\"],\"notifications\":[],\"capabilities_used\":[]}";
+        result = introduction();
     else if (strstr(line, "\"method\":\"ping\"") != NULL)
         result = "{\"status\":\"ok\"}";
     return (size_t)snprintf(to, room, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":%s}\n", length,

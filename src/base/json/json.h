@@ -48,6 +48,11 @@ bool kg_json_raw_is(struct kg_str raw, bool escaped, const char *text);
  * of that name. False if text is not an object or has no such member.
  */
 bool kg_json_member(struct kg_str text, const char *key, struct kg_str *ret_value);
+/* Walks a valid array or object: from behind its bracket, one by one; false at its end. */
+struct kg_json_cursor kg_json_inside(struct kg_str container);
+bool kg_json_next_item(struct kg_json_cursor *cursor, struct kg_str *ret_item);
+bool kg_json_next_member(struct kg_json_cursor *cursor, struct kg_str *ret_raw_key,
+                         bool *ret_escaped, struct kg_str *ret_value);
 
 /* -- tree -------------------------------------------------------------------------------------- */
 
@@ -153,5 +158,12 @@ void kg_json_null(struct kg_json_writer *writer);
 void kg_json_raw(struct kg_json_writer *writer,
                  struct kg_str span); /* valid JSON, passed on as it is */
 void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node);
+/* A key and its value. */
+void kg_json_named_text(struct kg_json_writer *writer, const char *key, const char *text);
+void kg_json_named_str(struct kg_json_writer *writer, const char *key, struct kg_str text);
+void kg_json_named_int(struct kg_json_writer *writer, const char *key, int64_t value);
+void kg_json_named_bool(struct kg_json_writer *writer, const char *key, bool value);
+void kg_json_named_time(struct kg_json_writer *writer, const char *key,
+                        int64_t wall_ms); /* 0: null */
 
 #endif

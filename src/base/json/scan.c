@@ -454,6 +454,7 @@ bool kg_json_raw_is(struct kg_str raw, bool escaped, const char *text)
             length = decode_escape(&cursor, decoded);
         else
             cursor.at++;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): what has a length has data */
         if (rest.length < length || memcmp(rest.data, decoded, length) != 0)
             return false;
         rest.data += length;
@@ -487,4 +488,39 @@ bool kg_json_member(struct kg_str text, const char *key, struct kg_str *ret_valu
         before = ',';
     }
     return false;
+}
+
+struct kg_json_cursor kg_json_inside(struct kg_str container)
+{
+    return (struct kg_json_cursor){container.data + 1, container.data + container.length};
+}
+
+/* At the next key or item; false at the closing bracket. */
+static bool next(struct kg_json_cursor *cursor)
+{
+    skip_space(cursor);
+    if (cursor->at == cursor->end || *cursor->at == ']' || *cursor->at == '}')
+        return false;
+    if (*cursor->at == ',') {
+        cursor->at++;
+        skip_space(cursor);
+    }
+    return true;
+}
+
+bool kg_json_next_item(struct kg_json_cursor *cursor, struct kg_str *ret_item)
+{
+    return next(cursor) && kg_json_skip_value(cursor, ret_item) == KG_JSON_OK;
+}
+
+bool kg_json_next_member(struct kg_json_cursor *cursor, struct kg_str *ret_raw_key,
+                         bool *ret_escaped, struct kg_str *ret_value)
+{
+    if (!next(cursor) || kg_json_skip_string(cursor, ret_raw_key, ret_escaped) != KG_JSON_OK)
+        return false;
+    skip_space(cursor);
+    if (skip_byte(cursor, ':') != KG_JSON_OK)
+        return false;
+    skip_space(cursor);
+    return kg_json_skip_value(cursor, ret_value) == KG_JSON_OK;
 }

@@ -175,3 +175,37 @@ void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node)
         break;
     }
 }
+
+/* -- a key and its value ----------------------------------------------------------------------- */
+
+void kg_json_named_text(struct kg_json_writer *writer, const char *key, const char *text)
+{
+    kg_json_key(writer, key);
+    kg_json_text(writer, text);
+}
+
+void kg_json_named_str(struct kg_json_writer *writer, const char *key, struct kg_str text)
+{
+    kg_json_key(writer, key);
+    kg_json_str(writer, text);
+}
+
+void kg_json_named_int(struct kg_json_writer *writer, const char *key, int64_t value)
+{
+    kg_json_key(writer, key);
+    kg_json_int(writer, value);
+}
+
+void kg_json_named_bool(struct kg_json_writer *writer, const char *key, bool value)
+{
+    kg_json_key(writer, key);
+    kg_json_bool(writer, value);
+}
+
+void kg_json_named_time(struct kg_json_writer *writer, const char *key, int64_t wall_ms)
+{
+    char text[KG_TIME_TEXT];
+    if (wall_ms != 0)
+        kg_time_format(wall_ms, text);
+    kg_json_named_text(writer, key, wall_ms != 0 ? text : NULL);
+}

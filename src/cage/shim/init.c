@@ -103,8 +103,8 @@ static long open_orders(unsigned long fd, struct orders *ret_orders)
         return -EINVAL;
     size_t length = (size_t)status.st_size;
     long mapped = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
-    if (mapped < 0 && mapped > -4096)
-        return mapped;
+    if (mapped <= 0 && mapped > -4096)
+        return mapped ? mapped : -EINVAL; /* nothing is mapped at 0 */
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): a system call answers with a number */
     ret_orders->at = (const char *)mapped;
     ret_orders->end = ret_orders->at + length;

@@ -5,9 +5,45 @@
 #ifndef KAGED_STATE_INTERNAL_H
 #define KAGED_STATE_INTERNAL_H
 
-#include "storage/state/state.h"
+#include "storage/state/sessions.h"
+
+/* Of sessions.h; see there. */
+struct state_sessions_backend {
+    int (*step)(struct state *state, enum state_step step, struct kg_err *err);
+    bool (*in_transaction)(struct state *state);
+    int (*session_add)(struct state *state, const struct state_session *session,
+                       int64_t *ret_number, struct kg_err *err);
+    int (*session_set)(struct state *state, const struct state_session *session,
+                       struct kg_err *err);
+    int (*session_get)(struct state *state, const char *id, state_session_fn *visit, void *data,
+                       struct kg_err *err);
+    int (*sessions)(struct state *state, const struct state_session_query *query,
+                    state_session_fn *visit, void *data, struct kg_err *err);
+    int (*session_copy)(struct state *state, int64_t from, int64_t to, int64_t cut,
+                        struct kg_err *err);
+    int (*entry_add)(struct state *state, int64_t session, const struct state_entry *entry,
+                     struct kg_err *err);
+    int (*entries)(struct state *state, const struct state_entry_query *query,
+                   state_entry_fn *visit, void *data, struct kg_err *err);
+    int (*content_get)(struct state *state, int64_t number, struct kg_buf *ret_bytes,
+                       struct kg_err *err);
+    int (*entry_pin)(struct state *state, int64_t session, int64_t seq, bool pinned,
+                     struct kg_err *err);
+    int (*entries_supersede)(struct state *state, const struct state_seq_range *range, int64_t mark,
+                             int64_t *ret_count, struct kg_err *err);
+    int (*mark_undo)(struct state *state, int64_t session, int64_t seq, const char *id,
+                     struct kg_err *err);
+    int (*entries_spread)(struct state *state, int64_t session, const char *agent, int64_t gap,
+                          struct kg_err *err);
+    int (*agent_add)(struct state *state, int64_t session, const struct state_agent *more,
+                     struct kg_err *err);
+    int (*agent_sum)(struct state *state, int64_t session, const char *path, struct kg_err *err);
+    int (*agents)(struct state *state, int64_t session, const char *path, state_agent_fn *visit,
+                  void *data, struct kg_err *err);
+};
 
 struct state_backend {
+    const struct state_sessions_backend *sessions;
     struct state *(*open)(const char *place, struct kg_err *err);
     struct state *(*open_readonly)(const char *place, struct kg_err *err);
     void (*close)(struct state *state); /* never NULL */
@@ -19,6 +55,24 @@ struct state_backend {
                              enum state_choice *ret_choice, struct kg_err *err);
     int (*plugin_choice_set)(struct state *state, struct kg_str plugin, enum state_choice choice,
                              struct kg_err *err);
+    int (*credential_add)(struct state *state, const struct state_credential *credential,
+                          struct kg_err *err);
+    int (*credential_remove)(struct state *state, const char *id, struct kg_err *err);
+    int (*credentials)(struct state *state, state_credential_fn *visit, void *data,
+                       struct kg_err *err);
+    int (*consent_set)(struct state *state, const struct state_consent *consent,
+                       struct kg_err *err);
+    int (*consent_remove)(struct state *state, const char *id, struct kg_err *err);
+    int (*consents)(struct state *state, state_consent_fn *visit, void *data, struct kg_err *err);
+    int (*activation_set)(struct state *state, const struct state_activation *activation,
+                          struct kg_err *err);
+    int (*activation_remove)(struct state *state, const char *project_or_null, const char *plugin,
+                             struct kg_err *err);
+    int (*activation_get)(struct state *state, const char *project, const char *plugin,
+                          bool *ret_active, struct kg_err *err);
+    int (*project_set)(struct state *state, const struct state_project *project,
+                       struct kg_err *err);
+    int (*projects)(struct state *state, state_project_fn *visit, void *data, struct kg_err *err);
 };
 
 struct state {
@@ -26,5 +80,6 @@ struct state {
 };
 
 extern const struct state_backend state_sqlite; /* the place is the path of a file */
+extern const struct state_sessions_backend state_sessions_sqlite;
 
 #endif

@@ -53,3 +53,63 @@ int state_plugin_choice_set(struct state *state, struct kg_str plugin, enum stat
 {
     return state->backend->plugin_choice_set(state, plugin, choice, err);
 }
+
+int state_credential_add(struct state *state, const struct state_credential *credential,
+                         struct kg_err *err)
+{
+    return state->backend->credential_add(state, credential, err);
+}
+
+int state_credential_remove(struct state *state, const char *id, struct kg_err *err)
+{
+    return state->backend->credential_remove(state, id, err);
+}
+
+int state_credentials(struct state *state, state_credential_fn *visit, void *data,
+                      struct kg_err *err)
+{
+    return state->backend->credentials(state, visit, data, err);
+}
+
+int state_consent_set(struct state *state, const struct state_consent *consent, struct kg_err *err)
+{
+    return state->backend->consent_set(state, consent, err);
+}
+
+int state_consent_remove(struct state *state, const char *id, struct kg_err *err)
+{
+    return state->backend->consent_remove(state, id, err);
+}
+
+int state_consents(struct state *state, state_consent_fn *visit, void *data, struct kg_err *err)
+{
+    return state->backend->consents(state, visit, data, err);
+}
+
+int state_activation_set(struct state *state, const struct state_activation *activation,
+                         struct kg_err *err)
+{
+    return state->backend->activation_set(state, activation, err);
+}
+
+int state_activation_remove(struct state *state, const char *project_or_null, const char *plugin,
+                            struct kg_err *err)
+{
+    return state->backend->activation_remove(state, project_or_null, plugin, err);
+}
+
+int state_activation_get(struct state *state, const char *project, const char *plugin,
+                         bool *ret_active, struct kg_err *err)
+{
+    return state->backend->activation_get(state, project, plugin, ret_active, err);
+}
+
+int state_project_set(struct state *state, const struct state_project *project, struct kg_err *err)
+{
+    return state->backend->project_set(state, project, err);
+}
+
+int state_projects(struct state *state, state_project_fn *visit, void *data, struct kg_err *err)
+{
+    return state->backend->projects(state, visit, data, err);
+}

@@ -1,7 +1,7 @@
 /*
- * kaged.db, the daemon's own small database: the audit log's signed head, and what the operator
- * decided at run time. WAL, synchronous=NORMAL. A handle belongs to one thread. A place is the path
- * of a file.
+ * kaged.db, the daemon's own database: the audit log's signed head, what the operator decided at
+ * run time, and sessions (sessions.h). WAL, synchronous=NORMAL. A handle belongs to one thread. A
+ * place is the path of a file.
  */
 #ifndef KAGED_STATE_H
 #define KAGED_STATE_H
@@ -37,5 +37,79 @@ int state_plugin_choice_get(struct state *state, struct kg_str plugin,
                             enum state_choice *ret_choice, struct kg_err *err);
 int state_plugin_choice_set(struct state *state, struct kg_str plugin, enum state_choice choice,
                             struct kg_err *err);
+
+/* A secret that lets somebody in, known by its hash only. */
+enum state_credential_kind { STATE_TOKEN, STATE_SESSION };
+#define STATE_HASH_BYTES 32
+struct state_credential {
+    const char *id;
+    enum state_credential_kind kind;
+    unsigned char hash[STATE_HASH_BYTES];
+    const char *name;        /* the operator's word for a token; of a session "" */
+    const char *scopes;      /* separated by commas */
+    const char *operator_id; /* for whom it speaks */
+    int64_t created_ms;      /* wall clock */
+    int64_t expires_ms;      /* the same; 0: never */
+};
+/* Both survive a power failure from the moment they return. */
+int state_credential_add(struct state *state, const struct state_credential *credential,
+                         struct kg_err *err);
+int state_credential_remove(struct state *state, const char *id, struct kg_err *err);
+/* Visits all, the oldest first; texts die with the callback. */
+typedef void state_credential_fn(void *data, const struct state_credential *credential);
+int state_credentials(struct state *state, state_credential_fn *visit, void *data,
+                      struct kg_err *err);
+
+/* What a project waits for, and how it was answered. Texts are borrowed; NULL where it says so. */
+struct state_consent {
+    const char *id;
+    const char *kind, *state; /* names of the queue */
+    const char *project, *plugin;
+    const char *source;            /* NULL: not specified */
+    const char *base;              /* the folder that a relative source starts from, or NULL */
+    const char *version;           /* NULL: any */
+    const char *reason;            /* of a failure, or NULL */
+    const char *answered_by;       /* NULL: nobody yet */
+    int64_t raised_ms, changed_ms; /* wall clock */
+};
+/* Each survives a power failure from the moment it returns. One that is there is replaced. */
+int state_consent_set(struct state *state, const struct state_consent *consent, struct kg_err *err);
+int state_consent_remove(struct state *state, const char *id, struct kg_err *err);
+/* Visits all, the oldest first; texts die with the callback. */
+typedef void state_consent_fn(void *data, const struct state_consent *consent);
+int state_consents(struct state *state, state_consent_fn *visit, void *data, struct kg_err *err);
+
+/* Which plugin the operator let which project use. */
+struct state_activation {
+    const char *project, *plugin;
+    const char *consent; /* the id of the one that was answered */
+    const char *operator_id;
+    int64_t at_ms; /* wall clock */
+};
+int state_activation_set(struct state *state, const struct state_activation *activation,
+                         struct kg_err *err);
+/* project NULL: in every project. */
+int state_activation_remove(struct state *state, const char *project_or_null, const char *plugin,
+                            struct kg_err *err);
+int state_activation_get(struct state *state, const char *project, const char *plugin,
+                         bool *ret_active, struct kg_err *err);
+
+/* A project that the daemon knows, or knew. */
+struct state_project {
+    const char *id;
+    const char *root; /* absolute */
+    const char *file; /* below it */
+    bool watched;
+    const char *operator_id; /* who loaded it; NULL: unknown */
+    int64_t loaded_ms;       /* wall clock; 0: it was unloaded */
+};
+/*
+ * One that is there is replaced; if it was in another folder, the activations of that name are
+ * gone. Survives a power failure from the moment it returns.
+ */
+int state_project_set(struct state *state, const struct state_project *project, struct kg_err *err);
+/* Visits those that are loaded, by id; texts die with the callback. */
+typedef void state_project_fn(void *data, const struct state_project *project);
+int state_projects(struct state *state, state_project_fn *visit, void *data, struct kg_err *err);
 
 #endif

@@ -2,7 +2,7 @@
  * kaged.db by SQLite. Each set is one transaction, so a reader sees a head as a whole or the one
  * before it; a database that a newer kaged made is never touched.
  */
-#include "storage/state/internal.h"
+#include "storage/state/sqlite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,13 +13,48 @@
 
 #define BUSY_TIMEOUT_MS 1000 /* the loop waits here too; the writer holds it for milliseconds */
 
-/* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {
+/* clang-format off */
+static const char version_1[] = ""
 #include "state-v1.sql.h"
-};
+;
+static const char version_2[] = ""
+#include "state-v2.sql.h"
+;
+static const char version_3[] = ""
+#include "state-v3.sql.h"
+;
+static const char version_4[] = ""
+#include "state-v4.sql.h"
+;
+static const char version_5[] = ""
+#include "state-v5.sql.h"
+;
+/* clang-format on */
+
+/* Step N brings a database from user_version N to N + 1; steps are only ever added. */
+static const char *const migrations[] = {version_1, version_2, version_3, version_4, version_5};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
-enum statement { HEAD_GET, HEAD_SET, CHOICE_GET, CHOICE_SET, CHOICE_CLEAR, STATEMENT_COUNT };
+enum statement {
+    HEAD_GET,
+    HEAD_SET,
+    CHOICE_GET,
+    CHOICE_SET,
+    CHOICE_CLEAR,
+    CREDENTIAL_ADD,
+    CREDENTIAL_REMOVE,
+    CREDENTIALS,
+    CONSENT_SET,
+    CONSENT_REMOVE,
+    CONSENTS,
+    ACTIVATION_SET,
+    ACTIVATION_REMOVE,
+    ACTIVATION_GET,
+    ACTIVATION_MOVED,
+    PROJECT_SET,
+    PROJECTS,
+    STATEMENT_COUNT
+};
 
 static const struct {
     const char *act; /* for messages */
@@ -35,6 +70,37 @@ static const struct {
     [CHOICE_SET] = {"write a plugin's choice",
                     "INSERT OR REPLACE INTO plugin_choice (plugin, enabled) VALUES (?1, ?2)"},
     [CHOICE_CLEAR] = {"clear a plugin's choice", "DELETE FROM plugin_choice WHERE plugin = ?1"},
+    [CREDENTIAL_ADD] = {"add a credential",
+                        "INSERT INTO credential (id, kind, hash, name, scopes, operator_id, "
+                        "created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"},
+    [CREDENTIAL_REMOVE] = {"remove a credential", "DELETE FROM credential WHERE id = ?1"},
+    [CREDENTIALS] = {"read the credentials",
+                     "SELECT id, kind, hash, name, scopes, operator_id, created_ms, expires_ms "
+                     "FROM credential ORDER BY id"},
+    [CONSENT_SET] = {"write a consent",
+                     "INSERT OR REPLACE INTO consent (id, kind, state, project, plugin, source, "
+                     "base, version, reason, answered_by, raised_ms, changed_ms) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
+    [CONSENT_REMOVE] = {"remove a consent", "DELETE FROM consent WHERE id = ?1"},
+    [CONSENTS] = {"read the consents",
+                  "SELECT id, kind, state, project, plugin, source, base, version, reason, "
+                  "answered_by, raised_ms, changed_ms FROM consent ORDER BY id"},
+    [ACTIVATION_SET] = {"write an activation",
+                        "INSERT OR REPLACE INTO activation (project, plugin, consent, "
+                        "operator_id, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)"},
+    [ACTIVATION_REMOVE] = {"remove an activation", "DELETE FROM activation WHERE plugin = ?2 AND "
+                                                   "(?1 IS NULL OR project = ?1)"},
+    [ACTIVATION_GET] = {"read an activation",
+                        "SELECT 1 FROM activation WHERE project = ?1 AND plugin = ?2"},
+    [ACTIVATION_MOVED] = {"remove the activations of another folder",
+                          "DELETE FROM activation WHERE project = ?1 AND EXISTS (SELECT 1 FROM "
+                          "project WHERE id = ?1 AND root <> ?2)"},
+    [PROJECT_SET] = {"write a project",
+                     "INSERT OR REPLACE INTO project (id, root, file, operator_id, watched, "
+                     "loaded_ms) VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, 0))"},
+    [PROJECTS] = {"read the projects",
+                  "SELECT id, root, file, operator_id, watched, loaded_ms FROM project "
+                  "WHERE loaded_ms IS NOT NULL ORDER BY id"},
 };
 
 struct sqlite_state {
@@ -42,7 +108,8 @@ struct sqlite_state {
     sqlite3 *db;
     char *path;
     int version; /* 0: opened read-only before its schema was made; it holds nothing */
-    sqlite3_stmt *statements[STATEMENT_COUNT]; /* prepared at first use */
+    sqlite3_stmt *statements[STATEMENT_COUNT]; /* prepared at first use; the next, too */
+    sqlite3_stmt *sessions[STATE_SQLITE_SESSIONS];
 };
 
 static struct sqlite_state *own(struct state *base)
@@ -146,6 +213,8 @@ static void close_state(struct sqlite_state *state)
 {
     for (size_t i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(state->statements[i]);
+    for (size_t i = 0; i < STATE_SQLITE_SESSIONS; i++)
+        sqlite3_finalize(state->sessions[i]);
     sqlite3_close(state->db);
     free(state->path);
     free(state);
@@ -353,9 +422,272 @@ static int sqlite_plugin_choice_set(struct state *base, struct kg_str plugin,
     return finish(state, which, sqlite3_step(statement), err);
 }
 
+/* -- credentials ------------------------------------------------------------------------------- */
+
+static const char *const kind_names[] = {[STATE_TOKEN] = "token", [STATE_SESSION] = "session"};
+
+/* On the disk when this returns: a power cut must not bring back what was revoked. */
+static int step_synced(struct sqlite_state *state, enum statement which, struct kg_err *err)
+{
+    int result = execute(state, "PRAGMA synchronous = FULL", "set synchronous", err);
+    int code = result < 0 ? SQLITE_DONE : sqlite3_step(state->statements[which]);
+    int finished = finish(state, which, code, err);
+    execute(state, "PRAGMA synchronous = NORMAL", "set synchronous", NULL);
+    return result < 0 ? result : finished;
+}
+
+static int sqlite_credential_add(struct state *base, const struct state_credential *credential,
+                                 struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    int result = ready(state, CREDENTIAL_ADD, &statement, err);
+    if (result < 0)
+        return result;
+    sqlite3_bind_text(statement, 1, credential->id, -1, SQLITE_STATIC);
+    sqlite3_bind_text(statement, 2, kind_names[credential->kind], -1, SQLITE_STATIC);
+    sqlite3_bind_blob(statement, 3, credential->hash, STATE_HASH_BYTES, SQLITE_STATIC);
+    sqlite3_bind_text(statement, 4, credential->name, -1, SQLITE_STATIC);
+    sqlite3_bind_text(statement, 5, credential->scopes, -1, SQLITE_STATIC);
+    sqlite3_bind_text(statement, 6, credential->operator_id, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 7, credential->created_ms);
+    sqlite3_bind_int64(statement, 8, credential->expires_ms);
+    return step_synced(state, CREDENTIAL_ADD, err);
+}
+
+static int sqlite_credential_remove(struct state *base, const char *id, struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    int result = ready(state, CREDENTIAL_REMOVE, &statement, err);
+    if (result < 0)
+        return result;
+    sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+    return step_synced(state, CREDENTIAL_REMOVE, err);
+}
+
+static const char *text_at(sqlite3_stmt *row, int column)
+{
+    const unsigned char *text = sqlite3_column_text(row, column);
+    return text ? (const char *)text : "";
+}
+
+static bool take_credential(sqlite3_stmt *row, struct state_credential *ret_credential)
+{
+    *ret_credential = (struct state_credential){
+        .id = text_at(row, 0),
+        .kind = strcmp(text_at(row, 1), kind_names[STATE_TOKEN]) == 0 ? STATE_TOKEN : STATE_SESSION,
+        .name = text_at(row, 3),
+        .scopes = text_at(row, 4),
+        .operator_id = text_at(row, 5),
+        .created_ms = sqlite3_column_int64(row, 6),
+        .expires_ms = sqlite3_column_int64(row, 7),
+    };
+    return take_blob(row, 2, ret_credential->hash, STATE_HASH_BYTES);
+}
+
+static int sqlite_credentials(struct state *base, state_credential_fn *visit, void *data,
+                              struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    struct state_credential credential;
+    int code;
+    int result = ready(state, CREDENTIALS, &statement, err);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW)
+        if (take_credential(statement, &credential))
+            visit(data, &credential);
+    return finish(state, CREDENTIALS, code, err);
+}
+
+/* -- consents and activations ------------------------------------------------------------------ */
+
+static void bind_texts(sqlite3_stmt *statement, const char *const *texts, int count)
+{
+    for (int i = 0; i < count; i++)
+        sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
+}
+
+static int sqlite_consent_set(struct state *base, const struct state_consent *consent,
+                              struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {
+        consent->id,     consent->kind, consent->state,   consent->project, consent->plugin,
+        consent->source, consent->base, consent->version, consent->reason,  consent->answered_by};
+    int result = ready(state, CONSENT_SET, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    sqlite3_bind_int64(statement, KG_COUNT(texts) + 1, consent->raised_ms);
+    sqlite3_bind_int64(statement, KG_COUNT(texts) + 2, consent->changed_ms);
+    return step_synced(state, CONSENT_SET, err);
+}
+
+static int sqlite_consent_remove(struct state *base, const char *id, struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    int result = ready(state, CONSENT_REMOVE, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, &id, 1);
+    return step_synced(state, CONSENT_REMOVE, err);
+}
+
+static int sqlite_consents(struct state *base, state_consent_fn *visit, void *data,
+                           struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *row = NULL;
+    int code;
+    int result = ready(state, CONSENTS, &row, err);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW) {
+        const char *texts[10];
+        for (int i = 0; i < (int)KG_COUNT(texts); i++)
+            texts[i] = (const char *)sqlite3_column_text(row, i);
+        visit(data, &(struct state_consent){
+                        .id = texts[0],
+                        .kind = texts[1],
+                        .state = texts[2],
+                        .project = texts[3],
+                        .plugin = texts[4],
+                        .source = texts[5],
+                        .base = texts[6],
+                        .version = texts[7],
+                        .reason = texts[8],
+                        .answered_by = texts[9],
+                        .raised_ms = sqlite3_column_int64(row, 10),
+                        .changed_ms = sqlite3_column_int64(row, 11),
+                    });
+    }
+    return finish(state, CONSENTS, code, err);
+}
+
+static int sqlite_activation_set(struct state *base, const struct state_activation *activation,
+                                 struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {activation->project, activation->plugin, activation->consent,
+                                 activation->operator_id};
+    int result = ready(state, ACTIVATION_SET, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    sqlite3_bind_int64(statement, KG_COUNT(texts) + 1, activation->at_ms);
+    return step_synced(state, ACTIVATION_SET, err);
+}
+
+static int sqlite_activation_remove(struct state *base, const char *project_or_null,
+                                    const char *plugin, struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {project_or_null, plugin};
+    int result = ready(state, ACTIVATION_REMOVE, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    return step_synced(state, ACTIVATION_REMOVE, err);
+}
+
+static int sqlite_activation_get(struct state *base, const char *project, const char *plugin,
+                                 bool *ret_active, struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {project, plugin};
+    int result = ready(state, ACTIVATION_GET, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    int code = sqlite3_step(statement);
+    result = finish(state, ACTIVATION_GET, code, err);
+    if (result == 0)
+        *ret_active = code == SQLITE_ROW;
+    return result;
+}
+
+/* -- projects ---------------------------------------------------------------------------------- */
+
+static int remove_moved(struct sqlite_state *state, const struct state_project *project,
+                        struct kg_err *err)
+{
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {project->id, project->root};
+    int result = ready(state, ACTIVATION_MOVED, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    return finish(state, ACTIVATION_MOVED, sqlite3_step(statement), err);
+}
+
+/* First the activations: should the second write fail, the operator is only asked once more. */
+static int sqlite_project_set(struct state *base, const struct state_project *project,
+                              struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *statement = NULL;
+    const char *const texts[] = {project->id, project->root, project->file, project->operator_id};
+    int result = remove_moved(state, project, err);
+    if (result == 0)
+        result = ready(state, PROJECT_SET, &statement, err);
+    if (result < 0)
+        return result;
+    bind_texts(statement, texts, KG_COUNT(texts));
+    sqlite3_bind_int(statement, KG_COUNT(texts) + 1, project->watched);
+    sqlite3_bind_int64(statement, KG_COUNT(texts) + 2, project->loaded_ms);
+    return step_synced(state, PROJECT_SET, err);
+}
+
+static int sqlite_projects(struct state *base, state_project_fn *visit, void *data,
+                           struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *row = NULL;
+    int code;
+    int result = ready(state, PROJECTS, &row, err);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_project){
+                        .id = text_at(row, 0),
+                        .root = text_at(row, 1),
+                        .file = text_at(row, 2),
+                        .operator_id = (const char *)sqlite3_column_text(row, 3),
+                        .watched = sqlite3_column_int(row, 4) != 0,
+                        .loaded_ms = sqlite3_column_int64(row, 5),
+                    });
+    return finish(state, PROJECTS, code, err);
+}
+
+/* -- for the other files of the backend -------------------------------------------------------- */
+
+sqlite3 *state_sqlite_handle(struct state *base)
+{
+    return own(base)->db;
+}
+
+sqlite3_stmt **state_sqlite_sessions(struct state *base)
+{
+    return own(base)->sessions;
+}
+
+int state_sqlite_fail(struct state *base, int code, const char *act, struct kg_err *err)
+{
+    return fail(own(base), code, act, err);
+}
+
 /* -- the backend ------------------------------------------------------------------------------- */
 
 const struct state_backend state_sqlite = {
+    .sessions = &state_sessions_sqlite,
     .open = sqlite_open,
     .open_readonly = sqlite_open_readonly,
     .close = sqlite_close,
@@ -363,4 +695,15 @@ const struct state_backend state_sqlite = {
     .audit_head_set = sqlite_audit_head_set,
     .plugin_choice_get = sqlite_plugin_choice_get,
     .plugin_choice_set = sqlite_plugin_choice_set,
+    .credential_add = sqlite_credential_add,
+    .credential_remove = sqlite_credential_remove,
+    .credentials = sqlite_credentials,
+    .consent_set = sqlite_consent_set,
+    .consent_remove = sqlite_consent_remove,
+    .consents = sqlite_consents,
+    .activation_set = sqlite_activation_set,
+    .activation_remove = sqlite_activation_remove,
+    .activation_get = sqlite_activation_get,
+    .project_set = sqlite_project_set,
+    .projects = sqlite_projects,
 };

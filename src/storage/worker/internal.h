@@ -73,15 +73,8 @@ void failure_write(struct kg_json_writer *writer, const struct failure *failure)
 /* "SQLITE_CONSTRAINT_UNIQUE"; that of the primary code for an extended one without a name. */
 const char *failure_sqlite_name(int sqlite_code);
 
-/* -- spans: walks over JSON that is known to be valid ------------------------------------------ */
+/* -- spans: parts of JSON that is known to be valid -------------------------------------------- */
 
-struct span_walk {
-    struct kg_json_cursor cursor;
-};
-struct span_walk span_walk(struct kg_str container); /* an object or an array */
-bool span_next_item(struct span_walk *walk, struct kg_str *ret_value);
-bool span_next_member(struct span_walk *walk, struct kg_str *ret_raw_key, bool *ret_escaped,
-                      struct kg_str *ret_value);
 /*
  * The decoded text of a JSON string: of the span itself, or in scratch, which must have room for
  * all of it so that earlier texts stay where they are.

@@ -40,10 +40,10 @@ static int read_keys(struct kg_str params, unsigned keys, struct asked *ret_aske
         params = KG_STR("{}");
     if (params.data[0] != '{')
         return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "the parameters are an object");
-    struct span_walk walk = span_walk(params);
+    struct kg_json_cursor walk = kg_json_inside(params);
     struct kg_str raw, value;
     bool escaped;
-    while (span_next_member(&walk, &raw, &escaped, &value)) {
+    while (kg_json_next_member(&walk, &raw, &escaped, &value)) {
         enum key key = find_key(raw, escaped);
         if (key == KEY_COUNT || (keys & BIT(key)) == 0)
             return failure_set(failure, KG_E_INVALID_PARAMS, NULL,
@@ -281,10 +281,10 @@ static int do_query(struct worker *worker, const struct asked *asked, struct fai
 static int run_batch(struct worker *worker, struct kg_str statements, struct failure *failure)
 {
     size_t start = worker->out.length;
-    struct span_walk walk = span_walk(statements);
+    struct kg_json_cursor walk = kg_json_inside(statements);
     struct kg_str item;
     kg_buf_text(&worker->out, "{\"results\":[");
-    for (int64_t i = 0; span_next_item(&walk, &item); i++) {
+    for (int64_t i = 0; kg_json_next_item(&walk, &item); i++) {
         struct asked asked;
         int result = 0;
         if (i == worker->options->batch_max)
@@ -377,10 +377,8 @@ static void put_tables(struct worker *worker, struct kg_json_writer *writer, sql
     kg_json_begin(writer, '[');
     while (sqlite3_step(query) == SQLITE_ROW) {
         kg_json_begin(writer, '{');
-        kg_json_key(writer, "name");
-        kg_json_str(writer, column_text(query, 0));
-        kg_json_key(writer, "type");
-        kg_json_str(writer, column_text(query, 1));
+        kg_json_named_str(writer, "name", column_text(query, 0));
+        kg_json_named_str(writer, "type", column_text(query, 1));
         if (!kg_str_is(column_text(query, 1), "view"))
             put_row_count(worker, writer, (const char *)sqlite3_column_text(query, 0));
         kg_json_end(writer, '}');

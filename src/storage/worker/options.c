@@ -10,15 +10,8 @@
 #define MIB (INT64_C(1) << 20)
 
 /* The least leave room for the worker's own statements. */
-static const struct {
-    const char *name;
-    size_t at; /* in struct options */
-    int64_t least, most, preset;
-} rows[] = {
-#define ROW(name, least, most, preset)                                                             \
-    {                                                                                              \
-#name, offsetof(struct options, name), least, most, preset                                 \
-    }
+static const struct kg_option rows[] = {
+#define ROW(name, least, most, preset) KG_OPTION(struct options, name, least, most, preset)
     ROW(size_bytes, 64 * KIB, INT64_C(1) << 42, 256 * MIB),
     ROW(statement_ms, 1, INT64_C(3600000), 5000),
     ROW(rows_max, 1, INT_MAX, 10000),
@@ -39,12 +32,8 @@ static const struct {
     ROW(cache_bytes, 64 * KIB, 4096 * MIB, 4 * MIB),
     ROW(statements_cached, 1, 10000, 100),
 #undef ROW
+    {0},
 };
-
-static int64_t *field(struct options *options, size_t row)
-{
-    return (int64_t *)(void *)((char *)options + rows[row].at);
-}
 
 static int set_sync(struct options *options, struct kg_str value, struct kg_err *err)
 {
@@ -56,24 +45,14 @@ static int set_sync(struct options *options, struct kg_str value, struct kg_err 
 
 static int set_one(struct options *options, const char *word, struct kg_err *err)
 {
-    const char *equals = strchr(word, '=');
-    if (equals == NULL)
-        return kg_fail(err, KG_E_USAGE, "%s: an option is NAME=VALUE", word);
-    struct kg_str name = {word, (size_t)(equals - word)};
-    struct kg_str value = kg_str(equals + 1);
+    struct kg_str name;
+    const char *value;
+    int result = kg_option_split(word, &name, &value, err);
+    if (result < 0)
+        return result;
     if (kg_str_is(name, "sync"))
-        return set_sync(options, value, err);
-    for (size_t i = 0; i < KG_COUNT(rows); i++) {
-        int64_t number;
-        if (!kg_str_is(name, rows[i].name))
-            continue;
-        if (!kg_str_to_int(value, &number) || number < rows[i].least || number > rows[i].most)
-            return kg_fail(err, KG_E_USAGE, "%s is a number from %lld to %lld", rows[i].name,
-                           (long long)rows[i].least, (long long)rows[i].most);
-        *field(options, i) = number;
-        return 0;
-    }
-    return kg_fail(err, KG_E_USAGE, "there is no option %.*s", KG_STR_CUT(name, 64));
+        return set_sync(options, kg_str(value), err);
+    return kg_option_set(rows, name, value, options, err);
 }
 
 int options_parse(int count, char **words, struct options *ret_options, struct kg_err *err)
@@ -81,8 +60,7 @@ int options_parse(int count, char **words, struct options *ret_options, struct k
     if (count < 2 || words[1][0] == '\0')
         return kg_fail(err, KG_E_USAGE, "usage: kaged-storage FILE NAME=VALUE...");
     struct options options = {.file = words[1]};
-    for (size_t i = 0; i < KG_COUNT(rows); i++)
-        *field(&options, i) = rows[i].preset;
+    kg_options_preset(rows, &options);
     for (int i = 2; i < count; i++) {
         int result = set_one(&options, words[i], err);
         if (result < 0)

@@ -35,10 +35,10 @@ static int parse(struct kg_str line, struct request *request, struct failure *fa
     kg_json_skip_space(&start);
     if (*start.at != '{')
         return fail_request(failure, KG_E_INVALID_REQUEST, "a request is an object");
-    struct span_walk walk = span_walk((struct kg_str){start.at, (size_t)(start.end - start.at)});
     struct kg_str key, value;
     bool escaped;
-    while (span_next_member(&walk, &key, &escaped, &value)) {
+    start.at++;
+    while (kg_json_next_member(&start, &key, &escaped, &value)) {
         if (kg_json_raw_is(key, escaped, "id"))
             request->id = value;
         else if (kg_json_raw_is(key, escaped, "method"))

@@ -219,10 +219,10 @@ static int bind_array(struct statement *statement, struct kg_str params, struct 
                       struct failure *failure)
 {
     int wanted = sqlite3_bind_parameter_count(statement->handle);
-    struct span_walk walk = span_walk(params);
+    struct kg_json_cursor walk = kg_json_inside(params);
     struct kg_str value;
     int given = 0;
-    for (; span_next_item(&walk, &value); given++)
+    for (; kg_json_next_item(&walk, &value); given++)
         if (given < wanted && value_bind(statement->handle, given + 1, value, scratch, failure) < 0)
             return -1;
     if (given == wanted)
@@ -280,10 +280,10 @@ static int bind_object(struct statement *statement, struct kg_str params, struct
 {
     int wanted = sqlite3_bind_parameter_count(statement->handle);
     kg_auto(kg_free) unsigned char *bound = kg_alloc((size_t)wanted + 1);
-    struct span_walk walk = span_walk(params);
+    struct kg_json_cursor walk = kg_json_inside(params);
     struct kg_str raw_key, value;
     bool escaped;
-    while (span_next_member(&walk, &raw_key, &escaped, &value))
+    while (kg_json_next_member(&walk, &raw_key, &escaped, &value))
         if (bind_member(statement, raw_key, value, bound, scratch, failure) < 0)
             return -1;
     for (int i = 0; i < wanted; i++)

@@ -104,12 +104,12 @@ static int bind_number(sqlite3_stmt *handle, int index, struct kg_str span, stru
 static int bind_blob(sqlite3_stmt *handle, int index, struct kg_str span, struct kg_buf *scratch,
                      struct failure *failure)
 {
-    struct span_walk walk = span_walk(span);
+    struct kg_json_cursor walk = kg_json_inside(span);
     struct kg_str key, value, other;
     bool escaped;
-    if (!span_next_member(&walk, &key, &escaped, &value) ||
+    if (!kg_json_next_member(&walk, &key, &escaped, &value) ||
         !kg_json_raw_is(key, escaped, BLOB_KEY) || value.data[0] != '"' ||
-        span_next_member(&walk, &key, &escaped, &other))
+        kg_json_next_member(&walk, &key, &escaped, &other))
         return refuse(failure, index, "is an object, but only {\"$blob\": \"base64\"} can be one");
     struct kg_str text = span_text(value, scratch);
     char *bytes = scratch->data + scratch->length;

@@ -1,0 +1,59 @@
+"""Who calls, and with which configuration: what comes with a call beside its params."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+
+from .errors import InvalidParams
+
+if TYPE_CHECKING:
+    from .log import Log
+    from .plugin import Plugin
+    from .storage import Storage
+
+MEMBERS = ("operator_id", "project_id", "agent_path", "session_id", "request_id", "project_root")
+
+
+@dataclass(frozen=True)
+class Context:
+    """project_id, agent_path and session_id are all set, or all None.
+
+    config is the effective configuration of the caller; project_root is there only where the plugin
+    runs once for each project.
+    """
+
+    operator_id: Optional[str] = None
+    project_id: Optional[str] = None
+    agent_path: Optional[str] = None
+    session_id: Optional[str] = None
+    request_id: Optional[str] = None
+    project_root: Optional[str] = None
+    config: Dict[str, Any] = field(default_factory=dict)
+    plugin: Optional[Plugin] = field(default=None, repr=False, compare=False)
+
+    @property
+    def storage(self) -> Storage:
+        assert self.plugin is not None
+        return self.plugin.storage
+
+    @property
+    def log(self) -> Log:
+        assert self.plugin is not None
+        return self.plugin.log
+
+
+def split(params: Any, config: Dict[str, Any], plugin: Plugin) -> Tuple[Dict[str, Any], Context]:
+    """The author's params, and the context that the daemon put beside them."""
+    if not isinstance(params, dict):
+        raise InvalidParams("params is not an object")
+    rest = {key: value for key, value in params.items() if key not in ("_context", "_config")}
+    context, own = params.get("_context", {}), params.get("_config", config)
+    if not isinstance(context, dict):
+        raise InvalidParams("_context is not an object")
+    if not isinstance(own, dict):
+        raise InvalidParams("_config is not an object")
+    known = {name: context.get(name) for name in MEMBERS}
+    for name, value in known.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidParams(f"_context.{name} is neither a string nor null")
+    return rest, Context(config=own, plugin=plugin, **known)

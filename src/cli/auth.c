@@ -1,0 +1,195 @@
+/*
+ * kaged auth: a browser's way in, and API tokens. What is secret is printed on stdout, alone, and
+ * never given to another program as an argument, where everybody on the machine could read it.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* -- open -------------------------------------------------------------------------------------- */
+
+static bool has_screen(void)
+{
+    const char *x11 = getenv("DISPLAY"), *wayland = getenv("WAYLAND_DISPLAY");
+    return (x11 != NULL && x11[0] != '\0') || (wayland != NULL && wayland[0] != '\0');
+}
+
+/* A page that only the operator can read, which sends the browser on. */
+static int write_page(const char *path, struct kg_str url)
+{
+    unlink(path);
+    kg_auto(kg_close) int fd =
+        open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    kg_auto(kg_buf_free) struct kg_buf page = {0};
+    kg_buf_printf(&page,
+                  "<!DOCTYPE html><meta charset=\"utf-8\"><meta name=\"referrer\" "
+                  "content=\"no-referrer\"><meta http-equiv=\"refresh\" content=\"0;url=%.*s\">"
+                  "<title>kaged</title>\n",
+                  KG_STR_ARG(url));
+    return kg_write_all(fd, page.data, page.length);
+}
+
+/* It may stay for as long as the browser does: nobody waits for it. */
+static void start_browser(const char *page)
+{
+    pid_t child = fork();
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    if (child != 0)
+        return;
+    if (fork() != 0)
+        _exit(0);
+    setsid();
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; null >= 0 && fd <= 2; fd++)
+        dup2(null, fd);
+    execlp("xdg-open", "xdg-open", page, (char *)NULL);
+    _exit(127);
+}
+
+static void open_browser(const struct cli *cli, struct kg_str url)
+{
+    kg_auto(kg_free) char *page = kg_format("%s/launch.html", cli->paths.run_dir);
+    int result = write_page(page, url);
+    if (result < 0)
+        fprintf(stderr, "kaged: open the browser yourself: %s: %s\n", page, strerror(-result));
+    else
+        start_browser(page);
+}
+
+int cli_auth_open(struct cli *cli)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    const struct client_request request = {.method = "POST", .target = "/api/v1/launch"};
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
+        return code;
+    struct kg_str url = cli_text(doc->root, "url");
+    print_line(url);
+    if (!cli_has(cli, "print") && isatty(STDOUT_FILENO) && has_screen())
+        open_browser(cli, url);
+    return CLI_DONE;
+}
+
+/* -- tokens ------------------------------------------------------------------------------------ */
+
+static void put_scopes(struct kg_json_writer *json, const char *scopes)
+{
+    kg_json_key(json, "scopes");
+    kg_json_begin(json, '[');
+    for (const char *at = scopes; *at != '\0';) {
+        size_t length = strcspn(at, ",");
+        kg_json_str(json, (struct kg_str){at, length});
+        at += length + (at[length] == ',');
+    }
+    kg_json_end(json, ']');
+}
+
+static void put_wish(const struct cli *cli, struct kg_buf *out)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    const char *scopes = cli_option_value(cli, "scope");
+    const char *expires = cli_option_value(cli, "expires");
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "name");
+    kg_json_text(&json, cli_option_value(cli, "name"));
+    if (scopes != NULL)
+        put_scopes(&json, scopes);
+    if (expires != NULL) {
+        kg_json_key(&json, "expires");
+        kg_json_text(&json, expires);
+    }
+    kg_json_end(&json, '}');
+}
+
+int cli_auth_token_create(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf wish = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    struct kg_err err;
+    if (cli_option_value(cli, "name") == NULL) {
+        kg_fail(&err, KG_E_USAGE, "a token needs a name: --name NAME");
+        return print_error(&err);
+    }
+    put_wish(cli, &wish);
+    const struct client_request request = {
+        .method = "POST", .target = "/api/v1/tokens", .body = kg_buf_view(&wish)};
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
+        return code;
+    print_line(cli_text(doc->root, "token"));
+    if (isatty(STDERR_FILENO))
+        fputs("kaged keeps only a hash of it: this is the one time that it is shown\n", stderr);
+    return CLI_DONE;
+}
+
+static void put_scope_cell(struct table *table, const struct kg_node *scopes)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    for (uint32_t i = 0; scopes != NULL && scopes->type == KG_ARRAY && i < scopes->count; i++) {
+        if (kg_str_is(scopes->items[i].text, "admin"))
+            text.length = 0; /* it has the others */
+        else if (i > 0)
+            kg_buf_char(&text, ',');
+        kg_buf_str(&text, scopes->items[i].text);
+    }
+    table_cell(table, kg_buf_view(&text), NULL);
+}
+
+static void print_tokens(const struct kg_node *tokens)
+{
+    static const char *const headings[] = {"ID",      "NAME",    "SCOPES",    "OPERATOR",
+                                           "CREATED", "EXPIRES", "LAST USED", NULL};
+    if (tokens == NULL || tokens->type != KG_ARRAY || tokens->count == 0) {
+        print_line(KG_STR("there are no API tokens"));
+        return;
+    }
+    struct table *table = table_new(headings);
+    for (uint32_t i = 0; i < tokens->count; i++) {
+        const struct kg_node *token = &tokens->items[i];
+        const struct kg_node *expired = kg_node_get(token, "expired");
+        table_cell(table, cli_text(token, "id"), NULL);
+        table_cell(table, cli_text(token, "name"), NULL);
+        put_scope_cell(table, kg_node_get(token, "scopes"));
+        table_cell(table, cli_text(token, "operator"), NULL);
+        table_cell(table, cli_text(token, "created_at"), NULL);
+        table_cell(table,
+                   expired && expired->boolean ? KG_STR("expired") : cli_text(token, "expires_at"),
+                   NULL);
+        table_cell(table, cli_text(token, "last_used_at"), NULL);
+    }
+    table_print(table);
+}
+
+int cli_auth_token_list(struct cli *cli)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    const struct client_request request = {.method = "GET", .target = "/api/v1/tokens"};
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc != NULL)
+        print_tokens(kg_node_get(doc->root, "tokens"));
+    return code;
+}
+
+int cli_auth_token_revoke(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, line = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_buf_text(&target, "/api/v1/tokens/");
+    client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
+    const struct client_request request = {.method = "DELETE", .target = kg_buf_terminate(&target)};
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
+        return code;
+    kg_buf_text(&line, "token ");
+    kg_buf_escaped(&line, cli_text(doc->root, "name"));
+    kg_buf_text(&line, " is revoked\n");
+    print_out(&line);
+    return CLI_DONE;
+}

@@ -1,0 +1,140 @@
+/* The way to the store that leads by the daemon: each act is a request of its API. */
+#include "cli/install.h"
+
+#include <stdlib.h>
+
+#define LOOK_PAUSE_MS 100
+
+bool door_daemon_runs(const struct cli *cli)
+{
+    const struct client_request request = {.method = "GET", .target = "/healthz"};
+    struct client_reply reply = {0};
+    struct kg_err err = {0};
+    int result = client_exchange(cli->paths.socket, &request, &reply, &err);
+    kg_buf_free(&reply.body);
+    return result == 0 || err.code != KG_E_NO_DAEMON;
+}
+
+static int ask(struct door *door, const char *method, const char *target, struct kg_str body,
+               struct door_answer *ret_answer)
+{
+    /* Who removes a plugin waits for its end, which the daemon bounds. */
+    bool waits = strcmp(method, "DELETE") == 0;
+    const struct client_request request = {
+        .method = method,
+        .target = target,
+        .body = body,
+        .silence_ms = waits ? CLIENT_WAIT_FOREVER : 0,
+    };
+    return cli_ask_object(door->cli, &request, &ret_answer->body, &ret_answer->doc);
+}
+
+static void put_plugin(struct kg_buf *target, const char *name, const char *act)
+{
+    kg_buf_text(target, "/api/v1/plugins/");
+    client_put_encoded(target, kg_str(name));
+    kg_buf_text(target, act);
+}
+
+static void put_consent(struct kg_buf *target, const char *id, const char *act)
+{
+    kg_buf_text(target, "/api/v1/consents/");
+    client_put_encoded(target, kg_str(id));
+    kg_buf_text(target, act);
+}
+
+static void put_text(struct kg_json_writer *json, const char *key, const char *text_or_null)
+{
+    if (text_or_null == NULL)
+        return;
+    kg_json_key(json, key);
+    kg_json_text(json, text_or_null);
+}
+
+static int want(struct door *door, const struct door_wish *wish, struct door_answer *ret_consent)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    if (wish->source == NULL) {
+        put_plugin(&target, wish->plugin, "/approve");
+        return ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
+    }
+    kg_json_begin(&json, '{');
+    put_text(&json, "source", wish->source);
+    put_text(&json, "version", wish->version);
+    kg_json_end(&json, '}');
+    return ask(door, "POST", "/api/v1/plugins", kg_buf_view(&body), ret_consent);
+}
+
+static int look(struct door *door, const char *id, struct door_answer *ret_consent)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_consent(&target, id, "");
+    cli_pause_ms(LOOK_PAUSE_MS);
+    return ask(door, "GET", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
+}
+
+static int approve(struct door *door, const char *id, const struct door_yes *yes,
+                   struct door_answer *ret_consent)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    put_consent(&target, id, "/approve");
+    kg_json_begin(&json, '{');
+    put_text(&json, "hash", yes->hash);
+    put_text(&json, "path", yes->path);
+    kg_json_key(&json, "allow_new_capabilities");
+    kg_json_bool(&json, yes->allow_new_capabilities);
+    kg_json_end(&json, '}');
+    return ask(door, "POST", kg_buf_terminate(&target), kg_buf_view(&body), ret_consent);
+}
+
+static void decline(struct door *door, const char *id)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    struct client_reply reply = {0};
+    put_consent(&target, id, "/decline");
+    const struct client_request request = {.method = "POST", .target = kg_buf_terminate(&target)};
+    /* Whatever became of it meanwhile, it was not approved. */
+    (void)client_exchange(door->cli->paths.socket, &request, &reply, NULL);
+    kg_buf_free(&reply.body);
+}
+
+static int uninstall(struct door *door, const char *name, bool force, bool keep_storage,
+                     struct door_answer *ret_removed)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_plugin(&target, name, "");
+    client_put_query(&target, "force", force ? KG_STR("true") : KG_STR("false"));
+    client_put_query(&target, "keep_storage", keep_storage ? KG_STR("true") : KG_STR("false"));
+    return ask(door, "DELETE", kg_buf_terminate(&target), KG_STR_NULL, ret_removed);
+}
+
+static int promote(struct door *door, const char *name, struct door_answer *ret_plugin)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_plugin(&target, name, "/promote");
+    return ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_plugin);
+}
+
+static void close_door(struct door *door)
+{
+    free(door);
+}
+
+struct door *door_to_daemon(const struct cli *cli)
+{
+    static const struct door_ops ops = {
+        .want = want,
+        .look = look,
+        .approve = approve,
+        .decline = decline,
+        .uninstall = uninstall,
+        .promote = promote,
+        .close = close_door,
+    };
+    struct door *door = kg_alloc(sizeof(*door));
+    door->ops = &ops;
+    door->cli = cli;
+    return door;
+}

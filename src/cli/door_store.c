@@ -1,0 +1,495 @@
+/*
+ * The way to the store where no daemon runs: the same queue and the same store, in this process. A
+ * change is made under the lock that a running daemon holds, so that none can start in its middle,
+ * and it is written into the audit log as the daemon would.
+ */
+#include "cli/install.h"
+
+#include "host/host.h"
+#include "store/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define LOOK_MS       100
+#define CLOSE_WAIT_MS 5000
+#define LOCK_WAIT_MS  30000
+#define LOCK_TRY_MS   20
+#define NEVER_MS      (UINT64_C(24) * 3600 * 1000)
+
+struct store_door {
+    struct door base;
+    struct config *config;
+    struct cage_owner owner;
+    struct cage_checks checks;
+    struct cage_facts *facts;
+    struct cage_spawner *spawner;
+    struct gate *gate;
+    struct loop *loop;
+    struct store *store;
+    struct consent_queue *queue;
+    char *operator_id; /* owned; who runs this */
+
+    struct consent *consent;     /* the one that is worked on, or NULL */
+    struct store_fetch *fetch;   /* while it is fetched, else NULL */
+    struct store_source *source; /* owned */
+    char *name;                  /* owned; what is in the store already, or NULL */
+    struct loop_task task;       /* what must not happen before a call returns */
+    int result;                  /* of the change that was made */
+    struct kg_err err;           /* why not, if it is negative */
+    char *taken_name, *taken_version;
+};
+
+static struct store_door *own(struct door *door)
+{
+    return KG_CONTAINER(door, struct store_door, base);
+}
+
+/* -- making an offer --------------------------------------------------------------------------- */
+
+static void on_progress(void *data, const struct store_progress *progress)
+{
+    struct store_door *door = data;
+    consent_progress(door->consent, progress);
+}
+
+static void tell_offer(struct store_door *door, struct store_offer *offer, const struct kg_err *err)
+{
+    if (offer != NULL)
+        consent_offered(door->consent, offer);
+    else
+        consent_failed(door->consent, err);
+}
+
+static void on_fetched(void *data, struct store_fetched *fetched, const struct kg_err *err_or_null)
+{
+    struct store_door *door = data;
+    struct store_offer *offer = NULL;
+    struct kg_err err = err_or_null != NULL ? *err_or_null : (struct kg_err){0};
+    door->fetch = NULL;
+    if (fetched != NULL)
+        store_offer_fetched(door->store, door->source, fetched, NULL, &offer, &err);
+    tell_offer(door, offer, &err);
+}
+
+static void look_at_installed(struct loop_task *task)
+{
+    struct store_door *door = KG_CONTAINER(task, struct store_door, task);
+    struct store_offer *offer = NULL;
+    struct kg_err err = {0};
+    store_offer_installed(door->store, door->name, &offer, &err);
+    tell_offer(door, offer, &err);
+}
+
+static int prepare(void *data, struct consent *consent, const struct consent_wish *wish,
+                   struct kg_err *err)
+{
+    struct store_door *door = data;
+    door->consent = consent;
+    if (wish->source == NULL) {
+        free(door->name);
+        door->name = kg_strdup(wish->plugin);
+        door->task.run = look_at_installed;
+        loop_defer(door->loop, &door->task);
+        return 0;
+    }
+    store_source_free(kg_steal(&door->source));
+    int result = store_source_parse(wish->source, wish->version, "/", &door->source, err);
+    return result < 0 ? result
+                      : store_fetch(door->store, door->source, on_progress, on_fetched, door,
+                                    &door->fetch, err);
+}
+
+static void cancel(void *data, struct consent *consent)
+{
+    struct store_door *door = data;
+    (void)consent;
+    loop_undefer(door->loop, &door->task);
+    if (door->fetch != NULL)
+        store_fetch_cancel(kg_steal(&door->fetch));
+}
+
+static void drop(void *data, struct store_offer *offer)
+{
+    (void)data;
+    store_offer_free(offer);
+}
+
+/* -- changing the store ------------------------------------------------------------------------ */
+
+/* The daemon's lock, and its log: both for as long as a change takes. */
+struct change {
+    int lock_fd;
+    struct audit *audit;
+};
+
+/* A daemon holds it for life, another command for the moment of its change. */
+static int wait_for_lock(const struct cli *cli, int fd, struct kg_err *err)
+{
+    uint64_t until_ms = kg_monotonic_ms() + LOCK_WAIT_MS;
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return kg_fail_errno(err, errno, "lock %s", cli->paths.pid_file);
+        if (door_daemon_runs(cli)) {
+            kg_fail(err, KG_E_CONFLICT, "kaged was started meanwhile, so nothing was done");
+            kg_hint(err, "run the command again: it will ask the daemon");
+            return -EBUSY;
+        }
+        if (kg_monotonic_ms() > until_ms)
+            return kg_fail(err, KG_E_CONFLICT, "another command has held %s for %d s",
+                           cli->paths.pid_file, LOCK_WAIT_MS / 1000);
+        cli_pause_ms(LOCK_TRY_MS);
+    }
+    return 0;
+}
+
+/* Empty, it names no daemon. */
+static int lock_daemon(const struct cli *cli, struct kg_err *err)
+{
+    const char *path = cli->paths.pid_file;
+    kg_auto(kg_close) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return kg_fail_errno(err, errno, "open lock file %s", path);
+    int result = wait_for_lock(cli, fd, err);
+    if (result < 0)
+        return result;
+    if (ftruncate(fd, 0) < 0)
+        return kg_fail_errno(err, errno, "empty %s", path);
+    return kg_steal_fd(&fd);
+}
+
+static int change_begin(struct store_door *door, struct change *ret_change, struct kg_err *err)
+{
+    const struct config_paths *paths = &door->base.cli->paths;
+    kg_auto(kg_close) int lock_fd = lock_daemon(door->base.cli, err);
+    if (lock_fd < 0)
+        return lock_fd;
+    const struct audit_options options = {
+        .dir = paths->audit_dir,
+        .state_db = paths->state_db,
+        .key_file = paths->audit_key,
+        .rotate_bytes = (uint64_t)door->config->audit_rotate_mb * 1024 * 1024,
+        .keep = (unsigned)door->config->audit_keep,
+        .seal_interval_ms = (uint64_t)door->config->audit_seal_interval_ms,
+        .queue_bytes = (size_t)door->config->audit_queue_bytes,
+    };
+    struct audit *audit = audit_open(door->loop, &options, err);
+    if (audit == NULL)
+        return -EIO;
+    *ret_change = (struct change){kg_steal_fd(&lock_fd), audit};
+    return 0;
+}
+
+static void change_end(struct change *change)
+{
+    audit_close(change->audit);
+    kg_close(&change->lock_fd);
+}
+
+static void tell_taken(struct loop_task *task)
+{
+    struct store_door *door = KG_CONTAINER(task, struct store_door, task);
+    if (door->result < 0)
+        consent_failed(door->consent, &door->err);
+    else
+        consent_taken(door->consent, &(struct consent_outcome){.name = door->taken_name,
+                                                               .version = door->taken_version});
+}
+
+/* The offer is used up, or of no use any more. */
+static void make_change(struct store_door *door, struct store_offer *offer,
+                        const struct store_consent *yes)
+{
+    struct change change;
+    door->result = change_begin(door, &change, &door->err);
+    if (door->result < 0) {
+        store_offer_free(offer);
+        return;
+    }
+    struct store_report *report = store_report_new(offer, yes->local, door->operator_id);
+    door->result = store_take(door->store, offer, yes, NULL, &door->err);
+    if (door->result == 0)
+        store_report_taken(report, change.audit);
+    else
+        store_offer_free(offer);
+    store_report_free(report);
+    change_end(&change);
+}
+
+static void take(void *data, struct consent *consent, struct store_offer *offer,
+                 const struct store_consent *yes, const char *operator_id)
+{
+    struct store_door *door = data;
+    (void)operator_id;
+    door->consent = consent;
+    door->taken_name = kg_strdup(offer->manifest->name);
+    door->taken_version = kg_strdup(offer->manifest->version);
+    make_change(door, offer, yes);
+    door->task.run = tell_taken;
+    loop_defer(door->loop, &door->task);
+}
+
+/* -- what the commands ask --------------------------------------------------------------------- */
+
+static void put_consent(const struct consent *consent, struct door_answer *ret_consent)
+{
+    door_answer_free(ret_consent);
+    struct kg_json_writer json = kg_json_writer(&ret_consent->body);
+    consent_json(consent, true, &json);
+}
+
+static int answer_consent(const struct consent *consent, struct door_answer *ret_consent)
+{
+    put_consent(consent, ret_consent);
+    return door_answer_read(ret_consent);
+}
+
+static int want(struct door *base, const struct door_wish *wish, struct door_answer *ret_consent)
+{
+    struct store_door *door = own(base);
+    struct kg_err err = {0};
+    const struct consent_request request = {
+        .wish = {.kind = wish->source != NULL ? CONSENT_INSTALL : CONSENT_APPROVE,
+                 .plugin = wish->plugin,
+                 .source = wish->source,
+                 .version = wish->version},
+        .operator_id = door->operator_id,
+    };
+    struct consent *consent = consent_raise(door->queue, &request, &err);
+    return consent != NULL ? answer_consent(consent, ret_consent) : print_error(&err);
+}
+
+struct waiting {
+    const struct consent *consent;
+    enum consent_state state;
+};
+
+static bool has_moved(void *data)
+{
+    const struct waiting *waiting = data;
+    return consent_state(waiting->consent) != waiting->state || terminal_was_interrupted();
+}
+
+static int look(struct door *base, const char *id, struct door_answer *ret_consent)
+{
+    struct store_door *door = own(base);
+    struct kg_err err = {0};
+    struct consent *consent = consent_find(door->queue, kg_str(id), &err);
+    if (consent == NULL)
+        return print_error(&err);
+    struct waiting waiting = {consent, consent_state(consent)};
+    loop_run_until(door->loop, has_moved, &waiting, LOOK_MS);
+    return answer_consent(consent, ret_consent);
+}
+
+static int approve(struct door *base, const char *id, const struct door_yes *yes,
+                   struct door_answer *ret_consent)
+{
+    struct store_door *door = own(base);
+    struct kg_err err = {0};
+    struct consent *consent = consent_find(door->queue, kg_str(id), &err);
+    const struct consent_answer answer = {
+        .operator_id = door->operator_id,
+        .hash = yes->hash,
+        .path = yes->path,
+        .allow_new_capabilities = yes->allow_new_capabilities,
+    };
+    if (consent == NULL || consent_approve(consent, &answer, &err) < 0)
+        return print_error(&err);
+    return answer_consent(consent, ret_consent);
+}
+
+static void decline(struct door *base, const char *id)
+{
+    struct store_door *door = own(base);
+    struct consent *consent = consent_find(door->queue, kg_str(id), NULL);
+    if (consent != NULL)
+        (void)consent_decline(consent, door->operator_id, NULL);
+}
+
+static void put_removed(struct kg_buf *out, const char *name, const struct store_removed *removed)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", name);
+    kg_json_named_text(&json, "version", removed->version);
+    kg_json_named_bool(&json, "was_running", false);
+    kg_json_named_text(&json, "storage", removed->storage);
+    kg_json_named_text(&json, "plugin_data", removed->plugin_data);
+    kg_json_end(&json, '}');
+}
+
+static int uninstall(struct door *base, const char *name, bool force, bool keep_storage,
+                     struct door_answer *ret_removed)
+{
+    struct store_door *door = own(base);
+    struct kg_err err = {0};
+    struct change change;
+    kg_auto(store_removed_free) struct store_removed removed = {0};
+    const struct store_removal removal = {.keep_storage = keep_storage};
+    (void)force; /* without a daemon nobody uses it */
+    if (change_begin(door, &change, &err) < 0)
+        return print_error(&err);
+    int result = store_remove(door->store, name, &removal, &removed, &err);
+    if (result == 0)
+        store_report_removed(change.audit, name, &removed, door->operator_id);
+    change_end(&change);
+    if (result < 0)
+        return print_error(&err);
+    put_removed(&ret_removed->body, name, &removed);
+    return door_answer_read(ret_removed);
+}
+
+static int promote(struct door *base, const char *name, struct door_answer *ret_plugin)
+{
+    struct store_door *door = own(base);
+    struct kg_err err = {0};
+    struct change change;
+    if (change_begin(door, &change, &err) < 0)
+        return print_error(&err);
+    int result = store_promote(door->store, name, &err);
+    if (result == 0)
+        store_report_promoted(change.audit, name, door->operator_id);
+    change_end(&change);
+    if (result < 0)
+        return print_error(&err);
+    struct kg_json_writer json = kg_json_writer(&ret_plugin->body);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", name);
+    kg_json_end(&json, '}');
+    return door_answer_read(ret_plugin);
+}
+
+/* -- opening and closing ----------------------------------------------------------------------- */
+
+static bool is_quiet(void *data)
+{
+    const struct store_door *door = data;
+    return !store_is_fetching(door->store);
+}
+
+static void close_door(struct door *base)
+{
+    struct store_door *door = own(base);
+    consent_queue_free(door->queue);
+    if (door->store != NULL)
+        loop_run_until(door->loop, is_quiet, door, CLOSE_WAIT_MS);
+    store_free(door->store);
+    gate_free(door->gate);
+    cage_spawner_free(door->spawner);
+    cage_facts_free(door->facts);
+    cage_checks_free(&door->checks);
+    store_source_free(door->source);
+    loop_free(door->loop);
+    config_free(door->config);
+    free(door->name);
+    free(door->taken_name);
+    free(door->taken_version);
+    free(door->operator_id);
+    free(door);
+}
+
+static void on_wait(void *data)
+{
+    (void)data;
+    fputs("waiting for another kaged to be done with the plugin store...\n", stderr);
+}
+
+static void on_spawner_lost(void *data)
+{
+    (void)data; /* what it was to do ends with an error */
+}
+
+static int open_spawner(struct store_door *door, const char *plugins_dir, struct kg_err *err)
+{
+    const struct cage_site site = {.owner = &door->owner, .plugins_dir = plugins_dir};
+    door->facts = cage_facts_check(&site, &door->checks, err);
+    door->spawner = door->facts ? cage_spawner_start_for(&door->owner, err) : NULL;
+    return door->spawner != NULL ? 0 : -EINVAL;
+}
+
+/* As the daemon begins: folders, the spawner while we are who we are, then the daemon's user. */
+static int prepare_process(struct store_door *door, bool fetches, struct kg_err *err)
+{
+    const struct config_paths *paths = &door->base.cli->paths;
+    door->config = config_load(paths->config_file, err);
+    if (door->config == NULL || user_find(door->config, &door->owner, err) < 0 ||
+        config_paths_make(paths, door->owner.uid, err) < 0 ||
+        user_give_folders(paths, &door->owner, err) < 0)
+        return -EINVAL;
+    const char *chosen = door->config->plugins_dir;
+    if (fetches && open_spawner(door, chosen[0] ? chosen : paths->plugins_dir, err) < 0)
+        return -EINVAL;
+    return user_become(&door->owner, err);
+}
+
+static int open_store(struct store_door *door, struct kg_err *err)
+{
+    static const struct consent_ops ops = {
+        .prepare = prepare,
+        .cancel = cancel,
+        .drop = drop,
+        .take = take,
+    };
+    const char *chosen = door->config->plugins_dir;
+    door->loop = loop_new();
+    if (door->spawner != NULL &&
+        cage_spawner_attach(door->spawner, door->loop, on_spawner_lost, door, err) < 0)
+        return -EINVAL;
+    const struct gate_limits network = host_gate_limits(door->config);
+    if (door->spawner != NULL)
+        door->gate = gate_new(door->loop, &network, err);
+    if (door->spawner != NULL && door->gate == NULL)
+        return -EINVAL;
+    const struct store_parts parts = {
+        .loop = door->loop,
+        .spawner = door->spawner,
+        .facts = door->facts,
+        .gate = door->gate,
+        .paths = &door->base.cli->paths,
+        .plugins_dir = chosen[0] != '\0' ? chosen : NULL,
+        .limits = store_limits_of(door->config),
+    };
+    door->store = store_new(&parts);
+    store_on_wait(door->store, on_wait, NULL);
+    if (store_recover(door->store, err) < 0)
+        return -EIO;
+    const struct consent_parts queue = {
+        .loop = door->loop,
+        .ops = &ops,
+        .data = door,
+        .limits = {.open_max = 1, .offer_ms = NEVER_MS},
+    };
+    door->queue = consent_queue_new(&queue, err);
+    return door->queue != NULL ? 0 : -EINVAL;
+}
+
+int door_to_store(const struct cli *cli, bool fetches, struct door **ret_door)
+{
+    static const struct door_ops ops = {
+        .want = want,
+        .look = look,
+        .approve = approve,
+        .decline = decline,
+        .uninstall = uninstall,
+        .promote = promote,
+        .close = close_door,
+    };
+    struct kg_err err = {0};
+    struct store_door *door = kg_alloc(sizeof(*door));
+    const struct passwd *user = getpwuid(getuid());
+    door->base = (struct door){&ops, cli};
+    door->operator_id = kg_strdup(user != NULL ? user->pw_name : "");
+    signal(SIGPIPE, SIG_IGN);
+    if (prepare_process(door, fetches, &err) < 0 || open_store(door, &err) < 0) {
+        close_door(&door->base);
+        return print_error(&err);
+    }
+    *ret_door = &door->base;
+    return CLI_DONE;
+}

@@ -1,0 +1,79 @@
+/*
+ * What the commands that change the plugin store share. They reach it by a door: the API of the
+ * daemon, or without one the store itself. Both answer with the same objects, so that a dialogue
+ * is written once.
+ */
+#ifndef KAGED_CLI_INSTALL_H
+#define KAGED_CLI_INSTALL_H
+
+#include "cli/cli.h"
+
+/* An object of the API, as text and as a tree. */
+struct door_answer {
+    struct kg_buf body;
+    struct kg_doc *doc;
+};
+void door_answer_free(struct door_answer *answer); /* also for kg_auto; leaves an empty one */
+
+struct door_wish {
+    const char *kind;    /* "install", "approve" */
+    const char *plugin;  /* of an approval */
+    const char *source;  /* of an install: an absolute path, or a URL */
+    const char *version; /* or NULL */
+};
+struct door_yes {
+    const char *hash; /* of what was shown; NULL: it may be fetched */
+    const char *path; /* where from, or NULL */
+    bool allow_new_capabilities;
+};
+
+struct door;
+/* Each prints what went wrong, if anything did, and returns the exit code, 0 on success. */
+struct door_ops {
+    int (*want)(struct door *door, const struct door_wish *wish, struct door_answer *ret_consent);
+    /* The consent as it is, after a moment: who waits for it asks again and again. */
+    int (*look)(struct door *door, const char *id, struct door_answer *ret_consent);
+    int (*approve)(struct door *door, const char *id, const struct door_yes *yes,
+                   struct door_answer *ret_consent);
+    void (*decline)(struct door *door, const char *id);
+    int (*uninstall)(struct door *door, const char *name, bool force, bool keep_storage,
+                     struct door_answer *ret_removed);
+    int (*promote)(struct door *door, const char *name, struct door_answer *ret_plugin);
+    void (*close)(struct door *door);
+};
+struct door {
+    const struct door_ops *ops;
+    const struct cli *cli; /* borrowed */
+};
+
+enum door_needs {
+    DOOR_DAEMON, /* there is no other way */
+    DOOR_STORE,
+    DOOR_FETCH, /* the store, and something that is not in it yet */
+};
+/* To the daemon if one runs; else to the store, if that is enough. */
+int door_open(const struct cli *cli, enum door_needs needs, struct door **ret_door);
+/* A daemon that is there but cannot be asked runs, too. */
+bool door_daemon_runs(const struct cli *cli);
+struct door *door_to_daemon(const struct cli *cli);
+int door_to_store(const struct cli *cli, bool fetches, struct door **ret_door);
+/* Reads the answer's body into its tree. */
+int door_answer_read(struct door_answer *answer);
+
+/* -- texts, see install_show.c ----------------------------------------------------------------- */
+
+/* What is offered, and how it differs from what is there. */
+void show_offer(struct kg_buf *out, const struct kg_node *consent, bool colors);
+/* "Install NAME?" and the like, without " [y/N]". */
+void show_question(struct kg_buf *out, const struct kg_node *consent);
+/* "Allow its new capability X?" */
+void show_widening_question(struct kg_buf *out, const struct kg_node *offer);
+/* The new capabilities, comma-separated; how many there are. */
+size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer);
+/* What was done, and what comes next. self: what to call kaged by. */
+void show_done(struct kg_buf *out, const struct kg_node *consent, const char *self);
+void show_uninstalled(struct kg_buf *out, const struct kg_node *removed);
+/* "fetching, 12 files, 3.4M" */
+void show_progress(struct kg_buf *out, const struct kg_node *consent);
+
+#endif

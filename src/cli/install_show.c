@@ -1,0 +1,467 @@
+/*
+ * What a plugin is and what it may do, so that its reader sees it at one glance: capabilities in
+ * words, dangerous ones marked with "!" and the reason, also where there is no colour. All that a
+ * plugin says of itself is hostile, and is escaped here.
+ */
+#include "cli/install.h"
+
+#include <inttypes.h>
+
+#define COLUMNS_MAX 40 /* a longer capability has its words on the next line */
+
+static const char red[] = "\033[1;31m", plain[] = "\033[0m";
+
+/* -- parts ------------------------------------------------------------------------------------- */
+
+static void put_line(struct kg_buf *out, const char *label, struct kg_str text)
+{
+    if (text.length == 0)
+        return;
+    kg_buf_printf(out, "  %s: ", label);
+    kg_buf_escaped(out, text);
+    kg_buf_char(out, '\n');
+}
+
+static uint32_t count_of(const struct kg_node *list)
+{
+    return list != NULL && list->type == KG_ARRAY ? list->count : 0;
+}
+
+static struct kg_str item_text(const struct kg_node *list, uint32_t index)
+{
+    const struct kg_node *item = &list->items[index];
+    return item->type == KG_STRING ? item->text : KG_STR("");
+}
+
+static void put_source(struct kg_buf *out, const struct kg_node *offer)
+{
+    struct kg_str source = cli_text(offer, "source");
+    if (source.length == 0)
+        return;
+    kg_buf_text(out, "  source: ");
+    kg_buf_escaped(out, source);
+    kg_buf_text(out, " (");
+    kg_buf_escaped(out, cli_text(offer, "origin"));
+    kg_buf_text(out, ")\n");
+}
+
+/* Who made it, where it comes from, and by what its files are known. */
+static void put_facts(struct kg_buf *out, const struct kg_node *offer)
+{
+    const struct kg_node *warnings = kg_node_get(offer, "warnings");
+    put_line(out, "description", cli_text(offer, "description"));
+    put_line(out, "author", cli_text(offer, "author"));
+    put_line(out, "license", cli_text(offer, "license"));
+    put_line(out, "homepage", cli_text(offer, "homepage"));
+    put_source(out, offer);
+    kg_buf_printf(out, "  files: %" PRId64 " (", cli_number(offer, "files"));
+    print_bytes(out, cli_number(offer, "bytes"));
+    kg_buf_text(out, ")\n");
+    put_line(out, "hash", cli_text(offer, "hash"));
+    for (uint32_t i = 0; i < count_of(warnings); i++)
+        put_line(out, "warning", item_text(warnings, i));
+}
+
+/* -- capabilities ------------------------------------------------------------------------------ */
+
+static bool differs_as(const struct kg_node *capability, const char *difference)
+{
+    return kg_str_is(cli_text(capability, "difference"), difference);
+}
+
+static struct kg_str danger_of(const struct kg_node *capability)
+{
+    return cli_text(capability, "danger");
+}
+
+/* The widest of those that stand beside their words; so the words are a column. */
+static size_t widest(const struct kg_node *capabilities)
+{
+    size_t width = 0;
+    for (uint32_t i = 0; i < count_of(capabilities); i++) {
+        size_t length = cli_text(&capabilities->items[i], "capability").length;
+        if (length > width && length <= COLUMNS_MAX)
+            width = length;
+    }
+    return width;
+}
+
+/* How one is listed: by its sign, and behind it what became of it. */
+struct style {
+    size_t indent;
+    char sign;
+    const char *tag;
+    bool marks; /* dangerous ones have '!' as their sign, unless that is '+' */
+    bool colors;
+};
+
+/* "    ! exec:bash:/opt  may run bash", and below it "DANGEROUS: ..." */
+static void put_capability(struct kg_buf *out, const struct kg_node *capability, size_t width,
+                           const struct style *style)
+{
+    struct kg_str danger = danger_of(capability), text = cli_text(capability, "capability");
+    bool marked = danger.length > 0 && style->marks;
+    const char *on = marked && style->colors ? red : "", *off = on[0] != '\0' ? plain : "";
+    char sign = marked && style->sign != '+' ? '!' : style->sign;
+    bool beside = text.length <= COLUMNS_MAX;
+    kg_buf_printf(out, "%*s%s%c ", (int)style->indent, "", on, sign);
+    kg_buf_escaped(out, text);
+    kg_buf_text(out, off);
+    if (beside)
+        kg_buf_printf(out, "%*s", (int)(width - text.length), "");
+    else
+        kg_buf_printf(out, "\n%*s", (int)(style->indent + 2 + width), "");
+    kg_buf_printf(out, "%s  ", style->tag);
+    kg_buf_escaped(out, cli_text(capability, "words"));
+    kg_buf_char(out, '\n');
+    if (!marked)
+        return;
+    kg_buf_printf(out, "%*s%sDANGEROUS: ", (int)style->indent + 4, "", on);
+    kg_buf_escaped(out, danger);
+    kg_buf_printf(out, "%s\n", off);
+}
+
+/* Those of one difference; NULL: all. */
+static size_t put_those(struct kg_buf *out, const struct kg_node *offer,
+                        const char *difference_or_null, const struct style *style)
+{
+    const struct kg_node *capabilities = kg_node_get(offer, "capabilities");
+    size_t count = 0;
+    for (uint32_t i = 0; i < count_of(capabilities); i++) {
+        const struct kg_node *capability = &capabilities->items[i];
+        if (difference_or_null != NULL && !differs_as(capability, difference_or_null))
+            continue;
+        put_capability(out, capability, widest(capabilities), style);
+        count++;
+    }
+    return count;
+}
+
+static void put_capabilities(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    kg_auto(kg_buf_free) struct kg_buf list = {0};
+    size_t count = put_those(&list, offer, NULL, &(struct style){4, '-', "", true, colors});
+    kg_buf_text(out, count > 0 ? "  capabilities:\n" : "  capabilities: none\n");
+    kg_buf_str(out, kg_buf_view(&list));
+}
+
+static void put_capability_changes(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    static const char *const tags[] = {"  (NEW)    ", "  (REMOVED)"};
+    kg_auto(kg_buf_free) struct kg_buf changes = {0}, same = {0};
+    size_t count =
+        put_those(&changes, offer, "new", &(struct style){2, '+', tags[0], true, colors}) +
+        put_those(&changes, offer, "removed", &(struct style){2, '-', tags[1], false, colors});
+    kg_buf_text(out, count > 0 ? "\nCapability changes:\n" : "\nCapability changes: none\n");
+    kg_buf_str(out, kg_buf_view(&changes));
+    if (put_those(&same, offer, "same", &(struct style){2, '=', "", true, colors}) > 0)
+        kg_buf_text(out, "\nCapabilities that stay:\n");
+    kg_buf_str(out, kg_buf_view(&same));
+}
+
+size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer)
+{
+    const struct kg_node *capabilities = kg_node_get(offer, "capabilities");
+    size_t count = 0;
+    for (uint32_t i = 0; i < count_of(capabilities); i++) {
+        if (!differs_as(&capabilities->items[i], "new"))
+            continue;
+        kg_buf_text(out, count++ > 0 ? ", " : "");
+        kg_buf_escaped(out, cli_text(&capabilities->items[i], "capability"));
+    }
+    return count;
+}
+
+/* -- what else changes ------------------------------------------------------------------------- */
+
+static void put_words(struct kg_buf *out, const struct kg_node *list)
+{
+    for (uint32_t i = 0; i < count_of(list); i++) {
+        kg_buf_text(out, i > 0 ? " " : "");
+        kg_buf_escaped(out, item_text(list, i));
+    }
+    if (count_of(list) == 0)
+        kg_buf_text(out, "none");
+}
+
+static bool has_text(const struct kg_node *list, struct kg_str text)
+{
+    for (uint32_t i = 0; i < count_of(list); i++)
+        if (kg_str_equal(item_text(list, i), text))
+            return true;
+    return false;
+}
+
+/* Those of a list that the other one has not, each with its sign. */
+static void put_missing(struct kg_buf *out, char sign, const struct kg_node *list,
+                        const struct kg_node *other)
+{
+    for (uint32_t i = 0; i < count_of(list); i++) {
+        if (has_text(other, item_text(list, i)))
+            continue;
+        kg_buf_printf(out, " %c", sign);
+        kg_buf_escaped(out, item_text(list, i));
+    }
+}
+
+/* A command is read in order; of all else only what came and went matters. */
+static void put_change(struct kg_buf *out, const struct kg_node *change)
+{
+    const struct kg_node *before = kg_node_get(change, "before"),
+                         *after = kg_node_get(change, "after");
+    struct kg_str what = cli_text(change, "what");
+    kg_buf_text(out, "  ");
+    kg_buf_escaped(out, what);
+    kg_buf_char(out, ':');
+    if (kg_str_is(what, "command")) {
+        kg_buf_char(out, ' ');
+        put_words(out, before);
+        kg_buf_text(out, " → ");
+        put_words(out, after);
+    } else {
+        put_missing(out, '+', after, before);
+        put_missing(out, '-', before, after);
+    }
+    kg_buf_char(out, '\n');
+}
+
+static void put_changes(struct kg_buf *out, const struct kg_node *offer)
+{
+    const struct kg_node *changes = kg_node_get(offer, "changes");
+    if (count_of(changes) > 0)
+        kg_buf_text(out, "\nAlso changed:\n");
+    for (uint32_t i = 0; i < count_of(changes); i++)
+        put_change(out, &changes->items[i]);
+}
+
+static void put_paths(struct kg_buf *out, char sign, const struct kg_node *paths, int64_t count)
+{
+    for (uint32_t i = 0; i < count_of(paths); i++) {
+        kg_buf_printf(out, "  %c ", sign);
+        kg_buf_escaped(out, item_text(paths, i));
+        kg_buf_char(out, '\n');
+    }
+    if (count > (int64_t)count_of(paths))
+        kg_buf_printf(out, "  %c and %" PRId64 " more\n", sign, count - count_of(paths));
+}
+
+static void put_files(struct kg_buf *out, const struct kg_node *offer)
+{
+    static const struct {
+        char sign;
+        const char *list, *count;
+    } rows[] = {{'+', "added", "added_count"},
+                {'-', "removed", "removed_count"},
+                {'~', "changed", "changed_count"}};
+    const struct kg_node *diff = kg_node_get(offer, "file_changes");
+    int64_t all = 0;
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        all += cli_number(diff, rows[i].count);
+    if (all == 0)
+        return;
+    kg_buf_text(out, "\nFiles:\n");
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        put_paths(out, rows[i].sign, kg_node_get(diff, rows[i].list),
+                  cli_number(diff, rows[i].count));
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static void put_named(struct kg_buf *out, const char *before, const struct kg_node *offer,
+                      const char *key, const char *after)
+{
+    kg_buf_text(out, before);
+    kg_buf_escaped(out, cli_text(offer, key));
+    kg_buf_text(out, after);
+}
+
+static bool was_approved(const struct kg_node *offer)
+{
+    return cli_text(offer, "approved_hash").length > 0;
+}
+
+static bool is_unchanged(const struct kg_node *offer)
+{
+    return kg_str_equal(cli_text(offer, "approved_hash"), cli_text(offer, "hash"));
+}
+
+static void put_install(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    kg_buf_text(out, "Validating manifest...\n");
+    put_line(out, "name", cli_text(offer, "name"));
+    put_line(out, "version", cli_text(offer, "version"));
+    put_line(out, "kaged_api", cli_text(offer, "kaged_api"));
+    put_facts(out, offer);
+    put_capabilities(out, offer, colors);
+}
+
+static void put_replacement(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    struct kg_str kind = cli_text(offer, "change");
+    put_named(out, "Plugin ", offer, "name", " is already installed");
+    put_named(out, " (version ", offer, "installed_version", ").\n");
+    if (kg_str_is(kind, "downgrade"))
+        put_named(out, "OLDER version: ", offer, "version", "\n");
+    else if (kg_str_is(kind, "reinstall"))
+        kg_buf_text(out, is_unchanged(offer) ? "The same version, with the same files:\n"
+                                             : "The same version, with other files:\n");
+    else
+        put_named(out, "New version: ", offer, "version", "\n");
+    put_facts(out, offer);
+    put_capability_changes(out, offer, colors);
+    put_changes(out, offer);
+    put_files(out, offer);
+}
+
+static void put_approval(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    const struct kg_node *compared = kg_node_get(offer, "compared");
+    put_named(out, "Plugin ", offer, "name",
+              is_unchanged(offer)   ? " is as it was approved.\n"
+              : was_approved(offer) ? " is not what was approved.\n"
+                                    : " was never approved.\n");
+    put_line(out, "version", cli_text(offer, "version"));
+    put_line(out, "kaged_api", cli_text(offer, "kaged_api"));
+    put_facts(out, offer);
+    if (compared != NULL && compared->boolean)
+        put_capability_changes(out, offer, colors);
+    else
+        put_capabilities(out, offer, colors);
+    put_changes(out, offer);
+    put_files(out, offer);
+}
+
+static void put_activation(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    put_named(out, "Plugin ", offer, "name", " is installed");
+    put_named(out, " (version ", offer, "version", ").\n");
+    put_facts(out, offer);
+    put_capabilities(out, offer, colors);
+}
+
+static const struct row {
+    const char *change;
+    void (*put)(struct kg_buf *out, const struct kg_node *offer, bool colors);
+    const char *act; /* of the question */
+    const char *did;
+    bool both; /* the question and the end name both versions, or the new one */
+    bool new;  /* it does not run yet */
+} rows[] = {
+    {"install", put_install, "Install", "Installed", false, true},
+    {"upgrade", put_replacement, "Upgrade", "Upgraded", true, false},
+    {"downgrade", put_replacement, "Downgrade", "Downgraded", true, false},
+    {"reinstall", put_replacement, "Reinstall", "Reinstalled", false, false},
+    {"approve", put_approval, "Approve", "Approved", false, true},
+};
+
+static const struct row activation = {"activate", put_activation, NULL, NULL, false, false};
+
+static const struct kg_node *offer_of(const struct kg_node *consent)
+{
+    return kg_node_get(consent, "offer");
+}
+
+/* What is of no known kind came from a daemon of another version; it reads like an install. */
+static const struct row *row_of(const struct kg_node *consent)
+{
+    const struct kg_node *offer = offer_of(consent);
+    if (kg_str_is(cli_text(consent, "kind"), "activate") && is_unchanged(offer))
+        return &activation;
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        if (kg_str_is(cli_text(offer, "change"), rows[i].change))
+            return &rows[i];
+    return &rows[0];
+}
+
+void show_offer(struct kg_buf *out, const struct kg_node *consent, bool colors)
+{
+    row_of(consent)->put(out, offer_of(consent), colors);
+}
+
+void show_question(struct kg_buf *out, const struct kg_node *consent)
+{
+    const struct row *row = row_of(consent);
+    const struct kg_node *offer = offer_of(consent);
+    if (row->act == NULL)
+        put_named(out, "Let ", consent, "project_id", " use ");
+    else
+        kg_buf_printf(out, "%s ", row->act);
+    kg_buf_escaped(out, cli_text(offer, "name"));
+    if (row->both) {
+        put_named(out, " ", offer, "installed_version", " → ");
+        kg_buf_escaped(out, cli_text(offer, "version"));
+    }
+    kg_buf_char(out, '?');
+}
+
+void show_widening_question(struct kg_buf *out, const struct kg_node *offer)
+{
+    kg_auto(kg_buf_free) struct kg_buf list = {0};
+    size_t count = show_new_capabilities(&list, offer);
+    if (count == 1)
+        kg_buf_printf(out, "Allow its new capability %s?", kg_buf_terminate(&list));
+    else
+        kg_buf_printf(out, "Allow its %zu new capabilities?", count);
+}
+
+static void put_next(struct kg_buf *out, const struct kg_node *consent, const struct row *row,
+                     const char *self)
+{
+    const struct kg_node *offer = offer_of(consent);
+    const struct kg_node *was_running =
+        kg_node_get(kg_node_get(consent, "installed"), "was_running");
+    bool for_project = cli_text(consent, "project_id").length > 0;
+    if (was_running != NULL && was_running->boolean && !row->new) {
+        kg_buf_text(out, "  Plugin was running; restarting...\n");
+        put_named(out, "✓ ", offer, "name", " restarted\n");
+    } else if (for_project && row->new) {
+        put_named(out, "  it starts with the sessions of project ", consent, "project_id", "\n");
+    } else if (row->new && (was_running == NULL || !was_running->boolean)) {
+        kg_buf_printf(out, "  → enable with: %s plugin enable ", self);
+        put_named(out, "", offer, "name", "\n");
+    }
+}
+
+void show_done(struct kg_buf *out, const struct kg_node *consent, const char *self)
+{
+    const struct row *row = row_of(consent);
+    const struct kg_node *offer = offer_of(consent);
+    if (row->did == NULL)
+        put_named(out, "✓ ", consent, "project_id", " may use ");
+    else
+        kg_buf_printf(out, "✓ %s ", row->did);
+    put_named(out, "", offer, "name", row->both ? " to " : " ");
+    put_named(out, "", offer, "version", "\n");
+    put_next(out, consent, row, self);
+}
+
+void show_uninstalled(struct kg_buf *out, const struct kg_node *removed)
+{
+    const struct kg_node *was_running = kg_node_get(removed, "was_running");
+    if (was_running != NULL && was_running->boolean)
+        put_named(out, "✓ Stopped ", removed, "name", "\n");
+    kg_buf_text(out, "✓ Removed plugin files\n✓ Removed local config entry\n");
+    if (cli_text(removed, "storage").length > 0)
+        put_named(out, "✓ Kept its database in ", removed, "storage", "\n");
+    if (cli_text(removed, "plugin_data").length > 0)
+        put_named(out, "  its own files stay in ", removed, "plugin_data", "\n");
+}
+
+void show_progress(struct kg_buf *out, const struct kg_node *consent)
+{
+    const struct kg_node *progress = kg_node_get(consent, "progress");
+    int64_t expected = cli_number(progress, "bytes_expected");
+    kg_buf_escaped(out, cli_text(consent, "state"));
+    if (progress == NULL || progress->type != KG_OBJECT)
+        return;
+    out->length = 0;
+    kg_buf_escaped(out, cli_text(progress, "phase"));
+    if (cli_number(progress, "files") == 0 && cli_number(progress, "bytes") == 0)
+        return;
+    kg_buf_printf(out, ", %" PRId64 " files, ", cli_number(progress, "files"));
+    print_bytes(out, cli_number(progress, "bytes"));
+    if (expected > 0) {
+        kg_buf_text(out, " of ");
+        print_bytes(out, expected);
+    }
+}

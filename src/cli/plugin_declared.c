@@ -1,0 +1,51 @@
+/* What a plugin declares, for people: its tools. */
+#include "cli/cli.h"
+
+static bool is_required(const struct kg_node *schema, struct kg_str name)
+{
+    const struct kg_node *required = kg_node_get(schema, "required");
+    for (uint32_t i = 0; required && required->type == KG_ARRAY && i < required->count; i++)
+        if (required->items[i].type == KG_STRING && kg_str_equal(required->items[i].text, name))
+            return true;
+    return false;
+}
+
+/* "query [limit]" */
+static void put_parameters(struct kg_buf *out, const struct kg_node *schema)
+{
+    const struct kg_node *properties =
+        schema && schema->type == KG_OBJECT ? kg_node_get(schema, "properties") : NULL;
+    for (uint32_t i = 0; properties && properties->type == KG_OBJECT && i < properties->count;
+         i++) {
+        struct kg_str name = properties->members[i].key;
+        bool required = is_required(schema, name);
+        kg_buf_text(out, i > 0 ? " " : "");
+        kg_buf_text(out, required ? "" : "[");
+        kg_buf_str(out, name);
+        kg_buf_text(out, required ? "" : "]");
+    }
+}
+
+int cli_plugin_tools(struct cli *cli)
+{
+    static const char *const headings[] = {"TOOL", "PARAMETERS", "DESCRIPTION", NULL};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = cli_ask_plugin_to_show(cli, "GET", "/tools", &doc);
+    if (doc == NULL)
+        return code;
+    const struct kg_node *tools = cli_list(doc->root, "tools");
+    if (tools->count == 0)
+        fprintf(stderr, "plugin %s declares no tools\n", cli_argument(cli, 0));
+    if (tools->count == 0)
+        return CLI_DONE;
+    struct table *table = table_new(headings);
+    for (uint32_t i = 0; i < tools->count; i++) {
+        kg_auto(kg_buf_free) struct kg_buf parameters = {0};
+        put_parameters(&parameters, kg_node_get(&tools->items[i], "parameters_schema"));
+        table_cell(table, cli_text(&tools->items[i], "full_name"), NULL);
+        table_cell(table, kg_buf_view(&parameters), NULL);
+        table_cell(table, cli_text(&tools->items[i], "description"), NULL);
+    }
+    table_print(table);
+    return CLI_DONE;
+}

@@ -1,0 +1,155 @@
+/*
+ * The list of plugins: what an operator looks at every day, within 80 columns. Long names are cut
+ * there; --verbose and --json have all of them. What is wrong with a plugin stands below the table.
+ */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+
+#define NAME_COLUMNS    18
+#define VERSION_COLUMNS 9
+
+static const char *state_color(struct kg_str state)
+{
+    if (kg_str_is(state, "running"))
+        return "green";
+    if (kg_str_is(state, "failed") || kg_str_is(state, "crashed"))
+        return "red";
+    return NULL;
+}
+
+static bool is_invalid(const struct kg_node *plugin)
+{
+    return cli_text(plugin, "problem").length > 0 &&
+           kg_str_is(cli_text(plugin, "state"), "disabled");
+}
+
+/* Why one that is invalid cannot start: a word for the table, and more of them for the line. */
+static const struct {
+    const char *code, *word, *words;
+} reasons[] = {
+    {"invalid_manifest", "invalid", "invalid manifest"},
+    {"not_approved", "unapproved", "not approved"},
+    {NULL, "invalid", "invalid config"},
+};
+
+static size_t reason_of(const struct kg_node *plugin)
+{
+    size_t i = 0;
+    while (reasons[i].code != NULL && !kg_str_is(cli_text(plugin, "problem_code"), reasons[i].code))
+        i++;
+    return i;
+}
+
+static void put_cut(struct table *table, struct kg_str text, size_t columns)
+{
+    kg_auto(kg_buf_free) struct kg_buf cut = {0};
+    kg_buf_str(&cut, text);
+    print_cut(&cut, 0, columns);
+    table_cell(table, kg_buf_view(&cut), NULL);
+}
+
+static void put_figure(struct table *table, void (*print)(struct kg_buf *out, int64_t number),
+                       int64_t number, bool shown)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (shown)
+        print(&text, number);
+    table_cell(table, kg_buf_view(&text), NULL);
+}
+
+static void put_brief_row(struct table *table, const struct kg_node *plugin)
+{
+    struct kg_str state = cli_text(plugin, "state");
+    int64_t started_ms = 0, calls = cli_number(plugin, "calls");
+    int64_t starts = cli_number(plugin, "starts"), memory = cli_number(plugin, "memory_bytes");
+    bool runs = cli_time(plugin, "started_at", &started_ms);
+    put_cut(table, cli_text(plugin, "name"), NAME_COLUMNS);
+    put_cut(table, cli_text(plugin, "version"), VERSION_COLUMNS);
+    table_cell(table, is_invalid(plugin) ? kg_str(reasons[reason_of(plugin)].word) : state,
+               is_invalid(plugin) ? "red" : state_color(state));
+    put_figure(table, print_age, kg_wall_ms() - started_ms, runs);
+    put_figure(table, print_short, calls, true);
+    put_figure(table, print_latency, cli_number(plugin, "p50_us"), calls > 0);
+    put_figure(table, print_latency, cli_number(plugin, "p99_us"), calls > 0);
+    put_figure(table, print_short, starts > 0 ? starts - 1 : 0, true);
+    put_figure(table, print_bytes, memory, memory > 0);
+}
+
+/* Why a plugin cannot be used, or has stopped being what its manifest says. */
+static void print_problems(const struct kg_node *plugins)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    for (uint32_t i = 0; i < plugins->count; i++) {
+        const struct kg_node *plugin = &plugins->items[i];
+        struct kg_str problem = cli_text(plugin, "problem");
+        if (problem.length == 0)
+            continue;
+        kg_buf_escaped(&out, cli_text(plugin, "name"));
+        kg_buf_text(&out, " is ");
+        kg_buf_escaped(&out, cli_text(plugin, "state"));
+        if (is_invalid(plugin))
+            kg_buf_printf(&out, " (%s)", reasons[reason_of(plugin)].words);
+        kg_buf_text(&out, ": ");
+        kg_buf_escaped(&out, problem);
+        kg_buf_char(&out, '\n');
+    }
+    print_out(&out);
+}
+
+static void join_texts(struct kg_buf *out, const struct kg_node *list)
+{
+    for (uint32_t i = 0; list != NULL && list->type == KG_ARRAY && i < list->count; i++) {
+        if (i > 0)
+            kg_buf_char(out, ',');
+        if (list->items[i].type == KG_STRING)
+            kg_buf_str(out, list->items[i].text);
+    }
+}
+
+static void put_verbose_row(struct table *table, const struct kg_node *plugin)
+{
+    kg_auto(kg_buf_free) struct kg_buf capabilities = {0};
+    struct kg_str state = cli_text(plugin, "state");
+    join_texts(&capabilities, kg_node_get(plugin, "capabilities"));
+    table_cell(table, cli_text(plugin, "name"), NULL);
+    table_cell(table, cli_text(plugin, "version"), NULL);
+    table_cell(table, is_invalid(plugin) ? KG_STR("invalid") : state, state_color(state));
+    table_cell(table, cli_number(plugin, "pid") > 0 ? cli_text(plugin, "pid") : KG_STR(""), NULL);
+    table_cell(table, kg_buf_view(&capabilities), NULL);
+    table_cell(table, cli_text(plugin, "homepage"), NULL);
+    table_cell(table, cli_text(plugin, "dir"), NULL);
+    table_cell(table, cli_text(plugin, "description"), NULL);
+}
+
+static void print_plugins(const struct kg_node *plugins, bool verbose)
+{
+    static const char *const brief[] = {"NAME", "VERSION", "STATE",    "UPTIME", "CALLS",
+                                        "P50",  "P99",     "RESTARTS", "MEMORY", NULL};
+    static const char *const all[] = {"NAME",     "VERSION", "STATE",       "PID", "CAPABILITIES",
+                                      "HOMEPAGE", "FOLDER",  "DESCRIPTION", NULL};
+    struct table *table = table_new(verbose ? all : brief);
+    for (uint32_t i = 0; i < plugins->count; i++) {
+        if (verbose)
+            put_verbose_row(table, &plugins->items[i]);
+        else
+            put_brief_row(table, &plugins->items[i]);
+    }
+    table_print(table);
+    print_problems(plugins);
+}
+
+int cli_plugin_list(struct cli *cli)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    const struct client_request request = {.method = "GET", .target = "/api/v1/plugins"};
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
+        return code;
+    const struct kg_node *plugins = kg_node_get(doc->root, "plugins");
+    if (plugins != NULL && plugins->type == KG_ARRAY && plugins->count > 0)
+        print_plugins(plugins, cli_has(cli, "verbose"));
+    else
+        fprintf(stderr, "no plugins; kaged looks for them in %s\n", cli->paths.plugins_dir);
+    return CLI_DONE;
+}

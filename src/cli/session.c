@@ -1,0 +1,540 @@
+/*
+ * Sessions: new, list, tool, idle, compact, pin, fork, resume, cancel, close. A session is named by
+ * its id or a prefix of it, which the daemon looks up; nothing is done to one that was guessed.
+ */
+#include "cli/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LIST_MAX     100 /* what the daemon tells at once */
+#define LIST_DEFAULT 50
+
+void session_put_target(struct kg_buf *target, const struct cli *cli, const char *rest)
+{
+    kg_buf_text(target, "/api/v1/sessions/");
+    client_put_encoded(target, kg_str(cli_argument(cli, 0)));
+    kg_buf_text(target, rest);
+}
+
+int session_ask(const struct cli *cli, const char *method, const char *rest, struct kg_str body,
+                struct kg_doc **ret_doc)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    session_put_target(&target, cli, rest);
+    const struct client_request request = {
+        .method = method,
+        .target = kg_buf_terminate(&target),
+        .body = body,
+        /* Hooks, compactors and models take their time, which the daemon bounds. */
+        .silence_ms = CLIENT_WAIT_FOREVER,
+    };
+    return cli_ask_to_show(cli, &request, ret_doc);
+}
+
+/* -- bodies ------------------------------------------------------------------------------------ */
+
+/* Members of an object, each only if its value is given. */
+struct member {
+    const char *key, *value;
+};
+
+static void put_object(struct kg_buf *out, const struct member *members, size_t count)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    for (size_t i = 0; i < count; i++)
+        if (members[i].value != NULL)
+            kg_json_named_text(&json, members[i].key, members[i].value);
+    kg_json_end(&json, '}');
+}
+
+/* Posts what is given of the members. */
+static int post(const struct cli *cli, const char *rest, const struct member *members, size_t count,
+                struct kg_doc **ret_doc)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    put_object(&body, members, count);
+    return session_ask(cli, "POST", rest, kg_buf_view(&body), ret_doc);
+}
+
+/* -- the project of a new session -------------------------------------------------------------- */
+
+/* Whether path is root, or below it. */
+static bool is_within(const char *path, const char *root)
+{
+    size_t length = strlen(root);
+    if (length == 1)
+        return true;
+    return strncmp(path, root, length) == 0 && (path[length] == '\0' || path[length] == '/');
+}
+
+/* The project with the deepest root that the folder is in; NULL: none. */
+static const struct kg_node *project_around(const struct kg_node *projects, const char *folder)
+{
+    const struct kg_node *found = NULL;
+    size_t depth = 0;
+    for (uint32_t i = 0; i < projects->count; i++) {
+        kg_auto(kg_free) char *root = kg_str_dup(cli_text(&projects->items[i], "root"));
+        kg_auto(kg_free) char *real = realpath(root, NULL);
+        const char *place = real ? real : root;
+        if (place[0] != '/' || !is_within(folder, place) || strlen(place) < depth)
+            continue;
+        found = &projects->items[i];
+        depth = strlen(place);
+    }
+    return found;
+}
+
+static int say_no_project(const struct cli *cli, const char *folder)
+{
+    kg_auto(kg_free) char *self = cli_self(cli);
+    struct kg_err err;
+    kg_fail(&err, KG_E_NOT_FOUND, "no project that is loaded has the folder %s in it", folder);
+    kg_hint(&err, "load it with: %s project load PATH; or name one: %s session new --project P",
+            self, self);
+    return print_error(&err);
+}
+
+/* Of the option, or of the folder that the command runs in. */
+static int find_project(const struct cli *cli, char **ret_project)
+{
+    const char *named = cli_option_value(cli, "project");
+    if (named != NULL) {
+        *ret_project = kg_strdup(named);
+        return CLI_DONE;
+    }
+    struct kg_err err;
+    char folder[PATH_MAX];
+    if (getcwd(folder, sizeof(folder)) == NULL) {
+        kg_fail_errno(&err, errno, "find the current folder");
+        kg_hint(&err, "name the project with --project");
+        return print_error(&err);
+    }
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    const struct client_request request = {.method = "GET", .target = "/api/v1/projects"};
+    int code = cli_ask_object(cli, &request, &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    const struct kg_node *project = project_around(cli_list(doc->root, "projects"), folder);
+    if (project == NULL)
+        return say_no_project(cli, folder);
+    *ret_project = kg_str_dup(cli_text(project, "id"));
+    return CLI_DONE;
+}
+
+/* The daemon has a current folder of its own. */
+static int find_workdir(const struct cli *cli, char **ret_workdir)
+{
+    const char *given = cli_option_value(cli, "workdir");
+    if (given == NULL)
+        return CLI_DONE;
+    *ret_workdir = realpath(given, NULL);
+    if (*ret_workdir != NULL)
+        return CLI_DONE;
+    struct kg_err err;
+    kg_fail_errno(&err, errno, "session new: --workdir: %s", given);
+    err.code = errno == ENOENT ? KG_E_NOT_FOUND : KG_E_IO;
+    return print_error(&err);
+}
+
+int cli_session_new(struct cli *cli)
+{
+    kg_auto(kg_free) char *project = NULL, *workdir = NULL;
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = find_workdir(cli, &workdir);
+    if (code == CLI_DONE)
+        code = find_project(cli, &project);
+    if (code != CLI_DONE)
+        return code;
+    const struct member members[] = {{"workdir", workdir}, {"seat", cli_option_value(cli, "seat")}};
+    put_object(&body, members, KG_COUNT(members));
+    kg_buf_text(&target, "/api/v1/projects/");
+    client_put_encoded(&target, kg_str(project));
+    kg_buf_text(&target, "/sessions");
+    const struct client_request request = {
+        .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
+    code = cli_ask_to_show(cli, &request, &doc);
+    if (doc != NULL) /* nothing else, for scripts to take it */
+        print_line(cli_text(doc->root, "id"));
+    return code;
+}
+
+/* -- list -------------------------------------------------------------------------------------- */
+
+static const char *state_color(struct kg_str state)
+{
+    if (kg_str_is(state, "active"))
+        return "green";
+    return kg_str_is(state, "stopped") ? "yellow" : NULL;
+}
+
+static void put_age(struct table *table, const struct kg_node *session)
+{
+    kg_auto(kg_buf_free) struct kg_buf age = {0};
+    int64_t updated_ms;
+    if (cli_time(session, "updated_at", &updated_ms))
+        print_age(&age, kg_wall_ms() - updated_ms);
+    table_cell(table, kg_buf_view(&age), NULL);
+}
+
+static void print_sessions(const struct kg_node *sessions)
+{
+    static const char *const headings[] = {"SESSION", "STATE", "LAST", "ENTRIES",
+                                           "PROJECT", "SEAT",  NULL};
+    struct table *table = table_new(headings);
+    for (uint32_t i = 0; i < sessions->count; i++) {
+        const struct kg_node *session = &sessions->items[i];
+        struct kg_str state = cli_text(session, "state");
+        bool runs = cli_is_set(session, "running");
+        table_cell(table, cli_text(session, "id"), NULL);
+        table_cell(table, runs ? KG_STR("running") : state, runs ? "green" : state_color(state));
+        put_age(table, session);
+        table_cell(table, cli_text(session, "entries"), NULL);
+        table_cell(table, cli_text(session, "project_id"), NULL);
+        table_cell(table, cli_text(session, "seat"), NULL);
+    }
+    table_print(table);
+}
+
+/* Where the older ones start. */
+static void say_more(const struct cli *cli, const struct kg_node *sessions)
+{
+    kg_auto(kg_free) char *self = cli_self(cli);
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_buf_printf(&line, "older ones with: %s session list --before ", self);
+    kg_buf_escaped(&line, cli_text(&sessions->items[sessions->count - 1], "id"));
+    print_line(kg_buf_view(&line));
+}
+
+int cli_session_list(struct cli *cli)
+{
+    struct kg_err err;
+    int64_t lines = LIST_DEFAULT;
+    if (cli_option_number(cli, "lines", 1, LIST_MAX, &lines, &err) < 0)
+        return print_error(&err);
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    const char *project = cli_option_value(cli, "project");
+    kg_buf_text(&target, project ? "/api/v1/projects/" : "/api/v1");
+    client_put_encoded(&target, kg_str(project ? project : ""));
+    kg_buf_text(&target, "/sessions");
+    client_put_number(&target, "limit", lines);
+    cli_put_option(&target, cli, "state");
+    cli_put_option(&target, cli, "before");
+    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
+    int code = cli_ask_to_show(cli, &request, &doc);
+    if (doc == NULL)
+        return code;
+    const struct kg_node *sessions = cli_list(doc->root, "sessions");
+    if (sessions->count == 0) {
+        print_line(KG_STR("no sessions"));
+        return code;
+    }
+    print_sessions(sessions);
+    if (cli_is_set(doc->root, "more"))
+        say_more(cli, sessions);
+    return code;
+}
+
+/* -- tool -------------------------------------------------------------------------------------- */
+
+/* The process that could not be reached, "memory@shop" or "memory", which the words begin with. */
+static struct kg_str process_of(struct kg_str words, struct kg_str plugin)
+{
+    struct kg_str start = KG_STR("[BLOCKED] plugin ");
+    if (!kg_str_starts(words, start.data))
+        return plugin;
+    struct kg_str name = {words.data + start.length, words.length - start.length};
+    const char *space = memchr(name.data, ' ', name.length);
+    name.length = space != NULL ? (size_t)(space - name.data) : 0;
+    bool is_own = name.length > plugin.length && name.data[plugin.length] == '@' &&
+                  memcmp(name.data, plugin.data, plugin.length) == 0;
+    return is_own ? name : plugin;
+}
+
+/* A result in words, since the tool did not do what it was asked. */
+static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_auto(kg_free) char *self = cli_self(cli), *hint = NULL;
+    const struct kg_node *result = kg_node_get(answer, "result");
+    struct kg_str plugin = cli_text(answer, "plugin");
+    if (result != NULL && result->type == KG_STRING) {
+        kg_buf_str(&text, result->text);
+    } else if (result != NULL) {
+        struct kg_json_writer json = kg_json_writer(&text);
+        kg_json_node(&json, result);
+    }
+    struct kg_str process = process_of(kg_buf_view(&text), plugin);
+    if (cli_is_set(answer, "blocked") && plugin.length > 0)
+        hint = kg_format("more with: %s plugin status %.*s", self, KG_STR_CUT(process, 160));
+    bool nobodys = plugin.length == 0 && !cli_is_set(answer, "blocked");
+    int code = nobodys ? kg_error_row(KG_E_NOT_FOUND)->exit_code : CLI_FAILED;
+    return print_problem(code, kg_buf_view(&text), kg_str(hint));
+}
+
+int cli_session_tool(struct cli *cli)
+{
+    struct kg_err err;
+    kg_auto(kg_buf_free) struct kg_buf params = {0}, target = {0}, body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    if (cli_take_params(cli_argument(cli, 2), &params, &err) < 0)
+        return print_error(&err);
+    session_put_target(&target, cli, "/tools/");
+    client_put_encoded(&target, kg_str(cli_argument(cli, 1)));
+    cli_put_option(&target, cli, "agent");
+    const struct client_request request = {
+        .method = "POST",
+        .target = kg_buf_terminate(&target),
+        .body = kg_buf_view(&params),
+        .silence_ms = CLIENT_WAIT_FOREVER,
+    };
+    int code = cli_ask_object(cli, &request, &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    bool failed = cli_is_set(doc->root, "blocked") || cli_is_set(doc->root, "is_error");
+    struct kg_str result;
+    if (cli->json)
+        print_json(kg_buf_view(&body));
+    else if (!failed && kg_json_member(kg_buf_view(&body), "result", &result))
+        print_json(result);
+    return failed ? say_tool_problem(cli, doc->root) : CLI_DONE;
+}
+
+/* -- idle -------------------------------------------------------------------------------------- */
+
+int cli_session_idle(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = session_ask(cli, "POST", "/idle", KG_STR_NULL, &doc);
+    if (doc == NULL)
+        return code;
+    const struct kg_node *hooks = cli_list(doc->root, "hooks");
+    for (uint32_t i = 0; i < hooks->count; i++) {
+        const struct kg_node *hook = &hooks->items[i];
+        kg_buf_escaped(&out, cli_text(hook, "plugin"));
+        kg_buf_text(&out, cli_is_set(hook, "ok") ? " was told" : " failed: ");
+        kg_buf_escaped(&out, cli_text(hook, "error"));
+        kg_buf_char(&out, '\n');
+    }
+    if (out.length == 0)
+        kg_buf_text(&out, "no plugin of the primary wants to hear of it\n");
+    print_out(&out);
+    return code;
+}
+
+/* -- compact ----------------------------------------------------------------------------------- */
+
+/* Why another strategy was not used. */
+static void put_fallback(struct kg_buf *out, struct kg_str reason)
+{
+    static const struct {
+        const char *reason, *words;
+    } rows[] = {
+        {"compactor_failed", "the compactor failed"},
+        {"compactor_timeout", "the compactor took too long"},
+        {"invalid_compactor_result", "what the compactor returned cannot be used"},
+        {"compactor_dropped_always_keep", "the compactor left out what has to stay"},
+        {"no_compactor", "no plugin of the agent is ready to compact"},
+        {"payload_too_large", "the context is too large for the compactor"},
+        {"summary_failed", "no model wrote a summary"},
+    };
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        if (kg_str_is(reason, rows[i].reason)) {
+            kg_buf_text(out, rows[i].words);
+            return;
+        }
+    kg_buf_escaped(out, reason);
+}
+
+void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
+{
+    kg_buf_escaped(out, cli_text(told, "strategy"));
+    if (kg_node_get(told, "superseded") == NULL)
+        return;
+    kg_buf_printf(out, ": %" PRId64 " left out, %" PRId64 " kept, %" PRId64 " added; ",
+                  cli_number(told, "superseded"), cli_number(told, "kept"),
+                  cli_number(told, "added"));
+    print_short(out, cli_number(told, "tokens_before"));
+    kg_buf_text(out, " to ");
+    print_short(out, cli_number(told, "tokens_after"));
+    kg_buf_text(out, " tokens");
+    static const char *const reasons[] = {"fell_back", "fallback"};
+    for (size_t i = 0; i < KG_COUNT(reasons); i++) {
+        struct kg_str reason = cli_text(told, reasons[i]);
+        if (reason.length == 0)
+            continue;
+        kg_buf_text(out, "; fell back to that: ");
+        put_fallback(out, reason);
+    }
+}
+
+static int say_stopped(const struct cli *cli)
+{
+    kg_auto(kg_free) char *self = cli_self(cli);
+    const char *id = cli_argument(cli, 0);
+    kg_auto(kg_free) char *line =
+        kg_format("a checkpoint was set; the session waits. Go on as it is: %s session resume %s\n"
+                  "or with less: %s session compact %s --strategy drop",
+                  self, id, self, id);
+    print_line(kg_str(line));
+    return CLI_DONE;
+}
+
+int cli_session_compact(struct cli *cli)
+{
+    struct kg_err err;
+    int64_t keep_recent = -1;
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, out = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    if (cli_option_number(cli, "keep-recent", 0, 10000, &keep_recent, &err) < 0)
+        return print_error(&err);
+    const struct member members[] = {{"agent", cli_option_value(cli, "agent")},
+                                     {"strategy", cli_option_value(cli, "strategy")}};
+    put_object(&body, members, KG_COUNT(members));
+    if (keep_recent >= 0) {
+        body.length--;
+        kg_buf_printf(&body, "%s\"keep_recent\":%" PRId64 "}", body.length > 1 ? "," : "",
+                      keep_recent);
+    }
+    int code = session_ask(cli, "POST", "/compact", kg_buf_view(&body), &doc);
+    if (doc == NULL)
+        return code;
+    if (kg_str_is(cli_text(doc->root, "strategy"), "checkpoint"))
+        return say_stopped(cli);
+    session_put_compaction(&out, doc->root);
+    print_line(kg_buf_view(&out));
+    return code;
+}
+
+int cli_session_undo_compact(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    const struct member members[] = {{"agent", cli_option_value(cli, "agent")}};
+    int code = post(cli, "/undo-compact", members, KG_COUNT(members), &doc);
+    if (doc == NULL)
+        return code;
+    kg_buf_text(&out, "the last compaction was taken back: ");
+    print_short(&out, cli_number(doc->root, "tokens"));
+    kg_buf_text(&out, " tokens");
+    print_line(kg_buf_view(&out));
+    return code;
+}
+
+/* -- one entry --------------------------------------------------------------------------------- */
+
+/*
+ * An entry by the number that show prints, or by its id: that begins with a zero, which no number
+ * does. NULL with the exit code if there is none of that number.
+ */
+static char *entry_id(const struct cli *cli, const char *named, int *ret_code)
+{
+    int64_t number;
+    if (!kg_str_to_int(kg_str(named), &number) || named[0] == '0' || number < 1)
+        return kg_strdup(named);
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    session_put_target(&target, cli, "/entries");
+    client_put_number(&target, "after", number - 1);
+    client_put_number(&target, "limit", 1);
+    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
+    *ret_code = cli_ask_object(cli, &request, &body, &doc);
+    if (*ret_code != CLI_DONE)
+        return NULL;
+    const struct kg_node *entries = cli_list(doc->root, "entries");
+    if (entries->count > 0 && cli_number(&entries->items[0], "seq") == number)
+        return kg_str_dup(cli_text(&entries->items[0], "id"));
+    struct kg_err err;
+    kg_fail(&err, KG_E_NOT_FOUND, "session %s has no entry %" PRId64, cli_argument(cli, 0), number);
+    *ret_code = print_error(&err);
+    return NULL;
+}
+
+int cli_session_pin(struct cli *cli)
+{
+    int code = CLI_DONE;
+    bool pinned = !cli_has(cli, "unpin");
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, out = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_auto(kg_free) char *entry = entry_id(cli, cli_argument(cli, 1), &code);
+    if (entry == NULL)
+        return code;
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "entry", entry);
+    kg_json_named_bool(&json, "pinned", pinned);
+    kg_json_end(&json, '}');
+    code = session_ask(cli, "POST", "/pin", kg_buf_view(&body), &doc);
+    if (doc == NULL)
+        return code;
+    kg_buf_printf(&out, "#%" PRId64 " %s", cli_number(doc->root, "seq"),
+                  pinned ? "is pinned: no compaction leaves it out" : "is pinned no more");
+    print_line(kg_buf_view(&out));
+    return code;
+}
+
+int cli_session_fork(struct cli *cli)
+{
+    int code = CLI_DONE;
+    const char *named = cli_argument(cli, 1);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_auto(kg_free) char *entry = named ? entry_id(cli, named, &code) : NULL;
+    if (code != CLI_DONE)
+        return code;
+    const struct member members[] = {{"entry", entry}};
+    code = post(cli, "/fork", members, KG_COUNT(members), &doc);
+    if (doc != NULL)
+        print_line(cli_text(doc->root, "id"));
+    return code;
+}
+
+/* -- resume, cancel, close --------------------------------------------------------------------- */
+
+/* "ses_... is active, seat primary" */
+static void say_state(const struct kg_node *session)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    kg_buf_escaped(&out, cli_text(session, "id"));
+    kg_buf_text(&out, " is ");
+    kg_buf_escaped(&out, cli_text(session, "state"));
+    kg_buf_text(&out, ", seat ");
+    kg_buf_escaped(&out, cli_text(session, "seat"));
+    print_line(kg_buf_view(&out));
+}
+
+int cli_session_resume(struct cli *cli)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    const struct member members[] = {{"seat", cli_option_value(cli, "seat")}};
+    int code = post(cli, "/resume", members, KG_COUNT(members), &doc);
+    if (doc != NULL)
+        say_state(doc->root);
+    return code;
+}
+
+int cli_session_cancel(struct cli *cli)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = session_ask(cli, "POST", "/cancel", KG_STR_NULL, &doc);
+    if (doc != NULL)
+        print_line(cli_is_set(doc->root, "cancelled") ? KG_STR("the turn was cancelled")
+                                                      : KG_STR("no turn runs"));
+    return code;
+}
+
+int cli_session_close(struct cli *cli)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = session_ask(cli, "DELETE", "", KG_STR_NULL, &doc);
+    if (doc != NULL)
+        say_state(doc->root);
+    return code;
+}

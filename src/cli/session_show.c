@@ -1,0 +1,403 @@
+/*
+ * What was said in a session, as a person reads it: when, who, what. Messages are shown whole,
+ * calls of tools and what came of them in one line. All of it was written by others, so nothing of
+ * it reaches the terminal but as text.
+ */
+#include "cli/session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define LINE_COLUMNS 200 /* of what is cut, where there is no terminal */
+#define PAGE_ENTRIES 200
+#define INDENT       "    "
+
+static const char bold[] = "\033[1m", dim[] = "\033[2m", plain[] = "\033[0m";
+
+static size_t line_columns(void)
+{
+    size_t columns = print_columns();
+    return columns == SIZE_MAX ? LINE_COLUMNS : columns;
+}
+
+/* -- content ----------------------------------------------------------------------------------- */
+
+static void put_json(struct kg_buf *out, const struct kg_node *value)
+{
+    kg_auto(kg_buf_free) struct kg_buf json = {0};
+    struct kg_json_writer writer = kg_json_writer(&json);
+    if (value == NULL)
+        return;
+    if (value->type == KG_STRING) {
+        kg_buf_escaped(out, value->text);
+        return;
+    }
+    kg_json_node(&writer, value);
+    kg_buf_json_escaped(out, kg_buf_view(&json));
+}
+
+static void put_paragraph(struct kg_buf *out, struct kg_str text)
+{
+    while (text.length > 0 && text.data[text.length - 1] == '\n')
+        text.length--;
+    print_put_text(out, text, INDENT);
+    kg_buf_char(out, '\n');
+}
+
+/* A text, or the texts among parts, or whatever else it is. */
+static void put_said(struct kg_buf *out, const struct kg_node *content)
+{
+    if (content == NULL)
+        return;
+    if (content->type == KG_STRING) {
+        put_paragraph(out, content->text);
+        return;
+    }
+    if (content->type == KG_ARRAY) {
+        for (uint32_t i = 0; i < content->count; i++)
+            put_said(out, &content->items[i]);
+        return;
+    }
+    const struct kg_node *text = kg_node_get(content, "text");
+    if (text != NULL && text->type == KG_STRING) {
+        put_paragraph(out, text->text);
+        return;
+    }
+    kg_buf_text(out, INDENT);
+    put_json(out, content);
+    kg_buf_char(out, '\n');
+}
+
+/* " memory.recall {"query":"x"}" */
+static void put_call(struct kg_buf *out, const struct kg_node *content)
+{
+    kg_buf_char(out, ' ');
+    kg_buf_escaped(out, cli_text(content, "name"));
+    kg_buf_char(out, ' ');
+    put_json(out, kg_node_get(content, "arguments"));
+}
+
+static void put_result(struct kg_buf *out, const struct kg_node *content)
+{
+    const struct kg_node *result = kg_node_get(content, "result");
+    const struct kg_node *error = kg_node_get(content, "error");
+    kg_buf_text(out, error ? " failed: " : ": ");
+    put_json(out, error ? error : result ? result : content);
+}
+
+/* -- one entry --------------------------------------------------------------------------------- */
+
+/*
+ * What a head and a body are, by kind and, of messages, by role. `%` stands for the agent, `#` for
+ * the entry that it belongs to.
+ */
+enum body { SAID, CALL, RESULT, FIGURES, BARE };
+static const struct form {
+    const char *kind, *role; /* NULL role: any */
+    const char *words;
+    bool by_plugin; /* the plugin's name comes first */
+    enum body body;
+} forms[] = {
+    {"message", "user", "user to %", false, SAID},
+    {"message", "system", "system to %", false, SAID},
+    {"message", NULL, "%", false, SAID},
+    {"tool_call", NULL, "% calls", false, CALL},
+    {"tool_result", NULL, "result#", false, RESULT},
+    {"injection", NULL, " adds for %", true, SAID},
+    {"summary", NULL, "summary for %", false, SAID},
+    {"compaction", NULL, "context of % compacted by ", false, FIGURES},
+    {"checkpoint", NULL, "context of % stopped at a ", false, FIGURES},
+    {"undo", NULL, "compaction# of % taken back", false, BARE},
+    {NULL, NULL, "", false, CALL},
+};
+
+static const struct form *form_of(struct kg_str kind, struct kg_str role)
+{
+    const struct form *form = forms;
+    while (form->kind != NULL &&
+           (!kg_str_is(kind, form->kind) || (form->role != NULL && !kg_str_is(role, form->role))))
+        form++;
+    return form;
+}
+
+/* Whose it is, and which entry it belongs to; 0: none that was shown. */
+struct origin {
+    struct kg_str agent;
+    uint64_t parent;
+};
+
+static void put_words(struct kg_buf *out, const struct form *form, const struct kg_node *entry,
+                      struct origin origin)
+{
+    if (form->by_plugin) {
+        kg_buf_text(out, "plugin ");
+        kg_buf_escaped(out, cli_text(entry, "plugin"));
+    }
+    for (const char *at = form->words; *at != '\0'; at++) {
+        if (*at == '%')
+            kg_buf_escaped(out, origin.agent);
+        else if (*at != '#')
+            kg_buf_char(out, *at);
+        else if (origin.parent > 0)
+            kg_buf_printf(out, " #%" PRIu64, origin.parent);
+    }
+}
+
+static void put_event(struct kg_buf *out, const struct kg_node *content)
+{
+    struct kg_str event = cli_text(content, "event");
+    if (kg_str_is(event, "started")) {
+        kg_buf_text(out, "the session started");
+    } else if (kg_str_is(event, "seat_moved")) {
+        kg_buf_text(out, "the seat moved from ");
+        kg_buf_escaped(out, cli_text(content, "from"));
+        kg_buf_text(out, " to ");
+        kg_buf_escaped(out, cli_text(content, "to"));
+    } else {
+        kg_buf_text(out, "event: ");
+        put_json(out, content);
+    }
+}
+
+static void put_detail(struct kg_buf *out, const struct form *form, const struct kg_node *content)
+{
+    if (form->kind == NULL)
+        put_event(out, content);
+    else if (form->body == CALL)
+        put_call(out, content);
+    else if (form->body == RESULT)
+        put_result(out, content);
+    else if (form->body == FIGURES)
+        session_put_compaction(out, content);
+}
+
+/* The line that says who; what was said stands below it. */
+static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_node *entry,
+                      struct origin origin)
+{
+    struct kg_str kind = cli_text(entry, "kind");
+    const struct form *form =
+        form_of(kind.length > 0 ? kind : KG_STR("message"), cli_text(entry, "role"));
+    const struct kg_node *content = kg_node_get(entry, "content");
+    bool colors = print_colors(), gone = cli_is_set(entry, "superseded");
+    kg_buf_text(head, cli_is_set(entry, "pinned") ? "(pinned) " : "");
+    kg_buf_text(head, gone ? "(superseded) " : "");
+    put_words(head, form, entry, origin);
+    put_detail(head, form, content);
+    print_cut(head, 0, line_columns());
+    bool is_bold = colors && !gone && form->body == SAID;
+    kg_buf_text(out, colors && gone ? dim : is_bold ? bold : "");
+    kg_buf_str(out, kg_buf_view(head));
+    kg_buf_text(out, is_bold ? plain : "");
+    kg_buf_char(out, '\n');
+    if (form->body == SAID)
+        put_said(out, content);
+    kg_buf_text(out, colors && gone ? plain : "");
+}
+
+/* -- show -------------------------------------------------------------------------------------- */
+
+struct transcript {
+    const struct cli *cli;
+    bool all;
+    char day[11];           /* of the last entry, "2026-11-15" */
+    int64_t after;          /* the last entry's number */
+    uint64_t left_out;      /* superseded ones */
+    struct kg_map *numbers; /* owned: those of calls and marks, by their ids */
+};
+
+static struct origin origin_of(struct transcript *transcript, const struct kg_node *entry)
+{
+    struct kg_str kind = cli_text(entry, "kind");
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): it is a map of numbers */
+    void *number = (void *)(uintptr_t)transcript->after;
+    if (kg_str_is(kind, "tool_call") || kg_str_is(kind, "compaction"))
+        kg_map_set(transcript->numbers, cli_text(entry, "id"), number);
+    void *parent = kg_map_get(transcript->numbers, cli_text(entry, "parent"));
+    return (struct origin){cli_text(entry, "agent"), (uintptr_t)parent};
+}
+
+/* The day stands above the first entry of it, the time of day before each. */
+static void put_time(struct transcript *transcript, struct kg_buf *out, struct kg_buf *head,
+                     const struct kg_node *entry)
+{
+    int64_t created_ms;
+    char text[KG_TIME_TEXT];
+    kg_buf_printf(head, "#%" PRId64 " ", cli_number(entry, "seq"));
+    if (!cli_time(entry, "created_at", &created_ms))
+        return;
+    kg_time_format(created_ms, text);
+    if (strncmp(transcript->day, text, sizeof(transcript->day) - 1) != 0) {
+        memcpy(transcript->day, text, sizeof(transcript->day) - 1);
+        kg_buf_printf(out, "%s (UTC)\n", transcript->day);
+    }
+    kg_buf_printf(head, "%.8s ", text + sizeof(transcript->day));
+}
+
+static void print_entry(struct transcript *transcript, const struct kg_node *entry)
+{
+    kg_auto(kg_buf_free) struct kg_buf out = {0}, head = {0};
+    transcript->after = cli_number(entry, "seq");
+    if (transcript->cli->json) {
+        struct kg_json_writer writer = kg_json_writer(&out);
+        kg_json_node(&writer, entry);
+        print_json(kg_buf_view(&out));
+        return;
+    }
+    struct origin origin = origin_of(transcript, entry);
+    if (cli_is_set(entry, "superseded") && !transcript->all) {
+        transcript->left_out++;
+        return;
+    }
+    put_time(transcript, &out, &head, entry);
+    put_entry(&out, &head, entry, origin);
+    print_out(&out);
+}
+
+/* One page of entries; *ret_more: there is another. */
+static int print_page(struct transcript *transcript, bool *ret_more)
+{
+    const struct cli *cli = transcript->cli;
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    session_put_target(&target, cli, "/entries");
+    cli_put_option(&target, cli, "agent");
+    client_put_number(&target, "after", transcript->after);
+    client_put_number(&target, "limit", PAGE_ENTRIES);
+    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
+    int code = cli_ask_object(cli, &request, &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    const struct kg_node *entries = cli_list(doc->root, "entries");
+    for (uint32_t i = 0; i < entries->count; i++)
+        print_entry(transcript, &entries->items[i]);
+    *ret_more = entries->count > 0 && cli_is_set(doc->root, "more");
+    return CLI_DONE;
+}
+
+/* "  primary: 12 entries, about 3.4k of 128k tokens, compacted at 102k" */
+static void put_agent(struct kg_buf *out, const struct kg_node *agent)
+{
+    int64_t entries = cli_number(agent, "entries"), window = cli_number(agent, "window_tokens");
+    kg_buf_text(out, "  ");
+    kg_buf_escaped(out, cli_text(agent, "path"));
+    kg_buf_printf(out, ": %" PRId64 " %s, about ", entries, entries == 1 ? "entry" : "entries");
+    print_short(out, cli_number(agent, "tokens"));
+    if (window > 0) {
+        kg_buf_text(out, " of ");
+        print_short(out, window);
+    }
+    kg_buf_text(out, " tokens");
+    kg_auto(kg_free) char *threshold = kg_str_dup(cli_text(agent, "threshold"));
+    double share = strtod(threshold, NULL);
+    if (window > 0 && share > 0 && share <= 1) {
+        kg_buf_text(out, ", compacted at ");
+        print_short(out, (int64_t)(share * (double)window));
+    }
+    kg_buf_char(out, '\n');
+}
+
+static void put_session(struct kg_buf *out, const struct kg_node *session)
+{
+    const struct kg_node *agents = cli_list(session, "agents");
+    static const struct {
+        const char *before, *key;
+    } facts[] = {
+        {"", "id"},
+        {" is ", "state"},
+        {"; project ", "project_id"},
+        {", seat ", "seat"},
+        {", of ", "operator_id"},
+        {", in ", "workdir"},
+        {"; forked from ", "parent"},
+    };
+    for (size_t i = 0; i < KG_COUNT(facts); i++) {
+        struct kg_str fact = cli_text(session, facts[i].key);
+        if (fact.length == 0)
+            continue;
+        kg_buf_text(out, facts[i].before);
+        kg_buf_escaped(out, fact);
+    }
+    kg_buf_text(out, cli_is_set(session, "running") ? "; a turn runs\n" : "\n");
+    for (uint32_t i = 0; i < agents->count; i++)
+        put_agent(out, &agents->items[i]);
+}
+
+int cli_session_show(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, out = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    session_put_target(&target, cli, "");
+    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
+    int code = cli_ask_object(cli, &request, &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    if (!cli->json)
+        put_session(&out, doc->root);
+    print_out(&out);
+    struct transcript transcript = {
+        .cli = cli, .all = cli_has(cli, "all"), .numbers = kg_map_new()};
+    for (bool more = true; more && code == CLI_DONE;)
+        code = print_page(&transcript, &more);
+    kg_map_free(transcript.numbers);
+    if (transcript.left_out > 0)
+        printf("%" PRIu64 " superseded %s not shown; --all shows them\n", transcript.left_out,
+               transcript.left_out == 1 ? "entry is" : "entries are");
+    return code;
+}
+
+/* -- context ----------------------------------------------------------------------------------- */
+
+static void put_summary(struct kg_buf *out, const struct kg_node *context)
+{
+    struct kg_str model = cli_text(context, "model");
+    const struct kg_node *system = kg_node_get(context, "system");
+    kg_buf_escaped(out, cli_text(context, "agent_path"));
+    if (model.length > 0) {
+        kg_buf_text(out, ", model ");
+        kg_buf_escaped(out, model);
+    }
+    kg_buf_text(out, ": about ");
+    print_short(out, cli_number(context, "tokens"));
+    kg_buf_text(out, " of ");
+    print_short(out, cli_number(context, "window_tokens"));
+    kg_buf_text(out, " tokens\n");
+    if (system == NULL || system->type != KG_STRING)
+        return;
+    kg_buf_text(out, "prompt\n");
+    put_paragraph(out, system->text);
+}
+
+static void put_tools(struct kg_buf *out, const struct kg_node *tools)
+{
+    if (tools == NULL || tools->type != KG_ARRAY)
+        return;
+    kg_buf_text(out, "tools\n");
+    for (uint32_t i = 0; i < tools->count; i++) {
+        kg_buf_text(out, INDENT);
+        put_json(out, &tools->items[i]);
+        kg_buf_char(out, '\n');
+    }
+}
+
+int cli_session_context(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf rest = {0}, out = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_buf_text(&rest, "/context");
+    cli_put_option(&rest, cli, "agent");
+    cli_put_option(&rest, cli, "tools");
+    int code = session_ask(cli, "GET", kg_buf_terminate(&rest), KG_STR_NULL, &doc);
+    if (doc == NULL)
+        return code;
+    const struct kg_node *messages = cli_list(doc->root, "messages");
+    put_summary(&out, doc->root);
+    for (uint32_t i = 0; i < messages->count; i++) {
+        kg_auto(kg_buf_free) struct kg_buf head = {0};
+        const struct origin origin = {.agent = cli_text(doc->root, "agent_path")};
+        put_entry(&out, &head, &messages->items[i], origin);
+    }
+    put_tools(&out, kg_node_get(doc->root, "tools"));
+    print_out(&out);
+    return code;
+}

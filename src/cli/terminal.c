@@ -1,0 +1,91 @@
+/*
+ * A person at a terminal: who asks him something shows it on that same terminal, reads his answer
+ * from there, and hears of Ctrl-C. What was typed before the question is no answer to it.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define ANSWER_MAX 64
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+void terminal_catch_interrupts(void)
+{
+    const struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: reads end */
+    for (size_t i = 0; i < KG_COUNT(signals); i++)
+        sigaction(signals[i], &action, NULL);
+}
+
+bool terminal_was_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+int terminal_poll(struct pollfd *fd)
+{
+    sigset_t ours, before;
+    sigemptyset(&ours);
+    for (size_t i = 0; i < KG_COUNT(signals); i++)
+        sigaddset(&ours, signals[i]);
+    /* One that comes between the look and the wait must not be slept over. */
+    sigprocmask(SIG_BLOCK, &ours, &before);
+    errno = EINTR;
+    int ready = interrupted ? -1 : ppoll(fd, 1, NULL, &before);
+    int errnum = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = errnum;
+    return ready;
+}
+
+int terminal_open(void)
+{
+    int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0 && isatty(STDIN_FILENO))
+        fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    return fd;
+}
+
+/* One line without its end; false: there is none, or Ctrl-C came. */
+static bool read_line(int fd, char line[ANSWER_MAX])
+{
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    size_t length = 0;
+    char c = '\0';
+    while (!interrupted && poll(&readable, 1, -1) > 0 && read(fd, &c, 1) == 1 && c != '\n')
+        if (length < ANSWER_MAX - 1)
+            line[length++] = c;
+    line[length] = '\0';
+    return c == '\n' && !interrupted;
+}
+
+bool terminal_ask(int fd, const char *question)
+{
+    char line[ANSWER_MAX];
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_escaped(&text, kg_str(question));
+    kg_buf_text(&text, " [y/N] ");
+    fflush(stdout);
+    fflush(stderr);
+    tcflush(fd, TCIFLUSH);
+    if (interrupted || kg_write_all(fd, text.data, text.length) < 0)
+        return false;
+    if (!read_line(fd, line)) {
+        (void)kg_write_all(fd, "\n", 1); /* his cursor stands behind the question */
+        return false;
+    }
+    return strcmp(line, "y") == 0 || strcmp(line, "Y") == 0 || strcmp(line, "yes") == 0;
+}

@@ -1,0 +1,461 @@
+/*
+ * Lifecycle hooks, fired at the plugins of an agent. A plugin answers one hook at a time; the
+ * deadline of each counts from its fire, so that a hung one costs those behind it no more than they
+ * would have waited for their own. A hook never ends a plugin, and a round always ends.
+ *
+ *   fire -> round -> a call for each plugin -> that plugin's queue -> the one door -> answer
+ *   the last answer of a round -> on_done
+ */
+#include "host/agents.h"
+#include "host/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* What waits for one plugin may have as many bytes as so many lines of the longest sort. */
+#define WAITING_LINES_MAX 8
+
+/* One plugin is asked. Owned by its round; once nobody waits for that, by the queue. */
+struct hook_call {
+    struct host_hook_round *round; /* NULL: nobody waits */
+    struct host_hook_queue *queue; /* NULL: it is in none */
+    struct hook_call *next;        /* behind it in there */
+    struct host *host;
+    enum manifest_hook hook;
+    char *plugin, *use, *agent_path; /* owned */
+    bool designated;
+    uint64_t timeout_ms, due_ms;
+    struct loop_timer deadline; /* while it is not sent */
+    bool sent;
+    bool has_result;
+    struct kg_err error;
+    struct host_hook_result result;
+    struct kg_buf raw;
+};
+
+struct host_hook_queue {
+    struct host_plugin *plugin;
+    struct hook_call *first; /* alone may be sent */
+    size_t waiting_bytes;    /* of params that are not sent */
+    struct loop_task pump;
+};
+
+struct host_hook_round {
+    struct host *host;
+    enum manifest_hook hook;
+    struct host_asker_copy asker;
+    struct kg_buf params, designated_params; /* one copy for all plugins */
+    struct kg_err problem;                   /* with them; KG_OK: none */
+    char *designated;                        /* NULL: none */
+    struct loop_task begin;
+    struct hook_call **calls; /* owned, in the order of the project's file */
+    size_t count, left;       /* to be answered */
+    void (*on_done)(void *data, const struct host_hook_answer *answers, size_t count);
+    void *data;
+};
+
+/* -- ends -------------------------------------------------------------------------------------- */
+
+static void free_call(struct hook_call *call)
+{
+    loop_timer_stop(call->host->loop, &call->deadline);
+    free(call->plugin);
+    free(call->use);
+    free(call->agent_path);
+    host_hook_result_free(&call->result);
+    kg_buf_free(&call->raw);
+    free(call);
+}
+
+static void free_round(struct host_hook_round *round)
+{
+    loop_undefer(round->host->loop, &round->begin);
+    for (size_t i = 0; i < round->count; i++)
+        if (round->calls[i] != NULL)
+            free_call(round->calls[i]);
+    free(round->calls);
+    host_asker_free(&round->asker);
+    kg_buf_free(&round->params);
+    kg_buf_free(&round->designated_params);
+    free(round->designated);
+    free(round);
+}
+
+static void end_round(struct host_hook_round *round)
+{
+    struct host_hook_answer *answers = kg_alloc_array(round->count + 1, sizeof(*answers));
+    for (size_t i = 0; i < round->count; i++) {
+        const struct hook_call *call = round->calls[i];
+        answers[i] = (struct host_hook_answer){
+            .plugin = call->plugin,
+            .use = call->use,
+            .error = call->error,
+            .result = &call->result,
+            .raw = kg_buf_view(&call->raw),
+        };
+    }
+    round->on_done(round->data, answers, round->count);
+    free(answers);
+    free_round(round);
+}
+
+static void answer(struct hook_call *call)
+{
+    struct host_hook_round *round = call->round;
+    if (round == NULL)
+        free_call(call);
+    else if (--round->left == 0)
+        end_round(round);
+}
+
+/* -- the audit log ----------------------------------------------------------------------------- */
+
+static void audit_fired(const struct host_call *sent, const struct host_context *context)
+{
+    const struct hook_call *call = sent->data;
+    audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_FIRED, kg_str(sent->request_id),
+               AUDIT_V_TEXT(sent->plugin->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
+               AUDIT_V_TEXT(call->agent_path), AUDIT_V_TEXT(context->agent->session_id));
+}
+
+static void audit_problem(const struct hook_call *call, const char *plugin,
+                          struct kg_str request_id, const struct kg_err *error)
+{
+    struct audit_value hook = AUDIT_V_TEXT(host_hook_row(call->hook)->name);
+    if (error->code == KG_E_PLUGIN_TIMEOUT)
+        audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_TIMEOUT, request_id, AUDIT_V_TEXT(plugin),
+                   hook, AUDIT_V_TEXT(call->agent_path),
+                   AUDIT_V_INT((int64_t)(call->timeout_ms + 999) / 1000));
+    else
+        audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_FAILED, request_id, AUDIT_V_TEXT(plugin),
+                   hook, AUDIT_V_TEXT(call->agent_path),
+                   AUDIT_V_TEXT(kg_error_row(error->code)->name), AUDIT_V_TEXT(error->message));
+}
+
+static void audit_ended(const struct host_call *sent, const struct kg_err *error,
+                        int64_t duration_ms)
+{
+    const struct hook_call *call = sent->data;
+    if (error->code != KG_OK)
+        audit_problem(call, sent->plugin->name, kg_str(sent->request_id), error);
+    else
+        audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_RETURNED, kg_str(sent->request_id),
+                   AUDIT_V_TEXT(sent->plugin->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
+                   AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(call->has_result));
+}
+
+/* -- one plugin's queue ------------------------------------------------------------------------ */
+
+static struct kg_str params_of(const struct hook_call *call)
+{
+    const struct host_hook_round *round = call->round;
+    return kg_buf_view(call->designated ? &round->designated_params : &round->params);
+}
+
+static int check_room(const struct host_hook_queue *queue, const struct hook_call *call,
+                      struct kg_err *err)
+{
+    size_t most = (size_t)call->host->config->limits_line_max_bytes * WAITING_LINES_MAX;
+    if (queue->waiting_bytes + params_of(call).length <= most)
+        return 0;
+    return kg_fail(err, KG_E_BUSY, "plugin %s: hook %s: %zu bytes of hooks wait for it already",
+                   call->plugin, host_hook_row(call->hook)->name, queue->waiting_bytes);
+}
+
+static void enter_queue(struct host_hook_queue *queue, struct hook_call *call)
+{
+    struct hook_call **last = &queue->first;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = call;
+    call->queue = queue;
+    queue->waiting_bytes += params_of(call).length;
+    loop_defer(call->host->loop, &queue->pump);
+}
+
+static void leave_queue(struct host_hook_queue *queue, struct hook_call *call)
+{
+    struct hook_call **link = &queue->first;
+    while (*link != call)
+        link = &(*link)->next;
+    *link = call->next;
+    call->queue = NULL;
+    if (!call->sent)
+        queue->waiting_bytes -= params_of(call).length;
+    loop_defer(call->host->loop, &queue->pump);
+}
+
+/* It is in no queue, and will not be sent. */
+static void fail(struct hook_call *call, const char *plugin, const struct kg_err *err)
+{
+    call->error = *err;
+    audit_problem(call, plugin, kg_str(call->round->asker.request_id), err);
+    loop_timer_stop(call->host->loop, &call->deadline);
+    answer(call);
+}
+
+static void say_timeout(const struct hook_call *call, struct kg_err *err)
+{
+    kg_fail(err, KG_E_PLUGIN_TIMEOUT, "plugin %s: hook %s: no result within %llu ms", call->plugin,
+            host_hook_row(call->hook)->name, (unsigned long long)call->timeout_ms);
+}
+
+static void on_deadline(struct loop_timer *timer)
+{
+    struct hook_call *call = KG_CONTAINER(timer, struct hook_call, deadline);
+    struct host_hook_queue *queue = call->queue;
+    struct kg_err err;
+    say_timeout(call, &err);
+    leave_queue(queue, call);
+    fail(call, queue->plugin->name, &err);
+}
+
+/* What an observer returned is read at once; what it retains of the line is bounded. */
+static int take_result(const struct host_call *sent, struct kg_str result, struct kg_err *err)
+{
+    struct hook_call *call = sent->data;
+    if (call->round == NULL)
+        return 0;
+    if (call->designated) {
+        kg_buf_str(&call->raw, result);
+        call->has_result = !kg_str_is(result, "null");
+        return 0;
+    }
+    int taken = host_hook_result_read(call->hook, result, &call->result, err);
+    call->has_result = call->result.inject.length > 0 || call->result.retain != NULL;
+    return taken;
+}
+
+static const struct host_call_kind hook_kind = {
+    .take = take_result,
+    .audit_sent = audit_fired,
+    .audit_ended = audit_ended,
+};
+
+static void on_returned(void *data, const struct host_reply *reply)
+{
+    struct hook_call *call = data;
+    call->error = reply->error;
+    if (reply->error.code == KG_E_PLUGIN_TIMEOUT)
+        say_timeout(call, &call->error);
+    leave_queue(call->queue, call);
+    answer(call);
+}
+
+static const struct project_use *find_use(const struct project_resolved_agent *agent,
+                                          const struct hook_call *call)
+{
+    for (size_t i = 0; i < agent->use_count; i++) {
+        const struct project_use *use = &agent->uses[i];
+        if (strcmp(use->name, call->use) == 0)
+            return use->state == PROJECT_READY && use->hooks[call->hook] ? use : NULL;
+    }
+    return NULL;
+}
+
+/* The project may have changed while the call waited. */
+static int find_config(const struct hook_call *call, struct kg_str *ret_config, struct kg_err *err)
+{
+    struct host_place place;
+    if (host_place_find(call->host, &call->round->asker.agent, &place, err) < 0)
+        return -EINVAL;
+    const struct project_use *use = find_use(place.agent, call);
+    if (use == NULL || host_project_plugin(place.project, use) != call->queue->plugin)
+        return kg_fail(err, KG_E_NOT_APPLICABLE,
+                       "the agent %s does not use it for this hook any more", call->agent_path);
+    *ret_config = host_project_config_for(place.project, use);
+    return 0;
+}
+
+static int send_call(struct hook_call *call, struct kg_err *err)
+{
+    struct host_hook_round *round = call->round;
+    struct host_context context = host_asker_context(&round->asker);
+    uint64_t now_ms = loop_now_ms(call->host->loop);
+    struct kg_str config;
+    if (round->problem.code != KG_OK) {
+        *err = round->problem;
+        return -EINVAL;
+    }
+    if (find_config(call, &config, err) < 0)
+        return kg_wrap(err, -EINVAL, "plugin %s: hook %s", call->plugin,
+                       host_hook_row(call->hook)->name);
+    const struct host_passage passage = {
+        .plugin = call->queue->plugin,
+        .method = kg_str(host_hook_row(call->hook)->method),
+        .params = params_of(call),
+        .params_are_checked = true,
+        .config = config,
+        .context = &context,
+        .caller_timeout_ms = call->due_ms > now_ms ? call->due_ms - now_ms : 1,
+        .kind = &hook_kind,
+        .on_done = on_returned,
+        .data = call,
+    };
+    return host_pass(call->host, &passage, err) != NULL ? 0 : -EINVAL;
+}
+
+static void pump(struct loop_task *task)
+{
+    struct host_hook_queue *queue = KG_CONTAINER(task, struct host_hook_queue, pump);
+    while (queue->first != NULL && !queue->first->sent) {
+        struct hook_call *call = queue->first;
+        struct kg_err err;
+        if (host_plugin_is_starting(queue->plugin))
+            return;
+        if (send_call(call, &err) == 0) {
+            call->sent = true;
+            queue->waiting_bytes -= params_of(call).length;
+            loop_timer_stop(call->host->loop, &call->deadline);
+            return;
+        }
+        leave_queue(queue, call);
+        fail(call, queue->plugin->name, &err);
+    }
+}
+
+void host_hooks_look(struct host_plugin *plugin)
+{
+    if (plugin->hooks != NULL)
+        loop_defer(plugin->host->loop, &plugin->hooks->pump);
+}
+
+/* The host goes away, and the plugin has no process: nothing of its queue can be sent. */
+void host_hooks_end(struct host_plugin *plugin)
+{
+    struct host_hook_queue *queue = plugin->hooks;
+    if (queue == NULL)
+        return;
+    while (queue->first != NULL) {
+        struct hook_call *call = queue->first;
+        struct kg_err err;
+        kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+        leave_queue(queue, call);
+        fail(call, plugin->name, &err);
+    }
+    loop_undefer(plugin->host->loop, &queue->pump);
+    free(kg_steal(&plugin->hooks));
+}
+
+/* -- a round ----------------------------------------------------------------------------------- */
+
+static struct host_hook_queue *queue_of(struct host_plugin *plugin)
+{
+    if (plugin->hooks == NULL) {
+        plugin->hooks = kg_alloc(sizeof(*plugin->hooks));
+        plugin->hooks->plugin = plugin;
+        plugin->hooks->pump.run = pump;
+    }
+    return plugin->hooks;
+}
+
+static bool asks(const struct host_hook_round *round, const struct project_use *use)
+{
+    return use->state == PROJECT_READY && use->hooks[round->hook];
+}
+
+static struct hook_call *add_call(struct host_hook_round *round, const struct project_use *use)
+{
+    struct hook_call *call = kg_alloc(sizeof(*call));
+    call->round = round;
+    call->host = round->host;
+    call->hook = round->hook;
+    call->plugin = kg_strdup(use->plugin->name);
+    call->use = kg_strdup(use->name);
+    call->agent_path = kg_strdup(round->asker.path);
+    call->designated = round->designated != NULL && strcmp(round->designated, use->name) == 0;
+    round->calls[round->count++] = call;
+    round->left++;
+    return call;
+}
+
+static int ask(struct hook_call *call, struct host_plugin *plugin_or_null, struct kg_err *err)
+{
+    if (plugin_or_null == NULL)
+        return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
+                       call->plugin, call->round->asker.project_id);
+    struct host_hook_queue *queue = queue_of(plugin_or_null);
+    int room = check_room(queue, call, err);
+    if (room < 0)
+        return room;
+    const struct manifest *manifest = plugin_or_null->manifest;
+    call->timeout_ms =
+        host_hook_timeout_ms(manifest ? manifest->hook_timeout_sec : 0, call->host->config);
+    call->due_ms = loop_now_ms(call->host->loop) + call->timeout_ms;
+    loop_timer_start(call->host->loop, &call->deadline, call->timeout_ms, on_deadline);
+    enter_queue(queue, call);
+    return 0;
+}
+
+/* One is held back until all are asked, so that the round does not end before. */
+static void ask_all(struct host_hook_round *round, const struct host_place *place)
+{
+    const struct project_resolved_agent *agent = place->agent;
+    round->calls = kg_alloc_array(agent->use_count + 1, sizeof(struct hook_call *));
+    round->left = 1;
+    for (size_t i = 0; i < agent->use_count; i++) {
+        const struct project_use *use = &agent->uses[i];
+        struct kg_err err;
+        if (!asks(round, use))
+            continue;
+        struct hook_call *call = add_call(round, use);
+        struct host_plugin *plugin = host_project_plugin(place->project, use);
+        if (ask(call, plugin, &err) < 0)
+            fail(call, plugin ? plugin->name : call->plugin, &err);
+    }
+    round->left--;
+}
+
+static void on_begin(struct loop_task *task)
+{
+    struct host_hook_round *round = KG_CONTAINER(task, struct host_hook_round, begin);
+    struct host_place place;
+    struct kg_err err;
+    if (host_hook_fires_for(round->hook, round->asker.path) &&
+        host_place_find(round->host, &round->asker.agent, &place, &err) == 0)
+        ask_all(round, &place);
+    if (round->left == 0)
+        end_round(round);
+}
+
+static void take_params(struct host_hook_round *round, struct kg_str params,
+                        struct kg_buf *ret_copy)
+{
+    if (params.length > 0 && round->problem.code == KG_OK)
+        (void)host_check_params(params, &round->problem);
+    kg_buf_str(ret_copy, params);
+}
+
+struct host_hook_round *host_hook_fire(struct host *host, const struct host_hook_fire *fire)
+{
+    struct host_hook_round *round = kg_alloc(sizeof(*round));
+    round->host = host;
+    round->hook = fire->hook;
+    round->designated = kg_strdup(fire->designated);
+    round->on_done = fire->on_done;
+    round->data = fire->data;
+    round->begin.run = on_begin;
+    host_asker_copy(&fire->asker, &round->asker);
+    take_params(round, fire->params, &round->params);
+    if (fire->designated != NULL)
+        take_params(round, fire->designated_params, &round->designated_params);
+    loop_defer(host->loop, &round->begin);
+    return round;
+}
+
+/* What was sent stays in its queue until it returns or its time is over. */
+void host_hook_cancel(struct host_hook_round *round)
+{
+    for (size_t i = 0; i < round->count; i++) {
+        struct hook_call *call = round->calls[i];
+        if (call->queue == NULL)
+            continue;
+        if (call->sent) {
+            call->round = NULL;
+            round->calls[i] = NULL;
+        } else {
+            leave_queue(call->queue, call);
+        }
+    }
+    free_round(round);
+}

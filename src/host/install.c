@@ -1,0 +1,731 @@
+/*
+ * Changes of the store in a running daemon. One change of a plugin at a time, and it owns the
+ * plugin while it lasts, and its processes in projects: nobody else starts, stops or changes them.
+ * A worker does what blocks; what waits for a plugin goes on when its state changes.
+ *
+ *   upgrade:   stop -> files exchanged -> start -> runs: the version before is removed
+ *                                               -> does not: files exchanged again, start
+ *   uninstall: stop -> storage closed -> all of it removed
+ */
+#include "host/projects_internal.h"
+#include "store/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct host_change {
+    struct host *host;
+    struct host_plugin *plugin; /* NULL: a new one, which is not there yet */
+    struct loop_task task;      /* looks whether it can go on */
+    struct loop_job job;
+    void (*go_on)(struct host_change *change); /* when what it waits for has come */
+    bool (*is_ready)(const struct host_change *change);
+    int result; /* of the job */
+    struct kg_err err;
+
+    char *name, *version, *old_version; /* owned, like the next three */
+    char *hash, *operator_id;
+    struct store_report *report; /* of the offer, for the audit log */
+    enum store_change_kind kind;
+    struct store_offer *offer;    /* owned until it is taken */
+    struct store_consent consent; /* its hash is `hash` */
+    struct store_trial *trial;    /* owned */
+    struct store_removal removal;
+    struct store_removed removed; /* owned */
+    bool was_running, reverted, removed_all;
+    struct kg_err reason; /* why it was reverted */
+
+    host_changed_fn *on_done;
+    void *data;
+};
+
+/* -- jobs of the store ------------------------------------------------------------------------- */
+
+void host_store_job(struct host *host, struct loop_job *job)
+{
+    host->store_jobs++;
+    loop_worker_submit(host->store_worker, job);
+}
+
+void host_store_job_done(struct host *host)
+{
+    host->store_jobs--;
+    if (host->stopping)
+        loop_defer(host->loop, &host->stop_check);
+}
+
+struct store *host_store(struct host *host)
+{
+    return host->store;
+}
+
+int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err)
+{
+    if (plugin->change == NULL)
+        return 0;
+    int result = kg_fail(err, KG_E_CONFLICT, "plugin %s is being changed", plugin->name);
+    kg_hint(err, "try again when that is done");
+    return result;
+}
+
+/* -- one change -------------------------------------------------------------------------------- */
+
+static void on_task(struct loop_task *task);
+
+static struct host_change *change_new(struct host *host, const char *name, const char *operator_id,
+                                      host_changed_fn *on_done, void *data)
+{
+    struct host_change *change = kg_alloc(sizeof(*change));
+    change->host = host;
+    change->name = kg_strdup(name);
+    change->operator_id = kg_strdup(operator_id);
+    change->on_done = on_done;
+    change->data = data;
+    change->task.run = on_task;
+    change->plugin = host_plugin_find(host, kg_str(name), NULL);
+    host->change_count++;
+    return change;
+}
+
+static void change_free(struct host_change *change)
+{
+    struct host *host = change->host;
+    loop_undefer(host->loop, &change->task);
+    free(change->name);
+    free(change->version);
+    free(change->old_version);
+    free(change->hash);
+    free(change->operator_id);
+    store_report_free(change->report);
+    store_removed_free(&change->removed);
+    free(change);
+    host->change_count--;
+    if (host->stopping)
+        loop_defer(host->loop, &host->stop_check);
+}
+
+/* The index-th process that the change has, the plugin's own among them; NULL at the end. */
+static struct host_plugin *held(const struct host_change *change, size_t index)
+{
+    for (size_t i = 0; i < change->host->plugin_count; i++)
+        if (change->host->plugins[i]->change == change && index-- == 0)
+            return change->host->plugins[i];
+    return NULL;
+}
+
+/* Takes the plugin and its processes in projects. */
+static void hold(struct host_change *change)
+{
+    for (size_t i = 0; i < change->host->plugin_count; i++)
+        if (strcmp(change->host->plugins[i]->base, change->name) == 0)
+            change->host->plugins[i]->change = change;
+}
+
+/* The plugin is everybody's again. */
+static void let_go(struct host_change *change)
+{
+    struct host_plugin *plugin;
+    while ((plugin = held(change, 0)) != NULL)
+        plugin->change = NULL;
+    change->plugin = NULL;
+    host_look_for_left(change->host);
+}
+
+static void finish(struct host_change *change, const struct kg_err *err_or_null)
+{
+    const struct host_changed changed = {
+        .name = change->name,
+        .version = change->reverted ? change->old_version : change->version,
+        .kind = change->kind,
+        .was_running = change->was_running,
+        .reverted = change->reverted,
+        .reason = change->reason,
+        .removed = change->removed_all ? &change->removed : NULL,
+    };
+    let_go(change);
+    host_projects_refresh(change->host);
+    change->on_done(change->data, &changed, err_or_null);
+    host_offer_drop(change->host, kg_steal(&change->offer));
+    change_free(change);
+}
+
+/* Never before the one who asked has returned. */
+static void finish_failed(struct host_change *change)
+{
+    finish(change, &change->err);
+}
+
+static bool is_now(const struct host_change *change)
+{
+    (void)change;
+    return true;
+}
+
+static void on_task(struct loop_task *task)
+{
+    struct host_change *change = KG_CONTAINER(task, struct host_change, task);
+    if (change->is_ready != NULL && change->is_ready(change)) {
+        change->is_ready = NULL;
+        change->go_on(change);
+    }
+}
+
+/* Goes on at the end of the turn in which is_ready turns true. */
+static void wait_until(struct host_change *change,
+                       bool (*is_ready)(const struct host_change *change),
+                       void (*go_on)(struct host_change *change))
+{
+    change->is_ready = is_ready;
+    change->go_on = go_on;
+    loop_defer(change->host->loop, &change->task);
+}
+
+void host_change_look(struct host_change *change)
+{
+    loop_defer(change->host->loop, &change->task);
+}
+
+static void fail_later(struct host_change *change)
+{
+    wait_until(change, is_now, finish_failed);
+}
+
+/* Takes hold of the plugin, if there is one and nobody else has. */
+static bool take_hold(struct host_change *change)
+{
+    if (change->host->stopping) {
+        kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
+        change->plugin = NULL;
+        return false;
+    }
+    if (change->plugin == NULL)
+        return true;
+    if (host_check_unchanging(change->plugin, &change->err) < 0) {
+        change->plugin = NULL;
+        return false;
+    }
+    hold(change);
+    return true;
+}
+
+static void on_job_done(struct loop_job *job)
+{
+    struct host_change *change = KG_CONTAINER(job, struct host_change, job);
+    host_store_job_done(change->host);
+    change->go_on(change);
+}
+
+static void work(struct host_change *change, void (*run)(struct loop_job *job),
+                 void (*go_on)(struct host_change *change))
+{
+    change->job.run = run;
+    change->job.done = on_job_done;
+    change->go_on = go_on;
+    host_store_job(change->host, &change->job);
+}
+
+/* -- the plugin's process ---------------------------------------------------------------------- */
+
+static bool has_stopped(const struct host_change *change)
+{
+    struct host_plugin *plugin;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        if (plugin->instance != NULL && instance_has_process(plugin->instance))
+            return false;
+    return true;
+}
+
+static void stop_first(struct host_change *change, void (*go_on)(struct host_change *change))
+{
+    struct host_plugin *plugin;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        if (plugin->instance != NULL)
+            instance_disable(plugin->instance);
+    wait_until(change, has_stopped, go_on);
+}
+
+/* What was enabled runs, whatever became of the change. */
+static void start_again(struct host_change *change)
+{
+    struct host_plugin *plugin;
+    struct kg_err err;
+    if (change->host->stopping)
+        return;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        if (plugin->instance != NULL && host_is_enabled(change->host, plugin) &&
+            host_check_startable(change->host, plugin, &err) == 0)
+            host_start_if_approved(change->host, plugin);
+}
+
+/* Manifest and local.toml are others now; what is wrong with them is the plugin's problem. */
+static void read_again(struct host_change *change)
+{
+    struct kg_err err = {0};
+    if (host_read_local_again(change->host, &err) < 0)
+        kg_log_about(KG_ERROR_LEVEL, change->name, "%s", err.message);
+    struct host_plugin *plugin;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++) {
+        plugin->drift = (struct kg_err){.code = KG_OK};
+        if (host_load_plugin(change->host, plugin) < 0)
+            kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
+    }
+}
+
+/* -- taking an offer --------------------------------------------------------------------------- */
+
+/* What is told of the offer once it is used up. */
+static void keep_facts(struct host_change *change, const struct store_consent *consent)
+{
+    const struct store_offer *offer = change->offer;
+    change->version = kg_strdup(offer->manifest->version);
+    change->old_version = kg_strdup(offer->installed_version);
+    change->hash = kg_strdup(consent->hash);
+    change->kind = offer->kind;
+    change->consent = *consent;
+    change->consent.hash = change->hash;
+    change->report = store_report_new(offer, consent->local, change->operator_id);
+}
+
+static void run_take(struct loop_job *job)
+{
+    struct host_change *change = KG_CONTAINER(job, struct host_change, job);
+    change->result = store_take(
+        change->host->store, change->offer, &change->consent,
+        change->was_running && change->kind != STORE_APPROVE ? &change->trial : NULL, &change->err);
+    if (change->result == 0)
+        change->offer = NULL; /* used up */
+}
+
+static void run_keep(struct loop_job *job)
+{
+    struct host_change *change = KG_CONTAINER(job, struct host_change, job);
+    store_trial_keep(kg_steal(&change->trial));
+}
+
+static void run_revert(struct loop_job *job)
+{
+    struct host_change *change = KG_CONTAINER(job, struct host_change, job);
+    change->result = store_trial_revert(kg_steal(&change->trial), &change->err);
+}
+
+static void finish_well(struct host_change *change)
+{
+    finish(change, NULL);
+}
+
+/* The version before has its files and its entry again, or the store says why not. */
+static void on_reverted(struct host_change *change)
+{
+    if (change->result < 0) {
+        kg_wrap(&change->err, 0, "put back version %s", change->old_version);
+        read_again(change);
+        finish(change, &change->err);
+        return;
+    }
+    change->reverted = true;
+    kg_log_about(KG_WARN, change->name, "version %s did not start: %s; version %s is back",
+                 change->version, change->reason.message, change->old_version);
+    audit_emit(change->host->audit, AUDIT_PLUGIN_UPGRADE_REVERTED, KG_STR_NULL,
+               AUDIT_V_TEXT(change->name), AUDIT_V_TEXT(change->old_version),
+               AUDIT_V_TEXT(change->version), AUDIT_V_TEXT(change->reason.message));
+    read_again(change);
+    start_again(change);
+    finish(change, NULL);
+}
+
+static void revert_files(struct host_change *change)
+{
+    work(change, run_revert, on_reverted);
+}
+
+static void keep_reason(struct host_change *change, const struct host_plugin *plugin)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    const struct kg_err *problem = host_plugin_problem(plugin);
+    if (problem->code != KG_OK) {
+        change->reason = *problem;
+        return;
+    }
+    const struct exit_report *report =
+        plugin->instance ? instance_facts(plugin->instance).last_exit : NULL;
+    if (report != NULL)
+        exit_report_words(report, &words);
+    kg_fail(&change->reason, KG_E_PLUGIN_DOWN, "%s", kg_buf_terminate(&words));
+}
+
+static bool has_settled(const struct host_change *change)
+{
+    struct host_plugin *plugin;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        if (plugin->on_trial && (instance_state(plugin->instance) == INSTANCE_SPAWNING ||
+                                 instance_state(plugin->instance) == INSTANCE_STOPPING))
+            return false;
+    return true;
+}
+
+/* The first process that should run by now, and does not. */
+static struct host_plugin *find_failed(struct host_change *change)
+{
+    struct host_plugin *plugin, *failed = NULL;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++) {
+        if (plugin->on_trial && failed == NULL &&
+            instance_state(plugin->instance) != INSTANCE_RUNNING)
+            failed = plugin;
+        plugin->on_trial = false;
+    }
+    return failed;
+}
+
+/* The handshake is done, or is not. A daemon that stops meanwhile keeps what was approved. */
+static void on_settled(struct host_change *change)
+{
+    const struct host_plugin *failed = find_failed(change);
+    if (change->host->stopping || failed == NULL) {
+        store_report_taken(change->report, change->host->audit);
+        work(change, run_keep, finish_well);
+        return;
+    }
+    keep_reason(change, failed);
+    stop_first(change, revert_files);
+}
+
+/* Which of them ran before, when all of them ended. */
+static void put_on_trial(struct host_change *change)
+{
+    struct host_plugin *plugin;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        plugin->on_trial = plugin->instance != NULL && instance_has_process(plugin->instance);
+}
+
+static int check_trial(struct host_change *change, struct kg_err *err)
+{
+    struct host_plugin *plugin;
+    int result = host_check_startable(change->host, change->plugin, err);
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        if (result == 0 && plugin->on_trial)
+            result = host_check_startable(change->host, plugin, err);
+    return result;
+}
+
+static void start_new_version(struct host_change *change)
+{
+    struct host_plugin *plugin;
+    struct kg_err err;
+    if (check_trial(change, &err) == 0) {
+        for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+            if (plugin->on_trial)
+                instance_enable(plugin->instance);
+        wait_until(change, has_settled, on_settled);
+    } else if (change->host->stopping) {
+        store_report_taken(change->report, change->host->audit);
+        work(change, run_keep, finish_well);
+    } else {
+        change->reason = err;
+        revert_files(change);
+    }
+}
+
+static void on_taken(struct host_change *change)
+{
+    if (change->result < 0) {
+        start_again(change);
+        finish(change, &change->err);
+        return;
+    }
+    if (change->plugin == NULL)
+        change->plugin = host_add_plugin(change->host, change->name);
+    hold(change);
+    read_again(change);
+    if (change->trial != NULL && change->plugin != NULL) {
+        start_new_version(change);
+        return;
+    }
+    store_report_taken(change->report, change->host->audit);
+    if (change->kind != STORE_INSTALL)
+        start_again(change);
+    finish(change, NULL);
+}
+
+static void take_now(struct host_change *change)
+{
+    if (change->host->stopping) {
+        kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
+        finish(change, &change->err);
+        return;
+    }
+    work(change, run_take, on_taken);
+}
+
+void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
+               const char *operator_id, host_changed_fn *on_done, void *data)
+{
+    struct host_change *change =
+        change_new(host, offer->manifest->name, operator_id, on_done, data);
+    change->offer = offer;
+    keep_facts(change, consent);
+    if (!take_hold(change) || store_consent_check(offer, &change->consent, &change->err) < 0) {
+        fail_later(change);
+        return;
+    }
+    change->was_running = !has_stopped(change);
+    if (offer->kind != STORE_APPROVE)
+        put_on_trial(change);
+    if (offer->kind == STORE_APPROVE)
+        wait_until(change, is_now, take_now); /* what runs may go on running */
+    else
+        stop_first(change, take_now);
+}
+
+/* -- uninstalling ------------------------------------------------------------------------------ */
+
+static void run_remove(struct loop_job *job)
+{
+    struct host_change *change = KG_CONTAINER(job, struct host_change, job);
+    change->result = store_remove(change->host->store, change->name, &change->removal,
+                                  &change->removed, &change->err);
+}
+
+/* The store has forgotten what was said of the plugin, and knows nothing of its processes. */
+static void forget_choice(struct host *host, const struct host_plugin *plugin)
+{
+    struct kg_err err;
+    if (plugin->project_id != NULL &&
+        state_plugin_choice_set(host->state, kg_str(plugin->name), STATE_UNSAID, &err) < 0)
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", err.message);
+}
+
+static void on_removed(struct host_change *change)
+{
+    struct host *host = change->host;
+    struct host_plugin *plugin;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        storage_free(kg_steal(&plugin->storage)); /* a new one is made when it is asked for */
+    if (change->result < 0 && access(change->plugin->dir, F_OK) == 0) {
+        start_again(change);
+        finish(change, &change->err);
+        return;
+    }
+    change->removed_all = change->result == 0;
+    change->version = kg_strdup(change->removed.version);
+    store_report_removed(host->audit, change->name, &change->removed, change->operator_id);
+    while ((plugin = held(change, 0)) != NULL) {
+        forget_choice(host, plugin);
+        plugin->change = NULL;
+        host_remove_plugin(host, plugin);
+    }
+    change->plugin = NULL;
+    read_again(change);
+    finish(change, change->result < 0 ? &change->err : NULL);
+}
+
+static bool has_closed(const struct host_change *change)
+{
+    struct host_plugin *plugin;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        if (plugin->storage != NULL && !storage_is_closed(plugin->storage))
+            return false;
+    return true;
+}
+
+static void remove_now(struct host_change *change)
+{
+    if (change->host->stopping) {
+        kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
+        finish(change, &change->err);
+        return;
+    }
+    work(change, run_remove, on_removed);
+}
+
+/* The plugin may still be storing something while it leaves, so its storage closes after it. */
+static void close_storage(struct host_change *change)
+{
+    struct host_plugin *plugin;
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        if (plugin->storage != NULL)
+            storage_close(plugin->storage);
+    wait_until(change, has_closed, remove_now);
+}
+
+/* A process of one project is no plugin of its own. */
+static int check_whole(struct host_change *change)
+{
+    if (change->plugin == NULL || change->plugin->project_id == NULL)
+        return 0;
+    kg_fail(&change->err, KG_E_USAGE, "%s is the process of one project", change->name);
+    kg_hint(&change->err, "name the plugin: %s", change->plugin->base);
+    return -EINVAL;
+}
+
+static int check_uninstall(struct host_change *change, bool force)
+{
+    struct kg_err *err = &change->err;
+    if (change->plugin == NULL)
+        return host_plugin_find(change->host, kg_str(change->name), err) ? 0 : -ENOENT;
+    if (check_whole(change) < 0)
+        return -EINVAL;
+    size_t sessions = host_plugin_sessions(change->host, change->plugin);
+    if (sessions == 0 || force)
+        return 0;
+    int result =
+        kg_fail(err, KG_E_REFUSED, "plugin %s is active in %zu session(s)", change->name, sessions);
+    kg_hint(err, "stop the sessions first, or use --force");
+    return result;
+}
+
+void host_uninstall(struct host *host, struct kg_str name, const struct store_removal *removal,
+                    bool force, const char *operator_id, host_changed_fn *on_done, void *data)
+{
+    kg_auto(kg_free) char *text = kg_str_dup(name);
+    struct host_change *change = change_new(host, text, operator_id, on_done, data);
+    change->removal = *removal;
+    if (check_uninstall(change, force) < 0 || !take_hold(change)) {
+        fail_later(change);
+        return;
+    }
+    change->was_running = !has_stopped(change);
+    stop_first(change, close_storage);
+}
+
+/* -- promoting --------------------------------------------------------------------------------- */
+
+static void run_promote(struct loop_job *job)
+{
+    struct host_change *change = KG_CONTAINER(job, struct host_change, job);
+    change->result = store_promote(change->host->store, change->name, &change->err);
+}
+
+static void on_promoted(struct host_change *change)
+{
+    struct kg_err err;
+    if (change->result == 0) {
+        store_report_promoted(change->host->audit, change->name, change->operator_id);
+        if (host_read_local_again(change->host, &err) < 0)
+            kg_log(KG_ERROR_LEVEL, "%s", err.message);
+    }
+    finish(change, change->result < 0 ? &change->err : NULL);
+}
+
+void host_promote(struct host *host, struct kg_str name, const char *operator_id,
+                  host_changed_fn *on_done, void *data)
+{
+    kg_auto(kg_free) char *text = kg_str_dup(name);
+    struct host_change *change = change_new(host, text, operator_id, on_done, data);
+    if (host_plugin_find(host, name, &change->err) == NULL || check_whole(change) < 0 ||
+        !take_hold(change)) {
+        fail_later(change);
+        return;
+    }
+    if (change->plugin->manifest != NULL)
+        change->version = kg_strdup(change->plugin->manifest->version);
+    work(change, run_promote, on_promoted);
+}
+
+/* -- offers ------------------------------------------------------------------------------------ */
+
+struct asking {
+    struct loop_job job;
+    struct host *host;
+    struct store_source source; /* its texts are owned */
+    struct store_fetched *fetched;
+    char *name; /* owned; NULL: none is expected */
+    struct store_offer *offer;
+    int result;
+    struct kg_err err;
+    host_offer_fn *on_offer;
+    void *data;
+};
+
+static char *copy_or_null(const char *text)
+{
+    return kg_strdup(text);
+}
+
+static void run_offer_fetched(struct loop_job *job)
+{
+    struct asking *asking = KG_CONTAINER(job, struct asking, job);
+    asking->result = store_offer_fetched(asking->host->store, &asking->source, asking->fetched,
+                                         asking->name, &asking->offer, &asking->err);
+}
+
+static void run_offer_installed(struct loop_job *job)
+{
+    struct asking *asking = KG_CONTAINER(job, struct asking, job);
+    asking->result =
+        store_offer_installed(asking->host->store, asking->name, &asking->offer, &asking->err);
+}
+
+static void on_offer_made(struct loop_job *job)
+{
+    struct asking *asking = KG_CONTAINER(job, struct asking, job);
+    struct host *host = asking->host;
+    asking->on_offer(asking->data, asking->offer, asking->result < 0 ? &asking->err : NULL);
+    free(asking->source.text);
+    free(asking->source.place);
+    free(asking->source.version);
+    free(asking->name);
+    free(asking);
+    host_store_job_done(host);
+}
+
+static void ask(struct host *host, struct asking *asking, void (*run)(struct loop_job *job))
+{
+    asking->host = host;
+    asking->job.run = run;
+    asking->job.done = on_offer_made;
+    host_store_job(host, &asking->job);
+}
+
+void host_offer_fetched(struct host *host, const struct store_source *source,
+                        struct store_fetched *fetched, const char *expect_name_or_null,
+                        host_offer_fn *on_offer, void *data)
+{
+    struct asking *asking = kg_alloc(sizeof(*asking));
+    *asking = (struct asking){
+        .source = {source->kind, copy_or_null(source->text), copy_or_null(source->place),
+                   copy_or_null(source->version)},
+        .fetched = fetched,
+        .name = copy_or_null(expect_name_or_null),
+        .on_offer = on_offer,
+        .data = data,
+    };
+    ask(host, asking, run_offer_fetched);
+}
+
+void host_offer_installed(struct host *host, struct kg_str name, host_offer_fn *on_offer,
+                          void *data)
+{
+    struct asking *asking = kg_alloc(sizeof(*asking));
+    *asking = (struct asking){.name = kg_str_dup(name), .on_offer = on_offer, .data = data};
+    ask(host, asking, run_offer_installed);
+}
+
+struct dropping {
+    struct loop_job job;
+    struct host *host;
+    struct store_offer *offer;
+};
+
+static void run_drop(struct loop_job *job)
+{
+    store_offer_free(KG_CONTAINER(job, struct dropping, job)->offer);
+}
+
+static void on_dropped(struct loop_job *job)
+{
+    struct dropping *dropping = KG_CONTAINER(job, struct dropping, job);
+    host_store_job_done(dropping->host);
+    free(dropping);
+}
+
+void host_offer_drop(struct host *host, struct store_offer *offer)
+{
+    if (offer == NULL)
+        return;
+    struct dropping *dropping = kg_alloc(sizeof(*dropping));
+    *dropping = (struct dropping){.host = host, .offer = offer};
+    dropping->job.run = run_drop;
+    dropping->job.done = on_dropped;
+    host_store_job(host, &dropping->job);
+}

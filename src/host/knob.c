@@ -1,0 +1,458 @@
+/*
+ * A knob is turned: the value is checked twice, by the knob's own bounds and as a part of the whole
+ * configuration; then it is written into the project's file off the loop, and the project is read
+ * again. Whatever fails before the file was written leaves everything as it was.
+ */
+#include "host/internal.h"
+#include "host/knobs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* -- whose knobs ------------------------------------------------------------------------------- */
+
+void host_knobs_free(struct host_knobs *knobs)
+{
+    kg_doc_free(knobs->settings);
+    *knobs = (struct host_knobs){0};
+}
+
+static const struct project_use *use_of(const struct project_resolved_agent *agent,
+                                        const char *plugin)
+{
+    for (size_t i = 0; i < agent->use_count; i++)
+        if (agent->uses[i].plugin != NULL && strcmp(agent->uses[i].plugin->name, plugin) == 0)
+            return &agent->uses[i];
+    return NULL;
+}
+
+static int say_undeclared(const struct project_resolved *resolved, const char *id,
+                          const char *agent_path, const char *plugin, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf others = {0};
+    int result = kg_fail(err, KG_E_NOT_FOUND, "project %s: %s does not declare the plugin %s", id,
+                         agent_path, plugin);
+    for (size_t i = 0; i < project_resolved_count(resolved); i++) {
+        const struct project_resolved_agent *agent = project_resolved_at(resolved, i);
+        if (use_of(agent, plugin) != NULL)
+            kg_buf_printf(&others, "%s%s", others.length > 0 ? ", " : "", agent->path);
+    }
+    if (others.length > 0)
+        kg_hint(err, "it is declared by %.200s", kg_buf_terminate(&others));
+    else
+        kg_hint(err, "no agent of the project declares it");
+    return result;
+}
+
+/* The agent, and what it makes of the plugin. */
+static int find_use(struct host *host, struct kg_str project, struct kg_str agent_path,
+                    struct host_knobs *knobs, struct kg_err *err)
+{
+    knobs->project = host_project_find(host, project, err);
+    if (knobs->project == NULL)
+        return -ENOENT;
+    const struct host_project_facts facts = host_project_facts(knobs->project);
+    knobs->agent = project_agent_find(facts.resolved, agent_path, err);
+    if (knobs->agent == NULL)
+        return kg_wrap(err, -ENOENT, "project %s", facts.id);
+    knobs->use = use_of(knobs->agent, knobs->plugin->base);
+    if (knobs->use == NULL)
+        return say_undeclared(facts.resolved, facts.id, knobs->agent->path, knobs->plugin->base,
+                              err);
+    return 0;
+}
+
+int host_knobs_find(struct host *host, struct kg_str plugin, struct kg_str project_or_none,
+                    struct kg_str agent_path, struct host_knobs *ret_knobs, struct kg_err *err)
+{
+    struct host_knobs knobs = {.plugin = host_plugin_find(host, plugin, err)};
+    if (knobs.plugin == NULL)
+        return -ENOENT;
+    if (knobs.plugin->manifest == NULL) {
+        *err = knobs.plugin->problem;
+        return -EINVAL;
+    }
+    if (project_or_none.length == 0 && knobs.plugin->project_id != NULL)
+        project_or_none = kg_str(knobs.plugin->project_id);
+    if (project_or_none.length == 0)
+        knobs.settings = host_plugin_settings(host, knobs.plugin);
+    else if (find_use(host, project_or_none, agent_path, &knobs, err) < 0)
+        return -ENOENT;
+    *ret_knobs = knobs;
+    return 0;
+}
+
+const struct manifest_knob *host_knob_find(const struct host_knobs *knobs, struct kg_str name,
+                                           struct kg_err *err)
+{
+    const struct manifest *manifest = knobs->plugin->manifest;
+    const char **names = kg_alloc_array(manifest->knob_count + 1, sizeof(*names));
+    const struct manifest_knob *found = NULL;
+    for (size_t i = 0; i < manifest->knob_count && found == NULL; i++) {
+        names[i] = manifest->knobs[i].name;
+        if (kg_str_is(name, names[i]))
+            found = &manifest->knobs[i];
+    }
+    if (found == NULL) {
+        const char *nearest = kg_str_nearest(name, names, manifest->knob_count);
+        kg_fail(err, KG_E_NOT_FOUND, "plugin %s: it has no knob \"%.*s\"", knobs->plugin->name,
+                KG_STR_CUT(name, 64));
+        if (nearest != NULL)
+            kg_hint(err, "did you mean %s?", nearest);
+        else
+            kg_hint(err, "kaged plugin knobs %s lists them", knobs->plugin->name);
+    }
+    free(names);
+    return found;
+}
+
+/* -- the value that holds ---------------------------------------------------------------------- */
+
+static const struct project_setting *setting_of(const struct project_use *use, const char *key)
+{
+    for (size_t i = 0; use != NULL && i < use->setting_count; i++)
+        if (strcmp(use->settings[i].key, key) == 0)
+            return &use->settings[i];
+    return NULL;
+}
+
+/* Whether the agent's own declaration has it. */
+static bool is_own(const struct project_use *use, const char *key)
+{
+    const struct project_setting *setting = setting_of(use, key);
+    return setting != NULL && setting->origin == PROJECT_ORIGIN_AGENT;
+}
+
+/* What the operator's defaults have for it, or NULL. */
+static const struct kg_node *operators_value(const struct host *host,
+                                             const struct host_plugin *plugin, const char *key)
+{
+    const struct local_plugin *table =
+        local_plugin_find(host->local, kg_str(plugin->manifest->package));
+    return table && table->config ? kg_node_get(table->config, key) : NULL;
+}
+
+static struct host_knob_value value_alone(struct host *host, const struct host_knobs *knobs,
+                                          const struct manifest_knob *knob)
+{
+    const struct kg_node *value =
+        knobs->settings ? kg_node_get(knobs->settings->root, knob->field) : NULL;
+    bool operators = operators_value(host, knobs->plugin, knob->field) != NULL;
+    return (struct host_knob_value){
+        .node = value,
+        .origin = project_origin_names[operators ? PROJECT_ORIGIN_OPERATOR : PROJECT_ORIGIN_SCHEMA],
+        .hidden = project_hides(knobs->plugin->manifest, knob->field),
+    };
+}
+
+struct host_knob_value host_knob_value(struct host *host, const struct host_knobs *knobs,
+                                       const struct manifest_knob *knob)
+{
+    struct host_knob_value value = {0};
+    const struct project_setting *setting = setting_of(knobs->use, knob->field);
+    if (knobs->use == NULL)
+        value = value_alone(host, knobs, knob);
+    else if (setting != NULL)
+        value = (struct host_knob_value){setting->value, project_origin_names[setting->origin],
+                                         setting->sensitive};
+    if (value.node == NULL)
+        return (struct host_knob_value){kg_node_get(knob->node, "default"), "knob", false};
+    if (value.hidden)
+        value.node = NULL;
+    return value;
+}
+
+/* -- as a part of the whole -------------------------------------------------------------------- */
+
+static const struct kg_node nothing = {.type = KG_OBJECT, .line = 1, .column = 1};
+
+/*
+ * What takes the place of the agent's own value when that is removed: the primary's, where the
+ * plugin is shared, or the operator's. NULL: the schema's default, if it has one.
+ */
+static const struct kg_node *value_below(const struct host *host, const struct host_knobs *knobs,
+                                         const char *key)
+{
+    const struct project_resolved *resolved = host_project_facts(knobs->project).resolved;
+    const struct project_resolved_agent *primary = project_resolved_at(resolved, 0);
+    bool inherits = knobs->use->isolation == PROJECT_ISOLATION_PROJECT && knobs->agent != primary;
+    for (size_t i = 0; inherits && i < primary->use_count; i++) {
+        const struct project_use *use = &primary->uses[i];
+        if (strcmp(use->name, knobs->use->name) == 0 && is_own(use, key))
+            return setting_of(use, key)->value;
+    }
+    return operators_value(host, knobs->plugin, key);
+}
+
+/* Whether a JSON pointer leads to the field, or into it. */
+static bool is_about(struct kg_str pointer, const char *field)
+{
+    kg_auto(kg_buf_free) struct kg_buf own = {0};
+    kg_buf_char(&own, '/');
+    for (; *field != '\0'; field++) {
+        if (*field == '~' || *field == '/')
+            kg_buf_text(&own, *field == '~' ? "~0" : "~1");
+        else
+            kg_buf_char(&own, *field);
+    }
+    return kg_str_starts(pointer, kg_buf_terminate(&own)) &&
+           (pointer.length == own.length || pointer.data[own.length] == '/');
+}
+
+/* Behind ", not " the checker shows what it found. */
+static struct kg_str sayable(struct kg_str message, bool hidden)
+{
+    static const char found[] = ", not ";
+    const char *at = memmem(message.data, message.length, found, sizeof(found) - 1);
+    return hidden && at ? (struct kg_str){message.data, (size_t)(at - message.data)} : message;
+}
+
+static int say_unfit(const struct host_knobs *knobs, const struct manifest_knob *knob,
+                     const struct kg_node *value_or_null, const struct schema_error *error,
+                     struct kg_err *err)
+{
+    bool hidden = project_hides(knobs->plugin->manifest, knob->field);
+    bool own = is_about(error->instance_path, knob->field);
+    kg_auto(kg_free) char *value =
+        value_or_null ? host_knob_shown(value_or_null, hidden) : kg_strdup("no value");
+    struct kg_str message = sayable(error->message, hidden || !own);
+    return kg_fail(err, KG_E_INVALID_PARAMS,
+                   "knob %s: %s does not fit the config_schema of %s: %.*s%s%.*s", knob->name,
+                   value, knobs->plugin->base, own ? 0 : (int)error->instance_path.length,
+                   error->instance_path.data, own ? "" : " ", KG_STR_CUT(message, 300));
+}
+
+/* What was wrong before, elsewhere in the configuration, is not this knob's to mend. */
+static int check_config(const struct host_knobs *knobs, const struct manifest_knob *knob,
+                        const struct kg_node *value_or_null, const struct kg_node *config,
+                        struct kg_err *err)
+{
+    const struct manifest *manifest = knobs->plugin->manifest;
+    kg_auto(schema_report_free) struct schema_report found = {0};
+    bool was_fine = knobs->use->state == PROJECT_READY;
+    if (manifest->config_schema == NULL || schema_check(manifest->config_schema, config, &found))
+        return 0;
+    if (found.gave_up)
+        return kg_fail(err, KG_E_INVALID_PARAMS,
+                       "knob %s: checking it against the config_schema of %s took too long",
+                       knob->name, knobs->plugin->base);
+    for (size_t i = 0; i < found.count; i++)
+        if (was_fine || is_about(found.errors[i].instance_path, knob->field))
+            return say_unfit(knobs, knob, value_or_null, &found.errors[i], err);
+    return 0;
+}
+
+/* The configuration as it would be, against the plugin's own schema. NULL: without the value. */
+static int check_whole(const struct host_knobs *knobs, const struct manifest_knob *knob,
+                       const struct kg_node *value_or_null, struct kg_err *err)
+{
+    const struct manifest *manifest = knobs->plugin->manifest;
+    const struct kg_node *config = knobs->use->config ? knobs->use->config : &nothing;
+    struct kg_member *members = kg_alloc_array(config->count + 1u, sizeof(*members));
+    struct kg_node changed = {.type = KG_OBJECT, .line = 1, .column = 1, .members = members};
+    for (uint32_t i = 0; i < config->count; i++)
+        if (!kg_str_is(config->members[i].key, knob->field))
+            members[changed.count++] = config->members[i];
+    if (value_or_null != NULL)
+        members[changed.count++] = (struct kg_member){kg_str(knob->field), 1, 1, *value_or_null};
+    kg_auto(kg_doc_cleanup) struct kg_doc *whole =
+        manifest->config_schema ? schema_with_defaults(manifest->config_schema, &changed) : NULL;
+    int result = check_config(knobs, knob, value_or_null, whole ? whole->root : &changed, err);
+    free(members);
+    return result;
+}
+
+static int check(struct host *host, const struct host_knobs *knobs,
+                 const struct manifest_knob *knob, const struct kg_node *value, struct kg_err *err)
+{
+    if (value->type == KG_NULL)
+        return check_whole(knobs, knob, value_below(host, knobs, knob->field), err);
+    const struct host_knob_check bounds = {knob, value, host->local,
+                                           project_hides(knobs->plugin->manifest, knob->field)};
+    int result = host_knob_check(&bounds, err);
+    return result < 0 ? result : check_whole(knobs, knob, value, err);
+}
+
+/* -- writing ----------------------------------------------------------------------------------- */
+
+/* A write that is under way. All texts are owned. */
+struct turning {
+    struct loop_job job;
+    struct host *host;
+    struct project_location location;
+    char *agent_path, *use, *field;   /* where it is written */
+    char *plugin, *knob, *project_id; /* for who is told */
+    char *operator_id, *request_id;   /* NULL: unknown */
+    struct kg_doc *value;             /* its root is the value */
+    char *path_root, *path;           /* must exist: so below that folder; NULL: no path */
+    bool is_there;                    /* the file says it already */
+    int result;
+    struct kg_err err;
+    host_knob_fn *on_done;
+    void *data;
+};
+
+static void turning_free(struct turning *turning)
+{
+    char **texts[] = {&turning->agent_path,  &turning->use,        &turning->field,
+                      &turning->plugin,      &turning->knob,       &turning->project_id,
+                      &turning->operator_id, &turning->request_id, &turning->path_root,
+                      &turning->path};
+    for (size_t i = 0; i < KG_COUNT(texts); i++)
+        free(*texts[i]);
+    project_location_free(&turning->location);
+    kg_doc_free(turning->value);
+    free(turning);
+}
+
+static char *copy_or_null(const char *text)
+{
+    return kg_strdup(text);
+}
+
+/*
+ * A path of the project has to be there, since nobody makes it; one of the plugin's own is made
+ * when it starts, unless its knob says that it must be there.
+ */
+static void take_path(struct turning *turning, const struct host_knobs *knobs,
+                      const struct manifest_knob *knob, const struct kg_node *value)
+{
+    const struct kg_node *must = kg_node_get(knob->node, "must_exist");
+    bool is_projects = kg_str_starts(value->text, "project:/");
+    if (strcmp(knob->type, "path") != 0 || value->type != KG_STRING ||
+        !(is_projects || (must != NULL && must->type == KG_BOOL && must->boolean)))
+        return;
+    const char *slash = memchr(value->text.data, '/', value->text.length);
+    size_t skip = slash ? (size_t)(slash + 1 - value->text.data) : value->text.length;
+    turning->path = kg_str_dup((struct kg_str){value->text.data + skip, value->text.length - skip});
+    turning->path_root = is_projects ? kg_strdup(host_project_facts(knobs->project).root)
+                                     : kg_format("%s/%s", turning->host->paths->plugin_data_dir,
+                                                 knobs->plugin->base);
+}
+
+static struct project_location location_of(const struct host_project_facts *facts)
+{
+    size_t skip = strlen(facts->root);
+    return (struct project_location){
+        .root = kg_strdup(facts->root),
+        .file = kg_strdup(facts->path + skip + (facts->path[skip] == '/')),
+        .path = kg_strdup(facts->path),
+    };
+}
+
+/* The cage follows no link either. */
+static int check_path_exists(const struct turning *turning, struct kg_err *err)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    if (turning->path == NULL)
+        return 0;
+    kg_auto(kg_close) int root = open(turning->path_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    kg_auto(kg_close) int fd =
+        root < 0 ? -1
+                 : (int)syscall(SYS_openat2, root, turning->path[0] ? turning->path : ".", &how,
+                                sizeof(how));
+    if (fd >= 0)
+        return 0;
+    int result = kg_fail_errno(err, errno, "knob %s: look at %s/%s", turning->knob,
+                               turning->path_root, turning->path);
+    if (err != NULL)
+        err->code = KG_E_INVALID_PARAMS;
+    kg_hint(err, "it must be there, without a link in its path");
+    return result;
+}
+
+/* A daemon that runs as another user than the project's cannot write everywhere. */
+static void explain_refusal(struct turning *turning)
+{
+    struct kg_err *err = &turning->err;
+    if (err->errnum != EACCES && err->errnum != EPERM && err->errnum != EROFS)
+        return;
+    err->code = KG_E_REFUSED;
+    kg_hint(err,
+            "the daemon runs as %s, who must be able to write the project's file and its "
+            "folder",
+            turning->host->user);
+}
+
+static void run_write(struct loop_job *job)
+{
+    struct turning *turning = KG_CONTAINER(job, struct turning, job);
+    const struct kg_node *value = turning->value->root;
+    const char *keys[] = {turning->field};
+    turning->result = check_path_exists(turning, &turning->err);
+    if (turning->result < 0 || turning->is_there)
+        return;
+    turning->result =
+        project_set_config(&turning->location, turning->agent_path, turning->use, keys, 1,
+                           value->type == KG_NULL ? NULL : value, &turning->err);
+    if (turning->result < 0)
+        explain_refusal(turning);
+}
+
+static void end(struct turning *turning, const struct project_changes *changes_or_null,
+                const struct kg_err *err_or_null)
+{
+    turning->on_done(turning->data, changes_or_null, err_or_null);
+    turning_free(turning);
+}
+
+static void on_reloaded(void *data, const struct host_project_loaded *loaded_or_null,
+                        const struct kg_problems *problems_or_null,
+                        const struct kg_err *err_or_null)
+{
+    (void)problems_or_null;
+    end(data, loaded_or_null ? loaded_or_null->changes : NULL, err_or_null);
+}
+
+static void on_written(struct loop_job *job)
+{
+    struct turning *turning = KG_CONTAINER(job, struct turning, job);
+    struct host *host = turning->host;
+    if (turning->result == 0 && !turning->is_there)
+        audit_emit(host->audit, AUDIT_PLUGIN_KNOB_WRITE, kg_str(turning->request_id),
+                   AUDIT_V_TEXT(turning->plugin), AUDIT_V_TEXT(turning->knob),
+                   AUDIT_V_TEXT(turning->agent_path));
+    if (turning->result == 0)
+        host_project_reload(host, kg_str(turning->project_id), turning->operator_id, on_reloaded,
+                            turning);
+    else
+        end(turning, NULL, &turning->err);
+    host_store_job_done(host);
+}
+
+int host_knob_write(struct host *host, const struct host_knobs *knobs,
+                    const struct manifest_knob *knob, const struct host_knob_write *write,
+                    struct kg_err *err)
+{
+    int result = check(host, knobs, knob, write->value, err);
+    if (result < 0)
+        return kg_wrap(err, result, "plugin %s", knobs->plugin->base);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
+    const struct host_project_facts facts = host_project_facts(knobs->project);
+    struct turning *turning = kg_alloc(sizeof(*turning));
+    kg_json_node(&json, write->value);
+    turning->value = kg_json_read(kg_buf_view(&text), NULL);
+    turning->job = (struct loop_job){.run = run_write, .done = on_written};
+    turning->host = host;
+    turning->location = location_of(&facts);
+    turning->agent_path = kg_strdup(knobs->agent->path);
+    turning->use = kg_strdup(knobs->use->name);
+    turning->field = kg_strdup(knob->field);
+    turning->plugin = kg_strdup(knobs->plugin->base);
+    turning->knob = kg_strdup(knob->name);
+    turning->project_id = kg_strdup(facts.id);
+    turning->operator_id = copy_or_null(write->operator_id);
+    turning->request_id = copy_or_null(write->request_id);
+    turning->on_done = write->on_done;
+    turning->data = write->data;
+    turning->is_there = write->value->type == KG_NULL && !is_own(knobs->use, knob->field);
+    take_path(turning, knobs, knob, write->value);
+    host_store_job(host, &turning->job);
+    return 0;
+}

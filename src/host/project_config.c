@@ -1,0 +1,219 @@
+/*
+ * What processes are told of a project's configuration, and what calls have to carry since they
+ * were told something else. Nothing counts as told before the process has taken it.
+ */
+#include "host/projects_internal.h"
+
+#include <stdlib.h>
+
+/* -- the configuration of a use ---------------------------------------------------------------- */
+
+void project_forget_configs(struct host_project *project)
+{
+    for (size_t i = 0; i < project->config_count; i++)
+        kg_buf_free(&project->configs[i]);
+    free(kg_steal(&project->configs));
+    project->config_count = 0;
+}
+
+size_t project_count_uses(const struct project_resolved *resolved)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < project_resolved_count(resolved); i++)
+        count += project_resolved_at(resolved, i)->use_count;
+    return count;
+}
+
+/* The place of a use among those of all agents; their count, if it is none of them. */
+static size_t index_of(const struct project_resolved *resolved, const struct project_use *use)
+{
+    size_t index = 0;
+    for (size_t i = 0; i < project_resolved_count(resolved); i++) {
+        const struct project_resolved_agent *agent = project_resolved_at(resolved, i);
+        for (size_t k = 0; k < agent->use_count; k++, index++)
+            if (&agent->uses[k] == use)
+                return index;
+    }
+    return index;
+}
+
+/* With the operator's secrets; made once, and kept until the project is read again. */
+static struct kg_str config_of(struct host_project *project, const struct project_use *use)
+{
+    const struct host_plugin *base =
+        host_plugin_find(project->host, kg_str(use->plugin->name), NULL);
+    size_t index = index_of(project->resolved, use);
+    if (project->configs == NULL) {
+        project->config_count = project_count_uses(project->resolved);
+        project->configs = kg_alloc_array(project->config_count + 1, sizeof(*project->configs));
+    }
+    if (base == NULL || base->manifest == NULL || index >= project->config_count)
+        return KG_STR("{}");
+    struct kg_buf *config = &project->configs[index];
+    if (config->length == 0)
+        plugin_config_merge(project->host, base->manifest, use->config, config);
+    return kg_buf_view(config);
+}
+
+struct kg_str host_project_config_for(const struct host_project *project,
+                                      const struct project_use *use)
+{
+    const struct host_plugin *plugin = host_project_plugin(project, use);
+    struct host_project *own = project_find(project->host, kg_str(project->id));
+    if (plugin == NULL || plugin->instance == NULL || own == NULL)
+        return KG_STR_NULL;
+    const struct project_server *server = project_server_find(project, use->plugin->name);
+    bool is_told = server->taken && server->told_start == instance_start_count(plugin->instance);
+    struct kg_str told = is_told ? kg_buf_view(&server->told) : instance_config(plugin->instance);
+    struct kg_str config = config_of(own, use);
+    return kg_str_equal(config, told.length > 0 ? told : KG_STR("{}")) ? KG_STR_NULL : config;
+}
+
+/* -- telling ----------------------------------------------------------------------------------- */
+
+static const char activated[] = "projects.activated";
+static const char deactivated[] = "projects.deactivated";
+
+/* A request that is under way. Everything that it was about may be gone when it is answered. */
+struct telling {
+    struct host *host;
+    char *project, *plugin, *process; /* owned */
+    const char *method;
+    uint32_t count; /* its number */
+};
+
+static void telling_free(struct telling *telling)
+{
+    free(telling->project);
+    free(telling->plugin);
+    free(telling->process);
+    free(telling);
+}
+
+static void set_taken(const struct telling *telling)
+{
+    const struct host_project *project = project_find(telling->host, kg_str(telling->project));
+    struct project_server *server =
+        project != NULL ? project_server_find(project, telling->plugin) : NULL;
+    if (server != NULL && strcmp(server->process, telling->process) == 0 &&
+        server->told_count == telling->count)
+        server->taken = true;
+}
+
+static void report(const struct telling *telling, struct kg_str error)
+{
+    int64_t code = rpc_error_code(error);
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (code == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code)
+        return; /* it does not want to know */
+    rpc_error_message(error, &words);
+    struct kg_str text = kg_buf_view(&words);
+    text.length = text.length < 400 ? text.length : kg_utf8_valid((struct kg_str){text.data, 400});
+    kg_log_about(KG_ERROR_LEVEL, telling->process, "%s of %s: %.*s", telling->method,
+                 telling->project, KG_STR_ARG(text));
+    audit_emit(telling->host->audit, AUDIT_PLUGIN_PROJECT_REFUSED, KG_STR_NULL,
+               AUDIT_V_TEXT(telling->process), AUDIT_V_TEXT(telling->project),
+               AUDIT_V_TEXT(telling->method), AUDIT_V_INT(code), AUDIT_V_STR(text));
+}
+
+static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload)
+{
+    struct telling *telling = data;
+    if (outcome == PEER_RESULT && telling->method == activated)
+        set_taken(telling);
+    else if (outcome == PEER_ERROR)
+        report(telling, payload);
+    else if (outcome == PEER_EXPIRED)
+        kg_log_about(KG_WARN, telling->process, "%s of %s: no answer", telling->method,
+                     telling->project);
+    telling_free(telling);
+}
+
+/* The host's deadline does not count: who has no answer to this may still have others. */
+static bool send_request(const struct host_project *project, const struct project_server *server,
+                         struct peer *peer, const char *method, struct kg_str params)
+{
+    struct telling *telling = kg_alloc(sizeof(*telling));
+    struct kg_err err;
+    *telling = (struct telling){
+        .host = project->host,
+        .project = kg_strdup(project->id),
+        .plugin = kg_strdup(server->plugin),
+        .process = kg_strdup(server->process),
+        .method = method,
+        .count = server->told_count,
+    };
+    struct peer_call call = {
+        .method = kg_str(method),
+        .params = &params,
+        .params_count = 1,
+        .caller_timeout_ms = (uint64_t)project->host->config->limits_call_timeout_ms,
+        .on_done = on_told,
+        .data = telling,
+    };
+    if (peer_call(peer, &call, NULL, &err) == 0)
+        return true;
+    kg_log_about(KG_ERROR_LEVEL, server->process, "%s of %s: %s", method, project->id, err.message);
+    telling_free(telling);
+    return false;
+}
+
+static void put_params(struct kg_buf *params, const char *project, struct kg_str config)
+{
+    struct kg_json_writer json = kg_json_writer(params);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "project", project);
+    if (config.length > 0) {
+        kg_json_key(&json, "config");
+        kg_json_raw(&json, config);
+    }
+    kg_json_end(&json, '}');
+}
+
+/* The process, and the peer if it can be told something now. */
+static struct host_plugin *process_of(const struct host_project *project,
+                                      const struct project_server *server, struct peer **ret_peer)
+{
+    struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->process), NULL);
+    if (plugin == NULL || plugin->instance == NULL)
+        return NULL;
+    *ret_peer = instance_peer(plugin->instance);
+    return *ret_peer != NULL ? plugin : NULL;
+}
+
+void project_tell(struct host_project *project, struct project_server *server)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct peer *peer = NULL;
+    if (!project_serves(project) || !project_server_is_used(server))
+        return;
+    const struct host_plugin *plugin = process_of(project, server, &peer);
+    if (plugin == NULL || plugin->leaving)
+        return;
+    struct kg_str config = config_of(project, server->use);
+    uint32_t start = instance_start_count(plugin->instance);
+    if (server->told_start == start && kg_str_equal(kg_buf_view(&server->told), config))
+        return;
+    put_params(&params, project->id, config);
+    server->told_count = ++project->host->projects->told;
+    server->taken = false;
+    server->told_start = 0;
+    if (!send_request(project, server, peer, activated, kg_buf_view(&params)))
+        return;
+    server->told_start = start;
+    server->told.length = 0;
+    kg_buf_str(&server->told, config);
+}
+
+void project_tell_gone(struct host_project *project, struct project_server *server)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct peer *peer = NULL;
+    const struct host_plugin *plugin = process_of(project, server, &peer);
+    if (plugin == NULL || server->told_start == 0 ||
+        server->told_start != instance_start_count(plugin->instance))
+        return;
+    put_params(&params, project->id, KG_STR_NULL);
+    (void)send_request(project, server, peer, deactivated, kg_buf_view(&params));
+    server->told_start = 0;
+}

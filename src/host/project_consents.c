@@ -1,0 +1,176 @@
+/*
+ * Which plugins a project may use. Until the operator has agreed to every plugin that it declares a
+ * project is pending. Nothing is fetched here: a consent only says what is wanted.
+ */
+#include "host/projects_internal.h"
+
+#include <stdlib.h>
+
+/* What is missing until a plugin can be used. */
+struct need {
+    const char *package;
+    const char *version, *source; /* NULL if nothing is asked for */
+    bool is_needed;
+    enum consent_kind kind;
+};
+
+struct needs {
+    struct need *items; /* owned */
+    size_t count;
+};
+
+static void needs_free(struct needs *needs)
+{
+    free(needs->items);
+}
+
+/* The plugin's own name: the last part of its package. */
+static const char *name_of(const char *package)
+{
+    const char *slash = strrchr(package, '/');
+    return slash ? slash + 1 : package;
+}
+
+bool project_may_use(const struct host_project *project, const struct project_use *use)
+{
+    const struct host *host = project->host;
+    const struct local_plugin *local = local_plugin_find(host->local, kg_str(use->package));
+    bool active = local != NULL && local->local;
+    struct kg_err err;
+    if (!active && host->consents != NULL &&
+        consent_is_active(host->consents, project->id, name_of(use->package), &active, &err) < 0)
+        kg_log(KG_ERROR_LEVEL, "project %s: %s", project->id, err.message);
+    return active;
+}
+
+static struct need *need_of(struct needs *needs, const char *package)
+{
+    for (size_t i = 0; i < needs->count; i++)
+        if (strcmp(needs->items[i].package, package) == 0)
+            return &needs->items[i];
+    needs->items = kg_realloc(needs->items, (needs->count + 1) * sizeof(*needs->items));
+    needs->items[needs->count] = (struct need){.package = package};
+    return &needs->items[needs->count++];
+}
+
+/* A plugin has one consent, so the first agent that asks for something decides what it is. */
+static void add_use(const struct host_project *project, const struct project_use *use,
+                    struct needs *needs)
+{
+    size_t known = needs->count;
+    struct need *need = need_of(needs, use->package);
+    bool must_fetch = use->state == PROJECT_NOT_INSTALLED || use->state == PROJECT_WRONG_VERSION;
+    if (must_fetch && (!need->is_needed || need->kind == CONSENT_ACTIVATE)) {
+        need->is_needed = true;
+        need->kind = use->state == PROJECT_NOT_INSTALLED ? CONSENT_INSTALL : CONSENT_UPGRADE;
+        need->version = use->version;
+        need->source = use->source;
+    } else if (!must_fetch && needs->count > known && !project_may_use(project, use)) {
+        need->is_needed = true;
+        need->kind = CONSENT_ACTIVATE;
+    }
+}
+
+static struct needs collect(const struct host_project *project)
+{
+    struct needs needs = {0};
+    for (size_t i = 0; i < project_resolved_count(project->resolved); i++) {
+        const struct project_resolved_agent *agent = project_resolved_at(project->resolved, i);
+        for (size_t k = 0; k < agent->use_count; k++)
+            add_use(project, &agent->uses[k], &needs);
+    }
+    return needs;
+}
+
+/* What was done, and is needed again, is asked for again: a plugin may have been uninstalled. */
+static bool was_done(const struct host_project *project, const char *package)
+{
+    const struct consent *before =
+        consent_of_project(project->host->consents, project->id, package);
+    return before != NULL && consent_state(before) == CONSENT_DONE;
+}
+
+static void raise_one(const struct host_project *project, const struct need *need, bool again,
+                      const char *operator_id, struct kg_buf *reason)
+{
+    static const char *const acts[] = {
+        [CONSENT_INSTALL] = "is to be installed",
+        [CONSENT_UPGRADE] = "is to be upgraded",
+        [CONSENT_ACTIVATE] = "is to be allowed",
+    };
+    const struct consent_request request = {
+        .wish = {.kind = need->kind,
+                 .plugin = need->package,
+                 .source = need->source,
+                 .base = need->kind != CONSENT_ACTIVATE ? project->root : NULL,
+                 .version = need->version},
+        .project = project->id,
+        .operator_id = operator_id,
+        .again = again || was_done(project, need->package),
+    };
+    struct kg_err err;
+    const struct consent *consent = consent_raise(project->host->consents, &request, &err);
+    kg_buf_printf(reason, "%s%.128s %s (", reason->length > 0 ? ", " : "", need->package,
+                  acts[need->kind]);
+    if (consent == NULL)
+        kg_buf_printf(reason, "%.200s)", err.message);
+    else if (consent_state_is_settled(consent_state(consent)))
+        kg_buf_printf(reason, "%s: %s)", consent_id(consent),
+                      consent_state_name(consent_state(consent)));
+    else
+        kg_buf_printf(reason, "%s)", consent_id(consent));
+}
+
+static void forget_others(const struct host_project *project, const struct needs *needs)
+{
+    char **names = kg_list_new(needs->count);
+    size_t count = 0;
+    for (size_t i = 0; i < needs->count; i++)
+        if (needs->items[i].is_needed)
+            names[count++] = kg_strdup(name_of(needs->items[i].package));
+    consent_keep_wanted(project->host->consents, project->id, names);
+    kg_list_free(names);
+}
+
+static void set_active(struct host_project *project)
+{
+    bool is_news = project->reason != NULL;
+    free(kg_steal(&project->reason));
+    project->state = HOST_PROJECT_ACTIVE;
+    if (!is_news)
+        return;
+    kg_log(KG_INFO, "project %s is active", project->id);
+    audit_emit(project->host->audit, AUDIT_PROJECT_ACTIVATED, KG_STR_NULL,
+               AUDIT_V_TEXT(project->id));
+}
+
+static void set_pending(struct host_project *project, char *reason)
+{
+    bool is_news = project->reason == NULL || strcmp(project->reason, reason) != 0;
+    free(project->reason);
+    project->reason = reason;
+    project->state = HOST_PROJECT_PENDING;
+    if (!is_news)
+        return;
+    kg_log(KG_WARN, "project %s is pending: %.400s", project->id, reason);
+    audit_emit(project->host->audit, AUDIT_PROJECT_PENDING, KG_STR_NULL, AUDIT_V_TEXT(project->id),
+               AUDIT_V_TEXT(reason));
+}
+
+void project_ask_consents(struct host_project *project, bool again, const char *operator_id)
+{
+    kg_auto(kg_buf_free) struct kg_buf reason = {0};
+    if (project->host->consents == NULL)
+        return; /* the daemon stops */
+    kg_auto(needs_free) struct needs needs = collect(project);
+    forget_others(project, &needs);
+    for (size_t i = 0; i < needs.count; i++)
+        if (needs.items[i].is_needed)
+            raise_one(project, &needs.items[i], again, operator_id, &reason);
+    if (reason.length == 0) {
+        set_active(project);
+        return;
+    }
+    kg_buf_text(&reason, "; answer with: kaged project consent");
+    set_pending(project, kg_strdup(kg_buf_terminate(&reason)));
+}

@@ -1,0 +1,150 @@
+/*
+ * Reads a project on a worker: its file, the manifests of the plugins that it declares, local.toml.
+ * The worker has copies of all that it needs to know of the host, and touches nothing else of it.
+ */
+#include "host/projects_internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+struct project_load *project_load_new(struct host *host, enum project_load_kind kind,
+                                      const char *path)
+{
+    struct project_load *load = kg_alloc(sizeof(*load));
+    load->host = host;
+    load->kind = kind;
+    load->path = kg_strdup(path);
+    load->plugins_dir = kg_strdup(host->plugins_dir);
+    load->local_file = kg_strdup(host->paths->local_file);
+    load->plugins = kg_list_new(host->plugin_count);
+    size_t count = 0;
+    for (size_t i = 0; i < host->plugin_count; i++)
+        if (host->plugins[i]->project_id == NULL)
+            load->plugins[count++] = kg_strdup(host->plugins[i]->name);
+    return load;
+}
+
+void project_load_free(struct project_load *load)
+{
+    free(load->id);
+    free(load->path);
+    free(load->operator_id);
+    free(load->plugins_dir);
+    free(load->local_file);
+    kg_list_free(load->plugins);
+    project_location_free(&load->location);
+    project_resolved_free(load->resolved);
+    kg_problems_free(&load->problems);
+    free(load);
+}
+
+/* -- on the worker ----------------------------------------------------------------------------- */
+
+struct manifests {
+    struct manifest **items; /* owned */
+    size_t count;
+};
+
+static void manifests_free(struct manifests *manifests)
+{
+    for (size_t i = 0; i < manifests->count; i++)
+        manifest_free(manifests->items[i]);
+    free(manifests->items);
+}
+
+static bool has_manifest(const struct manifests *manifests, struct kg_str name)
+{
+    for (size_t i = 0; i < manifests->count; i++)
+        if (kg_str_is(name, manifests->items[i]->name))
+            return true;
+    return false;
+}
+
+/* A plugin that cannot be used is as good as not installed; the host has said why. */
+static void add_manifest(const struct project_load *load, const char *package,
+                         struct manifests *manifests)
+{
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    const char *slash = strrchr(package, '/');
+    struct kg_str name = kg_str(slash ? slash + 1 : package);
+    if (!kg_list_has(load->plugins, name) || has_manifest(manifests, name))
+        return;
+    kg_auto(kg_free) char *dir = kg_format("%s/%.*s", load->plugins_dir, KG_STR_ARG(name));
+    struct manifest *manifest = manifest_load(dir, &problems);
+    if (manifest == NULL || !kg_str_is(name, manifest->name)) {
+        manifest_free(manifest);
+        return;
+    }
+    manifests->items =
+        kg_realloc(manifests->items, (manifests->count + 1) * sizeof(*manifests->items));
+    manifests->items[manifests->count++] = manifest;
+}
+
+static void add_declared(const struct project_load *load, const struct project *project,
+                         struct manifests *manifests)
+{
+    for (size_t i = 0; i < project->agent_count; i++)
+        for (size_t k = 0; k < project->agents[i].declaration_count; k++) {
+            const struct project_declaration *declaration = &project->agents[i].declarations[k];
+            const char *package = declaration->package;
+            if (package == NULL && declaration->base != NULL)
+                package = declaration->base->package;
+            if (package != NULL)
+                add_manifest(load, package, manifests);
+        }
+}
+
+static void resolve(struct project_load *load, const struct project *project)
+{
+    kg_auto(manifests_free) struct manifests manifests = {0};
+    struct kg_err err;
+    struct local *local = local_load(load->local_file, LOCAL_REPLACE, &err);
+    if (local == NULL) {
+        load->err = err;
+        return;
+    }
+    add_declared(load, project, &manifests);
+    const struct project_world world = {
+        .manifests = (const struct manifest *const *)manifests.items,
+        .manifest_count = manifests.count,
+        .local = local,
+    };
+    load->resolved = project_resolve(project, &world, &load->problems);
+    local_free(local);
+}
+
+static struct project_folder folder_of(const char *root)
+{
+    struct statx there;
+    kg_auto(kg_free) char *path = kg_format("%s/%s", root, PROJECT_DIR);
+    if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_BTIME, &there) < 0)
+        return (struct project_folder){0};
+    return (struct project_folder){
+        .device = (uint64_t)there.stx_dev_major << 32 | there.stx_dev_minor,
+        .inode = there.stx_ino,
+        .born_ns = (there.stx_mask & STATX_BTIME) != 0
+                       ? there.stx_btime.tv_sec * 1000000000 + there.stx_btime.tv_nsec
+                       : 0,
+    };
+}
+
+void project_load_run(struct loop_job *job)
+{
+    struct project_load *load = KG_CONTAINER(job, struct project_load, job);
+    if (atomic_load(&load->host->projects->closing)) {
+        kg_fail(&load->err, KG_E_STOPPING, "the daemon is stopping");
+        return;
+    }
+    if (project_locate(load->path, &load->location, &load->err) < 0)
+        return;
+    load->folder = folder_of(load->location.root);
+    struct project *project = project_load(&load->location, &load->problems);
+    if (project == NULL) {
+        load->is_files_fault = true;
+        project_problems_fail(&load->problems, load->location.path, &load->err);
+        return;
+    }
+    resolve(load, project);
+    project_free(project);
+}

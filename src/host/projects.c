@@ -1,0 +1,651 @@
+/*
+ * The list of projects. One is read off the loop and taken here whole or not at all: what is wrong
+ * with a file leaves the project as it was. Its id belongs to one file; a second one that claims it
+ * is refused.
+ */
+#include "host/projects_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define LOADS_MAX 16 /* asked for at the same time */
+
+const char *const host_project_state_names[] = {"pending", "active"};
+
+/* -- one of them ------------------------------------------------------------------------------- */
+
+/* Of no agents, for one that was not read yet. */
+static struct project_resolved *resolved_empty(const char *id)
+{
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    const struct project nothing = {.name = id};
+    const struct project_world world = {0};
+    return project_resolve(&nothing, &world, &problems);
+}
+
+static struct host_project *project_new(struct host *host, const char *id, const char *root,
+                                        const char *file)
+{
+    struct host_project *project = kg_alloc(sizeof(*project));
+    project->host = host;
+    project->id = kg_strdup(id);
+    project->root = kg_strdup(root);
+    project->file = kg_strdup(file);
+    project->path = kg_format("%s/%s", strcmp(root, "/") == 0 ? "" : root, file);
+    project->resolved = resolved_empty(id);
+    project->reason = kg_strdup("it is being read");
+    return project;
+}
+
+static void project_destroy(struct host_project *project)
+{
+    project_watch_free(project->watch);
+    project_forget_configs(project);
+    project_servers_free(project->servers, project->server_count);
+    project_resolved_free(project->resolved);
+    kg_problems_free(&project->problems);
+    free(project->id);
+    free(project->root);
+    free(project->file);
+    free(project->path);
+    free(project->operator_id);
+    free(project->reason);
+    free(project);
+}
+
+struct host_project_facts host_project_facts(const struct host_project *project)
+{
+    return (struct host_project_facts){
+        .id = project->id,
+        .root = project->root,
+        .path = project->path,
+        .state = project->state,
+        .reason = project->reason,
+        .watched = project->watched,
+        .loaded_at_ms = project->loaded_ms,
+        .sessions = project->sessions,
+        .resolved = project->resolved,
+        .problems = &project->problems,
+        .reload_problem = project->reload_problem.code != KG_OK ? &project->reload_problem : NULL,
+    };
+}
+
+/* -- the list ---------------------------------------------------------------------------------- */
+
+size_t host_project_count(const struct host *host)
+{
+    return host->projects->count;
+}
+
+struct host_project *host_project_at(const struct host *host, size_t index)
+{
+    return host->projects->items[index];
+}
+
+struct host_project *project_find(const struct host *host, struct kg_str id)
+{
+    for (size_t i = 0; i < host->projects->count; i++)
+        if (kg_str_is(id, host->projects->items[i]->id))
+            return host->projects->items[i];
+    return NULL;
+}
+
+static const char *nearest_id(const struct host *host, struct kg_str id)
+{
+    const struct host_projects *projects = host->projects;
+    const char **ids = kg_alloc_array(projects->count + 1, sizeof(*ids));
+    for (size_t i = 0; i < projects->count; i++)
+        ids[i] = projects->items[i]->id;
+    const char *nearest = kg_str_nearest(id, ids, projects->count);
+    free(ids);
+    return nearest;
+}
+
+struct host_project *host_project_find(const struct host *host, struct kg_str id,
+                                       struct kg_err *err)
+{
+    struct host_project *project = project_find(host, id);
+    if (project != NULL || err == NULL)
+        return project;
+    kg_fail(err, KG_E_NOT_FOUND, "there is no project \"%.*s\"", KG_STR_CUT(id, 64));
+    const char *nearest = nearest_id(host, id);
+    if (nearest != NULL)
+        kg_hint(err, "did you mean %s?", nearest);
+    else
+        kg_hint(err, "load it: kaged project load PATH");
+    return NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp((*(struct host_project *const *)a)->id, (*(struct host_project *const *)b)->id);
+}
+
+static void list_add(struct host_projects *projects, struct host_project *project)
+{
+    projects->items =
+        kg_realloc(projects->items, (projects->count + 1) * sizeof(struct host_project *));
+    projects->items[projects->count++] = project;
+    qsort(projects->items, projects->count, sizeof(struct host_project *), compare);
+}
+
+static void list_remove(struct host_projects *projects, const struct host_project *project)
+{
+    size_t index = 0;
+    while (projects->items[index] != project)
+        index++;
+    projects->count--;
+    memmove(&projects->items[index], &projects->items[index + 1],
+            (projects->count - index) * sizeof(struct host_project *));
+}
+
+void host_projects_listen(struct host *host, struct host_project_listener *listener)
+{
+    listener->next = host->projects->listeners;
+    host->projects->listeners = listener;
+}
+
+void host_projects_unlisten(struct host *host, struct host_project_listener *listener)
+{
+    struct host_project_listener **at = &host->projects->listeners;
+    while (*at != NULL && *at != listener)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = listener->next;
+}
+
+static void tell_listeners(struct host *host, const char *id, struct host_project *project_or_null)
+{
+    for (struct host_project_listener *at = host->projects->listeners, *next; at != NULL;
+         at = next) {
+        next = at->next;
+        at->on_change(at, id, project_or_null);
+    }
+}
+
+static int keep(const struct host_project *project, bool is_loaded, struct kg_err *err)
+{
+    const struct state_project kept = {
+        .id = project->id,
+        .root = project->root,
+        .file = project->file,
+        .watched = project->watched,
+        .operator_id = project->operator_id,
+        .loaded_ms = is_loaded ? project->loaded_ms : 0,
+    };
+    return state_project_set(project->host->state, &kept, err);
+}
+
+/* -- taking what was read ---------------------------------------------------------------------- */
+
+/* What a load came to. */
+struct taking {
+    struct project_load *load;
+    struct host_project *project;
+    struct project_changes *changes; /* owned; NULL of a new one */
+    bool is_new;
+};
+
+/* The id and the file belong together; who has one of them has both. */
+static int check_identity(const struct host *host, const struct project_load *load,
+                          struct kg_err *err)
+{
+    const char *id = project_resolved_name(load->resolved);
+    for (size_t i = 0; i < host->projects->count; i++) {
+        const struct host_project *other = host->projects->items[i];
+        bool same_id = strcmp(other->id, id) == 0;
+        bool same_file = strcmp(other->path, load->location.path) == 0;
+        if (same_id == same_file)
+            continue;
+        if (same_file)
+            kg_fail(err, KG_E_CONFLICT, "%s is loaded as %s, and calls itself %s now", other->path,
+                    other->id, id);
+        else
+            kg_fail(err, KG_E_CONFLICT,
+                    "project %s is loaded from %s already, and %s has one of "
+                    "that name, too",
+                    id, other->root, load->location.root);
+        kg_hint(err, "kaged project unload %s, or give one of them another name", other->id);
+        return -EEXIST;
+    }
+    return 0;
+}
+
+static int check_room(const struct host *host, struct kg_err *err)
+{
+    if (host->projects->count < (size_t)host->config->limits_projects)
+        return 0;
+    kg_fail(err, KG_E_BUSY, "%zu projects are loaded already", host->projects->count);
+    kg_hint(err, "unload one, or raise limits.projects");
+    return -EBUSY;
+}
+
+/* What the worker made is the project's now. */
+static void move_into(struct host_project *project, struct project_load *load)
+{
+    project_forget_configs(project); /* they are found by the uses */
+    project_resolved_free(project->resolved);
+    kg_problems_free(&project->problems);
+    project->resolved = kg_steal(&load->resolved);
+    project->problems = load->problems;
+    load->problems = (struct kg_problems){0};
+    project->reload_problem = (struct kg_err){.code = KG_OK};
+    project->was_read = true;
+}
+
+static int take_new(struct host *host, struct project_load *load, struct host_project **ret_project,
+                    struct kg_err *err)
+{
+    int result = check_room(host, err);
+    if (result < 0)
+        return result;
+    struct host_project *project = project_new(host, project_resolved_name(load->resolved),
+                                               load->location.root, load->location.file);
+    project->watched = load->watch;
+    project->loaded_ms = kg_wall_ms();
+    kg_replace(&project->operator_id, load->operator_id);
+    result = keep(project, true, err);
+    if (result < 0) {
+        project_destroy(project);
+        return kg_wrap(err, result, "remember project %s", project_resolved_name(load->resolved));
+    }
+    list_add(host->projects, project);
+    *ret_project = project;
+    return 0;
+}
+
+/* Only who asked for it by a path says whether it is watched. */
+static void keep_again(struct host_project *project, const struct project_load *load)
+{
+    struct kg_err err;
+    if (load->kind == PROJECT_LOAD_ASKED) {
+        project->watched = load->watch;
+        kg_replace(&project->operator_id, load->operator_id);
+    }
+    project->loaded_ms = kg_wall_ms();
+    if (keep(project, true, &err) < 0)
+        kg_log(KG_ERROR_LEVEL, "remember project %s: %s", project->id, err.message);
+}
+
+static void audit_taken(const struct taking *taking)
+{
+    const struct host_project *project = taking->project;
+    const struct project_load *load = taking->load;
+    struct audit *audit = project->host->audit;
+    size_t changes = taking->changes ? taking->changes->count : 0;
+    if (taking->is_new)
+        audit_emit(audit, AUDIT_PROJECT_LOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
+                   AUDIT_V_TEXT(project->root),
+                   AUDIT_V_INT((int64_t)project_resolved_count(project->resolved)),
+                   AUDIT_V_INT((int64_t)project_count_uses(project->resolved)),
+                   AUDIT_V_TEXT(load->operator_id));
+    else if (changes > 0 || load->kind != PROJECT_LOAD_REFRESH)
+        audit_emit(audit, AUDIT_PROJECT_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
+                   AUDIT_V_INT((int64_t)changes), AUDIT_V_TEXT(load->operator_id));
+}
+
+/*
+ * A folder that was replaced is not the one that lies read-only in the cages: there the new one
+ * could be written.
+ */
+static void look_at_folder(struct host_project *project, const struct project_load *load)
+{
+    bool is_same = project->folder.inode == load->folder.inode &&
+                   project->folder.device == load->folder.device &&
+                   project->folder.born_ns == load->folder.born_ns;
+    project->folder = load->folder;
+    if (!is_same)
+        project_restart_own(project);
+}
+
+/* Sees to all that follows from what it says now. */
+static void follow(struct taking *taking, struct project_resolved *before)
+{
+    struct host_project *project = taking->project;
+    const struct project_load *load = taking->load;
+    audit_taken(taking);
+    project_audit_resolved(project, before);
+    project_ask_consents(project, load->kind != PROJECT_LOAD_REFRESH, load->operator_id);
+    project_apply(project);
+    look_at_folder(project, load);
+    project_watch_set(project);
+    tell_listeners(project->host, project->id, project);
+}
+
+static int take(struct taking *taking, struct kg_err *err)
+{
+    struct project_load *load = taking->load;
+    struct host *host = load->host;
+    int result = check_identity(host, load, err);
+    if (result < 0)
+        return result;
+    taking->project = project_find(host, kg_str(project_resolved_name(load->resolved)));
+    taking->is_new = taking->project == NULL;
+    if (taking->is_new)
+        result = take_new(host, load, &taking->project, err);
+    else if (load->kind != PROJECT_LOAD_REFRESH)
+        keep_again(taking->project, load);
+    if (result < 0)
+        return result;
+    struct host_project *project = taking->project;
+    struct project_resolved *before = project->was_read ? kg_steal(&project->resolved) : NULL;
+    move_into(project, load);
+    if (before != NULL)
+        taking->changes = project_diff(before, project->resolved);
+    if (taking->changes != NULL && taking->changes->count > 0)
+        project->loaded_ms = kg_wall_ms(); /* also when nobody asked: it is watched */
+    follow(taking, before);
+    project_resolved_free(before);
+    return 0;
+}
+
+/* -- what could not be taken ------------------------------------------------------------------- */
+
+/* It goes on as it was; one that was never read has nothing to go on with. */
+static void keep_problem(struct host_project *project, const struct project_load *load,
+                         const struct kg_err *err)
+{
+    bool is_news = strcmp(project->reload_problem.message, err->message) != 0;
+    project->reload_problem = *err;
+    if (!project->was_read) {
+        project->state = HOST_PROJECT_PENDING;
+        kg_replace(&project->reason, err->message);
+    }
+    project_watch_set(project);
+    if (!is_news && load->kind == PROJECT_LOAD_REFRESH)
+        return;
+    kg_log(KG_ERROR_LEVEL, "project %s stays as it is: %s", project->id, err->message);
+    audit_emit(project->host->audit, AUDIT_PROJECT_RELOAD_FAILED, KG_STR_NULL,
+               AUDIT_V_TEXT(project->id), AUDIT_V_TEXT(err->message),
+               AUDIT_V_TEXT(load->operator_id));
+    tell_listeners(project->host, project->id, project);
+}
+
+/* The one that the load is about; NULL: none that is known. */
+static struct host_project *project_of(const struct project_load *load)
+{
+    const struct host_projects *projects = load->host->projects;
+    if (load->id != NULL)
+        return project_find(load->host, kg_str(load->id));
+    for (size_t i = 0; load->location.path != NULL && i < projects->count; i++)
+        if (strcmp(projects->items[i]->path, load->location.path) == 0)
+            return projects->items[i];
+    return NULL;
+}
+
+/* -- a load from its start to its end ---------------------------------------------------------- */
+
+static int check_loaded(const struct project_load *load, struct kg_err *err)
+{
+    if (load->err.code != KG_OK) {
+        *err = load->err;
+        return -EINVAL;
+    }
+    if (load->host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (load->id != NULL && project_find(load->host, kg_str(load->id)) == NULL)
+        return kg_fail(err, KG_E_NOT_FOUND, "project %s was unloaded meanwhile", load->id);
+    return 0;
+}
+
+static void end_refresh(struct host *host, const struct project_load *load)
+{
+    struct host_project *project =
+        load->kind == PROJECT_LOAD_REFRESH ? project_find(host, kg_str(load->id)) : NULL;
+    if (project == NULL)
+        return;
+    project->refreshing = false;
+    if (project->refresh_again)
+        project_refresh(project);
+}
+
+/* Says what came of it, and is done with it. */
+static void answer(struct project_load *load, const struct taking *taking_or_null,
+                   const struct kg_err *err_or_null)
+{
+    if (load->on_done != NULL && err_or_null != NULL)
+        load->on_done(load->data, NULL, load->is_files_fault ? &load->problems : NULL, err_or_null);
+    else if (load->on_done != NULL)
+        load->on_done(load->data,
+                      &(struct host_project_loaded){
+                          .project = taking_or_null->project,
+                          .is_new = taking_or_null->is_new,
+                          .changes = taking_or_null->changes,
+                      },
+                      NULL, NULL);
+    project_load_free(load);
+}
+
+static void on_read(struct loop_job *job)
+{
+    struct project_load *load = KG_CONTAINER(job, struct project_load, job);
+    struct host *host = load->host;
+    struct taking taking = {.load = load};
+    struct kg_err err = {0};
+    host->projects->jobs--;
+    host->projects->loads -= load->kind != PROJECT_LOAD_REFRESH;
+    int result = check_loaded(load, &err);
+    if (result == 0)
+        result = take(&taking, &err);
+    struct host_project *known = result < 0 && !host->stopping ? project_of(load) : NULL;
+    if (known != NULL)
+        keep_problem(known, load, &err);
+    if (!host->stopping)
+        end_refresh(host, load);
+    else
+        loop_defer(host->loop, &host->stop_check);
+    answer(load, &taking, result < 0 ? &err : NULL);
+    project_changes_free(taking.changes);
+}
+
+static void begin(struct project_load *load)
+{
+    struct host_projects *projects = load->host->projects;
+    projects->jobs++;
+    projects->loads += load->kind != PROJECT_LOAD_REFRESH;
+    load->job.run = project_load_run;
+    load->job.done = on_read;
+    loop_worker_submit(projects->worker, &load->job);
+}
+
+static void on_failed(struct loop_task *task)
+{
+    struct project_load *load = KG_CONTAINER(task, struct project_load, task);
+    struct project_load **at = &load->host->projects->failed;
+    while (*at != load)
+        at = &(*at)->next;
+    *at = load->next;
+    answer(load, NULL, &load->err);
+}
+
+/* Never before the one who asked has returned. */
+static void fail_later(struct project_load *load)
+{
+    load->next = load->host->projects->failed;
+    load->host->projects->failed = load;
+    load->task.run = on_failed;
+    loop_defer(load->host->loop, &load->task);
+}
+
+static int check_begin(const struct host *host, const char *path, struct kg_err *err)
+{
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (path[0] != '/') {
+        kg_fail(err, KG_E_USAGE, "project %.200s: the path does not start with /", path);
+        kg_hint(err, "the daemon is in another folder than you");
+        return -EINVAL;
+    }
+    if (host->projects->loads < LOADS_MAX)
+        return 0;
+    kg_fail(err, KG_E_BUSY, "%d projects are being read already", LOADS_MAX);
+    kg_hint(err, "try again when one of them is there");
+    return -EBUSY;
+}
+
+static void ask(struct project_load *load, const char *operator_id, host_project_fn *on_done,
+                void *data)
+{
+    kg_replace(&load->operator_id, operator_id);
+    load->on_done = on_done;
+    load->data = data;
+    if (load->err.code != KG_OK || check_begin(load->host, load->path, &load->err) < 0)
+        fail_later(load);
+    else
+        begin(load);
+}
+
+void host_project_load(struct host *host, const char *path, bool watch, const char *operator_id,
+                       host_project_fn *on_done, void *data)
+{
+    struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path);
+    load->watch = watch;
+    ask(load, operator_id, on_done, data);
+}
+
+void host_project_reload(struct host *host, struct kg_str id, const char *operator_id,
+                         host_project_fn *on_done, void *data)
+{
+    struct kg_err err = {0};
+    const struct host_project *project = host_project_find(host, id, &err);
+    struct project_load *load =
+        project_load_new(host, PROJECT_LOAD_AGAIN, project ? project->path : "");
+    load->err = err;
+    load->id = kg_str_dup(id);
+    ask(load, operator_id, on_done, data);
+}
+
+void project_refresh(struct host_project *project)
+{
+    if (project->host->stopping)
+        return;
+    project->refresh_again = project->refreshing;
+    if (project->refreshing)
+        return;
+    project->refreshing = true;
+    struct project_load *load =
+        project_load_new(project->host, PROJECT_LOAD_REFRESH, project->path);
+    load->id = kg_strdup(project->id);
+    begin(load);
+}
+
+void host_projects_refresh(struct host *host)
+{
+    for (size_t i = 0; i < host->projects->count; i++) {
+        project_forget_configs(host->projects->items[i]); /* secrets may be others now */
+        project_refresh(host->projects->items[i]);
+    }
+}
+
+/* -- unloading --------------------------------------------------------------------------------- */
+
+int host_project_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
+                        struct kg_err *err)
+{
+    struct host_project *project = host_project_find(host, id, err);
+    if (project == NULL)
+        return -ENOENT;
+    if (project->sessions > 0 && !force) {
+        kg_fail(err, KG_E_CONFLICT, "project %s has %zu session(s)", project->id,
+                project->sessions);
+        kg_hint(err, "close them first, or use --force");
+        return -EBUSY;
+    }
+    int result = keep(project, false, err);
+    if (result < 0)
+        return kg_wrap(err, result, "forget project %s", project->id);
+    if (host->consents != NULL)
+        consent_forget_project(host->consents, project->id);
+    list_remove(host->projects, project);
+    project_withdraw(project);
+    audit_emit(host->audit, AUDIT_PROJECT_UNLOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
+               AUDIT_V_INT((int64_t)project->sessions), AUDIT_V_TEXT(operator_id));
+    tell_listeners(host, project->id, NULL);
+    loop_defer(host->loop, &host->projects->settle_check);
+    project_destroy(project);
+    return 0;
+}
+
+/* -- from the daemon's start to its end -------------------------------------------------------- */
+
+static void on_consent(struct consent_listener *listener, struct consent *consent)
+{
+    struct host_projects *projects = KG_CONTAINER(listener, struct host_projects, consents);
+    const char *id = consent_project(consent);
+    if (id == NULL || !consent_state_is_settled(consent_state(consent)))
+        return;
+    for (size_t i = 0; i < projects->count; i++)
+        if (strcmp(projects->items[i]->id, id) == 0)
+            project_refresh(projects->items[i]);
+}
+
+static void on_kept(void *data, const struct state_project *kept)
+{
+    struct host *host = data;
+    struct host_project *project = project_new(host, kept->id, kept->root, kept->file);
+    project->watched = kept->watched;
+    project->loaded_ms = kept->loaded_ms;
+    kg_replace(&project->operator_id, kept->operator_id);
+    list_add(host->projects, project);
+}
+
+void host_projects_start(struct host *host)
+{
+    struct kg_err err;
+    if (state_projects(host->state, on_kept, host, &err) < 0)
+        kg_log(KG_ERROR_LEVEL, "projects: %s", err.message);
+    host->projects->consents.on_change = on_consent;
+    consent_listen(host->consents, &host->projects->consents);
+    host_projects_refresh(host);
+}
+
+bool host_projects_busy(const struct host *host)
+{
+    return host->projects->jobs > 0;
+}
+
+void host_projects_stop(struct host *host)
+{
+    atomic_store(&host->projects->closing, true);
+    for (size_t i = 0; i < host->projects->count; i++) {
+        struct host_project *project = host->projects->items[i];
+        project_watch_free(kg_steal(&project->watch));
+    }
+    loop_defer(host->loop, &host->projects->settle_check);
+}
+
+void host_projects_close(struct host *host)
+{
+    struct host_projects *projects = host->projects;
+    if (projects == NULL)
+        return;
+    host->stopping = true; /* nothing that was read is taken any more */
+    atomic_store(&projects->closing, true);
+    loop_worker_free(kg_steal(&projects->worker));
+    while (projects->failed != NULL) {
+        loop_undefer(host->loop, &projects->failed->task);
+        on_failed(&projects->failed->task);
+    }
+}
+
+void host_projects_open(struct host *host)
+{
+    struct host_projects *projects = host->projects = kg_alloc(sizeof(*projects));
+    projects->worker = loop_worker_new(host->loop, "kaged-projects");
+    project_waiters_open(host);
+}
+
+void host_projects_free(struct host *host)
+{
+    struct host_projects *projects = host->projects;
+    if (projects == NULL)
+        return;
+    size_t count = projects->count;
+    projects->count = 0; /* who is told now that his plugin is gone finds none */
+    project_waiters_close(host);
+    for (size_t i = 0; i < count; i++)
+        project_destroy(projects->items[i]);
+    free(projects->items);
+    free(projects);
+    host->projects = NULL;
+}

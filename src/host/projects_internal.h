@@ -1,0 +1,189 @@
+/* What the files of projects share, and what the rest of host/ asks of them. */
+#ifndef KAGED_HOST_PROJECTS_INTERNAL_H
+#define KAGED_HOST_PROJECTS_INTERNAL_H
+
+#include "host/internal.h"
+
+#include <stdatomic.h>
+
+/* A plugin that agents of a project use, and the process that serves them. */
+struct project_server {
+    char *plugin;                  /* owned: its name */
+    char *process;                 /* owned: the plugin's name, or plugin@project */
+    const struct project_use *use; /* of the first agent that has it */
+    bool allowed;                  /* the operator let the project use it */
+    bool own;                      /* the process is this project's alone */
+
+    struct kg_buf told;  /* the configuration of the last projects.activated */
+    uint32_t told_start; /* which start of the process it went to; 0: none */
+    uint32_t told_count; /* the number of that request */
+    bool taken;          /* the process took it */
+};
+
+struct project_watch;
+
+/* Which folder it is, whatever its name; zeroed: there is none. */
+struct project_folder {
+    uint64_t device, inode;
+    int64_t born_ns; /* since numbers of inodes are used again; 0: the file system does not say */
+};
+
+struct host_project {
+    struct host *host;      /* borrowed */
+    char *id, *root, *file; /* owned; file is below the root */
+    char *path;             /* owned; of the file */
+    char *operator_id;      /* owned; who loaded it; NULL: unknown */
+    bool watched;
+    bool was_read;      /* since the daemon started */
+    bool entered;       /* a session was in it: its plugins run */
+    bool refreshing;    /* it is being read again, unasked */
+    bool refresh_again; /* and must be once more */
+    int64_t loaded_ms;
+    struct project_folder folder; /* its .kaged, when it was read last */
+    enum host_project_state state;
+    char *reason; /* owned; NULL: it is active */
+    size_t sessions;
+    struct project_resolved *resolved; /* owned; of no agents until it was read */
+    struct kg_problems problems;       /* owned */
+    struct kg_err reload_problem;      /* KG_OK: none */
+    struct project_server *servers;    /* owned */
+    size_t server_count;
+    struct kg_buf *configs; /* owned; of each use in order, made when they are asked for */
+    size_t config_count;
+    struct project_watch *watch; /* owned; NULL: it is not watched */
+};
+
+/* One who waits until the plugins of a project have started. */
+struct project_waiter;
+
+struct host_projects {
+    struct host_project **items; /* owned, by id */
+    size_t count;
+    struct loop_worker *worker;  /* owned; reads them */
+    atomic_bool closing;         /* what it has not begun it need not begin */
+    size_t loads;                /* asked for and under way */
+    size_t jobs;                 /* all that the worker has */
+    struct project_load *failed; /* answered at the end of the turn */
+    struct host_project_listener *listeners;
+    struct consent_listener consents;
+    uint32_t told;                  /* requests to processes; each has its number */
+    struct project_waiter *waiters; /* owned */
+    struct loop_task settle_check;
+};
+
+/* -- for the rest of the host ------------------------------------------------------------------ */
+
+void host_projects_open(struct host *host);
+void host_projects_start(struct host *host); /* reads those that are known */
+void host_projects_stop(struct host *host);  /* nothing new begins */
+void host_projects_close(struct host *host); /* ends the worker; who waits is answered */
+void host_projects_free(struct host *host);
+bool host_projects_busy(const struct host *host);
+/* Reads each again, off the loop: plugins or local.toml are others now. */
+void host_projects_refresh(struct host *host);
+/* Sees to the processes of each, now. */
+void host_projects_look_again(struct host *host);
+/* Starts or ends the processes of projects that are made of this plugin. */
+void host_projects_follow(struct host *host, const struct host_plugin *base);
+/* Whether a project that is in use needs this process. */
+bool host_projects_want(const struct host *host, const struct host_plugin *plugin);
+/* What the one project gives it that it serves; NULL: none, or there are several. */
+const struct kg_node *host_projects_config(const struct host *host,
+                                           const struct host_plugin *plugin);
+/* The ids of those that it serves, as strings of an open list. */
+void host_projects_put(const struct host *host, const struct host_plugin *plugin,
+                       struct kg_json_writer *json);
+void host_projects_on_state(struct host *host, struct host_plugin *plugin);
+
+/* -- reading, see project_load.c --------------------------------------------------------------- */
+
+enum project_load_kind {
+    PROJECT_LOAD_ASKED,   /* by a path */
+    PROJECT_LOAD_AGAIN,   /* the operator asked for it to be read again */
+    PROJECT_LOAD_REFRESH, /* something that it depends on changed */
+};
+struct project_load {
+    struct loop_job job;
+    struct loop_task task;     /* of one that failed at once */
+    struct project_load *next; /* of those */
+    struct host *host;
+    enum project_load_kind kind;
+    char *id;   /* owned; of the one that is read again; NULL: whichever it is */
+    char *path; /* owned */
+    bool watch;
+    char *operator_id; /* owned; NULL: nobody asked */
+    host_project_fn *on_done;
+    void *data;
+
+    char *plugins_dir, *local_file; /* owned copies: the worker touches nothing of the host */
+    char **plugins;                 /* owned; those that the host knows */
+    struct project_location location;
+    struct project_folder folder;
+    struct project_resolved *resolved; /* owned until it is taken */
+    struct kg_problems problems;       /* the same */
+    bool is_files_fault;               /* the problems are what failed */
+    struct kg_err err;                 /* KG_OK: it was read */
+};
+struct project_load *project_load_new(struct host *host, enum project_load_kind kind,
+                                      const char *path);
+void project_load_free(struct project_load *load);
+void project_load_run(struct loop_job *job); /* on the worker */
+
+/* -- one project, see projects.c --------------------------------------------------------------- */
+
+struct host_project *project_find(const struct host *host, struct kg_str id);
+/* Reads it again unasked. */
+void project_refresh(struct host_project *project);
+
+/* -- sessions, see project_sessions.c ---------------------------------------------------------- */
+
+void project_waiters_open(struct host *host);
+void project_waiters_close(struct host *host); /* they are answered */
+
+/* -- consents, see project_consents.c ---------------------------------------------------------- */
+
+/*
+ * Makes it active, or pending with what it waits for. The operator is asked for each plugin that it
+ * may not use yet; `again`: also if he has answered before.
+ */
+void project_ask_consents(struct host_project *project, bool again, const char *operator_id);
+/* Whether the operator lets the project use what is installed. */
+bool project_may_use(const struct host_project *project, const struct project_use *use);
+
+/* -- plugins, see project_plugins.c ------------------------------------------------------------ */
+
+/* Servers, processes, configurations: all as the resolved project wants them. */
+void project_apply(struct host_project *project);
+/* Starts and ends them as the operator and the sessions want it. */
+void project_follow(struct host_project *project);
+/* Those that are its own have a cage that is made of a folder which is another one now. */
+void project_restart_own(struct host_project *project);
+/* It is gone, or about to be: its processes are told, and end if nobody else wants them. */
+void project_withdraw(struct host_project *project);
+/* Whether sessions can be served: it is active, or was when they entered it. */
+bool project_serves(const struct host_project *project);
+struct project_server *project_server_find(const struct host_project *project, const char *plugin);
+bool project_server_is_used(const struct project_server *server);
+void project_servers_free(struct project_server *servers, size_t count);
+
+/* -- configurations, see project_config.c ------------------------------------------------------ */
+
+size_t project_count_uses(const struct project_resolved *resolved); /* by all agents together */
+void project_forget_configs(struct host_project *project);
+/* projects.activated, unless this process was told the same before. */
+void project_tell(struct host_project *project, struct project_server *server);
+void project_tell_gone(struct host_project *project, struct project_server *server);
+
+/* -- what changes of files say, see project_watch.c -------------------------------------------- */
+
+/* Watches what the resolved project is made of; ends if it is not watched any more. */
+void project_watch_set(struct host_project *project);
+void project_watch_free(struct project_watch *watch);
+
+/* -- the audit log, see project_audit.c -------------------------------------------------------- */
+
+/* Tools and faults that `before` (NULL: nothing) did not have. */
+void project_audit_resolved(const struct host_project *project,
+                            const struct project_resolved *before);
+
+#endif

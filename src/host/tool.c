@@ -1,0 +1,325 @@
+/*
+ * Tools of agents. A model names the tool, and a model reads what comes back: the tool must be on
+ * for its agent, the arguments must fit the schema before the plugin sees them, and each refusal
+ * says what to do instead. Whoever asks is answered exactly once, whatever the plugin does.
+ */
+#include "host/agents.h"
+#include "host/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TOOLS_LISTED_MAX 200 /* bytes of names in a hint */
+
+struct host_tool_call {
+    struct host *host;
+    struct host_tool_call *next, *previous; /* in the host's list */
+    struct host_asker_copy asker;
+    char *tool;
+    struct kg_buf arguments;
+    struct loop_task task;         /* tries to send it */
+    struct loop_timer patience;    /* how long a plugin that starts is waited for */
+    struct host_plugin *waits_for; /* NULL: it does not wait */
+    bool waited;                   /* for as long as that */
+    struct host_call *sent;        /* NULL: it is not */
+    char *plugin;                  /* whose tool it is; NULL until that is known */
+    void (*on_done)(void *data, const struct host_tool_reply *reply);
+    void *data;
+};
+
+/* -- its life ---------------------------------------------------------------------------------- */
+
+static void link_call(struct host_tool_call *call)
+{
+    struct host_tool_call **first = &call->host->tool_calls;
+    call->next = *first;
+    if (*first != NULL)
+        (*first)->previous = call;
+    *first = call;
+}
+
+static void unlink_call(struct host_tool_call *call)
+{
+    if (call->previous != NULL)
+        call->previous->next = call->next;
+    else
+        call->host->tool_calls = call->next;
+    if (call->next != NULL)
+        call->next->previous = call->previous;
+}
+
+static void free_call(struct host_tool_call *call)
+{
+    unlink_call(call);
+    loop_undefer(call->host->loop, &call->task);
+    loop_timer_stop(call->host->loop, &call->patience);
+    host_asker_free(&call->asker);
+    kg_buf_free(&call->arguments);
+    free(call->tool);
+    free(call->plugin);
+    free(call);
+}
+
+/* Whether the plugin itself was not reached. */
+static bool is_blocked(const struct host_tool_reply *reply)
+{
+    static const enum kg_code codes[] = {KG_E_PLUGIN_DOWN, KG_E_PLUGIN_TIMEOUT,
+                                         KG_E_BUSY,        KG_E_STOPPING,
+                                         KG_E_CONFLICT,    KG_E_AUDIT_UNAVAILABLE};
+    for (size_t i = 0; reply->plugin_error.length == 0 && i < KG_COUNT(codes); i++)
+        if (reply->error.code == codes[i])
+            return true;
+    return false;
+}
+
+static void finish(struct host_tool_call *call, struct host_tool_reply *reply)
+{
+    kg_auto(kg_free) char *plugin = kg_steal(&call->plugin);
+    void (*on_done)(void *, const struct host_tool_reply *) = call->on_done;
+    void *data = call->data;
+    reply->plugin = plugin;
+    reply->blocked = is_blocked(reply);
+    free_call(call);
+    on_done(data, reply);
+}
+
+/* -- which tool -------------------------------------------------------------------------------- */
+
+/* The last segment of a package is the plugin's name. */
+static const char *plugin_name(const struct project_use *use)
+{
+    const char *slash = strrchr(use->package, '/');
+    return use->plugin != NULL ? use->plugin->name : slash != NULL ? slash + 1 : use->package;
+}
+
+/* Whether that plugin's tools have such names: "memory.recall", "memory__recall". */
+static bool has_prefix(struct kg_str tool, const char *plugin)
+{
+    size_t length = strlen(plugin);
+    if (!kg_str_starts(tool, plugin))
+        return false;
+    struct kg_str rest = {tool.data + length, tool.length - length};
+    return kg_str_starts(rest, ".") || kg_str_starts(rest, "__");
+}
+
+static bool is_switched_off(const struct project_use *use, struct kg_str name)
+{
+    for (size_t i = 0; use->state == PROJECT_READY && i < use->plugin->tool_count; i++) {
+        const struct project_tool *tool = &use->plugin->tools[i];
+        if (!use->tools[i] && (kg_str_is(name, tool->name) || kg_str_is(name, tool->wire_name)))
+            return true;
+    }
+    return false;
+}
+
+static void hint_tools(const struct project_resolved_agent *agent, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf names = {0};
+    for (size_t i = 0; i < agent->use_count; i++) {
+        const struct project_use *use = &agent->uses[i];
+        for (size_t k = 0; use->state == PROJECT_READY && k < use->plugin->tool_count; k++)
+            if (use->tools[k] && names.length < TOOLS_LISTED_MAX)
+                kg_buf_printf(&names, "%s%s", names.length ? ", " : "", use->plugin->tools[k].name);
+    }
+    if (names.length > 0)
+        kg_hint(err, "its tools are %s", kg_buf_terminate(&names));
+    else
+        kg_hint(err, "it has no tools of plugins");
+}
+
+/* Why there is no such tool, for whoever called it. */
+static int explain(const struct project_resolved_agent *agent, struct kg_str name,
+                   struct kg_err *err)
+{
+    for (size_t i = 0; i < agent->use_count; i++) {
+        const struct project_use *use = &agent->uses[i];
+        if (is_switched_off(use, name)) {
+            kg_fail(err, KG_E_REFUSED, "the tool %.*s is disabled for the agent %s",
+                    KG_STR_CUT(name, 140), agent->path);
+            kg_hint(err, "the agent's `tools:` in the project's file switches it off");
+            return -EINVAL;
+        }
+        if (use->state != PROJECT_READY && has_prefix(name, plugin_name(use)))
+            return kg_fail(err, KG_E_NOT_APPLICABLE,
+                           "the tool %.*s cannot be used: the plugin %s of the agent %s is not "
+                           "ready: %.300s",
+                           KG_STR_CUT(name, 140), use->name, agent->path, use->reason);
+    }
+    kg_fail(err, KG_E_METHOD_NOT_FOUND, "the agent %s has no tool \"%.*s\"", agent->path,
+            KG_STR_CUT(name, 140));
+    hint_tools(agent, err);
+    return -EINVAL;
+}
+
+static const struct project_tool *find_tool(const struct project_resolved_agent *agent,
+                                            struct kg_str name, const struct project_use **ret_use,
+                                            struct kg_err *err)
+{
+    const struct project_tool *tool = project_tool_find(agent, name, ret_use);
+    if (tool == NULL)
+        tool = project_tool_called(agent, name, ret_use);
+    if (tool == NULL)
+        explain(agent, name, err);
+    return tool;
+}
+
+/* -- the call ---------------------------------------------------------------------------------- */
+
+static int take_result(const struct host_call *call, struct kg_str result, struct kg_err *err)
+{
+    int64_t most = call->host->config->limits_tool_result_bytes;
+    if (result.length <= (size_t)most)
+        return 0;
+    kg_fail(err, KG_E_TOO_LARGE, "the result has %zu bytes, and that of a tool may have %lld",
+            result.length, (long long)most);
+    kg_hint(err, "ask the tool for less, or raise limits.tool_result_bytes");
+    return -EINVAL;
+}
+
+static const struct host_call_kind tool_kind = {
+    .take = take_result,
+    .audit_sent = host_audit_called,
+    .audit_ended = host_audit_returned,
+};
+
+static void on_returned(void *data, const struct host_reply *reply)
+{
+    struct host_tool_reply answer = {.error = reply->error, .plugin_error = reply->plugin_error};
+    if (reply->error.code == KG_OK)
+        answer.result = reply->result;
+    finish(data, &answer);
+}
+
+/* What runs may be another version than the project was resolved with. */
+static const struct manifest_tool *offered(const struct host_plugin *plugin,
+                                           const struct project_tool *tool, struct kg_err *err)
+{
+    const char *dot = strchr(tool->name, '.');
+    const struct manifest_tool *found = manifest_tool_find(plugin->manifest, kg_str(dot + 1));
+    if (found == NULL) {
+        kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s: the version %s that runs has no tool %s",
+                plugin->name, plugin->manifest->version, tool->name);
+        kg_hint(err, "reload the project");
+    }
+    return found;
+}
+
+static int send_to(struct host_tool_call *call, struct host_plugin *plugin,
+                   const struct project_tool *tool, struct kg_str config, struct kg_err *err)
+{
+    const struct manifest_tool *declared = NULL;
+    struct host_context context = host_asker_context(&call->asker);
+    if (plugin->manifest != NULL && (declared = offered(plugin, tool, err)) == NULL)
+        return -EINVAL;
+    const struct host_passage passage = {
+        .plugin = plugin,
+        .method = kg_str(tool->name),
+        .params = kg_buf_view(&call->arguments),
+        .config = config,
+        .context = &context,
+        .params_schema = declared ? declared->parameters : NULL,
+        .timeout_ms = host_call_timeout_ms(call->host, declared ? declared->timeout_ms : 0),
+        .kind = &tool_kind,
+        .on_done = on_returned,
+        .data = call,
+    };
+    call->sent = host_pass(call->host, &passage, err);
+    return call->sent != NULL ? 0 : -EINVAL;
+}
+
+static void on_patience_over(struct loop_timer *timer)
+{
+    struct host_tool_call *call = KG_CONTAINER(timer, struct host_tool_call, patience);
+    call->waited = true;
+    loop_defer(call->host->loop, &call->task);
+}
+
+/* -EAGAIN: it will be tried again when the plugin has started, or has not. */
+static int wait_for_start(struct host_tool_call *call, struct host_plugin *plugin,
+                          struct kg_err *err)
+{
+    int64_t patience_ms = call->host->config->limits_initialize_timeout_ms;
+    if (call->waited) {
+        kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is still starting after %lld ms", plugin->name,
+                (long long)patience_ms);
+        kg_hint(err, "kaged plugin status %s says more", plugin->name);
+        return -EINVAL;
+    }
+    call->waits_for = plugin;
+    if (!loop_timer_running(&call->patience))
+        loop_timer_start(call->host->loop, &call->patience, (uint64_t)patience_ms,
+                         on_patience_over);
+    return -EAGAIN;
+}
+
+static int try_call(struct host_tool_call *call, struct kg_err *err)
+{
+    struct host_place place;
+    const struct project_use *use;
+    if (host_place_find(call->host, &call->asker.agent, &place, err) < 0)
+        return -EINVAL;
+    const struct project_tool *tool = find_tool(place.agent, kg_str(call->tool), &use, err);
+    if (tool == NULL)
+        return -EINVAL;
+    free(call->plugin);
+    call->plugin = kg_strdup(use->plugin->name);
+    struct host_plugin *plugin = host_project_plugin(place.project, use);
+    if (plugin == NULL)
+        return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
+                       call->plugin, call->asker.project_id);
+    if (host_plugin_is_starting(plugin))
+        return wait_for_start(call, plugin, err);
+    return send_to(call, plugin, tool, host_project_config_for(place.project, use), err);
+}
+
+static void on_task(struct loop_task *task)
+{
+    struct host_tool_call *call = KG_CONTAINER(task, struct host_tool_call, task);
+    struct host_tool_reply reply = {.error.code = KG_OK};
+    call->waits_for = NULL;
+    int tried = try_call(call, &reply.error);
+    if (tried == 0)
+        loop_timer_stop(call->host->loop, &call->patience);
+    else if (tried != -EAGAIN)
+        finish(call, &reply);
+}
+
+struct host_tool_call *host_tool_call(struct host *host, const struct host_tool_request *request)
+{
+    struct host_tool_call *call = kg_alloc(sizeof(*call));
+    call->host = host;
+    call->tool = kg_str_dup(request->tool);
+    call->on_done = request->on_done;
+    call->data = request->data;
+    call->task.run = on_task;
+    host_asker_copy(&request->asker, &call->asker);
+    kg_buf_str(&call->arguments, request->arguments);
+    link_call(call);
+    loop_defer(host->loop, &call->task);
+    return call;
+}
+
+void host_tool_cancel(struct host_tool_call *call)
+{
+    if (call->sent != NULL)
+        host_call_cancel(call->sent);
+    free_call(call);
+}
+
+void host_tools_look(struct host_plugin *plugin)
+{
+    for (struct host_tool_call *call = plugin->host->tool_calls; call != NULL; call = call->next)
+        if (call->waits_for == plugin)
+            loop_defer(call->host->loop, &call->task);
+}
+
+void host_tools_end(struct host *host)
+{
+    while (host->tool_calls != NULL) {
+        struct host_tool_reply reply = {.error.code = KG_OK};
+        kg_fail(&reply.error, KG_E_STOPPING, "the daemon is stopping");
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what is finished leaves the list */
+        finish(host->tool_calls, &reply);
+    }
+}

@@ -1,0 +1,136 @@
+/* What the files of authentication share; the rest of the server sees internal.h only. */
+#ifndef KAGED_HTTP_AUTH_INTERNAL_H
+#define KAGED_HTTP_AUTH_INTERNAL_H
+
+#include "http/internal.h"
+
+#define HTTP_SECRET_BYTES   32
+#define HTTP_SECRET_TEXT    44 /* in base64, and NUL */
+#define HTTP_TOKEN_PREFIX   "kgd_"
+#define HTTP_TOKEN_TEXT     (HTTP_SECRET_TEXT + sizeof(HTTP_TOKEN_PREFIX) - 1)
+#define HTTP_SESSION_COOKIE "kaged_session"
+
+/* 256 bits of chance, as text that is fit for a URL, a header and a cookie. */
+void http_secret_make(char ret_text[HTTP_SECRET_TEXT]);
+/* Whether they are equal, in a time that does not depend on where they differ. */
+bool http_secret_equal(struct kg_str a, struct kg_str b);
+
+/* -- scopes.c ---------------------------------------------------------------------------------- */
+
+#define HTTP_SCOPES_MAX 16
+#define HTTP_SCOPES_ALL ((1u << HTTP_SCOPES_MAX) - 1)
+extern const char *const http_scope_names[]; /* ended by NULL; each is a bit, in this order */
+/* The bits of scopes that are separated by commas; admin has them all. */
+int http_scopes_parse(struct kg_str text, uint32_t *ret_scopes, struct kg_err *err);
+/* Appends them, separated by commas: admin alone if it is among them. */
+void http_scopes_print(uint32_t scopes, struct kg_buf *out);
+bool http_scopes_allow(uint32_t scopes, const char *permission);
+
+/* -- attempts.c -------------------------------------------------------------------------------- */
+
+#define HTTP_SOURCES_MAX 256
+
+struct http_attempts {
+    struct loop *loop;   /* borrowed */
+    struct audit *audit; /* borrowed */
+    uint32_t failures_per_min;
+    struct {
+        unsigned char key[HTTP_SOURCE_KEY];
+        uint64_t began_ms;
+        uint32_t failures; /* 0: nobody's */
+    } sources[HTTP_SOURCES_MAX];
+    struct kg_rate told;
+    struct loop_timer rest; /* after which those that were only counted are told */
+    uint32_t suppressed;
+    const char *last_via;
+    char last_source[HTTP_SOURCE_TEXT];
+    char last_reason[KG_ERR_MESSAGE_MAX];
+};
+/*
+ * Counts one failure and audits it. False if there are too many from there: *ret_wait_sec is then
+ * how long the source should stay away. The texts live as long as the process (via), or are copied.
+ */
+bool http_attempts_fail(struct http_attempts *attempts, const struct http_source *source,
+                        const char *via, const char *reason, unsigned *ret_wait_sec);
+/* Tells what was only counted so far. */
+void http_attempts_close(struct http_attempts *attempts);
+
+/* -- credentials.c ----------------------------------------------------------------------------- */
+
+struct http_credential {
+    struct kg_id id;
+    enum state_credential_kind kind;
+    unsigned char hash[STATE_HASH_BYTES];
+    char *name; /* owned */
+    uint32_t scopes;
+    char operator_id[HTTP_OPERATOR_MAX];
+    int64_t created_ms, expires_ms;
+    int64_t last_used_ms; /* since the daemon started; 0: never */
+};
+
+struct http_credentials {
+    struct state *state;            /* borrowed */
+    struct http_credential **items; /* owned, the oldest first */
+    size_t count;
+    struct kg_map *by_hash;
+};
+int http_credentials_load(struct http_credentials *credentials, struct state *state,
+                          struct kg_err *err);
+void http_credentials_free(struct http_credentials *credentials);
+/* What the secret belongs to, also if it has expired; NULL: to nothing of this kind. */
+struct http_credential *http_credentials_find(const struct http_credentials *credentials,
+                                              enum state_credential_kind kind,
+                                              struct kg_str secret);
+struct http_credential *http_credentials_named(const struct http_credentials *credentials,
+                                               enum state_credential_kind kind,
+                                               struct kg_str id_or_name);
+/* Adds one for the secret; takes kind, name, scopes, operator_id and expires_ms of `wanted`. */
+struct http_credential *http_credentials_add(struct http_credentials *credentials,
+                                             const struct http_credential *wanted,
+                                             struct kg_str secret, struct kg_err *err);
+int http_credentials_remove(struct http_credentials *credentials,
+                            struct http_credential *credential, struct kg_err *err);
+bool http_credential_has_expired(const struct http_credential *credential);
+
+/* -- launch.c ---------------------------------------------------------------------------------- */
+
+/* At most one launch URL waits to be used. */
+struct http_launch {
+    char *file;                   /* owned; run/launch-url */
+    char token[HTTP_SECRET_TEXT]; /* "": none waits */
+    char operator_id[HTTP_OPERATOR_MAX];
+    int64_t expires_ms;
+};
+/* The URL that waits for this operator, or a new one; it is in the file then. */
+int http_launch_make(struct http_auth *auth, const char *base_url, const char *operator_id,
+                     struct kg_buf *ret_url, struct kg_err *err);
+/* Whether it is the token that waits, which is used up then. */
+bool http_launch_use(struct http_launch *launch, struct kg_str token,
+                     char ret_operator[HTTP_OPERATOR_MAX]);
+/* Forgets it, and removes the file. */
+void http_launch_drop(struct http_launch *launch);
+
+/* -- auth.c ------------------------------------------------------------------------------------ */
+
+struct http_auth {
+    struct loop *loop;   /* borrowed */
+    struct audit *audit; /* borrowed */
+    enum http_auth_mode mode;
+    char *nonce;  /* owned; of the proxy, or NULL */
+    char **hosts; /* owned */
+    int64_t session_ms;
+    struct http_credentials credentials;
+    struct http_launch launch;
+    struct http_attempts attempts;
+    struct kg_map *accepted; /* ids and proxy users that were audited */
+};
+/* Makes the error the answer, after counting and auditing it. */
+void http_auth_deny(struct http_request *request, const char *via, const struct kg_err *err);
+/* The secret of the request's cookie; empty if it has none. */
+struct kg_str http_auth_cookie(const struct http_request *request);
+/* What X-Kaged-CSRF must be in requests of the session with this secret. */
+void http_auth_csrf(struct kg_str secret, char ret_text[HTTP_SECRET_TEXT]);
+/* Sets what the client is to keep; empty: is to forget. */
+void http_auth_set_cookie(struct http_request *request, struct kg_str secret, int64_t max_age_sec);
+
+#endif

@@ -1,0 +1,436 @@
+/*
+ * The routes of authentication: a browser comes in by its launch URL and leaves by logging out; the
+ * operator makes, lists and revokes API tokens. A token's text is in the answer that makes it, and
+ * nowhere else.
+ */
+#include "http/auth_internal.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+
+#define NAME_MAX_BYTES 64
+#define DAY_MS         ((int64_t)24 * 60 * 60 * 1000)
+#define EXPIRY_MAX_MS  (3660 * DAY_MS)
+#define DEFAULT_SCOPES "plugins:read,plugins:call"
+
+static struct http_server *server_of(const struct http_request *request)
+{
+    return http_connection_server(request->connection);
+}
+
+/* Without it the server has a unix socket only, and nothing to manage. */
+static struct http_auth *auth_of(struct http_request *request)
+{
+    struct kg_err err;
+    struct http_auth *auth = server_of(request)->auth;
+    if (auth != NULL)
+        return auth;
+    kg_fail(&err, KG_E_NOT_FOUND, "this server keeps no credentials");
+    http_reply_error(request, &err);
+    return NULL;
+}
+
+/* 0: never */
+static const char *time_text(int64_t wall_ms, char ret_text[KG_TIME_TEXT])
+{
+    if (wall_ms == 0)
+        return NULL;
+    kg_time_format(wall_ms, ret_text);
+    return ret_text;
+}
+
+static void put_scopes(struct kg_json_writer *json, uint32_t scopes)
+{
+    kg_json_key(json, "scopes");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; http_scope_names[i] != NULL; i++)
+        if (scopes & 1u << i)
+            kg_json_text(json, http_scope_names[i]);
+    kg_json_end(json, ']');
+}
+
+/* -- the launch URL ---------------------------------------------------------------------------- */
+
+/* "" unless it listens on TCP. */
+static void put_base_url(const struct http_server *server, struct kg_buf *out)
+{
+    if (server->address[0] != '\0')
+        kg_buf_printf(out, "http://%s", server->address);
+}
+
+static int make_url(struct http_server *server, const char *operator_id, struct kg_buf *ret_url,
+                    struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf base = {0};
+    put_base_url(server, &base);
+    if (base.length == 0) {
+        kg_fail(err, KG_E_CONFLICT, "the daemon does not listen on TCP, so no browser reaches it");
+        kg_hint(err, "set daemon.bind, or free its port, and start the daemon again");
+        return -EINVAL;
+    }
+    if (server->auth->mode == HTTP_AUTH_PROXY) {
+        kg_fail(err, KG_E_CONFLICT, "auth.mode is proxy: browsers come by the proxy, and not here");
+        return -EINVAL;
+    }
+    if (server->auth->mode == HTTP_AUTH_LOCAL)
+        return http_launch_make(server->auth, kg_buf_terminate(&base), operator_id, ret_url, err);
+    kg_buf_printf(ret_url, "%s/", kg_buf_terminate(&base));
+    return 0;
+}
+
+int http_server_offer_launch(struct http_server *server, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf url = {0};
+    if (server->address[0] == '\0' || server->auth->mode != HTTP_AUTH_LOCAL)
+        return 0;
+    return make_url(server, server->own_name, &url, err);
+}
+
+void http_handle_launch_make(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf url = {0}, body = {0};
+    struct kg_err err = {0};
+    const char *operator_id = http_operator(request);
+    struct http_auth *auth = auth_of(request);
+    if (auth == NULL)
+        return;
+    if (make_url(server_of(request), operator_id ? operator_id : "", &url, &err) < 0) {
+        http_reply_error(request, &err);
+        return;
+    }
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_str(&json, "url", kg_buf_view(&url));
+    kg_json_named_time(&json, "expires_at",
+                       auth->mode == HTTP_AUTH_LOCAL ? auth->launch.expires_ms : 0);
+    kg_json_end(&json, '}');
+    http_reply(request, 201, kg_buf_view(&body));
+}
+
+static struct http_credential *open_session(struct http_request *request, const char *operator_id,
+                                            struct kg_str secret, struct kg_err *err)
+{
+    struct http_auth *auth = server_of(request)->auth;
+    char expires[KG_TIME_TEXT];
+    struct http_credential wanted = {
+        .kind = STATE_SESSION,
+        .name = "",
+        .scopes = HTTP_SCOPES_ALL,
+        .expires_ms = kg_wall_ms() + auth->session_ms,
+    };
+    snprintf(wanted.operator_id, HTTP_OPERATOR_MAX, "%s", operator_id);
+    struct http_credential *session =
+        http_credentials_add(&auth->credentials, &wanted, secret, err);
+    if (session == NULL)
+        return NULL;
+    kg_map_set(auth->accepted, kg_str(session->id.text), auth);
+    audit_emit(auth->audit, AUDIT_AUTH_SESSION_OPENED, kg_str(request->request_id),
+               AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(session->id.text),
+               AUDIT_V_TEXT(http_connection_source(request->connection)->text),
+               AUDIT_V_TEXT(time_text(session->expires_ms, expires)));
+    return session;
+}
+
+/* Answers with the cookie, and sends the browser on to where the token is not in the URL. */
+static void launch(struct http_request *request, struct kg_str token)
+{
+    struct http_auth *auth = server_of(request)->auth;
+    char operator_id[HTTP_OPERATOR_MAX], secret[HTTP_SECRET_TEXT];
+    struct kg_err err = {0};
+    http_add_header(request, "Referrer-Policy", "no-referrer");
+    if (!http_launch_use(&auth->launch, token, operator_id)) {
+        kg_fail(&err, KG_E_UNAUTHENTICATED, "the launch URL was used already, or is not ours");
+        kg_hint(&err, "kaged auth open makes a new one");
+        http_auth_deny(request, "launch", &err);
+        http_reply_error(request, &request->refusal->err);
+        return;
+    }
+    http_secret_make(secret);
+    if (open_session(request, operator_id, kg_str(secret), &err) == NULL) {
+        http_reply_error(request, &err);
+        return;
+    }
+    http_auth_set_cookie(request, kg_str(secret), auth->session_ms / 1000);
+    sodium_memzero(secret, sizeof(secret));
+    http_add_header(request, "Location", "/");
+    http_reply_text(request, 303, "text/plain", KG_STR("welcome\n"));
+}
+
+/* A HEAD only looks: it must not use the token up. Nor is there a browser on the unix socket. */
+static bool can_launch(const struct http_request *request, struct kg_str token)
+{
+    const struct http_server *server = server_of(request);
+    return token.data != NULL && request->method == HTTP_GET &&
+           http_connection_source(request->connection)->tcp &&
+           server->auth->mode == HTTP_AUTH_LOCAL;
+}
+
+void http_handle_root(struct http_request *request)
+{
+    struct kg_str token = http_query_parameter(request, "token");
+    if (can_launch(request, token))
+        launch(request, token);
+    else
+        http_reply_text(request, 200, "text/plain; charset=utf-8",
+                        KG_STR("kaged runs here, and its API is below /api/v1/.\n"
+                               "kaged auth open prints a URL that lets a browser in.\n"));
+}
+
+void http_handle_launch(struct http_request *request)
+{
+    struct kg_err err;
+    struct kg_str token = http_query_parameter(request, "token");
+    if (can_launch(request, token)) {
+        launch(request, token);
+        return;
+    }
+    kg_fail(&err, KG_E_USAGE, "there is no launch URL to use here");
+    http_reply_error(request, &err);
+}
+
+/* -- the session ------------------------------------------------------------------------------- */
+
+void http_handle_session(struct http_request *request)
+{
+    struct http_auth *auth = server_of(request)->auth;
+    char csrf[HTTP_SECRET_TEXT];
+    bool has_session = request->via == HTTP_VIA_SESSION;
+    const struct http_credential *credential = NULL;
+    if (has_session) {
+        http_auth_csrf(http_auth_cookie(request), csrf);
+        credential = http_credentials_named(&auth->credentials, STATE_SESSION,
+                                            kg_str(request->credential_id.text));
+    }
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "operator", http_operator(request));
+    put_scopes(&json, request->scopes);
+    kg_json_named_text(&json, "csrf", has_session ? csrf : NULL);
+    kg_json_named_text(&json, "via", http_via_names[request->via]);
+    kg_json_named_time(&json, "expires_at", credential ? credential->expires_ms : 0);
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_session_end(struct http_request *request)
+{
+    struct http_auth *auth = auth_of(request);
+    struct kg_err err = {0};
+    if (auth == NULL)
+        return;
+    struct http_credential *session = http_credentials_named(&auth->credentials, STATE_SESSION,
+                                                             kg_str(request->credential_id.text));
+    if (session == NULL)
+        kg_fail(&err, KG_E_CONFLICT, "the request belongs to no session that could be closed");
+    if (session == NULL || http_credentials_remove(&auth->credentials, session, &err) < 0) {
+        http_reply_error(request, &err);
+        return;
+    }
+    audit_emit(auth->audit, AUDIT_AUTH_SESSION_CLOSED, kg_str(request->request_id),
+               AUDIT_V_TEXT(request->operator_id), AUDIT_V_TEXT(request->credential_id.text));
+    http_server_doubt(server_of(request));
+    http_auth_set_cookie(request, KG_STR(""), 0);
+    http_request_answer(request, 204, NULL, KG_STR_NULL);
+}
+
+/* -- tokens ------------------------------------------------------------------------------------ */
+
+/* With its text in the answer that makes it. */
+static void put_token(struct kg_json_writer *json, const struct http_credential *token,
+                      const char *text_or_null)
+{
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "id", token->id.text);
+    kg_json_named_text(json, "name", token->name);
+    put_scopes(json, token->scopes);
+    kg_json_named_text(json, "operator", token->operator_id);
+    kg_json_named_time(json, "created_at", token->created_ms);
+    kg_json_named_time(json, "expires_at", token->expires_ms);
+    kg_json_named_time(json, "last_used_at", token->last_used_ms);
+    kg_json_named_bool(json, "expired", http_credential_has_expired(token));
+    if (text_or_null != NULL)
+        kg_json_named_text(json, "token", text_or_null);
+    kg_json_end(json, '}');
+}
+
+void http_handle_tokens(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    const struct http_auth *auth = auth_of(request);
+    if (auth == NULL)
+        return;
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "tokens");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < auth->credentials.count; i++)
+        if (auth->credentials.items[i]->kind == STATE_TOKEN)
+            put_token(&json, auth->credentials.items[i], NULL);
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+static bool is_name(struct kg_str name)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    for (size_t i = 0; i < name.length; i++)
+        if (memchr(allowed, name.data[i], sizeof(allowed) - 1) == NULL)
+            return false;
+    return name.length > 0 && name.length <= NAME_MAX_BYTES && !kg_str_starts(name, "tok_");
+}
+
+static int take_name(const struct kg_node *node, struct http_credential *wanted,
+                     char ret_name[NAME_MAX_BYTES + 1], struct kg_err *err)
+{
+    if (node == NULL || node->type != KG_STRING || !is_name(node->text))
+        return kg_fail(err, KG_E_USAGE,
+                       "\"name\" must be 1 to %d letters, digits, dots, dashes or underscores, and "
+                       "not begin with tok_",
+                       NAME_MAX_BYTES);
+    snprintf(ret_name, NAME_MAX_BYTES + 1, "%.*s", KG_STR_ARG(node->text));
+    wanted->name = ret_name;
+    return 0;
+}
+
+static int take_scopes(const struct kg_node *node, struct http_credential *wanted,
+                       struct kg_err *err)
+{
+    if (node == NULL)
+        return http_scopes_parse(KG_STR(DEFAULT_SCOPES), &wanted->scopes, err);
+    bool fits = node->type == KG_ARRAY && node->count > 0;
+    for (uint32_t i = 0; fits && i < node->count; i++) {
+        uint32_t scope = 0;
+        const struct kg_node *item = &node->items[i];
+        fits = item->type == KG_STRING && item->text.length > 0;
+        if (fits && http_scopes_parse(item->text, &scope, err) < 0)
+            return -EINVAL;
+        wanted->scopes |= scope;
+    }
+    return fits ? 0 : kg_fail(err, KG_E_USAGE, "\"scopes\" must be a list of scopes");
+}
+
+/* "30d" is from now on; a time is as it stands. */
+static int take_expiry(const struct kg_node *node, struct http_credential *wanted,
+                       struct kg_err *err)
+{
+    int64_t now_ms = kg_wall_ms(), told_ms = 0;
+    if (node == NULL || node->type == KG_NULL)
+        return 0;
+    bool fits =
+        node->type == KG_STRING && node->text.length > 0 && kg_time_parse(node->text, &told_ms);
+    bool span = fits && strchr("smhd", node->text.data[node->text.length - 1]) != NULL;
+    int64_t left_ms = span ? now_ms - told_ms : told_ms - now_ms; /* a span is told backward */
+    if (fits && left_ms > 0 && left_ms <= EXPIRY_MAX_MS) {
+        wanted->expires_ms = now_ms + left_ms;
+        return 0;
+    }
+    kg_fail(err, KG_E_USAGE, "\"expires\" must be a time to come within ten years");
+    kg_hint(err, "write a span like 12h or 30d, a date, or 2030-11-15T22:00:00Z");
+    return -EINVAL;
+}
+
+static int check_keys(const struct kg_node *body, struct kg_err *err)
+{
+    static const char *const known[] = {"name", "scopes", "expires"};
+    if (body->type != KG_OBJECT)
+        return kg_fail(err, KG_E_USAGE, "the body is not a JSON object");
+    for (uint32_t i = 0; i < body->count; i++) {
+        struct kg_str key = body->members[i].key;
+        bool found = false;
+        for (size_t k = 0; k < KG_COUNT(known); k++)
+            found |= kg_str_is(key, known[k]);
+        if (!found)
+            return kg_fail(err, KG_E_USAGE,
+                           "unknown key \"%.*s\": a token has name, scopes, "
+                           "expires",
+                           KG_STR_CUT(key, 64));
+    }
+    return 0;
+}
+
+static int read_wish(struct kg_str text, struct http_credential *wanted,
+                     char ret_name[NAME_MAX_BYTES + 1], struct kg_err *err)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, err);
+    if (doc == NULL)
+        return -EINVAL;
+    int result = check_keys(doc->root, err);
+    if (result == 0)
+        result = take_name(kg_node_get(doc->root, "name"), wanted, ret_name, err);
+    if (result == 0)
+        result = take_scopes(kg_node_get(doc->root, "scopes"), wanted, err);
+    if (result == 0)
+        result = take_expiry(kg_node_get(doc->root, "expires"), wanted, err);
+    return result;
+}
+
+static void tell_created(struct http_auth *auth, const struct http_request *request,
+                         const struct http_credential *token)
+{
+    kg_auto(kg_buf_free) struct kg_buf scopes = {0};
+    char expires[KG_TIME_TEXT];
+    http_scopes_print(token->scopes, &scopes);
+    audit_emit(auth->audit, AUDIT_AUTH_TOKEN_CREATED, kg_str(request->request_id),
+               AUDIT_V_TEXT(http_operator(request)), AUDIT_V_TEXT(token->id.text),
+               AUDIT_V_TEXT(token->name), AUDIT_V_STR(kg_buf_view(&scopes)),
+               AUDIT_V_TEXT(time_text(token->expires_ms, expires)));
+}
+
+void http_handle_token_create(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct http_credential wanted = {.kind = STATE_TOKEN}, *token = NULL;
+    char name[NAME_MAX_BYTES + 1], text[HTTP_TOKEN_TEXT] = HTTP_TOKEN_PREFIX;
+    struct kg_err err = {0};
+    struct http_auth *auth = auth_of(request);
+    if (auth == NULL)
+        return;
+    memcpy(wanted.operator_id, request->operator_id, HTTP_OPERATOR_MAX);
+    http_secret_make(text + sizeof(HTTP_TOKEN_PREFIX) - 1);
+    if (read_wish(http_body(request), &wanted, name, &err) == 0)
+        token = http_credentials_add(&auth->credentials, &wanted, kg_str(text), &err);
+    if (token == NULL) {
+        http_reply_error(request, &err);
+        return;
+    }
+    tell_created(auth, request, token);
+    struct kg_json_writer json = kg_json_writer(&body);
+    put_token(&json, token, text);
+    sodium_memzero(text, sizeof(text));
+    http_reply(request, 201, kg_buf_view(&body));
+    sodium_memzero(body.data, body.length);
+}
+
+void http_handle_token_revoke(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    struct kg_str id = http_path_parameter(request, "id");
+    struct kg_err err = {0};
+    struct http_auth *auth = auth_of(request);
+    if (auth == NULL)
+        return;
+    struct http_credential *token = http_credentials_named(&auth->credentials, STATE_TOKEN, id);
+    if (token == NULL) {
+        kg_fail(&err, KG_E_NOT_FOUND, "there is no token \"%.*s\"", KG_STR_CUT(id, 64));
+        kg_hint(&err, "kaged auth token list shows those that there are");
+        http_reply_error(request, &err);
+        return;
+    }
+    put_token(&json, token, NULL);
+    kg_auto(kg_free) char *name = kg_strdup(token->name);
+    const struct kg_id revoked = token->id;
+    if (http_credentials_remove(&auth->credentials, token, &err) < 0) {
+        http_reply_error(request, &err);
+        return;
+    }
+    audit_emit(auth->audit, AUDIT_AUTH_TOKEN_REVOKED, kg_str(request->request_id),
+               AUDIT_V_TEXT(http_operator(request)), AUDIT_V_TEXT(revoked.text),
+               AUDIT_V_TEXT(name));
+    http_server_doubt(server_of(request));
+    http_reply(request, 200, kg_buf_view(&body));
+}

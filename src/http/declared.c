@@ -1,0 +1,120 @@
+/*
+ * What a plugin declares: its tools, its schemas; and its manifest read again. The answers come
+ * from the manifest that the plugin was started with.
+ */
+#include "http/internal.h"
+
+/* The plugin of the path, if its manifest can be used; answers itself otherwise. */
+static struct host_plugin *find_declared(struct http_request *request)
+{
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin == NULL || plugin->manifest != NULL)
+        return plugin;
+    http_reply_error(request, &plugin->problem);
+    return NULL;
+}
+
+static void put_node(struct kg_json_writer *json, const char *key, const struct kg_node *node)
+{
+    kg_json_key(json, key);
+    if (node != NULL)
+        kg_json_node(json, node);
+    else
+        kg_json_null(json);
+}
+
+/* -- tools ------------------------------------------------------------------------------------- */
+
+static void put_tool(struct kg_json_writer *json, const struct manifest *manifest,
+                     const struct manifest_tool *tool)
+{
+    kg_auto(kg_free) char *full_name = kg_format("%s.%s", manifest->name, tool->name);
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "name", tool->name);
+    kg_json_named_text(json, "full_name", full_name);
+    kg_json_named_text(json, "description", tool->description);
+    put_node(json, "parameters_schema", tool->parameters_node);
+    kg_json_end(json, '}');
+}
+
+void http_handle_tools(struct http_request *request)
+{
+    struct host_plugin *plugin = find_declared(request);
+    if (plugin == NULL)
+        return;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_key(&json, "tools");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < plugin->manifest->tool_count; i++)
+        put_tool(&json, plugin->manifest, &plugin->manifest->tools[i]);
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+/* -- schemas ----------------------------------------------------------------------------------- */
+
+static void put_method(struct kg_json_writer *json, const char *method,
+                       const struct kg_node *schemas)
+{
+    const struct kg_node *declared = kg_node_get(schemas, method);
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "name", method);
+    put_node(json, "params", declared ? kg_node_get(declared, "params") : NULL);
+    put_node(json, "result", declared ? kg_node_get(declared, "result") : NULL);
+    kg_json_end(json, '}');
+}
+
+void http_handle_schema(struct http_request *request)
+{
+    struct host_plugin *plugin = find_declared(request);
+    if (plugin == NULL)
+        return;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    const struct manifest *manifest = plugin->manifest;
+    const struct kg_node *schemas = kg_node_get(manifest->doc->root, "schemas");
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", plugin->name);
+    put_node(&json, "config_schema", manifest->config_schema_node);
+    put_node(&json, "system_config_schema", manifest->system_config_schema_node);
+    kg_json_key(&json, "methods");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < manifest->method_count; i++)
+        put_method(&json, manifest->methods[i].name, schemas);
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+/* -- reload ------------------------------------------------------------------------------------ */
+
+void http_handle_plugin_reload(struct http_request *request)
+{
+    struct host_reloaded reloaded;
+    struct kg_err err = {0};
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin == NULL)
+        return;
+    if (host_plugin_reload(http_host(request), plugin, http_operator(request), &reloaded, &err) <
+        0) {
+        http_reply_error(request, &err);
+        return;
+    }
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "action", host_reload_names[reloaded.act]);
+    kg_json_key(&json, "reasons");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; reloaded.reasons[i] != NULL; i++)
+        kg_json_text(&json, reloaded.reasons[i]);
+    kg_json_end(&json, ']');
+    kg_json_named_text(&json, "state", host_plugin_state(plugin));
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}

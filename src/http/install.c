@@ -1,0 +1,223 @@
+/*
+ * What changes the plugin store, and the consents that stand before it. POST /plugins, upgrade and
+ * approve only raise a consent: nothing gets into the store but by an answer to one, which names
+ * the hash of what was shown.
+ */
+#include "http/internal.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* -- consents ---------------------------------------------------------------------------------- */
+
+/* Answers itself if there is none, as while the daemon stops. */
+static struct consent_queue *queue_of(struct http_request *request)
+{
+    struct kg_err err;
+    struct consent_queue *queue = host_consents(http_host(request));
+    if (queue == NULL) {
+        kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+        http_reply_error(request, &err);
+    }
+    return queue;
+}
+
+static struct consent *find_consent(struct http_request *request)
+{
+    struct kg_err err;
+    struct consent_queue *queue = queue_of(request);
+    if (queue == NULL)
+        return NULL;
+    struct consent *consent = consent_find(queue, http_path_parameter(request, "id"), &err);
+    if (consent == NULL)
+        http_reply_error(request, &err);
+    return consent;
+}
+
+static void reply_consent(struct http_request *request, int status, const struct consent *consent)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    consent_json(consent, true, &json);
+    http_reply(request, status, kg_buf_view(&body));
+}
+
+void http_handle_consents(struct http_request *request)
+{
+    struct consent_queue *queue = queue_of(request);
+    if (queue == NULL)
+        return;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "consents");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < consent_count(queue); i++)
+        consent_json(consent_at(queue, i), false, &json);
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_consent(struct http_request *request)
+{
+    const struct consent *consent = find_consent(request);
+    if (consent != NULL)
+        reply_consent(request, 200, consent);
+}
+
+void http_handle_consent_approve(struct http_request *request)
+{
+    kg_auto(kg_free) char *hash = NULL, *path = NULL;
+    struct consent_answer answer = {.operator_id = http_operator(request)};
+    const struct http_member members[] = {
+        {.name = "hash", .ret_text = &hash},
+        {.name = "path", .ret_text = &path},
+        {.name = "allow_new_capabilities", .ret_flag = &answer.allow_new_capabilities},
+        {.name = NULL},
+    };
+    struct kg_err err = {0};
+    struct consent *consent = find_consent(request);
+    if (consent == NULL)
+        return;
+    int result = http_body_members(request, members, &err);
+    answer.hash = hash;
+    answer.path = path;
+    if (result < 0 || consent_approve(consent, &answer, &err) < 0)
+        http_reply_error(request, &err);
+    else
+        reply_consent(request, 202, consent);
+}
+
+void http_handle_consent_decline(struct http_request *request)
+{
+    struct kg_err err = {0};
+    struct consent *consent = find_consent(request);
+    if (consent == NULL)
+        return;
+    if (consent_decline(consent, http_operator(request), &err) < 0)
+        http_reply_error(request, &err);
+    else
+        reply_consent(request, 200, consent);
+}
+
+/* -- raising them ------------------------------------------------------------------------------ */
+
+static void raise_consent(struct http_request *request, const struct consent_wish *wish)
+{
+    struct kg_err err = {0};
+    const struct consent_request wanted = {.wish = *wish, .operator_id = http_operator(request)};
+    struct consent_queue *queue = queue_of(request);
+    if (queue == NULL)
+        return;
+    const struct consent *consent = consent_raise(queue, &wanted, &err);
+    if (consent == NULL)
+        http_reply_error(request, &err);
+    else
+        reply_consent(request, 202, consent);
+}
+
+/* Of a source that the body names. */
+static void raise_from_source(struct http_request *request, enum consent_kind kind,
+                              const char *plugin_or_null)
+{
+    kg_auto(kg_free) char *source = NULL, *version = NULL;
+    const struct http_member members[] = {
+        {.name = "source", .ret_text = &source},
+        {.name = "version", .ret_text = &version},
+        {.name = NULL},
+    };
+    struct kg_err err = {0};
+    if (http_body_members(request, members, &err) == 0 && source == NULL)
+        kg_fail(&err, KG_E_USAGE, "the body has no \"source\"");
+    if (err.code != KG_OK) {
+        http_reply_error(request, &err);
+        return;
+    }
+    raise_consent(
+        request, &(struct consent_wish){
+                     .kind = kind, .plugin = plugin_or_null, .source = source, .version = version});
+}
+
+void http_handle_plugin_install(struct http_request *request)
+{
+    raise_from_source(request, CONSENT_INSTALL, NULL);
+}
+
+void http_handle_plugin_upgrade(struct http_request *request)
+{
+    const struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin != NULL)
+        raise_from_source(request, CONSENT_UPGRADE, plugin->name);
+}
+
+/* A folder that somebody copied into the store since the daemon looked is no plugin of it yet. */
+static bool is_in_store(struct http_request *request, struct kg_str name)
+{
+    if (!manifest_name_is_valid(name))
+        return false;
+    kg_auto(kg_free) char *path =
+        kg_format("%s/%.*s", store_dir(host_store(http_host(request))), KG_STR_ARG(name));
+    return access(path, F_OK) == 0;
+}
+
+void http_handle_plugin_approve(struct http_request *request)
+{
+    struct kg_str name = http_path_parameter(request, "name");
+    if (!is_in_store(request, name) && http_find_plugin(request) == NULL)
+        return; /* answered */
+    kg_auto(kg_free) char *plugin = kg_str_dup(name);
+    raise_consent(request, &(struct consent_wish){.kind = CONSENT_APPROVE, .plugin = plugin});
+}
+
+/* -- uninstall, promote ------------------------------------------------------------------------ */
+
+static void on_uninstalled(void *data, const struct host_changed *changed,
+                           const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    if (err_or_null != NULL) {
+        http_reply_error(request, err_or_null);
+        return;
+    }
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", changed->name);
+    kg_json_named_text(&json, "version", changed->version);
+    kg_json_named_bool(&json, "was_running", changed->was_running);
+    kg_json_named_text(&json, "storage", changed->removed->storage);
+    kg_json_named_text(&json, "plugin_data", changed->removed->plugin_data);
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+static bool query_is_true(const struct http_request *request, const char *name)
+{
+    return kg_str_is(http_query_parameter(request, name), "true");
+}
+
+void http_handle_plugin_uninstall(struct http_request *request)
+{
+    const struct store_removal removal = {.keep_storage = query_is_true(request, "keep_storage")};
+    host_uninstall(http_host(request), http_path_parameter(request, "name"), &removal,
+                   query_is_true(request, "force"), http_operator(request), on_uninstalled,
+                   request);
+}
+
+static void on_promoted(void *data, const struct host_changed *changed,
+                        const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    (void)changed;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
+    else
+        http_reply_plugin(request);
+}
+
+void http_handle_plugin_promote(struct http_request *request)
+{
+    host_promote(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                 on_promoted, request);
+}

@@ -1,0 +1,272 @@
+/*
+ * GET /metrics: the figures of the daemon and of each plugin in the text format of Prometheus. The
+ * samples of one name stand together, as the format wants it: one row of a table is one name.
+ */
+#include "http/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+/* One plugin, looked at once. */
+struct sample {
+    struct host_plugin *plugin;
+    struct instance_facts facts;
+    uint64_t storage_bytes;
+};
+
+struct plugin_family {
+    const char *name, *type, *help;
+    /* One figure... */
+    uint64_t (*value)(const struct sample *sample);
+    /* ...or lines of its own. */
+    void (*put)(struct kg_buf *out, const char *name, const struct sample *sample);
+};
+
+/* -- lines ------------------------------------------------------------------------------------- */
+
+static void put_help(struct kg_buf *out, const char *name, const char *type, const char *help)
+{
+    kg_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_label(struct kg_buf *out, const char *label, const char *value)
+{
+    kg_buf_printf(out, "%s=\"", label);
+    for (; *value != '\0'; value++) {
+        if (*value == '\\' || *value == '"')
+            kg_buf_char(out, '\\');
+        if (*value == '\n')
+            kg_buf_text(out, "\\n");
+        else
+            kg_buf_char(out, *value);
+    }
+    kg_buf_char(out, '"');
+}
+
+static void put_plugin(struct kg_buf *out, const char *name, const struct sample *sample)
+{
+    kg_buf_printf(out, "%s{", name);
+    put_label(out, "plugin", sample->plugin->name);
+}
+
+static void put_labelled(struct kg_buf *out, const char *name, const struct sample *sample,
+                         const char *label, const char *text, uint64_t value)
+{
+    put_plugin(out, name, sample);
+    kg_buf_char(out, ',');
+    put_label(out, label, text);
+    kg_buf_printf(out, "} %" PRIu64 "\n", value);
+}
+
+/* labels: what stands in the braces, or "". */
+static void put_histogram(struct kg_buf *out, const char *name, const char *labels,
+                          const struct host_histogram *histogram)
+{
+    const char *comma = labels[0] != '\0' ? "," : "";
+    uint64_t count = 0;
+    for (size_t i = 0; i < HOST_BUCKETS; i++) {
+        count += histogram->counts[i];
+        kg_buf_printf(out, "%s_bucket{%s%sle=\"%.10g\"} %" PRIu64 "\n", name, labels, comma,
+                      (double)host_bucket_us[i] / 1e6, count);
+    }
+    count += histogram->counts[HOST_BUCKETS];
+    kg_buf_printf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, comma, count);
+    kg_buf_printf(out, "%s_sum{%s} %.9f\n", name, labels, (double)histogram->sum_ns / 1e9);
+    kg_buf_printf(out, "%s_count{%s} %" PRIu64 "\n", name, labels, count);
+}
+
+/* -- of a plugin ------------------------------------------------------------------------------- */
+
+static enum instance_state state_of(const struct sample *sample)
+{
+    return sample->plugin->instance ? instance_state(sample->plugin->instance) : INSTANCE_DISABLED;
+}
+
+static void put_info(struct kg_buf *out, const char *name, const struct sample *sample)
+{
+    const struct manifest *manifest = sample->plugin->manifest;
+    put_labelled(out, name, sample, "version", manifest ? manifest->version : "", 1);
+}
+
+static void put_state(struct kg_buf *out, const char *name, const struct sample *sample)
+{
+    for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
+        put_labelled(out, name, sample, "state", instance_state_name(state),
+                     state == state_of(sample));
+}
+
+static void put_errors(struct kg_buf *out, const char *name, const struct sample *sample)
+{
+    for (int code = 1; code < KG_CODE_COUNT; code++)
+        if (sample->plugin->errors_by_code[code] > 0)
+            put_labelled(out, name, sample, "code", kg_error_row((enum kg_code)code)->name,
+                         sample->plugin->errors_by_code[code]);
+}
+
+static void put_latency(struct kg_buf *out, const char *name, const struct sample *sample)
+{
+    kg_auto(kg_buf_free) struct kg_buf labels = {0};
+    put_label(&labels, "plugin", sample->plugin->name);
+    put_histogram(out, name, kg_buf_terminate(&labels), &sample->plugin->latency);
+}
+
+static uint64_t is_up(const struct sample *sample)
+{
+    return state_of(sample) == INSTANCE_RUNNING;
+}
+
+static uint64_t calls(const struct sample *sample)
+{
+    return sample->plugin->calls;
+}
+
+static uint64_t in_flight(const struct sample *sample)
+{
+    return sample->facts.in_flight;
+}
+
+static uint64_t restarts(const struct sample *sample)
+{
+    return sample->facts.starts > 0 ? sample->facts.starts - 1 : 0;
+}
+
+static uint64_t bytes_in(const struct sample *sample)
+{
+    return sample->facts.bytes_in;
+}
+
+static uint64_t bytes_out(const struct sample *sample)
+{
+    return sample->facts.bytes_out;
+}
+
+static uint64_t notifications_dropped(const struct sample *sample)
+{
+    return sample->facts.notifications_dropped;
+}
+
+static uint64_t storage_bytes(const struct sample *sample)
+{
+    return sample->storage_bytes;
+}
+
+static uint64_t memory_bytes(const struct sample *sample)
+{
+    return sample->plugin->memory_bytes;
+}
+
+static uint64_t net_connections(const struct sample *sample)
+{
+    return sample->facts.net_connections;
+}
+
+static const struct plugin_family plugin_families[] = {
+    {"kaged_plugin_info", "gauge", "The version of the plugin.", NULL, put_info},
+    {"kaged_plugin_up", "gauge", "Whether the plugin answers calls.", is_up, NULL},
+    {"kaged_plugin_state", "gauge", "1 for the state that the plugin is in.", NULL, put_state},
+    {"kaged_plugin_calls_total", "counter", "Calls that were sent to the plugin.", calls, NULL},
+    {"kaged_plugin_call_errors_total", "counter", "Calls that ended with an error, by its code.",
+     NULL, put_errors},
+    {"kaged_plugin_call_duration_seconds", "histogram", "From a call to its end.", NULL,
+     put_latency},
+    {"kaged_plugin_calls_in_flight", "gauge", "Calls without an answer.", in_flight, NULL},
+    {"kaged_plugin_restarts_total", "counter", "Starts of the plugin after its first.", restarts,
+     NULL},
+    {"kaged_plugin_received_bytes_total", "counter", "Bytes that the plugin wrote on stdout.",
+     bytes_in, NULL},
+    {"kaged_plugin_sent_bytes_total", "counter", "Bytes that were written to its stdin.", bytes_out,
+     NULL},
+    {"kaged_plugin_notifications_dropped_total", "counter",
+     "Notifications of the plugin past its rate.", notifications_dropped, NULL},
+    {"kaged_plugin_storage_bytes", "gauge", "Size of the plugin's database.", storage_bytes, NULL},
+    {"kaged_plugin_memory_bytes", "gauge", "Resident memory of all processes of its cage.",
+     memory_bytes, NULL},
+    {"kaged_plugin_net_connections", "gauge", "Connections of the plugin into the network.",
+     net_connections, NULL},
+};
+
+static void put_plugin_family(struct kg_buf *out, const struct plugin_family *family,
+                              const struct sample *samples, size_t count)
+{
+    if (count == 0)
+        return; /* a name without a sample says nothing */
+    put_help(out, family->name, family->type, family->help);
+    for (size_t i = 0; i < count; i++) {
+        if (family->put != NULL) {
+            family->put(out, family->name, &samples[i]);
+            continue;
+        }
+        put_plugin(out, family->name, &samples[i]);
+        kg_buf_printf(out, "} %" PRIu64 "\n", family->value(&samples[i]));
+    }
+}
+
+static struct sample take_sample(struct host_plugin *plugin)
+{
+    struct sample sample = {.plugin = plugin};
+    if (plugin->instance != NULL)
+        sample.facts = instance_facts(plugin->instance);
+    if (host_plugin_stores(plugin))
+        sample.storage_bytes = storage_facts(host_plugin_storage(plugin)).bytes;
+    return sample;
+}
+
+static void put_plugins(struct kg_buf *out, struct host *host)
+{
+    size_t count = host_plugin_count(host);
+    struct sample *samples = kg_alloc_array(count + 1, sizeof(*samples));
+    for (size_t i = 0; i < count; i++)
+        samples[i] = take_sample(host_plugin_at(host, i));
+    for (size_t i = 0; i < KG_COUNT(plugin_families); i++)
+        put_plugin_family(out, &plugin_families[i], samples, count);
+    free(samples);
+}
+
+/* -- of the daemon ----------------------------------------------------------------------------- */
+
+static void put_figure(struct kg_buf *out, const char *name, const char *type, const char *help,
+                       double value)
+{
+    put_help(out, name, type, help);
+    kg_buf_printf(out, "%s %.15g\n", name, value);
+}
+
+static void put_daemon(struct kg_buf *out, struct host *host)
+{
+    const struct host_figures *figures = host_figures(host);
+    struct rlimit fds = {0};
+    getrlimit(RLIMIT_NOFILE, &fds);
+    put_help(out, "kaged_info", "gauge", "The version of the daemon.");
+    kg_buf_text(out, "kaged_info{");
+    put_label(out, "version", KAGED_VERSION);
+    kg_buf_text(out, "} 1\n");
+    put_figure(out, "kaged_uptime_seconds", "gauge", "Since the daemon started.",
+               (double)(kg_wall_ms() - host_started_at_ms(host)) / 1e3);
+    put_figure(out, "kaged_resident_memory_bytes", "gauge", "Resident memory of the daemon.",
+               (double)figures->memory_bytes);
+    put_figure(out, "kaged_open_fds", "gauge", "File descriptors that the daemon has open.",
+               figures->open_fds);
+    put_figure(out, "kaged_max_fds", "gauge", "File descriptors that it may have open.",
+               (double)fds.rlim_cur);
+    put_figure(out, "kaged_audit_events_total", "counter", "Events of the audit log.",
+               (double)host_audit_count(host));
+    put_figure(out, "kaged_audit_queue_bytes", "gauge", "Audit events that wait for the disk.",
+               (double)audit_waiting_bytes(host_audit(host)));
+    put_help(out, "kaged_loop_lag_seconds", "histogram", "How late a timer of the loop was.");
+    put_histogram(out, "kaged_loop_lag_seconds", "", &figures->lag);
+}
+
+static void on_measured(void *data)
+{
+    struct http_request *request = data;
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    put_daemon(&text, http_host(request));
+    put_plugins(&text, http_host(request));
+    http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", kg_buf_view(&text));
+}
+
+void http_handle_metrics(struct http_request *request)
+{
+    host_measure_plugins(http_host(request), NULL, on_measured, request);
+}

@@ -1,0 +1,258 @@
+/*
+ * Projects, as the operator loads, looks at and unloads them. A project's file is a stranger's: if
+ * it cannot be used, the answer lists all that is wrong with it. No secret is in what is shown.
+ */
+#include "http/internal.h"
+
+/* -- finding ----------------------------------------------------------------------------------- */
+
+/* The project of the path; answers 404 itself. */
+static struct host_project *find_project(struct http_request *request)
+{
+    struct kg_err err;
+    struct host_project *project =
+        host_project_find(http_host(request), http_path_parameter(request, "id"), &err);
+    if (project == NULL)
+        http_reply_error(request, &err);
+    return project;
+}
+
+/* Of one that could not be read since the daemon started there is none. */
+static size_t count_agents(const struct project_resolved *resolved_or_null)
+{
+    return resolved_or_null ? project_resolved_count(resolved_or_null) : 0;
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+/* How many plugins its agents have together, each counted once. */
+static size_t count_plugins(const struct project_resolved *resolved)
+{
+    struct kg_map *packages = kg_map_new();
+    for (size_t i = 0; i < count_agents(resolved); i++) {
+        const struct project_resolved_agent *agent = project_resolved_at(resolved, i);
+        for (size_t k = 0; k < agent->use_count; k++)
+            kg_map_set(packages, kg_str(agent->uses[k].package), packages);
+    }
+    size_t count = kg_map_count(packages);
+    kg_map_free(packages);
+    return count;
+}
+
+/* What a project is, in a list and alone. */
+static void put_identity(struct kg_json_writer *json, const struct host_project_facts *facts)
+{
+    kg_json_named_text(json, "id", facts->id);
+    kg_json_named_text(json, "root", facts->root);
+    kg_json_named_text(json, "file", facts->path);
+    kg_json_named_text(json, "state", host_project_state_names[facts->state]);
+    kg_json_named_text(json, "reason", facts->reason);
+    kg_json_named_int(json, "plugins", (int64_t)count_plugins(facts->resolved));
+    kg_json_named_int(json, "sessions", (int64_t)facts->sessions);
+    kg_json_named_bool(json, "watch", facts->watched);
+    kg_json_named_time(json, "loaded_at", facts->loaded_at_ms);
+}
+
+static void put_reload_problem(struct kg_json_writer *json, const struct kg_err *problem)
+{
+    kg_json_key(json, "reload_problem");
+    if (problem == NULL || problem->code == KG_OK) {
+        kg_json_null(json);
+        return;
+    }
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "code", kg_error_row(problem->code)->name);
+    kg_json_named_text(json, "message", problem->message);
+    kg_json_named_text(json, "hint", problem->hint[0] ? problem->hint : NULL);
+    kg_json_end(json, '}');
+}
+
+/* What it still wants of the operator, and what he refused it. */
+static void put_consents(struct kg_json_writer *json, struct host *host, const char *id)
+{
+    const struct consent_queue *queue = host_consents(host);
+    kg_json_key(json, "consents");
+    kg_json_begin(json, '[');
+    for (size_t i = 0; queue != NULL && i < consent_count(queue); i++) {
+        const struct consent *consent = consent_at(queue, i);
+        const char *project = consent_project(consent);
+        if (project != NULL && strcmp(project, id) == 0 && consent_state(consent) != CONSENT_DONE)
+            consent_json(consent, false, json);
+    }
+    kg_json_end(json, ']');
+}
+
+/* changes NULL: it was not read again. */
+static void reply_project(struct http_request *request, const struct host_project *project,
+                          const struct project_changes *changes)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    const struct host_project_facts facts = host_project_facts(project);
+    kg_json_begin(&json, '{');
+    put_identity(&json, &facts);
+    put_reload_problem(&json, facts.reload_problem);
+    put_consents(&json, http_host(request), facts.id);
+    if (facts.resolved != NULL)
+        project_view_members(facts.resolved, facts.problems, &json);
+    if (changes != NULL) {
+        kg_json_key(&json, "changes");
+        project_changes_json(changes, &json);
+    }
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_projects(struct http_request *request)
+{
+    const struct host *host = http_host(request);
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "projects");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < host_project_count(host); i++) {
+        const struct host_project_facts facts = host_project_facts(host_project_at(host, i));
+        kg_json_begin(&json, '{');
+        put_identity(&json, &facts);
+        kg_json_named_int(&json, "agents", (int64_t)count_agents(facts.resolved));
+        kg_json_end(&json, '}');
+    }
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_project(struct http_request *request)
+{
+    const struct host_project *project = find_project(request);
+    if (project != NULL)
+        reply_project(request, project, NULL);
+}
+
+/* -- loading ----------------------------------------------------------------------------------- */
+
+static void on_loaded(void *data, const struct host_project_loaded *loaded_or_null,
+                      const struct kg_problems *problems_or_null, const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    if (err_or_null != NULL)
+        http_reply_problems(request, err_or_null, problems_or_null);
+    else
+        reply_project(request, loaded_or_null->project, loaded_or_null->changes);
+}
+
+static int check_path(const char *path, struct kg_err *err)
+{
+    if (path == NULL)
+        return kg_fail(err, KG_E_USAGE, "the body has no \"path\"");
+    if (path[0] == '/')
+        return 0;
+    int result = kg_fail(err, KG_E_USAGE, "path %.200s: it is not absolute", path);
+    kg_hint(err, "the daemon is in another folder than who asks: write the path from / on");
+    return result;
+}
+
+void http_handle_project_load(struct http_request *request)
+{
+    kg_auto(kg_free) char *path = NULL;
+    bool watch = false;
+    const struct http_member members[] = {
+        {.name = "path", .ret_text = &path},
+        {.name = "watch", .ret_flag = &watch},
+        {.name = NULL},
+    };
+    struct kg_err err = {0};
+    if (http_body_members(request, members, &err) < 0 || check_path(path, &err) < 0)
+        http_reply_error(request, &err);
+    else
+        host_project_load(http_host(request), path, watch, http_operator(request), on_loaded,
+                          request);
+}
+
+void http_handle_project_reload(struct http_request *request)
+{
+    host_project_reload(http_host(request), http_path_parameter(request, "id"),
+                        http_operator(request), on_loaded, request);
+}
+
+void http_handle_project_unload(struct http_request *request)
+{
+    struct kg_err err;
+    struct kg_str id = http_path_parameter(request, "id");
+    bool force = kg_str_is(http_query_parameter(request, "force"), "true");
+    if (host_project_unload(http_host(request), id, force, http_operator(request), &err) < 0) {
+        http_reply_error(request, &err);
+        return;
+    }
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_str(&json, "id", id);
+    kg_json_named_bool(&json, "unloaded", true);
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+/* -- agents ------------------------------------------------------------------------------------ */
+
+void http_handle_agents(struct http_request *request)
+{
+    const struct host_project *project = find_project(request);
+    if (project == NULL)
+        return;
+    const struct project_resolved *resolved = host_project_facts(project).resolved;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "agents");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < count_agents(resolved); i++)
+        project_agent_view(project_resolved_at(resolved, i), &json);
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+/* Whether tools are wanted, and in which dialect. */
+static int read_dialect(const struct http_request *request, bool *ret_wanted,
+                        enum project_dialect *ret_dialect, struct kg_err *err)
+{
+    struct kg_str text = http_query_parameter(request, "tools");
+    bool is_openai = kg_str_is(text, "openai");
+    if (text.data != NULL && !is_openai && !kg_str_is(text, "anthropic"))
+        return kg_fail(err, KG_E_USAGE,
+                       "query parameter tools: \"%.*s\" is neither openai nor anthropic",
+                       KG_STR_CUT(text, 64));
+    *ret_wanted = text.data != NULL;
+    *ret_dialect = is_openai ? PROJECT_OPENAI : PROJECT_ANTHROPIC;
+    return 0;
+}
+
+void http_handle_agent(struct http_request *request)
+{
+    bool wants_tools = false;
+    enum project_dialect dialect = PROJECT_OPENAI;
+    struct kg_err err = {0};
+    const struct host_project *project = find_project(request);
+    if (project == NULL)
+        return;
+    const struct project_resolved_agent *agent = project_agent_find(
+        host_project_facts(project).resolved, http_path_parameter(request, "path"), &err);
+    if (agent == NULL)
+        kg_wrap(&err, 0, "project %s", host_project_facts(project).id);
+    if (agent == NULL || read_dialect(request, &wants_tools, &dialect, &err) < 0) {
+        http_reply_error(request, &err);
+        return;
+    }
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    project_agent_view_members(agent, &json);
+    if (wants_tools) {
+        kg_json_key(&json, "tools_json");
+        project_tools_json(agent, dialect, &json);
+    }
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}

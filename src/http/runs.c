@@ -1,0 +1,126 @@
+/*
+ * A turn as the answer of a request: one JSON object a line, as it happens. A client that leaves
+ * cancels the turn; one that does not read is waited for up to a bound of bytes, and then cancels
+ * it too.
+ */
+#include "http/internal.h"
+#include "session/turn.h"
+
+#include <stdlib.h>
+
+#define QUEUE_BYTES ((size_t)8 << 20) /* that wait for a client; a tool's result may have 4 MiB */
+
+struct run {
+    struct http_request *request;
+    struct turn *turn;
+    bool begun, full;
+    struct kg_buf queue; /* while the client does not read */
+};
+
+/* -- to the client ----------------------------------------------------------------------------- */
+
+static void give_up(struct run *run)
+{
+    struct kg_err why;
+    kg_fail(&why, KG_E_CANCELLED, "the client does not read: %zu bytes wait for it",
+            run->queue.length);
+    turn_cancel(run->turn, &why);
+}
+
+static void on_line(void *data, struct kg_str line)
+{
+    struct run *run = data;
+    if (!run->begun)
+        http_reply_begin(run->request, 200, "application/x-ndjson");
+    run->begun = true;
+    if (!run->full) {
+        run->full = !http_reply_piece(run->request, line);
+        return;
+    }
+    kg_buf_str(&run->queue, line);
+    if (run->queue.length > QUEUE_BYTES)
+        give_up(run);
+}
+
+static void on_room(void *data)
+{
+    struct run *run = data;
+    run->full = !http_reply_piece(run->request, kg_buf_view(&run->queue));
+    kg_buf_free(&run->queue);
+}
+
+static void on_gone(void *data)
+{
+    struct run *run = data;
+    struct kg_err why;
+    kg_fail(&why, KG_E_CANCELLED, "the client left");
+    turn_cancel(run->turn, &why);
+}
+
+/* -- the turn ---------------------------------------------------------------------------------- */
+
+static void run_free(struct run *run)
+{
+    kg_buf_free(&run->queue);
+    free(run);
+}
+
+static void on_refused(void *data, const struct kg_err *err)
+{
+    struct run *run = data;
+    http_reply_error(run->request, err);
+    run_free(run);
+}
+
+static void on_end(void *data)
+{
+    struct run *run = data;
+    if (run->queue.length > 0)
+        (void)http_reply_piece(run->request, kg_buf_view(&run->queue));
+    http_reply_end(run->request);
+    run_free(run);
+}
+
+static struct sessions_asker asker_of(const struct http_request *request)
+{
+    return (struct sessions_asker){
+        .session = http_path_parameter(request, "id"),
+        .operator_id = http_operator(request),
+        .request_id = http_request_id(request),
+    };
+}
+
+void http_handle_run(struct http_request *request)
+{
+    static const struct turn_ops ops = {
+        .on_refused = on_refused, .on_line = on_line, .on_end = on_end};
+    const struct sessions_asker asker = asker_of(request);
+    struct run *run = kg_alloc(sizeof(*run));
+    struct kg_err err = {0};
+    run->request = request;
+    run->turn = turn_start(http_sessions(request), &asker, http_body(request), &ops, run, &err);
+    if (run->turn == NULL) {
+        on_refused(run, &err);
+        return;
+    }
+    http_on_gone(request, on_gone, run);
+    http_on_room(request, on_room, run);
+}
+
+/* -- its end from outside ---------------------------------------------------------------------- */
+
+static void on_cancelled(void *data, struct kg_str json, const struct kg_err *err_or_null)
+{
+    if (err_or_null != NULL)
+        http_reply_error(data, err_or_null);
+    else
+        http_reply(data, 200, json);
+}
+
+void http_handle_run_cancel(struct http_request *request)
+{
+    struct sessions_asker asker = asker_of(request);
+    asker.on_done = on_cancelled;
+    asker.data = request;
+    sessions_cancel(http_sessions(request), &asker);
+}

@@ -1,0 +1,136 @@
+/* The routes of sessions: what a request says goes to the sessions, what they answer comes back. */
+#include "http/internal.h"
+
+static void on_done(void *data, struct kg_str json, const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    int status = request->route->status;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
+    else
+        http_reply(request, status ? status : 200, json);
+}
+
+static struct sessions_asker asker_of(struct http_request *request)
+{
+    return (struct sessions_asker){
+        .session = http_path_parameter(request, "id"),
+        .operator_id = http_operator(request),
+        .request_id = http_request_id(request),
+        .on_done = on_done,
+        .data = request,
+    };
+}
+
+static uint64_t count_of(const struct http_request *request, const char *name)
+{
+    int64_t value = 0;
+    struct kg_str text = http_query_parameter(request, name);
+    if (text.data != NULL)
+        kg_str_to_int(text, &value);
+    return (uint64_t)value;
+}
+
+/* -- with a body ------------------------------------------------------------------------------- */
+
+typedef void body_fn(struct sessions *sessions, const struct sessions_asker *asker,
+                     struct kg_str body);
+
+static void pass_body(struct http_request *request, body_fn *operation)
+{
+    const struct sessions_asker asker = asker_of(request);
+    operation(http_sessions(request), &asker, http_body(request));
+}
+
+void http_handle_session_messages(struct http_request *request)
+{
+    pass_body(request, sessions_append);
+}
+
+void http_handle_session_compact(struct http_request *request)
+{
+    pass_body(request, sessions_compact);
+}
+
+void http_handle_session_undo(struct http_request *request)
+{
+    pass_body(request, sessions_undo);
+}
+
+void http_handle_session_pin(struct http_request *request)
+{
+    pass_body(request, sessions_pin);
+}
+
+void http_handle_session_fork(struct http_request *request)
+{
+    pass_body(request, sessions_fork);
+}
+
+void http_handle_session_resume(struct http_request *request)
+{
+    pass_body(request, sessions_resume);
+}
+
+/* The id of the path is the project's. */
+void http_handle_session_create(struct http_request *request)
+{
+    struct sessions_asker asker = asker_of(request);
+    struct kg_str project_id = asker.session;
+    asker.session = KG_STR_NULL;
+    sessions_create(http_sessions(request), &asker, project_id, http_body(request));
+}
+
+void http_handle_session_tool(struct http_request *request)
+{
+    const struct sessions_asker asker = asker_of(request);
+    sessions_tool(http_sessions(request), &asker, http_query_parameter(request, "agent"),
+                  http_path_parameter(request, "tool"), http_body(request));
+}
+
+/* -- without one ------------------------------------------------------------------------------- */
+
+void http_handle_sessions(struct http_request *request)
+{
+    struct sessions_asker asker = asker_of(request);
+    const struct sessions_list_query query = {
+        .project_id = asker.session.length > 0 ? asker.session : KG_STR_NULL,
+        .state = http_query_parameter(request, "state"),
+        .before = http_query_parameter(request, "before"),
+        .limit = count_of(request, "limit"),
+    };
+    asker.session = KG_STR_NULL;
+    sessions_list(http_sessions(request), &asker, &query);
+}
+
+void http_handle_session_show(struct http_request *request)
+{
+    const struct sessions_asker asker = asker_of(request);
+    sessions_show(http_sessions(request), &asker);
+}
+
+void http_handle_session_close(struct http_request *request)
+{
+    const struct sessions_asker asker = asker_of(request);
+    sessions_close(http_sessions(request), &asker);
+}
+
+void http_handle_session_entries(struct http_request *request)
+{
+    const struct sessions_asker asker = asker_of(request);
+    sessions_entries(http_sessions(request), &asker, http_query_parameter(request, "agent"),
+                     count_of(request, "after"), count_of(request, "limit"));
+}
+
+void http_handle_session_context(struct http_request *request)
+{
+    const struct sessions_asker asker = asker_of(request);
+    sessions_context(http_sessions(request), &asker, http_query_parameter(request, "agent"),
+                     http_query_parameter(request, "tools"));
+}
+
+void http_handle_session_idle(struct http_request *request)
+{
+    const struct sessions_asker asker = asker_of(request);
+    sessions_idle(http_sessions(request), &asker);
+}

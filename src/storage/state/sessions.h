@@ -1,0 +1,138 @@
+/*
+ * Sessions in kaged.db: rows, their order, and transactions around several of them. What the rows
+ * mean is known to src/session alone. Texts that a visitor sees die with the callback.
+ */
+#ifndef KAGED_STATE_SESSIONS_H
+#define KAGED_STATE_SESSIONS_H
+
+#include "storage/state/state.h"
+
+/* -- transactions ------------------------------------------------------------------------------ */
+
+enum state_step {
+    STATE_BEGIN_WRITE, /* waits for other writers */
+    STATE_BEGIN_READ,  /* all that follows sees one moment */
+    STATE_COMMIT,
+    STATE_ROLLBACK,
+    STATE_SAVE,   /* marks a place inside a transaction, */
+    STATE_RETURN, /* takes back what was done since, */
+    STATE_FORGET, /* or keeps it; both forget the place */
+};
+int state_step(struct state *state, enum state_step step, struct kg_err *err);
+/* An error may have ended a transaction on its own. */
+bool state_in_transaction(struct state *state);
+
+/* -- sessions ---------------------------------------------------------------------------------- */
+
+struct state_session {
+    int64_t number; /* the database's own name for it */
+    const char *id, *project_id, *workdir, *seat, *state, *operator_id;
+    const char *parent, *parent_entry; /* NULL: no fork */
+    int64_t created_ms, updated_ms;
+    int64_t entries;
+};
+typedef void state_session_fn(void *data, const struct state_session *session);
+
+int state_session_add(struct state *state, const struct state_session *session, int64_t *ret_number,
+                      struct kg_err *err);
+/* Writes seat, state, updated_ms and entries of the session with that number. */
+int state_session_set(struct state *state, const struct state_session *session, struct kg_err *err);
+/* Visits the one with that id, or none. */
+int state_session_get(struct state *state, const char *id, state_session_fn *visit, void *data,
+                      struct kg_err *err);
+
+struct state_session_query {
+    const char *project_id;   /* NULL: of any */
+    const char *state;        /* NULL: in any */
+    const char *first, *past; /* ids from `first` up to, not with, `past` */
+    int64_t limit;
+};
+/* The newest first. */
+int state_sessions(struct state *state, const struct state_session_query *query,
+                   state_session_fn *visit, void *data, struct kg_err *err);
+/* Copies entries up to the seq `cut` and the agents' sums; what came later supersedes nothing. */
+int state_session_copy(struct state *state, int64_t from, int64_t to, int64_t cut,
+                       struct kg_err *err);
+
+/* -- entries ----------------------------------------------------------------------------------- */
+
+struct state_entry {
+    int64_t seq;
+    const char *id, *agent, *kind, *role;
+    const char *source, *parent; /* NULL: none */
+    int64_t rank;
+    int64_t superseded; /* 0: it is not */
+    bool pinned;
+    int64_t created_ms, tokens, bytes;
+    int64_t content_number;
+    struct kg_str content; /* data NULL when it was not asked for */
+};
+/* False ends the visits. */
+typedef bool state_entry_fn(void *data, const struct state_entry *entry);
+
+/* Its content, too; content_number is not looked at. */
+int state_entry_add(struct state *state, int64_t session, const struct state_entry *entry,
+                    struct kg_err *err);
+
+enum state_entry_order {
+    STATE_ENTRIES_UP,     /* seq past `after`, of `agent` or of all */
+    STATE_ENTRIES_DOWN,   /* seq before `after`, the newest first */
+    STATE_ENTRIES_LIVE,   /* of `agent`, those that are not superseded, by rank */
+    STATE_ENTRIES_NAMED,  /* ids from `first` up to, not with, `past` */
+    STATE_ENTRIES_MADE,   /* whose parent is `first`, results of tools aside */
+    STATE_ENTRIES_RESULT, /* the result of the call `first` */
+    STATE_ENTRIES_MARK,   /* the marks of `agent` that stand, the newest first */
+    STATE_ENTRIES_MARKED, /* those that were undone, too */
+};
+struct state_entry_query {
+    enum state_entry_order order;
+    int64_t session;
+    const char *agent; /* NULL: of any, where that is allowed */
+    const char *first, *past;
+    int64_t after;
+    int64_t limit;
+    bool content; /* whether to read it, too */
+};
+int state_entries(struct state *state, const struct state_entry_query *query, state_entry_fn *visit,
+                  void *data, struct kg_err *err);
+int state_content_get(struct state *state, int64_t number, struct kg_buf *ret_bytes,
+                      struct kg_err *err);
+
+struct state_seq_range {
+    int64_t session;
+    const char *agent;
+    int64_t first, last;
+};
+int state_entry_pin(struct state *state, int64_t session, int64_t seq, bool pinned,
+                    struct kg_err *err);
+/*
+ * All of the agent's context whose seq is in that range, the ends included, but for what is pinned;
+ * *ret_count: how many stood until now.
+ */
+int state_entries_supersede(struct state *state, const struct state_seq_range *range, int64_t mark,
+                            int64_t *ret_count, struct kg_err *err);
+/* What the mark superseded stands again; then the mark and all that has it as parent fall. */
+int state_mark_undo(struct state *state, int64_t session, int64_t seq, const char *id,
+                    struct kg_err *err);
+/* Spreads the ranks of an agent's entries anew, `gap` apart, in the same order. */
+int state_entries_spread(struct state *state, int64_t session, const char *agent, int64_t gap,
+                         struct kg_err *err);
+
+/* -- agents: sums over what stands ------------------------------------------------------------- */
+
+struct state_agent {
+    const char *path;
+    int64_t entries, tokens, generation;
+};
+typedef void state_agent_fn(void *data, const struct state_agent *agent);
+
+/* Adds to the sums; an agent that was not known starts with zeros. */
+int state_agent_add(struct state *state, int64_t session, const struct state_agent *more,
+                    struct kg_err *err);
+/* Adds the entries up anew. */
+int state_agent_sum(struct state *state, int64_t session, const char *path, struct kg_err *err);
+/* Visits the one with that path, or all of the session with path NULL. */
+int state_agents(struct state *state, int64_t session, const char *path, state_agent_fn *visit,
+                 void *data, struct kg_err *err);
+
+#endif

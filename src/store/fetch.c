@@ -1,0 +1,358 @@
+/*
+ * From a source to a tree in the quarantine. kaged-unpack does the work in its cage; when the cage
+ * is gone, what it left is looked at file by file, on a worker, as if nobody had looked before.
+ * Ends exactly once: with a tree that keeps every rule, or with a reason and nothing left on the
+ * disk.
+ *
+ *   store_fetch -> cage runs -> on_run_done -> worker: take out, check, hash -> on_done
+ *                                        \-> worker: remove all             -> on_done(error)
+ */
+#include "store/fetch.h"
+#include "store/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WORK             "work" /* what the cage may write to, in the quarantine's folder */
+#define LAST_WORDS_BYTES 1024
+
+struct store_fetch {
+    struct store *store;      /* borrowed; counts it */
+    struct store_parts parts; /* the store itself may be gone before a cancelled fetch is */
+    struct store_source source;
+    struct store_limits limits;
+    store_fetched_fn *on_done; /* NULL: it is cancelled */
+    void *data;
+    struct store_quarantine *quarantine; /* owned; NULL once it is removed or handed over */
+    struct cage_run *run;                /* NULL once it is over */
+    struct gate_cage *network;           /* owned; NULL: it has none */
+    struct fetch_words words;
+    bool noisy; /* it said what it should not */
+    struct loop_worker *worker;
+    struct loop_job job;
+    struct loop_task end;
+    struct kg_err error; /* code KG_OK: all is well so far */
+    struct store_tree tree;
+};
+
+/* -- the end ----------------------------------------------------------------------------------- */
+
+static void end_network(struct store_fetch *fetch)
+{
+    if (fetch->network != NULL)
+        gate_cage_free(kg_steal(&fetch->network));
+}
+
+static void fetch_free(struct store_fetch *fetch)
+{
+    struct store *store = fetch->store;
+    end_network(fetch);
+    loop_worker_free(fetch->worker);
+    store_quarantine_free(fetch->quarantine);
+    store_tree_free(&fetch->tree);
+    fetch_words_free(&fetch->words);
+    free(fetch->source.text);
+    free(fetch->source.place);
+    free(fetch->source.version);
+    free(fetch);
+    store->fetches--;
+    if (store->fetches == 0 && store->on_idle != NULL)
+        store->on_idle(store->on_idle_data);
+}
+
+bool store_is_fetching(const struct store *store)
+{
+    return store->fetches > 0;
+}
+
+void store_on_idle(struct store *store, void (*on_idle)(void *data), void *data)
+{
+    store->on_idle = on_idle;
+    store->on_idle_data = data;
+}
+
+static struct store_fetched *take_fetched(struct store_fetch *fetch)
+{
+    struct store_fetched *fetched = kg_alloc(sizeof(*fetched));
+    fetched->quarantine = kg_steal(&fetch->quarantine);
+    fetched->tree = fetch->tree;
+    fetch->tree = (struct store_tree){0};
+    return fetched;
+}
+
+static void on_end(struct loop_task *task)
+{
+    struct store_fetch *fetch = KG_CONTAINER(task, struct store_fetch, end);
+    if (fetch->on_done != NULL && fetch->error.code != KG_OK)
+        fetch->on_done(fetch->data, NULL, &fetch->error);
+    else if (fetch->on_done != NULL)
+        fetch->on_done(fetch->data, take_fetched(fetch), NULL);
+    fetch_free(fetch);
+}
+
+/* -- on the worker ----------------------------------------------------------------------------- */
+
+/* Out of the cage's folder, which goes, and to where nobody of the cage can have it open. */
+static int take_out(const struct store_fetch *fetch, struct kg_err *err)
+{
+    int folder = fetch->quarantine->fd;
+    if (renameat(folder, WORK "/" STORE_TREE_NAME, folder, STORE_TREE_NAME) < 0)
+        return kg_fail_errno(err, errno, "take what kaged-unpack made");
+    return tree_remove(folder, WORK, err);
+}
+
+static int check(struct store_fetch *fetch, struct kg_err *err)
+{
+    int result = take_out(fetch, err);
+    if (result < 0)
+        return result;
+    kg_auto(kg_close) int tree = openat(fetch->quarantine->fd, STORE_TREE_NAME,
+                                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (tree < 0)
+        return kg_fail_errno(err, errno, "open what kaged-unpack made");
+    return tree_read_fresh(tree, &fetch->limits, &fetch->tree, err);
+}
+
+/* The cage's own folder first: there may be more folders in each other than others expect. */
+static void discard(struct store_fetch *fetch)
+{
+    struct kg_err err = {0};
+    if (tree_remove(fetch->quarantine->fd, WORK, &err) < 0)
+        kg_log(KG_WARN, "quarantine %s: %s", fetch->quarantine->id, err.message);
+    store_quarantine_free(kg_steal(&fetch->quarantine));
+}
+
+static void run_job(struct loop_job *job)
+{
+    struct store_fetch *fetch = KG_CONTAINER(job, struct store_fetch, job);
+    if (fetch->error.code == KG_OK && check(fetch, &fetch->error) < 0)
+        kg_wrap(&fetch->error, -EINVAL, "what was fetched from %.300s", fetch->source.text);
+    if (fetch->error.code != KG_OK)
+        discard(fetch);
+}
+
+static void on_job_done(struct loop_job *job)
+{
+    struct store_fetch *fetch = KG_CONTAINER(job, struct store_fetch, job);
+    if (fetch->on_done == NULL && fetch->quarantine != NULL) { /* cancelled while it was checked */
+        kg_fail(&fetch->error, KG_E_CANCELLED, "cancelled");
+        loop_worker_submit(fetch->worker, job);
+        return;
+    }
+    loop_defer(fetch->parts.loop, &fetch->end);
+}
+
+static void begin_job(struct store_fetch *fetch)
+{
+    static const struct store_progress checking = {.phase = "checking"};
+    if (fetch->error.code == KG_OK && fetch->words.on_progress != NULL)
+        fetch->words.on_progress(fetch->data, &checking);
+    fetch->worker = loop_worker_new(fetch->parts.loop, "kaged-fetch");
+    fetch->job = (struct loop_job){.run = run_job, .done = on_job_done};
+    loop_worker_submit(fetch->worker, &fetch->job);
+}
+
+/* -- the end of the cage ----------------------------------------------------------------------- */
+
+static int fail_time(const struct store_fetch *fetch, struct kg_err *err)
+{
+    int result = kg_fail(err, KG_E_TOO_LARGE, "it is not done after %llu s",
+                         (unsigned long long)(fetch->limits.timeout_ms + 999) / 1000);
+    kg_hint(err, "limits.install_timeout_ms of config.toml is the time that it has");
+    return result;
+}
+
+/* Without a word of its own about it. */
+static int explain_end(const struct cage_run_result *result, struct kg_err *err)
+{
+    char words[LAST_WORDS_BYTES] = "";
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    struct kg_str said = kg_buf_view(&result->err);
+    while (said.length > 0 && said.data[said.length - 1] == '\n')
+        said.length--;
+    kg_buf_escaped(&shown, said);
+    snprintf(words, sizeof(words), "%s%s", shown.length > 0 ? ": " : "", kg_buf_terminate(&shown));
+    if (result->how.memory_kills > 0)
+        return kg_fail(err, KG_E_TOO_LARGE, "it takes more memory to unpack than there is for it");
+    if (!result->how.built)
+        return kg_fail(err, KG_E_CAGE, "the cage of kaged-unpack could not be built%.400s", words);
+    if (result->how.signal != 0)
+        return kg_fail(err, KG_E_INVALID_SOURCE, "kaged-unpack was ended by signal %d (%s)%.300s",
+                       result->how.signal, strsignal(result->how.signal), words);
+    return kg_fail(err, KG_E_INTERNAL, "kaged-unpack left with code %d without a reason%.300s",
+                   result->how.exit_code, words);
+}
+
+static int judge(const struct store_fetch *fetch, const struct cage_run_result *result,
+                 struct kg_err *err)
+{
+    if (fetch->noisy)
+        return kg_fail(err, KG_E_INVALID_SOURCE,
+                       "kaged-unpack said something else than it should, and was ended");
+    if (result->timed_out)
+        return fail_time(fetch, err);
+    if (fetch->words.error.code != KG_OK) {
+        *err = fetch->words.error;
+        return -EINVAL;
+    }
+    bool left_well = result->how.built && result->how.signal == 0 && result->how.exit_code == 0;
+    return left_well && fetch->words.done ? 0 : explain_end(result, err);
+}
+
+static void on_run_done(void *data, struct cage_run_result *result,
+                        const struct kg_err *err_or_null)
+{
+    struct store_fetch *fetch = data;
+    fetch->run = NULL;
+    end_network(fetch);
+    if (fetch->on_done == NULL)
+        kg_fail(&fetch->error, KG_E_CANCELLED, "cancelled");
+    else if (err_or_null != NULL)
+        fetch->error = *err_or_null;
+    else
+        (void)judge(fetch, result, &fetch->error);
+    if (fetch->error.code != KG_OK)
+        kg_wrap(&fetch->error, -EINVAL, "%.300s", fetch->source.text);
+    begin_job(fetch);
+}
+
+/* -- while it runs ----------------------------------------------------------------------------- */
+
+static void on_output(void *data, struct kg_str bytes)
+{
+    struct store_fetch *fetch = data;
+    if (fetch->noisy || fetch->on_done == NULL || fetch_words_take(&fetch->words, bytes))
+        return;
+    fetch->noisy = true;
+    cage_run_kill(fetch->run);
+}
+
+static void on_socket(void *data, uint32_t index, int fd)
+{
+    struct store_fetch *fetch = data;
+    if (fetch->network != NULL)
+        gate_cage_take(fetch->network, index, fd);
+    else
+        kg_close(&fd);
+}
+
+static void on_network(void *data, const struct gate_event *event)
+{
+    const struct store_fetch *fetch = data;
+    const struct store_parts *parts = &fetch->parts;
+    if (parts->on_network != NULL)
+        parts->on_network(parts->network_data, &fetch->source, event);
+}
+
+/* -- the beginning ----------------------------------------------------------------------------- */
+
+static int check_parts(const struct store *store, struct kg_err *err)
+{
+    const struct store_parts *parts = &store->parts;
+    if (parts->loop != NULL && parts->spawner != NULL && parts->facts != NULL)
+        return 0;
+    kg_fail(err, KG_E_CAGE, "nothing can be fetched: there are no cages on this machine");
+    kg_hint(err, "see: kaged doctor");
+    return -EINVAL;
+}
+
+/* The path that the cage sees it by: without a link. Owned; NULL with err. */
+static char *make_work(const struct store_quarantine *quarantine, struct kg_err *err)
+{
+    struct stat owner;
+    if (mkdirat(quarantine->fd, WORK, 0700) < 0 || fstat(quarantine->fd, &owner) < 0) {
+        kg_fail_errno(err, errno, "make a folder in %s", quarantine->path);
+        return NULL;
+    }
+    if (owner.st_uid != geteuid() &&
+        fchownat(quarantine->fd, WORK, owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW) < 0) {
+        kg_fail_errno(err, errno, "give a folder in %s to its owner", quarantine->path);
+        return NULL;
+    }
+    kg_auto(kg_free) char *work = kg_format("%s/%s", quarantine->path, WORK);
+    char *real = realpath(work, NULL);
+    if (real == NULL)
+        kg_fail_errno(err, errno, "find %s", work);
+    return real;
+}
+
+static int start_run(struct store_fetch *fetch, const struct cage_plan *plan, struct kg_err *err)
+{
+    const struct store_parts *parts = &fetch->parts;
+    const struct cage_run_options options = {
+        .output_max = LAST_WORDS_BYTES,
+        .timeout_ms = fetch->limits.timeout_ms,
+        .on_output = on_output,
+        .on_socket = on_socket,
+    };
+    if (cage_plan_has_network(plan) && parts->gate == NULL)
+        return kg_fail(err, KG_E_CAGE, "nothing can be fetched from the network here");
+    if (cage_plan_has_network(plan))
+        fetch->network = gate_cage_new(parts->gate, plan, on_network, fetch);
+    fetch->run =
+        cage_run_start(parts->spawner, parts->loop, plan, &options, on_run_done, fetch, err);
+    return fetch->run != NULL ? 0 : -EINVAL;
+}
+
+static int begin(struct store *store, struct store_fetch *fetch, struct kg_err *err)
+{
+    int result = store_quarantine_new(store, &fetch->quarantine, err);
+    if (result < 0)
+        return result;
+    kg_auto(kg_free) char *work = make_work(fetch->quarantine, err);
+    if (work == NULL)
+        return -EINVAL;
+    struct cage_plan *plan = fetch_plan(store, &fetch->source, &fetch->limits, work, err);
+    if (plan == NULL)
+        return -EINVAL;
+    result = start_run(fetch, plan, err);
+    cage_plan_free(plan);
+    return result;
+}
+
+int store_fetch(struct store *store, const struct store_source *source,
+                store_progress_fn *on_progress, store_fetched_fn *on_done, void *data,
+                struct store_fetch **ret_fetch, struct kg_err *err)
+{
+    int result = check_parts(store, err);
+    if (result < 0)
+        return result;
+    struct store_fetch *fetch = kg_alloc(sizeof(*fetch));
+    *fetch = (struct store_fetch){
+        .store = store,
+        .parts = store->parts,
+        .source = {.kind = source->kind,
+                   .text = kg_strdup(source->text),
+                   .place = kg_strdup(source->place),
+                   .version = kg_strdup(source->version)},
+        .limits = store_limits_now(store),
+        .words = {.on_progress = on_progress, .data = data},
+        .on_done = on_done,
+        .data = data,
+        .end = {.run = on_end},
+    };
+    store->fetches++;
+    result = begin(store, fetch, err);
+    if (result < 0) {
+        kg_wrap(err, result, "%.300s", source->text);
+        fetch_free(fetch);
+        return result;
+    }
+    *ret_fetch = fetch;
+    return 0;
+}
+
+void store_fetch_cancel(struct store_fetch *fetch)
+{
+    fetch->on_done = NULL;
+    fetch->words.on_progress = NULL;
+    end_network(fetch);
+    fetch->parts.on_network = NULL;
+    if (fetch->run != NULL)
+        cage_run_kill(fetch->run);
+}

@@ -1,0 +1,454 @@
+/*
+ * An offer is all that the operator is asked to say yes to. Differences are to what was approved,
+ * never to what merely lies in the store: a manifest that somebody edited there grants nothing.
+ */
+#include "store/internal.h"
+
+#include "base/semver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+const char *const store_change_names[] = {
+    [STORE_INSTALL] = "install",     [STORE_UPGRADE] = "upgrade", [STORE_DOWNGRADE] = "downgrade",
+    [STORE_REINSTALL] = "reinstall", [STORE_APPROVE] = "approve",
+};
+const char *const store_difference_names[] = {
+    [STORE_SAME] = "same",
+    [STORE_NEW] = "new",
+    [STORE_REMOVED] = "removed",
+};
+
+/* What is there already, and what of it was approved. */
+struct base {
+    bool exists;                /* plugins/NAME */
+    struct store_record record; /* owned, like the rest */
+    struct manifest *manifest;  /* as it was approved; NULL: not known */
+    struct store_tree tree;     /* the files then; empty if not known */
+    char *version;              /* NULL: none */
+};
+
+static void base_free(struct base *base)
+{
+    store_record_free(&base->record);
+    manifest_free(base->manifest);
+    store_tree_free(&base->tree);
+    free(base->version);
+}
+
+void store_offer_free(struct store_offer *offer)
+{
+    if (offer == NULL)
+        return;
+    for (size_t i = 0; i < offer->capability_count; i++) {
+        free(offer->capabilities[i].text);
+        free(offer->capabilities[i].words);
+    }
+    for (size_t i = 0; i < offer->change_count; i++) {
+        kg_list_free(offer->changes[i].before);
+        kg_list_free(offer->changes[i].after);
+    }
+    free(offer->capabilities);
+    free(offer->changes);
+    free(offer->source);
+    free(offer->installed_version);
+    kg_list_free(offer->warnings);
+    store_tree_diff_free(&offer->diff);
+    store_tree_free(&offer->tree);
+    manifest_free(offer->manifest);
+    store_quarantine_free(offer->quarantine);
+    free(offer);
+}
+
+bool store_offer_widens(const struct store_offer *offer)
+{
+    return offer->capabilities_new > 0;
+}
+
+/* -- the manifest ------------------------------------------------------------------------------ */
+
+static void keep_warnings(struct store_offer *offer, const struct kg_problems *problems)
+{
+    for (size_t i = 0; i < problems->count; i++)
+        kg_list_add(&offer->warnings,
+                    kg_format("%u:%u: %s", problems->items[i].line, problems->items[i].column,
+                              problems->items[i].message));
+}
+
+static int read_manifest(struct store_offer *offer, const char *dir, struct kg_err *err)
+{
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    struct kg_semver version;
+    offer->warnings = kg_list_new(0);
+    offer->manifest = manifest_load(dir, &problems);
+    if (offer->manifest == NULL)
+        return manifest_problems_fail(&problems, MANIFEST_FILE, err);
+    keep_warnings(offer, &problems);
+    const struct manifest *manifest = offer->manifest;
+    if (!kg_str_is(store_package_name(kg_str(manifest->package)), manifest->name))
+        return kg_fail(err, KG_E_INVALID_MANIFEST,
+                       "plugin %s: its package \"%s\" does not end in its name", manifest->name,
+                       manifest->package);
+    if (!kg_semver_parse(kg_str(manifest->version), &version))
+        return kg_fail(err, KG_E_INVALID_MANIFEST,
+                       "plugin %s: no version can be compared with \"%s\"", manifest->name,
+                       manifest->version);
+    return 0;
+}
+
+/* -- what is there ----------------------------------------------------------------------------- */
+
+/* The listing that was kept, or else the folder itself if it still is what was approved. */
+static void find_approved(struct store *store, const char *name, struct base *base)
+{
+    const char *hash = base->record.hash;
+    struct store_limits limits = store_limits_now(store);
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    if (hash == NULL)
+        return;
+    if (store_approved_tree(store, name, hash, &base->tree))
+        base->manifest = store_approved_manifest(store, name, &base->tree);
+    if (base->manifest != NULL)
+        return;
+    kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
+    kg_auto(kg_close) int fd = store_open_dir(AT_FDCWD, path);
+    kg_auto(store_tree_free) struct store_tree tree = {0};
+    if (fd < 0 || store_tree_read(fd, &limits, &tree, NULL) < 0 || strcmp(tree.hash, hash) != 0)
+        return;
+    store_tree_free(&base->tree);
+    base->tree = tree;
+    tree = (struct store_tree){0};
+    base->manifest = manifest_load(path, &problems);
+}
+
+static char *version_of(struct store *store, const char *name, const struct base *base)
+{
+    if (base->manifest != NULL)
+        return kg_strdup(base->manifest->version);
+    if (base->record.installed != NULL)
+        return kg_strdup(base->record.installed);
+    kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    struct manifest *manifest = manifest_load(path, &problems);
+    char *version = manifest ? kg_strdup(manifest->version) : NULL;
+    manifest_free(manifest);
+    return version;
+}
+
+static int check_conflicts(const struct store_offer *offer, const struct base *base,
+                           struct kg_err *err)
+{
+    const struct store_record *record = &base->record;
+    if (record->package == NULL || (record->installed == NULL && record->hash == NULL) ||
+        strcmp(record->package, offer->manifest->package) == 0)
+        return 0;
+    int result = kg_fail(err, KG_E_CONFLICT,
+                         "plugin %s is installed from another package: %s, and this one is %s",
+                         offer->manifest->name, record->package, offer->manifest->package);
+    kg_hint(err, "kaged plugin uninstall %s, then install this one", offer->manifest->name);
+    return result;
+}
+
+static int look_at_base(struct store *store, const struct store_offer *offer, struct base *ret_base,
+                        struct kg_err *err)
+{
+    const char *name = offer->manifest->name;
+    kg_auto(base_free) struct base base = {0};
+    kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
+    struct stat there;
+    base.exists = lstat(path, &there) == 0;
+    if (base.exists && !S_ISDIR(there.st_mode))
+        return kg_fail(err, KG_E_CONFLICT, "plugin %s: %s is no folder", name, path);
+    int result = store_record_read(store, name, &base.record, err);
+    if (result == 0)
+        result = check_conflicts(offer, &base, err);
+    if (result < 0)
+        return result;
+    if (base.exists) {
+        find_approved(store, name, &base);
+        base.version = version_of(store, name, &base);
+    }
+    *ret_base = base;
+    base = (struct base){0};
+    return 0;
+}
+
+static enum store_change_kind kind_of(const struct store_offer *offer, const struct base *base)
+{
+    struct kg_semver offered, installed;
+    if (!base->exists)
+        return STORE_INSTALL;
+    if (base->version == NULL || !kg_semver_parse(kg_str(base->version), &installed))
+        return STORE_UPGRADE;
+    kg_semver_parse(kg_str(offer->manifest->version), &offered);
+    int order = kg_semver_compare(&offered, &installed);
+    return order > 0 ? STORE_UPGRADE : order < 0 ? STORE_DOWNGRADE : STORE_REINSTALL;
+}
+
+/* -- differences of capabilities --------------------------------------------------------------- */
+
+static void add_capability(struct store_offer *offer, const struct capability *capability,
+                           enum store_difference difference)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, words = {0};
+    struct store_capability *added = &offer->capabilities[offer->capability_count++];
+    capability_print(capability, &text);
+    capability_words(capability, &words);
+    *added = (struct store_capability){
+        .text = kg_str_dup(kg_buf_view(&text)),
+        .words = kg_str_dup(kg_buf_view(&words)),
+        .difference = difference,
+    };
+    if (!capability_is_dangerous(capability, &added->danger))
+        added->danger = NULL;
+    offer->capabilities_new += difference == STORE_NEW;
+}
+
+/* before: NULL if nothing was ever approved. What an approved one covers is not new. */
+static void compare_capabilities(struct store_offer *offer, const struct capability_set *before)
+{
+    const struct capability_set *now = &offer->manifest->capability_set;
+    size_t most = now->count + (before ? before->count : 0);
+    offer->capabilities = kg_alloc_array(most + 1, sizeof(*offer->capabilities));
+    for (size_t i = 0; i < now->count; i++)
+        add_capability(offer, &now->items[i],
+                       before == NULL || capability_set_covers(before, &now->items[i]) ? STORE_SAME
+                                                                                       : STORE_NEW);
+    for (size_t i = 0; before != NULL && i < before->count; i++)
+        if (!capability_set_covers(now, &before->items[i]))
+            add_capability(offer, &before->items[i], STORE_REMOVED);
+}
+
+/* -- other differences ------------------------------------------------------------------------- */
+
+static char **names_of_hooks(const struct manifest *manifest)
+{
+    char **list = kg_list_new(0);
+    for (int i = 0; i < MANIFEST_HOOK_COUNT; i++)
+        if (manifest->hooks[i])
+            kg_list_add(&list, kg_strdup(manifest_hook_names[i]));
+    return list;
+}
+
+static char **names_of_roles(const struct manifest *manifest)
+{
+    char **list = kg_list_new(0);
+    if (manifest->roles & MANIFEST_OBSERVER)
+        kg_list_add(&list, kg_strdup("observer"));
+    if (manifest->roles & MANIFEST_COMPACTOR)
+        kg_list_add(&list, kg_strdup("compactor"));
+    return list;
+}
+
+/* With what a model reads of them, since that is what makes it call one. */
+static char **names_of_tools(const struct manifest *manifest)
+{
+    char **list = kg_list_new(0);
+    for (size_t i = 0; i < manifest->tool_count; i++) {
+        const struct manifest_tool *tool = &manifest->tools[i];
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        struct kg_json_writer json = kg_json_writer(&text);
+        kg_buf_printf(&text, "%s: %s", tool->name, tool->description ? tool->description : "");
+        if (tool->parameters_node != NULL) {
+            kg_buf_char(&text, ' ');
+            kg_json_node(&json, tool->parameters_node);
+        }
+        kg_list_add(&list, kg_str_dup(kg_buf_view(&text)));
+    }
+    return list;
+}
+
+static char **copy_of(char *const *list)
+{
+    return kg_list_copy((const char *const *)list);
+}
+
+static char **words_of_command(const struct manifest *manifest)
+{
+    return copy_of(manifest->command);
+}
+
+static char **lines_of_env(const struct manifest *manifest)
+{
+    return copy_of(manifest->env);
+}
+
+static char **names_of_methods(const struct manifest *manifest)
+{
+    return copy_of(manifest->method_names);
+}
+
+static char **names_of_notifications(const struct manifest *manifest)
+{
+    return copy_of(manifest->notifications);
+}
+
+static const struct {
+    const char *what;
+    char **(*list)(const struct manifest *manifest);
+} compared[] = {
+    {"command", words_of_command},
+    {"env", lines_of_env},
+    {"roles", names_of_roles},
+    {"hooks", names_of_hooks},
+    {"tools", names_of_tools},
+    {"methods", names_of_methods},
+    {"notifications", names_of_notifications},
+};
+
+static bool same_lists(char *const *a, char *const *b)
+{
+    size_t i = 0;
+    while (a[i] != NULL && b[i] != NULL && strcmp(a[i], b[i]) == 0)
+        i++;
+    return a[i] == NULL && b[i] == NULL;
+}
+
+static void compare_manifests(struct store_offer *offer, const struct manifest *before)
+{
+    offer->changes = kg_alloc_array(KG_COUNT(compared), sizeof(*offer->changes));
+    for (size_t i = 0; i < KG_COUNT(compared); i++) {
+        struct store_changed change = {
+            .what = compared[i].what,
+            .before = compared[i].list(before),
+            .after = compared[i].list(offer->manifest),
+        };
+        if (!same_lists(change.before, change.after)) {
+            offer->changes[offer->change_count++] = change;
+            continue;
+        }
+        kg_list_free(change.before);
+        kg_list_free(change.after);
+    }
+}
+
+/* -- the offer --------------------------------------------------------------------------------- */
+
+/*
+ * What was approved once and is not known any more cannot have covered anything: then every
+ * capability is new. Where nothing ever was, the yes is for all of them, as for an install.
+ */
+static void compare(struct store_offer *offer, struct base *base)
+{
+    static const struct capability_set nothing = {0};
+    offer->compared = base->manifest != NULL;
+    offer->installed_version = kg_steal(&base->version);
+    offer->local = base->record.package == NULL || base->record.local;
+    if (base->record.hash != NULL)
+        snprintf(offer->approved_hash, sizeof(offer->approved_hash), "%s", base->record.hash);
+    bool first =
+        offer->kind == STORE_INSTALL || (offer->kind == STORE_APPROVE && base->record.hash == NULL);
+    compare_capabilities(offer, base->manifest ? &base->manifest->capability_set
+                                : first        ? NULL
+                                               : &nothing);
+    if (base->manifest != NULL)
+        compare_manifests(offer, base->manifest);
+    if (base->tree.count > 0)
+        store_tree_compare(&base->tree, &offer->tree, &offer->diff);
+}
+
+static struct store_offer *offer_new(const char *origin)
+{
+    struct store_offer *offer = kg_alloc(sizeof(*offer));
+    offer->id = kg_id_new("off_");
+    offer->origin = origin;
+    return offer;
+}
+
+static void offer_cleanup(struct store_offer **offer)
+{
+    store_offer_free(*offer);
+}
+
+static void describe(struct store_offer *offer)
+{
+    memcpy(offer->hash, offer->tree.hash, sizeof(offer->hash));
+    offer->bytes = offer->tree.bytes;
+    for (size_t i = 0; i < offer->tree.count; i++)
+        offer->files += offer->tree.entries[i].type != STORE_ENTRY_FOLDER;
+}
+
+static int check_asked(const struct store_offer *offer, const struct store_source *source,
+                       const char *expect_name, struct kg_err *err)
+{
+    const struct manifest *manifest = offer->manifest;
+    if (expect_name != NULL && strcmp(expect_name, manifest->name) != 0)
+        return kg_fail(err, KG_E_CONFLICT, "%.200s is plugin %s, not %.64s", source->text,
+                       manifest->name, expect_name);
+    const char *version = source->version;
+    if (version != NULL && strcmp(version + (version[0] == 'v'), manifest->version) != 0)
+        return kg_fail(err, KG_E_CONFLICT, "%.200s is version %s of plugin %s, not %.64s",
+                       source->text, manifest->version, manifest->name, source->version);
+    return 0;
+}
+
+int store_offer_fetched(struct store *store, const struct store_source *source,
+                        struct store_fetched *fetched, const char *expect_name,
+                        struct store_offer **ret_offer, struct kg_err *err)
+{
+    kg_auto(base_free) struct base base = {0};
+    kg_auto(offer_cleanup) struct store_offer *offer =
+        offer_new(store_source_kind_names[source->kind]);
+    offer->source = kg_strdup(source->text);
+    offer->quarantine = kg_steal(&fetched->quarantine);
+    offer->tree = fetched->tree;
+    fetched->tree = (struct store_tree){0};
+    store_fetched_free(fetched);
+    describe(offer);
+    kg_auto(kg_free) char *dir = kg_format("%s/" STORE_TREE_NAME, offer->quarantine->path);
+    int result = read_manifest(offer, dir, err);
+    if (result == 0)
+        result = check_asked(offer, source, expect_name, err);
+    if (result == 0)
+        result = look_at_base(store, offer, &base, err);
+    if (result < 0)
+        return result;
+    offer->kind = kind_of(offer, &base);
+    compare(offer, &base);
+    *ret_offer = kg_steal(&offer);
+    return 0;
+}
+
+static int check_folder(const struct store_offer *offer, const char *name, struct kg_err *err)
+{
+    if (strcmp(offer->manifest->name, name) == 0)
+        return 0;
+    int result = kg_fail(err, KG_E_INVALID_MANIFEST, "the folder is called %s, but its plugin %s",
+                         name, offer->manifest->name);
+    kg_hint(err, "give both one name");
+    return result;
+}
+
+int store_offer_installed(struct store *store, const char *name, struct store_offer **ret_offer,
+                          struct kg_err *err)
+{
+    kg_auto(base_free) struct base base = {0};
+    kg_auto(offer_cleanup) struct store_offer *offer = offer_new("store");
+    struct store_limits limits = store_limits_now(store);
+    if (!store_name_is_plugin(name))
+        return kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%.64s\"", name);
+    kg_auto(kg_free) char *dir = kg_format("%s/%s", store->dir, name);
+    kg_auto(kg_close) int fd = store_open_dir(AT_FDCWD, dir);
+    if (fd == -ENOENT)
+        return kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%s\"", name);
+    if (fd < 0)
+        return kg_fail_errno(err, -fd, "plugin %s: open %s", name, dir);
+    int result = store_tree_read(fd, &limits, &offer->tree, err);
+    if (result < 0)
+        return kg_wrap(err, result, "plugin %s", name);
+    describe(offer);
+    offer->kind = STORE_APPROVE;
+    result = read_manifest(offer, dir, err);
+    if (result == 0)
+        result = check_folder(offer, name, err);
+    if (result == 0)
+        result = look_at_base(store, offer, &base, err);
+    if (result < 0)
+        return kg_wrap(err, result, "plugin %s", name);
+    compare(offer, &base);
+    *ret_offer = kg_steal(&offer);
+    return 0;
+}

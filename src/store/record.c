@@ -1,0 +1,189 @@
+/*
+ * The operator's yes, as local.toml keeps it: installed, local and hash of [plugins."PACKAGE"]. All
+ * other keys of the table, its comments and its order are the operator's, and stay as they are.
+ */
+#include "store/internal.h"
+
+#include "config/edit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+void store_record_free(struct store_record *record)
+{
+    free(record->package);
+    free(record->installed);
+    free(record->hash);
+    *record = (struct store_record){0};
+}
+
+struct kg_str store_package_name(struct kg_str package)
+{
+    const char *slash = package.length > 0 ? memrchr(package.data, '/', package.length) : NULL;
+    size_t start = slash != NULL ? (size_t)(slash + 1 - package.data) : 0;
+    return (struct kg_str){package.data + start, package.length - start};
+}
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+const struct local_plugin *store_record_find(const struct local *local, const char *name)
+{
+    const struct local_plugin *found = NULL;
+    for (size_t i = 0; i < local->plugin_count; i++) {
+        const struct local_plugin *plugin = &local->plugins[i];
+        if (!kg_str_is(store_package_name(plugin->package), name))
+            continue;
+        if (found == NULL || (found->hash.length == 0 && plugin->hash.length > 0))
+            found = plugin;
+    }
+    return found;
+}
+
+static char *text_or_null(struct kg_str text)
+{
+    return text.length > 0 ? kg_str_dup(text) : NULL;
+}
+
+static bool says_local(const struct local *local, struct kg_str package)
+{
+    const struct kg_node *plugins = kg_node_get(local->doc->root, "plugins");
+    const struct kg_member *member = kg_node_member(plugins, package);
+    return kg_node_get(&member->value, "local") != NULL;
+}
+
+int store_record_read(struct store *store, const char *name, struct store_record *ret_record,
+                      struct kg_err *err)
+{
+    struct local *local = local_load(store->parts.paths->local_file, LOCAL_LEAVE, err);
+    if (local == NULL)
+        return -EINVAL;
+    const struct local_plugin *plugin = store_record_find(local, name);
+    *ret_record = (struct store_record){0};
+    if (plugin != NULL)
+        *ret_record = (struct store_record){
+            .package = kg_str_dup(plugin->package),
+            .installed = text_or_null(plugin->installed),
+            .hash = text_or_null(plugin->hash),
+            .has_local = says_local(local, plugin->package),
+            .local = plugin->local,
+        };
+    local_free(local);
+    return 0;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+bool store_record_equal(const struct store_record *a, const struct store_record *b)
+{
+    return same_text(a->package, b->package) && same_text(a->installed, b->installed) &&
+           same_text(a->hash, b->hash) && a->has_local == b->has_local &&
+           (!a->has_local || a->local == b->local);
+}
+
+/* -- writing ----------------------------------------------------------------------------------- */
+
+static int remove_key(struct kg_buf *text, const char *const *path, size_t count,
+                      struct kg_err *err)
+{
+    struct kg_err gone = {0};
+    int result = edit_toml_remove(text, path, count, &gone);
+    if (result == 0 || gone.code == KG_E_NOT_FOUND)
+        return 0;
+    if (err != NULL)
+        *err = gone;
+    return result;
+}
+
+static int set_text(struct kg_buf *text, const char *package, const char *key, const char *value,
+                    struct kg_err *err)
+{
+    const char *path[] = {"plugins", package, key};
+    const struct kg_node node = {.type = KG_STRING, .text = kg_str(value)};
+    return value != NULL ? edit_toml_set(text, path, KG_COUNT(path), &node, err)
+                         : remove_key(text, path, KG_COUNT(path), err);
+}
+
+static int set_local(struct kg_buf *text, const struct store_record *record, struct kg_err *err)
+{
+    const char *path[] = {"plugins", record->package, "local"};
+    const struct kg_node node = {.type = KG_BOOL, .boolean = record->local};
+    return record->has_local ? edit_toml_set(text, path, KG_COUNT(path), &node, err)
+                             : remove_key(text, path, KG_COUNT(path), err);
+}
+
+static int change_remove(struct kg_buf *text, void *data, struct kg_err *err)
+{
+    const char *path[] = {"plugins", data};
+    return remove_key(text, path, KG_COUNT(path), err);
+}
+
+/* A table that lost its last key was ours alone. */
+static int drop_if_empty(struct kg_buf *text, const char *package, struct kg_err *err)
+{
+    const char *path[] = {"plugins", package};
+    struct local *local = local_read(kg_buf_view(text), LOCAL_LEAVE, NULL);
+    const struct local_plugin *plugin = local ? local_plugin_find(local, kg_str(package)) : NULL;
+    bool empty = plugin != NULL && plugin->installed.length == 0 && plugin->hash.length == 0 &&
+                 plugin->config == NULL && plugin->system->count == 0;
+    local_free(local);
+    return empty ? remove_key(text, path, KG_COUNT(path), err) : 0;
+}
+
+static int change_record(struct kg_buf *text, void *data, struct kg_err *err)
+{
+    const struct store_record *record = data;
+    int result = set_text(text, record->package, "installed", record->installed, err);
+    if (result == 0)
+        result = set_local(text, record, err);
+    if (result == 0)
+        result = set_text(text, record->package, "hash", record->hash, err);
+    if (result < 0 || record->installed != NULL || record->hash != NULL || record->has_local)
+        return result;
+    return drop_if_empty(text, record->package, err);
+}
+
+static int edit(const struct store *store, edit_change *change, const void *data,
+                struct kg_err *err)
+{
+    const struct config_paths *paths = store->parts.paths;
+    int result = edit_file(paths->local_file, change, (void *)data, err);
+    if (result == -EACCES)
+        kg_hint(err, "give it to the user of the daemon: move it to %s, and leave a symbolic link",
+                paths->state_dir);
+    return result;
+}
+
+int store_record_write(struct store *store, const struct store_record *record, struct kg_err *err)
+{
+    return edit(store, change_record, record, err);
+}
+
+int store_record_remove(struct store *store, const char *package, struct kg_err *err)
+{
+    return edit(store, change_remove, package, err);
+}
+
+/* -- promote ----------------------------------------------------------------------------------- */
+
+int store_promote(struct store *store, const char *name, struct kg_err *err)
+{
+    kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
+    kg_auto(store_record_free) struct store_record record = {0};
+    int result = store_hold_begin(store, &hold, err);
+    if (result == 0)
+        result = store_record_read(store, name, &record, err);
+    if (result < 0)
+        return result;
+    if (record.package == NULL || record.installed == NULL) {
+        result = kg_fail(err, KG_E_NOT_FOUND, "plugin %s: local.toml has no entry of it", name);
+        kg_hint(err, "kaged plugin approve %s", name);
+        return result;
+    }
+    if (record.local)
+        return kg_fail(err, KG_E_CONFLICT, "plugin %s is available to every project already", name);
+    record.has_local = record.local = true;
+    return store_record_write(store, &record, err);
+}
