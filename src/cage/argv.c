@@ -97,12 +97,16 @@ void cage_argv_options(const struct cage_plan *plan, const struct cage_source *s
     add_environment(out, &plan->env);
 }
 
-static void add_rules(char letter, const struct cage_words *paths, struct kg_buf *out)
+static void add_rule(struct kg_buf *out, char letter, const char *path)
 {
-    for (size_t i = 0; i < paths->count; i++) {
-        kg_buf_char(out, letter);
-        add(out, paths->items[i]);
-    }
+    kg_buf_char(out, letter);
+    add(out, path);
+}
+
+static void add_rules(struct kg_buf *out, char letter, const struct cage_words *paths)
+{
+    for (size_t i = 0; i < paths->count; i++)
+        add_rule(out, letter, paths->items[i]);
 }
 
 /* True if a later step hides what this one brings: then it is not there to be looked at. */
@@ -117,33 +121,39 @@ static bool is_covered(const struct cage_steps *steps, size_t at)
     return false;
 }
 
-static void add_identities(const struct cage_steps *steps, const struct cage_source *sources,
-                           struct kg_buf *out)
+static void add_mounts(struct kg_buf *out, const struct cage_steps *steps,
+                       const struct cage_source *sources)
 {
     for (size_t i = 0; i < steps->count; i++) {
-        if (sources[i].inode == 0 || is_covered(steps, i))
+        enum cage_step_kind kind = steps->items[i].kind;
+        if ((kind != CAGE_STEP_BIND && kind != CAGE_STEP_WRITE) || is_covered(steps, i))
             continue;
-        add_number(out, sources[i].device);
+        add_rule(out, kind == CAGE_STEP_BIND ? CAGE_MOUNT_READ : CAGE_MOUNT_WRITE,
+                 steps->items[i].path);
+        add_number(out, sources[i].major);
+        add_number(out, sources[i].minor);
         add_number(out, sources[i].inode);
-        add(out, steps->items[i].path);
     }
 }
 
 void cage_argv_orders(const struct cage_plan *plan, const struct cage_source *sources, bool grouped,
                       struct kg_buf *out)
 {
+    kg_auto(kg_buf_free) struct kg_buf orders = {0};
     /* bwrap's reaper counts too. A group has the exact limit, and counts how often it is hit. */
-    add_number(out, (uint64_t)plan->processes_max + 1 + (grouped ? SPARE_PROCESSES : 0));
-    add_number(out, grouped ? 0 : plan->memory_bytes);
+    add_number(&orders, (uint64_t)plan->processes_max + 1 + (grouped ? SPARE_PROCESSES : 0));
+    add_number(&orders, grouped ? 0 : plan->memory_bytes);
     if (plan->landlock) {
-        add_rules(CAGE_RULE_RUN, &plan->executables, out);
-        add_rules(CAGE_RULE_CHANGE, &plan->writables, out);
+        add_rules(&orders, CAGE_RULE_RUN, &plan->executables);
+        add_rules(&orders, CAGE_RULE_CHANGE, &plan->writables);
     }
-    add(out, "");
-    add_identities(&plan->steps, sources, out);
-    add(out, "");
+    add(&orders, "");
+    add_mounts(&orders, &plan->steps, sources);
+    add(&orders, "");
     for (size_t i = 0; i < plan->command.count; i++)
-        add(out, plan->command.items[i]);
+        add(&orders, plan->command.items[i]);
+    add_number(out, orders.length);
+    kg_buf_append(out, orders.data, orders.length);
 }
 
 static void add_word_number(struct cage_words *out, int number)

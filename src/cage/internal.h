@@ -234,9 +234,10 @@ enum cage_fd {
 
 /* What a CAGE_STEP_BIND or CAGE_STEP_WRITE is bound from. */
 struct cage_source {
-    char *staged;           /* owned; where only we can change it; NULL: the step's own source */
-    uint64_t device, inode; /* what has to be there, if nothing is staged */
-    int fd;                 /* open on that, or -1 */
+    char *staged;          /* owned; where only we can change it; NULL: the step's own source */
+    unsigned major, minor; /* the device, */
+    uint64_t inode;        /* and the file on it, that has to be mounted there */
+    int fd;                /* open on that, so that no other file gets its number */
 };
 
 /* What the shim writes on CAGE_FD_RAN: before it runs the command, and if that failed. */
@@ -247,13 +248,16 @@ struct cage_source {
 void cage_argv_options(const struct cage_plan *plan, const struct cage_source *sources,
                        struct kg_buf *out);
 /*
- * What the shim is to do, in words ended by NUL: the number of processes and the bytes of data that
- * it may have; a letter and a path for each rule of Landlock; an empty word; a number of a device,
- * one of a file and the path where that has to be, for each source that is not staged; an empty
- * word; the command. What a group limits, the shim need not: grouped is whether there is one.
+ * What the shim is to do, in words ended by NUL: the length of all that follows; the number of
+ * processes and the bytes of data that it may have; a letter and a path for each rule of Landlock;
+ * an empty word; a letter and a path for each mount, with the numbers of the device (two) and the
+ * file that have to be there; an empty word; the command. What a group limits, the shim need not:
+ * grouped is whether there is one.
  */
 #define CAGE_RULE_RUN    'x' /* it may be executed */
 #define CAGE_RULE_CHANGE 'w' /* it may be changed */
+#define CAGE_MOUNT_READ  'r' /* it is mounted read-only */
+#define CAGE_MOUNT_WRITE 'w'
 void cage_argv_orders(const struct cage_plan *plan, const struct cage_source *sources, bool grouped,
                       struct kg_buf *out);
 /* bwrap's own argv, the same for every cage. */

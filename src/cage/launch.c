@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* What one launch owns until the gate is open. */
@@ -114,18 +115,17 @@ static int open_for_owner(const struct cage_stage *stage, const struct cage_step
 /* -- sources ----------------------------------------------------------------------------------- */
 
 /*
- * Where nothing is staged, bwrap binds by the path, which somebody may change meanwhile. So the
- * shim looks, before anything of the plugin's runs, whether what was opened here is what is there.
- * It is held open until then, so that no other file gets its number.
+ * bwrap binds by a path, which somebody may change meanwhile. So the shim looks, before anything of
+ * the plugin's runs, whether what was opened here is what is mounted there.
  */
-static int remember(struct cage_source *source, int fd, struct kg_err *err)
+static int identify(struct cage_source *source, struct kg_err *err)
 {
     struct stat status;
-    if (fstat(fd, &status) < 0)
+    if (fstat(source->fd, &status) < 0)
         return kg_fail_errno(err, errno, "stat");
-    source->device = status.st_dev;
+    source->major = major(status.st_dev);
+    source->minor = minor(status.st_dev);
     source->inode = status.st_ino;
-    source->fd = fd;
     return 0;
 }
 
@@ -133,17 +133,16 @@ static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
 {
     const struct cage_step *step = &launch->plan->steps.items[at];
     struct cage_source *source = &launch->sources[at];
-    kg_auto(kg_close) int fd = open_for_owner(launch->stage, step, err);
-    if (fd < 0)
-        return fd;
-    int result = check_not_roots(step, launch->stage, fd, err);
+    source->fd = open_for_owner(launch->stage, step, err);
+    if (source->fd < 0)
+        return source->fd;
+    int result = check_not_roots(step, launch->stage, source->fd, err);
     if (result < 0)
         return result;
-    if (launch->stage != NULL)
-        result =
-            cage_stage_add(launch->stage, fd, step->kind == CAGE_STEP_WRITE, &source->staged, err);
-    else if ((result = remember(source, fd, err)) == 0)
-        kg_steal_fd(&fd);
+    result = identify(source, err);
+    if (result == 0 && launch->stage != NULL)
+        result = cage_stage_add(launch->stage, source->fd, step->kind == CAGE_STEP_WRITE,
+                                &source->staged, err);
     return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
 }
 

@@ -26,14 +26,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#define FILES_SOFT 1024
-#define FILES_HARD 4096
-#define MANY       100000
+#define FILES_SOFT       1024
+#define FILES_HARD       4096
+#define MOUNTS_MAX_BYTES (1 << 20)
+#define MANY             100000
 
 /* -- the plan ---------------------------------------------------------------------------------- */
 
@@ -77,6 +79,10 @@ static void edit_steps(struct cage_plan *plan, const struct weak_cage *weak)
             cage_steps_add(&plan->steps, CAGE_STEP_SYSTEM, weak->shown, weak->shown, 0);
         if (kind == CAGE_STEP_BIND && (weak->without & WITHOUT_READ_ONLY_BINDS) != 0)
             kind = CAGE_STEP_WRITE;
+        if ((weak->without & WITHOUT_OPEN_SOURCE) != 0)
+            kind = kind == CAGE_STEP_BIND    ? CAGE_STEP_SYSTEM
+                   : kind == CAGE_STEP_WRITE ? CAGE_STEP_DEVICE
+                                             : kind;
         cage_steps_add(&plan->steps, kind, step->path, step->source, step->bytes);
     }
     cage_steps_free(&old);
@@ -201,7 +207,7 @@ struct launch {
     struct cage_plan *plan;
     struct cage_words argv;
     int fds[CAGE_FDS]; /* fds[n] becomes fd n of bwrap */
-    int out_fd, err_fd;
+    int out_fd, err_fd, block_fd;
 };
 
 __attribute__((noreturn)) static void give_up(const char *what)
@@ -242,27 +248,30 @@ static int open_shim(void)
     return open_or_give_up(path != NULL ? path : "kaged-cage-init", O_PATH);
 }
 
-/* The shim looks whether what was opened is what is there. Without that, links are followed. */
+static void identify(const char *path, struct cage_source *source)
+{
+    struct stat status;
+    source->fd = open_source(path);
+    if (fstat(source->fd, &status) < 0)
+        give_up(path);
+    source->major = major(status.st_dev);
+    source->minor = minor(status.st_dev);
+    source->inode = status.st_ino;
+}
+
 static struct cage_source *prepare_sources(struct launch *launch)
 {
     const struct cage_steps *steps = &launch->plan->steps;
     struct cage_source *sources = kg_alloc_array(steps->count + 1, sizeof(*sources));
-    bool opens = (launch->weak->without & WITHOUT_OPEN_SOURCE) == 0;
     int next_file = CAGE_FD_FILES;
     for (size_t i = 0; i < steps->count; i++) {
         const struct cage_step *step = &steps->items[i];
-        struct stat status;
         if (step->kind == CAGE_STEP_TEXT)
             launch->fds[next_file++] = memory_file(step->source, strlen(step->source));
         else if (step->kind == CAGE_STEP_COPY)
             launch->fds[next_file++] = open_or_give_up(step->source, O_RDONLY);
-        if (!opens || (step->kind != CAGE_STEP_BIND && step->kind != CAGE_STEP_WRITE))
-            continue;
-        sources[i].fd = open_source(step->source);
-        if (fstat(sources[i].fd, &status) < 0)
-            give_up(step->source);
-        sources[i].device = status.st_dev;
-        sources[i].inode = status.st_ino;
+        else if (step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE)
+            identify(step->source, &sources[i]);
     }
     return sources;
 }
@@ -291,6 +300,10 @@ static void prepare(struct launch *launch)
     const struct cage_source *sources = prepare_sources(launch);
     cage_argv_options(launch->plan, sources, &options);
     edit_options(&options, without, &words);
+    if (launch->weak->bound != NULL) {
+        cage_words_add(&words, "--block-fd");
+        cage_words_add(&words, kg_format("%d", CAGE_FD_BLOCK));
+    }
     for (size_t i = 0; i < words.count; i++)
         kg_buf_append(&edited, words.items[i], strlen(words.items[i]) + 1);
     make_argv(launch->plan, &words, without, &launch->argv);
@@ -300,6 +313,7 @@ static void prepare(struct launch *launch)
         memory_file(cage_filter_arguments, sizeof(cage_filter_arguments));
     struct kg_buf orders = {0};
     cage_argv_orders(launch->plan, sources, false, &orders);
+    launch->fds[CAGE_FD_BLOCK] = launch->block_fd;
     launch->fds[CAGE_FD_INIT] = open_shim();
     launch->fds[CAGE_FD_ORDERS] = memory_file(orders.data, orders.length);
 }
@@ -439,17 +453,38 @@ __attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t 
     give_up("run bwrap");
 }
 
+/* The plugin's folder is bound last, and has its own path once the host's root is gone. */
+static bool is_bound(pid_t bwrap, const char *folder)
+{
+    kg_auto(kg_buf_free) struct kg_buf mounts = {0};
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/mountinfo", (int)cage_first_child(bwrap));
+    kg_auto(kg_free) char *mount = kg_format(" %s ", folder);
+    return kg_read_file(path, MOUNTS_MAX_BYTES, &mounts, NULL) == 0 &&
+           strstr(kg_buf_terminate(&mounts), mount) != NULL;
+}
+
+static void wait_until_bound(pid_t bwrap, const char *folder)
+{
+    uint64_t deadline = kg_monotonic_ms() + WORLD_WAIT_MS;
+    while (!is_bound(bwrap, folder)) {
+        assert_true(kg_monotonic_ms() < deadline);
+        usleep(1000);
+    }
+}
+
 struct weak_run *weak_start(const struct cage_plan *plan, const struct weak_cage *weak)
 {
     struct launch *launch = kg_alloc(sizeof(*launch));
     struct weak_run *run = kg_alloc(sizeof(*run));
-    int out[2], err[2];
+    int out[2], err[2], block[2];
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(block, O_CLOEXEC), 0);
     launch->weak = weak;
     launch->plan = edited_plan(plan, weak);
     launch->out_fd = out[1];
     launch->err_fd = err[1];
+    launch->block_fd = block[0];
     pid_t parent = getpid();
     run->bwrap = fork();
     if (run->bwrap == 0)
@@ -457,6 +492,12 @@ struct weak_run *weak_start(const struct cage_plan *plan, const struct weak_cage
     assert_true(run->bwrap > 0);
     close(out[1]);
     close(err[1]);
+    close(block[0]);
+    if (weak->bound != NULL) {
+        wait_until_bound(run->bwrap, plan->folder);
+        weak->bound();
+    }
+    close(block[1]);
     run->out_fd = out[0];
     run->err_fd = err[0];
     cage_plan_free(launch->plan);

@@ -51,6 +51,7 @@ struct weak_cage {
     const char *log;       /* WITHOUT_PIPES: the file to append stderr to */
     const char *terminal;  /* WITHOUT_OWN_SESSION: the terminal that the daemon was started from */
     void (*between)(void); /* done after what is bound was opened, and before it is bound */
+    void (*bound)(void);   /* done after that, and before the shim runs */
     const char *address;   /* WITHOUT_NET_NAMESPACE: the host's network is one that has this address
                               alone, with a listener on port 80, so that nobody else is asked */
 };

@@ -124,15 +124,6 @@ size_t bare_length(const char *text)
     return length;
 }
 
-int bare_equal(const char *a, const char *b)
-{
-    while (*a != '\0' && *a == *b) {
-        a++;
-        b++;
-    }
-    return *a == *b;
-}
-
 unsigned long bare_number(const char *text)
 {
     unsigned long number = 0;

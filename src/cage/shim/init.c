@@ -9,22 +9,21 @@
  */
 #include "bare.h"
 #include "landlock.h"
+#include "mounts.h"
+#include "orders.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <stdint.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define FIRST_OTHER_FD 3
 #define OLD_KERNEL_FDS 1024
 #define SIGNALS_QUEUED 1024 /* all cages of a user share what the kernel grants him */
-#define ORDERS_MAX     1048576u
 
 /* The spawner knows these letters as CAGE_RAN and CAGE_FAILED. */
 static const char ran = 'R';
@@ -70,6 +69,17 @@ static long place_stdio(const char *in, const char *out)
     return result < 0 ? result : place(bare_number(out), STDOUT_FILENO);
 }
 
+/* Data and not address space: node, go and java reserve far more of that than they use. */
+static long set_limits(struct orders *orders)
+{
+    uint64_t processes = bare_number(orders_next(orders));
+    uint64_t data = bare_number(orders_next(orders));
+    long result = limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED);
+    if (result >= 0)
+        result = limit(RLIMIT_NPROC, processes);
+    return result < 0 || data == 0 ? result : limit(RLIMIT_DATA, data);
+}
+
 /* bwrap's doing; a plugin's environment is what the manual lists. */
 static void drop_working_folder(char **environment)
 {
@@ -84,91 +94,6 @@ static void drop_working_folder(char **environment)
             at[0] = at[1];
         return;
     }
-}
-
-/* -- orders ------------------------------------------------------------------------------------ */
-
-/* See cage_argv_orders. Past the end every word is empty. */
-struct orders {
-    const char *at, *end;
-};
-
-static long open_orders(unsigned long fd, struct orders *ret_orders)
-{
-    struct stat status;
-    long result = BARE_CALL(SYS_fstat, fd, &status, 0, 0, 0);
-    if (result < 0)
-        return result;
-    if (status.st_size <= 0 || status.st_size > ORDERS_MAX)
-        return -EINVAL;
-    size_t length = (size_t)status.st_size;
-    long mapped = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
-    if (mapped <= 0 && mapped > -4096)
-        return mapped ? mapped : -EINVAL; /* nothing is mapped at 0 */
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a system call answers with a number */
-    ret_orders->at = (const char *)mapped;
-    ret_orders->end = ret_orders->at + length;
-    return ret_orders->end[-1] == '\0' ? 0 : -EINVAL;
-}
-
-static const char *next_word(struct orders *orders)
-{
-    const char *word = orders->at;
-    if (word == orders->end)
-        return orders->end - 1;
-    orders->at += bare_length(word) + 1;
-    return word;
-}
-
-/* Data and not address space: node, go and java reserve far more of that than they use. */
-static long set_limits(struct orders *orders)
-{
-    uint64_t processes = bare_number(next_word(orders));
-    uint64_t data = bare_number(next_word(orders));
-    long result = limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED);
-    if (result >= 0)
-        result = limit(RLIMIT_NPROC, processes);
-    return result < 0 || data == 0 ? result : limit(RLIMIT_DATA, data);
-}
-
-static long apply_rules(struct orders *orders)
-{
-    const char *rules = orders->at;
-    const char *word = next_word(orders);
-    while (*word != '\0')
-        word = next_word(orders);
-    return landlock_apply(rules, (size_t)(word - rules));
-}
-
-/* 0, or the path that another file took. */
-static const char *find_stranger(struct orders *orders)
-{
-    for (const char *device = next_word(orders); *device != '\0'; device = next_word(orders)) {
-        const char *inode = next_word(orders);
-        const char *path = next_word(orders);
-        struct stat status;
-        long result = BARE_CALL(SYS_newfstatat, AT_FDCWD, path, &status, AT_SYMLINK_NOFOLLOW, 0);
-        if (result < 0 || status.st_dev != bare_number(device) ||
-            status.st_ino != bare_number(inode))
-            return path;
-    }
-    return NULL;
-}
-
-/* The words that are left, as an argv. NULL if there are none. */
-static const char **take_command(struct orders *orders)
-{
-    size_t count = 0;
-    for (const char *at = orders->at; at < orders->end; at += bare_length(at) + 1)
-        count++;
-    long room = BARE_CALL(SYS_mmap, NULL, (count + 1) * sizeof(char *), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    if (count == 0 || (room < 0 && room > -4096))
-        return NULL;
-    const char **command = (const char **)room; /* NOLINT(performance-no-int-to-ptr) */
-    for (size_t i = 0; i < count; i++)
-        command[i] = next_word(orders);
-    return command;
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -191,24 +116,25 @@ int shim_main(int argc, char **argv, char **environment)
 {
     if (argc != 5)
         return refuse("kaged-cage-init is started by kaged", -EINVAL);
-    struct orders orders;
     close_others_on_exec();
     long result = place_stdio(argv[2], argv[3]);
     if (result < 0)
         return refuse("stdio", result);
-    result = open_orders(bare_number(argv[4]), &orders);
+    struct orders orders;
+    result = orders_open(bare_number(argv[4]), &orders);
     if (result < 0)
         return refuse("orders", result);
     result = set_limits(&orders);
     if (result < 0)
         return refuse("limits", result);
-    result = apply_rules(&orders);
+    result = landlock_apply(&orders);
     if (result < 0)
         return refuse("landlock", result);
-    const char *stranger = find_stranger(&orders);
-    if (stranger != NULL)
-        return refuse(stranger, -ESTALE);
-    const char **command = take_command(&orders);
+    const char *path;
+    result = mounts_check(&orders, &path);
+    if (result < 0)
+        return refuse(path, result);
+    const char **command = orders_rest(&orders);
     if (command == NULL)
         return refuse("orders", -EINVAL);
     drop_working_folder(environment);

@@ -99,21 +99,22 @@ static long add_rule(long rules, uint64_t handled, char letter, const char *path
     return result;
 }
 
-static long add_rules(long rules, uint64_t handled, const char *text, size_t length)
+static long add_rules(long rules, uint64_t handled, const char *rule, struct orders *orders)
 {
-    for (const char *at = text, *end = text + length; at < end; at += bare_length(at) + 1) {
-        if (*at != 'x' && *at != 'w')
+    for (; *rule != '\0'; rule = orders_next(orders)) {
+        if (*rule != 'x' && *rule != 'w')
             return -EINVAL;
-        long result = add_rule(rules, handled, *at, at + 1);
+        long result = add_rule(rules, handled, *rule, rule + 1);
         if (result < 0)
             return result;
     }
     return 0;
 }
 
-long landlock_apply(const char *text, size_t length)
+long landlock_apply(struct orders *orders)
 {
-    if (length == 0)
+    const char *first = orders_next(orders);
+    if (*first == '\0')
         return 0;
     long version = make_ruleset(NULL, 0, ASK_VERSION);
     if (version < 0)
@@ -122,7 +123,7 @@ long landlock_apply(const char *text, size_t length)
     long rules = make_ruleset(&ruleset, sizeof(ruleset), 0);
     if (rules < 0)
         return rules;
-    long result = add_rules(rules, ruleset.handled_files, text, length);
+    long result = add_rules(rules, ruleset.handled_files, first, orders);
     if (result < 0)
         return result;
     /* The kernel's own log tells what the plugin was refused, also after it became the command. */
