@@ -385,7 +385,8 @@ struct cage_ready;
 struct cage_ready *cage_ready_new(const char *bwrap, int shim, struct cage_group *group,
                                   struct kg_err *err);
 pid_t cage_ready_pid(const struct cage_ready *ready);
-const char *cage_ready_bwrap(const struct cage_ready *ready);
+/* False for another program, and once that one was replaced. */
+bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap);
 struct cage_group *cage_ready_group(const struct cage_ready *ready);
 /* Writes one of its files: CAGE_FD_ARGS, CAGE_FD_ORDERS, or one from CAGE_FD_FILES on. */
 int cage_ready_write(struct cage_ready *ready, int file, struct kg_str text, struct kg_err *err);

@@ -178,6 +178,7 @@ static int prepare_sources(struct launch *launch, struct kg_err *err)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
+/* The orders last: if we are killed on the way, the shim has none, and runs nothing. */
 static int write_orders(struct launch *launch, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf options = {0}, orders = {0};

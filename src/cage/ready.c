@@ -31,7 +31,8 @@
 
 struct cage_ready {
     pid_t pid;
-    char *bwrap;              /* owned; the program */
+    char *bwrap;              /* owned; the program, */
+    struct stat program;      /* as it was */
     struct cage_group *group; /* borrowed; NULL: none */
     int gate;                 /* our end */
     int fds[CAGE_FDS];        /* fds[n] is fd n of bwrap; after the fork only the files of memory */
@@ -249,8 +250,9 @@ struct cage_ready *cage_ready_new(const char *bwrap, int shim, struct cage_group
                                   struct kg_err *err)
 {
     struct cage_ready *ready = kg_alloc(sizeof(*ready));
-    *ready = (struct cage_ready){.bwrap = kg_strdup(bwrap), .group = group, .gate = -1};
-    ready->to = nothing;
+    *ready =
+        (struct cage_ready){.bwrap = kg_strdup(bwrap), .group = group, .gate = -1, .to = nothing};
+    (void)stat(bwrap, &ready->program); /* who cannot find it cannot run it either */
     for (int fd = 0; fd < CAGE_FDS; fd++)
         ready->fds[fd] = -1;
     int result = make_pipes(ready, err);
@@ -271,9 +273,14 @@ pid_t cage_ready_pid(const struct cage_ready *ready)
     return ready->pid;
 }
 
-const char *cage_ready_bwrap(const struct cage_ready *ready)
+bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap)
 {
-    return ready->bwrap;
+    struct stat now;
+    const struct stat *then = &ready->program;
+    return strcmp(ready->bwrap, bwrap) == 0 && stat(bwrap, &now) == 0 &&
+           now.st_dev == then->st_dev && now.st_ino == then->st_ino &&
+           now.st_ctim.tv_sec == then->st_ctim.tv_sec &&
+           now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
 }
 
 struct cage_group *cage_ready_group(const struct cage_ready *ready)

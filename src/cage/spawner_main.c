@@ -580,10 +580,10 @@ static int limit(struct cage_group *group, const struct cage_plan *plan, struct 
     return result < 0 ? kg_wrap(err, result, "plugin %s", plan->name) : 0;
 }
 
-/* The one that waits, if it is of the same program, or one that is made now. */
+/* The one that waits, if it is of this program, or one that is made now. */
 static struct cage_ready *take_ready(struct spawner *spawner, const char *bwrap, struct kg_err *err)
 {
-    if (spawner->ready != NULL && strcmp(cage_ready_bwrap(spawner->ready), bwrap) != 0)
+    if (spawner->ready != NULL && !cage_ready_is_of(spawner->ready, bwrap))
         drop_ready(spawner);
     if (spawner->ready == NULL && make_ready(spawner, bwrap, err) < 0)
         return NULL;

@@ -48,15 +48,20 @@ static void say_hello(void)
 }
 
 /* No cage is running, so that the only child of the spawner is the one that waits. */
-static pid_t wait_for_ready(void)
+static pid_t wait_for_child(void)
 {
     uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
     pid_t ready = 0;
-    say_hello();
     while ((ready = cage_first_child(find_spawner())) == 0 && kg_monotonic_ms() < deadline_ms)
         usleep(PAUSE_US);
     assert_true(ready > 0);
     return ready;
+}
+
+static pid_t wait_for_ready(void)
+{
+    say_hello();
+    return wait_for_child();
 }
 
 static void wait_until_gone(pid_t pid)
@@ -99,6 +104,43 @@ static void killed_one_is_not_missed(void **state)
         fail_msg("kill: %s", strerror(errno));
     wait_until_gone(ready);
     say_hello();
+}
+
+/* A copy of bwrap where every user may run it, in place of the one that was there. */
+static void put_bwrap(const char *path)
+{
+    kg_auto(kg_free) char *command = kg_format("cp %s %s.new && chmod 755 %s.new && mv %s.new %s",
+                                               world->facts->bwrap, path, path, path, path);
+    assert_int_equal(system(command), 0);
+}
+
+static pid_t hello_by(const char *bwrap)
+{
+    struct cage_plan *plan = world_plan(world, COMMAND("./probe", "hello"));
+    free(plan->bwrap);
+    plan->bwrap = kg_strdup(bwrap);
+    struct run *run = run_plan(world, plan);
+    assert_string_equal(run_line(run), "hello");
+    pid_t pid = run->bwrap;
+    run_free(run);
+    cage_plan_free(plan);
+    return pid;
+}
+
+/* An upgrade mends something, or the old program would still be there. */
+static void one_whose_program_was_replaced_is_not_used(void **state)
+{
+    (void)state;
+    kg_auto(kg_free) char *bwrap = kg_format("%s/bwrap", world->folder);
+    assert_int_equal(chmod(world->folder, 0755), 0);
+    put_bwrap(bwrap);
+    hello_by(bwrap);
+    pid_t ready = wait_for_child();
+    assert_int_equal(hello_by(bwrap), ready);
+    ready = wait_for_child();
+    put_bwrap(bwrap);
+    assert_int_not_equal(hello_by(bwrap), ready);
+    wait_until_gone(ready);
 }
 
 static void plan_that_cannot_be_followed_harms_no_later_one(void **state)
@@ -148,6 +190,7 @@ int main(void)
         IN_A_WORLD(next_cage_is_built_by_the_one_that_waits),
         IN_A_WORLD(cages_that_start_at_once_are_all_built),
         IN_A_WORLD(killed_one_is_not_missed),
+        IN_A_WORLD(one_whose_program_was_replaced_is_not_used),
         IN_A_WORLD(plan_that_cannot_be_followed_harms_no_later_one),
         IN_A_WORLD(one_that_waits_dies_with_the_spawner),
         IN_A_WORLD(one_that_waits_goes_when_the_spawner_is_freed),
