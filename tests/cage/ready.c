@@ -6,6 +6,7 @@
 
 #include "cage/internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,7 +16,8 @@
 
 #include <cmocka.h>
 
-#define PAUSE_US 5000
+#define PAUSE_US       5000
+#define PROC_MAX_BYTES 65536
 
 static struct world *world;
 
@@ -81,6 +83,64 @@ static void next_cage_is_built_by_the_one_that_waits(void **state)
     assert_string_equal(run_line(run), "hello");
     assert_int_equal(run->bwrap, ready);
     run_free(run);
+}
+
+static void read_proc(pid_t pid, const char *name, struct kg_buf *text)
+{
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/%s", (int)pid, name);
+    struct kg_err err = {0};
+    if (kg_read_file(path, PROC_MAX_BYTES, text, &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static void assert_says(const struct kg_buf *status, const char *line)
+{
+    if (memmem(status->data, status->length, line, strlen(line)) == NULL)
+        fail_msg("no \"%s\" in: %.*s", line, (int)status->length, status->data);
+}
+
+/* Until its exec it is us. */
+static void wait_for_exec(pid_t ready)
+{
+    static const char line[] = "bwrap\0--args";
+    uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
+    for (bool there = false; !there; usleep(PAUSE_US)) {
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        read_proc(ready, "cmdline", &text);
+        there = text.length >= sizeof(line) && memcmp(text.data, line, sizeof(line)) == 0;
+        assert_true(kg_monotonic_ms() < deadline_ms);
+    }
+}
+
+static unsigned count_fds(pid_t pid)
+{
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/fd", (int)pid);
+    DIR *folder = opendir(path);
+    unsigned count = 0;
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+static void one_that_waits_has_nothing_of_ours(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf environment = {0}, status = {0}, score = {0};
+    pid_t ready = wait_for_ready();
+    wait_for_exec(ready);
+    read_proc(ready, "environ", &environment);
+    assert_int_equal(environment.length, 0);
+    assert_int_equal(count_fds(ready), CAGE_FDS);
+    read_proc(ready, "status", &status);
+    assert_says(&status, "\nNoNewPrivs:\t1\n");
+    assert_says(&status, "\nCapEff:\t0000000000000000\n");
+    assert_says(&status, "\nSigIgn:\t0000000000000000\n");
+    if (geteuid() == 0)
+        assert_says(&status, "\nUid:\t65534\t65534\t65534\t65534\n");
+    read_proc(ready, "oom_score_adj", &score);
+    assert_string_equal(kg_buf_terminate(&score), "500\n");
 }
 
 static void cages_that_start_at_once_are_all_built(void **state)
@@ -188,6 +248,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         IN_A_WORLD(next_cage_is_built_by_the_one_that_waits),
+        IN_A_WORLD(one_that_waits_has_nothing_of_ours),
         IN_A_WORLD(cages_that_start_at_once_are_all_built),
         IN_A_WORLD(killed_one_is_not_missed),
         IN_A_WORLD(one_whose_program_was_replaced_is_not_used),
