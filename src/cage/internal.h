@@ -394,8 +394,9 @@ int cage_ready_write(struct cage_ready *ready, int file, struct kg_str text, str
 int cage_ready_copy(struct cage_ready *ready, int file, int source, struct kg_err *err);
 /* Opens the gate, and frees what waited at it. */
 struct cage_launched cage_ready_go(struct cage_ready *ready);
-void cage_ready_reaped(struct cage_ready *ready); /* it ended by itself: nobody is left to kill */
-void cage_ready_free(struct cage_ready *ready);   /* and kills it */
+/* True if that was its process: it ended by itself, and nobody is left to kill. */
+bool cage_ready_reaped(struct cage_ready *ready, pid_t pid);
+void cage_ready_free(struct cage_ready *ready); /* and kills it */
 
 /* Gives it the plan. Then it is used up; on failure it is the caller's still, and of no use. */
 int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_ready *ready,

@@ -322,10 +322,12 @@ struct cage_launched cage_ready_go(struct cage_ready *ready)
     return launched;
 }
 
-void cage_ready_reaped(struct cage_ready *ready)
+bool cage_ready_reaped(struct cage_ready *ready, pid_t pid)
 {
+    if (ready->pid != pid)
+        return false;
     ready->pid = 0;
-    cage_ready_free(ready);
+    return true;
 }
 
 void cage_ready_free(struct cage_ready *ready)

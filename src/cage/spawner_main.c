@@ -206,14 +206,6 @@ static void drop_ready(struct spawner *spawner)
     cage_group_end(spawner->cgroups, group);
 }
 
-/* It ended while it waited: perhaps memory was short. The next start makes one itself. */
-static void lose_ready(struct spawner *spawner)
-{
-    struct cage_group *group = cage_ready_group(spawner->ready);
-    cage_ready_reaped(kg_steal(&spawner->ready));
-    cage_group_end(spawner->cgroups, group);
-}
-
 /* After a start, once things are quiet. What goes wrong here is told by the start that finds none.
  */
 static void prepare(struct spawner *spawner)
@@ -410,8 +402,9 @@ static void reap(struct spawner *spawner)
 {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        if (spawner->ready != NULL && cage_ready_pid(spawner->ready) == pid)
-            lose_ready(spawner);
+        /* Perhaps memory was short. The next start makes one itself. */
+        if (spawner->ready != NULL && cage_ready_reaped(spawner->ready, pid))
+            drop_ready(spawner);
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
             if (cell->netns.pid == pid)
                 cell->netns.pid = 0;
