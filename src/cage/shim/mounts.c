@@ -63,8 +63,9 @@ static long check_fd(long fd, const struct expected *expected)
     long flags = ST_NOSUID | ST_NODEV | (expected->letter == 'w' ? 0 : ST_RDONLY);
     long result = BARE_CALL(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
                             STATX_INO | STATX_MNT_ID, &status);
-    if (result == 0)
-        result = BARE_CALL(SYS_fstatfs, fd, &mount, 0, 0, 0);
+    if (result < 0)
+        return result;
+    result = BARE_CALL(SYS_fstatfs, fd, &mount, 0, 0, 0);
     if (result < 0)
         return result;
     if (!is_expected_file(&status, expected) || is_met_again(status.stx_mnt_id) ||
