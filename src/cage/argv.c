@@ -1,6 +1,6 @@
 /*
- * A plan as bwrap's arguments. Paths and the environment travel in a memfd, so that neither shows
- * in the command line of the cage's pid 1; only the shim and the command stand there.
+ * A plan as bwrap's options and the shim's orders. Both travel in files of memory: the command line
+ * of the cage's pid 1 is the same for all.
  */
 #include "cage/internal.h"
 
@@ -41,22 +41,18 @@ static const char *const step_options[CAGE_STEP_KINDS] = {
     [CAGE_STEP_DEVICE] = "--dev-bind", [CAGE_STEP_READ_ONLY] = "--remount-ro",
 };
 
-/* What comes from an open fd. A copy is a file of the cage's own root, which is closed at the end.
+/* What is made of a file of memory. A copy lies in the cage's own root, which is closed at the end.
  */
-static const char *const step_fd_options[CAGE_STEP_KINDS] = {
-    [CAGE_STEP_BIND] = "--ro-bind-fd",
-    [CAGE_STEP_WRITE] = "--bind-fd",
+static const char *const file_options[CAGE_STEP_KINDS] = {
     [CAGE_STEP_TEXT] = "--ro-bind-data",
     [CAGE_STEP_COPY] = "--file",
 };
 
 static void add_step(struct kg_buf *out, const struct cage_step *step, const char *staged,
-                     int *next_fd)
+                     int *next_file)
 {
-    bool from_path = step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE;
-    from_path = from_path && staged != NULL;
-    if (step_fd_options[step->kind] != NULL && !from_path) {
-        add_fd(out, step_fd_options[step->kind], (*next_fd)++);
+    if (file_options[step->kind] != NULL) {
+        add_fd(out, file_options[step->kind], (*next_file)++);
         add(out, step->path);
         return;
     }
@@ -65,7 +61,7 @@ static void add_step(struct kg_buf *out, const struct cage_step *step, const cha
         add_number(out, step->bytes);
     }
     add(out, step_options[step->kind]);
-    if (from_path)
+    if (staged != NULL)
         add(out, staged);
     else if (step->source[0] != '\0')
         add(out, step->source);
@@ -83,7 +79,8 @@ static void add_environment(struct kg_buf *out, const struct cage_words *env)
     }
 }
 
-void cage_argv_options(const struct cage_plan *plan, const char *const *staged, struct kg_buf *out)
+void cage_argv_options(const struct cage_plan *plan, const struct cage_source *sources,
+                       struct kg_buf *out)
 {
     for (size_t i = 0; i < KG_COUNT(fixed_options); i++)
         add(out, fixed_options[i]);
@@ -92,53 +89,91 @@ void cage_argv_options(const struct cage_plan *plan, const char *const *staged, 
     add_fd(out, "--add-seccomp-fd", CAGE_FD_ARGUMENTS);
     if (cage_plan_has_network(plan))
         add_fd(out, "--block-fd", CAGE_FD_BLOCK);
-    int next_fd = CAGE_FD_SOURCES;
+    int next_file = CAGE_FD_FILES;
     for (size_t i = 0; i < plan->steps.count; i++)
-        add_step(out, &plan->steps.items[i], staged[i], &next_fd);
+        add_step(out, &plan->steps.items[i], sources[i].staged, &next_file);
     add(out, "--chdir");
     add(out, plan->folder);
     add_environment(out, &plan->env);
 }
 
-static void add_rules(char letter, const struct cage_words *paths, struct kg_buf *out)
+static void add_rule(struct kg_buf *out, char letter, const char *path)
 {
-    for (size_t i = 0; i < paths->count; i++) {
-        kg_buf_char(out, letter);
-        add(out, paths->items[i]);
+    kg_buf_char(out, letter);
+    add(out, path);
+}
+
+static void add_rules(struct kg_buf *out, char letter, const struct cage_words *paths)
+{
+    for (size_t i = 0; i < paths->count; i++)
+        add_rule(out, letter, paths->items[i]);
+}
+
+/* True if a later step hides what this one brings: then it is not there to be looked at. */
+static bool is_covered(const struct cage_steps *steps, size_t at)
+{
+    for (size_t i = at + 1; i < steps->count; i++) {
+        const struct cage_step *later = &steps->items[i];
+        if (later->kind != CAGE_STEP_READ_ONLY && later->kind != CAGE_STEP_LINK &&
+            cage_path_within(steps->items[at].path, later->path))
+            return true;
+    }
+    return false;
+}
+
+static void add_mounts(struct kg_buf *out, const struct cage_steps *steps,
+                       const struct cage_source *sources)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        enum cage_step_kind kind = steps->items[i].kind;
+        if ((kind != CAGE_STEP_BIND && kind != CAGE_STEP_WRITE) || is_covered(steps, i))
+            continue;
+        add_rule(out, kind == CAGE_STEP_BIND ? CAGE_MOUNT_READ : CAGE_MOUNT_WRITE,
+                 steps->items[i].path);
+        add_number(out, sources[i].major);
+        add_number(out, sources[i].minor);
+        add_number(out, sources[i].inode);
     }
 }
 
-void cage_argv_rules(const struct cage_plan *plan, struct kg_buf *out)
+void cage_argv_orders(const struct cage_plan *plan, const struct cage_source *sources, bool grouped,
+                      struct kg_buf *out)
 {
-    if (!plan->landlock)
-        return;
-    add_rules(CAGE_RULE_RUN, &plan->executables, out);
-    add_rules(CAGE_RULE_CHANGE, &plan->writables, out);
+    kg_auto(kg_buf_free) struct kg_buf orders = {0};
+    /* bwrap's reaper counts too. A group has the exact limit, and counts how often it is hit. */
+    add_number(&orders, (uint64_t)plan->processes_max + 1 + (grouped ? SPARE_PROCESSES : 0));
+    add_number(&orders, grouped ? 0 : plan->memory_bytes);
+    if (plan->landlock) {
+        add_rules(&orders, CAGE_RULE_RUN, &plan->executables);
+        add_rules(&orders, CAGE_RULE_CHANGE, &plan->writables);
+    }
+    add(&orders, "");
+    add_mounts(&orders, &plan->steps, sources);
+    add(&orders, "");
+    for (size_t i = 0; i < plan->command.count; i++)
+        add(&orders, plan->command.items[i]);
+    add_number(out, orders.length);
+    kg_buf_append(out, orders.data, orders.length);
 }
 
-static void add_word_number(struct cage_words *out, uint64_t number)
+static void add_word_number(struct cage_words *out, int number)
 {
-    char text[24];
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+    char text[16];
+    snprintf(text, sizeof(text), "%d", number);
     cage_words_add(out, text);
 }
 
-void cage_argv_command(const struct cage_plan *plan, bool grouped, struct cage_words *out)
+void cage_argv_command(struct cage_words *out)
 {
+    static const int for_shim[] = {CAGE_FD_RAN, CAGE_FD_IN, CAGE_FD_OUT, CAGE_FD_ORDERS};
     cage_words_add(out, "bwrap");
+    cage_words_add(out, "--args");
+    add_word_number(out, CAGE_FD_GATE);
     cage_words_add(out, "--args");
     add_word_number(out, CAGE_FD_ARGS);
     cage_words_add(out, "--");
     kg_auto(kg_free) char *init = kg_format("/proc/self/fd/%d", CAGE_FD_INIT);
     cage_words_add(out, init);
-    /* bwrap's reaper counts too. A group has the exact limit, and counts how often it is hit. */
-    add_word_number(out, (uint64_t)plan->processes_max + 1 + (grouped ? SPARE_PROCESSES : 0));
-    add_word_number(out, grouped ? 0 : plan->memory_bytes);
-    add_word_number(out, CAGE_FD_RAN);
-    add_word_number(out, CAGE_FD_IN);
-    add_word_number(out, CAGE_FD_OUT);
-    add_word_number(out, CAGE_FD_RULES);
-    cage_words_add(out, "--");
-    for (size_t i = 0; i < plan->command.count; i++)
-        cage_words_add(out, plan->command.items[i]);
+    for (size_t i = 0; i < KG_COUNT(for_shim); i++)
+        add_word_number(out, for_shim[i]);
 }

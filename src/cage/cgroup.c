@@ -284,19 +284,12 @@ static const struct {
     {CAGE_LIMITS_V1, CAGE_LIMIT_PROCESSES, CAGE_PIDS, "pids.events", "max"},
 };
 
-static bool is_wanted(enum cage_controller controller, const struct cage_group_limits *limits)
+static int set(const struct cage_group *group, enum cage_controller controller,
+               const struct cage_group_limits *limits, struct kg_err *err)
 {
-    return (controller != CAGE_MEMORY || limits->memory_bytes != 0) &&
-           (controller != CAGE_CPU || limits->cpu_shares != 0);
-}
-
-static int set_limits(const struct cage_group *group, const struct cage_group_limits *limits,
-                      struct kg_err *err)
-{
-    for (size_t i = 0; i < KG_COUNT(settings); i++) {
-        const char *folder = group->folders[settings[i].controller];
-        if (settings[i].mode != group->mode || folder == NULL ||
-            !is_wanted(settings[i].controller, limits))
+    const char *folder = group->folders[controller];
+    for (size_t i = 0; folder != NULL && i < KG_COUNT(settings); i++) {
+        if (settings[i].mode != group->mode || settings[i].controller != controller)
             continue;
         char text[24];
         snprintf(text, sizeof(text), "%llu", (unsigned long long)settings[i].value(limits));
@@ -307,11 +300,25 @@ static int set_limits(const struct cage_group *group, const struct cage_group_li
     return 0;
 }
 
+int cage_group_limit(const struct cage_group *group, const struct cage_group_limits *limits,
+                     struct kg_err *err)
+{
+    int result = limits->memory_bytes != 0 ? set(group, CAGE_MEMORY, limits, err) : 0;
+    return result < 0 ? result : set(group, CAGE_PIDS, limits, err);
+}
+
+void cage_group_share(const struct cage_group *group, unsigned cpu_shares)
+{
+    const struct cage_group_limits limits = {.cpu_shares = cpu_shares};
+    if (cpu_shares != 0)
+        (void)set(group, CAGE_CPU, &limits, NULL);
+}
+
 /* -- making a group ---------------------------------------------------------------------------- */
 
-static int make_folders(const struct cage_cgroups *cgroups, struct cage_group *group, uint32_t id,
-                        struct kg_err *err)
+static int make_folders(struct cage_cgroups *cgroups, struct cage_group *group, struct kg_err *err)
 {
+    uint32_t id = ++cgroups->made;
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS; which++) {
         if (cgroups->bases[which] == NULL)
             continue;
@@ -354,8 +361,7 @@ static int open_files(struct cage_group *group, struct kg_err *err)
     return 0;
 }
 
-struct cage_group *cage_group_new(struct cage_cgroups *cgroups, uint32_t id,
-                                  const struct cage_group_limits *limits, struct kg_err *err)
+struct cage_group *cage_group_new(struct cage_cgroups *cgroups, struct kg_err *err)
 {
     struct cage_group *group = kg_alloc(sizeof(*group));
     group->mode = cgroups->mode;
@@ -364,9 +370,7 @@ struct cage_group *cage_group_new(struct cage_cgroups *cgroups, uint32_t id,
         group->procs[which] = -1;
     for (size_t i = 0; i < COUNTERS; i++)
         group->events[i] = -1;
-    int result = make_folders(cgroups, group, id, err);
-    if (result == 0)
-        result = set_limits(group, limits, err);
+    int result = make_folders(cgroups, group, err);
     if (result == 0)
         result = open_files(group, err);
     if (result < 0) {

@@ -25,6 +25,7 @@ struct cage_cgroups {
     char *bases[CAGE_CONTROLLERS]; /* owned; where the groups are made; NULL: no such controller */
     bool own_bases;                /* their last folders are ours to make and to remove */
     char *prefix;                  /* owned; of the names of our groups */
+    uint32_t made;                 /* groups, each with the next number as its name */
     struct cage_group *dying;      /* owned; groups that could not be removed yet */
 };
 
@@ -49,9 +50,16 @@ struct cage_group_limits {
     unsigned cpu_shares;   /* 0: none */
 };
 
-/* A cage's group. One that cannot be made as wanted is not made at all. */
-struct cage_group *cage_group_new(struct cage_cgroups *cgroups, uint32_t id,
-                                  const struct cage_group_limits *limits, struct kg_err *err);
+/* A group for a cage, without limits yet. */
+struct cage_group *cage_group_new(struct cage_cgroups *cgroups, struct kg_err *err);
+/* Its memory and processes. */
+int cage_group_limit(const struct cage_group *group, const struct cage_group_limits *limits,
+                     struct kg_err *err);
+/*
+ * Its processor time. Apart, since that is for the plugin: while a cage is being built it has as
+ * much as any process, or a busy machine would keep it from being built.
+ */
+void cage_group_share(const struct cage_group *group, unsigned cpu_shares);
 /*
  * Forks into the group; group may be NULL. In the child *ret_join is a negative errno if it is not
  * in there.

@@ -170,24 +170,6 @@ static void check_options(struct look *look, struct cage_check *check)
     found(check, "bwrap knows all that a cage needs");
 }
 
-static void check_bind_fd(struct look *look, struct cage_check *check)
-{
-    if (look->facts->bwrap == NULL)
-        return;
-    look->facts->bind_fd = strstr(look->help.data, "--ro-bind-fd") != NULL;
-    if (look->facts->bind_fd) {
-        found(check, "bwrap knows --ro-bind-fd");
-        return;
-    }
-    found(check, "bwrap does not know --ro-bind-fd%s",
-          geteuid() == 0 ? "; root's spawner does without" : "");
-    if (geteuid() != 0)
-        degrade(check,
-                "declared paths are bound by name: whoever may rename them could swap one in the "
-                "moment of a start",
-                "install bubblewrap 0.10 or newer, or Debian 12's with its security updates");
-}
-
 static void check_namespaces(struct look *look, struct cage_check *check)
 {
     const char *bwrap = look->facts->bwrap;
@@ -440,7 +422,6 @@ static const struct {
     {"seccomp", check_seccomp},
     {"proc", check_proc},
     {"bwrap-options", check_options},
-    {"bind-fd", check_bind_fd},
     {"user-namespaces", check_namespaces},
     {"namespaces-max", check_namespaces_max},
     {"landlock", check_landlock},

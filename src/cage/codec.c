@@ -7,7 +7,7 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
-#define MAGIC "kaged-plan-1"
+#define MAGIC "kaged-plan-2"
 
 static void put(struct kg_buf *out, const char *text)
 {
@@ -45,7 +45,6 @@ void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out)
     put(out, plan->name);
     put(out, plan->bwrap);
     put(out, plan->folder);
-    put_number(out, plan->bind_fd);
     put_number(out, plan->processes_max);
     put_number(out, plan->cpu_shares);
     put_number(out, plan->memory_bytes);
@@ -170,7 +169,6 @@ static void get_plan(struct reader *reader, struct cage_plan *plan)
     plan->name = kg_strdup(get(reader));
     plan->bwrap = kg_strdup(get_path(reader));
     plan->folder = kg_strdup(get_path(reader));
-    plan->bind_fd = get_number(reader, 1) != 0;
     plan->processes_max = (unsigned)get_number(reader, INT32_MAX);
     plan->cpu_shares = (unsigned)get_number(reader, INT32_MAX);
     plan->memory_bytes = get_number(reader, INT64_MAX);

@@ -14,6 +14,7 @@
 #define CAGE_PATH_MAX       4096
 #define CAGE_PLAN_MAX_BYTES ((size_t)512 * 1024)
 #define CAGE_STEPS_MAX      512
+#define CAGE_FILES_MAX      6 /* that hold a text or a copy */
 #define CAGE_LISTENERS_MAX  256
 #define CAGE_WORDS_MAX      2048         /* of a command, and of an environment */
 #define CAGE_NET_GATE       "198.18.0.1" /* names are asked for here; names themselves come after */
@@ -51,7 +52,6 @@ extern const struct cage_host cage_real_host;
 
 struct cage_facts {
     char *bwrap;       /* owned */
-    bool bind_fd;      /* bwrap knows --ro-bind-fd */
     bool is_root;      /* the owner is root: the files that cages see are root's */
     unsigned landlock; /* the kernel's version of it; 0: none */
     char *nft;         /* owned; NULL: not on this machine, so no wildcards of the network */
@@ -166,10 +166,9 @@ bool cage_network_redirects(const struct cage_network *network);
 void cage_network_print(const struct cage_network *network, struct kg_buf *out);
 
 struct cage_plan {
-    char *name;   /* for messages */
-    char *bwrap;  /* the program on the host */
-    char *folder; /* where the command starts */
-    bool bind_fd;
+    char *name;                    /* for messages */
+    char *bwrap;                   /* the program on the host */
+    char *folder;                  /* where the command starts */
     bool landlock;                 /* the second layer, with the two lists below */
     struct cage_words executables; /* what may be run, or holds what may be */
     struct cage_words writables;   /* what may be changed, and all below */
@@ -214,41 +213,51 @@ struct cage_plan *cage_plan_decode(struct kg_str bytes, struct kg_err *err);
 
 /* The fds of bwrap have fixed numbers, so that its arguments depend on the plan alone. */
 enum cage_fd {
-    CAGE_FD_ARGS = 3,
+    CAGE_FD_GATE = 3,  /* bwrap waits here for the end of file, which is all that comes */
+    CAGE_FD_ARGS,      /* its options */
     CAGE_FD_STATUS,    /* json-status */
     CAGE_FD_CALLS,     /* the filter of system calls */
     CAGE_FD_ARGUMENTS, /* the filter of their arguments */
     CAGE_FD_RAN,       /* the shim says here that it ran, and whether the command did */
     CAGE_FD_IN,        /* the plugin's stdin and stdout. bwrap's own are /dev/null: its processes */
     CAGE_FD_OUT,       /* keep what they get, and a stream that the plugin closes must end */
-    CAGE_FD_RULES,     /* of Landlock, for the shim; see cage_argv_rules */
+    CAGE_FD_ORDERS,    /* for the shim; see cage_argv_orders */
     CAGE_FD_INIT,      /* the shim itself: it is in no folder of the cage */
     CAGE_FD_BLOCK,     /* with a network: bwrap waits here until its sockets are with the daemon */
-    CAGE_FD_SOURCES,   /* the first opened source; one for each that has no staged path */
+    CAGE_FD_FILES,     /* what a CAGE_STEP_TEXT or CAGE_STEP_COPY holds, in the order of steps */
+    CAGE_FDS = CAGE_FD_FILES + CAGE_FILES_MAX
+};
+
+/* What a CAGE_STEP_BIND or CAGE_STEP_WRITE is bound from. */
+struct cage_source {
+    char *staged;          /* owned; where only we can change it; NULL: the step's own source */
+    unsigned major, minor; /* the device, */
+    uint64_t inode;        /* and the file on it, that has to be mounted there */
+    int fd;                /* open on that, so that no other file gets its number */
 };
 
 /* What the shim writes on CAGE_FD_RAN: before it runs the command, and if that failed. */
 #define CAGE_RAN    'R'
 #define CAGE_FAILED 'F'
 
+/* bwrap's options, each ended by NUL. sources has one entry a step. */
+void cage_argv_options(const struct cage_plan *plan, const struct cage_source *sources,
+                       struct kg_buf *out);
 /*
- * The arguments that travel in the memfd, each ended by NUL. staged has one entry a step: the path
- * to bind a CAGE_STEP_BIND or CAGE_STEP_WRITE from, or NULL where its source is the next fd from
- * CAGE_FD_SOURCES on. What a CAGE_STEP_TEXT or CAGE_STEP_COPY holds always comes from such an fd.
+ * What the shim is to do, in words ended by NUL: the length of all that follows; the number of
+ * processes and the bytes of data that it may have; a letter and a path for each rule of Landlock;
+ * an empty word; a letter and a path for each mount, with the numbers of the device (two) and the
+ * file that have to be there; an empty word; the command. What a group limits, the shim need not:
+ * grouped is whether there is one.
  */
-void cage_argv_options(const struct cage_plan *plan, const char *const *staged, struct kg_buf *out);
-/*
- * What the shim is to ask of Landlock: a letter and a path, ended by NUL, for each. CAGE_RULE_RUN:
- * it may be executed; CAGE_RULE_CHANGE: it may be changed. Empty for a plan without Landlock.
- */
-#define CAGE_RULE_RUN    'x'
-#define CAGE_RULE_CHANGE 'w'
-void cage_argv_rules(const struct cage_plan *plan, struct kg_buf *out);
-/*
- * bwrap's own argv: --args, the shim, the command. What a group limits, the shim need not: grouped
- * is whether there is one.
- */
-void cage_argv_command(const struct cage_plan *plan, bool grouped, struct cage_words *out);
+#define CAGE_RULE_RUN    'x' /* it may be executed */
+#define CAGE_RULE_CHANGE 'w' /* it may be changed */
+#define CAGE_MOUNT_READ  'r' /* it is mounted read-only */
+#define CAGE_MOUNT_WRITE 'w'
+void cage_argv_orders(const struct cage_plan *plan, const struct cage_source *sources, bool grouped,
+                      struct kg_buf *out);
+/* bwrap's own argv, the same for every cage. */
+void cage_argv_command(struct cage_words *out);
 
 /* -- messages between daemon and spawner ------------------------------------------------------- */
 
@@ -355,19 +364,41 @@ struct cage_launched {
     int status_fd;             /* json-status, not blocking */
     int ran_fd;                /* the shim's word, not blocking */
     int block_fd;              /* with a network, a byte written here lets bwrap go on */
-    struct cage_words staged;  /* to remove once bwrap has its own mount namespace */
+    struct cage_words staged;  /* mounts that it needs until the shim runs */
+    int *held;                 /* owned; files that have to be open as long */
+    size_t held_count;
 };
 
 /* The shim beside this program: an fd to execute it by. -1: it is not there; err says so. */
 int cage_shim_open(struct kg_err *err);
 
-struct cage_group; /* see cgroup.h */
 /*
- * Starts bwrap for a plan. stage is NULL for a spawner that is not root; group is NULL where there
- * are none; shim is from cage_shim_open.
+ * A bwrap that waits for its plan, so that half of the time that a start takes is over before one
+ * is asked for. See ready.c. The group, which may be NULL, stays the caller's.
  */
-int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_group *group,
-                int shim, struct cage_launched *ret_launched, struct kg_err *err);
+struct cage_group; /* see cgroup.h */
+struct cage_ready;
+struct cage_ready *cage_ready_new(const char *bwrap, int shim, struct cage_group *group,
+                                  struct kg_err *err);
+pid_t cage_ready_pid(const struct cage_ready *ready);
+/* False for another program, and once that one was replaced. */
+bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap);
+struct cage_group *cage_ready_group(const struct cage_ready *ready);
+/* Writes one of its files: CAGE_FD_ARGS, CAGE_FD_ORDERS, or one from CAGE_FD_FILES on. */
+int cage_ready_write(struct cage_ready *ready, int file, struct kg_str text, struct kg_err *err);
+/* The same with what source is open on. */
+int cage_ready_copy(struct cage_ready *ready, int file, int source, struct kg_err *err);
+/* Opens the gate, and frees what waited at it. */
+struct cage_launched cage_ready_go(struct cage_ready *ready);
+/* True if that was its process: it ended by itself, and nobody is left to kill. */
+bool cage_ready_reaped(struct cage_ready *ready, pid_t pid);
+void cage_ready_free(struct cage_ready *ready); /* and kills it */
+
+/* Gives it the plan. Then it is used up; on failure it is the caller's still, and of no use. */
+int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_ready *ready,
+                struct cage_launched *ret_launched, struct kg_err *err);
+/* Lets go of what was needed to build the cage; not before the shim runs. */
+void cage_launched_settle(struct cage_launched *launched);
 
 /*
  * The making of a cage's network, in a short-lived child that enters its namespaces. Sockets come

@@ -1,65 +1,40 @@
 /*
- * From a plan to a running bwrap. All that can fail with a message happens before the fork; the
- * child gives up root, every fd but the listed ones and the environment, and becomes bwrap.
+ * From a plan to a bwrap at work: what is bound is opened and checked, and staged where we are
+ * root; the options and the orders are written, and the gate is opened.
  */
 #include "cage/cgroup.h"
 #include "cage/internal.h"
-#include "seccomp-filters.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define STDIO_PIPE_BYTES  65536
-#define STDERR_PIPE_BYTES 16384
-#define STATUS_PIPE_BYTES 4096
-#define FILES_SOFT        1024
-#define FILES_HARD        4096 /* the kernel's own default: all cages share what the host has */
-#define CORE_BYTES        1    /* see keep_core_limit in seccomp-gen.c */
-#define COPY_MAX_BYTES    (16 << 20)
-#define OOM_SCORE         "500" /* when memory is short, a plugin goes before the daemon */
-
-/* What one launch owns until bwrap runs. fds[n] becomes fd n of bwrap. */
+/* What one launch owns until the gate is open. */
 struct launch {
     const struct cage_plan *plan;
-    struct cage_group *group; /* borrowed; NULL: none */
-    char **staged;            /* a path for each step, or NULL; see cage_argv_options */
-    int *fds;                 /* the child's; stdio first */
-    size_t fd_count;
-    struct cage_words argv;
-    struct cage_launched to; /* our ends, handed over at the end */
+    struct cage_stage *stage;    /* borrowed; NULL: not root */
+    struct cage_source *sources; /* one for each step */
+    struct cage_ready *ready;    /* borrowed */
+    int next_file;
 };
-
-static const struct cage_launched nothing = {
-    .in_fd = -1, .out_fd = -1, .err_fd = -1, .status_fd = -1, .ran_fd = -1, .block_fd = -1};
 
 static void launch_free(struct launch *launch)
 {
-    for (size_t i = 0; i < launch->plan->steps.count; i++)
-        free(launch->staged[i]);
-    free(launch->staged);
-    for (size_t i = 0; i < launch->fd_count; i++)
-        kg_close(&launch->fds[i]);
-    free(launch->fds);
-    cage_words_free(&launch->argv);
-    for (size_t i = 0; i < launch->to.staged.count; i++)
-        cage_stage_remove(launch->to.staged.items[i]);
-    cage_words_free(&launch->to.staged);
-    int *const ours[] = {&launch->to.in_fd,     &launch->to.out_fd, &launch->to.err_fd,
-                         &launch->to.status_fd, &launch->to.ran_fd, &launch->to.block_fd};
-    for (size_t i = 0; i < KG_COUNT(ours); i++)
-        kg_close(ours[i]);
+    for (size_t i = 0; i < launch->plan->steps.count; i++) {
+        if (launch->sources[i].staged != NULL)
+            cage_stage_remove(launch->sources[i].staged);
+        free(launch->sources[i].staged);
+        kg_close(&launch->sources[i].fd);
+    }
+    free(launch->sources);
 }
 
-/* -- before the fork --------------------------------------------------------------------------- */
+/* -- opening ----------------------------------------------------------------------------------- */
 
 int cage_shim_open(struct kg_err *err)
 {
@@ -87,8 +62,6 @@ static int open_source(const struct cage_step *step, struct kg_err *err)
         return kg_fail_errno(err, errno, "stat %s", path);
     if (!S_ISREG(status.st_mode) && (reads || !S_ISDIR(status.st_mode)))
         return kg_fail(err, KG_E_REFUSED, "open %s: neither a folder nor a file", path);
-    if (reads && status.st_size > COPY_MAX_BYTES)
-        return kg_fail(err, KG_E_REFUSED, "copy %s: it is too large", path);
     return kg_steal_fd(&fd);
 }
 
@@ -139,263 +112,130 @@ static int open_for_owner(const struct cage_stage *stage, const struct cage_step
     return fd < 0 ? -EACCES : kg_steal_fd(&fd);
 }
 
-static int prepare_source(struct launch *launch, size_t at, struct cage_stage *stage,
-                          struct kg_err *err)
+/* -- sources ----------------------------------------------------------------------------------- */
+
+/*
+ * bwrap binds by a path, which somebody may change meanwhile. So the shim looks, before anything of
+ * the plugin's runs, whether what was opened here is what is mounted there.
+ */
+static int identify(struct cage_source *source, struct kg_err *err)
 {
-    const struct cage_step *step = &launch->plan->steps.items[at];
-    kg_auto(kg_close) int fd = open_for_owner(stage, step, err);
-    if (fd < 0)
-        return fd;
-    int result = check_not_roots(step, stage, fd, err);
-    if (result < 0)
-        return result;
-    if (stage != NULL && step->kind != CAGE_STEP_COPY) {
-        result = cage_stage_add(stage, fd, step->kind == CAGE_STEP_WRITE, &launch->staged[at], err);
-        if (result < 0)
-            return kg_wrap(err, result, "%s", step->source);
-        cage_words_add(&launch->to.staged, launch->staged[at]);
-        return 0;
-    }
-    if (launch->plan->bind_fd || step->kind == CAGE_STEP_COPY)
-        launch->fds[launch->fd_count++] = kg_steal_fd(&fd);
-    else
-        launch->staged[at] = kg_strdup(step->source);
+    struct stat status;
+    if (fstat(source->fd, &status) < 0)
+        return kg_fail_errno(err, errno, "stat");
+    source->major = major(status.st_dev);
+    source->minor = minor(status.st_dev);
+    source->inode = status.st_ino;
     return 0;
 }
 
-static int prepare_text(struct launch *launch, const struct cage_step *step, struct kg_err *err)
+static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
 {
-    int fd = cage_memory_file("text", step->source, strlen(step->source), err);
-    if (fd >= 0)
-        launch->fds[launch->fd_count++] = fd;
-    return fd < 0 ? fd : 0;
+    const struct cage_step *step = &launch->plan->steps.items[at];
+    struct cage_source *source = &launch->sources[at];
+    source->fd = open_for_owner(launch->stage, step, err);
+    if (source->fd < 0)
+        return source->fd;
+    int result = check_not_roots(step, launch->stage, source->fd, err);
+    if (result < 0)
+        return result;
+    result = identify(source, err);
+    if (result == 0 && launch->stage != NULL)
+        result = cage_stage_add(launch->stage, source->fd, step->kind == CAGE_STEP_WRITE,
+                                &source->staged, err);
+    return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
 }
 
-static int prepare_sources(struct launch *launch, struct cage_stage *stage, struct kg_err *err)
+static int prepare_file(struct launch *launch, const struct cage_step *step, struct kg_err *err)
+{
+    int file = launch->next_file++;
+    if (file == CAGE_FDS)
+        return kg_fail(err, KG_E_CAGE, "more than %d files are to be made", CAGE_FILES_MAX);
+    if (step->kind == CAGE_STEP_TEXT)
+        return cage_ready_write(launch->ready, file, kg_str(step->source), err);
+    kg_auto(kg_close) int fd = open_for_owner(launch->stage, step, err);
+    if (fd < 0)
+        return fd;
+    int result = cage_ready_copy(launch->ready, file, fd, err);
+    return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
+}
+
+static int prepare_sources(struct launch *launch, struct kg_err *err)
 {
     const struct cage_steps *steps = &launch->plan->steps;
     for (size_t i = 0; i < steps->count; i++) {
         const struct cage_step *step = &steps->items[i];
         int result = 0;
-        if (step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE ||
-            step->kind == CAGE_STEP_COPY)
-            result = prepare_source(launch, i, stage, err);
-        else if (step->kind == CAGE_STEP_TEXT)
-            result = prepare_text(launch, step, err);
+        if (step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE)
+            result = prepare_bind(launch, i, err);
+        else if (step->kind == CAGE_STEP_COPY || step->kind == CAGE_STEP_TEXT)
+            result = prepare_file(launch, step, err);
         if (result < 0)
             return result;
     }
     return 0;
-}
-
-/* Which end of a pipe the child gets. */
-enum end { CHILD_READS, CHILD_WRITES };
-
-static int make_pipe(int bytes, enum end end, int *ret_child, int *ret_ours, struct kg_err *err)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return kg_fail_errno(err, errno, "pipe");
-    *ret_child = ends[end == CHILD_READS ? 0 : 1];
-    *ret_ours = ends[end == CHILD_READS ? 1 : 0];
-    /* A user may have used up his share of pipe memory: then the kernel's size has to do. */
-    fcntl(*ret_ours, F_SETPIPE_SZ, bytes);
-    if (fcntl(*ret_ours, F_SETFL, O_NONBLOCK) < 0)
-        return kg_fail_errno(err, errno, "pipe: set non-blocking");
-    return 0;
-}
-
-/*
- * A root spawner's pipes are root's, and the plugin, which is not, could not open /dev/stdout or
- * /dev/stderr. Without the right to give them away it still has them as fds.
- */
-static void give_stdio(const struct launch *launch)
-{
-    static const int given[] = {CAGE_FD_IN, CAGE_FD_OUT, STDERR_FILENO};
-    for (size_t i = 0; i < KG_COUNT(given) && geteuid() == 0; i++)
-        (void)!fchown(launch->fds[given[i]], CAGE_UID, CAGE_GID);
-}
-
-static int make_pipes(struct launch *launch, struct kg_err *err)
-{
-    struct cage_launched *to = &launch->to;
-    const struct {
-        int fd, bytes;
-        enum end end;
-        int *ours;
-    } pipes[] = {
-        {CAGE_FD_IN, STDIO_PIPE_BYTES, CHILD_READS, &to->in_fd},
-        {CAGE_FD_OUT, STDIO_PIPE_BYTES, CHILD_WRITES, &to->out_fd},
-        {STDERR_FILENO, STDERR_PIPE_BYTES, CHILD_WRITES, &to->err_fd},
-        {CAGE_FD_STATUS, STATUS_PIPE_BYTES, CHILD_WRITES, &to->status_fd},
-        {CAGE_FD_RAN, STATUS_PIPE_BYTES, CHILD_WRITES, &to->ran_fd},
-        {CAGE_FD_BLOCK, STATUS_PIPE_BYTES, CHILD_READS, &to->block_fd},
-    };
-    for (size_t i = 0; i < KG_COUNT(pipes); i++) {
-        int result =
-            make_pipe(pipes[i].bytes, pipes[i].end, &launch->fds[pipes[i].fd], pipes[i].ours, err);
-        if (result < 0)
-            return result;
-    }
-    give_stdio(launch);
-    return 0;
-}
-
-static int take_shim(struct launch *launch, int shim, struct kg_err *err)
-{
-    int fd = launch->fds[CAGE_FD_INIT] = fcntl(shim, F_DUPFD_CLOEXEC, 0);
-    return fd < 0 ? kg_fail_errno(err, errno, "take the shim") : 0;
-}
-
-static int open_null(struct launch *launch, struct kg_err *err)
-{
-    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
-        if ((launch->fds[fd] = open("/dev/null", O_RDWR | O_CLOEXEC)) < 0)
-            return kg_fail_errno(err, errno, "open /dev/null");
-    return 0;
-}
-
-/* bwrap reads such a file to its end, so each start needs its own. */
-static int make_files(struct launch *launch, struct kg_err *err)
-{
-    kg_auto(kg_buf_free) struct kg_buf options = {0};
-    cage_argv_options(launch->plan, (const char *const *)launch->staged, &options);
-    cage_argv_command(launch->plan, launch->group != NULL, &launch->argv);
-    kg_auto(kg_buf_free) struct kg_buf rules = {0};
-    cage_argv_rules(launch->plan, &rules);
-    const struct {
-        const char *name;
-        int fd;
-        const void *data;
-        size_t length;
-    } files[] = {
-        {"args", CAGE_FD_ARGS, options.data, options.length},
-        {"calls", CAGE_FD_CALLS, cage_filter_calls, sizeof(cage_filter_calls)},
-        {"arguments", CAGE_FD_ARGUMENTS, cage_filter_arguments, sizeof(cage_filter_arguments)},
-        {"rules", CAGE_FD_RULES, rules.data, rules.length},
-    };
-    for (size_t i = 0; i < KG_COUNT(files); i++) {
-        int fd = cage_memory_file(files[i].name, files[i].data, files[i].length, err);
-        if (fd < 0)
-            return fd;
-        launch->fds[files[i].fd] = fd;
-    }
-    return 0;
-}
-
-/* -- in the child ------------------------------------------------------------------------------ */
-
-__attribute__((noreturn)) static void give_up(const char *what)
-{
-    int errnum = errno;
-    dprintf(STDERR_FILENO, "kaged: cannot build the cage: %s: %s\n", what, strerror(errnum));
-    _exit(127);
-}
-
-static void set_limits(void)
-{
-    struct rlimit limit = {CORE_BYTES, CORE_BYTES};
-    /* Refused only where it is 0 already, and may not be raised. */
-    setrlimit(RLIMIT_CORE, &limit);
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        give_up("read limits");
-    limit.rlim_max = limit.rlim_max < FILES_HARD ? limit.rlim_max : FILES_HARD;
-    limit.rlim_cur = limit.rlim_max < FILES_SOFT ? limit.rlim_max : FILES_SOFT;
-    if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-        give_up("set limits");
-    umask(022);
-}
-
-static void reset_signals(void)
-{
-    for (int number = 1; number < NSIG; number++)
-        signal(number, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-static void raise_oom_score(void)
-{
-    kg_auto(kg_close) int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0)
-        kg_write_all(fd, OOM_SCORE, sizeof(OOM_SCORE) - 1);
-}
-
-/* Numbers 0 to fd_count - 1 are the child's, all above are closed. */
-static void place_fds(struct launch *launch)
-{
-    int top = (int)launch->fd_count;
-    for (int i = 0; i < top; i++)
-        if (launch->fds[i] < top && (launch->fds[i] = fcntl(launch->fds[i], F_DUPFD, top)) < 0)
-            give_up("move fds");
-    for (int i = 0; i < top; i++)
-        if (dup2(launch->fds[i], i) < 0)
-            give_up("place fds");
-    if (close_range((unsigned)top, ~0u, 0) < 0)
-        give_up("close fds");
-}
-
-__attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t spawner, int join)
-{
-    static char *const no_environment[] = {NULL};
-    place_fds(launch);
-    errno = -join;
-    if (join < 0)
-        give_up("join its group");
-    raise_oom_score();
-    if (!cage_become_user())
-        give_up("drop root for good");
-    /* Only now: a change of user clears it. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != spawner)
-        give_up("die with the spawner");
-    /* A setuid bwrap would take the caller's rights for its own. */
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        give_up("refuse new privileges");
-    set_limits();
-    reset_signals();
-    execve(launch->plan->bwrap, launch->argv.items, no_environment);
-    give_up("run bwrap");
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static int prepare(struct launch *launch, struct cage_stage *stage, int shim, struct kg_err *err)
+/* The orders last: if we are killed on the way, the shim has none, and runs nothing. */
+static int write_orders(struct launch *launch, struct kg_err *err)
 {
-    int result = prepare_sources(launch, stage, err);
+    kg_auto(kg_buf_free) struct kg_buf options = {0}, orders = {0};
+    cage_argv_options(launch->plan, launch->sources, &options);
+    cage_argv_orders(launch->plan, launch->sources, cage_ready_group(launch->ready) != NULL,
+                     &orders);
+    int result = cage_ready_write(launch->ready, CAGE_FD_ARGS, kg_buf_view(&options), err);
     if (result == 0)
-        result = take_shim(launch, shim, err);
-    if (result == 0)
-        result = open_null(launch, err);
-    if (result == 0)
-        result = make_pipes(launch, err);
-    return result < 0 ? result : make_files(launch, err);
+        result = cage_ready_write(launch->ready, CAGE_FD_ORDERS, kg_buf_view(&orders), err);
+    return result;
 }
 
-int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_group *group,
-                int shim, struct cage_launched *ret_launched, struct kg_err *err)
+/* What the cage needs until it stands goes with it. */
+static void hand_over(struct launch *launch, struct cage_launched *launched)
+{
+    size_t count = launch->plan->steps.count;
+    launched->held = kg_alloc_array(count + 1, sizeof(int));
+    for (size_t i = 0; i < count; i++) {
+        struct cage_source *source = &launch->sources[i];
+        if (source->staged != NULL)
+            cage_words_add(&launched->staged, source->staged);
+        kg_free(&source->staged);
+        if (source->fd >= 0)
+            launched->held[launched->held_count++] = kg_steal_fd(&source->fd);
+    }
+}
+
+int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct cage_ready *ready,
+                struct cage_launched *ret_launched, struct kg_err *err)
 {
     kg_auto(launch_free) struct launch launch = {
         .plan = plan,
-        .group = group,
-        .staged = kg_alloc_array(plan->steps.count + 1, sizeof(char *)),
-        .fds = kg_alloc_array(CAGE_FD_SOURCES + plan->steps.count, sizeof(int)),
-        .fd_count = CAGE_FD_SOURCES,
-        .to = nothing,
+        .stage = stage,
+        .sources = kg_alloc_array(plan->steps.count + 1, sizeof(struct cage_source)),
+        .ready = ready,
+        .next_file = CAGE_FD_FILES,
     };
-    for (size_t i = 0; i < launch.fd_count; i++)
-        launch.fds[i] = -1;
-    int result = prepare(&launch, stage, shim, err);
+    for (size_t i = 0; i < plan->steps.count; i++)
+        launch.sources[i].fd = -1;
+    int result = prepare_sources(&launch, err);
+    if (result == 0)
+        result = write_orders(&launch, err);
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", plan->name);
-    pid_t spawner = getpid();
-    int join;
-    launch.to.pid = cage_group_fork(group, &join);
-    if (launch.to.pid < 0)
-        return kg_fail_errno(err, errno, "plugin %s: fork", plan->name);
-    if (launch.to.pid == 0)
-        become_bwrap(&launch, spawner, join);
-    *ret_launched = launch.to;
-    launch.to = nothing;
+    *ret_launched = cage_ready_go(ready);
+    hand_over(&launch, ret_launched);
     return 0;
+}
+
+void cage_launched_settle(struct cage_launched *launched)
+{
+    for (size_t i = 0; i < launched->staged.count; i++)
+        cage_stage_remove(launched->staged.items[i]);
+    cage_words_free(&launched->staged);
+    for (size_t i = 0; i < launched->held_count; i++)
+        kg_close(&launched->held[i]);
+    free(launched->held);
+    launched->held = NULL;
+    launched->held_count = 0;
 }

@@ -23,6 +23,9 @@ static const char *const system_paths[] = {
     "/etc/ld.so.cache", "/usr/share/zoneinfo", "/etc/localtime",
 };
 
+/* Of these, those that on many systems hold nothing but a link to the loader. */
+static const char *const loader_folders[] = {"/usr/lib64", "/lib64"};
+
 /* Whom to believe in a network. */
 static const char *const certificate_paths[] = {"/usr/share/ca-certificates", "/etc/ssl/certs"};
 
@@ -58,7 +61,10 @@ static bool is_made(const struct cage_steps *steps, const char *path)
 static bool add_as_links(struct cage_steps *steps, const struct cage_host *host, const char *folder)
 {
     kg_auto(cage_words_free) struct cage_words names = {0};
-    if (!host->list(folder, FEW_ENTRIES, &names) || names.count == 0)
+    bool is_loaders = false;
+    for (size_t i = 0; i < KG_COUNT(loader_folders); i++)
+        is_loaders = is_loaders || strcmp(folder, loader_folders[i]) == 0;
+    if (!is_loaders || !host->list(folder, FEW_ENTRIES, &names) || names.count == 0)
         return false;
     kg_auto(cage_steps_free) struct cage_steps links = {0};
     for (size_t i = 0; i < names.count; i++) {
@@ -268,7 +274,6 @@ struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct c
     plan->name = kg_strdup(policy->name);
     plan->bwrap = kg_strdup(facts->bwrap);
     plan->folder = kg_strdup(policy->install_dir);
-    plan->bind_fd = facts->bind_fd;
     plan->landlock = facts->landlock > 0;
     plan->processes_max = policy->processes_max;
     plan->cpu_shares = policy->cpu_shares;

@@ -443,7 +443,8 @@ static int add_granted(struct search *search)
 static void add_loaders(struct search *search)
 {
     for (size_t i = 0; i < KG_COUNT(loaders); i++) {
-        kg_auto(kg_free) char *real = search->host->real(loaders[i]);
+        bool is_there = search->host->kind(loaders[i]) == CAGE_FILE_PROGRAM;
+        kg_auto(kg_free) char *real = is_there ? search->host->real(loaders[i]) : NULL;
         if (real != NULL && cage_steps_reach(search->steps, real))
             add_executable(search, real);
     }

@@ -32,6 +32,7 @@
 #define CELL_POLLS       (3 + CAGE_GROUP_POLLS)
 #define RECORDS_A_TURN   64      /* of the kernel's log, which others fill too */
 #define BWRAP_PROCESSES  2       /* of a cage, besides the plugin's: the monitor and the reaper */
+#define PREPARE_MS       5       /* after a start: its plugin has the processors first */
 #define DAEMON_DIED      SIGUSR2 /* asked of the kernel as our parent-death signal */
 
 struct cell {
@@ -39,6 +40,7 @@ struct cell {
     uint32_t id;
     struct cage_launched at;       /* fds that are ours: status_fd, ran_fd */
     struct cage_group *group;      /* owned; NULL without cgroups */
+    unsigned cpu_shares;           /* to be given to it once the cage stands; then 0 */
     pid_t pid1;                    /* of the cage, as we see it, or 0 */
     int pid1_fd;                   /* pidfd of it, or -1 */
     char status[STATUS_MAX_BYTES]; /* what bwrap reported */
@@ -65,6 +67,9 @@ struct spawner {
     struct cage_stage *stage;     /* NULL if not root */
     struct cage_cgroups *cgroups; /* NULL if there are none for us */
     struct cell *cells;
+    struct cage_ready *ready; /* a bwrap for the next cage; NULL: none */
+    char *bwrap;              /* owned; of the last cage; NULL: there was none */
+    uint64_t prepare_at_ms;   /* when to make one ready; 0: not before the next start */
     bool daemon_gone;
 };
 
@@ -125,16 +130,9 @@ static void tell_failed(struct spawner *spawner, uint32_t id, const char *messag
 
 /* -- cells ------------------------------------------------------------------------------------- */
 
-static void unstage(struct cell *cell)
-{
-    for (size_t i = 0; i < cell->at.staged.count; i++)
-        cage_stage_remove(cell->at.staged.items[i]);
-    cage_words_free(&cell->at.staged);
-}
-
 static void cell_free(struct spawner *spawner, struct cell *cell)
 {
-    unstage(cell);
+    cage_launched_settle(&cell->at);
     cage_group_end(spawner->cgroups, cell->group);
     kg_close(&cell->at.status_fd);
     kg_close(&cell->at.ran_fd);
@@ -185,6 +183,38 @@ static void ask_cell_to_end(struct cell *cell, int number)
         pidfd_send_signal(fd, number, NULL, 0);
     else
         kill_cell(cell);
+}
+
+/* -- a bwrap for the next cage ----------------------------------------------------------------- */
+
+static int make_ready(struct spawner *spawner, const char *bwrap, struct kg_err *err)
+{
+    struct cage_group *group = NULL;
+    if (spawner->cgroups != NULL && (group = cage_group_new(spawner->cgroups, err)) == NULL)
+        return -EINVAL;
+    spawner->ready = cage_ready_new(bwrap, spawner->shim, group, err);
+    if (spawner->ready == NULL && group != NULL)
+        cage_group_end(spawner->cgroups, group);
+    return spawner->ready != NULL ? 0 : -EINVAL;
+}
+
+static void drop_ready(struct spawner *spawner)
+{
+    struct cage_group *group = spawner->ready ? cage_ready_group(spawner->ready) : NULL;
+    cage_ready_free(spawner->ready);
+    spawner->ready = NULL;
+    cage_group_end(spawner->cgroups, group);
+}
+
+/* After a start, once things are quiet. What goes wrong here is told by the start that finds none.
+ */
+static void prepare(struct spawner *spawner)
+{
+    if (spawner->prepare_at_ms == 0 || kg_monotonic_ms() < spawner->prepare_at_ms)
+        return;
+    spawner->prepare_at_ms = 0;
+    if (spawner->ready == NULL && spawner->bwrap != NULL)
+        (void)make_ready(spawner, spawner->bwrap, NULL);
 }
 
 /* -- the network of a cell --------------------------------------------------------------------- */
@@ -303,8 +333,14 @@ static void read_reports(struct spawner *spawner, struct cell *cell)
     read_report(&cell->at.ran_fd, cell->ran, &cell->ran_length, sizeof(cell->ran));
     if (cell->pid1 == 0)
         read_pid1(spawner, cell);
-    if (cell->ran_length > 0)
-        unstage(cell);
+    if (cell->ran_length == 0)
+        return;
+    cage_launched_settle(&cell->at);
+    if (cell->group != NULL)
+        cage_group_share(cell->group, cell->cpu_shares);
+    cell->cpu_shares = 0;
+    if (spawner->ready == NULL && spawner->prepare_at_ms == 0)
+        spawner->prepare_at_ms = kg_monotonic_ms() + PREPARE_MS;
 }
 
 /* -- what the kernel tells --------------------------------------------------------------------- */
@@ -366,6 +402,9 @@ static void reap(struct spawner *spawner)
 {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        /* Perhaps memory was short. The next start makes one itself. */
+        if (spawner->ready != NULL && cage_ready_reaped(spawner->ready, pid))
+            drop_ready(spawner);
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
             if (cell->netns.pid == pid)
                 cell->netns.pid = 0;
@@ -381,6 +420,8 @@ static void reap(struct spawner *spawner)
 
 static bool is_ours(const struct spawner *spawner, pid_t pid)
 {
+    if (spawner->ready != NULL && cage_ready_pid(spawner->ready) == pid)
+        return true;
     for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
         if (!cell->over && (cell->at.pid == pid || cell->netns.pid == pid))
             return true;
@@ -463,6 +504,7 @@ static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched
     cell->id = id;
     cell->at = *at;
     cell->group = group;
+    cell->cpu_shares = plan->cpu_shares;
     cell->pid1_fd = -1;
     cell->netns.socket = -1;
     cell->name = kg_steal(&plan->name);
@@ -521,26 +563,45 @@ static int check_room(const struct spawner *spawner, const struct cage_plan *pla
 }
 
 /* A cage that cannot be limited is not started. */
-static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, struct kg_err *err)
+static int limit(struct cage_group *group, const struct cage_plan *plan, struct kg_err *err)
 {
-    struct cage_launched launched;
-    struct cage_group *group = NULL;
     const struct cage_group_limits limits = {
         .memory_bytes = plan->memory_bytes,
         .processes = plan->processes_max + BWRAP_PROCESSES,
-        .cpu_shares = plan->cpu_shares,
     };
-    if (spawner->cgroups != NULL) {
-        group = cage_group_new(spawner->cgroups, id, &limits, err);
-        if (group == NULL)
-            return kg_wrap(err, -EINVAL, "plugin %s", plan->name);
-    }
-    int result = cage_launch(plan, spawner->stage, group, spawner->shim, &launched, err);
-    if (result < 0)
+    int result = group != NULL ? cage_group_limit(group, &limits, err) : 0;
+    return result < 0 ? kg_wrap(err, result, "plugin %s", plan->name) : 0;
+}
+
+/* The one that waits, if it is of this program, or one that is made now. */
+static struct cage_ready *take_ready(struct spawner *spawner, const char *bwrap, struct kg_err *err)
+{
+    if (spawner->ready != NULL && !cage_ready_is_of(spawner->ready, bwrap))
+        drop_ready(spawner);
+    if (spawner->ready == NULL && make_ready(spawner, bwrap, err) < 0)
+        return NULL;
+    return kg_steal(&spawner->ready);
+}
+
+static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, struct kg_err *err)
+{
+    struct cage_launched launched;
+    struct cage_ready *ready = take_ready(spawner, plan->bwrap, err);
+    if (ready == NULL)
+        return kg_wrap(err, -EINVAL, "plugin %s", plan->name);
+    struct cage_group *group = cage_ready_group(ready);
+    int result = limit(group, plan, err);
+    if (result == 0)
+        result = cage_launch(plan, spawner->stage, ready, &launched, err);
+    if (result < 0) {
+        cage_ready_free(ready);
         cage_group_end(spawner->cgroups, group);
-    else
-        keep_cell(spawner, id, &launched, plan, group);
-    return result;
+        return result;
+    }
+    free(spawner->bwrap);
+    spawner->bwrap = kg_strdup(plan->bwrap);
+    keep_cell(spawner, id, &launched, plan, group);
+    return 0;
 }
 
 static void spawn(struct spawner *spawner, uint32_t id, int plan_fd)
@@ -645,6 +706,8 @@ static int next_timeout(const struct spawner *spawner, bool lingers)
 {
     int64_t least = lingers ? KILL_AGAIN_MS : -1;
     int64_t now = (int64_t)kg_monotonic_ms();
+    if (spawner->prepare_at_ms != 0)
+        least = (int64_t)spawner->prepare_at_ms > now ? (int64_t)spawner->prepare_at_ms - now : 0;
     for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
         int64_t left = (int64_t)cell->network_deadline_ms - now;
         if (cell->network_deadline_ms != 0 && (least < 0 || left < least))
@@ -661,9 +724,11 @@ static void serve(struct spawner *spawner)
         polls = room_for_polls(spawner, polls);
         turn(spawner, polls, next_timeout(spawner, lingers));
         check_deadlines(spawner);
+        prepare(spawner);
         lingers = end_cells(spawner);
         lingers = (spawner->cgroups != NULL && cage_cgroups_tidy(spawner->cgroups)) || lingers;
     }
+    drop_ready(spawner);
     uint64_t deadline = kg_monotonic_ms() + LAST_WORD_MS;
     while (spawner->cells != NULL && kg_monotonic_ms() < deadline) {
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
@@ -755,5 +820,6 @@ int main(int argc, char **argv)
     cage_stage_free(spawner.stage);
     cage_cgroups_free(spawner.cgroups);
     kg_free(&spawner.denial.path);
+    free(spawner.bwrap);
     return ready.built ? 0 : 1;
 }

@@ -72,15 +72,15 @@ static int free_folders(void **state)
     return system(command);
 }
 
-static struct cage_plan *plan_with(bool write, const char *const *command)
+static struct cage_plan *plan_of(const struct cage_path *paths, size_t count,
+                                 const char *const *command)
 {
-    const struct cage_path path = {.path = declared, .write = write};
     const char *const root_writable[] = {declared, NULL};
     const struct cage_policy policy = {.name = "probe",
                                        .install_dir = world->folder,
                                        .command = command,
-                                       .paths = &path,
-                                       .path_count = 1,
+                                       .paths = paths,
+                                       .path_count = count,
                                        .root_writable = root_writable,
                                        .processes_max = WORLD_PROCESSES,
                                        .tmp_bytes = WORLD_TMP_BYTES};
@@ -89,6 +89,12 @@ static struct cage_plan *plan_with(bool write, const char *const *command)
     if (plan == NULL)
         fail_msg("%s (%s)", err.message, err.hint);
     return plan;
+}
+
+static struct cage_plan *plan_with(bool write, const char *const *command)
+{
+    const struct cage_path path = {.path = declared, .write = write};
+    return plan_of(&path, 1, command);
 }
 
 static void assert_weakly(const struct cage_plan *plan, const struct weak_cage *weak,
@@ -140,6 +146,64 @@ static void link_that_took_the_place_of_a_declared_folder_is_refused(void **stat
     assert_non_null(strstr(run->error, "there is a link in this path"));
     run_free(run);
     cage_plan_free(plan);
+}
+
+static void swap_once(void)
+{
+    if (swap() < 0)
+        _exit(127);
+}
+
+static void swap_inner(void)
+{
+    kg_auto(kg_free) char *inner = kg_format("%s/inner", declared);
+    kg_auto(kg_free) char *upwards = kg_format("%s/upwards", declared);
+    if (renameat2(AT_FDCWD, inner, AT_FDCWD, upwards, RENAME_EXCHANGE) < 0)
+        _exit(127);
+}
+
+/* In a weak cage, where nothing is staged, it is the shim that notices. */
+static void link_that_comes_between_opening_and_binding_is_noticed(void **state)
+{
+    (void)state;
+    struct cage_plan *plan = plan_with(false, COMMAND("./probe", "find", declared_secret, SECRET));
+    assert_weakly(plan, &(struct weak_cage){.without = WITHOUT_OPEN_SOURCE, .between = swap_once},
+                  "found");
+    assert_int_equal(swap(), 0);
+    struct weak_run *run = weak_start(plan, &(struct weak_cage){.between = swap_once});
+    weak_wait(run);
+    assert_int_equal(swap(), 0);
+    kg_auto(kg_free) char *message =
+        kg_format("kaged: cannot build the cage: %s: Another file has taken its place\n", declared);
+    assert_string_equal(kg_buf_terminate(&run->err), message);
+    assert_int_equal(run->out.length, 0);
+    weak_free(run);
+    cage_plan_free(plan);
+}
+
+/* Another plugin that may write the folder makes what is declared in it a link, and takes it back.
+ */
+static void link_that_is_gone_when_the_shim_looks_is_noticed(void **state)
+{
+    (void)state;
+    kg_auto(kg_free) char *inner = kg_format("%s/inner", declared);
+    kg_auto(kg_free) char *upwards = kg_format("%s/upwards", declared);
+    make_folder(inner);
+    assert_int_equal(symlink("..", upwards), 0);
+    const struct cage_path paths[] = {{.path = declared, .write = true}, {.path = inner}};
+    struct cage_plan *plan = plan_of(paths, 2, COMMAND("./probe", "find", hidden_secret, SECRET));
+    struct weak_cage weak = {
+        .without = WITHOUT_OPEN_SOURCE, .between = swap_inner, .bound = swap_inner};
+    assert_weakly(plan, &weak, "found");
+    weak.without = 0;
+    struct weak_run *run = weak_start(plan, &weak);
+    weak_wait(run);
+    assert_int_equal(run->out.length, 0);
+    assert_non_null(strstr(kg_buf_terminate(&run->err), "Another file has taken its place"));
+    weak_free(run);
+    cage_plan_free(plan);
+    assert_int_equal(unlink(upwards), 0);
+    assert_int_equal(rmdir(inner), 0);
 }
 
 static pid_t start_swapping(void)
@@ -269,6 +333,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(link_in_a_declared_folder_leads_nowhere),
         cmocka_unit_test(link_that_took_the_place_of_a_declared_folder_is_refused),
+        cmocka_unit_test(link_that_comes_between_opening_and_binding_is_noticed),
+        cmocka_unit_test(link_that_is_gone_when_the_shim_looks_is_noticed),
         cmocka_unit_test(link_swapped_during_the_start_shows_nothing),
         cmocka_unit_test(file_in_a_folder_that_may_be_read_is_not_made),
         cmocka_unit_test(setuid_program_is_not_made_on_the_disk_of_the_host),

@@ -221,6 +221,19 @@ static void assert_setting(const char *folder, const char *file, const char *exp
     assert_string_equal(kg_buf_terminate(&text), expected);
 }
 
+/* Processor time is shared out once the cage stands, which the spawner hears of a little later. */
+static void wait_for_share(const char *folder, const char *file, const char *expected)
+{
+    kg_auto(kg_free) char *path = kg_format("%s/%s", folder, file);
+    for (unsigned i = 0; i < WORLD_WAIT_MS; i++) {
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        if (kg_read_file(path, 4096, &text, NULL) == 0 && kg_str_is(kg_buf_view(&text), expected))
+            return;
+        usleep(1000);
+    }
+    assert_setting(folder, file, expected);
+}
+
 static void wait_gone(const char *path)
 {
     for (unsigned i = 0; i < WORLD_WAIT_MS && access(path, F_OK) == 0; i++)
@@ -242,7 +255,7 @@ static void group_has_its_settings_and_goes_with_the_cage(void **state)
     assert_setting(memory, v1 ? "memory.limit_in_bytes" : "memory.max", "67108864\n");
     assert_setting(pids, "pids.max", "26\n"); /* 24, the monitor and the reaper */
     if (strstr(cage_spawner_limits(world->spawner)->words, "processor time") != NULL)
-        assert_setting(cpu, v1 ? "cpu.shares" : "cpu.weight", v1 ? "512\n" : "50\n");
+        wait_for_share(cpu, v1 ? "cpu.shares" : "cpu.weight", v1 ? "512\n" : "50\n");
     end(run);
     wait_gone(memory);
     wait_gone(pids);

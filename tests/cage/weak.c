@@ -24,15 +24,18 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#define FILES_SOFT 1024
-#define FILES_HARD 4096
-#define MANY       100000
+#define FILES_SOFT       1024
+#define FILES_HARD       4096
+#define MOUNTS_MAX_BYTES (1 << 20)
+#define MANY             100000
 
 /* -- the plan ---------------------------------------------------------------------------------- */
 
@@ -76,6 +79,10 @@ static void edit_steps(struct cage_plan *plan, const struct weak_cage *weak)
             cage_steps_add(&plan->steps, CAGE_STEP_SYSTEM, weak->shown, weak->shown, 0);
         if (kind == CAGE_STEP_BIND && (weak->without & WITHOUT_READ_ONLY_BINDS) != 0)
             kind = CAGE_STEP_WRITE;
+        if ((weak->without & WITHOUT_OPEN_SOURCE) != 0)
+            kind = kind == CAGE_STEP_BIND    ? CAGE_STEP_SYSTEM
+                   : kind == CAGE_STEP_WRITE ? CAGE_STEP_DEVICE
+                                             : kind;
         cage_steps_add(&plan->steps, kind, step->path, step->source, step->bytes);
     }
     cage_steps_free(&old);
@@ -90,7 +97,6 @@ static struct cage_plan *edited_plan(const struct cage_plan *plan, const struct 
     if (edited == NULL)
         fail_msg("%s", err.message);
     edit_steps(edited, weak);
-    edited->bind_fd = edited->bind_fd && (weak->without & WITHOUT_OPEN_SOURCE) == 0;
     edited->landlock = edited->landlock && (weak->without & WITHOUT_LANDLOCK) == 0;
     if ((weak->without & WITHOUT_PROCESS_LIMIT) != 0)
         edited->processes_max = MANY;
@@ -171,7 +177,7 @@ static void make_argv(const struct cage_plan *plan, const struct cage_words *opt
                       unsigned without, struct cage_words *argv)
 {
     struct cage_words all = {0};
-    cage_argv_command(plan, false, &all);
+    cage_argv_command(&all);
     size_t at = 0;
     while (strcmp(all.items[at], "--") != 0)
         at++;
@@ -183,10 +189,14 @@ static void make_argv(const struct cage_plan *plan, const struct cage_words *opt
         for (size_t i = 1; i < at; i++)
             cage_words_add(argv, all.items[i]);
     }
-    if ((without & WITHOUT_SHIM) != 0)
-        at = all.count - plan->command.count - 1;
-    for (; at < all.count; at++)
-        cage_words_add(argv, all.items[at]);
+    if ((without & WITHOUT_SHIM) == 0) {
+        for (; at < all.count; at++)
+            cage_words_add(argv, all.items[at]);
+    } else {
+        cage_words_add(argv, "--");
+        for (size_t i = 0; i < plan->command.count; i++)
+            cage_words_add(argv, plan->command.items[i]);
+    }
     cage_words_free(&all);
 }
 
@@ -196,9 +206,8 @@ struct launch {
     const struct weak_cage *weak;
     struct cage_plan *plan;
     struct cage_words argv;
-    int fds[CAGE_FD_SOURCES + CAGE_STEPS_MAX]; /* fds[n] becomes fd n of bwrap */
-    size_t fd_count;
-    int out_fd, err_fd;
+    int fds[CAGE_FDS]; /* fds[n] becomes fd n of bwrap */
+    int out_fd, err_fd, block_fd;
 };
 
 __attribute__((noreturn)) static void give_up(const char *what)
@@ -239,25 +248,32 @@ static int open_shim(void)
     return open_or_give_up(path != NULL ? path : "kaged-cage-init", O_PATH);
 }
 
-/* Opened sources follow the fixed fds. Without them, or if bwrap takes none, it goes by paths. */
-static char **prepare_sources(struct launch *launch)
+static void identify(const char *path, struct cage_source *source)
+{
+    struct stat status;
+    source->fd = open_source(path);
+    if (fstat(source->fd, &status) < 0)
+        give_up(path);
+    source->major = major(status.st_dev);
+    source->minor = minor(status.st_dev);
+    source->inode = status.st_ino;
+}
+
+static struct cage_source *prepare_sources(struct launch *launch)
 {
     const struct cage_steps *steps = &launch->plan->steps;
-    char **paths = kg_alloc_array(steps->count + 1, sizeof(char *));
+    struct cage_source *sources = kg_alloc_array(steps->count + 1, sizeof(*sources));
+    int next_file = CAGE_FD_FILES;
     for (size_t i = 0; i < steps->count; i++) {
         const struct cage_step *step = &steps->items[i];
         if (step->kind == CAGE_STEP_TEXT)
-            launch->fds[launch->fd_count++] = memory_file(step->source, strlen(step->source));
+            launch->fds[next_file++] = memory_file(step->source, strlen(step->source));
         else if (step->kind == CAGE_STEP_COPY)
-            launch->fds[launch->fd_count++] = open_or_give_up(step->source, O_RDONLY);
-        else if (step->kind != CAGE_STEP_BIND && step->kind != CAGE_STEP_WRITE)
-            continue;
-        else if (launch->plan->bind_fd)
-            launch->fds[launch->fd_count++] = open_source(step->source);
-        else
-            paths[i] = kg_strdup(step->source);
+            launch->fds[next_file++] = open_or_give_up(step->source, O_RDONLY);
+        else if (step->kind == CAGE_STEP_BIND || step->kind == CAGE_STEP_WRITE)
+            identify(step->source, &sources[i]);
     }
-    return paths;
+    return sources;
 }
 
 static void prepare_stdio(struct launch *launch)
@@ -265,7 +281,7 @@ static void prepare_stdio(struct launch *launch)
     const struct weak_cage *weak = launch->weak;
     bool is_shim = (weak->without & WITHOUT_SHIM) == 0;
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (size_t i = 0; i < CAGE_FD_SOURCES; i++)
+    for (size_t i = 0; i < CAGE_FDS; i++)
         launch->fds[i] = nothing;
     launch->fds[is_shim ? CAGE_FD_OUT : STDOUT_FILENO] = launch->out_fd;
     launch->fds[STDERR_FILENO] = launch->err_fd;
@@ -278,12 +294,16 @@ static void prepare_stdio(struct launch *launch)
 static void prepare(struct launch *launch)
 {
     unsigned without = launch->weak->without;
-    launch->fd_count = CAGE_FD_SOURCES;
     prepare_stdio(launch);
     struct kg_buf options = {0}, edited = {0};
     struct cage_words words = {0};
-    cage_argv_options(launch->plan, (const char *const *)prepare_sources(launch), &options);
+    const struct cage_source *sources = prepare_sources(launch);
+    cage_argv_options(launch->plan, sources, &options);
     edit_options(&options, without, &words);
+    if (launch->weak->bound != NULL) {
+        cage_words_add(&words, "--block-fd");
+        cage_words_add(&words, kg_format("%d", CAGE_FD_BLOCK));
+    }
     for (size_t i = 0; i < words.count; i++)
         kg_buf_append(&edited, words.items[i], strlen(words.items[i]) + 1);
     make_argv(launch->plan, &words, without, &launch->argv);
@@ -291,16 +311,17 @@ static void prepare(struct launch *launch)
     launch->fds[CAGE_FD_CALLS] = memory_file(cage_filter_calls, sizeof(cage_filter_calls));
     launch->fds[CAGE_FD_ARGUMENTS] =
         memory_file(cage_filter_arguments, sizeof(cage_filter_arguments));
-    struct kg_buf rules = {0};
-    cage_argv_rules(launch->plan, &rules);
+    struct kg_buf orders = {0};
+    cage_argv_orders(launch->plan, sources, false, &orders);
+    launch->fds[CAGE_FD_BLOCK] = launch->block_fd;
     launch->fds[CAGE_FD_INIT] = open_shim();
-    launch->fds[CAGE_FD_RULES] = memory_file(rules.data, rules.length);
+    launch->fds[CAGE_FD_ORDERS] = memory_file(orders.data, orders.length);
 }
 
 /* Above every fd that the test may have left open, so that none of those is overwritten. */
 static void place_fds(struct launch *launch, bool close_others)
 {
-    int top = (int)launch->fd_count;
+    int top = CAGE_FDS;
     for (int i = 0; i < top; i++)
         if ((launch->fds[i] = fcntl(launch->fds[i], F_DUPFD_CLOEXEC, FILES_SOFT / 2)) < 0)
             give_up("move fds");
@@ -417,6 +438,8 @@ __attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t 
     if (launch->weak->address != NULL)
         make_network(launch->weak->address);
     prepare(launch);
+    if (launch->weak->between != NULL)
+        launch->weak->between();
     place_fds(launch, (without & WITHOUT_CLOSE_RANGE) == 0);
     if ((without & WITHOUT_DROP_ROOT) == 0)
         drop_root();
@@ -430,17 +453,38 @@ __attribute__((noreturn)) static void become_bwrap(struct launch *launch, pid_t 
     give_up("run bwrap");
 }
 
+/* The plugin's folder is bound last, and has its own path once the host's root is gone. */
+static bool is_bound(pid_t bwrap, const char *folder)
+{
+    kg_auto(kg_buf_free) struct kg_buf mounts = {0};
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/mountinfo", (int)cage_first_child(bwrap));
+    kg_auto(kg_free) char *mount = kg_format(" %s ", folder);
+    return kg_read_file(path, MOUNTS_MAX_BYTES, &mounts, NULL) == 0 &&
+           strstr(kg_buf_terminate(&mounts), mount) != NULL;
+}
+
+static void wait_until_bound(pid_t bwrap, const char *folder)
+{
+    uint64_t deadline = kg_monotonic_ms() + WORLD_WAIT_MS;
+    while (!is_bound(bwrap, folder)) {
+        assert_true(kg_monotonic_ms() < deadline);
+        usleep(1000);
+    }
+}
+
 struct weak_run *weak_start(const struct cage_plan *plan, const struct weak_cage *weak)
 {
     struct launch *launch = kg_alloc(sizeof(*launch));
     struct weak_run *run = kg_alloc(sizeof(*run));
-    int out[2], err[2];
+    int out[2], err[2], block[2];
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(block, O_CLOEXEC), 0);
     launch->weak = weak;
     launch->plan = edited_plan(plan, weak);
     launch->out_fd = out[1];
     launch->err_fd = err[1];
+    launch->block_fd = block[0];
     pid_t parent = getpid();
     run->bwrap = fork();
     if (run->bwrap == 0)
@@ -448,6 +492,12 @@ struct weak_run *weak_start(const struct cage_plan *plan, const struct weak_cage
     assert_true(run->bwrap > 0);
     close(out[1]);
     close(err[1]);
+    close(block[0]);
+    if (weak->bound != NULL) {
+        wait_until_bound(run->bwrap, plan->folder);
+        weak->bound();
+    }
+    close(block[1]);
     run->out_fd = out[0];
     run->err_fd = err[0];
     cage_plan_free(launch->plan);

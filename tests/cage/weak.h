@@ -47,11 +47,13 @@ enum weak_without {
 
 struct weak_cage {
     unsigned without;
-    const char *shown;    /* a path of the host, bound read-only though nobody declared it */
-    const char *log;      /* WITHOUT_PIPES: the file to append stderr to */
-    const char *terminal; /* WITHOUT_OWN_SESSION: the terminal that the daemon was started from */
-    const char *address;  /* WITHOUT_NET_NAMESPACE: the host's network is one that has this address
-                             alone, with a listener on port 80, so that nobody else is asked */
+    const char *shown;     /* a path of the host, bound read-only though nobody declared it */
+    const char *log;       /* WITHOUT_PIPES: the file to append stderr to */
+    const char *terminal;  /* WITHOUT_OWN_SESSION: the terminal that the daemon was started from */
+    void (*between)(void); /* done after what is bound was opened, and before it is bound */
+    void (*bound)(void);   /* done after that, and before the shim runs */
+    const char *address;   /* WITHOUT_NET_NAMESPACE: the host's network is one that has this address
+                              alone, with a listener on port 80, so that nobody else is asked */
 };
 
 struct weak_run {

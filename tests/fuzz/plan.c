@@ -27,16 +27,13 @@ static void check_encoding(const struct cage_plan *plan)
 
 static void check_arguments(const struct cage_plan *plan)
 {
-    kg_auto(kg_buf_free) struct kg_buf options = {0}, rules = {0}, text = {0};
-    kg_auto(cage_words_free) struct cage_words command = {0};
-    const char *staged[CAGE_STEPS_MAX] = {NULL};
+    kg_auto(kg_buf_free) struct kg_buf options = {0}, orders = {0}, text = {0};
+    static const struct cage_source sources[CAGE_STEPS_MAX];
     must(plan->steps.count <= CAGE_STEPS_MAX);
-    cage_argv_options(plan, staged, &options);
+    cage_argv_options(plan, sources, &options);
     must(options.length > 0 && options.data[options.length - 1] == '\0');
-    cage_argv_rules(plan, &rules);
-    must(rules.length == 0 || rules.data[rules.length - 1] == '\0');
-    cage_argv_command(plan, false, &command);
-    must(command.count > plan->command.count);
+    cage_argv_orders(plan, sources, false, &orders);
+    must(orders.length > 0 && orders.data[orders.length - 1] == '\0');
     cage_plan_print(plan, &text);
     cage_plan_words(plan, &text);
 }

@@ -180,8 +180,7 @@ static bool table_list(const char *path, size_t max, struct cage_words *ret_name
 static const struct cage_host table_host = {table_kind, table_link,     table_real,
                                             table_head, table_is_roots, table_list};
 
-static struct cage_facts facts = {
-    .bwrap = "/usr/bin/bwrap", .bind_fd = true, .landlock = 7, .host = &table_host};
+static struct cage_facts facts = {.bwrap = "/usr/bin/bwrap", .landlock = 7, .host = &table_host};
 
 /* -- helpers ----------------------------------------------------------------------------------- */
 
@@ -898,18 +897,18 @@ static void options_of_a_static_plugin_are_these(void **state)
 {
     (void)state;
     kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run", "--flag"));
-    const char *staged[64] = {NULL};
+    static const struct cage_source sources[64];
     kg_auto(kg_buf_free) struct kg_buf options = {0};
-    cage_argv_options(plan, staged, &options);
+    cage_argv_options(plan, sources, &options);
     join_words(&options);
     assert_string_equal(
         options.data,
         "--unshare-all --unshare-user --disable-userns --new-session --die-with-parent "
         "--cap-drop ALL --hostname kaged --clearenv "
-        "--json-status-fd 4 --add-seccomp-fd 5 --add-seccomp-fd 6 "
+        "--json-status-fd 5 --add-seccomp-fd 6 --add-seccomp-fd 7 "
         "--ro-bind /usr/lib /usr/lib "
         "--symlink /usr/lib/x86_64-linux-gnu/ld.so /usr/lib64/ld-linux-x86-64.so.2 "
-        "--symlink usr/lib /lib --symlink usr/lib64 /lib64 --file 13 /etc/ld.so.cache "
+        "--symlink usr/lib /lib --symlink usr/lib64 /lib64 --file 14 /etc/ld.so.cache "
         "--ro-bind /usr/share/zoneinfo /usr/share/zoneinfo "
         "--symlink /usr/share/zoneinfo/Etc/UTC /etc/localtime --symlink usr/bin /bin "
         "--proc /proc "
@@ -919,25 +918,11 @@ static void options_of_a_static_plugin_are_these(void **state)
         "--symlink /proc/self/fd /dev/fd --symlink /proc/self/fd/0 /dev/stdin "
         "--symlink /proc/self/fd/1 /dev/stdout --symlink /proc/self/fd/2 /dev/stderr "
         "--size 1048576 --tmpfs /dev/shm --size 1048576 --tmpfs /tmp "
-        "--ro-bind-fd 14 /p/git --remount-ro / --chdir /p/git "
+        "--ro-bind /p/git /p/git --remount-ro / --chdir /p/git "
         "--setenv PATH /usr/bin --setenv SECRET a=b ");
 }
 
-static void staged_sources_are_bound_by_path(void **state)
-{
-    (void)state;
-    kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run"));
-    const char *staged[64];
-    for (size_t i = 0; i < KG_COUNT(staged); i++)
-        staged[i] = "/stage/1";
-    kg_auto(kg_buf_free) struct kg_buf options = {0};
-    cage_argv_options(plan, staged, &options);
-    join_words(&options);
-    assert_non_null(strstr(options.data, "--ro-bind /stage/1 /p/git "));
-    assert_null(strstr(options.data, "-fd 14"));
-}
-
-static void granted_files_are_bound_from_fds_in_the_order_of_the_plan(void **state)
+static void staged_sources_are_bound_from_the_stage(void **state)
 {
     (void)state;
     static const struct cage_path paths[] = {{"/opt/x/deep", true, false},
@@ -947,57 +932,83 @@ static void granted_files_are_bound_from_fds_in_the_order_of_the_plan(void **sta
     policy.path_count = KG_COUNT(paths);
     kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
     cage_steps_add(&plan->steps, CAGE_STEP_TEXT, "/etc/hosts", "127.0.0.1 localhost\n", 0);
-    const char *staged[64] = {NULL};
-    kg_auto(kg_buf_free) struct kg_buf options = {0}, by_path = {0};
-    cage_argv_options(plan, staged, &options);
+    struct cage_source sources[64] = {0};
+    for (size_t i = 0; i < plan->steps.count; i++)
+        if (plan->steps.items[i].kind == CAGE_STEP_BIND ||
+            plan->steps.items[i].kind == CAGE_STEP_WRITE)
+            sources[i].staged = (char *)"/stage/1";
+    kg_auto(kg_buf_free) struct kg_buf options = {0};
+    cage_argv_options(plan, sources, &options);
     join_words(&options);
-    assert_non_null(strstr(options.data, "--ro-bind-fd 14 /opt/x "
-                                         "--bind-fd 15 /opt/x/deep --ro-bind-fd 16 /p/git "));
-    assert_non_null(strstr(options.data, "--ro-bind-data 17 /etc/hosts "));
-    for (size_t i = 0; i < KG_COUNT(staged); i++)
-        staged[i] = "/stage/1";
-    cage_argv_options(plan, staged, &by_path);
-    join_words(&by_path);
-    assert_non_null(strstr(by_path.data, "--bind /stage/1 /opt/x/deep "));
-    assert_non_null(strstr(by_path.data, "--ro-bind-data 14 /etc/hosts "));
+    assert_non_null(strstr(options.data, "--ro-bind /stage/1 /opt/x --bind /stage/1 /opt/x/deep "
+                                         "--ro-bind /stage/1 /p/git "));
+    assert_non_null(strstr(options.data, "--ro-bind-data 15 /etc/hosts "));
 }
 
-static void rules_for_landlock_are_these(void **state)
+static void orders_of_a_static_plugin_are_these(void **state)
 {
     (void)state;
-    kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run"));
-    kg_auto(kg_buf_free) struct kg_buf rules = {0}, none = {0};
-    cage_argv_rules(plan, &rules);
-    join_words(&rules);
-    assert_string_equal(rules.data, "x/usr/lib/x86_64-linux-gnu/ld.so x/p/git w/tmp w/dev ");
+    kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run", "", "--flag"));
+    static const struct cage_source sources[64];
+    kg_auto(kg_buf_free) struct kg_buf orders = {0}, fewer = {0};
+    cage_argv_orders(plan, sources, false, &orders);
+    join_words(&orders);
+    assert_string_equal(orders.data,
+                        "93 65 0 x/usr/lib/x86_64-linux-gnu/ld.so x/p/git w/tmp w/dev  "
+                        "r/p/git 0 0 0  /p/git/run  --flag ");
     plan->landlock = false;
-    cage_argv_rules(plan, &none);
-    assert_int_equal(none.length, 0);
+    cage_argv_orders(plan, sources, false, &fewer);
+    join_words(&fewer);
+    assert_string_equal(fewer.data, "40 65 0  r/p/git 0 0 0  /p/git/run  --flag ");
 }
 
-static void command_line_shows_nothing_of_the_host(void **state)
+/* What lies below something that is mounted later cannot be looked at, nor can the plugin. */
+static void orders_say_which_file_has_to_be_where(void **state)
 {
     (void)state;
-    kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run", "--flag"));
+    static const struct cage_path paths[] = {{"/opt/x/deep", true, false},
+                                             {"/opt/x", false, false}};
+    struct cage_policy policy = policy_of(COMMAND("./run"));
+    policy.paths = paths;
+    policy.path_count = KG_COUNT(paths);
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    struct cage_source sources[64] = {0};
+    for (size_t i = 0; i < plan->steps.count; i++)
+        sources[i] = (struct cage_source){.major = 7, .minor = 8, .inode = 1000 + i};
+    kg_auto(kg_buf_free) struct kg_buf orders = {0}, covered = {0};
+    cage_argv_orders(plan, sources, false, &orders);
+    join_words(&orders);
+    size_t last = plan->steps.count - 2;
+    kg_auto(kg_free) char *expected =
+        kg_format("  r/opt/x 7 8 %zu w/opt/x/deep 7 8 %zu r/p/git 7 8 %zu  /p/git/run ",
+                  1000 + last - 2, 1000 + last - 1, 1000 + last);
+    assert_non_null(strstr(orders.data, expected));
+    cage_steps_add(&plan->steps, CAGE_STEP_TMPFS, "/opt", "", 4096);
+    cage_argv_orders(plan, sources, false, &covered);
+    join_words(&covered);
+    assert_null(strstr(covered.data, "r/opt/x"));
+}
+
+static void command_line_of_bwrap_is_the_same_for_all(void **state)
+{
+    (void)state;
     struct cage_words words = {0};
-    cage_argv_command(plan, false, &words);
+    cage_argv_command(&words);
     static const char *const expected[] = {
-        "bwrap", "--args", "3",  "--", "/proc/self/fd/11", "65",    "0", "7",
-        "8",     "9",      "10", "--", "/p/git/run",       "--flag"};
+        "bwrap", "--args", "3", "--args", "4", "--", "/proc/self/fd/12", "8", "9", "10", "11"};
     assert_int_equal(words.count, KG_COUNT(expected));
     for (size_t i = 0; i < words.count; i++)
         assert_string_equal(words.items[i], expected[i]);
     cage_words_free(&words);
 }
 
-static void expect_limits(const struct cage_plan *plan, bool grouped, const char *processes,
-                          const char *bytes)
+static void expect_limits(const struct cage_plan *plan, bool grouped, const char *words)
 {
-    struct cage_words words = {0};
-    cage_argv_command(plan, grouped, &words);
-    assert_string_equal(words.items[5], processes);
-    assert_string_equal(words.items[6], bytes);
-    cage_words_free(&words);
+    static const struct cage_source sources[64];
+    kg_auto(kg_buf_free) struct kg_buf orders = {0};
+    cage_argv_orders(plan, sources, grouped, &orders);
+    join_words(&orders);
+    assert_int_equal(strncmp(strchr(orders.data, ' '), words, strlen(words)), 0);
 }
 
 static void limits_of_a_group_come_before_those_of_the_shim(void **state)
@@ -1007,8 +1018,8 @@ static void limits_of_a_group_come_before_those_of_the_shim(void **state)
     policy.memory_bytes = 1048576;
     policy.cpu_shares = 256;
     kg_auto(free_plan) struct cage_plan *plan = cage_plan_new(&policy, &facts, NULL);
-    expect_limits(plan, false, "65", "1048576");
-    expect_limits(plan, true, "81", "0");
+    expect_limits(plan, false, " 65 1048576 x/");
+    expect_limits(plan, true, " 81 0 x/");
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     cage_plan_print(plan, &text);
     assert_non_null(strstr(kg_buf_terminate(&text), "\nmemory 1048576 bytes\ncpu 256 shares\n"));
@@ -1068,10 +1079,9 @@ static void changed_plan_is_refused_or_read_within_bounds(void **state)
     }
 }
 
-/* Name, bwrap, folder, bind_fd, processes, shares, memory, landlock, executables, writables. */
+/* Name, bwrap, folder, processes, shares, memory, landlock, executables, writables. */
 #define START                                                                                      \
-    "kaged-plan-1\0git\0/usr/bin/bwrap\0/p/git\0"                                                  \
-    "1\0"                                                                                          \
+    "kaged-plan-2\0git\0/usr/bin/bwrap\0/p/git\0"                                                  \
     "64\0"                                                                                         \
     "0\0"                                                                                          \
     "0\0"                                                                                          \
@@ -1123,7 +1133,7 @@ static void hostile_fields_are_refused(void **state)
         {LITERAL(START LISTS "\0" "2\0" "0\0" "0\0" TAIL)},         /* any, or not */
         {LITERAL(START LISTS "\0" "0\0" "1\0h\0x\0" "80\0" "0\0" TAIL)},     /* no address */
         {LITERAL(START LISTS "\0" "0\0" "1\0h\0::1\0" "65536\0" "0\0" TAIL)}, /* no port */
-        {LITERAL("kaged-plan-2\0git\0/usr/bin/bwrap\0/p/git\0" "1\0" "64\0" "0\0" "0\0" "1\0"
+        {LITERAL("kaged-plan-1\0git\0/usr/bin/bwrap\0/p/git\0" "64\0" "0\0" "0\0" "1\0"
                  LISTS NETWORK "0\0" TAIL)},                        /* another version */
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
@@ -1226,10 +1236,10 @@ int main(void)
         cmocka_unit_test(joined_paths_have_no_dots),
         cmocka_unit_test(plain_paths_are_told_from_others),
         cmocka_unit_test(options_of_a_static_plugin_are_these),
-        cmocka_unit_test(staged_sources_are_bound_by_path),
-        cmocka_unit_test(granted_files_are_bound_from_fds_in_the_order_of_the_plan),
-        cmocka_unit_test(rules_for_landlock_are_these),
-        cmocka_unit_test(command_line_shows_nothing_of_the_host),
+        cmocka_unit_test(staged_sources_are_bound_from_the_stage),
+        cmocka_unit_test(orders_say_which_file_has_to_be_where),
+        cmocka_unit_test(orders_of_a_static_plugin_are_these),
+        cmocka_unit_test(command_line_of_bwrap_is_the_same_for_all),
         cmocka_unit_test(limits_of_a_group_come_before_those_of_the_shim),
         cmocka_unit_test(encoded_plan_comes_back_the_same),
         cmocka_unit_test(cut_plan_is_refused),

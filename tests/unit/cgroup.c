@@ -293,9 +293,11 @@ static struct cage_group *make_group(struct cage_cgroups *cgroups,
 {
     struct kg_err err = {0};
     put_group_files(GROUP);
-    struct cage_group *group = cage_group_new(cgroups, 1, limits, &err);
-    if (group == NULL)
+    cgroups->made = 0;
+    struct cage_group *group = cage_group_new(cgroups, &err);
+    if (group == NULL || cage_group_limit(group, limits, &err) < 0)
         fail_msg("%s", err.message);
+    cage_group_share(group, limits->cpu_shares);
     return group;
 }
 
@@ -346,10 +348,12 @@ static void group_without_its_limit_is_refused(void **state)
     const struct cage_group_limits limits = {1048576, 10, 256};
     struct kg_err err = {0};
     put(GROUP "/cgroup.procs", "");
-    assert_null(cage_group_new(cgroups, 1, &limits, &err));
+    struct cage_group *group = cage_group_new(cgroups, &err);
+    assert_non_null(group);
+    assert_true(cage_group_limit(group, &limits, &err) < 0);
     assert_non_null(strstr(err.message, GROUP_NAME "/memory.max: No such file"));
     remove_group_files(GROUP);
-    assert_false(cage_cgroups_tidy(cgroups));
+    cage_group_end(cgroups, group);
     assert_false(is_there(GROUP));
     cage_cgroups_free(cgroups);
 }

@@ -270,11 +270,11 @@ static void files_travel_as_fds_in_the_order_of_the_steps(void **state)
     plan->folder = kg_strdup("/p");
     cage_steps_add(&plan->steps, CAGE_STEP_BIND, "/p", "/p", 0);
     assert_int_equal(plan_network(REACHES({"api.test", 443}), &with_nft, plan, &err), 0);
-    const char *const staged[4] = {NULL};
+    static const struct cage_source sources[4];
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    cage_argv_options(plan, staged, &words);
+    cage_argv_options(plan, sources, &words);
     size_t at = find_word(&words, "/etc/hosts");
-    kg_auto(kg_free) char *number = kg_format("%d", CAGE_FD_SOURCES + 1);
+    kg_auto(kg_free) char *number = kg_format("%d", CAGE_FD_FILES);
     assert_string_equal(word_at(&words, at - 2), "--ro-bind-data");
     assert_string_equal(word_at(&words, at - 1), number);
     assert_true(find_word(&words, "--block-fd") != SIZE_MAX);

@@ -110,6 +110,7 @@ static const struct {
     {EMFILE, "Too many open files"},
     {ENFILE, "Too many open files in system"},
     {EAGAIN, "Resource temporarily unavailable"},
+    {ESTALE, "Another file has taken its place"},
     {EIO, "Input/output error"},
     {EOPNOTSUPP, "Operation not supported"},
     {ENOSYS, "Function not implemented"},
@@ -121,15 +122,6 @@ size_t bare_length(const char *text)
     while (text[length] != '\0')
         length++;
     return length;
-}
-
-int bare_equal(const char *a, const char *b)
-{
-    while (*a != '\0' && *a == *b) {
-        a++;
-        b++;
-    }
-    return *a == *b;
 }
 
 unsigned long bare_number(const char *text)

@@ -14,7 +14,6 @@ long bare_call(long number, long a, long b, long c, long d, long e);
     bare_call((number), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e))
 
 size_t bare_length(const char *text);
-int bare_equal(const char *a, const char *b);
 /* The number that text begins with; 0 if there is none. */
 unsigned long bare_number(const char *text);
 /* A line on stderr: what could not be done, to what, and why. */

@@ -1,13 +1,16 @@
 /*
- * kaged-cage-init: the first program in a cage. It sets the limits that count per cage or process,
- * puts stdin and stdout in their place, lets no other fd but stderr through, asks Landlock for the
- * second layer, and becomes the command. It runs before any of the plugin's code, says on a pipe of
- * the spawner that it did, and says there too if the command could not be run.
+ * kaged-cage-init: the first program in a cage. It puts stdin and stdout in their place, lets no
+ * other fd but stderr through, and follows its orders: it sets the limits that count per cage or
+ * process, asks Landlock for the second layer, looks whether what was bound is what was opened, and
+ * becomes the command. It runs before any of the plugin's code, says on a pipe of the spawner that
+ * it did, and says there too if the command could not be run. Without orders it runs nothing.
  *
- * usage: kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND ARGUMENT...
+ * usage: kaged-cage-init PIPE STDIN STDOUT ORDERS
  */
 #include "bare.h"
 #include "landlock.h"
+#include "mounts.h"
+#include "orders.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,12 +70,13 @@ static long place_stdio(const char *in, const char *out)
 }
 
 /* Data and not address space: node, go and java reserve far more of that than they use. */
-static long set_limits(const char *processes, const char *bytes)
+static long set_limits(struct orders *orders)
 {
-    uint64_t data = bare_number(bytes);
+    uint64_t processes = bare_number(orders_next(orders));
+    uint64_t data = bare_number(orders_next(orders));
     long result = limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED);
     if (result >= 0)
-        result = limit(RLIMIT_NPROC, bare_number(processes));
+        result = limit(RLIMIT_NPROC, processes);
     return result < 0 || data == 0 ? result : limit(RLIMIT_DATA, data);
 }
 
@@ -92,7 +96,15 @@ static void drop_working_folder(char **environment)
     }
 }
 
-static int run(unsigned long pipe, char **command, char **environment)
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static int refuse(const char *what, long result)
+{
+    bare_complain("cannot build the cage: ", what, (int)-result);
+    return 126;
+}
+
+static int run(unsigned long pipe, const char **command, char **environment)
 {
     if (BARE_CALL(SYS_write, pipe, &ran, 1, 0, 0) < 0)
         return 126;
@@ -102,25 +114,29 @@ static int run(unsigned long pipe, char **command, char **environment)
 
 int shim_main(int argc, char **argv, char **environment)
 {
-    if (argc < 9 || !bare_equal(argv[7], "--")) {
-        bare_complain("usage: ",
-                      "kaged-cage-init PROCESSES BYTES PIPE STDIN STDOUT RULES -- COMMAND "
-                      "ARGUMENT...",
-                      EINVAL);
-        return 126;
-    }
+    if (argc != 5)
+        return refuse("kaged-cage-init is started by kaged", -EINVAL);
     close_others_on_exec();
-    long result = place_stdio(argv[4], argv[5]);
+    long result = place_stdio(argv[2], argv[3]);
     if (result < 0)
-        return fail("stdio", result);
-    result = set_limits(argv[1], argv[2]);
+        return refuse("stdio", result);
+    struct orders orders;
+    result = orders_open(bare_number(argv[4]), &orders);
     if (result < 0)
-        return fail("limits", result);
-    result = landlock_apply(bare_number(argv[6]));
-    if (result < 0) {
-        bare_complain("cannot build the cage: ", "landlock", (int)-result);
-        return 126;
-    }
+        return refuse("orders", result);
+    result = set_limits(&orders);
+    if (result < 0)
+        return refuse("limits", result);
+    result = landlock_apply(&orders);
+    if (result < 0)
+        return refuse("landlock", result);
+    const char *path;
+    result = mounts_check(&orders, &path);
+    if (result < 0)
+        return refuse(path, result);
+    const char **command = orders_rest(&orders);
+    if (command == NULL)
+        return refuse("orders", -EINVAL);
     drop_working_folder(environment);
-    return run(bare_number(argv[3]), argv + 8, environment);
+    return run(bare_number(argv[1]), command, environment);
 }

@@ -10,11 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-
-#define RULES_MAX_BYTES 1048576u
 
 /* The kernel's interface, which is newer than the headers that kaged may be built with. */
 #define ASK_VERSION  (1u << 0)
@@ -102,20 +99,23 @@ static long add_rule(long rules, uint64_t handled, char letter, const char *path
     return result;
 }
 
-static long add_rules(long rules, uint64_t handled, const char *text, size_t length)
+static long add_rules(long rules, uint64_t handled, const char *rule, struct orders *orders)
 {
-    for (const char *at = text, *end = text + length; at < end; at += bare_length(at) + 1) {
-        if (*at != 'x' && *at != 'w')
+    for (; *rule != '\0'; rule = orders_next(orders)) {
+        if (*rule != 'x' && *rule != 'w')
             return -EINVAL;
-        long result = add_rule(rules, handled, *at, at + 1);
+        long result = add_rule(rules, handled, *rule, rule + 1);
         if (result < 0)
             return result;
     }
     return 0;
 }
 
-static long apply(const char *text, size_t length)
+long landlock_apply(struct orders *orders)
 {
+    const char *first = orders_next(orders);
+    if (*first == '\0')
+        return 0;
     long version = make_ruleset(NULL, 0, ASK_VERSION);
     if (version < 0)
         return version;
@@ -123,7 +123,7 @@ static long apply(const char *text, size_t length)
     long rules = make_ruleset(&ruleset, sizeof(ruleset), 0);
     if (rules < 0)
         return rules;
-    long result = add_rules(rules, ruleset.handled_files, text, length);
+    long result = add_rules(rules, ruleset.handled_files, first, orders);
     if (result < 0)
         return result;
     /* The kernel's own log tells what the plugin was refused, also after it became the command. */
@@ -131,21 +131,4 @@ static long apply(const char *text, size_t length)
     result = BARE_CALL(SYS_landlock_restrict_self, rules, flags, 0, 0, 0);
     BARE_CALL(SYS_close, rules, 0, 0, 0, 0);
     return result;
-}
-
-long landlock_apply(unsigned long fd)
-{
-    struct stat status;
-    long result = BARE_CALL(SYS_fstat, fd, &status, 0, 0, 0);
-    if (result < 0 || status.st_size == 0)
-        return result;
-    size_t length = (size_t)status.st_size;
-    if (length > RULES_MAX_BYTES)
-        return -E2BIG;
-    long mapped = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
-    if (mapped <= 0 && mapped > -4096)
-        return mapped ? mapped : -EINVAL; /* nothing is mapped at 0 */
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a system call answers with a number */
-    const char *text = (const char *)mapped;
-    return text[length - 1] == '\0' ? apply(text, length) : -EINVAL;
 }

@@ -2,11 +2,13 @@
 #ifndef KAGED_SHIM_LANDLOCK_H
 #define KAGED_SHIM_LANDLOCK_H
 
+#include "orders.h"
+
 /*
- * Reads the rules from the file that fd is open on (a letter and a path, ended by NUL, for each:
- * 'x' may be executed, 'w' may be changed) and applies them to this process. Nothing is done for an
- * empty file. 0, or a negative errno.
+ * Reads rules from the orders, up to an empty word (a letter and a path for each: 'x' may be
+ * executed, 'w' may be changed), and applies them to this process. Nothing is done where there are
+ * none. 0, or a negative errno.
  */
-long landlock_apply(unsigned long fd);
+long landlock_apply(struct orders *orders);
 
 #endif

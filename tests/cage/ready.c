@@ -1,0 +1,261 @@
+/*
+ * The bwrap that waits for the next cage: it is used once, it is not needed, and nothing is left of
+ * it. Started by root, all of it runs a second time as an ordinary user.
+ */
+#include "world.h"
+
+#include "cage/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PAUSE_US       5000
+#define PROC_MAX_BYTES 65536
+
+static struct world *world;
+
+static int make_world(void **state)
+{
+    (void)state;
+    world = world_new();
+    return 0;
+}
+
+static int free_world(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+static pid_t find_spawner(void)
+{
+    pid_t spawner = cage_first_child(getpid());
+    assert_true(spawner > 0);
+    return spawner;
+}
+
+static void say_hello(void)
+{
+    struct run *run = run_start(world, COMMAND("./probe", "hello"));
+    assert_string_equal(run_line(run), "hello");
+    run_free(run);
+}
+
+/* No cage is running, so that the only child of the spawner is the one that waits. */
+static pid_t wait_for_child(void)
+{
+    uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
+    pid_t ready = 0;
+    while ((ready = cage_first_child(find_spawner())) == 0 && kg_monotonic_ms() < deadline_ms)
+        usleep(PAUSE_US);
+    assert_true(ready > 0);
+    return ready;
+}
+
+static pid_t wait_for_ready(void)
+{
+    say_hello();
+    return wait_for_child();
+}
+
+static void wait_until_gone(pid_t pid)
+{
+    uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
+    while (kill(pid, 0) == 0 && kg_monotonic_ms() < deadline_ms)
+        usleep(PAUSE_US);
+    assert_int_equal(kill(pid, 0), -1);
+    assert_int_equal(errno, ESRCH);
+}
+
+static void next_cage_is_built_by_the_one_that_waits(void **state)
+{
+    (void)state;
+    pid_t ready = wait_for_ready();
+    struct run *run = run_start(world, COMMAND("./probe", "hello"));
+    assert_string_equal(run_line(run), "hello");
+    assert_int_equal(run->bwrap, ready);
+    run_free(run);
+}
+
+static void read_proc(pid_t pid, const char *name, struct kg_buf *text)
+{
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/%s", (int)pid, name);
+    struct kg_err err = {0};
+    if (kg_read_file(path, PROC_MAX_BYTES, text, &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static void assert_says(const struct kg_buf *status, const char *line)
+{
+    if (memmem(status->data, status->length, line, strlen(line)) == NULL)
+        fail_msg("no \"%s\" in: %.*s", line, (int)status->length, status->data);
+}
+
+/* Until its exec it is us. */
+static void wait_for_exec(pid_t ready)
+{
+    static const char line[] = "bwrap\0--args";
+    uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
+    for (bool there = false; !there; usleep(PAUSE_US)) {
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        read_proc(ready, "cmdline", &text);
+        there = text.length >= sizeof(line) && memcmp(text.data, line, sizeof(line)) == 0;
+        assert_true(kg_monotonic_ms() < deadline_ms);
+    }
+}
+
+static unsigned count_fds(pid_t pid)
+{
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/fd", (int)pid);
+    DIR *folder = opendir(path);
+    unsigned count = 0;
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+static void one_that_waits_has_nothing_of_ours(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf environment = {0}, status = {0}, score = {0};
+    pid_t ready = wait_for_ready();
+    wait_for_exec(ready);
+    read_proc(ready, "environ", &environment);
+    assert_int_equal(environment.length, 0);
+    assert_int_equal(count_fds(ready), CAGE_FDS);
+    read_proc(ready, "status", &status);
+    assert_says(&status, "\nNoNewPrivs:\t1\n");
+    assert_says(&status, "\nCapEff:\t0000000000000000\n");
+    assert_says(&status, "\nSigIgn:\t0000000000000000\n");
+    if (geteuid() == 0)
+        assert_says(&status, "\nUid:\t65534\t65534\t65534\t65534\n");
+    read_proc(ready, "oom_score_adj", &score);
+    assert_string_equal(kg_buf_terminate(&score), "500\n");
+}
+
+static void cages_that_start_at_once_are_all_built(void **state)
+{
+    (void)state;
+    struct run *runs[8];
+    wait_for_ready();
+    for (size_t i = 0; i < KG_COUNT(runs); i++)
+        runs[i] = run_start(world, COMMAND("./probe", "hello"));
+    for (size_t i = 0; i < KG_COUNT(runs); i++) {
+        assert_string_equal(run_line(runs[i]), "hello");
+        run_free(runs[i]);
+    }
+}
+
+static void killed_one_is_not_missed(void **state)
+{
+    (void)state;
+    pid_t ready = wait_for_ready();
+    if (kill(ready, SIGKILL) < 0)
+        fail_msg("kill: %s", strerror(errno));
+    wait_until_gone(ready);
+    say_hello();
+}
+
+/* A copy of bwrap where every user may run it, in place of the one that was there. */
+static void put_bwrap(const char *path)
+{
+    kg_auto(kg_free) char *command = kg_format("cp %s %s.new && chmod 755 %s.new && mv %s.new %s",
+                                               world->facts->bwrap, path, path, path, path);
+    assert_int_equal(system(command), 0);
+}
+
+static pid_t hello_by(const char *bwrap)
+{
+    struct cage_plan *plan = world_plan(world, COMMAND("./probe", "hello"));
+    free(plan->bwrap);
+    plan->bwrap = kg_strdup(bwrap);
+    struct run *run = run_plan(world, plan);
+    assert_string_equal(run_line(run), "hello");
+    pid_t pid = run->bwrap;
+    run_free(run);
+    cage_plan_free(plan);
+    return pid;
+}
+
+/* An upgrade mends something, or the old program would still be there. */
+static void one_whose_program_was_replaced_is_not_used(void **state)
+{
+    (void)state;
+    kg_auto(kg_free) char *bwrap = kg_format("%s/bwrap", world->folder);
+    assert_int_equal(chmod(world->folder, 0755), 0);
+    put_bwrap(bwrap);
+    hello_by(bwrap);
+    pid_t ready = wait_for_child();
+    assert_int_equal(hello_by(bwrap), ready);
+    ready = wait_for_child();
+    put_bwrap(bwrap);
+    assert_int_not_equal(hello_by(bwrap), ready);
+    wait_until_gone(ready);
+}
+
+static void plan_that_cannot_be_followed_harms_no_later_one(void **state)
+{
+    (void)state;
+    wait_for_ready();
+    struct cage_plan *plan = world_plan(world, COMMAND("./probe", "hello"));
+    cage_steps_add(&plan->steps, CAGE_STEP_BIND, "/nowhere", "/nowhere", 0);
+    struct run *run = run_plan(world, plan);
+    run_wait_exit(run);
+    assert_false(run->spawned);
+    assert_non_null(strstr(run->error, "open /nowhere: No such file or directory"));
+    run_free(run);
+    cage_plan_free(plan);
+    say_hello();
+}
+
+/* Its gate opens when the spawner is gone: it must be gone by then, or run nothing. */
+static void one_that_waits_dies_with_the_spawner(void **state)
+{
+    (void)state;
+    pid_t ready = wait_for_ready();
+    kill(find_spawner(), SIGKILL);
+    wait_until_gone(ready);
+}
+
+static void one_that_waits_goes_when_the_spawner_is_freed(void **state)
+{
+    (void)state;
+    pid_t ready = wait_for_ready();
+    cage_spawner_free(world->spawner);
+    world->spawner = NULL;
+    wait_until_gone(ready);
+}
+
+static void all_of_it_holds_for_an_ordinary_user_too(void **state)
+{
+    (void)state;
+    world_again_as_ordinary_user();
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, make_world, free_world)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        IN_A_WORLD(next_cage_is_built_by_the_one_that_waits),
+        IN_A_WORLD(one_that_waits_has_nothing_of_ours),
+        IN_A_WORLD(cages_that_start_at_once_are_all_built),
+        IN_A_WORLD(killed_one_is_not_missed),
+        IN_A_WORLD(one_whose_program_was_replaced_is_not_used),
+        IN_A_WORLD(plan_that_cannot_be_followed_harms_no_later_one),
+        IN_A_WORLD(one_that_waits_dies_with_the_spawner),
+        IN_A_WORLD(one_that_waits_goes_when_the_spawner_is_freed),
+        cmocka_unit_test(all_of_it_holds_for_an_ordinary_user_too),
+    };
+    return cmocka_run_group_tests_name("cage ready", tests, NULL, NULL);
+}
