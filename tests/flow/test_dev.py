@@ -446,26 +446,38 @@ class InProjects(FlowTest):
     """A project that declares a plugin may use it while its author runs it."""
     plugins = []
 
-    def test_a_process_of_a_project_runs_from_the_folder_too(self):
+    def told_for_projects(self):
+        """A folder with a plugin that works in projects."""
         folder = self.daemon.project_root("told")
         shutil.copytree(os.path.join(PLUGINS, "does-as-told"), folder)
+        self.addCleanup(shutil.rmtree, folder)
         manifest = os.path.join(folder, "kaged-plugin.yaml")
         with open(manifest) as file:
             text = file.read()
         with open(manifest, "w") as file:
             file.write(text.replace("[]", '["read:fs:project:/"]'))
+        return folder
+
+    def load_project(self):
         root = self.daemon.write_project(
             "music", "version: 1\nname: music\nprimary:\n  plugins:\n"
             "    told: {package: does-as-told}\n")
-        project = self.daemon.api("POST", "/projects", {"path": root})[1]
+        return self.daemon.api("POST", "/projects", {"path": root})[1]
+
+    def begin_session(self):
+        session = self.daemon.api("POST", "/projects/music/sessions", {})[1]["id"]
+        self.daemon.api("POST", f"/sessions/{session}/messages",
+                        {"messages": [{"role": "user", "content": "hello"}]})
+
+    def test_a_process_of_a_project_runs_from_the_folder_too(self):
+        folder = self.told_for_projects()
+        project = self.load_project()
         self.assertEqual(project["state"], "pending", project)
         with Terminal([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes", folder],
                       {**self.daemon.environment(), "NO_COLOR": "1"}) as terminal:
             terminal.read_until("it works in a project")
             self.wait_project("active")
-            session = self.daemon.api("POST", "/projects/music/sessions", {})[1]["id"]
-            self.daemon.api("POST", f"/sessions/{session}/messages",
-                            {"messages": [{"role": "user", "content": "hello"}]})
+            self.begin_session()
             status = self.daemon.wait_state("does-as-told@music", "running")
             self.assertEqual((status["dev"], status["dir"]), (True, folder))
             terminal.read_until("does-as-told@music initialize #1")
@@ -476,6 +488,23 @@ class InProjects(FlowTest):
             self.assertEqual(terminal.end()[0], 0)
         self.wait_project("pending")
         wait_for(lambda: self.daemon.api("GET", "/plugins")[1]["plugins"] == [], "no plugin")
+
+    def test_a_process_that_went_before_its_run_can_come_back_in_the_next(self):
+        folder = self.told_for_projects()
+        for _ in range(2):
+            with Terminal([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes", folder],
+                          {**self.daemon.environment(), "NO_COLOR": "1"}) as terminal:
+                terminal.read_until("it works in a project")
+                self.load_project()
+                self.wait_project("active")
+                self.begin_session()
+                terminal.read_until("does-as-told@music initialize #1")
+                self.daemon.api("DELETE", "/projects/music?force=true")
+                wait_for(lambda: len(self.daemon.api("GET", "/plugins")[1]["plugins"]) == 1,
+                         "the end of its process")
+                terminal.type(CTRL_C)
+                self.assertEqual(terminal.end()[0], 0)
+            wait_for(lambda: self.daemon.api("GET", "/plugins")[1]["plugins"] == [], "no plugin")
 
     def wait_project(self, state):
         wait_for(lambda: self.daemon.api("GET", "/projects/music")[1]["state"] == state, state)
