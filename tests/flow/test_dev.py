@@ -442,6 +442,23 @@ class Folders(FlowTest):
         self.assert_error((answer.status, json.load(answer)["error"]), 403, "refused")
 
 
+class Unanswered(FlowTest):
+    """Nobody says yes or no."""
+    plugins = []
+    config = {"limits.consent_offer_ms": 100}
+
+    def test_a_consent_without_its_run_cannot_be_asked_for_again(self):
+        folder = os.path.join(os.path.realpath(self.daemon.base), "work")
+        shutil.copytree(os.path.join(PLUGINS, "good-python"), folder)
+        _, text = self.daemon.raw("POST", "/api/v1/dev", json.dumps({"path": folder}))
+        lines = [json.loads(line) for line in text.splitlines()]
+        self.assertEqual([line["type"] for line in lines], ["consent", "end"])
+        consent = lines[0]["consent"]["id"]
+        status, answer = self.daemon.api("POST", f"/consents/{consent}/approve", {})
+        self.assertEqual((status, answer["error"]["code"]), (409, "conflict"))
+        self.assertEqual(self.daemon.api("GET", f"/consents/{consent}")[1]["state"], "expired")
+
+
 class InProjects(FlowTest):
     """A project that declares a plugin may use it while its author runs it."""
     plugins = []
