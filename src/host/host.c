@@ -322,6 +322,7 @@ int host_load_plugin(struct host *host, struct host_plugin *plugin)
     manifest_free(plugin->manifest);
     plugin->manifest = manifest;
     make_instance(host, plugin, kg_buf_view(&settings));
+    host_trace_loaded(plugin);
     return 0;
 }
 
