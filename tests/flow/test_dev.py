@@ -3,6 +3,7 @@
 What it may do is agreed to first, and again when that grows; its code is not. The run ends with the
 command, and whatever was there before comes back.
 """
+import contextlib
 import http.client
 import json
 import os
@@ -440,6 +441,50 @@ class Folders(FlowTest):
                            {"Authorization": "Bearer " + made["token"]})
         answer = connection.getresponse()
         self.assert_error((answer.status, json.load(answer)["error"]), 403, "refused")
+
+
+LONG_QUERY = """import json
+query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+print(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "kaged.storage.query",
+                  "params": {"sql": query}}), flush=True)
+"""
+
+
+class Leaving(FlowTest):
+    """One that is not installed stores something while its run ends, and so goes later."""
+    plugins = []
+
+    def setUp(self):
+        self.folder = os.path.join(os.path.realpath(self.daemon.base), "work")
+        shutil.copytree(os.path.join(PLUGINS, "does-as-told"), self.folder)
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.addCleanup(wait_for, lambda: self.daemon.api("GET", "/plugins")[1]["plugins"] == [],
+                        "its end")
+        path = os.path.join(self.folder, "kaged-plugin.yaml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace("[]", '["kaged:storage:write"]'))
+
+    @contextlib.contextmanager
+    def started(self):
+        with subprocess.Popen([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes",
+                               self.folder], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              env=self.daemon.environment()) as run:
+            try:
+                wait_for(lambda: self.daemon.try_call("does-as-told", "told.run",
+                                                      {"code": "result = 1"})[0] == 200,
+                         "its start")
+                yield
+            finally:
+                run.kill()
+
+    def test_a_run_that_follows_at_once_has_its_plugin(self):
+        with self.started():
+            self.daemon.call("does-as-told", "told.run", {"code": LONG_QUERY})
+        wait_for(lambda: self.daemon.audit("plugin.dev_ended"), "the end of the run")
+        with self.started():
+            pass
 
 
 class Unanswered(FlowTest):
