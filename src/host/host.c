@@ -322,6 +322,7 @@ int host_load_plugin(struct host *host, struct host_plugin *plugin)
     manifest_free(plugin->manifest);
     plugin->manifest = manifest;
     make_instance(host, plugin, kg_buf_view(&settings));
+    host_trace_loaded(plugin);
     return 0;
 }
 
@@ -604,6 +605,7 @@ void host_remove_plugin(struct host *host, struct host_plugin *plugin)
     memmove(&host->plugins[index], &host->plugins[index + 1],
             (host->plugin_count - index - 1) * sizeof(*host->plugins));
     host->plugin_count--;
+    plugin->dev = NULL; /* which may end before the name is used again */
     host_trace_free(plugin);
     instance_free(kg_steal(&plugin->instance));
     manifest_free(kg_steal(&plugin->manifest));

@@ -541,13 +541,18 @@ static void remove_now(struct host_change *change)
 }
 
 /* The plugin may still be storing something while it leaves, so its storage closes after it. */
-static void close_storage(struct host_change *change)
+static void close_storage(struct host_change *change, void (*go_on)(struct host_change *change))
 {
     struct host_plugin *plugin;
     for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
         if (plugin->storage != NULL)
             storage_close(plugin->storage);
-    wait_until(change, has_closed, remove_now);
+    wait_until(change, has_closed, go_on);
+}
+
+static void close_to_remove(struct host_change *change)
+{
+    close_storage(change, remove_now);
 }
 
 /* A process of one project is no plugin of its own. */
@@ -587,7 +592,7 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
         return;
     }
     change->was_running = !has_stopped(change);
-    stop_first(change, close_storage);
+    stop_first(change, close_to_remove);
 }
 
 /* -- other files in its place ------------------------------------------------------------------ */
@@ -595,11 +600,14 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
 static void exchange_now(struct host_change *change)
 {
     struct host *host = change->host;
+    struct host_plugin *plugin;
     if (host->stopping) {
         kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
         finish(change, &change->err);
         return;
     }
+    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
+        storage_free(kg_steal(&plugin->storage)); /* a closed one takes nothing any more */
     change->exchange(change->data);
     hold(change); /* what is new */
     change->plugin = host_plugin_find(host, kg_str(change->name), NULL);
@@ -610,13 +618,19 @@ static void exchange_now(struct host_change *change)
     finish(change, NULL);
 }
 
+/* One that leaves with this is gone at once then, and whoever comes next finds none of it. */
+static void close_to_exchange(struct host_change *change)
+{
+    close_storage(change, exchange_now);
+}
+
 void host_exchange(struct host *host, const char *name, void (*exchange)(void *data),
                    host_changed_fn *on_done, void *data)
 {
     struct host_change *change = change_new(host, name, NULL, on_done, data);
     change->exchange = exchange;
     if (take_hold(change))
-        stop_first(change, exchange_now);
+        stop_first(change, close_to_exchange);
     else
         fail_later(change);
 }

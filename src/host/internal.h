@@ -238,6 +238,7 @@ void host_watch_add(struct host_watch *watch, const char *folder, const char *na
 size_t host_watch_begin(struct host_watch *watch, struct kg_err *ret_first);
 
 /* See trace.c. */
+void host_trace_loaded(struct host_plugin *plugin); /* its manifest may be another */
 void host_trace_moved(struct host_plugin *plugin, enum instance_state from, enum instance_state to,
                       const char *reason);
 void host_trace_end(struct host_plugin *plugin); /* nobody listens any more */

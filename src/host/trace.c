@@ -90,12 +90,19 @@ static void follow_interest(struct host_trace *trace)
     instance_set_tap(plugin->instance, wanted ? on_tapped : NULL, trace);
 }
 
-/* A new process may have another manifest and other secrets. */
+/* Another manifest or configuration may have other secrets. */
 static void look_again(struct host_trace *trace)
 {
     if (trace->redactor != NULL && trace->plugin->manifest != NULL)
         trace->redactor = new_redactor(trace->plugin, trace->redactor);
     follow_interest(trace);
+}
+
+/* A process that is started anew is loaded after its move to spawning. */
+void host_trace_loaded(struct host_plugin *plugin)
+{
+    if (plugin->trace != NULL)
+        look_again(plugin->trace);
 }
 
 /* Whether the exit is one that somebody will ask about. */

@@ -133,6 +133,11 @@ static bool is_word(struct kg_str text, size_t at, size_t length)
     return !before && !after;
 }
 
+static void spend(struct trace_secrets *secrets, size_t work)
+{
+    secrets->work -= work < secrets->work ? work : secrets->work;
+}
+
 /* How long the longest secret is that stands at this place; 0: none does. */
 static size_t secret_at(struct trace_secrets *secrets, struct kg_str text, size_t at)
 {
@@ -144,7 +149,7 @@ static size_t secret_at(struct trace_secrets *secrets, struct kg_str text, size_
             continue;
         while (same < secret->length && secret->text[same] == text.data[at + same])
             same++;
-        secrets->work -= same + 1 < secrets->work ? same + 1 : secrets->work;
+        spend(secrets, same + 1);
         if (same == secret->length && same > longest &&
             (same >= WORD_MAX || is_word(text, at, same)))
             longest = same;
@@ -195,6 +200,17 @@ static bool hide_string(struct trace_secrets *secrets, struct kg_json_cursor *cu
     return true;
 }
 
+static bool is_secret_number(struct trace_secrets *secrets, struct kg_str number)
+{
+    for (struct secret *at = *bucket_of(secrets, number); at != NULL && secrets->work > 0;
+         at = at->next) {
+        spend(secrets, 1);
+        if (at->length == number.length && memcmp(at->text, number.data, number.length) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool hide_number(struct trace_secrets *secrets, struct kg_json_cursor *cursor,
                         struct kg_buf *out)
 {
@@ -202,7 +218,7 @@ static bool hide_number(struct trace_secrets *secrets, struct kg_json_cursor *cu
     while (cursor->at < cursor->end && strchr("+-.0123456789eE", *cursor->at) != NULL)
         cursor->at++;
     number.length = (size_t)(cursor->at - number.data);
-    bool is_secret = has(secrets, number, false);
+    bool is_secret = is_secret_number(secrets, number);
     kg_buf_str(out, is_secret ? KG_STR("\"" TRACE_REDACTED "\"") : number);
     return is_secret;
 }

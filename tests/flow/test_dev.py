@@ -3,6 +3,7 @@
 What it may do is agreed to first, and again when that grows; its code is not. The run ends with the
 command, and whatever was there before comes back.
 """
+import contextlib
 import http.client
 import json
 import os
@@ -442,30 +443,103 @@ class Folders(FlowTest):
         self.assert_error((answer.status, json.load(answer)["error"]), 403, "refused")
 
 
+LONG_QUERY = """import json
+query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+print(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "kaged.storage.query",
+                  "params": {"sql": query}}), flush=True)
+"""
+
+
+class Leaving(FlowTest):
+    """One that is not installed stores something while its run ends, and so goes later."""
+    plugins = []
+
+    def setUp(self):
+        self.folder = os.path.join(os.path.realpath(self.daemon.base), "work")
+        shutil.copytree(os.path.join(PLUGINS, "does-as-told"), self.folder)
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.addCleanup(wait_for, lambda: self.daemon.api("GET", "/plugins")[1]["plugins"] == [],
+                        "its end")
+        path = os.path.join(self.folder, "kaged-plugin.yaml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace("[]", '["kaged:storage:write"]'))
+
+    @contextlib.contextmanager
+    def started(self):
+        with subprocess.Popen([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes",
+                               self.folder], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              env=self.daemon.environment()) as run:
+            try:
+                wait_for(lambda: self.daemon.try_call("does-as-told", "told.run",
+                                                      {"code": "result = 1"})[0] == 200,
+                         "its start")
+                yield
+            finally:
+                run.kill()
+
+    def test_a_run_that_follows_at_once_has_its_plugin(self):
+        with self.started():
+            self.daemon.call("does-as-told", "told.run", {"code": LONG_QUERY})
+        wait_for(lambda: self.daemon.audit("plugin.dev_ended"), "the end of the run")
+        with self.started():
+            pass
+
+
+class Unanswered(FlowTest):
+    """Nobody says yes or no."""
+    plugins = []
+    config = {"limits.consent_offer_ms": 100}
+
+    def test_a_consent_without_its_run_cannot_be_asked_for_again(self):
+        folder = os.path.join(os.path.realpath(self.daemon.base), "work")
+        shutil.copytree(os.path.join(PLUGINS, "good-python"), folder)
+        _, text = self.daemon.raw("POST", "/api/v1/dev", json.dumps({"path": folder}))
+        lines = [json.loads(line) for line in text.splitlines()]
+        self.assertEqual([line["type"] for line in lines], ["consent", "end"])
+        consent = lines[0]["consent"]["id"]
+        status, answer = self.daemon.api("POST", f"/consents/{consent}/approve", {})
+        self.assertEqual((status, answer["error"]["code"]), (409, "conflict"))
+        self.assertEqual(self.daemon.api("GET", f"/consents/{consent}")[1]["state"], "expired")
+
+
 class InProjects(FlowTest):
     """A project that declares a plugin may use it while its author runs it."""
     plugins = []
 
-    def test_a_process_of_a_project_runs_from_the_folder_too(self):
+    def told_for_projects(self):
+        """A folder with a plugin that works in projects."""
         folder = self.daemon.project_root("told")
         shutil.copytree(os.path.join(PLUGINS, "does-as-told"), folder)
+        self.addCleanup(shutil.rmtree, folder)
         manifest = os.path.join(folder, "kaged-plugin.yaml")
         with open(manifest) as file:
             text = file.read()
         with open(manifest, "w") as file:
             file.write(text.replace("[]", '["read:fs:project:/"]'))
+        return folder
+
+    def load_project(self):
         root = self.daemon.write_project(
             "music", "version: 1\nname: music\nprimary:\n  plugins:\n"
             "    told: {package: does-as-told}\n")
-        project = self.daemon.api("POST", "/projects", {"path": root})[1]
+        return self.daemon.api("POST", "/projects", {"path": root})[1]
+
+    def begin_session(self):
+        session = self.daemon.api("POST", "/projects/music/sessions", {})[1]["id"]
+        self.daemon.api("POST", f"/sessions/{session}/messages",
+                        {"messages": [{"role": "user", "content": "hello"}]})
+
+    def test_a_process_of_a_project_runs_from_the_folder_too(self):
+        folder = self.told_for_projects()
+        project = self.load_project()
         self.assertEqual(project["state"], "pending", project)
         with Terminal([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes", folder],
                       {**self.daemon.environment(), "NO_COLOR": "1"}) as terminal:
             terminal.read_until("it works in a project")
             self.wait_project("active")
-            session = self.daemon.api("POST", "/projects/music/sessions", {})[1]["id"]
-            self.daemon.api("POST", f"/sessions/{session}/messages",
-                            {"messages": [{"role": "user", "content": "hello"}]})
+            self.begin_session()
             status = self.daemon.wait_state("does-as-told@music", "running")
             self.assertEqual((status["dev"], status["dir"]), (True, folder))
             terminal.read_until("does-as-told@music initialize #1")
@@ -476,6 +550,23 @@ class InProjects(FlowTest):
             self.assertEqual(terminal.end()[0], 0)
         self.wait_project("pending")
         wait_for(lambda: self.daemon.api("GET", "/plugins")[1]["plugins"] == [], "no plugin")
+
+    def test_a_process_that_went_before_its_run_can_come_back_in_the_next(self):
+        folder = self.told_for_projects()
+        for _ in range(2):
+            with Terminal([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes", folder],
+                          {**self.daemon.environment(), "NO_COLOR": "1"}) as terminal:
+                terminal.read_until("it works in a project")
+                self.load_project()
+                self.wait_project("active")
+                self.begin_session()
+                terminal.read_until("does-as-told@music initialize #1")
+                self.daemon.api("DELETE", "/projects/music?force=true")
+                wait_for(lambda: len(self.daemon.api("GET", "/plugins")[1]["plugins"]) == 1,
+                         "the end of its process")
+                terminal.type(CTRL_C)
+                self.assertEqual(terminal.end()[0], 0)
+            wait_for(lambda: self.daemon.api("GET", "/plugins")[1]["plugins"] == [], "no plugin")
 
     def wait_project(self, state):
         wait_for(lambda: self.daemon.api("GET", "/projects/music")[1]["state"] == state, state)

@@ -254,6 +254,20 @@ class Secrets(FlowTest):
                 self.assertNotIn("battery", json.dumps(trace.kept))
 
 
+    def test_a_manifest_that_comes_with_a_restart_says_what_is_secret_from_then_on(self):
+        with Daemon(["does-as-told"]) as daemon, Trace(daemon, "does-as-told") as trace:
+            path = os.path.join(daemon.home, "plugins/does-as-told/kaged-plugin.yaml")
+            with open(path, "a") as file:
+                file.write(SCHEMAS)
+            daemon.approve("does-as-told")
+            starts = daemon.status("does-as-told")["starts"]
+            daemon.act("does-as-told", "restart")
+            daemon.wait_restarted("does-as-told", starts)
+            run(daemon, "result = 1", password=PASSWORD)
+            asked = trace.message("to", method="told.run")
+            self.assertEqual(asked["params"]["password"], "[redacted]")
+
+
 class Recorder(FlowTest):
     def switch(self, daemon, plugin, record):
         status, answer = daemon.api("POST", f"/plugins/{plugin}/trace", {"record": record})

@@ -242,6 +242,25 @@ static void what_takes_too_long_to_look_through_is_hidden_whole(void **state)
     assert_string_equal(kg_buf_terminate(&out), "[redacted]");
 }
 
+static void numbers_take_time_to_look_through_too(void **state)
+{
+    struct keeper *keeper = *state;
+    kg_auto(kg_buf_free) struct kg_buf line = {0}, out = {0};
+    for (int i = 0; i < 256; i++) {
+        line.length = 0;
+        kg_buf_printf(&line, V "\"id\":7,\"method\":\"a.login\",\"params\":{\"password\":%d}}",
+                      1000 + i);
+        trace_redact(keeper->redactor, TRACE_TO, kg_buf_view(&line), &out);
+    }
+    line.length = out.length = 0;
+    kg_buf_text(&line, V "\"method\":\"log.info\",\"params\":[1");
+    for (int i = 0; i < 100000; i++)
+        kg_buf_text(&line, ",1");
+    kg_buf_text(&line, "]}");
+    assert_true(trace_redact(keeper->redactor, TRACE_FROM, kg_buf_view(&line), &out));
+    assert_string_equal(kg_buf_terminate(&out), "[redacted]");
+}
+
 /* -- comparing --------------------------------------------------------------------------------- */
 
 static void assert_compared(const char *was, const char *is, const char *ignored,
@@ -314,6 +333,8 @@ int main(void)
                                         keeper_down),
         cmocka_unit_test_setup_teardown(what_takes_too_long_to_look_through_is_hidden_whole,
                                         keeper_up, keeper_down),
+        cmocka_unit_test_setup_teardown(numbers_take_time_to_look_through_too, keeper_up,
+                                        keeper_down),
         cmocka_unit_test(answers_are_compared_as_json),
         cmocka_unit_test(ignored_paths_take_all_that_is_below),
         cmocka_unit_test(many_differences_are_counted),
