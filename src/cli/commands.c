@@ -416,7 +416,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "plugin new",
         .arguments = {"NEW_NAME"},
-        .options = {{"lang", 'l', "ts|python|shell|c", "Which language it is written in."},
+        .options = {{"lang", 'l', "ts|python|shell|c", "Which language it is written in; has to be given."},
                     {"dir", 0, "DIR", "Where to write it (a folder of its name, here)."}},
         .summary = "write a plugin that works, to begin with",
         .help = "Writes a folder with a plugin that offers a tool, a method, a hook and a setting: "
