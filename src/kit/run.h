@@ -186,6 +186,7 @@ int kit_story_check_compactor(struct kit_story *story, const char *plugin, struc
 
 const char *kit_applies_config(const struct kit_run *run);
 const char *kit_applies_ping(const struct kit_run *run);
+const char *kit_applies_calls(const struct kit_run *run);
 const char *kit_applies_methods(const struct kit_run *run);
 const char *kit_applies_result_schemas(const struct kit_run *run);
 const char *kit_applies_method_schemas(const struct kit_run *run);

@@ -436,4 +436,4 @@ for table in (PYTHON, SHELL, TS, C):
         table[f"tool.{what}"] = table[f"call.{what}"]
 
 # What no SDK can break: the manifest and the cage are the author's.
-NOT_OF_AN_SDK = {"cage.start", "manifest.advice"}
+NOT_OF_AN_SDK = {"answer.internal", "cage.start", "manifest.advice"}
