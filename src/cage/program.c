@@ -123,6 +123,16 @@ static int fail_missing(struct search *search, const char *program)
     return result;
 }
 
+/* Most often it was not compiled yet. */
+static int fail_unbuilt(struct search *search, const char *program)
+{
+    int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s is not there",
+                         search->policy->name, program);
+    kg_hint(search->err,
+            "build it, such as by make or npm run build, or mend command in the manifest");
+    return result;
+}
+
 static int fail_outside(struct search *search, const char *path)
 {
     int result = kg_fail(search->err, KG_E_CAGE,
@@ -140,7 +150,7 @@ static int check_program(struct search *search, const char *path)
     if (kind == CAGE_FILE_PROGRAM)
         return 0;
     if (kind == CAGE_FILE_NONE)
-        return fail_missing(search, path);
+        return is_own(search, path) ? fail_unbuilt(search, path) : fail_missing(search, path);
     int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s %s", search->policy->name,
                          path, kind == CAGE_FILE_PLAIN ? "is not executable" : "is not a file");
     if (kind == CAGE_FILE_PLAIN)

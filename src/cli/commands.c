@@ -416,7 +416,8 @@ const struct cli_command cli_commands[] = {
     {
         .words = "plugin new",
         .arguments = {"NEW_NAME"},
-        .options = {{"lang", 'l', "ts|python|shell|c", "Which language it is written in."},
+        .options = {{"lang", 'l', "ts|python|shell|c",
+                     "Which language it is written in; has to be given."},
                     {"dir", 0, "DIR", "Where to write it (a folder of its name, here)."}},
         .summary = "write a plugin that works, to begin with",
         .help = "Writes a folder with a plugin that offers a tool, a method, a hook and a setting: "
@@ -670,7 +671,8 @@ const struct cli_command cli_commands[] = {
         .summary = "show what the model of an agent would be sent",
         .help = "Shows the context of an agent: its prompt, and each message that stands, with "
                 "what plugins added between their delimiters, and how many tokens that is by "
-                "kaged's estimate.",
+                "kaged's estimate. Plugins are told of a session, and add to it, with its first "
+                "message or call of a tool.",
         .needs = CLI_DAEMON,
         .run = cli_session_context,
     },

@@ -59,6 +59,13 @@ static void put_detail(struct kg_buf *out, const char *word, const char *text)
         kg_buf_printf(out, "    %s: %s\n", word, text);
 }
 
+static void put_words(struct kg_buf *out, const char *words)
+{
+    kg_buf_text(out, "    its last words on stderr:\n");
+    for (const char *end; (end = strchr(words, '\n')) != NULL; words = end + 1)
+        kg_buf_printf(out, "        %.*s\n", (int)(end - words), words);
+}
+
 static void put_finding(struct kg_buf *out, const struct kit_report *report,
                         const struct kit_finding *finding)
 {
@@ -67,6 +74,8 @@ static void put_finding(struct kg_buf *out, const struct kit_report *report,
     kg_buf_printf(out, "%s: %s\n", kit_rule_name(finding->rule), finding->message);
     put_detail(out, "sent", finding->sent);
     put_detail(out, "came", finding->came);
+    if (finding->words != NULL)
+        put_words(out, finding->words);
     put_detail(out, "mend", kit_rule_mend(finding->rule));
     if (finding->more > 0)
         kg_buf_printf(out, "    and %u more of this rule\n", finding->more);
@@ -112,6 +121,7 @@ static void put_findings_json(struct kg_json_writer *json, const struct kit_repo
         kg_json_named_text(json, "message", finding->message);
         kg_json_named_text(json, "sent", finding->sent);
         kg_json_named_text(json, "came", finding->came);
+        kg_json_named_text(json, "stderr", finding->words);
         kg_json_named_text(json, "mend", kit_rule_mend(finding->rule));
         kg_json_named_int(json, "more", finding->more);
         kg_json_end(json, '}');

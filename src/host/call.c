@@ -210,6 +210,8 @@ static void fill_plugin_error(struct host_reply *reply, const struct host_call *
     rpc_error_message(error, &message);
     kg_fail(&reply->error, kg_code_from_rpc(rpc_error_code(error)), "plugin %s: %s: %.400s",
             call->plugin->name, call->method, kg_buf_terminate(&message));
+    if (rpc_error_code(error) == kg_error_row(KG_E_INTERNAL)->rpc_code)
+        kg_hint(&reply->error, "kaged plugin logs %s may say more", call->plugin->name);
     reply->plugin_error = error;
 }
 

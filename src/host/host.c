@@ -657,7 +657,8 @@ struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name
         if (nearest != NULL)
             kg_hint(err, "did you mean %s?", nearest);
         else
-            kg_hint(err, "plugins are folders in %s", host->plugins_dir);
+            kg_hint(err, "plugins are folders in %s; new ones are found by: kaged reload",
+                    host->plugins_dir);
     }
     return NULL;
 }

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TOOLS_LISTED_MAX 200 /* bytes of names in a hint */
+#define TOOLS_LISTED_MAX 150 /* bytes of names in a hint */
 
 struct host_tool_call {
     struct host *host;
@@ -116,12 +116,17 @@ static bool is_switched_off(const struct project_use *use, struct kg_str name)
 static void hint_tools(const struct project_resolved_agent *agent, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf names = {0};
+    size_t left_out = 0;
     for (size_t i = 0; i < agent->use_count; i++) {
         const struct project_use *use = &agent->uses[i];
         for (size_t k = 0; use->state == PROJECT_READY && k < use->plugin->tool_count; k++)
-            if (use->tools[k] && names.length < TOOLS_LISTED_MAX)
+            if (use->tools[k] && names.length >= TOOLS_LISTED_MAX)
+                left_out++;
+            else if (use->tools[k])
                 kg_buf_printf(&names, "%s%s", names.length ? ", " : "", use->plugin->tools[k].name);
     }
+    if (left_out > 0)
+        kg_buf_printf(&names, " and %zu more", left_out);
     if (names.length > 0)
         kg_hint(err, "its tools are %s", kg_buf_terminate(&names));
     else

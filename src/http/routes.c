@@ -449,6 +449,8 @@ static void reply_plugin_error(struct http_request *request, const struct host_r
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "code", kg_error_row(reply->error.code)->name);
     kg_json_named_text(&json, "message", reply->error.message);
+    if (reply->error.hint[0] != '\0')
+        kg_json_named_text(&json, "hint", reply->error.hint);
     kg_json_named_text(&json, "request_id", http_request_id(request));
     kg_json_named_int(&json, "rpc_code", rpc_error_code(reply->plugin_error));
     if (kg_json_member(reply->plugin_error, "data", &data)) {

@@ -14,36 +14,26 @@
 #define DEATH_GRACE_MS  200  /* for one that answers no ping, and may be about to leave */
 #define TIMEOUTS_FULL   3    /* then a plugin that hangs gets a quarter of the time */
 
-static struct kg_str last_line(struct kg_str text)
-{
-    size_t end = text.length, start;
-    while (end > 0 && text.data[end - 1] == '\n')
-        end--;
-    for (start = end; start > 0 && text.data[start - 1] != '\n';)
-        start--;
-    return (struct kg_str){text.data + start, end - start};
-}
-
-/* "it ended with exit code 3 (stderr: ...)" */
+/* "it ended with exit code 3" */
 static void put_end(struct kit_seat *seat, struct kg_buf *out)
 {
     const struct cage_exit *how = kit_seat_exit(seat);
-    struct kg_str words = last_line(kit_seat_stderr(seat));
     if (how->signal != 0)
         kg_buf_printf(out, "it was ended by signal %d", how->signal);
     else
         kg_buf_printf(out, "it ended with exit code %d", how->exit_code);
-    if (words.length > 0)
-        kg_buf_printf(out, "; its last words on stderr: %.*s", KG_STR_CUT(words, 200));
     kg_buf_terminate(out);
 }
 
 void kit_find_end(struct kit_run *run, enum kit_rule_id rule)
 {
     kg_auto(kg_buf_free) struct kg_buf end = {0};
-    put_end(kit_talk_seat(run->talk), &end);
-    kit_find(run, rule, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"initialized\",\"params\":{}}"),
-             KG_STR(""), "%s", end.data);
+    struct kit_seat *seat = kit_talk_seat(run->talk);
+    put_end(seat, &end);
+    struct kit_finding *finding = kit_find(
+        run, rule, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"initialized\",\"params\":{}}"),
+        KG_STR(""), "%s", end.data);
+    kit_finding_quote(finding, kit_seat_stderr(seat));
 }
 
 static void count_timeout(struct kit_run *run)
@@ -61,8 +51,9 @@ void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct
         kit_be_unclear(run, "interrupted");
     } else if (kit_seat_exit(seat) != NULL) {
         put_end(seat, &end);
-        kit_find(run, rule, kg_buf_view(&ask->sent), KG_STR(""), "%s is not answered: %s", method,
-                 end.data);
+        struct kit_finding *finding = kit_find(run, rule, kg_buf_view(&ask->sent), KG_STR(""),
+                                               "%s is not answered: %s", method, end.data);
+        kit_finding_quote(finding, kit_seat_stderr(seat));
     } else if (kit_talk_is_spent(run->talk)) {
         kit_be_unclear(run, "it cannot be talked to any more");
     } else {
@@ -112,8 +103,10 @@ bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
     kg_auto(kg_buf_free) struct kg_buf end = {0};
     if (kit_seat_exit(seat) != NULL) {
         put_end(seat, &end);
-        kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
-                 "it answered, and then %s", end.data);
+        struct kit_finding *finding =
+            kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
+                     "it answered, and then %s", end.data);
+        kit_finding_quote(finding, kit_seat_stderr(seat));
     } else if (!kit_talk_is_spent(run->talk)) {
         count_timeout(run);
         kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
@@ -139,7 +132,9 @@ void kit_expect_exit(struct kit_run *run, const char *sent)
                      (unsigned long long)(wait_ms + 500) / 1000);
     } else if (kit_seat_exit(seat)->exit_code != 0) {
         put_end(seat, &end);
-        kit_find(run, run->rule, kg_str(sent), KG_STR(""), "%s", end.data);
+        struct kit_finding *finding =
+            kit_find(run, run->rule, kg_str(sent), KG_STR(""), "%s", end.data);
+        kit_finding_quote(finding, kit_seat_stderr(seat));
     }
     kit_talk_spend(run->talk);
 }

@@ -25,6 +25,12 @@ const char *kit_applies_tools(const struct kit_run *run)
     return kit_manifest(run)->tool_count > 0 ? NULL : "it has no tools";
 }
 
+const char *kit_applies_calls(const struct kit_run *run)
+{
+    bool is_called = run->shook_hands && run->target_count > 0;
+    return is_called ? NULL : "none of it could be called";
+}
+
 static bool has_schema(const struct kit_run *run, bool is_tool)
 {
     for (size_t i = 0; i < run->target_count; i++)

@@ -64,6 +64,19 @@ static void make_valid(const struct kit_target *target, struct kit_instances *re
             (struct kit_instance){kg_strdup("{}"), kg_strdup("no params")};
 }
 
+/* What a handler throws, a call that no schema refuses does not show in any other way. */
+static void find_internal(struct kit_run *run, const struct kit_target *target,
+                          const struct kit_ask *ask)
+{
+    if (ask->answer != KIT_ERROR ||
+        rpc_error_code(kg_buf_view(&ask->payload)) != kg_error_row(KG_E_INTERNAL)->rpc_code)
+        return;
+    struct kit_finding *finding =
+        kit_find(run, KIT_RULE_ANSWER_INTERNAL, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
+                 "%s answers an internal error", target->method);
+    kit_finding_quote(finding, kit_seat_stderr(kit_talk_seat(run->talk)));
+}
+
 static bool check_answer(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances valid = {.count = 0};
@@ -73,6 +86,7 @@ static bool check_answer(struct kit_run *run, struct kit_target *target)
             call(run, target, usual_context(target), kg_str(valid.items[i].json));
         if (ask == NULL || !kit_lives(run, ask))
             return false;
+        find_internal(run, target, ask);
         if (i == 0)
             target->has_result = ask->answer == KIT_RESULT;
     }

@@ -40,6 +40,7 @@ struct kit_finding {
     enum kit_rule_id rule;
     char *message;
     char *sent, *came;
+    char *words;   /* owned; the last lines that it wrote on stderr before it ended, or NULL */
     uint32_t more; /* how many more there were of the same rule that are not shown */
 };
 

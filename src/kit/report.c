@@ -9,6 +9,7 @@
 
 #define FINDINGS_OF_RULE 3
 #define EXCERPT_BYTES    240
+#define QUOTED_LINES     20 /* Node writes a dozen below the error that ended it */
 
 const char *const kit_status_names[KIT_STATUS_COUNT] = {
     [KIT_PASSED] = "passed",
@@ -82,8 +83,8 @@ static bool is_told(struct kit_report *report, enum kit_rule_id rule, const char
     return true;
 }
 
-void kit_find(struct kit_run *run, enum kit_rule_id rule, struct kg_str sent, struct kg_str came,
-              const char *format, ...)
+struct kit_finding *kit_find(struct kit_run *run, enum kit_rule_id rule, struct kg_str sent,
+                             struct kg_str came, const char *format, ...)
 {
     struct kit_report *report = run->report;
     kg_auto(kg_buf_free) struct kg_buf message = {0};
@@ -94,15 +95,50 @@ void kit_find(struct kit_run *run, enum kit_rule_id rule, struct kg_str sent, st
     va_end(args);
     kg_buf_escaped(&message, kg_str(text));
     if (is_told(report, rule, kg_buf_terminate(&message)))
-        return;
+        return NULL;
     report->findings =
         kg_realloc(report->findings, (report->finding_count + 1) * sizeof(*report->findings));
-    report->findings[report->finding_count++] = (struct kit_finding){
+    struct kit_finding *finding = &report->findings[report->finding_count++];
+    *finding = (struct kit_finding){
         .rule = rule,
         .message = kg_strdup(message.data),
         .sent = excerpt(sent),
         .came = excerpt(came),
     };
+    return finding;
+}
+
+/* Where its last lines begin; a newline at its end begins none. */
+static size_t tail_of(struct kg_str text)
+{
+    size_t at = text.length;
+    for (unsigned lines = 0; at > 0; at--)
+        if (text.data[at - 1] == '\n' && at < text.length && ++lines == QUOTED_LINES)
+            break;
+    return at;
+}
+
+void kit_finding_quote(struct kit_finding *finding, struct kg_str text)
+{
+    struct kg_buf out = {0};
+    if (finding == NULL || text.length == 0)
+        return;
+    for (size_t at = tail_of(text), end; at < text.length; at = end + 1) {
+        for (end = at; end < text.length && text.data[end] != '\n';)
+            end++;
+        kg_buf_escaped(&out, (struct kg_str){text.data + at, end - at});
+        kg_buf_char(&out, '\n');
+    }
+    kg_buf_terminate(&out);
+    finding->words = out.data;
+}
+
+void kit_finding_clear(struct kit_finding *finding)
+{
+    free(finding->message);
+    free(finding->sent);
+    free(finding->came);
+    free(finding->words);
 }
 
 bool kit_has_found(const struct kit_run *run, enum kit_rule_id rule)
@@ -134,11 +170,8 @@ size_t kit_report_count(const struct kit_report *report, enum kit_status status)
 
 void kit_report_free(struct kit_report *report)
 {
-    for (size_t i = 0; i < report->finding_count; i++) {
-        free(report->findings[i].message);
-        free(report->findings[i].sent);
-        free(report->findings[i].came);
-    }
+    for (size_t i = 0; i < report->finding_count; i++)
+        kit_finding_clear(&report->findings[i]);
     free(report->findings);
     for (size_t i = 0; i < KIT_RULE_COUNT; i++)
         free(report->verdicts[i].reason);

@@ -152,13 +152,10 @@ static void drop_unasked(struct kit_report *report, const struct kit_options *op
     size_t kept = 0;
     for (size_t i = 0; i < report->finding_count; i++) {
         struct kit_finding finding = report->findings[i];
-        if (is_asked(options, finding.rule)) {
+        if (is_asked(options, finding.rule))
             report->findings[kept++] = finding;
-            continue;
-        }
-        free(finding.message);
-        free(finding.sent);
-        free(finding.came);
+        else
+            kit_finding_clear(&finding);
     }
     report->finding_count = kept;
 }

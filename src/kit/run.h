@@ -75,9 +75,15 @@ static inline const struct manifest *kit_manifest(const struct kit_run *run)
 
 /* -- findings, see report.c -------------------------------------------------------------------- */
 
-/* Past a few of one rule they are counted only; one that is there already is not told again. */
-void kit_find(struct kit_run *run, enum kit_rule_id rule, struct kg_str sent, struct kg_str came,
-              const char *format, ...) KG_PRINTF(5, 6);
+/*
+ * Past a few of one rule they are counted only; one that is there already is not told again.
+ * Borrowed from the report until the next one; NULL if it was only counted.
+ */
+struct kit_finding *kit_find(struct kit_run *run, enum kit_rule_id rule, struct kg_str sent,
+                             struct kg_str came, const char *format, ...) KG_PRINTF(5, 6);
+/* Adds the last lines of the text to a finding, which may be NULL. */
+void kit_finding_quote(struct kit_finding *finding, struct kg_str text);
+void kit_finding_clear(struct kit_finding *finding);
 bool kit_has_found(const struct kit_run *run, enum kit_rule_id rule);
 /* The rule that is being checked cannot be judged, for that reason. */
 void kit_be_unclear(struct kit_run *run, const char *format, ...) KG_PRINTF(2, 3);
@@ -180,6 +186,7 @@ int kit_story_check_compactor(struct kit_story *story, const char *plugin, struc
 
 const char *kit_applies_config(const struct kit_run *run);
 const char *kit_applies_ping(const struct kit_run *run);
+const char *kit_applies_calls(const struct kit_run *run);
 const char *kit_applies_methods(const struct kit_run *run);
 const char *kit_applies_result_schemas(const struct kit_run *run);
 const char *kit_applies_method_schemas(const struct kit_run *run);

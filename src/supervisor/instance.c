@@ -362,7 +362,8 @@ void instance_start(struct instance *instance, enum instance_event event)
     const struct cage_exit never_built = {.exit_code = -1};
     bool refused = err.code == KG_E_NOT_APPROVED;
     instance->report.cause = refused ? EXIT_REFUSED : EXIT_CAGE;
-    snprintf(instance->report.detail, sizeof(instance->report.detail), "%s", err.message);
+    snprintf(instance->report.detail, sizeof(instance->report.detail), "%s%s%s", err.message,
+             err.hint[0] != '\0' ? "; " : "", err.hint);
     instance->started_at_ms = 0;
     finish_report(instance, &never_built, NULL);
     instance_raise(instance, refused ? ON_REFUSE : ON_CRASH);

@@ -140,6 +140,8 @@ static int take_line(struct reading *reading, struct kg_str line, bool is_whole)
         kg_wrap(reading->err, 0, "line %zu", reading->number);
         if (!is_whole)
             kg_hint(reading->err, "the file ends within a line: without that line it can be read");
+        else if (reading->number == 1)
+            kg_hint(reading->err, "a trace is made by: kaged plugin trace NAME --recorded -o FILE");
         if (reading->err != NULL)
             reading->err->code = KG_E_PARSE;
         return -EINVAL;

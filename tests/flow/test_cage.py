@@ -114,6 +114,13 @@ class Files(FlowTest):
             self.assertIn(f"{path}/missing", daemon.refusal())
             self.assertEqual(daemon.status(NAME)["last_exit"]["cause"], "cage")
 
+    def test_program_that_is_not_executable_is_told_with_what_to_do(self):
+        daemon = Told(wait_running=False)
+        program = os.path.join(daemon.home, "plugins", NAME, "plugin.py")
+        os.chmod(program, 0o644)
+        with daemon:
+            self.assertRegex(daemon.refusal(), f"is not executable; chmod [+]x .*{NAME}/")
+
     def test_folders_of_kaged_itself_are_refused(self):
         for part in ("", "/state", "/run/kaged.sock", "/config.toml", "/plugins", "/plugin-data"):
             with self.subTest(part=part):

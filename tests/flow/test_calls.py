@@ -101,6 +101,11 @@ class Calls(FlowTest):
         self.assertIn("no such preset", error["message"])
         self.assertEqual((error["rpc_code"], error["data"]), (-32050, {"preset": "x"}))
 
+    def test_internal_error_points_to_the_log(self):
+        _, error = self.daemon.try_call("error-reply", "error.give",
+                                        {"error": {"code": -32603, "message": "KeyError"}})
+        self.assertEqual(error["hint"], "kaged plugin logs error-reply may say more")
+
     def test_error_codes_of_the_documents_have_their_status(self):
         rows = {-32000: (422, "plugin_error"), -32001: (403, "capability_denied"),
                 -32005: (429, "resource_busy"), -32006: (409, "not_applicable"),

@@ -148,6 +148,31 @@ class Command(KitTest):
                       '    sent: initialize\n    came: "somebody-else"\n    mend: give',
                       done.stdout)
 
+    def test_last_words_of_one_that_ended_are_shown_whole(self):
+        folder = kit.stage("good-python", os.path.join(self.folder, "typo"))
+        with open(os.path.join(folder, "plugin.py"), "w") as file:
+            file.write("#!/usr/bin/env python3\nopen('a\\x1b[7m')\n")
+        os.chmod(os.path.join(folder, "plugin.py"), 0o755)
+        done = self.kaged("plugin", "test", folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?s)it ended with exit code 1\n    sent: .*"
+                                      r"    its last words on stderr:\n        Traceback .*line 2, in .*"
+                                      r"        FileNotFoundError: [^\x1b]*\n    mend: ")
+
+    def test_handler_that_throws_at_params_that_fit_is_a_warning(self):
+        folder = kit.stage("good-python", os.path.join(self.folder, "throws"))
+        program = os.path.join(folder, "plugin.py")
+        with open(program) as file:
+            text = file.read()
+        with open(program, "w") as file:
+            file.write(text.replace('{"result": message["params"]}',
+                                    '{"error": {"code": -32603, "message": "oops"}}'))
+        code, report, _ = kit.kit(folder)
+        self.assertEqual((code, kit.found(report)), (0, set()))
+        self.assertEqual([(finding["rule"], finding["status"], finding["message"])
+                          for finding in report["findings"]],
+                         [("answer.internal", "warned", "good.echo answers an internal error")])
+
     def test_json_has_rules_findings_and_counts(self):
         code, report, _ = kit.kit(os.path.join(PLUGINS, "wrong-api"))
         self.assertEqual(code, 1)

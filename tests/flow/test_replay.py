@@ -230,6 +230,10 @@ class Files(Replay):
             self.assertEqual(code, 6, (lines, err))
             self.assertIn(words, err)
 
+    def test_a_file_that_is_no_trace_says_how_one_is_made(self):
+        _, err = self.play("/* a program */")
+        self.assertIn("hint: a trace is made by: kaged plugin trace NAME", err)
+
     def test_a_file_that_was_cut_says_what_to_do(self):
         code, err = self.play(HEADER, '{"t_us":1,"dir":"to","line":"{', end="")
         self.assertEqual(code, 6)

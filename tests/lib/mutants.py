@@ -435,5 +435,5 @@ for table in (PYTHON, SHELL, TS, C):
     for what in ("context", "invalid", "types"):
         table[f"tool.{what}"] = table[f"call.{what}"]
 
-# What no SDK can break: the manifest and the cage are the author's.
-NOT_OF_AN_SDK = {"cage.start", "manifest.advice"}
+# What no SDK can break: the manifest, the cage and the handlers are the author's.
+NOT_OF_AN_SDK = {"answer.internal", "cage.start", "manifest.advice"}

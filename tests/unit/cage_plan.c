@@ -386,6 +386,16 @@ static void missing_program_is_named(void **state)
                    "plugin git: program deno is not on this machine");
 }
 
+static void program_that_is_not_built_is_no_matter_of_the_machine(void **state)
+{
+    (void)state;
+    struct kg_err err = {0};
+    struct cage_policy policy = policy_of(COMMAND("./unbuilt"));
+    assert_null(cage_plan_new(&policy, &facts, &err));
+    assert_string_equal(err.message, "plugin git: program /p/git/unbuilt is not there");
+    assert_non_null(strstr(err.hint, "build it"));
+}
+
 static void program_must_be_executable(void **state)
 {
     (void)state;
@@ -1201,6 +1211,7 @@ int main(void)
         cmocka_unit_test(command_may_not_climb_out_of_the_install_folder),
         cmocka_unit_test(link_of_the_plugin_may_lead_to_a_system_program_only),
         cmocka_unit_test(missing_program_is_named),
+        cmocka_unit_test(program_that_is_not_built_is_no_matter_of_the_machine),
         cmocka_unit_test(program_must_be_executable),
         cmocka_unit_test(script_brings_its_interpreter),
         cmocka_unit_test(env_brings_the_program_that_it_runs),
