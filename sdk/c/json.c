@@ -110,12 +110,14 @@ static size_t drop_twice_many(struct kg_member *members, size_t count)
 static void take_members(struct reader *reader, struct kg_node *node, size_t first)
 {
     size_t count = reader->count - first;
-    struct kg_member *members = count > 0 ? reader->scratch + first : NULL;
+    node->members = kg_arena_alloc(reader->arena, (count + 1) * sizeof(*node->members));
+    node->count = (uint32_t)count;
+    if (count == 0)
+        return; /* there may be no scratch yet */
+    struct kg_member *members = reader->scratch + first;
     count = count <= FEW_MEMBERS ? drop_twice_few(members, count) : drop_twice_many(members, count);
     node->count = (uint32_t)count;
-    node->members = kg_arena_alloc(reader->arena, (count + 1) * sizeof(*members));
-    if (count > 0)
-        memcpy(node->members, members, count * sizeof(*members));
+    memcpy(node->members, members, count * sizeof(*members));
 }
 
 static void take_items(struct reader *reader, struct kg_node *node, size_t first)

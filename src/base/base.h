@@ -69,6 +69,7 @@ static inline bool kg_str_is(struct kg_str a, const char *text)
     return kg_str_equal(a, kg_str(text));
 }
 bool kg_str_starts(struct kg_str text, const char *prefix);
+bool kg_str_ends(struct kg_str text, const char *suffix);
 int kg_str_compare(struct kg_str a, struct kg_str b);
 char *kg_str_dup(struct kg_str text); /* NUL-terminated copy; the caller owns it */
 /* A whole decimal integer, nothing around it; false past int64 or on anything else. */

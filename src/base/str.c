@@ -10,6 +10,13 @@ bool kg_str_starts(struct kg_str text, const char *prefix)
            kg_str_equal((struct kg_str){text.data, start.length}, start);
 }
 
+bool kg_str_ends(struct kg_str text, const char *suffix)
+{
+    struct kg_str end = kg_str(suffix);
+    return text.length >= end.length &&
+           kg_str_equal((struct kg_str){text.data + text.length - end.length, end.length}, end);
+}
+
 int kg_str_compare(struct kg_str a, struct kg_str b)
 {
     size_t shorter = a.length < b.length ? a.length : b.length;

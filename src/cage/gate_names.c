@@ -154,15 +154,9 @@ static void add_numeric(struct answer *answer, const char *text)
         add_address(answer, &address);
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 static bool is_localhost(const char *name)
 {
-    return strcmp(name, "localhost") == 0 || ends_with(name, ".localhost");
+    return strcmp(name, "localhost") == 0 || kg_str_ends(kg_str(name), ".localhost");
 }
 
 /* A name that a host can have; one that ends in a number would be an address. */
@@ -210,7 +204,7 @@ static void answer_query(struct gate_cage *cage, const struct gate_query *query,
         answer_any(cage, query, answer);
     } else {
         answer->rcode = GATE_RCODE_NO_NAME;
-        if (!ends_with(query->name, ".arpa")) /* asks for a name, not for a host */
+        if (!kg_str_ends(kg_str(query->name), ".arpa")) /* asks for a name, not for a host */
             tell_unknown(cage, query->name);
     }
 }

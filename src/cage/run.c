@@ -15,10 +15,9 @@
 
 /* One of the three streams, our end. */
 struct stream {
-    uv_poll_t *poll; /* owned by libuv from its close on; NULL: at its end, or not open yet */
+    struct loop_fd end;
     struct cage_run *run;
     struct kg_buf *text; /* where an output goes */
-    int fd;
 };
 
 struct cage_run {
@@ -40,38 +39,17 @@ struct cage_run {
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
-static void on_poll_closed(uv_handle_t *handle)
-{
-    free(handle);
-}
-
-/* The poll goes before its fd: see HACKING.md. */
-static void stream_end(struct stream *stream)
-{
-    if (stream->poll != NULL)
-        uv_close((uv_handle_t *)stream->poll, on_poll_closed);
-    stream->poll = NULL;
-    kg_close(&stream->fd);
-}
-
 static void check_finished(struct cage_run *run)
 {
-    if (run->child == NULL && run->in.fd < 0 && run->out.fd < 0 && run->err.fd < 0)
+    if (run->child == NULL && run->in.end.fd < 0 && run->out.end.fd < 0 && run->err.end.fd < 0)
         loop_defer(run->loop, &run->finish);
 }
 
 static void stream_begin(struct stream *stream, int fd, int events, uv_poll_cb on_ready)
 {
-    stream->fd = fd;
-    uv_poll_t *poll = kg_alloc(sizeof(*poll));
-    if (uv_poll_init(loop_uv(stream->run->loop), poll, fd) < 0) {
-        free(poll);
-        stream_end(stream);
-        return;
-    }
-    poll->data = stream;
-    stream->poll = poll;
-    uv_poll_start(poll, events, on_ready);
+    loop_fd_begin(stream->run->loop, &stream->end, fd);
+    if (stream->end.poll != NULL)
+        uv_poll_start(stream->end.poll, events, on_ready);
 }
 
 static void keep(struct cage_run *run, struct kg_buf *text, const char *bytes, size_t length)
@@ -87,17 +65,17 @@ static void keep(struct cage_run *run, struct kg_buf *text, const char *bytes, s
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
-    struct stream *stream = poll->data;
+    struct stream *stream = KG_CONTAINER(poll->data, struct stream, end);
     struct cage_run *run = stream->run;
     char *bytes = loop_scratch(run->loop);
-    ssize_t got = read(stream->fd, bytes, LOOP_SCRATCH_BYTES);
+    ssize_t got = read(stream->end.fd, bytes, LOOP_SCRATCH_BYTES);
     if (got > 0 && stream == &run->out && run->on_output != NULL)
         run->on_output(run->data, (struct kg_str){bytes, (size_t)got});
     else if (got > 0)
         keep(run, stream->text, bytes, (size_t)got);
     if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
         return;
-    stream_end(stream);
+    loop_fd_end(&stream->end);
     check_finished(run);
 }
 
@@ -105,17 +83,18 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 static void on_writable(uv_poll_t *poll, int status, int events)
 {
     (void)events;
-    struct stream *stream = poll->data;
+    struct stream *stream = KG_CONTAINER(poll->data, struct stream, end);
     struct cage_run *run = stream->run;
     ssize_t put = 0;
     if (status == 0)
-        put = write(stream->fd, run->input.data + run->input_at, run->input.length - run->input_at);
+        put = write(stream->end.fd, run->input.data + run->input_at,
+                    run->input.length - run->input_at);
     if (put < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     run->input_at += put > 0 ? (size_t)put : 0;
     if (put > 0 && run->input_at < run->input.length)
         return;
-    stream_end(stream);
+    loop_fd_end(&stream->end);
     check_finished(run);
 }
 
@@ -123,9 +102,9 @@ static void on_writable(uv_poll_t *poll, int status, int events)
 
 static void run_free(struct cage_run *run)
 {
-    stream_end(&run->in);
-    stream_end(&run->out);
-    stream_end(&run->err);
+    loop_fd_end(&run->in.end);
+    loop_fd_end(&run->out.end);
+    loop_fd_end(&run->err.end);
     loop_timer_stop(run->loop, &run->timer);
     loop_undefer(run->loop, &run->finish);
     kg_buf_free(&run->input);
@@ -163,7 +142,7 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     run->result.how = *how;
     if (error != NULL)
         kg_fail(&run->error, KG_E_CAGE, "%s", error);
-    stream_end(&run->in);
+    loop_fd_end(&run->in.end);
     check_finished(run);
 }
 
@@ -184,8 +163,8 @@ static const struct cage_child_ops child_ops = {
 static void on_outputs_late(struct loop_timer *timer)
 {
     struct cage_run *run = KG_CONTAINER(timer, struct cage_run, timer);
-    stream_end(&run->out);
-    stream_end(&run->err);
+    loop_fd_end(&run->out.end);
+    loop_fd_end(&run->err.end);
     check_finished(run);
 }
 
@@ -206,9 +185,9 @@ struct cage_run *cage_run_start(struct cage_spawner *spawner, struct loop *loop,
     struct cage_run *run = kg_alloc(sizeof(*run));
     *run = (struct cage_run){
         .loop = loop,
-        .in = {.run = run, .fd = -1},
-        .out = {.run = run, .fd = -1, .text = &run->result.out},
-        .err = {.run = run, .fd = -1, .text = &run->result.err},
+        .in = {.run = run, .end.fd = -1},
+        .out = {.run = run, .end.fd = -1, .text = &run->result.out},
+        .err = {.run = run, .end.fd = -1, .text = &run->result.err},
         .output_max = options->output_max,
         .finish = {.run = on_finish},
         .on_output = options->on_output,

@@ -172,19 +172,13 @@ static void show_advice(const struct kg_node *record)
     note(record, red, &text);
 }
 
-static bool ends_in(struct kg_str text, const char *end)
-{
-    size_t length = strlen(end);
-    return text.length >= length && memcmp(text.data + text.length - length, end, length) == 0;
-}
-
 /* The steps of a restart that goes as it should; that there is one was told. */
 static bool is_expected(const struct kg_node *record)
 {
     struct kg_str reason = cli_text(record, "reason");
     return kg_str_is(cli_text(record, "dir"), "state") && kg_str_starts(reason, "the operator ") &&
            (memchr(reason.data, '(', reason.length) == NULL ||
-            ends_in(reason, "(exited with code 0)"));
+            kg_str_ends(reason, "(exited with code 0)"));
 }
 
 static void show_record(struct dev *dev, struct kg_str line, const struct kg_node *record)

@@ -124,8 +124,7 @@ static int check_share(const char *share, const struct language *language, struc
     if (is_folder(sdks)) {
         kg_fail(err, KG_E_NOT_FOUND, "plugin new: %s has no SDK for %s", share,
                 language->full_name);
-        kg_hint(err, "it is built with npm: in the source of kaged, run scripts/share %s",
-                language->name);
+        kg_hint(err, "in the source of kaged, scripts/share %s puts it there", language->name);
     } else {
         kg_fail(err, KG_E_NOT_FOUND, "plugin new: there are no templates and SDKs in %s", share);
         kg_hint(err, "make build puts them beside the program; KAGED_SHARE names another folder");

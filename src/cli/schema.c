@@ -16,12 +16,6 @@ static int invalid(const struct kg_err *err)
     return print_problem(kg_error_row(code)->exit_code, kg_str(err->message), kg_str(err->hint));
 }
 
-static bool ends_with(const char *path, const char *suffix)
-{
-    size_t length = strlen(path), tail = strlen(suffix);
-    return length >= tail && strcmp(path + length - tail, suffix) == 0;
-}
-
 /* JSON, or YAML or TOML by the name of the file. */
 static struct kg_doc *load(const char *path, struct kg_err *err)
 {
@@ -29,9 +23,9 @@ static struct kg_doc *load(const char *path, struct kg_err *err)
     if (kg_read_file(path, FILE_BYTES_MAX, &text, err) < 0)
         return NULL;
     struct kg_doc *doc;
-    if (ends_with(path, ".yaml") || ends_with(path, ".yml"))
+    if (kg_str_ends(kg_str(path), ".yaml") || kg_str_ends(kg_str(path), ".yml"))
         doc = kg_yaml_read(kg_buf_view(&text), err);
-    else if (ends_with(path, ".toml"))
+    else if (kg_str_ends(kg_str(path), ".toml"))
         doc = kg_toml_read(kg_buf_view(&text), err);
     else
         doc = kg_json_read(kg_buf_view(&text), err);

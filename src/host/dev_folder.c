@@ -110,12 +110,6 @@ static int check_all_writers(const struct dev_place *place, struct kg_err *err)
 
 /* -- what is in it ----------------------------------------------------------------------------- */
 
-static bool ends_in(const char *name, const char *end)
-{
-    size_t length = strlen(name), wanted = strlen(end);
-    return length >= wanted && strcmp(name + length - wanted, end) == 0;
-}
-
 /* What tools keep for themselves, and what editors leave beside a file while it is open. */
 bool dev_folder_counts(const char *name)
 {
@@ -125,7 +119,7 @@ bool dev_folder_counts(const char *name)
         if (strcmp(name, names[i]) == 0)
             return false;
     for (size_t i = 0; i < KG_COUNT(ends); i++)
-        if (ends_in(name, ends[i]))
+        if (kg_str_ends(kg_str(name), ends[i]))
             return false;
     return strncmp(name, ".#", 2) != 0;
 }

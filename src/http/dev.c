@@ -5,6 +5,7 @@
  */
 #include "http/internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #define QUEUE_BYTES ((size_t)8 << 20) /* that wait for a client */
@@ -152,7 +153,7 @@ static int check_here(const struct http_request *request, struct kg_err *err)
         return 0;
     kg_fail(err, KG_E_REFUSED, "a plugin is run for its author over the unix socket only");
     kg_hint(err, "use kaged plugin dev on the machine of the daemon");
-    return -1;
+    return -EACCES;
 }
 
 void http_handle_dev(struct http_request *request)

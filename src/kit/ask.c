@@ -165,12 +165,17 @@ const struct kit_ask *kit_send_initialize(struct kit_run *run)
     return ask;
 }
 
+static void put_config(struct kg_str config, struct kg_buf *out)
+{
+    kg_buf_text(out, "{\"config\":");
+    kg_buf_str(out, config);
+    kg_buf_char(out, '}');
+}
+
 const struct kit_ask *kit_send_config(struct kit_run *run, struct kg_str config)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    kg_buf_str(&params, KG_STR("{\"config\":"));
-    kg_buf_str(&params, config);
-    kg_buf_char(&params, '}');
+    put_config(config, &params);
     const struct kit_question question = {.method = "config.update",
                                           .params = kg_buf_view(&params)};
     return kit_question(run, &question);
@@ -201,7 +206,7 @@ static bool shake_hands(struct kit_run *run)
     struct kg_str config = kit_room_settings(run->room);
     if (config.length > 0) {
         kg_auto(kg_buf_free) struct kg_buf params = {0};
-        kg_buf_printf(&params, "{\"config\":%.*s}", KG_STR_ARG(config));
+        put_config(config, &params);
         struct kit_ask *told = kit_talk_ask(run->talk, NULL, "config.update", kg_buf_view(&params));
         kit_talk_wait(run->talk, &told, 1, run->timeout_ms);
     }

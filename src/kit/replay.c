@@ -9,6 +9,8 @@
  */
 #include "kit/replay_internal.h"
 
+#include "kit/internal.h"
+
 #include "host/host.h"
 #include "wire/wire.h"
 
@@ -23,14 +25,6 @@
 #define GREETING_ID (INT64_C(1) << 52) /* and the next: far from those of a trace */
 #define NOTE_MAX    200
 
-/* A request of the plugin that its storage has. */
-struct served {
-    struct served *next;
-    struct replay *replay;
-    uint32_t life; /* that asked */
-    int64_t id;
-};
-
 struct replay {
     const struct kit_replay_parts *parts;
     struct kit_replay_counts *counts;
@@ -41,7 +35,6 @@ struct replay {
     struct kit_events events;
 
     /* the life that is played */
-    uint32_t life; /* its number */
     struct kit_event *first, *end;
     struct kg_map *sent;    /* owned: requests of the host, by id */
     struct kit_event *asks; /* the first request of the plugin that may not have come again */
@@ -53,7 +46,6 @@ struct replay {
     int64_t base_us;        /* of the trace, when the seat's time was base_ns */
     uint64_t base_ns;
     uint64_t greeting_answers; /* bits: which parts of the handshake were answered */
-    struct served *served;     /* owned */
 };
 
 const char *const kit_outcome_names[KIT_OUTCOME_COUNT] = {
@@ -185,16 +177,6 @@ static void send_moved(struct replay *replay, int64_t id, struct kg_str body)
         kit_seat_send(replay->seat, kg_buf_view(&text));
 }
 
-static void send_error(struct replay *replay, int64_t id, const char *message)
-{
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_buf_printf(&body,
-                  "{\"error\":{\"code\":%d,\"message\":", kg_error_row(KG_E_INTERNAL)->rpc_code);
-    kg_json_put_string(&body, kg_str(message));
-    kg_buf_text(&body, "}}");
-    send_answer(replay->seat, id, kg_buf_view(&body));
-}
-
 static bool is_same(const struct replay *replay, struct kg_str was, struct kg_str is)
 {
     static const char *const none[] = {NULL};
@@ -228,40 +210,13 @@ static struct kit_event *find_asked(struct replay *replay, const char *method, s
     return NULL;
 }
 
-static void on_stored(void *data, enum storage_outcome outcome, struct kg_str payload)
-{
-    struct served *served = data;
-    struct replay *replay = served->replay;
-    struct served **link = &replay->served;
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    while (*link != served)
-        link = &(*link)->next;
-    *link = served->next;
-    kg_buf_text(&body, outcome == STORAGE_RESULT ? "{\"result\":" : "{\"error\":");
-    kg_buf_str(&body, payload);
-    kg_buf_char(&body, '}');
-    if (served->life == replay->life)
-        send_answer(replay->seat, served->id, kg_buf_view(&body));
-    free(served);
-}
-
 /* An empty database answers what was asked before the trace began. */
-static bool ask_storage(struct replay *replay, const struct rpc_message *message,
-                        struct kg_str params)
+static bool ask_storage(struct replay *replay, const struct rpc_message *message)
 {
     const struct host_service *service = host_service_find(kg_str(message->method));
-    if (service == NULL || host_service_check(service, kit_room_manifest(replay->room), NULL) < 0)
-        return false;
-    struct served *served = kg_alloc(sizeof(*served));
-    *served = (struct served){replay->served, replay, replay->life, message->id};
-    const struct storage_request request = {
-        .method = service->asks, .params = params, .on_done = on_stored, .data = served};
-    if (storage_ask(kit_room_storage(replay->room), &request, NULL) < 0) {
-        free(served);
-        return false;
-    }
-    replay->served = served;
-    return true;
+    return service != NULL &&
+           host_service_check(service, kit_room_manifest(replay->room), NULL) == 0 &&
+           kit_serve(replay->room, replay->seat, service, message, NULL) == 0;
 }
 
 static void tell_asked(struct replay *replay, const struct rpc_message *message,
@@ -290,14 +245,15 @@ static void on_request(struct replay *replay, const struct rpc_message *message)
     struct kit_event *other = NULL;
     struct kit_event *asked = find_asked(replay, message->method, params, &other);
     bool is_lacking = replay->greeted || replay->has_gap;
-    if (asked == NULL && is_lacking && ask_storage(replay, message, params))
+    if (asked == NULL && is_lacking && ask_storage(replay, message))
         return;
     if (asked == NULL) {
         tell_asked(replay, message, other, params);
         asked = other;
     }
     if (asked == NULL) {
-        send_error(replay, message->id, "the trace that is played has no answer to this");
+        kit_seat_answer_error(replay->seat, message->id, KG_E_INTERNAL,
+                              "the trace that is played has no answer to this");
         return;
     }
     asked->used = true;
@@ -311,16 +267,13 @@ static void on_answer(struct replay *replay, const struct kit_line *line,
                       const struct rpc_message *message)
 {
     char text[24];
-    bool is_result = message->kind == RPC_RESULT;
     struct kit_event *asked = kg_map_get(replay->sent, kit_id_text(message->id, text));
     if (message->id == GREETING_ID || message->id == GREETING_ID + 1)
         replay->greeting_answers |= 1U << (message->id - GREETING_ID);
     if (asked == NULL || asked->answer.length > 0)
         return;
     asked->answered_ns = line->at_ns;
-    kg_buf_text(&asked->answer, is_result ? "{\"result\":" : "{\"error\":");
-    kg_buf_str(&asked->answer, is_result ? message->result : message->error);
-    kg_buf_char(&asked->answer, '}');
+    kit_put_outcome(&asked->answer, message);
 }
 
 static void on_line(void *data, const struct kit_line *line)
@@ -500,7 +453,6 @@ static void dismiss(struct replay *replay)
         kit_seat_close_input(replay->seat);
     }
     (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
-    replay->life++;
     kit_seat_free(kg_steal(&replay->seat));
     kg_map_free(kg_steal(&replay->sent));
 }
@@ -582,10 +534,6 @@ int kit_replay(const struct kit_replay_parts *parts, struct kit_replay_counts *r
     find_places(&replay);
     int result = play_all(&replay, err);
     kit_room_free(replay.room);
-    for (struct served *served = replay.served, *next; served != NULL; served = next) {
-        next = served->next;
-        free(served);
-    }
     kit_events_free(&replay.events);
     free(replay.config_root);
     return result;

@@ -23,6 +23,14 @@ struct kg_str kit_id_text(int64_t id, char text[24])
     return (struct kg_str){text, (size_t)snprintf(text, 24, "%lld", (long long)id)};
 }
 
+void kit_put_outcome(struct kg_buf *out, const struct rpc_message *answer)
+{
+    bool is_result = answer->kind == RPC_RESULT;
+    kg_buf_text(out, is_result ? "{\"result\":" : "{\"error\":");
+    kg_buf_str(out, is_result ? answer->result : answer->error);
+    kg_buf_char(out, '}');
+}
+
 static void begin_life(struct pairing *pairing)
 {
     kg_map_free(pairing->host);
@@ -64,7 +72,7 @@ static void add_request(struct pairing *pairing, const struct trace_record *reco
 static void add_answer(struct pairing *pairing, const struct trace_record *record,
                        const struct rpc_message *message)
 {
-    bool of_host = record->kind == TRACE_TO, is_result = message->kind == RPC_RESULT;
+    bool of_host = record->kind == TRACE_TO;
     char text[24];
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kit_event *request =
@@ -73,9 +81,7 @@ static void add_answer(struct pairing *pairing, const struct trace_record *recor
         return; /* it was asked before the trace began */
     struct kit_event *event =
         add(pairing->events, of_host ? KIT_HOST_ANSWERS : KIT_PLUGIN_ANSWERS, record);
-    kg_buf_text(&body, is_result ? "{\"result\":" : "{\"error\":");
-    kg_buf_str(&body, is_result ? message->result : message->error);
-    kg_buf_char(&body, '}');
+    kit_put_outcome(&body, message);
     event->body = kg_arena_str(pairing->events->arena, kg_buf_view(&body));
     event->pair = request;
     request->pair = event;

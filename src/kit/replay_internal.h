@@ -41,6 +41,9 @@ void kit_events_read(const struct trace *trace, struct kit_events *ret_events);
 void kit_events_free(struct kit_events *events); /* also for kg_auto */
 /* An id as the key of a map. */
 struct kg_str kit_id_text(int64_t id, char text[24]);
+struct rpc_message;
+/* {"result":...} or {"error":...} of an answer. */
+void kit_put_outcome(struct kg_buf *out, const struct rpc_message *answer);
 /* Whether a process starts here. */
 bool kit_event_is_start(const struct kit_event *event);
 

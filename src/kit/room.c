@@ -263,6 +263,7 @@ void kit_room_free(struct kit_room *room)
         loop_run_until(room->loop, storage_has_ended, room->storage, LAST_WAIT_MS);
     }
     storage_free(room->storage);
+    kit_serve_end(room);
     gate_free(room->gate);
     cage_spawner_free(room->spawner);
     cage_facts_free(room->facts);

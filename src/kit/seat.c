@@ -20,19 +20,13 @@
 #define LOOK_AGAIN_MS 20       /* at one that was not read */
 #define READS_AT_END  1024     /* of one pipe, after its process is gone */
 
-struct stream {
-    uv_poll_t *poll; /* owned by libuv from its close on */
-    struct kit_seat *seat;
-    int fd;
-};
-
 struct kit_seat {
     struct kit_room *room; /* borrowed */
     struct kit_seat_ops ops;
     void *data;
     struct cage_child *child; /* NULL before and after its life */
     struct gate_cage *network;
-    struct stream in, out, err;
+    struct loop_fd in, out, err;
     struct kg_buf queue; /* for stdin */
     size_t sent;         /* of it */
     bool closing_input;
@@ -46,34 +40,6 @@ struct kit_seat {
 };
 
 /* -- streams ----------------------------------------------------------------------------------- */
-
-static void on_poll_closed(uv_handle_t *handle)
-{
-    free(handle);
-}
-
-/* The poll goes before its fd: see HACKING.md. */
-static void stream_end(struct stream *stream)
-{
-    if (stream->poll != NULL)
-        uv_close((uv_handle_t *)stream->poll, on_poll_closed);
-    stream->poll = NULL;
-    kg_close(&stream->fd);
-}
-
-static void stream_begin(struct stream *stream, struct kit_seat *seat, int fd)
-{
-    stream->seat = seat;
-    stream->fd = fd;
-    uv_poll_t *poll = kg_alloc(sizeof(*poll));
-    if (uv_poll_init(loop_uv(seat->room->loop), poll, fd) < 0) {
-        free(poll);
-        stream_end(stream);
-        return;
-    }
-    poll->data = stream;
-    stream->poll = poll;
-}
 
 static bool is_only_late(ssize_t got)
 {
@@ -122,7 +88,7 @@ static bool read_out(struct kit_seat *seat)
 
 static void end_out(struct kit_seat *seat)
 {
-    stream_end(&seat->out);
+    loop_fd_end(&seat->out);
     frame_finish(&seat->frame, on_last_line, seat);
 }
 
@@ -142,7 +108,7 @@ static void on_again(struct loop_timer *timer)
 static void on_out_ready(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
-    struct kit_seat *seat = ((struct stream *)poll->data)->seat;
+    struct kit_seat *seat = KG_CONTAINER(poll->data, struct kit_seat, out);
     if (!read_out(seat)) {
         end_out(seat);
     } else if (kit_seat_unsent(seat) > UNSENT_BYTES) {
@@ -167,9 +133,9 @@ static bool read_err(struct kit_seat *seat)
 static void on_err_ready(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
-    struct kit_seat *seat = ((struct stream *)poll->data)->seat;
+    struct kit_seat *seat = KG_CONTAINER(poll->data, struct kit_seat, err);
     if (!read_err(seat))
-        stream_end(&seat->err);
+        loop_fd_end(&seat->err);
 }
 
 /* -- stdin ------------------------------------------------------------------------------------- */
@@ -182,7 +148,7 @@ static void watch_in(struct kit_seat *seat)
     if (seat->in.poll == NULL)
         return;
     if (kit_seat_unsent(seat) == 0 && seat->closing_input)
-        stream_end(&seat->in);
+        loop_fd_end(&seat->in);
     else
         uv_poll_start(seat->in.poll,
                       kit_seat_unsent(seat) > 0 ? UV_WRITABLE | UV_DISCONNECT : UV_DISCONNECT,
@@ -192,7 +158,7 @@ static void watch_in(struct kit_seat *seat)
 static void on_in_ready(uv_poll_t *poll, int status, int events)
 {
     (void)events;
-    struct kit_seat *seat = ((struct stream *)poll->data)->seat;
+    struct kit_seat *seat = KG_CONTAINER(poll->data, struct kit_seat, in);
     size_t unsent = kit_seat_unsent(seat);
     ssize_t put = -1;
     if (status == 0 && unsent > 0)
@@ -200,24 +166,19 @@ static void on_in_ready(uv_poll_t *poll, int status, int events)
     if (put > 0)
         seat->sent += (size_t)put;
     else if (unsent == 0 || status != 0 || !is_only_late(put))
-        stream_end(&seat->in);
+        loop_fd_end(&seat->in);
     if (seat->in.poll == NULL || seat->sent == seat->queue.length)
         seat->sent = seat->queue.length = 0;
     watch_in(seat);
 }
 
-void kit_seat_send_bytes(struct kit_seat *seat, struct kg_str bytes)
+void kit_seat_send(struct kit_seat *seat, struct kg_str line)
 {
     if (seat->in.poll == NULL || seat->closing_input)
         return;
-    kg_buf_str(&seat->queue, bytes);
+    kg_buf_str(&seat->queue, line);
+    kg_buf_char(&seat->queue, '\n');
     watch_in(seat);
-}
-
-void kit_seat_send(struct kit_seat *seat, struct kg_str line)
-{
-    kit_seat_send_bytes(seat, line);
-    kit_seat_send_bytes(seat, KG_STR("\n"));
 }
 
 void kit_seat_close_input(struct kit_seat *seat)
@@ -232,9 +193,9 @@ static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
 {
     (void)pid;
     struct kit_seat *seat = data;
-    stream_begin(&seat->in, seat, in_fd);
-    stream_begin(&seat->out, seat, out_fd);
-    stream_begin(&seat->err, seat, err_fd);
+    loop_fd_begin(seat->room->loop, &seat->in, in_fd);
+    loop_fd_begin(seat->room->loop, &seat->out, out_fd);
+    loop_fd_begin(seat->room->loop, &seat->err, err_fd);
     seat->spawned = true;
     seat->started_ns = kg_monotonic_ns();
     watch_in(seat);
@@ -261,10 +222,10 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
         ;
     for (int i = 0; i < READS_AT_END && !is_at_rest(seat->err.fd) && read_err(seat); i++)
         ;
-    stream_end(&seat->in);
+    loop_fd_end(&seat->in);
     if (seat->out.fd >= 0)
         end_out(seat);
-    stream_end(&seat->err);
+    loop_fd_end(&seat->err);
     gate_cage_free(kg_steal(&seat->network));
     seat->ended = true;
 }
@@ -355,6 +316,7 @@ void kit_seat_free(struct kit_seat *seat)
     if (seat == NULL)
         return;
     seat->ops = (struct kit_seat_ops){0};
+    kit_serve_leave(seat->room, seat);
     kit_seat_signal(seat, SIGKILL);
     if (seat->child != NULL)
         loop_run_until(seat->room->loop, has_ended, seat, KILL_WAIT_MS);

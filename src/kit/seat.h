@@ -70,8 +70,6 @@ void kit_seat_free(struct kit_seat *seat);
 
 /* Queues bytes as they are, and a newline; written while the room waits. */
 void kit_seat_send(struct kit_seat *seat, struct kg_str line);
-/* Queues bytes without a newline. */
-void kit_seat_send_bytes(struct kit_seat *seat, struct kg_str bytes);
 /* Closes stdin of the plugin once all that is queued was written. */
 void kit_seat_close_input(struct kit_seat *seat);
 void kit_seat_signal(struct kit_seat *seat, int signal);

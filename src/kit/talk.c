@@ -14,13 +14,6 @@
 #define SENT_KEPT_BYTES 512
 #define WAIT_STEPS      8 /* of a timeout: when it is looked whether something moves */
 
-/* A request of the plugin that its storage has. */
-struct served {
-    struct served *next;
-    struct kit_talk *talk; /* NULL: it is gone */
-    int64_t id;
-};
-
 struct kit_talk {
     struct kit_run *run; /* borrowed */
     struct kit_seat *seat;
@@ -29,7 +22,6 @@ struct kit_talk {
     size_t ask_count;
     int64_t last_id;
     struct kg_buf last_sent; /* its start; for findings */
-    struct served *served;   /* owned by the storage */
     struct kg_rate notifications;
     bool spent;
 };
@@ -190,60 +182,6 @@ static void on_response(struct kit_talk *talk, struct kit_ask *ask,
 
 /* -- requests of the plugin -------------------------------------------------------------------- */
 
-static void send_answer(struct kit_talk *talk, int64_t id, const char *key, struct kg_str json)
-{
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_printf(&line, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"%s\":", (long long)id, key);
-    kg_buf_str(&line, json);
-    kg_buf_char(&line, '}');
-    kit_seat_send(talk->seat, kg_buf_view(&line));
-}
-
-static void send_error(struct kit_talk *talk, int64_t id, enum kg_code code, const char *message)
-{
-    kg_auto(kg_buf_free) struct kg_buf error = {0};
-    struct kg_json_writer json = kg_json_writer(&error);
-    kg_json_begin(&json, '{');
-    kg_json_named_int(&json, "code", kg_error_row(code)->rpc_code);
-    kg_json_named_text(&json, "message", message);
-    kg_json_end(&json, '}');
-    send_answer(talk, id, "error", kg_buf_view(&error));
-}
-
-static void on_stored(void *data, enum storage_outcome outcome, struct kg_str payload)
-{
-    struct served *served = data;
-    struct kit_talk *talk = served->talk;
-    if (talk != NULL) {
-        struct served **link = &talk->served;
-        while (*link != served)
-            link = &(*link)->next;
-        *link = served->next;
-        send_answer(talk, served->id, outcome == STORAGE_RESULT ? "result" : "error", payload);
-    }
-    free(served);
-}
-
-static void store(struct kit_talk *talk, const struct host_service *service,
-                  const struct rpc_message *message)
-{
-    struct kg_err err = {0};
-    struct served *served = kg_alloc(sizeof(*served));
-    *served = (struct served){.next = talk->served, .talk = talk, .id = message->id};
-    const struct storage_request request = {
-        .method = service->asks,
-        .params = message->params.length > 0 ? message->params : KG_STR("{}"),
-        .on_done = on_stored,
-        .data = served,
-    };
-    if (storage_ask(kit_room_storage(talk->run->room), &request, &err) == 0) {
-        talk->served = served;
-        return;
-    }
-    free(served);
-    send_error(talk, message->id, err.code, err.message);
-}
-
 static void on_request(struct kit_talk *talk, const struct rpc_message *message, struct kg_str line)
 {
     struct kit_run *run = talk->run;
@@ -252,19 +190,21 @@ static void on_request(struct kit_talk *talk, const struct rpc_message *message,
     if (talk->phase != PEER_OPEN) {
         kit_find(run, KIT_RULE_MESSAGE_EARLY, last_sent(talk), line,
                  "it asked for %s before it was told initialized", message->method);
-        send_error(talk, message->id, KG_E_NOT_INITIALIZED, "the handshake is not done yet");
+        kit_seat_answer_error(talk->seat, message->id, KG_E_NOT_INITIALIZED,
+                              "the handshake is not done yet");
     } else if (service == NULL) {
         kit_find(run, KIT_RULE_REQUEST_KNOWN, last_sent(talk), line,
                  "it asked for %s, which the daemon does not have", message->method);
         kg_auto(kg_free) char *words = kg_format("kaged has no method %s", message->method);
-        send_error(talk, message->id, KG_E_METHOD_NOT_FOUND, words);
+        kit_seat_answer_error(talk->seat, message->id, KG_E_METHOD_NOT_FOUND, words);
     } else if (host_service_check(service, kit_manifest(run), &err) < 0) {
         kit_find(run, KIT_RULE_STORAGE_DECLARED, last_sent(talk), line, "%s", err.message);
-        send_error(talk, message->id, err.code, err.message);
+        kit_seat_answer_error(talk->seat, message->id, err.code, err.message);
     } else {
         bool writes = service->needs == CAPABILITY_STORAGE_WRITE;
         *(writes ? &run->seen.storage_write : &run->seen.storage_read) = true;
-        store(talk, service, message);
+        if (kit_serve(run->room, talk->seat, service, message, &err) < 0)
+            kit_seat_answer_error(talk->seat, message->id, err.code, err.message);
     }
 }
 
@@ -329,12 +269,13 @@ static void on_message(struct kit_talk *talk, const struct rpc_message *message,
     switch (message->kind) {
     case RPC_BATCH:
         kit_find(run, KIT_RULE_STDOUT_BATCH, last_sent(talk), line, "it sent a batch");
-        send_error(talk, 0, KG_E_INVALID_REQUEST, "batches are not supported");
+        kit_seat_answer_error(talk->seat, 0, KG_E_INVALID_REQUEST, "batches are not supported");
         break_waiting(talk);
         break;
     case RPC_INVALID_REQUEST:
         kit_find(run, KIT_RULE_STDOUT_REQUEST, last_sent(talk), line, "%s", message->problem);
-        send_error(talk, message->has_id ? message->id : 0, KG_E_INVALID_REQUEST, message->problem);
+        kit_seat_answer_error(talk->seat, message->has_id ? message->id : 0, KG_E_INVALID_REQUEST,
+                              message->problem);
         break;
     case RPC_REQUEST:
         on_request(talk, message, line);
@@ -419,8 +360,6 @@ void kit_talk_free(struct kit_talk *talk)
     if (talk == NULL)
         return;
     kit_seat_free(talk->seat);
-    for (struct served *served = talk->served; served != NULL; served = served->next)
-        served->talk = NULL;
     for (size_t i = 0; i < talk->ask_count; i++) {
         free(talk->asks[i]->id);
         kg_buf_free(&talk->asks[i]->sent);
@@ -550,7 +489,7 @@ bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t co
 static bool all_served(void *data)
 {
     const struct kit_talk *talk = data;
-    return talk->served == NULL || kit_talk_is_spent(talk);
+    return !kit_serves(talk->run->room, talk->seat) || kit_talk_is_spent(talk);
 }
 
 void kit_talk_wait_served(struct kit_talk *talk, uint64_t timeout_ms)

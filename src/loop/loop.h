@@ -62,6 +62,16 @@ void loop_post(struct loop *loop, struct loop_message *message); /* from any thr
 /* Delivers what was posted, now: for who ends a thread and must hear its last messages. */
 void loop_deliver_messages(struct loop *loop);
 
+/* -- fds: one that is polled, and owned; embed it in what it belongs to ------------------------ */
+
+struct loop_fd {
+    uv_poll_t *poll; /* its data is the loop_fd; NULL: at its end, or not open yet */
+    int fd;          /* -1 then */
+};
+/* Takes the fd over. If it cannot be polled it is at its end at once. */
+void loop_fd_begin(struct loop *loop, struct loop_fd *polled, int fd);
+void loop_fd_end(struct loop_fd *polled); /* one at its end, too */
+
 /* -- folders: what changes in one -------------------------------------------------------------- */
 
 struct loop_watch;

@@ -173,18 +173,12 @@ static const struct kg_node *deepest(const struct kg_node *node, struct kg_str p
     return node;
 }
 
-static bool ends_with(struct kg_str text, const char *end)
-{
-    size_t length = strlen(end);
-    return text.length >= length && memcmp(text.data + text.length - length, end, length) == 0;
-}
-
 /* Where in the project's file it is wrong; the declaration, if the value comes from elsewhere. */
 static void place_of(const struct checking *checking, const struct schema_error *error,
                      uint32_t *ret_line, uint32_t *ret_column)
 {
     const struct layers *layers = checking->layers;
-    bool names_key = ends_with(error->schema_path, "Properties") && error->line > 0;
+    bool names_key = kg_str_ends(error->schema_path, "Properties") && error->line > 0;
     bool at_root = error->instance_path.length == 0;
     enum project_origin origin = origin_of(layers, first_key(error->instance_path));
     *ret_line = layers->place->key_line;

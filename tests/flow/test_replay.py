@@ -4,6 +4,7 @@ import os
 import shutil
 
 from harness import Daemon, FlowTest, main
+from test_plugin_new import share
 
 HEADER = {"kaged_trace": 1, "plugin": "good-python", "version": "1.0.0", "kaged": "0.1.0",
           "at": "2026-01-01T00:00:00.000Z", "initialize": {"api_version": 1}, "config": None}
@@ -157,6 +158,7 @@ class Builds(Replay):
 
 class Example(Replay):
     def test_a_plugin_of_an_sdk_with_configuration(self):
+        share("python")
         daemon = Daemon(enabled=["greeter"])
         folder = os.path.join(daemon.home, "plugins/greeter")
         code, _, err = daemon.cli("plugin", "new", "greeter", "--lang", "python", "--dir", folder)

@@ -124,12 +124,6 @@ static int make_headers(struct request *request, const struct kg_node *params,
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static bool ends_with(struct kg_str text, const char *end)
-{
-    size_t length = strlen(end);
-    return text.length >= length && memcmp(text.data + text.length - length, end, length) == 0;
-}
-
 /* A base that ends in "/v1" has the start of "/v1/messages" already. */
 static int make_url(struct request *request, struct kg_str base, struct failure *failure)
 {
@@ -138,7 +132,7 @@ static int make_url(struct request *request, struct kg_str base, struct failure 
         return failure_set(failure, MODEL_INVALID, "the request: its url is not of http or https");
     if (has_control(base))
         return failure_set(failure, MODEL_INVALID, "the request: its url is no text of a line");
-    if (kg_str_starts(kg_str(path), "/v1/") && ends_with(base, "/v1"))
+    if (kg_str_starts(kg_str(path), "/v1/") && kg_str_ends(base, "/v1"))
         path += strlen("/v1");
     request->url = kg_format("%.*s%s", KG_STR_ARG(base), path);
     return 0;
