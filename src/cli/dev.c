@@ -28,10 +28,9 @@ static const char bold[] = "\033[1m", yellow[] = "\033[33m", red[] = "\033[31m",
 static void note(const struct kg_node *told, const char *color, const struct kg_buf *text)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    int64_t t_us = cli_number(told, "t_us");
     const char *on = print_colors() ? color : "", *off = on[0] != '\0' ? plain : "";
-    kg_buf_printf(&line, "%5lld.%06lld %s*** ", (long long)t_us / 1000000,
-                  (long long)t_us % 1000000, on);
+    trace_print_time(told, &line);
+    kg_buf_printf(&line, "%s*** ", on);
     kg_buf_str(&line, kg_buf_view(text));
     kg_buf_printf(&line, "%s\n", off);
     print_out(&line);
@@ -72,22 +71,26 @@ static void show_changed(struct dev *dev, const struct kg_node *told)
     note(told, bold, &text);
 }
 
-/* Message and hint of what went wrong, in the colour that it deserves. */
-static void show_problem(const struct kg_node *told, const char *before, const char *color)
+static void put_problem(struct kg_buf *text, const struct kg_node *problem)
+{
+    kg_buf_escaped(text, cli_text(problem, "message"));
+    if (cli_text(problem, "hint").length > 0)
+        kg_buf_text(text, "; hint: ");
+    kg_buf_escaped(text, cli_text(problem, "hint"));
+}
+
+/* What went wrong, in the colour that it deserves. */
+static void show_problem(const struct kg_node *told, const char *color)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_buf_text(&text, before);
-    kg_buf_escaped(&text, cli_text(told, "message"));
-    if (cli_text(told, "hint").length > 0)
-        kg_buf_text(&text, "; hint: ");
-    kg_buf_escaped(&text, cli_text(told, "hint"));
+    put_problem(&text, told);
     note(told, color, &text);
 }
 
 static void show_warning(struct dev *dev, const struct kg_node *told)
 {
     (void)dev;
-    show_problem(told, "", yellow);
+    show_problem(told, yellow);
 }
 
 /* One line for each problem, as compilers have it: editors know the form. */
@@ -96,17 +99,14 @@ static void show_invalid(struct dev *dev, const struct kg_node *told)
     const struct kg_node *problems = cli_list(told, "problems");
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (problems->count == 0)
-        show_problem(told, "", red);
+        show_problem(told, red);
     for (uint32_t i = 0; i < problems->count; i++) {
         const struct kg_node *problem = &problems->items[i];
         text.length = 0;
         kg_buf_escaped(&text, kg_str(dev->manifest));
         kg_buf_printf(&text, ":%lld:%lld: ", (long long)cli_number(problem, "line"),
                       (long long)cli_number(problem, "column"));
-        kg_buf_escaped(&text, cli_text(problem, "message"));
-        if (cli_text(problem, "hint").length > 0)
-            kg_buf_text(&text, "; hint: ");
-        kg_buf_escaped(&text, cli_text(problem, "hint"));
+        put_problem(&text, problem);
         note(told, kg_str_is(cli_text(problem, "severity"), "error") ? red : yellow, &text);
     }
     text.length = 0;
@@ -181,12 +181,12 @@ static bool is_expected(const struct kg_node *record)
             kg_str_ends(reason, "(exited with code 0)"));
 }
 
-static void show_record(struct dev *dev, struct kg_str line, const struct kg_node *record)
+static void show_record(struct dev *dev, const struct kg_node *record)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (is_expected(record))
         return;
-    trace_printer_put(dev->printer, line, &text);
+    trace_printer_put(dev->printer, record, &text);
     print_out(&text);
     if (kg_str_is(cli_text(record, "dir"), "state"))
         show_advice(record);
@@ -200,14 +200,14 @@ static const struct {
     {"invalid", show_invalid}, {"warning", show_warning},   {"declined", show_declined},
 };
 
-static void show(struct dev *dev, struct kg_str line, const struct kg_node *told)
+static void show(struct dev *dev, const struct kg_node *told)
 {
     struct kg_str type = cli_text(told, "type");
     for (size_t i = 0; i < KG_COUNT(shows); i++)
         if (kg_str_is(type, shows[i].type))
             shows[i].show(dev, told);
     if (type.length == 0)
-        show_record(dev, line, told);
+        show_record(dev, told);
 }
 
 static void on_line(void *data, struct kg_str line)
@@ -219,7 +219,7 @@ static void on_line(void *data, struct kg_str line)
     if (dev->cli->json)
         print_json(line);
     else
-        show(dev, line, doc->root);
+        show(dev, doc->root);
     fflush(stdout);
     dev->leave |= ferror(stdout) != 0; /* who reads it has left */
     if (kg_str_is(cli_text(doc->root, "type"), "consent"))

@@ -39,41 +39,39 @@ static void write_line(struct follower *follower, struct kg_str line)
     follower->leave = true;
 }
 
-static void show_line(struct follower *follower, struct kg_str line)
+static void show_line(struct follower *follower, struct kg_str line, const struct kg_node *record)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (follower->cli->json) {
         print_json(line);
     } else {
-        trace_printer_put(follower->printer, line, &text);
+        trace_printer_put(follower->printer, record, &text);
         print_out(&text);
     }
     fflush(stdout);
     follower->leave |= ferror(stdout) != 0; /* who reads it has left */
 }
 
-static void count(struct follower *follower, struct kg_str line)
+static void count(struct follower *follower, const struct kg_node *record)
 {
-    struct kg_str value;
-    int64_t missed;
-    if (!kg_json_member(line, "dir", &value))
-        return; /* the header */
-    if (!kg_str_is(value, "\"missed\""))
+    struct kg_str kind = cli_text(record, "dir");
+    if (kg_str_is(kind, "missed"))
+        follower->missed += (uint64_t)cli_number(record, "count");
+    else if (kind.length > 0) /* the header has none */
         follower->records++;
-    else if (kg_json_member(line, "count", &value) && kg_str_to_int(value, &missed))
-        follower->missed += (uint64_t)missed;
 }
 
 static void on_line(void *data, struct kg_str line)
 {
     struct follower *follower = data;
-    if (follower->leave || kg_json_check(line, NULL) != KG_JSON_OK)
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
+    if (follower->leave || doc == NULL)
         return;
-    count(follower, line);
+    count(follower, doc->root);
     if (follower->path != NULL)
         write_line(follower, line);
     else
-        show_line(follower, line);
+        show_line(follower, line, doc->root);
 }
 
 static int64_t on_interrupt(void *data)

@@ -186,19 +186,22 @@ static enum trace_kind kind_of(const struct kg_node *record)
     return kind;
 }
 
-void trace_printer_put(struct trace_printer *printer, struct kg_str text, struct kg_buf *out)
+void trace_print_time(const struct kg_node *record, struct kg_buf *out)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, NULL);
-    if (doc == NULL)
-        return;
-    enum trace_kind kind = kind_of(doc->root);
-    if (kg_node_get(doc->root, "kaged_trace") != NULL)
-        put_header(out, doc->root);
+    int64_t t_us = cli_number(record, "t_us");
+    kg_buf_printf(out, "%5lld.%06lld ", (long long)t_us / 1000000, (long long)t_us % 1000000);
+}
+
+void trace_printer_put(struct trace_printer *printer, const struct kg_node *record,
+                       struct kg_buf *out)
+{
+    enum trace_kind kind = kind_of(record);
+    if (kg_node_get(record, "kaged_trace") != NULL)
+        put_header(out, record);
     if (kind == TRACE_KIND_COUNT)
         return;
     const char *color = printer->colors ? looks[kind].color : NULL;
-    int64_t t_us = cli_number(doc->root, "t_us");
-    kg_buf_printf(out, "%5lld.%06lld ", (long long)t_us / 1000000, (long long)t_us % 1000000);
+    trace_print_time(record, out);
     if (color != NULL)
         kg_buf_printf(out, "\033[%sm%s\033[0m ", color, looks[kind].mark);
     else
@@ -206,11 +209,11 @@ void trace_printer_put(struct trace_printer *printer, struct kg_str text, struct
     bool dim = printer->colors && kind == TRACE_STDERR; /* it stands between the messages */
     kg_buf_text(out, dim ? "\033[2m" : "");
     size_t from = out->length;
-    if (cli_text(doc->root, "process").length > 0) {
-        kg_buf_escaped(out, cli_text(doc->root, "process"));
+    if (cli_text(record, "process").length > 0) {
+        kg_buf_escaped(out, cli_text(record, "process"));
         kg_buf_char(out, ' ');
     }
-    put_body(printer, out, kind, doc->root);
+    put_body(printer, out, kind, record);
     print_cut(out, from, printer->columns);
     kg_buf_text(out, dim ? "\033[0m\n" : "\n");
 }

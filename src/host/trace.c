@@ -8,8 +8,6 @@
 #include "host/internal.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct host_trace {
@@ -203,20 +201,14 @@ void host_trace_free(struct host_plugin *plugin)
 
 /* -- the header -------------------------------------------------------------------------------- */
 
-static void hash_manifest(const struct host_plugin *plugin, char ret_text[STORE_HASH_TEXT])
+/* Of what lies in its folder now; empty if that cannot be read. */
+static void hash_manifest(const struct host_plugin *plugin, char ret_hash[STORE_HASH_TEXT])
 {
     kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned length = 0;
-    int at = snprintf(ret_text, STORE_HASH_TEXT, "sha256:");
-    if (kg_read_file(path, KG_DOC_BYTES_MAX, &text, NULL) < 0 ||
-        !EVP_Digest(text.data, text.length, digest, &length, EVP_sha256(), NULL)) {
-        ret_text[0] = '\0';
-        return;
-    }
-    for (unsigned i = 0; i < length; i++, at += 2)
-        snprintf(ret_text + at, (size_t)(STORE_HASH_TEXT - at), "%02x", digest[i]);
+    ret_hash[0] = '\0';
+    if (kg_read_file(path, KG_DOC_BYTES_MAX, &text, NULL) == 0)
+        store_hash_text(kg_buf_view(&text), ret_hash);
 }
 
 void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_buf *out)

@@ -148,11 +148,10 @@ static bool read_scalar(struct reader *reader, char first)
     return true;
 }
 
-static bool read_close(struct reader *reader)
+static void read_close(struct reader *reader)
 {
     kg_builder_close(&reader->builder);
     reader->cursor.at++;
-    return true;
 }
 
 /* -- the walk ---------------------------------------------------------------------------------- */
