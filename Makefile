@@ -35,7 +35,6 @@ test: ## everything, under ASan and UBSan
 
 bench: bench-programs ## measure against peers, as ratios
 	@bench/run
-	@bench/sdk/run $(MESON_RELEASE)
 
 bench-growth: bench-programs ## measure how it grows: plugins, calls, bytes, sessions, log
 	@bench/run --growth

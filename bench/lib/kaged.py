@@ -21,7 +21,8 @@ PATIENCE = 120  # seconds for what never takes so long
 
 
 class Home:
-    """A folder with plugins that are approved; plugins: {name: folder of bench/plugins}."""
+    """A folder with plugins that are approved; plugins: {name: folder of bench/plugins, or a function
+    that writes the plugin into a folder}."""
 
     def __init__(self, folder, plugins, enabled=(), config=""):
         self.folder, self.names = os.path.join(folder, "home"), list(plugins)
@@ -36,6 +37,9 @@ class Home:
     def install(self, name, source):
         folder = os.path.join(self.folder, "plugins", name)
         os.makedirs(folder)
+        if callable(source):
+            source(folder)
+            return
         shutil.copy(os.path.join(PROGRAMS, source), folder)
         with open(os.path.join(ROOT, "bench/plugins", source, "kaged-plugin.yaml")) as file:
             manifest = file.read()

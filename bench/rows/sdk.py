@@ -1,11 +1,8 @@
-#!/usr/bin/env python3
-"""What an empty call costs in each SDK's language: through the daemon, and over bare pipes.
+"""An empty call in each SDK's language: through the daemon, and over bare pipes.
 
-usage: bench/sdk/run BUILD_DIR
 The same four programs, each once in its cage, called over the unix socket as clients do, and once as a
-child of this script, with the very line that the daemon sends. The difference is what the daemon adds:
-HTTP, the checks, the audit log and the cage. Rounds take turns; the figures are medians of their
-medians, and every answer is looked at. BENCH_ROUNDS and BENCH_CALLS set how many there are.
+child of this script, with the very line that the daemon sends. What lies between the two figures is the
+daemon's share: HTTP, the checks, the audit log and the cage.
 """
 import contextlib
 import json
@@ -14,15 +11,15 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+from lib.contender import Failed, take_turns
+from lib.kaged import ROOT, Daemon, Home, folder
+
 SHARE = os.path.join(ROOT, "build/share/kaged/sdk")
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "7"))
-CALLS = int(os.environ.get("BENCH_CALLS", "300"))  # of each program in each round
+SOURCES = os.path.join(ROOT, "bench/plugins/empty")
+CALLS = 300  # of each program in each round
+PEER = "bare pipes"
 
 LANGUAGES = {"c": ("empty.c", ["./empty"]), "ts": ("empty.js", ["/usr/bin/env", "node", "./empty.js"]),
              "python": ("empty.py", ["./empty.py"]), "shell": ("empty.sh", ["./empty.sh"])}
@@ -38,10 +35,10 @@ CONTEXT = {"operator_id": "root", "project_id": None, "agent_path": None, "sessi
            "request_id": "req_01KA5W3M8Q2Z7X9T4B6N1C0V5R"}
 
 
-def write_plugin(folder, language):
+def write_plugin(language, folder):
     source, command = LANGUAGES[language]
-    shutil.copytree(os.path.join(SHARE, language), folder)
-    shutil.copy(os.path.join(HERE, source), folder)
+    shutil.copytree(os.path.join(SHARE, language), folder, dirs_exist_ok=True)
+    shutil.copy(os.path.join(SOURCES, source), folder)
     needs = ["exec:jq:config:/", "write:fs:config:/"] if language == "shell" else []
     with open(os.path.join(folder, "kaged-plugin.yaml"), "w") as file:
         file.write(MANIFEST.format(language=language, command=json.dumps(command),
@@ -76,23 +73,24 @@ class Pipes:
         while not answer.endswith(b"\n"):
             piece = os.read(self.process.stdout.fileno(), 65536)
             if not piece:
-                sys.exit(f"bench: the plugin ended at {method}")
+                raise Failed(f"an empty plugin ended at {method}")
             answer += piece
         return time.perf_counter() - start, json.loads(answer)
 
     def call(self):
         took, answer = self.ask("empty.call", {"_context": CONTEXT})
         if (answer["id"], answer.get("result", 0)) != (self.id, None):
-            sys.exit(f"bench: that is not the answer: {answer}")
+            raise Failed(f"that is not the answer: {answer}")
         return took
 
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+        self.process.stdout.close()
 
 
 class Client:
-    """One connection to the daemon, for one plugin."""
+    """One connection to the daemon, for one plugin; with as little of its own time as can be."""
 
     def __init__(self, path, plugin):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -106,7 +104,7 @@ class Client:
         while b"\r\n\r\nnull" not in answer:
             piece = self.socket.recv(65536)
             if not piece or not (answer + piece).startswith(b"HTTP/1.1 200 "):
-                sys.exit(f"bench: that is not the answer: {(answer + piece).decode()}")
+                raise Failed(f"that is not the answer: {(answer + piece).decode()}")
             answer += piece
         return time.perf_counter() - start
 
@@ -114,61 +112,31 @@ class Client:
         self.socket.close()
 
 
-def start_daemon(stack, build, home, names):
-    kaged = [os.path.join(build, "src/kaged"), "--home", home]
-    with open(os.path.join(home, "config.toml"), "w") as file:
-        file.write('[daemon]\nbind = ""\n[plugins]\nenabled = ' + json.dumps(names) + "\n")
-    for name in names:
-        subprocess.run([*kaged, "plugin", "approve", "--yes", name], check=True,
-                       stdout=subprocess.DEVNULL)
-    ready, theirs = os.pipe()
-    daemon = subprocess.Popen([*kaged, "start", "--foreground", "--ready-fd", str(theirs)],
-                              stderr=subprocess.DEVNULL, pass_fds=[theirs])
-    stack.callback(daemon.wait)
-    stack.callback(daemon.terminate)
-    os.close(theirs)
-    if os.read(ready, 6) != b"ready\n":
-        sys.exit("bench: the daemon did not start")
-    deadline = time.monotonic() + 30
-    for name in names:
-        while b'"state":"running"' not in subprocess.run(
-                [*kaged, "--json", "plugin", "status", name], stdout=subprocess.PIPE).stdout:
-            if time.monotonic() > deadline:
-                sys.exit(f"bench: {name} does not run")
-            time.sleep(0.05)
+def median_us(caller):
+    return lambda: statistics.median(caller.call() for _ in range(CALLS)) * 1e6
 
 
-def take_turns(callers):
-    """{who: median of the medians of its rounds, in microseconds}"""
-    rounds = {who: [] for who in callers}
-    for _ in range(ROUNDS):
-        for who, caller in callers.items():
-            rounds[who].append(statistics.median(caller.call() for _ in range(CALLS)))
-    return {who: statistics.median(figures) * 1e6 for who, figures in rounds.items()}
-
-
-def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: bench/sdk/run BUILD_DIR")
+def measure(bench):
     languages = [one for one in LANGUAGES if os.path.isdir(os.path.join(SHARE, one))]
+    names = {one: f"empty-{one}" for one in languages}
     with contextlib.ExitStack() as stack:
-        home = stack.enter_context(tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp"))
-        folders = {one: os.path.join(home, "plugins", f"empty-{one}") for one in languages}
-        os.makedirs(os.path.join(home, "plugins"))
+        home = Home(stack.enter_context(folder("/tmp")),  # /dev/shm is the cage's own
+                    {names[one]: lambda at, one=one: write_plugin(one, at) for one in languages},
+                    enabled=names.values())
+        daemon = stack.enter_context(Daemon(home))
+        daemon.wait_running(len(languages))
+        acts = {}
         for one in languages:
-            write_plugin(folders[one], one)
-        start_daemon(stack, os.path.abspath(sys.argv[1]), home, [f"empty-{one}" for one in languages])
-        callers = {}
-        for one in languages:
-            callers[one, "daemon"] = Client(os.path.join(home, "run/kaged.sock"), f"empty-{one}")
-            callers[one, "pipes"] = Pipes(folders[one], one)
-        for caller in callers.values():
-            stack.callback(caller.close)
-        figures = take_turns(callers)
-    print(f"{'an empty call, us':>20} {'daemon':>10} {'bare pipes':>10} {'daemon adds':>12}")
-    for one in languages:
-        whole, bare = figures[one, "daemon"], figures[one, "pipes"]
-        print(f"{one:>20} {whole:10.1f} {bare:10.1f} {whole - bare:12.1f}")
-
-
-main()
+            client = Client(daemon.socket, names[one])
+            pipes = Pipes(os.path.join(home.folder, "plugins", names[one]), one)
+            stack.callback(client.close)
+            stack.callback(pipes.close)
+            acts |= {(one, "daemon"): median_us(client), (one, PEER): median_us(pipes)}
+        figures = take_turns(acts, bench.rounds, "an empty call by SDK")
+    for one in LANGUAGES:
+        name = f"an empty call, SDK for {one}"
+        if one in languages:
+            bench.table.add(name, "us", figures[one, "daemon"], PEER, figures[one, PEER],
+                            less_is_better=True)
+        else:
+            bench.table.leave_out(name, PEER, f"its SDK is not built: scripts/share {one}")
