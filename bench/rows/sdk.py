@@ -120,7 +120,7 @@ def measure(bench):
     languages = [one for one in LANGUAGES if os.path.isdir(os.path.join(SHARE, one))]
     names = {one: f"empty-{one}" for one in languages}
     with contextlib.ExitStack() as stack:
-        home = Home(stack.enter_context(folder("/tmp")),  # /dev/shm is the cage's own
+        home = Home(stack.enter_context(folder("/tmp")),
                     {names[one]: lambda at, one=one: write_plugin(one, at) for one in languages},
                     enabled=names.values())
         daemon = stack.enter_context(Daemon(home))
