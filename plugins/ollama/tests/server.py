@@ -216,7 +216,20 @@ class Hostile:
         with connection:
             try:
                 connection.settimeout(PATIENCE)
-                connection.recv(65536)
+                read_request(connection)
                 self.serve(connection, self._over)
             except OSError:
                 pass  # the client has left
+
+
+def read_request(connection):
+    """All of it: closing with a part unread resets the connection, and the answer is lost."""
+    length = 0
+    with connection.makefile("rb") as request:
+        for line in iter(request.readline, b"\r\n"):
+            if not line:
+                raise ConnectionResetError
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        request.read(length)
