@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from lib.process import run_us, threads
+from lib.process import family, run_us, threads
 
 
 class Failed(Exception):
@@ -21,11 +21,8 @@ def cores():
 
 def pin_thread(pid, name, core):
     """Moves the threads of that name to another core."""
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/task/{task}/comm") as comm:
-                if comm.read().strip() == name:
-                    os.sched_setaffinity(int(task), {core})
+    for task in threads(pid, name):
+        os.sched_setaffinity(int(os.path.basename(task)), {core})
 
 
 class Contender:
@@ -39,7 +36,7 @@ class Contender:
             cwd=folder, env={**os.environ, **(environment or {})},
             preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
 
-        self.tasks = []  # whose processor time counts
+        self.pids, self.spared = [], []  # whose processor time counts, but for these threads of them
 
     def __enter__(self):
         return self
@@ -84,7 +81,7 @@ def start_peers(stack, commands, warm, core=None):
         try:
             peer = stack.enter_context(Contender(command(), core))
             peer.ask(*warm)
-            peer.tasks = threads(peer.pid)
+            peer.pids = family(peer.pid)
             running[name] = peer
         except Failed as why:
             missing[name] = str(why)
@@ -97,10 +94,10 @@ def each(figures, key):
 
 
 def call(one, *words, command="calls"):
-    """The figures of calls and their latencies; with one.tasks also what they cost, in `run_us`."""
-    before = run_us(one.tasks)
+    """The figures of calls and their latencies; with one.pids also what they cost, in `run_us`."""
+    before = run_us(one.pids, one.spared)
     figures = one.ask(command, *words)
-    figures["run_us"] = (run_us(one.tasks) - before) / figures["calls"]
+    figures["run_us"] = (run_us(one.pids, one.spared) - before) / figures["calls"]
     return figures | one.ask("latencies")
 
 

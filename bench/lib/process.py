@@ -2,6 +2,9 @@
 import contextlib
 import os
 import re
+import time
+
+CPUCLOCK_SCHED = 2  # of the kernel's numbers for a process's own clock
 
 
 def read(path):
@@ -24,19 +27,21 @@ def descendants(pid):
     return found
 
 
-def threads(pid, without=None):
-    """All threads of the process and of all that it started, but those of one name."""
-    found = []
-    for process in [pid, *descendants(pid)]:
-        with contextlib.suppress(OSError):
-            tasks = [f"/proc/{process}/task/{task}" for task in os.listdir(f"/proc/{process}/task")]
-            found += [task for task in tasks if read(f"{task}/comm").strip() != without]
-    return found
+def family(pid):
+    return [pid, *descendants(pid)]
 
 
-def run_us(tasks):
-    """Processor time that these threads had, as the scheduler counts it."""
-    return sum(int(read(f"{task}/schedstat").split()[0]) for task in tasks) / 1000
+def threads(pid, name):
+    """Those of that name."""
+    tasks = [f"/proc/{pid}/task/{task}" for task in os.listdir(f"/proc/{pid}/task")]
+    return [task for task in tasks if read(f"{task}/comm").strip() == name]
+
+
+def run_us(pids, without):
+    """Processor time of these processes, also of their threads that have ended, as the scheduler counts
+    it; but for that of some threads."""
+    whole = sum(time.clock_gettime_ns(~pid << 3 | CPUCLOCK_SCHED) for pid in pids)
+    return (whole - sum(int(read(f"{task}/schedstat").split()[0]) for task in without)) / 1000
 
 
 def resident_kb(pid):

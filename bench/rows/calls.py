@@ -9,7 +9,7 @@ import os
 from lib import peers
 from lib.contender import Contender, call, cores, each, pin_thread, start_peers, take_turns
 from lib.kaged import BIN, PROGRAMS, ROOT, Home, folder
-from lib.process import threads
+from lib.process import family, threads
 from lib.table import ratio_of, value_of
 
 PLUGIN = os.path.join(PROGRAMS, "fast")
@@ -37,7 +37,7 @@ def start_kaged(stack, core, writer_core, below="/dev/shm"):
     kaged = stack.enter_context(Contender([os.path.join(BIN, "kaged-bench"), home.folder], core))
     kaged.ask("calls", 0, 1, BYTES)
     pin_thread(kaged.pid, "audit", writer_core)
-    kaged.tasks = threads(kaged.pid, without="audit")
+    kaged.pids, kaged.spared = family(kaged.pid), threads(kaged.pid, "audit")
     return kaged
 
 
