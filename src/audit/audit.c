@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #define HAND_OVER_BYTES ((size_t)64 * 1024) /* a turn that emits more hands over in between */
-#define PLAIN_MAX       ((size_t)64)        /* longer strings take the general way */
 
 /* -- texts made once --------------------------------------------------------------------------- */
 
@@ -39,20 +38,6 @@ static struct audit_text_row *make_texts(void)
 
 /* -- the beginning of a line ------------------------------------------------------------------- */
 
-static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-
-/* The next ULID in order, counted up in its text. */
-static void count_id_up(char *id)
-{
-    for (size_t i = AUDIT_ID_LENGTH - 1; i >= 4; i--) {
-        if (id[i] != 'Z') {
-            id[i] = strchr(alphabet, id[i])[1];
-            return;
-        }
-        id[i] = alphabet[0];
-    }
-}
-
 /*
  * The head holds the newest event's time and id. The clock is read once a turn. Ids grow over the
  * whole log, also when the clock was set back: readers ask for what came after an id.
@@ -63,7 +48,7 @@ static void stamp(struct audit *audit)
     int64_t now_ms = audit->head_is_now ? audit->head_ms : kg_wall_ms();
     audit->head_is_now = true;
     if (now_ms == audit->head_ms) {
-        count_id_up(id);
+        kg_ulid_count_up(id + AUDIT_ID_LENGTH - KG_ULID_LENGTH);
         return;
     }
     audit->head_ms = now_ms;
@@ -74,7 +59,7 @@ static void stamp(struct audit *audit)
     if (memcmp(fresh.text, id, AUDIT_ID_LENGTH) > 0)
         memcpy(id, fresh.text, AUDIT_ID_LENGTH);
     else
-        count_id_up(id);
+        kg_ulid_count_up(id + AUDIT_ID_LENGTH - KG_ULID_LENGTH);
 }
 
 static void make_head(struct audit *audit)
@@ -85,7 +70,7 @@ static void make_head(struct audit *audit)
     memcpy(audit->head, blank, AUDIT_HEAD_LENGTH);
     audit->head_ms = -1;
     const char *last_id = audit->chain.last_id;
-    if (strspn(last_id + 4, alphabet) == KG_ULID_LENGTH)
+    if (strspn(last_id + 4, kg_ulid_digits) == KG_ULID_LENGTH)
         memcpy(audit->head + AUDIT_ID_AT, last_id, AUDIT_ID_LENGTH);
 }
 
@@ -157,46 +142,11 @@ static void put_raw(struct kg_buf *buf, struct kg_str json)
         *at++ = ' ';
 }
 
-#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
-
-/* Copies eight bytes. Not 0 if one of them is below 0x20, a quote, a backslash or past 0x7F. */
-static inline uint64_t copy_word(char *to, const char *from)
-{
-    uint64_t word;
-    memcpy(&word, from, sizeof(word));
-    memcpy(to, &word, sizeof(word));
-    uint64_t marks = (word - EACH(0x20)) | ((word ^ EACH('"')) - EACH(1)) |
-                     ((word ^ EACH('\\')) - EACH(1)) | word;
-    return marks & EACH(0x80);
-}
-
-/* The quick way for names and ids. False, and nothing is kept, if the text is not that simple. */
-static inline bool put_plain(struct kg_buf *buf, struct kg_str text)
-{
-    if (text.length < 8 || text.length > PLAIN_MAX)
-        return false;
-    char *to = make_room(buf, PLAIN_MAX + 2);
-    uint64_t marks = 0;
-    for (size_t at = 0; at + 8 < text.length; at += 8)
-        marks |= copy_word(to + 1 + at, text.data + at);
-    marks |= copy_word(to + text.length - 7, text.data + text.length - 8);
-    to[0] = to[text.length + 1] = '"';
-    if (marks == 0)
-        buf->length += text.length + 2;
-    return marks == 0;
-}
-
-static void put_string(struct kg_buf *buf, struct kg_str text)
-{
-    if (!put_plain(buf, text))
-        kg_json_put_string(buf, text);
-}
-
 static void put_value(struct kg_buf *buf, const struct audit_value *value)
 {
     static const struct audit_piece words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
     if (value->type == AUDIT_STR && value->text.data != NULL)
-        put_string(buf, value->text);
+        kg_json_put_string(buf, value->text);
     else if (value->type == AUDIT_INT)
         kg_buf_int(buf, value->number);
     else if (value->type == AUDIT_BOOL)
@@ -238,7 +188,7 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
     put_piece(buf, &text->event);
     if (request_id.length > 0) {
         put_piece(buf, &request_id_piece);
-        put_string(buf, request_id);
+        kg_json_put_string(buf, request_id);
     }
     for (size_t i = 0; i < count; i++) {
         put_piece(buf, &text->fields[i]);

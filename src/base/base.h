@@ -233,6 +233,8 @@ bool kg_time_parse(struct kg_str text, int64_t *ret_wall_ms);
 struct kg_id {
     char text[KG_ID_MAX]; /* NUL-terminated */
 };
+extern const char kg_ulid_digits[];               /* in their order */
+void kg_ulid_count_up(char text[KG_ULID_LENGTH]); /* to the next one in order */
 struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five characters, or "" */
 
 /* -- files ------------------------------------------------------------------------------------- */

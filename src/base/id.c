@@ -7,40 +7,56 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+const char kg_ulid_digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/* The newest one of this thread. */
 static __thread struct {
     int64_t ms;
-    uint16_t high;
-    uint64_t low;
+    char text[KG_ULID_LENGTH];
 } last;
 
-static void next_ulid(void)
+#define TIME_LENGTH 10 /* of the text; the rest is random */
+
+static void make_anew(int64_t now_ms)
 {
-    int64_t now = kg_wall_ms();
-    if (now > last.ms) {
-        unsigned char random[10];
-        if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-            abort();
-        last.ms = now;
-        memcpy(&last.high, random, 2);
-        memcpy(&last.low, random + 2, 8);
-        last.high &= 0x7FFF; /* room to count up */
-        return;
+    unsigned char random[KG_ULID_LENGTH - TIME_LENGTH];
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        abort();
+    random[0] &= 15; /* room to count up */
+    for (int i = 0; i < TIME_LENGTH; i++)
+        last.text[i] = kg_ulid_digits[(now_ms >> (45 - 5 * i)) & 31];
+    for (size_t i = 0; i < sizeof(random); i++)
+        last.text[TIME_LENGTH + i] = kg_ulid_digits[random[i] & 31];
+    last.ms = now_ms;
+}
+
+static char digit_after(char digit)
+{
+    char next = digit == '9' ? 'A' : (char)(digit + 1);
+    return next == 'I' || next == 'L' || next == 'O' || next == 'U' ? (char)(next + 1) : next;
+}
+
+void kg_ulid_count_up(char text[KG_ULID_LENGTH])
+{
+    for (size_t i = KG_ULID_LENGTH; i-- > 0;) {
+        if (text[i] != 'Z') {
+            text[i] = digit_after(text[i]);
+            return;
+        }
+        text[i] = '0';
     }
-    if (++last.low == 0)
-        last.high++;
 }
 
 struct kg_id kg_id_new(const char *prefix)
 {
-    static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     struct kg_id id = {{0}};
     size_t used = strlen(prefix);
+    int64_t now_ms = kg_wall_ms();
+    if (now_ms > last.ms)
+        make_anew(now_ms);
+    else
+        kg_ulid_count_up(last.text);
     memcpy(id.text, prefix, used);
-    next_ulid();
-    for (int i = 0; i < 10; i++)
-        id.text[used++] = alphabet[(last.ms >> (45 - 5 * i)) & 31];
-    unsigned __int128 random = ((unsigned __int128)last.high << 64) | last.low;
-    for (int i = 0; i < 16; i++)
-        id.text[used++] = alphabet[(unsigned)(random >> (75 - 5 * i)) & 31];
+    memcpy(id.text + used, last.text, sizeof(last.text));
     return id;
 }

@@ -686,6 +686,18 @@ static void ids_grow_and_never_repeat(void **state)
     }
 }
 
+static void ulids_count_up_in_their_digits(void **state)
+{
+    (void)state;
+    char text[KG_ULID_LENGTH + 1] = "01ARZ3NDEKTSV4RRFFQ69G5000";
+    for (size_t i = 1; i < 32; i++) {
+        kg_ulid_count_up(text);
+        assert_int_equal(text[KG_ULID_LENGTH - 1], kg_ulid_digits[i]);
+    }
+    kg_ulid_count_up(text);
+    assert_string_equal(text, "01ARZ3NDEKTSV4RRFFQ69G5010");
+}
+
 static void ids_are_a_prefix_and_a_ulid(void **state)
 {
     (void)state;
@@ -876,6 +888,7 @@ int main(void)
         cmocka_unit_test(clocks_can_be_set_and_given_back),
         cmocka_unit_test(rate_passes_so_many_in_each_second),
         cmocka_unit_test(ids_grow_and_never_repeat),
+        cmocka_unit_test(ulids_count_up_in_their_digits),
         cmocka_unit_test(ids_are_a_prefix_and_a_ulid),
         cmocka_unit_test(ids_grow_while_the_clock_goes_back),
         cmocka_unit_test(read_file_takes_exactly_its_bound),

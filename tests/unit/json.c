@@ -628,6 +628,15 @@ static void put_string_replaces_each_byte_that_is_not_utf8(void **state)
 #undef BAD
 }
 
+static void check_undone(struct kg_str text)
+{
+    kg_auto(kg_buf_free) struct kg_buf buf = {0};
+    kg_json_put_string(&buf, text);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&buf), NULL);
+    assert_non_null(doc);
+    assert_true(kg_str_equal(doc->root->text, text));
+}
+
 static void put_string_is_undone_by_reading(void **state)
 {
     (void)state;
@@ -636,13 +645,24 @@ static void put_string_is_undone_by_reading(void **state)
         for (size_t at = 0; at < sizeof(text); at++) {
             memset(text, 'a', sizeof(text));
             text[at] = (char)c;
-            kg_auto(kg_buf_free) struct kg_buf buf = {0};
-            kg_json_put_string(&buf, (struct kg_str){text, sizeof(text)});
-            kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&buf), NULL);
-            assert_non_null(doc);
-            assert_true(kg_str_equal(doc->root->text, (struct kg_str){text, sizeof(text)}));
+            check_undone((struct kg_str){text, sizeof(text)});
         }
     }
+}
+
+/* Short texts take a way of their own; each is a copy of exactly its size. */
+static void put_string_finds_what_is_not_plain_in_texts_of_any_length(void **state)
+{
+    (void)state;
+    static const char *const odd[] = {"\"", "\\", "\x1F", "\n", "\xC3\xA9", "\x7F", "z"};
+    for (size_t length = 2; length <= 80; length++)
+        for (size_t i = 0; i < KG_COUNT(odd); i++)
+            for (size_t at = 0; at + strlen(odd[i]) <= length; at++) {
+                kg_auto(kg_free) char *text = malloc(length);
+                memset(text, 'a', length);
+                memcpy(text + at, odd[i], strlen(odd[i]));
+                check_undone((struct kg_str){text, length});
+            }
 }
 
 /* -- public suites ----------------------------------------------------------------------------- */
@@ -850,6 +870,7 @@ int main(void)
         cmocka_unit_test(put_string_escapes_what_json_wants_escaped),
         cmocka_unit_test(put_string_replaces_each_byte_that_is_not_utf8),
         cmocka_unit_test(put_string_is_undone_by_reading),
+        cmocka_unit_test(put_string_finds_what_is_not_plain_in_texts_of_any_length),
         cmocka_unit_test(scanner_agrees_with_json_test_suite),
         cmocka_unit_test(tree_of_json_test_suite_is_written_and_read_again),
         cmocka_unit_test(scanner_agrees_with_utf8tests),
