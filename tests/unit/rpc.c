@@ -91,6 +91,40 @@ static void results_and_errors(void **state)
     CHECK_ROWS(rows);
 }
 
+/* Both are parsed from copies of exactly their size. */
+static void check_same(struct kg_str line)
+{
+    kg_auto(kg_free) char *plain = malloc(line.length), *behind_a_space = malloc(line.length + 1);
+    struct rpc_message one, other;
+    memcpy(plain, line.data, line.length);
+    behind_a_space[0] = ' ';
+    memcpy(behind_a_space + 1, line.data, line.length);
+    rpc_parse((struct kg_str){plain, line.length}, &one);
+    rpc_parse((struct kg_str){behind_a_space, line.length + 1}, &other);
+    if (one.kind != other.kind || one.has_id != other.has_id ||
+        (one.kind == RPC_RESULT && (one.id != other.id || !kg_str_equal(one.result, other.result))))
+        fail_msg("%.*s is another thing behind a space", KG_STR_ARG(line));
+}
+
+/* Results as most plugins write them are found in a quicker way, which a space in front is not. */
+static void the_quick_way_finds_what_the_other_finds(void **state)
+{
+    (void)state;
+    static const char line[] = "{" V ",\"id\":120,\"result\":{\"a\":[1,\"x\"]}}";
+    static const char odd[] = "\",:{}[]01-9 e.\\\n\x80";
+    for (size_t at = 1; at < sizeof(line) - 1; at++) {
+        char changed[sizeof(line) + 1];
+        check_same((struct kg_str){line, at});
+        for (size_t i = 0; i < sizeof(odd); i++) {
+            memcpy(changed, line, sizeof(line));
+            changed[at] = odd[i];
+            check_same((struct kg_str){changed, sizeof(line) - 1});
+            memcpy(changed + at + 1, line + at, sizeof(line) - at);
+            check_same((struct kg_str){changed, sizeof(line)});
+        }
+    }
+}
+
 static void errors_of_the_wrong_shape(void **state)
 {
     (void)state;
@@ -482,6 +516,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_and_notifications),
         cmocka_unit_test(results_and_errors),
+        cmocka_unit_test(the_quick_way_finds_what_the_other_finds),
         cmocka_unit_test(errors_of_the_wrong_shape),
         cmocka_unit_test(ids_are_positive_plain_integers_and_nothing_else),
         cmocka_unit_test(an_answer_without_an_id_is_none),

@@ -29,7 +29,13 @@ struct kg_json_cursor {
     const char *end;
 };
 
-void kg_json_skip_space(struct kg_json_cursor *cursor);
+static inline void kg_json_skip_space(struct kg_json_cursor *cursor)
+{
+    while (
+        cursor->at < cursor->end && (unsigned char)*cursor->at <= ' ' &&
+        (*cursor->at == ' ' || *cursor->at == '\t' || *cursor->at == '\n' || *cursor->at == '\r'))
+        cursor->at++;
+}
 /*
  * At the opening quote; leaves the cursor behind the closing one. *ret_raw is what stands between.
  */

@@ -23,20 +23,9 @@ const char *kg_json_fault_text(enum kg_json_fault fault)
 
 /* -- pieces: each leaves the cursor behind it, or at the wrong byte ---------------------------- */
 
-static inline bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 static inline bool is_digit(char c)
 {
     return (unsigned char)(c - '0') < 10;
-}
-
-static inline void skip_space(struct kg_json_cursor *cursor)
-{
-    while (cursor->at < cursor->end && is_space(*cursor->at))
-        cursor->at++;
 }
 
 /* What to say of the byte at the cursor when another was needed there. */
@@ -265,10 +254,10 @@ static inline enum kg_json_fault skip_key(struct kg_json_cursor *cursor)
     enum kg_json_fault fault = skip_string(cursor);
     if (fault != KG_JSON_OK)
         return fault;
-    skip_space(cursor);
+    kg_json_skip_space(cursor);
     fault = skip_byte(cursor, ':');
     if (fault == KG_JSON_OK)
-        skip_space(cursor);
+        kg_json_skip_space(cursor);
     return fault;
 }
 
@@ -280,7 +269,7 @@ static inline enum kg_json_fault open_container(struct walk *walk, bool *ret_end
     if (walk->depth == KG_JSON_DEPTH_MAX)
         return KG_JSON_DEPTH;
     cursor->at++;
-    skip_space(cursor);
+    kg_json_skip_space(cursor);
     if (at_byte(cursor, object ? '}' : ']')) {
         cursor->at++;
         *ret_ended = true;
@@ -297,10 +286,10 @@ static inline enum kg_json_fault close_containers(struct walk *walk)
     struct kg_json_cursor *cursor = &walk->cursor;
     while (walk->depth > 0) {
         bool object = in_object(walk);
-        skip_space(cursor);
+        kg_json_skip_space(cursor);
         if (at_byte(cursor, ',')) {
             cursor->at++;
-            skip_space(cursor);
+            kg_json_skip_space(cursor);
             return object ? skip_key(cursor) : KG_JSON_OK;
         }
         enum kg_json_fault fault = skip_byte(cursor, object ? '}' : ']');
@@ -312,11 +301,6 @@ static inline enum kg_json_fault close_containers(struct walk *walk)
 }
 
 /* -- for callers ------------------------------------------------------------------------------- */
-
-void kg_json_skip_space(struct kg_json_cursor *cursor)
-{
-    skip_space(cursor);
-}
 
 enum kg_json_fault kg_json_skip_string(struct kg_json_cursor *cursor, struct kg_str *ret_raw,
                                        bool *ret_escaped)
@@ -356,7 +340,9 @@ static inline enum kg_json_fault step(struct walk *walk)
 
 enum kg_json_fault kg_json_skip_value(struct kg_json_cursor *cursor, struct kg_str *ret_span)
 {
-    struct walk walk = {.cursor = *cursor};
+    struct walk walk;
+    walk.cursor = *cursor;
+    walk.depth = 0; /* no bit of an object is read before it is set */
     enum kg_json_fault fault;
     do
         fault = step(&walk);
@@ -377,10 +363,10 @@ enum kg_json_fault kg_json_check(struct kg_str text, size_t *ret_offset)
 {
     struct kg_json_cursor cursor = cursor_of(text);
     struct kg_str span;
-    skip_space(&cursor);
+    kg_json_skip_space(&cursor);
     enum kg_json_fault fault = kg_json_skip_value(&cursor, &span);
     if (fault == KG_JSON_OK) {
-        skip_space(&cursor);
+        kg_json_skip_space(&cursor);
         if (cursor.at != cursor.end)
             fault = KG_JSON_SYNTAX;
     }
@@ -471,25 +457,25 @@ bool kg_json_raw_is(struct kg_str raw, bool escaped, const char *text)
 bool kg_json_member(struct kg_str text, const char *key, struct kg_str *ret_value)
 {
     struct kg_json_cursor cursor = cursor_of(text);
-    skip_space(&cursor);
+    kg_json_skip_space(&cursor);
     char before = '{';
     while (skip_byte(&cursor, before) == KG_JSON_OK) {
         struct kg_str raw, value;
         bool escaped;
-        skip_space(&cursor);
+        kg_json_skip_space(&cursor);
         if (kg_json_skip_string(&cursor, &raw, &escaped) != KG_JSON_OK)
             return false;
-        skip_space(&cursor);
+        kg_json_skip_space(&cursor);
         if (skip_byte(&cursor, ':') != KG_JSON_OK)
             return false;
-        skip_space(&cursor);
+        kg_json_skip_space(&cursor);
         if (kg_json_skip_value(&cursor, &value) != KG_JSON_OK)
             return false;
         if (kg_json_raw_is(raw, escaped, key)) {
             *ret_value = value;
             return true;
         }
-        skip_space(&cursor);
+        kg_json_skip_space(&cursor);
         before = ',';
     }
     return false;
@@ -503,12 +489,12 @@ struct kg_json_cursor kg_json_inside(struct kg_str container)
 /* At the next key or item; false at the closing bracket. */
 static bool next(struct kg_json_cursor *cursor)
 {
-    skip_space(cursor);
+    kg_json_skip_space(cursor);
     if (cursor->at == cursor->end || *cursor->at == ']' || *cursor->at == '}')
         return false;
     if (*cursor->at == ',') {
         cursor->at++;
-        skip_space(cursor);
+        kg_json_skip_space(cursor);
     }
     return true;
 }
@@ -523,9 +509,9 @@ bool kg_json_next_member(struct kg_json_cursor *cursor, struct kg_str *ret_raw_k
 {
     if (!next(cursor) || kg_json_skip_string(cursor, ret_raw_key, ret_escaped) != KG_JSON_OK)
         return false;
-    skip_space(cursor);
+    kg_json_skip_space(cursor);
     if (skip_byte(cursor, ':') != KG_JSON_OK)
         return false;
-    skip_space(cursor);
+    kg_json_skip_space(cursor);
     return kg_json_skip_value(cursor, ret_value) == KG_JSON_OK;
 }
