@@ -142,7 +142,7 @@ struct flight {
     struct audit_waiter waiter;
 };
 
-static void send_next(struct flight *flight);
+static void send_next(struct flight *flight, uint64_t now_ns);
 static void send_now_or_later(struct flight *flight);
 
 /* What comes back has _context in front; behind it stands what was sent. */
@@ -168,7 +168,7 @@ static void on_answer(void *data, const struct host_reply *reply)
     run->answered++;
     run->under_way--;
     if (now_ns < run->end_ns)
-        send_next(flight);
+        send_next(flight, now_ns);
 }
 
 static void call_now(struct flight *flight)
@@ -205,10 +205,10 @@ static void send_now_or_later(struct flight *flight)
     audit_wait_ready(audit, &flight->waiter);
 }
 
-static void send_next(struct flight *flight)
+static void send_next(struct flight *flight, uint64_t now_ns)
 {
     flight->run->under_way++;
-    flight->sent_ns = kg_monotonic_ns();
+    flight->sent_ns = now_ns;
     send_now_or_later(flight);
 }
 
@@ -230,7 +230,7 @@ size_t world_call(struct world *world, const struct load *load, double *ret_seco
     run.end_ns = start_ns + (uint64_t)load->ms * 1000000;
     for (long i = 0; i < load->in_flight; i++) {
         flights[i].run = &run;
-        send_next(&flights[i]);
+        send_next(&flights[i], kg_monotonic_ns());
     }
     world_run_until(world, is_over, &run, "not all calls were answered");
     *ret_seconds = (double)(kg_monotonic_ns() - start_ns) / 1e9;

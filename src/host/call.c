@@ -105,10 +105,13 @@ static int check_method(const struct host_plugin *plugin, struct kg_str method, 
     return -EINVAL;
 }
 
-/* Only the host speaks for who calls and with which config. */
+/* Only the host speaks for who calls and with which config. Few texts need a closer look. */
 static const char *reserved_key(struct kg_str object)
 {
     static const char *const reserved[] = {"_context", "_config"};
+    if (memchr(object.data, '_', object.length) == NULL &&
+        memchr(object.data, '\\', object.length) == NULL)
+        return NULL;
     struct kg_json_cursor cursor = kg_json_inside(object);
     struct kg_str key, value;
     bool escaped;
@@ -139,12 +142,10 @@ int host_check_params(struct kg_str params, struct kg_err *err)
     return 0;
 }
 
-/* What a schema of the manifest finds wrong, if it has one for this. */
+/* What a schema of the manifest finds wrong. */
 static int check_schema(const struct schema *schema, struct kg_str json, enum kg_code code,
                         const char *what, struct kg_err *err)
 {
-    if (schema == NULL)
-        return 0;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(json, err);
     kg_auto(schema_report_free) struct schema_report report = {0};
     if (doc == NULL) {
@@ -217,7 +218,9 @@ static void fill_plugin_error(struct host_reply *reply, const struct host_call *
 
 static int take_result(const struct host_call *call, struct kg_str result, struct kg_err *err)
 {
-    int checked = check_schema(call->result_schema, result, KG_E_BAD_RESULT, "the result", err);
+    int checked = 0;
+    if (call->result_schema != NULL)
+        checked = check_schema(call->result_schema, result, KG_E_BAD_RESULT, "the result", err);
     if (checked == 0 && call->kind->take != NULL)
         checked = call->kind->take(call, result, err);
     return checked;
@@ -264,7 +267,7 @@ static void count_error(struct host_plugin *plugin, enum kg_code code)
 /* Counts it and writes it to the audit log. */
 static void end_call(const struct host_call *call, const struct kg_err *error)
 {
-    uint64_t duration_ns = kg_monotonic_ns() - call->started_ns;
+    uint64_t duration_ns = loop_now_ns(call->host->loop) - call->started_ns;
     host_histogram_add(&call->plugin->latency, duration_ns);
     if (error->code != KG_OK)
         count_error(call->plugin, error->code);
@@ -274,7 +277,10 @@ static void end_call(const struct host_call *call, const struct kg_err *error)
 static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct host_call *call = data;
-    struct host_reply reply = {.error.code = KG_OK};
+    struct host_reply reply; /* the texts of its error are large: not all of it is cleared */
+    reply.error.code = KG_OK;
+    reply.error.message[0] = reply.error.hint[0] = '\0';
+    reply.result = reply.plugin_error = KG_STR_NULL;
     fill_reply(&reply, call, outcome, payload);
     end_call(call, &reply.error);
     host_done_fn *done = call->on_done;
@@ -342,11 +348,20 @@ static int check_passage(const struct host_passage *passage, struct kg_err *err)
         if (checked < 0)
             return checked;
     }
+    if (passage->params_schema == NULL)
+        return 0;
     int checked = check_schema(passage->params_schema, params.length ? params : KG_STR("{}"),
                                KG_E_INVALID_PARAMS, "the params", err);
     return checked == 0 ? 0
                         : kg_wrap(err, checked, "plugin %s: %.*s", passage->plugin->name,
                                   KG_STR_CUT(passage->method, RPC_METHOD_MAX));
+}
+
+static void keep_text(char *to, size_t most, struct kg_str text)
+{
+    size_t length = text.length < most ? text.length : most;
+    memcpy(to, text.data, length);
+    to[length] = '\0';
 }
 
 /* The plugin was checked. */
@@ -363,16 +378,11 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
     call->kind = passage->kind;
     call->result_schema = passage->result_schema;
     call->timeout_ms = passage->timeout_ms;
-    call->started_ns = kg_monotonic_ns();
+    call->started_ns = loop_now_ns(host->loop);
     call->on_done = passage->on_done;
     call->data = passage->data;
-    call->method[0] = '\0';
-    if (passage->method.length <= RPC_METHOD_MAX) {
-        memcpy(call->method, passage->method.data, passage->method.length);
-        call->method[passage->method.length] = '\0';
-    }
-    call->request_id[0] = '\0';
-    strncat(call->request_id, passage->context->request_id, sizeof(call->request_id) - 1);
+    keep_text(call->method, RPC_METHOD_MAX, passage->method);
+    keep_text(call->request_id, sizeof(call->request_id) - 1, kg_str(passage->context->request_id));
     if (send_request(call, passage, err) < 0) {
         count_error(plugin, err->code);
         kg_wrap(err, 0, "plugin %s: %s", plugin->name, call->method);

@@ -32,8 +32,7 @@ struct loop {
     uv_mutex_t lock; /* around messages only */
     struct loop_message *messages, **messages_tail;
     char *scratch;
-    bool (*until_done)(void *data); /* of loop_run_until, while it runs */
-    void *until_data;
+    uint64_t now_ns; /* 0: not read in this turn */
 };
 
 #endif

@@ -50,6 +50,7 @@ static void on_prepare(uv_prepare_t *handle)
     arm_wheel(loop);
     if (loop->done != NULL && loop->done(loop->done_data))
         uv_stop(&loop->uv); /* a task did it: there may be no event left to wait for */
+    loop->now_ns = 0;
 }
 
 void loop_deliver_messages(struct loop *loop)
@@ -153,12 +154,20 @@ bool loop_run_until(struct loop *loop, bool (*done)(void *data), void *data, uin
     uv_close((uv_handle_t *)&timer, on_until_closed);
     while (!closed)
         uv_run(&loop->uv, UV_RUN_NOWAIT);
+    loop->now_ns = 0;
     return done(data);
 }
 
 uint64_t loop_now_ms(const struct loop *loop)
 {
     return uv_now(&loop->uv);
+}
+
+uint64_t loop_now_ns(struct loop *loop)
+{
+    if (loop->now_ns == 0)
+        loop->now_ns = kg_monotonic_ns();
+    return loop->now_ns;
 }
 
 char *loop_scratch(struct loop *loop)

@@ -17,8 +17,9 @@ void loop_run(struct loop *loop); /* until loop_stop */
 void loop_stop(struct loop *loop);
 /* Runs until done(data) is true or the time is over; for start-up, shutdown and tests. */
 bool loop_run_until(struct loop *loop, bool (*done)(void *data), void *data, uint64_t timeout_ms);
-/* Monotonic, read once a turn. */
+/* Monotonic, read once a turn; the second by the first who asks. */
 uint64_t loop_now_ms(const struct loop *loop);
+uint64_t loop_now_ns(struct loop *loop);
 
 /* A buffer for one read, shared by all readers of the loop; its content dies with the callback. */
 #define LOOP_SCRATCH_BYTES 65536

@@ -380,12 +380,17 @@ static void replace(char *at, const char *end, char old)
  * White space may hold newlines in a caller's JSON; on the wire one ends the message. Many readers
  * of lines take a lone carriage return for one too.
  */
+static void keep_on_one_line(struct kg_buf *lines, size_t start)
+{
+    replace(lines->data + start, lines->data + lines->length, '\n');
+    replace(lines->data + start, lines->data + lines->length, '\r');
+}
+
 static void put_on_one_line(struct kg_buf *lines, struct kg_str json)
 {
     size_t start = lines->length;
     kg_buf_str(lines, json);
-    replace(lines->data + start, lines->data + lines->length, '\n');
-    replace(lines->data + start, lines->data + lines->length, '\r');
+    keep_on_one_line(lines, start);
 }
 
 static void put_call(struct peer *peer, const struct peer_call *call, uint64_t id)
@@ -396,8 +401,10 @@ static void put_call(struct peer *peer, const struct peer_call *call, uint64_t i
     kg_buf_str(lines, KG_STR(",\"method\":"));
     kg_json_put_string(lines, call->method);
     kg_buf_str(lines, KG_STR(",\"params\":"));
+    size_t start = lines->length;
     for (size_t i = 0; i < call->params_count; i++)
-        put_on_one_line(lines, call->params[i]);
+        kg_buf_str(lines, call->params[i]);
+    keep_on_one_line(lines, start);
     kg_buf_char(lines, '}');
     end_line(peer, &peer->calls);
 }
