@@ -7,6 +7,7 @@
  *   schema SCHEMA FILE     from bytes to verdict
  *   http FOLDER            a request over a socket: parsed, routed by the daemon's table, answered
  *   call HOME              a call of a caged plugin through the host, with audit
+ *   calls HOME             the same, sixty-four of them in flight: what all of them take
  */
 #include "http/http.h"
 #include "schema/schema.h"
@@ -211,18 +212,35 @@ static void guard_http(char **arguments, long count)
 
 static void call_once(void *world)
 {
-    static const struct load once = {0, 1, 5, false};
+    static const struct load one = {0, 1, 5, false};
     double seconds;
-    world_call(world, &once, &seconds);
+    world_call(world, &one, &seconds);
+}
+
+static void call_many(void *world)
+{
+    static const struct load many = {0, 64, 5, false};
+    double seconds;
+    world_call(world, &many, &seconds);
+}
+
+static void measure_calls(const char *home, void (*once)(void *world), long count)
+{
+    struct world world = {0};
+    world_open(&world, home);
+    world_start_plugin(&world, "fast");
+    measure(once, &world, count);
+    world_close(&world);
 }
 
 static void guard_call(char **arguments, long count)
 {
-    struct world world = {0};
-    world_open(&world, arguments[0]);
-    world_start_plugin(&world, "fast");
-    measure(call_once, &world, count);
-    world_close(&world);
+    measure_calls(arguments[0], call_once, count);
+}
+
+static void guard_calls(char **arguments, long count)
+{
+    measure_calls(arguments[0], call_many, count);
 }
 
 int main(int argc, char **argv)
@@ -232,10 +250,8 @@ int main(int argc, char **argv)
         int arguments;
         void (*guard)(char **arguments, long count);
     } paths[] = {
-        {"scan", 1, guard_scan},
-        {"schema", 2, guard_schema},
-        {"http", 1, guard_http},
-        {"call", 1, guard_call},
+        {"scan", 1, guard_scan}, {"schema", 2, guard_schema}, {"http", 1, guard_http},
+        {"call", 1, guard_call}, {"calls", 1, guard_calls},
     };
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < KG_COUNT(paths) && argc > 2; i++)
