@@ -35,7 +35,6 @@ class Contender:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
             cwd=folder, env={**os.environ, **(environment or {})},
             preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
-
         self.pids, self.spared = [], []  # whose processor time counts, but for these threads of them
 
     def __enter__(self):

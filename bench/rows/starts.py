@@ -34,7 +34,8 @@ def starters(scratch):
     return {
         "plain exec": lambda: [peers.built("raw"), "single", PLUGIN],
         "bare bwrap, all namespaces": lambda: [peers.built("raw"), "single", *BWRAP, PLUGIN],
-        "sandbox-runtime, library": lambda: [*peers.on_node("sandbox_runtime.js"), PLUGIN],
+        "sandbox-runtime, library": lambda: [*peers.on_node("sandbox_runtime.js"), "own", PLUGIN],
+        "sandbox-runtime, rules shared": lambda: [*peers.on_node("sandbox_runtime.js"), "shared", PLUGIN],
         "sandbox-runtime, command": lambda: command_of_sandbox_runtime(scratch),
     }
 
