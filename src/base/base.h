@@ -72,6 +72,7 @@ bool kg_str_starts(struct kg_str text, const char *prefix);
 bool kg_str_ends(struct kg_str text, const char *suffix);
 int kg_str_compare(struct kg_str a, struct kg_str b);
 char *kg_str_dup(struct kg_str text); /* NUL-terminated copy; the caller owns it */
+void kg_str_copy(struct kg_str text, char *to, size_t size); /* the same; cut if it is too long */
 /* A whole decimal integer, nothing around it; false past int64 or on anything else. */
 bool kg_str_to_int(struct kg_str text, int64_t *ret_value);
 int kg_hex_digit(char c); /* its value, or -1 */

@@ -34,6 +34,14 @@ char *kg_str_dup(struct kg_str text)
     return copy;
 }
 
+void kg_str_copy(struct kg_str text, char *to, size_t size)
+{
+    size_t length = text.length < size ? text.length : size - 1;
+    if (length > 0)
+        memcpy(to, text.data, length);
+    to[length] = '\0';
+}
+
 bool kg_str_to_int(struct kg_str text, int64_t *ret_value)
 {
     size_t i = 0;

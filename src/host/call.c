@@ -357,13 +357,6 @@ static int check_passage(const struct host_passage *passage, struct kg_err *err)
                                   KG_STR_CUT(passage->method, RPC_METHOD_MAX));
 }
 
-static void keep_text(char *to, size_t most, struct kg_str text)
-{
-    size_t length = text.length < most ? text.length : most;
-    memcpy(to, text.data, length);
-    to[length] = '\0';
-}
-
 /* The plugin was checked. */
 static struct host_call *pass(struct host *host, const struct host_passage *passage,
                               struct kg_err *err)
@@ -381,8 +374,8 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
     call->started_ns = loop_now_ns(host->loop);
     call->on_done = passage->on_done;
     call->data = passage->data;
-    keep_text(call->method, RPC_METHOD_MAX, passage->method);
-    keep_text(call->request_id, sizeof(call->request_id) - 1, kg_str(passage->context->request_id));
+    kg_str_copy(passage->method, call->method, sizeof(call->method));
+    kg_str_copy(kg_str(passage->context->request_id), call->request_id, sizeof(call->request_id));
     if (send_request(call, passage, err) < 0) {
         count_error(plugin, err->code);
         kg_wrap(err, 0, "plugin %s: %s", plugin->name, call->method);

@@ -126,6 +126,15 @@ static const char *scan_byte(struct http_scan *scan, unsigned char c)
     return NULL;
 }
 
+/* Bytes that may stand anywhere in a line but at its start. */
+static size_t plain_run(const char *bytes, size_t length)
+{
+    size_t i = 0;
+    while (i < length && (unsigned char)bytes[i] >= 0x20 && bytes[i] != 0x7F)
+        i++;
+    return i;
+}
+
 /* Returns how many of the bytes belong to the head. */
 static size_t scan_head(struct http_scan *scan, const char *bytes, size_t length,
                         const char **ret_fault)
@@ -135,6 +144,11 @@ static size_t scan_head(struct http_scan *scan, const char *bytes, size_t length
         *ret_fault = scan_byte(scan, (unsigned char)bytes[i++]);
         if (*ret_fault != NULL)
             break;
+        if (scan->line_length > 0 && !scan->after_cr) {
+            size_t plain = plain_run(bytes + i, length - i);
+            scan->line_length += plain;
+            i += plain;
+        }
     }
     return i;
 }

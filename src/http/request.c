@@ -25,7 +25,7 @@ struct http_request *http_request_new(struct http_connection *connection, struct
     request->connection = connection;
     request->host = host;
     request->method = HTTP_GET;
-    snprintf(request->operator_id, sizeof(request->operator_id), "%s", operator_id);
+    kg_str_copy(kg_str(operator_id), request->operator_id, sizeof(request->operator_id));
     return request;
 }
 
@@ -187,13 +187,12 @@ void http_request_identify(struct http_request *request)
     bool fine = given.length >= 1 && given.length <= HTTP_REQUEST_ID_MAX;
     for (size_t i = 0; fine && i < given.length; i++)
         fine = is_id_character(given.data[i]);
+    struct kg_id made;
     if (!fine) {
-        struct kg_id made = kg_id_new("req_");
-        snprintf(request->request_id, sizeof(request->request_id), "%s", made.text);
-        return;
+        made = kg_id_new("req_");
+        given = kg_str(made.text);
     }
-    memcpy(request->request_id, given.data, given.length);
-    request->request_id[given.length] = '\0';
+    kg_str_copy(given, request->request_id, sizeof(request->request_id));
 }
 
 struct kg_err *http_request_refuse(struct http_request *request, int status)

@@ -98,7 +98,7 @@ static void match(const struct http_server *server, struct http_request *request
 {
     const char *method = request->method == HTTP_HEAD ? "GET" : http_request_method(request);
     for (size_t i = 0; i < server->route_count && request->route == NULL; i++)
-        if (strcmp(server->routes[i].method, method) == 0 && route_fits(server, i, request))
+        if (route_fits(server, i, request) && strcmp(server->routes[i].method, method) == 0)
             request->route = &server->routes[i];
     if (request->route != NULL)
         return;
