@@ -11,7 +11,8 @@
 #define KEY_SHOWN_MAX 64 /* bytes of a key in a message */
 #define TREE_BYTES    5  /* of an arena for each of the text: enough for most */
 
-#define PADDING 16 /* NULs: so many bytes are looked at together */
+#define PADDING      16 /* NULs: so many bytes are looked at together */
+#define SMALL_DIGITS 18 /* of a number that is within int64 for sure */
 
 struct reader {
     const char *end; /* of the text, where the padding begins */
@@ -138,20 +139,24 @@ static inline const char *take_string(struct reader *reader, const char *at,
     return end + 1;
 }
 
+static inline bool is_digit(char c)
+{
+    return (unsigned char)(c - '0') < 10;
+}
+
 /* One digit or more. */
 static inline const char *skip_digits(const char *at)
 {
     const char *start = at;
-    while (*at >= '0' && *at <= '9')
+    while (is_digit(*at))
         at++;
     return at > start ? at : NULL;
 }
 
-static inline const char *skip_number(const char *at)
+/* What may stand behind an integer: ".5", "e+3". */
+static const char *skip_fraction(const char *at)
 {
-    at += *at == '-';
-    at = *at == '0' ? at + 1 : skip_digits(at);
-    if (at != NULL && *at == '.')
+    if (*at == '.')
         at = skip_digits(at + 1);
     if (at != NULL && (*at == 'e' || *at == 'E')) {
         at++;
@@ -160,33 +165,52 @@ static inline const char *skip_number(const char *at)
     return at;
 }
 
-static inline const char *skip_word(const char *at, const char *word)
+/* Most numbers are small integers, whose value comes with their digits. */
+static const char *take_number(const char *at, struct kg_node *node)
 {
-    size_t length = strlen(word);
-    return memcmp(at, word, length) == 0 ? at + length : NULL;
+    const char *start = at;
+    bool negative = *at == '-';
+    at += negative;
+    const char *digits = at;
+    uint64_t value = 0;
+    for (; is_digit(*at); at++)
+        value = value * 10 + (unsigned)(*at - '0');
+    if (at == digits || (*digits == '0' && at - digits > 1))
+        return NULL;
+    if (*at == '.' || *at == 'e' || *at == 'E') {
+        at = skip_fraction(at);
+    } else if (at - digits <= SMALL_DIGITS) {
+        node->is_small = true;
+        node->small = (int64_t)(negative ? -value : value);
+    }
+    node->text = (struct kg_str){start, at ? (size_t)(at - start) : 0};
+    return at;
+}
+
+static const char *take_word(const char *at, struct kg_node *node)
+{
+    if (memcmp(at, "null", 4) == 0)
+        return at + 4;
+    node->type = KG_BOOL;
+    node->boolean = *at == 't';
+    return memcmp(at, "true", 4) == 0 ? at + 4 : memcmp(at, "false", 5) == 0 ? at + 5 : NULL;
 }
 
 static inline const char *read_scalar(struct reader *reader, const char *at)
 {
-    struct kg_node node = {.line = reader->line, .column = column(reader, at)};
-    const char *end;
+    struct kg_node *node = &kg_builder_next(&reader->builder)->value;
+    *node = (struct kg_node){.line = reader->line, .column = column(reader, at)};
     if (*at == '"') {
-        node.type = KG_STRING;
-        end = take_string(reader, at, &node.text);
-    } else if (*at == 't' || *at == 'f') {
-        node.type = KG_BOOL;
-        node.boolean = *at == 't';
-        end = node.boolean ? skip_word(at, "true") : skip_word(at, "false");
-    } else if (*at == 'n') {
-        end = skip_word(at, "null");
+        node->type = KG_STRING;
+        at = take_string(reader, at, &node->text);
+    } else if (*at >= 'a') {
+        at = take_word(at, node);
     } else {
-        node.type = KG_NUMBER;
-        end = skip_number(at);
-        node.text = (struct kg_str){at, end ? (size_t)(end - at) : 0};
+        node->type = KG_NUMBER;
+        at = take_number(at, node);
     }
-    kg_builder_next(&reader->builder)->value = node;
     kg_builder_keep_next(&reader->builder);
-    return end;
+    return at;
 }
 
 /* Goes on to the value. */

@@ -203,7 +203,12 @@ const struct kg_node *kg_node_get(const struct kg_node *node, const char *key)
 
 bool kg_node_int(const struct kg_node *node, int64_t *ret_value)
 {
-    return node != NULL && node->type == KG_NUMBER && kg_str_to_int(node->text, ret_value);
+    if (node == NULL || node->type != KG_NUMBER)
+        return false;
+    if (!node->is_small)
+        return kg_str_to_int(node->text, ret_value);
+    *ret_value = node->small;
+    return true;
 }
 
 /* -- builder ----------------------------------------------------------------------------------- */
