@@ -8,6 +8,9 @@
 
 #include <stdlib.h>
 
+/* Kept out of its callers, which then save fewer registers for the values that end there. */
+#define APART __attribute__((noinline))
+
 /* -- marks: which members or items of one container have been looked at ------------------------ */
 
 #define MARKS_INLINE 256 /* more of them are allocated */
@@ -69,15 +72,22 @@ typedef bool test_check(struct schema_run *run, const struct schema_subschema *s
                         struct marks *marks);
 static test_check *const checks[SCHEMA_KEYWORD_COUNT];
 
+static inline bool passes(struct schema_run *run, const struct schema_subschema *subschema,
+                          const struct schema_test *test, const struct kg_node *node,
+                          struct marks *marks)
+{
+    return !(test->types >> node->type & 1) ||
+           checks[test->keyword](run, subschema, test, node, marks);
+}
+
 /* Without a report the first failure ends it, with one the rest may add more. */
-static bool check_tests(struct schema_run *run, const struct schema_subschema *subschema,
-                        const struct kg_node *node, struct marks *marks)
+static APART bool check_tests(struct schema_run *run, const struct schema_subschema *subschema,
+                              const struct kg_node *node, struct marks *marks)
 {
     bool fits = true;
-    for (uint32_t i = 0; i < subschema->test_count; i++) {
-        const struct schema_test *test = &subschema->tests[i];
-        if (!(test->types & 1 << node->type) ||
-            checks[test->keyword](run, subschema, test, node, marks))
+    const struct schema_test *end = subschema->tests + subschema->test_count;
+    for (const struct schema_test *test = subschema->tests; test < end; test++) {
+        if (passes(run, subschema, test, node, marks))
             continue;
         if (run->report == NULL)
             return false;
@@ -98,21 +108,31 @@ static bool check_tracking(struct schema_run *run, const struct schema_subschema
     return fits;
 }
 
-static bool check_nested(struct schema_run *run, const struct schema_subschema *subschema,
+/* While it is checked, its resource is in scope. */
+static bool check_scoped(struct schema_run *run, const struct schema_subschema *subschema,
                          const struct kg_node *node, struct marks *marks)
 {
     const struct schema_scope *outer = run->scope;
     struct schema_scope scope = {outer, subschema->resource};
+    if (outer == NULL || outer->resource != scope.resource)
+        run->scope = &scope;
+    bool fits = subschema->tracks ? check_tracking(run, subschema, node, marks)
+                                  : check_tests(run, subschema, node, marks);
+    run->scope = outer;
+    return fits;
+}
+
+static bool check_nested(struct schema_run *run, const struct schema_subschema *subschema,
+                         const struct kg_node *node, struct marks *marks)
+{
     if (run->depth == 0) {
         run->work = 0;
         return false;
     }
     run->depth--;
-    if (run->schema->dynamic && (outer == NULL || outer->resource != scope.resource))
-        run->scope = &scope;
-    bool fits = subschema->tracks ? check_tracking(run, subschema, node, marks)
-                                  : check_tests(run, subschema, node, marks);
-    run->scope = outer;
+    bool fits = run->schema->dynamic ? check_scoped(run, subschema, node, marks)
+                : subschema->tracks  ? check_tracking(run, subschema, node, marks)
+                                     : check_tests(run, subschema, node, marks);
     run->depth++;
     return fits;
 }
@@ -128,14 +148,30 @@ static const struct schema_number *read_number(struct schema_run *run, const str
     return &run->number;
 }
 
-static bool fits_type(struct schema_run *run, const struct schema_subschema *subschema,
-                      const struct kg_node *node)
+static APART bool refuse_type(struct schema_run *run, const struct schema_subschema *subschema,
+                              const struct kg_node *node)
 {
-    if (!(subschema->types & 1 << node->type))
-        return false;
-    if (!(subschema->types & SCHEMA_INTEGERS) || node->type != KG_NUMBER)
-        return true;
-    return schema_number_is_integer(read_number(run, node));
+    schema_report_type(run, subschema, node);
+    return false;
+}
+
+static inline bool check_typed(struct schema_run *run, const struct schema_subschema *subschema,
+                               const struct kg_node *node, struct marks *marks)
+{
+    if (!subschema->leaf)
+        return check_nested(run, subschema, node, marks);
+    return subschema->test_count == 0   ? true
+           : subschema->test_count == 1 ? passes(run, subschema, subschema->tests, node, NULL)
+                                        : check_tests(run, subschema, node, NULL);
+}
+
+/* A number where integers are wanted. */
+static APART bool check_integer(struct schema_run *run, const struct schema_subschema *subschema,
+                                const struct kg_node *node, struct marks *marks)
+{
+    return schema_number_is_integer(read_number(run, node))
+               ? check_typed(run, subschema, node, marks)
+               : refuse_type(run, subschema, node);
 }
 
 /* Whether the node fits the subschema. Marks are those of the node, NULL if nobody asks for them.
@@ -147,12 +183,11 @@ static bool check(struct schema_run *run, uint32_t number, const struct kg_node 
     schema_work(&run->work, 1 + subschema->test_count);
     if (run->work == 0)
         return false;
-    if (!fits_type(run, subschema, node)) {
-        schema_report_type(run, subschema, node);
-        return false;
-    }
-    return subschema->leaf ? check_tests(run, subschema, node, NULL)
-                           : check_nested(run, subschema, node, marks);
+    if (!(subschema->types >> node->type & 1))
+        return refuse_type(run, subschema, node);
+    if (node->type == KG_NUMBER && !node->is_small && (subschema->types & SCHEMA_INTEGERS))
+        return check_integer(run, subschema, node, marks);
+    return check_typed(run, subschema, node, marks);
 }
 
 /* The same without a word in the report; marks are kept only if it fits. */
@@ -174,27 +209,31 @@ static bool check_quietly(struct schema_run *run, uint32_t number, const struct 
     return fits;
 }
 
-static bool check_member(struct schema_run *run, uint32_t number, const struct kg_member *member)
+/* A part of the instance; its way there is kept for the report only. */
+static APART bool check_on_path(struct schema_run *run, uint32_t number, const struct kg_node *node,
+                                struct schema_path path)
 {
-    if (run->report == NULL) /* nobody asks for the path */
-        return check(run, number, &member->value, NULL);
-    struct schema_path path = {run->path, member, 0};
+    path.up = run->path;
     run->path = &path;
-    bool fits = check(run, number, &member->value, NULL);
+    bool fits = check(run, number, node, NULL);
     run->path = path.up;
     return fits;
 }
 
-static bool check_item(struct schema_run *run, uint32_t number, const struct kg_node *array,
-                       uint32_t item)
+static inline bool check_member(struct schema_run *run, uint32_t number,
+                                const struct kg_member *member)
 {
-    if (run->report == NULL)
-        return check(run, number, &array->items[item], NULL);
-    struct schema_path path = {run->path, NULL, item};
-    run->path = &path;
-    bool fits = check(run, number, &array->items[item], NULL);
-    run->path = path.up;
-    return fits;
+    return run->report == NULL
+               ? check(run, number, &member->value, NULL)
+               : check_on_path(run, number, &member->value, (struct schema_path){.member = member});
+}
+
+static inline bool check_item(struct schema_run *run, uint32_t number, const struct kg_node *array,
+                              uint32_t item)
+{
+    return run->report == NULL ? check(run, number, &array->items[item], NULL)
+                               : check_on_path(run, number, &array->items[item],
+                                               (struct schema_path){.item = item});
 }
 
 /* -- values and limits ------------------------------------------------------------------------- */
@@ -235,83 +274,133 @@ static bool check_enum(CHECK_PARAMETERS)
     return fits;
 }
 
-static bool check_limit(CHECK_PARAMETERS)
+static bool is_within(struct schema_run *run, const struct schema_limit *limit,
+                      const struct kg_node *node)
 {
-    (void)marks;
-    static const struct {
-        int from, to; /* the orders that fit */
-        const char *phrase;
-    } rows[SCHEMA_KEYWORD_COUNT] = {
-        [SCHEMA_K_MINIMUM] = {0, 1, "at least"},
-        [SCHEMA_K_MAXIMUM] = {-1, 0, "at most"},
-        [SCHEMA_K_EXCLUSIVE_MINIMUM] = {1, 1, "above"},
-        [SCHEMA_K_EXCLUSIVE_MAXIMUM] = {-1, -1, "below"},
-    };
-    const struct schema_number *number = read_number(run, node);
-    int order = (number->small > test->limit->small) - (number->small < test->limit->small);
-    bool ordered = number->is_small && test->limit->is_small;
-    if (!ordered) {
-        schema_work(&run->work, test->limit->text.length / 32);
-        ordered = schema_number_compare(number, test->limit, &order);
+    int order;
+    schema_work(&run->work, limit->number.text.length / 32);
+    if (!schema_number_compare(read_number(run, node), &limit->number, &order))
+        return false;
+    switch (limit->keyword) {
+    case SCHEMA_K_MINIMUM:
+        return order >= 0;
+    case SCHEMA_K_MAXIMUM:
+        return order <= 0;
+    case SCHEMA_K_EXCLUSIVE_MINIMUM:
+        return order > 0;
+    default:
+        return order < 0;
     }
-    if (ordered && order >= rows[test->keyword].from && order <= rows[test->keyword].to)
+}
+
+static APART bool check_each_limit(CHECK_PARAMETERS)
+{
+    static const char *const phrases[SCHEMA_KEYWORD_COUNT] = {
+        [SCHEMA_K_MINIMUM] = "at least",
+        [SCHEMA_K_MAXIMUM] = "at most",
+        [SCHEMA_K_EXCLUSIVE_MINIMUM] = "above",
+        [SCHEMA_K_EXCLUSIVE_MAXIMUM] = "below",
+    };
+    (void)marks;
+    bool fits = true;
+    for (uint32_t i = 0; i < test->limits->count && (fits || run->report); i++) {
+        const struct schema_limit *limit = &test->limits->rows[i];
+        if (is_within(run, limit, node))
+            continue;
+        char shown[SCHEMA_SHOWN_MAX];
+        fits = false;
+        if (run->report != NULL)
+            schema_report_add(run, subschema, limit->keyword, node, "must be %s %s",
+                              phrases[limit->keyword], schema_show(limit->number.text, shown));
+    }
+    return fits;
+}
+
+static bool check_limits(CHECK_PARAMETERS)
+{
+    const struct schema_limits *limits = test->limits;
+    if (node->is_small && node->small >= limits->least && node->small <= limits->most)
         return true;
-    char shown[SCHEMA_SHOWN_MAX];
-    if (run->report != NULL)
-        schema_report_add(run, subschema, test->keyword, node, "must be %s %s",
-                          rows[test->keyword].phrase, schema_show(test->limit->text, shown));
-    return false;
+    return check_each_limit(run, subschema, test, node, marks);
 }
 
 static bool check_multiple(CHECK_PARAMETERS)
 {
     (void)marks;
     schema_work(&run->work, node->text.length / 16);
-    if (schema_number_is_multiple(read_number(run, node), test->limit))
+    if (schema_number_is_multiple(read_number(run, node), test->divisor))
         return true;
     char shown[SCHEMA_SHOWN_MAX];
     if (run->report != NULL)
         schema_report_add(run, subschema, SCHEMA_K_MULTIPLE_OF, node, "must be a multiple of %s",
-                          schema_show(test->limit->text, shown));
+                          schema_show(test->divisor->text, shown));
     return false;
 }
 
 /* -- strings ----------------------------------------------------------------------------------- */
 
+/* Eight bytes at a time: those that go on with a character, 10xxxxxx, are none of their own. */
 static uint64_t count_characters(struct kg_str text)
 {
-    uint64_t count = 0;
-    for (size_t i = 0; i < text.length; i++)
-        count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t count = text.length;
+    size_t i = 0;
+    for (; text.length - i >= 8; i += 8) {
+        uint64_t word;
+        memcpy(&word, text.data + i, sizeof(word));
+        count -= ((word >> 7 & ~word >> 6 & ones) * ones) >> 56;
+    }
+    for (; i < text.length; i++)
+        count -= ((unsigned char)text.data[i] & 0xC0) == 0x80;
     return count;
 }
 
-static bool check_length(CHECK_PARAMETERS)
+static void report_length(struct schema_run *run, const struct schema_subschema *subschema,
+                          enum schema_keyword keyword, const struct kg_node *node, uint64_t count)
+{
+    schema_report_add(run, subschema, keyword, node, "must be at %s %llu character%s long",
+                      keyword == SCHEMA_K_MIN_LENGTH ? "least" : "most", (unsigned long long)count,
+                      count == 1 ? "" : "s");
+}
+
+static APART bool check_characters(CHECK_PARAMETERS)
 {
     (void)marks;
-    schema_work(&run->work, node->text.length / 64);
-    bool least = test->keyword == SCHEMA_K_MIN_LENGTH;
-    if (least ? node->text.length / 4 >= test->count : node->text.length <= test->count)
-        return true; /* a character has one byte at least and four at most */
+    const struct schema_counts *counts = test->counts;
     uint64_t length = count_characters(node->text);
-    if (least ? length >= test->count : length <= test->count)
+    if (length < counts->least)
+        report_length(run, subschema, SCHEMA_K_MIN_LENGTH, node, counts->least);
+    if (length > counts->most)
+        report_length(run, subschema, SCHEMA_K_MAX_LENGTH, node, counts->most);
+    return length >= counts->least && length <= counts->most;
+}
+
+/* A character has one byte at least and four at most: often that tells enough. */
+static bool check_length(CHECK_PARAMETERS)
+{
+    size_t bytes = node->text.length;
+    schema_work(&run->work, bytes / 64);
+    if ((bytes + 3) / 4 >= test->counts->least && bytes <= test->counts->most)
         return true;
-    schema_report_add(run, subschema, test->keyword, node, "must be at %s %llu character%s long",
-                      least ? "least" : "most", (unsigned long long)test->count,
-                      test->count == 1 ? "" : "s");
-    return false;
+    return check_characters(run, subschema, test, node, marks);
+}
+
+static APART void report_pattern(struct schema_run *run, const struct schema_subschema *subschema,
+                                 const struct schema_test *test, const struct kg_node *node)
+{
+    char shown[SCHEMA_SHOWN_MAX];
+    if (run->report != NULL)
+        schema_report_add(run, subschema, SCHEMA_K_PATTERN, node, "must match the pattern %s",
+                          schema_show(schema_pattern_source(test->pattern), shown));
 }
 
 static bool check_pattern(CHECK_PARAMETERS)
 {
     (void)marks;
-    if (schema_pattern_match(test->pattern, node->text, &run->work))
-        return true;
-    char shown[SCHEMA_SHOWN_MAX];
-    if (run->report != NULL)
-        schema_report_add(run, subschema, SCHEMA_K_PATTERN, node, "must match the pattern %s",
-                          schema_show(schema_pattern_source(test->pattern), shown));
-    return false;
+    bool fits = schema_pattern_match(test->pattern, node->text, &run->work);
+    if (!fits)
+        report_pattern(run, subschema, test, node);
+    return fits;
 }
 
 static bool check_format(CHECK_PARAMETERS)
@@ -327,18 +416,32 @@ static bool check_format(CHECK_PARAMETERS)
 
 /* -- arrays ------------------------------------------------------------------------------------ */
 
+static void report_size(struct schema_run *run, const struct schema_subschema *subschema,
+                        const struct kg_node *node, bool least, uint64_t count)
+{
+    static const struct {
+        uint8_t keywords[2]; /* most, least */
+        const char *one, *many;
+    } rows[] = {
+        {{SCHEMA_K_MAX_PROPERTIES, SCHEMA_K_MIN_PROPERTIES}, "property", "properties"},
+        {{SCHEMA_K_MAX_ITEMS, SCHEMA_K_MIN_ITEMS}, "item", "items"},
+    };
+    bool array = node->type == KG_ARRAY;
+    schema_report_add(run, subschema, rows[array].keywords[least], node,
+                      "must have at %s %llu %s, not %u", least ? "least" : "most",
+                      (unsigned long long)count, count == 1 ? rows[array].one : rows[array].many,
+                      node->count);
+}
+
 static bool check_size(CHECK_PARAMETERS)
 {
     (void)marks;
-    bool least = test->keyword == SCHEMA_K_MIN_ITEMS || test->keyword == SCHEMA_K_MIN_PROPERTIES;
-    if (least ? node->count >= test->count : node->count <= test->count)
-        return true;
-    const char *one = node->type == KG_ARRAY ? "item" : "property";
-    const char *many = node->type == KG_ARRAY ? "items" : "properties";
-    schema_report_add(run, subschema, test->keyword, node, "must have at %s %llu %s, not %u",
-                      least ? "least" : "most", (unsigned long long)test->count,
-                      test->count == 1 ? one : many, node->count);
-    return false;
+    const struct schema_counts *counts = test->counts;
+    if (node->count < counts->least)
+        report_size(run, subschema, node, true, counts->least);
+    if (node->count > counts->most)
+        report_size(run, subschema, node, false, counts->most);
+    return node->count >= counts->least && node->count <= counts->most;
 }
 
 /* Nothing fits behind the prefix: one sentence about the array says it. */
@@ -472,8 +575,8 @@ static bool check_unique(CHECK_PARAMETERS)
 
 /* -- objects ----------------------------------------------------------------------------------- */
 
-static void report_missing(struct schema_run *run, const struct schema_subschema *subschema,
-                           const struct schema_keys *keys, const struct kg_node *node)
+static APART void report_missing(struct schema_run *run, const struct schema_subschema *subschema,
+                                 const struct schema_keys *keys, const struct kg_node *node)
 {
     for (uint32_t i = 0; run->report != NULL && i < keys->count; i++) {
         char shown[SCHEMA_SHOWN_MAX];
@@ -508,6 +611,19 @@ static bool check_patterns(struct schema_run *run, const struct schema_object *o
     return fits;
 }
 
+/* By what says nothing about a key of that name; *known if some of it does about this one. */
+static APART bool check_by_others(struct schema_run *run, const struct schema_subschema *subschema,
+                                  const struct schema_object *object,
+                                  const struct kg_member *member, bool *known)
+{
+    bool fits = check_patterns(run, object, member, known);
+    if (*known || object->additional == SCHEMA_NONE)
+        return fits;
+    *known = true;
+    return fits & check_unknown(run, subschema, SCHEMA_K_ADDITIONAL_PROPERTIES, object->additional,
+                                member, &object->keys);
+}
+
 static bool check_object(CHECK_PARAMETERS)
 {
     const struct schema_object *object = test->object;
@@ -520,20 +636,17 @@ static bool check_object(CHECK_PARAMETERS)
         const struct schema_key *key = guess;
         if (guess == end || !schema_key_equal(guess->name, member->key))
             key = schema_keys_find(&object->keys, member->key);
-        if (key != NULL)
-            guess = key + 1;
         schema_work(&run->work, member->key.length / 64);
-        bool known = key != NULL && key->target != SCHEMA_NONE;
-        required += key != NULL && key->required;
+        bool known = false;
+        if (key != NULL) {
+            guess = key + 1;
+            required += key->required;
+            known = key->target != SCHEMA_NONE;
+        }
         if (known)
             fits &= check_member(run, key->target, member);
-        if (object->pattern_count > 0)
-            fits &= check_patterns(run, object, member, &known);
-        if (!known && object->additional != SCHEMA_NONE) {
-            known = true;
-            fits &= check_unknown(run, subschema, SCHEMA_K_ADDITIONAL_PROPERTIES,
-                                  object->additional, member, &object->keys);
-        }
+        if (!known || object->pattern_count > 0)
+            fits &= check_by_others(run, subschema, object, member, &known);
         if (known)
             mark(marks, i);
     }
@@ -719,19 +832,13 @@ static bool check_unevaluated_properties(CHECK_PARAMETERS)
 static test_check *const checks[SCHEMA_KEYWORD_COUNT] = {
     [SCHEMA_K_CONST] = check_const,
     [SCHEMA_K_ENUM] = check_enum,
-    [SCHEMA_K_MINIMUM] = check_limit,
-    [SCHEMA_K_MAXIMUM] = check_limit,
-    [SCHEMA_K_EXCLUSIVE_MINIMUM] = check_limit,
-    [SCHEMA_K_EXCLUSIVE_MAXIMUM] = check_limit,
+    [SCHEMA_K_MINIMUM] = check_limits,
     [SCHEMA_K_MULTIPLE_OF] = check_multiple,
     [SCHEMA_K_MIN_LENGTH] = check_length,
-    [SCHEMA_K_MAX_LENGTH] = check_length,
     [SCHEMA_K_PATTERN] = check_pattern,
     [SCHEMA_K_FORMAT] = check_format,
     [SCHEMA_K_MIN_ITEMS] = check_size,
-    [SCHEMA_K_MAX_ITEMS] = check_size,
     [SCHEMA_K_MIN_PROPERTIES] = check_size,
-    [SCHEMA_K_MAX_PROPERTIES] = check_size,
     [SCHEMA_K_ITEMS] = check_items,
     [SCHEMA_K_ADDITIONAL_ITEMS] = check_items,
     [SCHEMA_K_CONTAINS] = check_contains,

@@ -165,7 +165,7 @@ struct schema_number {
     struct kg_str text;
     bool is_small; /* it is an integer that fits */
     int64_t small;
-    struct schema_decimal decimal; /* of a number that is not small */
+    struct schema_decimal decimal;
 };
 void schema_number_read(struct schema_number *number, struct kg_str text);
 /* Less, equal, greater: -1, 0, 1. False if one of them is nan. */
@@ -302,6 +302,18 @@ struct schema_enum {
     struct schema_keys strings;
     uint32_t first, count; /* of all values in the schema's values */
 };
+struct schema_limit {
+    struct schema_number number;
+    uint8_t keyword;
+};
+struct schema_limits {
+    const struct schema_limit *rows;
+    uint32_t count;
+    int64_t least, most; /* the integers within all of them; none if one of them is not small */
+};
+struct schema_counts {
+    uint64_t least, most; /* characters, items or members */
+};
 struct schema_dependency {
     struct kg_str key;
     const struct kg_str *names; /* that must be there too */
@@ -316,9 +328,10 @@ struct schema_dependencies {
 struct schema_test {
     const uint32_t *targets; /* subschemas for the same instance; SCHEMA_NONE: absent */
     union {
-        uint64_t count;
         uint32_t number; /* a value, a name, or a subschema for a part of the instance */
-        const struct schema_number *limit;
+        const struct schema_limits *limits;
+        const struct schema_number *divisor;
+        const struct schema_counts *counts;
         const struct schema_pattern *pattern;
         const struct schema_format *format;
         const struct schema_object *object;
