@@ -81,8 +81,8 @@ static inline bool passes(struct schema_run *run, const struct schema_subschema 
 }
 
 /* Without a report the first failure ends it, with one the rest may add more. */
-static APART bool check_tests(struct schema_run *run, const struct schema_subschema *subschema,
-                              const struct kg_node *node, struct marks *marks)
+static APART bool check_several(struct schema_run *run, const struct schema_subschema *subschema,
+                                const struct kg_node *node, struct marks *marks)
 {
     bool fits = true;
     const struct schema_test *end = subschema->tests + subschema->test_count;
@@ -94,6 +94,14 @@ static APART bool check_tests(struct schema_run *run, const struct schema_subsch
         fits = false;
     }
     return fits;
+}
+
+static inline bool check_tests(struct schema_run *run, const struct schema_subschema *subschema,
+                               const struct kg_node *node, struct marks *marks)
+{
+    return subschema->test_count == 0   ? true
+           : subschema->test_count == 1 ? passes(run, subschema, subschema->tests, node, marks)
+                                        : check_several(run, subschema, node, marks);
 }
 
 static bool check_tracking(struct schema_run *run, const struct schema_subschema *subschema,
@@ -158,11 +166,8 @@ static APART bool refuse_type(struct schema_run *run, const struct schema_subsch
 static inline bool check_typed(struct schema_run *run, const struct schema_subschema *subschema,
                                const struct kg_node *node, struct marks *marks)
 {
-    if (!subschema->leaf)
-        return check_nested(run, subschema, node, marks);
-    return subschema->test_count == 0   ? true
-           : subschema->test_count == 1 ? passes(run, subschema, subschema->tests, node, NULL)
-                                        : check_tests(run, subschema, node, NULL);
+    return subschema->leaf ? check_tests(run, subschema, node, NULL)
+                           : check_nested(run, subschema, node, marks);
 }
 
 /* A number where integers are wanted. */

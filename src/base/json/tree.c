@@ -86,7 +86,7 @@ static struct chunk *next_chunk(struct kg_arena *arena)
 }
 
 /* Not zeroed; align is a power of two. */
-static void *take(struct kg_arena *arena, size_t size, size_t align)
+static inline void *take(struct kg_arena *arena, size_t size, size_t align)
 {
     arena->bytes += size;
     struct chunk *chunk = arena->chunk;
@@ -382,8 +382,8 @@ void kg_builder_close(struct kg_builder *builder)
 struct kg_doc *kg_builder_finish(struct kg_builder *builder)
 {
     assert(builder->depth == 0 && builder->child_count == 1);
-    struct kg_doc *doc = kg_arena_alloc(builder->arena, sizeof(*doc));
-    doc->root = kg_arena_alloc(builder->arena, sizeof(*doc->root));
+    struct kg_doc *doc = take(builder->arena, sizeof(*doc), alignof(max_align_t));
+    doc->root = take(builder->arena, sizeof(*doc->root), alignof(max_align_t));
     *doc->root = builder->children[0].value;
     doc->arena = builder->arena;
     builder->arena = NULL;
