@@ -15,19 +15,20 @@
 
 #define MARKS_INLINE 256 /* more of them are allocated */
 
-struct marks {
+struct schema_marks {
     uint64_t *words;
     uint32_t count;
     bool all;
     uint64_t few[MARKS_INLINE / 64];
 };
 
-static size_t marks_words(const struct marks *marks)
+static size_t marks_words(const struct schema_marks *marks)
 {
     return ((size_t)marks->count + 63) / 64;
 }
 
-static void marks_begin(struct schema_run *run, struct marks *marks, const struct kg_node *node)
+static void marks_begin(struct schema_run *run, struct schema_marks *marks,
+                        const struct kg_node *node)
 {
     bool container = node->type == KG_ARRAY || node->type == KG_OBJECT;
     marks->count = container ? node->count : 0;
@@ -40,25 +41,25 @@ static void marks_begin(struct schema_run *run, struct marks *marks, const struc
     schema_work(&run->work, marks_words(marks));
 }
 
-static void marks_end(struct marks *marks)
+static void marks_end(struct schema_marks *marks)
 {
     if (marks->words != marks->few)
         free(marks->words);
 }
 
-static void mark(struct marks *marks, uint32_t number)
+static void mark(struct schema_marks *marks, uint32_t number)
 {
     if (marks != NULL)
         marks->words[number / 64] |= (uint64_t)1 << number % 64;
 }
 
-static bool is_marked(const struct marks *marks, uint32_t number)
+static bool is_marked(const struct schema_marks *marks, uint32_t number)
 {
     return marks->all || (marks->words[number / 64] >> number % 64 & 1) != 0;
 }
 
 /* Both are of the same container. */
-static void marks_merge(struct marks *into, const struct marks *from)
+static void marks_merge(struct schema_marks *into, const struct schema_marks *from)
 {
     into->all |= from->all;
     for (size_t i = 0; i < marks_words(into); i++)
@@ -67,26 +68,23 @@ static void marks_merge(struct marks *into, const struct marks *from)
 
 /* -- subschemas -------------------------------------------------------------------------------- */
 
-typedef bool test_check(struct schema_run *run, const struct schema_subschema *subschema,
-                        const struct schema_test *test, const struct kg_node *node,
-                        struct marks *marks);
-static test_check *const checks[SCHEMA_KEYWORD_COUNT];
+#define CHECK_PARAMETERS                                                                           \
+    struct schema_run *run, const struct schema_subschema *subschema,                              \
+        const struct schema_test *test, const struct kg_node *node, struct schema_marks *marks
 
-static inline bool passes(struct schema_run *run, const struct schema_subschema *subschema,
-                          const struct schema_test *test, const struct kg_node *node,
-                          struct marks *marks)
+static schema_act *const checks[SCHEMA_KEYWORD_COUNT];
+
+static inline bool passes(CHECK_PARAMETERS)
 {
     return !(test->types >> node->type & 1) ||
            checks[test->keyword](run, subschema, test, node, marks);
 }
 
 /* Without a report the first failure ends it, with one the rest may add more. */
-static APART bool check_several(struct schema_run *run, const struct schema_subschema *subschema,
-                                const struct kg_node *node, struct marks *marks)
+static APART bool check_several(CHECK_PARAMETERS)
 {
     bool fits = true;
-    const struct schema_test *end = subschema->tests + subschema->test_count;
-    for (const struct schema_test *test = subschema->tests; test < end; test++) {
+    for (const struct schema_test *end = test + subschema->test_count; test < end; test++) {
         if (passes(run, subschema, test, node, marks))
             continue;
         if (run->report == NULL)
@@ -96,20 +94,17 @@ static APART bool check_several(struct schema_run *run, const struct schema_subs
     return fits;
 }
 
-static inline bool check_tests(struct schema_run *run, const struct schema_subschema *subschema,
-                               const struct kg_node *node, struct marks *marks)
+static inline bool check_tests(CHECK_PARAMETERS)
 {
-    return subschema->test_count == 0   ? true
-           : subschema->test_count == 1 ? passes(run, subschema, subschema->tests, node, marks)
-                                        : check_several(run, subschema, node, marks);
+    return subschema->test_count == 1 ? passes(run, subschema, test, node, marks)
+                                      : check_several(run, subschema, test, node, marks);
 }
 
-static bool check_tracking(struct schema_run *run, const struct schema_subschema *subschema,
-                           const struct kg_node *node, struct marks *marks)
+static APART bool check_tracking(CHECK_PARAMETERS)
 {
-    struct marks own;
+    struct schema_marks own;
     marks_begin(run, &own, node);
-    bool fits = check_tests(run, subschema, node, &own);
+    bool fits = check_tests(run, subschema, test, node, &own);
     if (fits && marks != NULL)
         marks_merge(marks, &own);
     marks_end(&own);
@@ -117,30 +112,28 @@ static bool check_tracking(struct schema_run *run, const struct schema_subschema
 }
 
 /* While it is checked, its resource is in scope. */
-static bool check_scoped(struct schema_run *run, const struct schema_subschema *subschema,
-                         const struct kg_node *node, struct marks *marks)
+static APART bool check_scoped(CHECK_PARAMETERS)
 {
     const struct schema_scope *outer = run->scope;
     struct schema_scope scope = {outer, subschema->resource};
     if (outer == NULL || outer->resource != scope.resource)
         run->scope = &scope;
-    bool fits = subschema->tracks ? check_tracking(run, subschema, node, marks)
-                                  : check_tests(run, subschema, node, marks);
+    bool fits = subschema->tracks ? check_tracking(run, subschema, test, node, marks)
+                                  : check_tests(run, subschema, test, node, marks);
     run->scope = outer;
     return fits;
 }
 
-static bool check_nested(struct schema_run *run, const struct schema_subschema *subschema,
-                         const struct kg_node *node, struct marks *marks)
+static bool check_nested(CHECK_PARAMETERS)
 {
     if (run->depth == 0) {
         run->work = 0;
         return false;
     }
     run->depth--;
-    bool fits = run->schema->dynamic ? check_scoped(run, subschema, node, marks)
-                : subschema->tracks  ? check_tracking(run, subschema, node, marks)
-                                     : check_tests(run, subschema, node, marks);
+    bool fits = run->schema->dynamic ? check_scoped(run, subschema, test, node, marks)
+                : subschema->tracks  ? check_tracking(run, subschema, test, node, marks)
+                                     : check_tests(run, subschema, test, node, marks);
     run->depth++;
     return fits;
 }
@@ -164,15 +157,14 @@ static APART bool refuse_type(struct schema_run *run, const struct schema_subsch
 }
 
 static inline bool check_typed(struct schema_run *run, const struct schema_subschema *subschema,
-                               const struct kg_node *node, struct marks *marks)
+                               const struct kg_node *node, struct schema_marks *marks)
 {
-    return subschema->leaf ? check_tests(run, subschema, node, NULL)
-                           : check_nested(run, subschema, node, marks);
+    return subschema->act == NULL || subschema->act(run, subschema, subschema->tests, node, marks);
 }
 
 /* A number where integers are wanted. */
 static APART bool check_integer(struct schema_run *run, const struct schema_subschema *subschema,
-                                const struct kg_node *node, struct marks *marks)
+                                const struct kg_node *node, struct schema_marks *marks)
 {
     return schema_number_is_integer(read_number(run, node))
                ? check_typed(run, subschema, node, marks)
@@ -182,7 +174,7 @@ static APART bool check_integer(struct schema_run *run, const struct schema_subs
 /* Whether the node fits the subschema. Marks are those of the node, NULL if nobody asks for them.
  */
 static bool check(struct schema_run *run, uint32_t number, const struct kg_node *node,
-                  struct marks *marks)
+                  struct schema_marks *marks)
 {
     const struct schema_subschema *subschema = &run->schema->subschemas[number];
     schema_work(&run->work, 1 + subschema->test_count);
@@ -197,10 +189,10 @@ static bool check(struct schema_run *run, uint32_t number, const struct kg_node 
 
 /* The same without a word in the report; marks are kept only if it fits. */
 static bool check_quietly(struct schema_run *run, uint32_t number, const struct kg_node *node,
-                          struct marks *marks)
+                          struct schema_marks *marks)
 {
     struct schema_report *report = run->report;
-    struct marks own;
+    struct schema_marks own;
     run->report = NULL;
     if (marks != NULL)
         marks_begin(run, &own, node);
@@ -242,10 +234,6 @@ static inline bool check_item(struct schema_run *run, uint32_t number, const str
 }
 
 /* -- values and limits ------------------------------------------------------------------------- */
-
-#define CHECK_PARAMETERS                                                                           \
-    struct schema_run *run, const struct schema_subschema *subschema,                              \
-        const struct schema_test *test, const struct kg_node *node, struct marks *marks
 
 static bool check_const(CHECK_PARAMETERS)
 {
@@ -344,20 +332,25 @@ static bool check_multiple(CHECK_PARAMETERS)
 
 /* -- strings ----------------------------------------------------------------------------------- */
 
-/* Eight bytes at a time: those that go on with a character, 10xxxxxx, are none of their own. */
-static uint64_t count_characters(struct kg_str text)
+/* Among eight bytes those that go on with a character, 10xxxxxx. */
+static inline uint64_t count_inner(uint64_t word)
 {
     const uint64_t ones = 0x0101010101010101u;
+    return (word >> 7 & ~word >> 6 & ones) * ones >> 56;
+}
+
+static uint64_t count_characters(struct kg_str text)
+{
     uint64_t count = text.length;
-    size_t i = 0;
-    for (; text.length - i >= 8; i += 8) {
-        uint64_t word;
-        memcpy(&word, text.data + i, sizeof(word));
-        count -= ((word >> 7 & ~word >> 6 & ones) * ones) >> 56;
+    uint64_t word = 0;
+    for (; text.length >= 8; text.data += 8, text.length -= 8) {
+        memcpy(&word, text.data, 8);
+        count -= count_inner(word);
     }
-    for (; i < text.length; i++)
-        count -= ((unsigned char)text.data[i] & 0xC0) == 0x80;
-    return count;
+    word = 0;
+    if (text.length > 0)
+        memcpy(&word, text.data, text.length);
+    return count - count_inner(word);
 }
 
 static void report_length(struct schema_run *run, const struct schema_subschema *subschema,
@@ -616,15 +609,19 @@ static bool check_patterns(struct schema_run *run, const struct schema_object *o
     return fits;
 }
 
-/* By what says nothing about a key of that name; *known if some of it does about this one. */
-static APART bool check_by_others(struct schema_run *run, const struct schema_subschema *subschema,
-                                  const struct schema_object *object,
-                                  const struct kg_member *member, bool *known)
+/* By all that may have a say about it; *ret_known if some of it does. */
+static APART bool check_by_all(struct schema_run *run, const struct schema_subschema *subschema,
+                               const struct schema_object *object, const struct schema_key *key,
+                               const struct kg_member *member, bool *ret_known)
 {
-    bool fits = check_patterns(run, object, member, known);
-    if (*known || object->additional == SCHEMA_NONE)
+    bool known = key != NULL && key->target != SCHEMA_NONE;
+    if (run->work == 0)
+        return false;
+    bool fits = !known || check_member(run, key->target, member);
+    fits &= check_patterns(run, object, member, &known);
+    *ret_known = known || object->additional != SCHEMA_NONE;
+    if (known || object->additional == SCHEMA_NONE)
         return fits;
-    *known = true;
     return fits & check_unknown(run, subschema, SCHEMA_K_ADDITIONAL_PROPERTIES, object->additional,
                                 member, &object->keys);
 }
@@ -636,27 +633,27 @@ static bool check_object(CHECK_PARAMETERS)
     const struct schema_key *end = guess + object->keys.count;
     uint32_t required = 0;
     bool fits = true;
-    for (uint32_t i = 0; i < node->count && (fits || run->report) && run->work > 0; i++) {
+    for (uint32_t i = 0; i < node->count; i++) {
         const struct kg_member *member = &node->members[i];
         const struct schema_key *key = guess;
         if (guess == end || !schema_key_equal(guess->name, member->key))
             key = schema_keys_find(&object->keys, member->key);
         schema_work(&run->work, member->key.length / 64);
-        bool known = false;
         if (key != NULL) {
             guess = key + 1;
             required += key->required;
-            known = key->target != SCHEMA_NONE;
         }
-        if (known)
-            fits &= check_member(run, key->target, member);
-        if (!known || object->pattern_count > 0)
-            fits &= check_by_others(run, subschema, object, member, &known);
-        if (known)
+        bool known = true;
+        bool is_alone = key != NULL && key->target != SCHEMA_NONE && object->pattern_count == 0;
+        if (!(is_alone ? check_member(run, key->target, member)
+                       : check_by_all(run, subschema, object, key, member, &known))) {
+            if (run->report == NULL)
+                return false;
+            fits = false;
+        }
+        if (marks != NULL && known)
             mark(marks, i);
     }
-    if (!fits && run->report == NULL)
-        return false;
     if (required == object->required_count)
         return fits;
     report_missing(run, subschema, &object->keys, node);
@@ -834,7 +831,7 @@ static bool check_unevaluated_properties(CHECK_PARAMETERS)
     return fits;
 }
 
-static test_check *const checks[SCHEMA_KEYWORD_COUNT] = {
+static schema_act *const checks[SCHEMA_KEYWORD_COUNT] = {
     [SCHEMA_K_CONST] = check_const,
     [SCHEMA_K_ENUM] = check_enum,
     [SCHEMA_K_MINIMUM] = check_limits,
@@ -864,19 +861,50 @@ static test_check *const checks[SCHEMA_KEYWORD_COUNT] = {
     [SCHEMA_K_UNEVALUATED_PROPERTIES] = check_unevaluated_properties,
 };
 
+/* None of them goes on to another subschema. */
+static bool are_leaves(const struct schema_test *tests, uint16_t count)
+{
+    static const bool leaves[SCHEMA_KEYWORD_COUNT] = {
+        [SCHEMA_K_CONST] = true,          [SCHEMA_K_ENUM] = true,
+        [SCHEMA_K_MINIMUM] = true,        [SCHEMA_K_MULTIPLE_OF] = true,
+        [SCHEMA_K_MIN_LENGTH] = true,     [SCHEMA_K_PATTERN] = true,
+        [SCHEMA_K_FORMAT] = true,         [SCHEMA_K_MIN_ITEMS] = true,
+        [SCHEMA_K_MIN_PROPERTIES] = true, [SCHEMA_K_UNIQUE_ITEMS] = true,
+    };
+    for (uint16_t i = 0; i < count; i++)
+        if (!leaves[tests[i].keyword])
+            return false;
+    return true;
+}
+
+schema_act *schema_act_of(const struct schema_subschema *subschema)
+{
+    const struct schema_test *test = subschema->tests;
+    if (subschema->test_count == 0)
+        return NULL;
+    if (!are_leaves(test, subschema->test_count))
+        return check_nested;
+    bool is_for_all = !(subschema->types & SCHEMA_ALL_TYPES & ~test->types);
+    return subschema->test_count == 1 && is_for_all ? checks[test->keyword] : check_several;
+}
+
 /* -- the whole --------------------------------------------------------------------------------- */
+
+static inline struct schema_run run_of(const struct schema *schema)
+{
+    return (struct schema_run){
+        .schema = schema, .work = SCHEMA_WORK_MAX, .depth = SCHEMA_WORK_DEPTH_MAX};
+}
 
 bool schema_check(const struct schema *schema, const struct kg_node *instance,
                   struct schema_report *report_or_null)
 {
-    const struct schema_run start = {
-        .schema = schema, .work = SCHEMA_WORK_MAX, .depth = SCHEMA_WORK_DEPTH_MAX};
-    struct schema_run run = start;
+    struct schema_run run = run_of(schema);
     bool fits = check(&run, 0, instance, NULL) && run.work > 0;
     if (fits || report_or_null == NULL)
         return fits;
     bool gave_up = run.work == 0;
-    run = start;
+    run = run_of(schema);
     run.report = report_or_null;
     if (gave_up) {
         report_or_null->gave_up = true;

@@ -567,27 +567,11 @@ static int take_keywords(struct schema_compiler *compiler, const struct kg_node 
     return check_id(compiler, node);
 }
 
-static bool is_leaf(const struct schema_compiler *compiler)
-{
-    static const bool leaves[SCHEMA_KEYWORD_COUNT] = {
-        [SCHEMA_K_CONST] = true,          [SCHEMA_K_ENUM] = true,
-        [SCHEMA_K_MINIMUM] = true,        [SCHEMA_K_MULTIPLE_OF] = true,
-        [SCHEMA_K_MIN_LENGTH] = true,     [SCHEMA_K_PATTERN] = true,
-        [SCHEMA_K_FORMAT] = true,         [SCHEMA_K_MIN_ITEMS] = true,
-        [SCHEMA_K_MIN_PROPERTIES] = true, [SCHEMA_K_UNIQUE_ITEMS] = true,
-    };
-    for (uint32_t i = 0; i < compiler->test_count; i++)
-        if (!leaves[compiler->tests[i].keyword])
-            return false;
-    return true;
-}
-
 int schema_emit(struct schema_compiler *compiler)
 {
     const struct kg_node *node = compiler->sources[compiler->number].node;
     if (node->type == KG_BOOL) {
         compiler->schema->subschemas[compiler->number].types = node->boolean ? ANY_TYPE : 0;
-        compiler->schema->subschemas[compiler->number].leaf = true;
         return 0;
     }
     compiler->test_count = 0;
@@ -602,8 +586,8 @@ int schema_emit(struct schema_compiler *compiler)
     struct schema_subschema *subschema = &compiler->schema->subschemas[compiler->number];
     subschema->tests = tests;
     subschema->test_count = (uint16_t)compiler->test_count;
-    subschema->leaf = is_leaf(compiler);
     if (compiler->at[SCHEMA_K_TYPE] != NULL)
         subschema->types = schema_type_bits(compiler->at[SCHEMA_K_TYPE]);
+    subschema->act = schema_act_of(subschema);
     return 0;
 }

@@ -250,9 +250,7 @@ static inline bool schema_key_equal(struct kg_str a, struct kg_str b)
 {
     if (a.length != b.length)
         return false;
-    if (a.length > 16)
-        return memcmp(a.data, b.data, a.length) == 0;
-    if (a.length >= 8) {
+    if (a.length >= 8 && a.length <= 16) {
         uint64_t words[4]; /* the first eight bytes of each, and the last eight */
         memcpy(&words[0], a.data, 8);
         memcpy(&words[1], b.data, 8);
@@ -260,7 +258,7 @@ static inline bool schema_key_equal(struct kg_str a, struct kg_str b)
         memcpy(&words[3], b.data + b.length - 8, 8);
         return ((words[0] ^ words[1]) | (words[2] ^ words[3])) == 0;
     }
-    if (a.length >= 4) {
+    if (a.length >= 4 && a.length < 8) {
         uint32_t words[4];
         memcpy(&words[0], a.data, 4);
         memcpy(&words[1], b.data, 4);
@@ -268,6 +266,8 @@ static inline bool schema_key_equal(struct kg_str a, struct kg_str b)
         memcpy(&words[3], b.data + b.length - 4, 4);
         return ((words[0] ^ words[1]) | (words[2] ^ words[3])) == 0;
     }
+    if (a.length > 16)
+        return memcmp(a.data, b.data, a.length) == 0;
     return a.length == 0 ||
            (a.data[0] == b.data[0] && a.data[a.length / 2] == b.data[a.length / 2] &&
             a.data[a.length - 1] == b.data[a.length - 1]);
@@ -345,11 +345,19 @@ struct schema_test {
     uint8_t types; /* that it applies to: 1 << enum kg_type each */
 };
 
+struct schema_run;
+struct schema_subschema;
+struct schema_marks;
+/* Whether the node passes a test, or those of the subschema from there on. */
+typedef bool schema_act(struct schema_run *run, const struct schema_subschema *subschema,
+                        const struct schema_test *test, const struct kg_node *node,
+                        struct schema_marks *marks);
+
 struct schema_subschema {
     const struct schema_test *tests;
+    schema_act *act; /* decides about a value of a type that it takes; NULL: that fits */
     uint16_t test_count;
     uint8_t types; /* that it takes; none: nothing fits */
-    bool leaf;     /* none of its tests goes on to another subschema */
     bool tracks;   /* it has to know what its other tests have looked at */
     uint32_t resource;
     uint32_t initial; /* its default among the values, or SCHEMA_NONE */
@@ -466,6 +474,9 @@ struct schema_run {
     const struct kg_node *numeric; /* the node that was last read as a number, or NULL */
     struct schema_number number;   /* what it was read as */
 };
+
+/* The act of a subschema whose types and tests are known. */
+schema_act *schema_act_of(const struct schema_subschema *subschema);
 
 /* Adds an error about the node at the run's path; does nothing without a report. */
 void schema_report_add(struct schema_run *run, const struct schema_subschema *subschema,
