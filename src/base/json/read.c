@@ -10,9 +10,8 @@
 
 #define KEY_SHOWN_MAX 64 /* bytes of a key in a message */
 #define TREE_BYTES    5  /* of an arena for each of the text: enough for most */
-
-#define PADDING      16 /* NULs: so many bytes are looked at together */
-#define SMALL_DIGITS 18 /* of a number that is within int64 for sure */
+#define PADDING       16 /* NULs: so many bytes are looked at together */
+#define SMALL_DIGITS  18 /* of a number that is within int64 for sure */
 
 struct reader {
     const char *end; /* of the text, where the padding begins */
@@ -86,8 +85,7 @@ static int fail_twice(struct reader *reader, struct kg_err *err)
                    member->key_column, KG_STR_ARG(kg_buf_view(&shown)));
 }
 
-/* -- pieces: each returns the byte behind it, or NULL if something is wrong ----------------------
- */
+/* -- pieces: each returns the byte behind it, or NULL if something is wrong -------------------- */
 
 /* The first byte that is not a plain one of ASCII. */
 static inline const char *plain_end(const char *at)

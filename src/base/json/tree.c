@@ -288,6 +288,8 @@ static bool is_new_of_many(struct kg_builder_frame *frame, const struct kg_membe
     return true;
 }
 
+/* An object that grows large without coming here has no index: 64 members at most, by their bits.
+ */
 bool kg_builder_next_is_new(struct kg_builder *builder)
 {
     struct kg_builder_frame *frame = &builder->frames[builder->depth - 1];
