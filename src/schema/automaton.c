@@ -387,19 +387,18 @@ bool schema_automaton_match(const struct schema_automaton *automaton, struct kg_
     if (automaton->empty && !(automaton->at_start && automaton->at_end))
         return true; /* nothing at all fits at the start or at the end */
     uint64_t entry = automaton->first;
+    uint64_t later = automaton->at_start ? 0 : entry;        /* where a match may begin past it */
+    uint64_t done = automaton->at_end ? 0 : automaton->last; /* where it may end before the end */
     uint64_t state = 0; /* positions that the byte before was taken at */
-    for (size_t i = 0; i < text.length; i++) {
+    for (size_t i = 0; i < text.length; i++, entry = later) {
         uint64_t next = entry;
         for (; state != 0; state &= state - 1)
             next |= automaton->follows[__builtin_ctzll(state)];
         state = next & automaton->accepts[(unsigned char)text.data[i]];
-        if (automaton->at_start) {
-            entry = 0;
-            if (state == 0)
-                return false;
-        }
-        if (!automaton->at_end && (state & automaton->last) != 0)
+        if ((state & done) != 0)
             return true;
+        if ((state | later) == 0)
+            return false;
     }
     return text.length == 0 ? automaton->empty : (state & automaton->last) != 0;
 }

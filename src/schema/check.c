@@ -8,23 +8,27 @@
 
 #include <stdlib.h>
 
+/* Kept out of its callers, which then save fewer registers for the values that end there. */
+#define APART __attribute__((noinline))
+
 /* -- marks: which members or items of one container have been looked at ------------------------ */
 
 #define MARKS_INLINE 256 /* more of them are allocated */
 
-struct marks {
+struct schema_marks {
     uint64_t *words;
     uint32_t count;
     bool all;
     uint64_t few[MARKS_INLINE / 64];
 };
 
-static size_t marks_words(const struct marks *marks)
+static size_t marks_words(const struct schema_marks *marks)
 {
     return ((size_t)marks->count + 63) / 64;
 }
 
-static void marks_begin(struct schema_run *run, struct marks *marks, const struct kg_node *node)
+static void marks_begin(struct schema_run *run, struct schema_marks *marks,
+                        const struct kg_node *node)
 {
     bool container = node->type == KG_ARRAY || node->type == KG_OBJECT;
     marks->count = container ? node->count : 0;
@@ -37,25 +41,25 @@ static void marks_begin(struct schema_run *run, struct marks *marks, const struc
     schema_work(&run->work, marks_words(marks));
 }
 
-static void marks_end(struct marks *marks)
+static void marks_end(struct schema_marks *marks)
 {
     if (marks->words != marks->few)
         free(marks->words);
 }
 
-static void mark(struct marks *marks, uint32_t number)
+static void mark(struct schema_marks *marks, uint32_t number)
 {
     if (marks != NULL)
         marks->words[number / 64] |= (uint64_t)1 << number % 64;
 }
 
-static bool is_marked(const struct marks *marks, uint32_t number)
+static bool is_marked(const struct schema_marks *marks, uint32_t number)
 {
     return marks->all || (marks->words[number / 64] >> number % 64 & 1) != 0;
 }
 
 /* Both are of the same container. */
-static void marks_merge(struct marks *into, const struct marks *from)
+static void marks_merge(struct schema_marks *into, const struct schema_marks *from)
 {
     into->all |= from->all;
     for (size_t i = 0; i < marks_words(into); i++)
@@ -64,20 +68,24 @@ static void marks_merge(struct marks *into, const struct marks *from)
 
 /* -- subschemas -------------------------------------------------------------------------------- */
 
-typedef bool test_check(struct schema_run *run, const struct schema_subschema *subschema,
-                        const struct schema_test *test, const struct kg_node *node,
-                        struct marks *marks);
-static test_check *const checks[SCHEMA_KEYWORD_COUNT];
+#define CHECK_PARAMETERS                                                                           \
+    struct schema_run *run, const struct schema_subschema *subschema,                              \
+        const struct schema_test *test, const struct kg_node *node, struct schema_marks *marks
+
+static schema_act *const checks[SCHEMA_KEYWORD_COUNT];
+
+static inline bool passes(CHECK_PARAMETERS)
+{
+    return !(test->types >> node->type & 1) ||
+           checks[test->keyword](run, subschema, test, node, marks);
+}
 
 /* Without a report the first failure ends it, with one the rest may add more. */
-static bool check_tests(struct schema_run *run, const struct schema_subschema *subschema,
-                        const struct kg_node *node, struct marks *marks)
+static APART bool check_several(CHECK_PARAMETERS)
 {
     bool fits = true;
-    for (uint32_t i = 0; i < subschema->test_count; i++) {
-        const struct schema_test *test = &subschema->tests[i];
-        if (!(test->types & 1 << node->type) ||
-            checks[test->keyword](run, subschema, test, node, marks))
+    for (const struct schema_test *end = test + subschema->test_count; test < end; test++) {
+        if (passes(run, subschema, test, node, marks))
             continue;
         if (run->report == NULL)
             return false;
@@ -86,33 +94,46 @@ static bool check_tests(struct schema_run *run, const struct schema_subschema *s
     return fits;
 }
 
-static bool check_tracking(struct schema_run *run, const struct schema_subschema *subschema,
-                           const struct kg_node *node, struct marks *marks)
+static inline bool check_tests(CHECK_PARAMETERS)
 {
-    struct marks own;
+    return subschema->test_count == 1 ? passes(run, subschema, test, node, marks)
+                                      : check_several(run, subschema, test, node, marks);
+}
+
+static APART bool check_tracking(CHECK_PARAMETERS)
+{
+    struct schema_marks own;
     marks_begin(run, &own, node);
-    bool fits = check_tests(run, subschema, node, &own);
+    bool fits = check_tests(run, subschema, test, node, &own);
     if (fits && marks != NULL)
         marks_merge(marks, &own);
     marks_end(&own);
     return fits;
 }
 
-static bool check_nested(struct schema_run *run, const struct schema_subschema *subschema,
-                         const struct kg_node *node, struct marks *marks)
+/* While it is checked, its resource is in scope. */
+static APART bool check_scoped(CHECK_PARAMETERS)
 {
     const struct schema_scope *outer = run->scope;
     struct schema_scope scope = {outer, subschema->resource};
+    if (outer == NULL || outer->resource != scope.resource)
+        run->scope = &scope;
+    bool fits = subschema->tracks ? check_tracking(run, subschema, test, node, marks)
+                                  : check_tests(run, subschema, test, node, marks);
+    run->scope = outer;
+    return fits;
+}
+
+static bool check_nested(CHECK_PARAMETERS)
+{
     if (run->depth == 0) {
         run->work = 0;
         return false;
     }
     run->depth--;
-    if (run->schema->dynamic && (outer == NULL || outer->resource != scope.resource))
-        run->scope = &scope;
-    bool fits = subschema->tracks ? check_tracking(run, subschema, node, marks)
-                                  : check_tests(run, subschema, node, marks);
-    run->scope = outer;
+    bool fits = run->schema->dynamic ? check_scoped(run, subschema, test, node, marks)
+                : subschema->tracks  ? check_tracking(run, subschema, test, node, marks)
+                                     : check_tests(run, subschema, test, node, marks);
     run->depth++;
     return fits;
 }
@@ -128,39 +149,50 @@ static const struct schema_number *read_number(struct schema_run *run, const str
     return &run->number;
 }
 
-static bool fits_type(struct schema_run *run, const struct schema_subschema *subschema,
-                      const struct kg_node *node)
+static APART bool refuse_type(struct schema_run *run, const struct schema_subschema *subschema,
+                              const struct kg_node *node)
 {
-    if (!(subschema->types & 1 << node->type))
-        return false;
-    if (!(subschema->types & SCHEMA_INTEGERS) || node->type != KG_NUMBER)
-        return true;
-    return schema_number_is_integer(read_number(run, node));
+    schema_report_type(run, subschema, node);
+    return false;
+}
+
+static inline bool check_typed(struct schema_run *run, const struct schema_subschema *subschema,
+                               const struct kg_node *node, struct schema_marks *marks)
+{
+    return subschema->act == NULL || subschema->act(run, subschema, subschema->tests, node, marks);
+}
+
+/* A number where integers are wanted. */
+static APART bool check_integer(struct schema_run *run, const struct schema_subschema *subschema,
+                                const struct kg_node *node, struct schema_marks *marks)
+{
+    return schema_number_is_integer(read_number(run, node))
+               ? check_typed(run, subschema, node, marks)
+               : refuse_type(run, subschema, node);
 }
 
 /* Whether the node fits the subschema. Marks are those of the node, NULL if nobody asks for them.
  */
 static bool check(struct schema_run *run, uint32_t number, const struct kg_node *node,
-                  struct marks *marks)
+                  struct schema_marks *marks)
 {
     const struct schema_subschema *subschema = &run->schema->subschemas[number];
     schema_work(&run->work, 1 + subschema->test_count);
     if (run->work == 0)
         return false;
-    if (!fits_type(run, subschema, node)) {
-        schema_report_type(run, subschema, node);
-        return false;
-    }
-    return subschema->leaf ? check_tests(run, subschema, node, NULL)
-                           : check_nested(run, subschema, node, marks);
+    if (!(subschema->types >> node->type & 1))
+        return refuse_type(run, subschema, node);
+    if (node->type == KG_NUMBER && !node->is_small && (subschema->types & SCHEMA_INTEGERS))
+        return check_integer(run, subschema, node, marks);
+    return check_typed(run, subschema, node, marks);
 }
 
 /* The same without a word in the report; marks are kept only if it fits. */
 static bool check_quietly(struct schema_run *run, uint32_t number, const struct kg_node *node,
-                          struct marks *marks)
+                          struct schema_marks *marks)
 {
     struct schema_report *report = run->report;
-    struct marks own;
+    struct schema_marks own;
     run->report = NULL;
     if (marks != NULL)
         marks_begin(run, &own, node);
@@ -174,34 +206,34 @@ static bool check_quietly(struct schema_run *run, uint32_t number, const struct 
     return fits;
 }
 
-static bool check_member(struct schema_run *run, uint32_t number, const struct kg_member *member)
+/* A part of the instance; its way there is kept for the report only. */
+static APART bool check_on_path(struct schema_run *run, uint32_t number, const struct kg_node *node,
+                                struct schema_path path)
 {
-    if (run->report == NULL) /* nobody asks for the path */
-        return check(run, number, &member->value, NULL);
-    struct schema_path path = {run->path, member, 0};
+    path.up = run->path;
     run->path = &path;
-    bool fits = check(run, number, &member->value, NULL);
+    bool fits = check(run, number, node, NULL);
     run->path = path.up;
     return fits;
 }
 
-static bool check_item(struct schema_run *run, uint32_t number, const struct kg_node *array,
-                       uint32_t item)
+static inline bool check_member(struct schema_run *run, uint32_t number,
+                                const struct kg_member *member)
 {
-    if (run->report == NULL)
-        return check(run, number, &array->items[item], NULL);
-    struct schema_path path = {run->path, NULL, item};
-    run->path = &path;
-    bool fits = check(run, number, &array->items[item], NULL);
-    run->path = path.up;
-    return fits;
+    return run->report == NULL
+               ? check(run, number, &member->value, NULL)
+               : check_on_path(run, number, &member->value, (struct schema_path){.member = member});
+}
+
+static inline bool check_item(struct schema_run *run, uint32_t number, const struct kg_node *array,
+                              uint32_t item)
+{
+    return run->report == NULL ? check(run, number, &array->items[item], NULL)
+                               : check_on_path(run, number, &array->items[item],
+                                               (struct schema_path){.item = item});
 }
 
 /* -- values and limits ------------------------------------------------------------------------- */
-
-#define CHECK_PARAMETERS                                                                           \
-    struct schema_run *run, const struct schema_subschema *subschema,                              \
-        const struct schema_test *test, const struct kg_node *node, struct marks *marks
 
 static bool check_const(CHECK_PARAMETERS)
 {
@@ -235,83 +267,138 @@ static bool check_enum(CHECK_PARAMETERS)
     return fits;
 }
 
-static bool check_limit(CHECK_PARAMETERS)
+static bool is_within(struct schema_run *run, const struct schema_limit *limit,
+                      const struct kg_node *node)
 {
-    (void)marks;
-    static const struct {
-        int from, to; /* the orders that fit */
-        const char *phrase;
-    } rows[SCHEMA_KEYWORD_COUNT] = {
-        [SCHEMA_K_MINIMUM] = {0, 1, "at least"},
-        [SCHEMA_K_MAXIMUM] = {-1, 0, "at most"},
-        [SCHEMA_K_EXCLUSIVE_MINIMUM] = {1, 1, "above"},
-        [SCHEMA_K_EXCLUSIVE_MAXIMUM] = {-1, -1, "below"},
-    };
-    const struct schema_number *number = read_number(run, node);
-    int order = (number->small > test->limit->small) - (number->small < test->limit->small);
-    bool ordered = number->is_small && test->limit->is_small;
-    if (!ordered) {
-        schema_work(&run->work, test->limit->text.length / 32);
-        ordered = schema_number_compare(number, test->limit, &order);
+    int order;
+    schema_work(&run->work, limit->number.text.length / 32);
+    if (!schema_number_compare(read_number(run, node), &limit->number, &order))
+        return false;
+    switch (limit->keyword) {
+    case SCHEMA_K_MINIMUM:
+        return order >= 0;
+    case SCHEMA_K_MAXIMUM:
+        return order <= 0;
+    case SCHEMA_K_EXCLUSIVE_MINIMUM:
+        return order > 0;
+    default:
+        return order < 0;
     }
-    if (ordered && order >= rows[test->keyword].from && order <= rows[test->keyword].to)
+}
+
+static APART bool check_each_limit(CHECK_PARAMETERS)
+{
+    static const char *const phrases[SCHEMA_KEYWORD_COUNT] = {
+        [SCHEMA_K_MINIMUM] = "at least",
+        [SCHEMA_K_MAXIMUM] = "at most",
+        [SCHEMA_K_EXCLUSIVE_MINIMUM] = "above",
+        [SCHEMA_K_EXCLUSIVE_MAXIMUM] = "below",
+    };
+    (void)marks;
+    bool fits = true;
+    for (uint32_t i = 0; i < test->limits->count && (fits || run->report); i++) {
+        const struct schema_limit *limit = &test->limits->rows[i];
+        if (is_within(run, limit, node))
+            continue;
+        char shown[SCHEMA_SHOWN_MAX];
+        fits = false;
+        if (run->report != NULL)
+            schema_report_add(run, subschema, limit->keyword, node, "must be %s %s",
+                              phrases[limit->keyword], schema_show(limit->number.text, shown));
+    }
+    return fits;
+}
+
+static bool check_limits(CHECK_PARAMETERS)
+{
+    const struct schema_limits *limits = test->limits;
+    if (node->is_small && node->small >= limits->least && node->small <= limits->most)
         return true;
-    char shown[SCHEMA_SHOWN_MAX];
-    if (run->report != NULL)
-        schema_report_add(run, subschema, test->keyword, node, "must be %s %s",
-                          rows[test->keyword].phrase, schema_show(test->limit->text, shown));
-    return false;
+    return check_each_limit(run, subschema, test, node, marks);
 }
 
 static bool check_multiple(CHECK_PARAMETERS)
 {
     (void)marks;
     schema_work(&run->work, node->text.length / 16);
-    if (schema_number_is_multiple(read_number(run, node), test->limit))
+    if (schema_number_is_multiple(read_number(run, node), test->divisor))
         return true;
     char shown[SCHEMA_SHOWN_MAX];
     if (run->report != NULL)
         schema_report_add(run, subschema, SCHEMA_K_MULTIPLE_OF, node, "must be a multiple of %s",
-                          schema_show(test->limit->text, shown));
+                          schema_show(test->divisor->text, shown));
     return false;
 }
 
 /* -- strings ----------------------------------------------------------------------------------- */
 
-static uint64_t count_characters(struct kg_str text)
+/* Among eight bytes those that go on with a character, 10xxxxxx. */
+static inline uint64_t count_inner(uint64_t word)
 {
-    uint64_t count = 0;
-    for (size_t i = 0; i < text.length; i++)
-        count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
-    return count;
+    const uint64_t ones = 0x0101010101010101u;
+    return (word >> 7 & ~word >> 6 & ones) * ones >> 56;
 }
 
-static bool check_length(CHECK_PARAMETERS)
+static uint64_t count_characters(struct kg_str text)
+{
+    uint64_t count = text.length;
+    uint64_t word = 0;
+    for (; text.length >= 8; text.data += 8, text.length -= 8) {
+        memcpy(&word, text.data, 8);
+        count -= count_inner(word);
+    }
+    word = 0;
+    if (text.length > 0)
+        memcpy(&word, text.data, text.length);
+    return count - count_inner(word);
+}
+
+static void report_length(struct schema_run *run, const struct schema_subschema *subschema,
+                          enum schema_keyword keyword, const struct kg_node *node, uint64_t count)
+{
+    schema_report_add(run, subschema, keyword, node, "must be at %s %llu character%s long",
+                      keyword == SCHEMA_K_MIN_LENGTH ? "least" : "most", (unsigned long long)count,
+                      count == 1 ? "" : "s");
+}
+
+static APART bool check_characters(CHECK_PARAMETERS)
 {
     (void)marks;
-    schema_work(&run->work, node->text.length / 64);
-    bool least = test->keyword == SCHEMA_K_MIN_LENGTH;
-    if (least ? node->text.length / 4 >= test->count : node->text.length <= test->count)
-        return true; /* a character has one byte at least and four at most */
+    const struct schema_counts *counts = test->counts;
     uint64_t length = count_characters(node->text);
-    if (least ? length >= test->count : length <= test->count)
+    if (length < counts->least)
+        report_length(run, subschema, SCHEMA_K_MIN_LENGTH, node, counts->least);
+    if (length > counts->most)
+        report_length(run, subschema, SCHEMA_K_MAX_LENGTH, node, counts->most);
+    return length >= counts->least && length <= counts->most;
+}
+
+/* A character has one byte at least and four at most: often that tells enough. */
+static bool check_length(CHECK_PARAMETERS)
+{
+    size_t bytes = node->text.length;
+    schema_work(&run->work, bytes / 64);
+    if ((bytes + 3) / 4 >= test->counts->least && bytes <= test->counts->most)
         return true;
-    schema_report_add(run, subschema, test->keyword, node, "must be at %s %llu character%s long",
-                      least ? "least" : "most", (unsigned long long)test->count,
-                      test->count == 1 ? "" : "s");
-    return false;
+    return check_characters(run, subschema, test, node, marks);
+}
+
+static APART void report_pattern(struct schema_run *run, const struct schema_subschema *subschema,
+                                 const struct schema_test *test, const struct kg_node *node)
+{
+    char shown[SCHEMA_SHOWN_MAX];
+    if (run->report != NULL)
+        schema_report_add(run, subschema, SCHEMA_K_PATTERN, node, "must match the pattern %s",
+                          schema_show(schema_pattern_source(test->pattern), shown));
 }
 
 static bool check_pattern(CHECK_PARAMETERS)
 {
     (void)marks;
-    if (schema_pattern_match(test->pattern, node->text, &run->work))
-        return true;
-    char shown[SCHEMA_SHOWN_MAX];
-    if (run->report != NULL)
-        schema_report_add(run, subschema, SCHEMA_K_PATTERN, node, "must match the pattern %s",
-                          schema_show(schema_pattern_source(test->pattern), shown));
-    return false;
+    bool fits = schema_pattern_match(test->pattern, node->text, &run->work);
+    if (!fits)
+        report_pattern(run, subschema, test, node);
+    return fits;
 }
 
 static bool check_format(CHECK_PARAMETERS)
@@ -327,18 +414,32 @@ static bool check_format(CHECK_PARAMETERS)
 
 /* -- arrays ------------------------------------------------------------------------------------ */
 
+static void report_size(struct schema_run *run, const struct schema_subschema *subschema,
+                        const struct kg_node *node, bool least, uint64_t count)
+{
+    static const struct {
+        uint8_t keywords[2]; /* most, least */
+        const char *one, *many;
+    } rows[] = {
+        {{SCHEMA_K_MAX_PROPERTIES, SCHEMA_K_MIN_PROPERTIES}, "property", "properties"},
+        {{SCHEMA_K_MAX_ITEMS, SCHEMA_K_MIN_ITEMS}, "item", "items"},
+    };
+    bool array = node->type == KG_ARRAY;
+    schema_report_add(run, subschema, rows[array].keywords[least], node,
+                      "must have at %s %llu %s, not %u", least ? "least" : "most",
+                      (unsigned long long)count, count == 1 ? rows[array].one : rows[array].many,
+                      node->count);
+}
+
 static bool check_size(CHECK_PARAMETERS)
 {
     (void)marks;
-    bool least = test->keyword == SCHEMA_K_MIN_ITEMS || test->keyword == SCHEMA_K_MIN_PROPERTIES;
-    if (least ? node->count >= test->count : node->count <= test->count)
-        return true;
-    const char *one = node->type == KG_ARRAY ? "item" : "property";
-    const char *many = node->type == KG_ARRAY ? "items" : "properties";
-    schema_report_add(run, subschema, test->keyword, node, "must have at %s %llu %s, not %u",
-                      least ? "least" : "most", (unsigned long long)test->count,
-                      test->count == 1 ? one : many, node->count);
-    return false;
+    const struct schema_counts *counts = test->counts;
+    if (node->count < counts->least)
+        report_size(run, subschema, node, true, counts->least);
+    if (node->count > counts->most)
+        report_size(run, subschema, node, false, counts->most);
+    return node->count >= counts->least && node->count <= counts->most;
 }
 
 /* Nothing fits behind the prefix: one sentence about the array says it. */
@@ -472,8 +573,8 @@ static bool check_unique(CHECK_PARAMETERS)
 
 /* -- objects ----------------------------------------------------------------------------------- */
 
-static void report_missing(struct schema_run *run, const struct schema_subschema *subschema,
-                           const struct schema_keys *keys, const struct kg_node *node)
+static APART void report_missing(struct schema_run *run, const struct schema_subschema *subschema,
+                                 const struct schema_keys *keys, const struct kg_node *node)
 {
     for (uint32_t i = 0; run->report != NULL && i < keys->count; i++) {
         char shown[SCHEMA_SHOWN_MAX];
@@ -508,6 +609,23 @@ static bool check_patterns(struct schema_run *run, const struct schema_object *o
     return fits;
 }
 
+/* By all that may have a say about it; *ret_known if some of it does. */
+static APART bool check_by_all(struct schema_run *run, const struct schema_subschema *subschema,
+                               const struct schema_object *object, const struct schema_key *key,
+                               const struct kg_member *member, bool *ret_known)
+{
+    bool known = key != NULL && key->target != SCHEMA_NONE;
+    if (run->work == 0)
+        return false;
+    bool fits = !known || check_member(run, key->target, member);
+    fits &= check_patterns(run, object, member, &known);
+    *ret_known = known || object->additional != SCHEMA_NONE;
+    if (known || object->additional == SCHEMA_NONE)
+        return fits;
+    return fits & check_unknown(run, subschema, SCHEMA_K_ADDITIONAL_PROPERTIES, object->additional,
+                                member, &object->keys);
+}
+
 static bool check_object(CHECK_PARAMETERS)
 {
     const struct schema_object *object = test->object;
@@ -515,30 +633,27 @@ static bool check_object(CHECK_PARAMETERS)
     const struct schema_key *end = guess + object->keys.count;
     uint32_t required = 0;
     bool fits = true;
-    for (uint32_t i = 0; i < node->count && (fits || run->report) && run->work > 0; i++) {
+    for (uint32_t i = 0; i < node->count; i++) {
         const struct kg_member *member = &node->members[i];
         const struct schema_key *key = guess;
         if (guess == end || !schema_key_equal(guess->name, member->key))
             key = schema_keys_find(&object->keys, member->key);
-        if (key != NULL)
-            guess = key + 1;
         schema_work(&run->work, member->key.length / 64);
-        bool known = key != NULL && key->target != SCHEMA_NONE;
-        required += key != NULL && key->required;
-        if (known)
-            fits &= check_member(run, key->target, member);
-        if (object->pattern_count > 0)
-            fits &= check_patterns(run, object, member, &known);
-        if (!known && object->additional != SCHEMA_NONE) {
-            known = true;
-            fits &= check_unknown(run, subschema, SCHEMA_K_ADDITIONAL_PROPERTIES,
-                                  object->additional, member, &object->keys);
+        if (key != NULL) {
+            guess = key + 1;
+            required += key->required;
         }
-        if (known)
+        bool known = true;
+        bool is_alone = key != NULL && key->target != SCHEMA_NONE && object->pattern_count == 0;
+        if (!(is_alone ? check_member(run, key->target, member)
+                       : check_by_all(run, subschema, object, key, member, &known))) {
+            if (run->report == NULL)
+                return false;
+            fits = false;
+        }
+        if (marks != NULL && known)
             mark(marks, i);
     }
-    if (!fits && run->report == NULL)
-        return false;
     if (required == object->required_count)
         return fits;
     report_missing(run, subschema, &object->keys, node);
@@ -716,22 +831,16 @@ static bool check_unevaluated_properties(CHECK_PARAMETERS)
     return fits;
 }
 
-static test_check *const checks[SCHEMA_KEYWORD_COUNT] = {
+static schema_act *const checks[SCHEMA_KEYWORD_COUNT] = {
     [SCHEMA_K_CONST] = check_const,
     [SCHEMA_K_ENUM] = check_enum,
-    [SCHEMA_K_MINIMUM] = check_limit,
-    [SCHEMA_K_MAXIMUM] = check_limit,
-    [SCHEMA_K_EXCLUSIVE_MINIMUM] = check_limit,
-    [SCHEMA_K_EXCLUSIVE_MAXIMUM] = check_limit,
+    [SCHEMA_K_MINIMUM] = check_limits,
     [SCHEMA_K_MULTIPLE_OF] = check_multiple,
     [SCHEMA_K_MIN_LENGTH] = check_length,
-    [SCHEMA_K_MAX_LENGTH] = check_length,
     [SCHEMA_K_PATTERN] = check_pattern,
     [SCHEMA_K_FORMAT] = check_format,
     [SCHEMA_K_MIN_ITEMS] = check_size,
-    [SCHEMA_K_MAX_ITEMS] = check_size,
     [SCHEMA_K_MIN_PROPERTIES] = check_size,
-    [SCHEMA_K_MAX_PROPERTIES] = check_size,
     [SCHEMA_K_ITEMS] = check_items,
     [SCHEMA_K_ADDITIONAL_ITEMS] = check_items,
     [SCHEMA_K_CONTAINS] = check_contains,
@@ -752,19 +861,50 @@ static test_check *const checks[SCHEMA_KEYWORD_COUNT] = {
     [SCHEMA_K_UNEVALUATED_PROPERTIES] = check_unevaluated_properties,
 };
 
+/* None of them goes on to another subschema. */
+static bool are_leaves(const struct schema_test *tests, uint16_t count)
+{
+    static const bool leaves[SCHEMA_KEYWORD_COUNT] = {
+        [SCHEMA_K_CONST] = true,          [SCHEMA_K_ENUM] = true,
+        [SCHEMA_K_MINIMUM] = true,        [SCHEMA_K_MULTIPLE_OF] = true,
+        [SCHEMA_K_MIN_LENGTH] = true,     [SCHEMA_K_PATTERN] = true,
+        [SCHEMA_K_FORMAT] = true,         [SCHEMA_K_MIN_ITEMS] = true,
+        [SCHEMA_K_MIN_PROPERTIES] = true, [SCHEMA_K_UNIQUE_ITEMS] = true,
+    };
+    for (uint16_t i = 0; i < count; i++)
+        if (!leaves[tests[i].keyword])
+            return false;
+    return true;
+}
+
+schema_act *schema_act_of(const struct schema_subschema *subschema)
+{
+    const struct schema_test *test = subschema->tests;
+    if (subschema->test_count == 0)
+        return NULL;
+    if (!are_leaves(test, subschema->test_count))
+        return check_nested;
+    bool is_for_all = !(subschema->types & SCHEMA_ALL_TYPES & ~test->types);
+    return subschema->test_count == 1 && is_for_all ? checks[test->keyword] : check_several;
+}
+
 /* -- the whole --------------------------------------------------------------------------------- */
+
+static inline struct schema_run run_of(const struct schema *schema)
+{
+    return (struct schema_run){
+        .schema = schema, .work = SCHEMA_WORK_MAX, .depth = SCHEMA_WORK_DEPTH_MAX};
+}
 
 bool schema_check(const struct schema *schema, const struct kg_node *instance,
                   struct schema_report *report_or_null)
 {
-    const struct schema_run start = {
-        .schema = schema, .work = SCHEMA_WORK_MAX, .depth = SCHEMA_WORK_DEPTH_MAX};
-    struct schema_run run = start;
+    struct schema_run run = run_of(schema);
     bool fits = check(&run, 0, instance, NULL) && run.work > 0;
     if (fits || report_or_null == NULL)
         return fits;
     bool gave_up = run.work == 0;
-    run = start;
+    run = run_of(schema);
     run.report = report_or_null;
     if (gave_up) {
         report_or_null->gave_up = true;

@@ -112,37 +112,92 @@ static int emit_default(struct schema_compiler *compiler)
 
 /* -- limits ------------------------------------------------------------------------------------ */
 
+static struct schema_number number_of(struct schema_compiler *compiler, const struct kg_node *value)
+{
+    struct schema_number number;
+    schema_number_read(&number, kg_arena_str(compiler->schema->arena, value->text));
+    return number;
+}
+
+/* Leaves of the integers within the limits those that this one takes too. */
+static void narrow(struct schema_limits *limits, const struct schema_limit *limit)
+{
+    bool below = limit->keyword == SCHEMA_K_MAXIMUM || limit->keyword == SCHEMA_K_EXCLUSIVE_MAXIMUM;
+    bool beside = limit->keyword == SCHEMA_K_EXCLUSIVE_MINIMUM ||
+                  limit->keyword == SCHEMA_K_EXCLUSIVE_MAXIMUM;
+    int64_t bound;
+    if (!limit->number.is_small || __builtin_add_overflow(limit->number.small,
+                                                          !beside ? 0
+                                                          : below ? -1
+                                                                  : 1,
+                                                          &bound)) {
+        limits->least = 1;
+        limits->most = 0;
+    } else if (below) {
+        limits->most = bound < limits->most ? bound : limits->most;
+    } else {
+        limits->least = bound > limits->least ? bound : limits->least;
+    }
+}
+
 static int emit_limits(struct schema_compiler *compiler)
 {
     static const uint8_t keywords[] = {SCHEMA_K_MINIMUM, SCHEMA_K_EXCLUSIVE_MINIMUM,
-                                       SCHEMA_K_MAXIMUM, SCHEMA_K_EXCLUSIVE_MAXIMUM,
-                                       SCHEMA_K_MULTIPLE_OF};
+                                       SCHEMA_K_MAXIMUM, SCHEMA_K_EXCLUSIVE_MAXIMUM};
+    uint32_t count = 0;
+    for (size_t i = 0; i < KG_COUNT(keywords); i++)
+        count += compiler->at[keywords[i]] != NULL;
+    if (count == 0)
+        return 0;
+    struct schema_limits *limits = take(compiler, 1, sizeof(*limits));
+    struct schema_limit *row = take(compiler, count, sizeof(*row));
+    *limits = (struct schema_limits){row, count, INT64_MIN, INT64_MAX};
     for (size_t i = 0; i < KG_COUNT(keywords); i++) {
         const struct kg_node *value = compiler->at[keywords[i]];
         if (value == NULL)
             continue;
-        struct schema_number *limit = take(compiler, 1, sizeof(*limit));
-        schema_number_read(limit, kg_arena_str(compiler->schema->arena, value->text));
-        add_test(compiler, keywords[i], NUMBERS)->limit = limit;
+        *row = (struct schema_limit){number_of(compiler, value), keywords[i]};
+        narrow(limits, row++);
     }
+    add_test(compiler, SCHEMA_K_MINIMUM, NUMBERS)->limits = limits;
     return 0;
+}
+
+static int emit_multiple(struct schema_compiler *compiler)
+{
+    const struct kg_node *value = compiler->at[SCHEMA_K_MULTIPLE_OF];
+    if (value == NULL)
+        return 0;
+    struct schema_number *divisor = take(compiler, 1, sizeof(*divisor));
+    *divisor = number_of(compiler, value);
+    add_test(compiler, SCHEMA_K_MULTIPLE_OF, NUMBERS)->divisor = divisor;
+    return 0;
+}
+
+static bool take_count(const struct kg_node *value, uint64_t *ret_count)
+{
+    return value != NULL && schema_number_count(value->text, ret_count);
 }
 
 static int emit_counts(struct schema_compiler *compiler)
 {
     static const struct {
-        uint8_t keyword;
+        uint8_t least, most; /* keywords */
         uint8_t types;
     } rows[] = {
-        {SCHEMA_K_MIN_LENGTH, STRINGS},     {SCHEMA_K_MAX_LENGTH, STRINGS},
-        {SCHEMA_K_MIN_ITEMS, ARRAYS},       {SCHEMA_K_MAX_ITEMS, ARRAYS},
-        {SCHEMA_K_MIN_PROPERTIES, OBJECTS}, {SCHEMA_K_MAX_PROPERTIES, OBJECTS},
+        {SCHEMA_K_MIN_LENGTH, SCHEMA_K_MAX_LENGTH, STRINGS},
+        {SCHEMA_K_MIN_ITEMS, SCHEMA_K_MAX_ITEMS, ARRAYS},
+        {SCHEMA_K_MIN_PROPERTIES, SCHEMA_K_MAX_PROPERTIES, OBJECTS},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
-        const struct kg_node *value = compiler->at[rows[i].keyword];
-        uint64_t count;
-        if (value != NULL && schema_number_count(value->text, &count))
-            add_test(compiler, rows[i].keyword, rows[i].types)->count = count;
+        struct schema_counts counts = {0, UINT64_MAX};
+        bool given = take_count(compiler->at[rows[i].least], &counts.least);
+        given |= take_count(compiler->at[rows[i].most], &counts.most);
+        if (!given)
+            continue;
+        struct schema_counts *kept = take(compiler, 1, sizeof(*kept));
+        *kept = counts;
+        add_test(compiler, rows[i].least, rows[i].types)->counts = kept;
     }
     return 0;
 }
@@ -470,10 +525,10 @@ static int emit_unevaluated(struct schema_compiler *compiler)
 typedef int emitter(struct schema_compiler *compiler);
 
 static emitter *const emitters[] = {
-    emit_const,     emit_enum,           emit_default,          emit_limits,     emit_counts,
-    emit_pattern,   emit_format,         emit_object,           emit_items,      emit_contains,
-    emit_unique,    emit_property_names, emit_all_dependencies, emit_references, emit_combinations,
-    emit_condition, emit_unevaluated,
+    emit_const,        emit_enum,      emit_default,        emit_limits,           emit_multiple,
+    emit_counts,       emit_pattern,   emit_format,         emit_object,           emit_items,
+    emit_contains,     emit_unique,    emit_property_names, emit_all_dependencies, emit_references,
+    emit_combinations, emit_condition, emit_unevaluated,
 };
 
 /* An $id that the index could not take is one too long or one too many. */
@@ -512,30 +567,11 @@ static int take_keywords(struct schema_compiler *compiler, const struct kg_node 
     return check_id(compiler, node);
 }
 
-static bool is_leaf(const struct schema_compiler *compiler)
-{
-    static const bool leaves[SCHEMA_KEYWORD_COUNT] = {
-        [SCHEMA_K_CONST] = true,          [SCHEMA_K_ENUM] = true,
-        [SCHEMA_K_MINIMUM] = true,        [SCHEMA_K_EXCLUSIVE_MINIMUM] = true,
-        [SCHEMA_K_MAXIMUM] = true,        [SCHEMA_K_EXCLUSIVE_MAXIMUM] = true,
-        [SCHEMA_K_MULTIPLE_OF] = true,    [SCHEMA_K_MIN_LENGTH] = true,
-        [SCHEMA_K_MAX_LENGTH] = true,     [SCHEMA_K_PATTERN] = true,
-        [SCHEMA_K_FORMAT] = true,         [SCHEMA_K_MIN_ITEMS] = true,
-        [SCHEMA_K_MAX_ITEMS] = true,      [SCHEMA_K_MIN_PROPERTIES] = true,
-        [SCHEMA_K_MAX_PROPERTIES] = true, [SCHEMA_K_UNIQUE_ITEMS] = true,
-    };
-    for (uint32_t i = 0; i < compiler->test_count; i++)
-        if (!leaves[compiler->tests[i].keyword])
-            return false;
-    return true;
-}
-
 int schema_emit(struct schema_compiler *compiler)
 {
     const struct kg_node *node = compiler->sources[compiler->number].node;
     if (node->type == KG_BOOL) {
         compiler->schema->subschemas[compiler->number].types = node->boolean ? ANY_TYPE : 0;
-        compiler->schema->subschemas[compiler->number].leaf = true;
         return 0;
     }
     compiler->test_count = 0;
@@ -550,8 +586,8 @@ int schema_emit(struct schema_compiler *compiler)
     struct schema_subschema *subschema = &compiler->schema->subschemas[compiler->number];
     subschema->tests = tests;
     subschema->test_count = (uint16_t)compiler->test_count;
-    subschema->leaf = is_leaf(compiler);
     if (compiler->at[SCHEMA_K_TYPE] != NULL)
         subschema->types = schema_type_bits(compiler->at[SCHEMA_K_TYPE]);
+    subschema->act = schema_act_of(subschema);
     return 0;
 }

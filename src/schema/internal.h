@@ -165,7 +165,7 @@ struct schema_number {
     struct kg_str text;
     bool is_small; /* it is an integer that fits */
     int64_t small;
-    struct schema_decimal decimal; /* of a number that is not small */
+    struct schema_decimal decimal;
 };
 void schema_number_read(struct schema_number *number, struct kg_str text);
 /* Less, equal, greater: -1, 0, 1. False if one of them is nan. */
@@ -250,9 +250,7 @@ static inline bool schema_key_equal(struct kg_str a, struct kg_str b)
 {
     if (a.length != b.length)
         return false;
-    if (a.length > 16)
-        return memcmp(a.data, b.data, a.length) == 0;
-    if (a.length >= 8) {
+    if (a.length >= 8 && a.length <= 16) {
         uint64_t words[4]; /* the first eight bytes of each, and the last eight */
         memcpy(&words[0], a.data, 8);
         memcpy(&words[1], b.data, 8);
@@ -260,7 +258,7 @@ static inline bool schema_key_equal(struct kg_str a, struct kg_str b)
         memcpy(&words[3], b.data + b.length - 8, 8);
         return ((words[0] ^ words[1]) | (words[2] ^ words[3])) == 0;
     }
-    if (a.length >= 4) {
+    if (a.length >= 4 && a.length < 8) {
         uint32_t words[4];
         memcpy(&words[0], a.data, 4);
         memcpy(&words[1], b.data, 4);
@@ -268,6 +266,8 @@ static inline bool schema_key_equal(struct kg_str a, struct kg_str b)
         memcpy(&words[3], b.data + b.length - 4, 4);
         return ((words[0] ^ words[1]) | (words[2] ^ words[3])) == 0;
     }
+    if (a.length > 16)
+        return memcmp(a.data, b.data, a.length) == 0;
     return a.length == 0 ||
            (a.data[0] == b.data[0] && a.data[a.length / 2] == b.data[a.length / 2] &&
             a.data[a.length - 1] == b.data[a.length - 1]);
@@ -302,6 +302,18 @@ struct schema_enum {
     struct schema_keys strings;
     uint32_t first, count; /* of all values in the schema's values */
 };
+struct schema_limit {
+    struct schema_number number;
+    uint8_t keyword;
+};
+struct schema_limits {
+    const struct schema_limit *rows;
+    uint32_t count;
+    int64_t least, most; /* the integers within all of them; none if one of them is not small */
+};
+struct schema_counts {
+    uint64_t least, most; /* characters, items or members */
+};
 struct schema_dependency {
     struct kg_str key;
     const struct kg_str *names; /* that must be there too */
@@ -316,9 +328,10 @@ struct schema_dependencies {
 struct schema_test {
     const uint32_t *targets; /* subschemas for the same instance; SCHEMA_NONE: absent */
     union {
-        uint64_t count;
         uint32_t number; /* a value, a name, or a subschema for a part of the instance */
-        const struct schema_number *limit;
+        const struct schema_limits *limits;
+        const struct schema_number *divisor;
+        const struct schema_counts *counts;
         const struct schema_pattern *pattern;
         const struct schema_format *format;
         const struct schema_object *object;
@@ -332,11 +345,19 @@ struct schema_test {
     uint8_t types; /* that it applies to: 1 << enum kg_type each */
 };
 
+struct schema_run;
+struct schema_subschema;
+struct schema_marks;
+/* Whether the node passes a test, or those of the subschema from there on. */
+typedef bool schema_act(struct schema_run *run, const struct schema_subschema *subschema,
+                        const struct schema_test *test, const struct kg_node *node,
+                        struct schema_marks *marks);
+
 struct schema_subschema {
     const struct schema_test *tests;
+    schema_act *act; /* decides about a value of a type that it takes; NULL: that fits */
     uint16_t test_count;
     uint8_t types; /* that it takes; none: nothing fits */
-    bool leaf;     /* none of its tests goes on to another subschema */
     bool tracks;   /* it has to know what its other tests have looked at */
     uint32_t resource;
     uint32_t initial; /* its default among the values, or SCHEMA_NONE */
@@ -453,6 +474,9 @@ struct schema_run {
     const struct kg_node *numeric; /* the node that was last read as a number, or NULL */
     struct schema_number number;   /* what it was read as */
 };
+
+/* The act of a subschema whose types and tests are known. */
+schema_act *schema_act_of(const struct schema_subschema *subschema);
 
 /* Adds an error about the node at the run's path; does nothing without a report. */
 void schema_report_add(struct schema_run *run, const struct schema_subschema *subschema,

@@ -5,6 +5,7 @@
 #include "schema/internal.h"
 
 #define PROBES_MAX 16
+#define FEW        4 /* so many are looked at one by one: that costs less than a hash */
 
 static inline uint64_t quick_hash(struct kg_str name)
 {
@@ -58,10 +59,18 @@ struct schema_keys schema_keys_build(struct kg_arena *arena, struct schema_key *
     return keys;
 }
 
+static const struct schema_key *find_among_few(const struct schema_keys *keys, struct kg_str name)
+{
+    for (uint32_t i = 0; i < keys->count; i++)
+        if (schema_key_equal(keys->keys[i].name, name))
+            return &keys->keys[i];
+    return NULL;
+}
+
 const struct schema_key *schema_keys_find(const struct schema_keys *keys, struct kg_str name)
 {
-    if (keys->count == 0)
-        return NULL;
+    if (keys->count <= FEW)
+        return find_among_few(keys, name);
     uint64_t slot = keys->collide ? kg_hash(name) : quick_hash(name);
     uint32_t probes = keys->collide ? keys->count : PROBES_MAX;
     slot &= keys->mask;

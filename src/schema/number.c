@@ -106,23 +106,15 @@ void schema_number_read(struct schema_number *number, struct kg_str text)
     number->text = text;
     number->small = 0;
     number->is_small = kg_str_to_int(text, &number->small);
-    if (!number->is_small)
-        number->decimal = decimal(text);
-}
-
-static struct schema_decimal decimal_of(const struct schema_number *number)
-{
-    return number->is_small ? decimal(number->text) : number->decimal;
+    number->decimal = decimal(text);
 }
 
 bool schema_number_compare(const struct schema_number *a, const struct schema_number *b,
                            int *ret_order)
 {
-    struct schema_decimal decimal_a = decimal_of(a);
-    struct schema_decimal decimal_b = decimal_of(b);
-    if (decimal_a.nan || decimal_b.nan)
+    if (a->decimal.nan || b->decimal.nan)
         return false;
-    *ret_order = compare(&decimal_a, &decimal_b);
+    *ret_order = compare(&a->decimal, &b->decimal);
     return true;
 }
 
@@ -236,7 +228,5 @@ bool schema_number_is_multiple(const struct schema_number *number,
 {
     if (divisor->is_small && number->is_small)
         return number->small % divisor->small == 0;
-    struct schema_decimal decimal_a = decimal_of(number);
-    struct schema_decimal decimal_b = decimal_of(divisor);
-    return is_decimal_multiple(&decimal_a, &decimal_b);
+    return is_decimal_multiple(&number->decimal, &divisor->decimal);
 }

@@ -34,6 +34,8 @@ bool schema_value_equal(const struct kg_node *a, const struct kg_node *b, uint64
     case KG_BOOL:
         return a->boolean == b->boolean;
     case KG_NUMBER:
+        if (a->is_small && b->is_small)
+            return a->small == b->small;
         schema_work(work, (a->text.length + b->text.length) / 32);
         return schema_number_equal(a->text, b->text);
     case KG_STRING:

@@ -497,7 +497,13 @@ static void node_int_takes_whole_numbers_within_int64(void **state)
     (void)state;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = read_text(
         "[-9223372036854775808,9223372036854775807,9223372036854775808,1.0,1e3,\"1\",true]");
+    kg_auto(kg_doc_cleanup) struct kg_doc *small = read_text("[-0,-17,999999999999999999]");
+    static const int64_t values[] = {0, -17, 999999999999999999};
     int64_t value = 0;
+    for (uint32_t i = 0; i < small->root->count; i++) {
+        assert_true(kg_node_int(&small->root->items[i], &value));
+        assert_true(value == values[i]);
+    }
     assert_true(kg_node_int(&doc->root->items[0], &value));
     assert_true(value == INT64_MIN);
     assert_true(kg_node_int(&doc->root->items[1], &value));

@@ -312,6 +312,19 @@ static void all_errors_are_collected(void **state)
                   "1:1  #/required is missing the property \"c\"");
 }
 
+static void each_limit_has_an_error_of_its_own(void **state)
+{
+    (void)state;
+    assert_errors("{'minimum': 3, 'maximum': 1}", "2",
+                  "1:1  #/minimum must be at least 3\n1:1  #/maximum must be at most 1");
+    assert_errors("{'minLength': 3, 'maxLength': 1}", "'ab'",
+                  "1:1  #/minLength must be at least 3 characters long\n"
+                  "1:1  #/maxLength must be at most 1 character long");
+    assert_errors("{'minItems': 3, 'maxItems': 1}", "[1, 2]",
+                  "1:1  #/minItems must have at least 3 items, not 2\n"
+                  "1:1  #/maxItems must have at most 1 item, not 2");
+}
+
 static void the_number_of_errors_is_bounded(void **state)
 {
     (void)state;
@@ -443,6 +456,19 @@ static void numbers_are_compared_and_divided_as_they_are_written(void **state)
         bool fits;
     } rows[] = {
         {"{'maximum': 9007199254740992}", "9007199254740993", false},
+        {"{'minimum': -1, 'maximum': 1}", "1", true},
+        {"{'minimum': -1, 'maximum': 1}", "-2", false},
+        {"{'minimum': 1, 'maximum': 1e0}", "1", true},
+        {"{'exclusiveMinimum': 0, 'exclusiveMaximum': 2}", "1", true},
+        {"{'exclusiveMinimum': 0, 'exclusiveMaximum': 2}", "2", false},
+        {"{'exclusiveMinimum': 9223372036854775807}", "9223372036854775808", true},
+        {"{'exclusiveMinimum': 9223372036854775807}", "0", false},
+        {"{'exclusiveMaximum': -9223372036854775808}", "0", false},
+        {"{'minimum': 2, 'maximum': 0.5}", "1", false},
+        {"{'minimum': 999999999999999999}", "999999999999999999", true},
+        {"{'minimum': 999999999999999999}", "1000000000000000000", true},
+        {"{'maximum': 999999999999999999}", "1000000000000000000", false},
+        {"{'const': -0}", "0", true},
         {"{'minimum': 0.1}", "0.1000000000000000000000000001", true},
         {"{'maximum': 0.1}", "0.1000000000000000000000000001", false},
         {"{'minimum': -1e400}", "-1e399", true},
@@ -463,6 +489,9 @@ static void numbers_are_compared_and_divided_as_they_are_written(void **state)
         {"{'uniqueItems': true}", "[1, 2, 3, 4, 5, 6, 7, 8, 9, 1.0]", false},
         {"{'uniqueItems': true}", "[{'a': 1, 'b': 2}, {'b': 2, 'a': 1}]", false},
         {"{'minLength': 2.0}", "'ab'", true},
+        {"{'minLength': 2}", "'\U0001F600'", false},
+        {"{'maxLength': 9}", "'aüüüüüüüü'", true},
+        {"{'maxLength': 8}", "'aüüüüüüüü'", false},
         {"{'maximum': 1e99999999999999999999}", "1e999999999999999999999", true},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
@@ -821,6 +850,7 @@ int main(void)
         cmocka_unit_test(errors_are_short_sentences),
         cmocka_unit_test(an_unknown_property_is_named_with_the_nearest_known_one),
         cmocka_unit_test(all_errors_are_collected),
+        cmocka_unit_test(each_limit_has_an_error_of_its_own),
         cmocka_unit_test(the_number_of_errors_is_bounded),
         cmocka_unit_test(hostile_texts_are_cut_and_escaped_in_messages),
         cmocka_unit_test(a_schema_that_is_not_valid_is_refused_with_its_place),

@@ -16,6 +16,17 @@ static inline bool kg_json_is_plain(unsigned char byte)
     return byte >= 0x20 && byte != '"' && byte != '\\';
 }
 
+/*
+ * Bit 7 of those bytes among eight. A subtraction lends from the next byte only past a byte that is
+ * found already, so the lowest mark is right.
+ */
+static inline uint64_t kg_json_marks(uint64_t word)
+{
+    uint64_t marks = (word - KG_JSON_EACH(0x20)) | ((word ^ KG_JSON_EACH('"')) - KG_JSON_EACH(1)) |
+                     ((word ^ KG_JSON_EACH('\\')) - KG_JSON_EACH(1));
+    return marks & ~word & KG_JSON_EACH(0x80);
+}
+
 #ifdef __SSE2__
 /* The first of those bytes among sixteen, or 16; *wide tells whether one is not ASCII. */
 static inline unsigned kg_json_find_16(const char *at, bool *wide)
@@ -34,8 +45,7 @@ static inline unsigned kg_json_find_16(const char *at, bool *wide)
 /*
  * The first quote, backslash or control character in [at, end), or end. *seen collects the bits of
  * bytes gone over (and a few behind); bit 7 of any tells of bytes that are not ASCII. Sixteen bytes
- * at a time where the machine can. Else eight: a subtraction lends from the next byte only past a
- * byte that is found already, so the lowest mark is right.
+ * at a time where the machine can, else eight.
  */
 static inline const char *kg_json_plain_end(const char *at, const char *end, uint64_t *seen)
 {
@@ -54,10 +64,7 @@ static inline const char *kg_json_plain_end(const char *at, const char *end, uin
         memcpy(&word, at, sizeof(word));
         word = le64toh(word);
         *seen |= word;
-        uint64_t marks = (word - KG_JSON_EACH(0x20)) |
-                         ((word ^ KG_JSON_EACH('"')) - KG_JSON_EACH(1)) |
-                         ((word ^ KG_JSON_EACH('\\')) - KG_JSON_EACH(1));
-        marks &= ~word & KG_JSON_EACH(0x80);
+        uint64_t marks = kg_json_marks(word);
         if (marks != 0)
             return at + __builtin_ctzll(marks) / 8;
         at += 8;
@@ -72,15 +79,14 @@ static inline bool kg_json_seen_wide(uint64_t seen)
     return (seen & KG_JSON_EACH(0x80)) != 0;
 }
 
-/* At the first byte of a value that is no container; leaves the cursor behind it. */
-enum kg_json_fault kg_json_skip_scalar(struct kg_json_cursor *cursor);
-
 struct kg_arena *kg_arena_new_for(size_t bytes); /* about so much will be asked for */
+/* A copy of the text with so many NULs behind it. */
+const char *kg_arena_padded(struct kg_arena *arena, struct kg_str text, size_t padding);
 
 struct kg_builder_frame {
     enum kg_type type;
     size_t first;           /* child number of its first one */
-    uint64_t keys;          /* the bits of its keys, see key_bit */
+    uint64_t keys;          /* the bits of its keys, see kg_builder_key_bit */
     struct kg_index *index; /* owned; of an object that has grown large */
 };
 
@@ -88,13 +94,11 @@ struct kg_builder_frame {
 struct kg_builder {
     struct kg_arena *arena;     /* owned; NULL once it is finished */
     struct kg_member *children; /* owned, if they are not few; so are the frames */
-    size_t child_count;
+    size_t child_count;         /* behind them is room for one more, whose key may be known */
     size_t child_capacity;
     struct kg_builder_frame *frames;
     size_t depth;
     size_t frame_capacity;
-    struct kg_str key; /* of the value to come */
-    uint32_t key_line, key_column;
     struct kg_builder_frame few_frames[8];
     struct kg_member few_children[48];
 };
@@ -102,5 +106,46 @@ struct kg_builder {
 /* For a builder on the stack; bytes are those of the document, roughly. */
 void kg_builder_begin(struct kg_builder *builder, size_t bytes);
 void kg_builder_end(struct kg_builder *builder);
+void kg_builder_grow(struct kg_builder *builder); /* the room for children */
+
+/* The child to come. */
+static inline struct kg_member *kg_builder_next(struct kg_builder *builder)
+{
+    return &builder->children[builder->child_count];
+}
+
+/* A key whose bit is not set among those before it is none of them; most are told apart so. */
+static inline uint64_t kg_builder_key_bit(struct kg_str key)
+{
+    if (key.length == 0)
+        return 1;
+    unsigned first = (unsigned char)key.data[0], last = (unsigned char)key.data[key.length - 1];
+    return (uint64_t)1 << (first + last * 5 + key.length * 23) % 64;
+}
+
+/* Whether its key is none of those before it, of which one may have the same bit. */
+bool kg_builder_next_is_new(struct kg_builder *builder);
+
+/* Gives it a key; false if another has that. */
+static inline bool kg_builder_next_key(struct kg_builder *builder, struct kg_str key, uint32_t line,
+                                       uint32_t column)
+{
+    struct kg_builder_frame *frame = &builder->frames[builder->depth - 1];
+    struct kg_member *next = kg_builder_next(builder);
+    uint64_t bit = kg_builder_key_bit(key);
+    uint64_t before = frame->keys;
+    next->key = key;
+    next->key_line = line;
+    next->key_column = column;
+    frame->keys = before | bit;
+    return (before & bit) == 0 || kg_builder_next_is_new(builder);
+}
+
+/* It is there now. */
+static inline void kg_builder_keep_next(struct kg_builder *builder)
+{
+    if (++builder->child_count == builder->child_capacity)
+        kg_builder_grow(builder);
+}
 
 #endif

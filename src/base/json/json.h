@@ -73,6 +73,7 @@ struct kg_node {
     uint8_t type;    /* enum kg_type */
     uint8_t flavor;  /* enum kg_flavor */
     bool boolean;    /* KG_BOOL */
+    bool is_small;   /* KG_NUMBER: an integer that is in `small` too; false says nothing */
     uint32_t line;   /* 1-based, where the value starts */
     uint32_t column; /* 1-based, in bytes */
     uint32_t count;  /* KG_ARRAY: items; KG_OBJECT: members */
@@ -85,6 +86,7 @@ struct kg_node {
     union {
         struct kg_node *items;     /* KG_ARRAY, in order */
         struct kg_member *members; /* KG_OBJECT, in the order of the text */
+        int64_t small;             /* KG_NUMBER, if is_small */
     };
 };
 

@@ -1,7 +1,8 @@
 /*
  * JSON text to tree, in one pass over a copy of the text that lies in the tree's own arena: strings
- * and numbers are pieces of it. Whatever is wrong, the scanner then says what and where. Positions
- * count from 1, columns in bytes.
+ * and numbers are pieces of it. NULs behind the copy end whatever is being read, so no step looks
+ * for the end. Whatever is wrong, the scanner then says what and where. Positions count from 1,
+ * columns in bytes.
  */
 #include "base/json/internal.h"
 
@@ -9,34 +10,35 @@
 
 #define KEY_SHOWN_MAX 64 /* bytes of a key in a message */
 #define TREE_BYTES    5  /* of an arena for each of the text: enough for most */
+#define PADDING       16 /* NULs: so many bytes are looked at together */
+#define SMALL_DIGITS  18 /* of a number that is within int64 for sure */
 
 struct reader {
-    struct kg_json_cursor cursor;
+    const char *end; /* of the text, where the padding begins */
     const char *line_start;
     uint32_t line;
     struct kg_builder builder;
 };
 
-static uint32_t column(const struct reader *reader)
+static inline uint32_t column(const struct reader *reader, const char *at)
 {
-    return (uint32_t)(reader->cursor.at - reader->line_start) + 1;
+    return (uint32_t)(at - reader->line_start) + 1;
 }
 
-/* Lines end in white space only: a string has no raw line feed. Returns the byte behind it, or 0.
- */
-static inline char skip_space(struct reader *reader)
+/* Lines end in white space only: a string has no raw line feed. */
+static inline const char *skip_space(struct reader *reader, const char *at)
 {
-    const char *at = reader->cursor.at;
-    for (; at < reader->cursor.end && (unsigned char)*at <= ' '; at++) {
+    for (; (unsigned char)*at <= ' '; at++) {
+        if (*at == ' ')
+            continue;
         if (*at == '\n') {
             reader->line++;
             reader->line_start = at + 1;
-        } else if (*at != ' ' && *at != '\t' && *at != '\r') {
+        } else if (*at != '\t' && *at != '\r') {
             break;
         }
     }
-    reader->cursor.at = at;
-    return at < reader->cursor.end ? *at : '\0';
+    return at;
 }
 
 /* -- faults ------------------------------------------------------------------------------------ */
@@ -69,141 +71,222 @@ static int check(struct kg_str text, struct kg_err *err)
     return fail_at(err, text, offset, what);
 }
 
-static int fail_twice(const struct reader *reader, struct kg_err *err)
+static int fail_twice(struct reader *reader, struct kg_err *err)
 {
-    const struct kg_builder *builder = &reader->builder;
-    struct kg_str key = builder->key;
+    const struct kg_member *member = kg_builder_next(&reader->builder);
+    struct kg_str key = member->key;
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     if (key.length > KEY_SHOWN_MAX) {
         key.length = KEY_SHOWN_MAX;
         key.length = kg_utf8_valid(key);
     }
     kg_json_put_string(&shown, key);
-    return kg_fail(err, KG_E_PARSE, "%u:%u: the key %.*s is given twice", builder->key_line,
-                   builder->key_column, KG_STR_ARG(kg_buf_view(&shown)));
+    return kg_fail(err, KG_E_PARSE, "%u:%u: the key %.*s is given twice", member->key_line,
+                   member->key_column, KG_STR_ARG(kg_buf_view(&shown)));
 }
 
-/* -- pieces: the cursor is at the first byte; false if there is something wrong ---------------- */
+/* -- pieces: each returns the byte behind it, or NULL if something is wrong -------------------- */
 
-/* Most strings have nothing but plain ASCII in them. */
-static inline bool take_plain(struct reader *reader, struct kg_str *ret_text)
+/* The first byte that is not a plain one of ASCII. */
+static inline const char *plain_end(const char *at)
 {
-    const char *start = reader->cursor.at + 1;
-    uint64_t seen = 0;
-    const char *end = kg_json_plain_end(start, reader->cursor.end, &seen);
-    if (end == reader->cursor.end || *end != '"' || kg_json_seen_wide(seen))
-        return false;
-    *ret_text = (struct kg_str){start, (size_t)(end - start)};
-    reader->cursor.at = end + 1;
-    return true;
+#ifdef __SSE2__
+    for (;; at += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+        /* as signed numbers, those that are not ASCII are below the control characters */
+        __m128i found = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20));
+        found = _mm_or_si128(found, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')));
+        found = _mm_or_si128(found, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
+        unsigned marks = (unsigned)_mm_movemask_epi8(found);
+        if (marks != 0)
+            return at + __builtin_ctz(marks);
+    }
+#else
+    for (;; at += 8) {
+        uint64_t word;
+        memcpy(&word, at, sizeof(word));
+        word = le64toh(word);
+        uint64_t marks = kg_json_marks(word) | (word & KG_JSON_EACH(0x80));
+        if (marks != 0)
+            return at + __builtin_ctzll(marks) / 8;
+    }
+#endif
 }
 
-static bool take_any(struct reader *reader, struct kg_str *ret_text)
+static const char *take_any(struct reader *reader, const char *at, struct kg_str *ret_text)
 {
+    struct kg_json_cursor cursor = {at, reader->end};
     bool escaped;
-    if (kg_json_skip_string(&reader->cursor, ret_text, &escaped) != KG_JSON_OK)
-        return false;
+    if (kg_json_skip_string(&cursor, ret_text, &escaped) != KG_JSON_OK)
+        return NULL;
     if (escaped) {
         char *text = kg_arena_alloc(reader->builder.arena, ret_text->length);
         *ret_text = (struct kg_str){text, kg_json_unescape(*ret_text, text)};
     }
-    return true;
+    return cursor.at;
 }
 
-static inline bool take_string(struct reader *reader, struct kg_str *ret_text)
+/* At the opening quote. Most strings have nothing but plain ASCII in them. */
+static inline const char *take_string(struct reader *reader, const char *at,
+                                      struct kg_str *ret_text)
 {
-    return take_plain(reader, ret_text) || take_any(reader, ret_text);
+    const char *end = plain_end(at + 1);
+    if (*end != '"')
+        return take_any(reader, at, ret_text);
+    *ret_text = (struct kg_str){at + 1, (size_t)(end - at - 1)};
+    return end + 1;
 }
 
-/* Leaves the cursor at the value. */
-static bool read_key(struct reader *reader)
+static inline bool is_digit(char c)
 {
-    uint32_t line = reader->line, start = column(reader);
-    struct kg_str key;
-    if (!take_string(reader, &key) || !kg_builder_key(&reader->builder, key, line, start) ||
-        skip_space(reader) != ':')
-        return false;
-    reader->cursor.at++;
-    skip_space(reader);
-    return true;
+    return (unsigned char)(c - '0') < 10;
 }
 
-static bool read_scalar(struct reader *reader, char first)
+/* One digit or more. */
+static inline const char *skip_digits(const char *at)
 {
-    struct kg_node node = {.line = reader->line, .column = column(reader)};
-    const char *start = reader->cursor.at;
-    if (first == '"') {
-        node.type = KG_STRING;
-        if (!take_string(reader, &node.text))
-            return false;
+    const char *start = at;
+    while (is_digit(*at))
+        at++;
+    return at > start ? at : NULL;
+}
+
+/* What may stand behind an integer: ".5", "e+3". */
+static const char *skip_fraction(const char *at)
+{
+    if (*at == '.')
+        at = skip_digits(at + 1);
+    if (at != NULL && (*at == 'e' || *at == 'E')) {
+        at++;
+        at = skip_digits(at + (*at == '+' || *at == '-'));
+    }
+    return at;
+}
+
+/* Most numbers are small integers, whose value comes with their digits. */
+static const char *take_number(const char *at, struct kg_node *node)
+{
+    const char *start = at;
+    bool negative = *at == '-';
+    at += negative;
+    const char *digits = at;
+    uint64_t value = 0;
+    for (; is_digit(*at); at++)
+        value = value * 10 + (unsigned)(*at - '0');
+    if (at == digits || (*digits == '0' && at - digits > 1))
+        return NULL;
+    if (*at == '.' || *at == 'e' || *at == 'E') {
+        at = skip_fraction(at);
+    } else if (at - digits <= SMALL_DIGITS) {
+        node->is_small = true;
+        node->small = (int64_t)(negative ? -value : value);
+    }
+    node->text = (struct kg_str){start, at ? (size_t)(at - start) : 0};
+    return at;
+}
+
+static const char *take_word(const char *at, struct kg_node *node)
+{
+    if (memcmp(at, "null", 4) == 0)
+        return at + 4;
+    node->type = KG_BOOL;
+    node->boolean = *at == 't';
+    return memcmp(at, "true", 4) == 0 ? at + 4 : memcmp(at, "false", 5) == 0 ? at + 5 : NULL;
+}
+
+static inline const char *read_scalar(struct reader *reader, const char *at)
+{
+    struct kg_node *node = &kg_builder_next(&reader->builder)->value;
+    *node = (struct kg_node){.line = reader->line, .column = column(reader, at)};
+    if (*at == '"') {
+        node->type = KG_STRING;
+        at = take_string(reader, at, &node->text);
+    } else if (*at >= 'a') {
+        at = take_word(at, node);
     } else {
-        if (kg_json_skip_scalar(&reader->cursor) != KG_JSON_OK)
-            return false;
-        node.type = first == 'n' ? KG_NULL : first == 't' || first == 'f' ? KG_BOOL : KG_NUMBER;
-        node.boolean = first == 't';
-        if (node.type == KG_NUMBER)
-            node.text = (struct kg_str){start, (size_t)(reader->cursor.at - start)};
+        node->type = KG_NUMBER;
+        at = take_number(at, node);
     }
-    kg_builder_value(&reader->builder, node);
-    return true;
+    kg_builder_keep_next(&reader->builder);
+    return at;
 }
 
-static void read_close(struct reader *reader)
+/* Goes on to the value. */
+static inline const char *read_key(struct reader *reader, const char *at)
 {
-    kg_builder_close(&reader->builder);
-    reader->cursor.at++;
+    uint32_t line = reader->line, start = column(reader, at);
+    struct kg_str key;
+    at = take_string(reader, at, &key);
+    if (at == NULL || !kg_builder_next_key(&reader->builder, key, line, start))
+        return NULL;
+    at = skip_space(reader, at);
+    return *at == ':' ? skip_space(reader, at + 1) : NULL;
 }
 
-/* -- the walk ---------------------------------------------------------------------------------- */
+/* -- values: the depth is bounded, so they may call each other --------------------------------- */
 
-/* Behind a value: closes what ends there, up to the next value or the end of all. */
-static bool read_on(struct reader *reader)
+static const char *read_object(struct reader *reader, const char *at);
+static const char *read_array(struct reader *reader, const char *at);
+
+static inline const char *read_value(struct reader *reader, const char *at)
 {
-    struct kg_builder *builder = &reader->builder;
-    char next = skip_space(reader);
-    while (builder->depth > 0) {
-        bool object = builder->frames[builder->depth - 1].type == KG_OBJECT;
-        if (next == ',') {
-            reader->cursor.at++;
-            next = skip_space(reader);
-            return !object || (next == '"' && read_key(reader));
-        }
-        if (next != (object ? '}' : ']'))
-            return false;
-        read_close(reader);
-        next = skip_space(reader);
-    }
-    return reader->cursor.at == reader->cursor.end;
+    return *at == '{'   ? read_object(reader, at)
+           : *at == '[' ? read_array(reader, at)
+                        : read_scalar(reader, at);
 }
 
-/* At a bracket; goes on to the first value in it. */
-static bool read_open(struct reader *reader, char bracket)
+/* At a bracket; goes on to what comes first behind it. */
+static const char *read_open(struct reader *reader, const char *at, enum kg_type type)
 {
-    bool object = bracket == '{';
     if (reader->builder.depth == KG_JSON_DEPTH_MAX)
-        return false;
-    kg_builder_open(&reader->builder, object ? KG_OBJECT : KG_ARRAY, reader->line, column(reader));
-    reader->cursor.at++;
-    char next = skip_space(reader);
-    if (next == (object ? '}' : ']')) {
-        read_close(reader);
-        return read_on(reader);
-    }
-    return !object || (next == '"' && read_key(reader));
+        return NULL;
+    kg_builder_open(&reader->builder, type, reader->line, column(reader, at));
+    return skip_space(reader, at + 1);
 }
 
-static bool read_all(struct reader *reader)
+static const char *read_close(struct reader *reader, const char *at, char bracket)
 {
-    skip_space(reader);
-    do {
-        if (reader->cursor.at == reader->cursor.end)
-            return false;
-        char first = *reader->cursor.at;
-        if (first == '{' || first == '[' ? !read_open(reader, first)
-                                         : !read_scalar(reader, first) || !read_on(reader))
-            return false;
-    } while (reader->builder.depth > 0);
-    return true;
+    if (*at != bracket)
+        return NULL;
+    kg_builder_close(&reader->builder);
+    return at + 1;
+}
+
+static const char *read_object(struct reader *reader, const char *at)
+{
+    at = read_open(reader, at, KG_OBJECT);
+    if (at == NULL || *at == '}')
+        return at ? read_close(reader, at, '}') : NULL;
+    for (;;) {
+        if (*at != '"' || (at = read_key(reader, at)) == NULL ||
+            (at = read_value(reader, at)) == NULL)
+            return NULL;
+        at = skip_space(reader, at);
+        if (*at != ',')
+            return read_close(reader, at, '}');
+        at = skip_space(reader, at + 1);
+    }
+}
+
+static const char *read_array(struct reader *reader, const char *at)
+{
+    at = read_open(reader, at, KG_ARRAY);
+    if (at == NULL || *at == ']')
+        return at ? read_close(reader, at, ']') : NULL;
+    for (;;) {
+        if ((at = read_value(reader, at)) == NULL)
+            return NULL;
+        at = skip_space(reader, at);
+        if (*at != ',')
+            return read_close(reader, at, ']');
+        at = skip_space(reader, at + 1);
+    }
+}
+
+static bool read_all(struct reader *reader, const char *at)
+{
+    at = read_value(reader, skip_space(reader, at));
+    return at != NULL && skip_space(reader, at) == reader->end;
 }
 
 struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err)
@@ -211,13 +294,13 @@ struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err)
     struct reader reader;
     if (text.length > UINT32_MAX)
         return kg_fail(err, KG_E_TOO_LARGE, "1:1: the text is larger than 4 GiB"), NULL;
-    kg_builder_begin(&reader.builder, text.length * TREE_BYTES);
-    struct kg_str copy = kg_arena_str(reader.builder.arena, text);
-    reader.cursor = (struct kg_json_cursor){copy.data, copy.data + copy.length};
-    reader.line_start = copy.data;
+    kg_builder_begin(&reader.builder, text.length * TREE_BYTES + PADDING);
+    const char *copy = kg_arena_padded(reader.builder.arena, text, PADDING);
+    reader.end = copy + text.length;
+    reader.line_start = copy;
     reader.line = 1;
     struct kg_doc *doc = NULL;
-    if (read_all(&reader))
+    if (read_all(&reader, copy))
         doc = kg_builder_finish(&reader.builder);
     else if (check(text, err) == 0)
         fail_twice(&reader, err);

@@ -316,11 +316,6 @@ enum kg_json_fault kg_json_skip_string(struct kg_json_cursor *cursor, struct kg_
     return KG_JSON_OK;
 }
 
-enum kg_json_fault kg_json_skip_scalar(struct kg_json_cursor *cursor)
-{
-    return skip_scalar(cursor);
-}
-
 /* At a value: the whole of it, or the opening of a container. */
 static inline enum kg_json_fault step(struct walk *walk)
 {

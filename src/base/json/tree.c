@@ -86,7 +86,7 @@ static struct chunk *next_chunk(struct kg_arena *arena)
 }
 
 /* Not zeroed; align is a power of two. */
-static void *take(struct kg_arena *arena, size_t size, size_t align)
+static inline void *take(struct kg_arena *arena, size_t size, size_t align)
 {
     arena->bytes += size;
     struct chunk *chunk = arena->chunk;
@@ -107,12 +107,18 @@ void *kg_arena_alloc(struct kg_arena *arena, size_t size)
     return size > 0 ? memset(piece, 0, size) : piece;
 }
 
-struct kg_str kg_arena_str(struct kg_arena *arena, struct kg_str text)
+const char *kg_arena_padded(struct kg_arena *arena, struct kg_str text, size_t padding)
 {
-    char *copy = take(arena, text.length, 1);
+    char *copy = take(arena, text.length + padding, 1);
     if (text.length)
         memcpy(copy, text.data, text.length);
-    return (struct kg_str){copy, text.length};
+    memset(copy + text.length, 0, padding);
+    return copy;
+}
+
+struct kg_str kg_arena_str(struct kg_arena *arena, struct kg_str text)
+{
+    return (struct kg_str){kg_arena_padded(arena, text, 0), text.length};
 }
 
 size_t kg_arena_bytes(const struct kg_arena *arena)
@@ -197,7 +203,12 @@ const struct kg_node *kg_node_get(const struct kg_node *node, const char *key)
 
 bool kg_node_int(const struct kg_node *node, int64_t *ret_value)
 {
-    return node != NULL && node->type == KG_NUMBER && kg_str_to_int(node->text, ret_value);
+    if (node == NULL || node->type != KG_NUMBER)
+        return false;
+    if (!node->is_small)
+        return kg_str_to_int(node->text, ret_value);
+    *ret_value = node->small;
+    return true;
 }
 
 /* -- builder ----------------------------------------------------------------------------------- */
@@ -249,35 +260,26 @@ unsigned kg_builder_depth(const struct kg_builder *builder)
     return (unsigned)builder->depth;
 }
 
-/* A key whose bit is not set among those before it is none of them; most are told apart so. */
-static inline uint64_t key_bit(struct kg_str key)
-{
-    if (key.length == 0)
-        return 1;
-    unsigned first = (unsigned char)key.data[0], last = (unsigned char)key.data[key.length - 1];
-    return (uint64_t)1 << (first + last * 5 + key.length * 23) % 64;
-}
-
 /* False if the key is among the members of a small object. */
-static bool note_key(struct kg_builder_frame *frame, const struct kg_member *members, size_t count,
-                     struct kg_str key)
+static bool is_new(const struct kg_member *members, size_t count, struct kg_str key)
 {
-    uint64_t bit = key_bit(key);
-    if ((frame->keys & bit) != 0)
-        for (size_t i = 0; i < count; i++)
-            if (kg_str_equal(members[i].key, key))
-                return false;
-    frame->keys |= bit;
+    for (size_t i = 0; i < count; i++)
+        if (kg_str_equal(members[i].key, key))
+            return false;
     return true;
 }
 
-/* The same of a large one, which has an index, and gets a larger one when that is half full. */
-static bool note_key_of_many(struct kg_builder_frame *frame, const struct kg_member *members,
-                             size_t count, struct kg_str key)
+/*
+ * The same of a large one, which has an index, and gets a larger one when that is half full. From
+ * then on no key passes by it.
+ */
+static bool is_new_of_many(struct kg_builder_frame *frame, const struct kg_member *members,
+                           size_t count, struct kg_str key)
 {
     if (frame->index == NULL || count * 2 > frame->index->mask) {
         free(frame->index);
         frame->index = index_new(members, count);
+        frame->keys = UINT64_MAX;
     }
     uint32_t *slot = &frame->index->slots[index_find(frame->index, members, key)];
     if (*slot != 0)
@@ -286,17 +288,22 @@ static bool note_key_of_many(struct kg_builder_frame *frame, const struct kg_mem
     return true;
 }
 
-bool kg_builder_key(struct kg_builder *builder, struct kg_str key, uint32_t line, uint32_t column)
+/* An object that grows large without coming here has no index: 64 members at most, by their bits.
+ */
+bool kg_builder_next_is_new(struct kg_builder *builder)
 {
-    assert(builder->depth > 0 && builder->frames[builder->depth - 1].type == KG_OBJECT);
     struct kg_builder_frame *frame = &builder->frames[builder->depth - 1];
     const struct kg_member *members = builder->children + frame->first;
     size_t count = builder->child_count - frame->first;
-    builder->key = key;
-    builder->key_line = line;
-    builder->key_column = column;
-    return count < INDEX_FROM ? note_key(frame, members, count, key)
-                              : note_key_of_many(frame, members, count, key);
+    struct kg_str key = kg_builder_next(builder)->key;
+    return count < INDEX_FROM ? is_new(members, count, key)
+                              : is_new_of_many(frame, members, count, key);
+}
+
+bool kg_builder_key(struct kg_builder *builder, struct kg_str key, uint32_t line, uint32_t column)
+{
+    assert(builder->depth > 0 && builder->frames[builder->depth - 1].type == KG_OBJECT);
+    return kg_builder_next_key(builder, key, line, column);
 }
 
 /* Twice the room, at first in a place of its own. */
@@ -308,18 +315,17 @@ static void *grow(void *items, void *few, size_t *capacity, size_t size)
     return memcpy(kg_realloc(NULL, *capacity * size), few, *capacity / 2 * size);
 }
 
-/* An item of an array gets the key of the member before, which nobody reads. */
+void kg_builder_grow(struct kg_builder *builder)
+{
+    builder->children = grow(builder->children, builder->few_children, &builder->child_capacity,
+                             sizeof(*builder->children));
+}
+
+/* An item of an array has no key, and nobody reads it. */
 void kg_builder_value(struct kg_builder *builder, struct kg_node value)
 {
-    if (builder->child_count == builder->child_capacity)
-        builder->children = grow(builder->children, builder->few_children, &builder->child_capacity,
-                                 sizeof(*builder->children));
-    builder->children[builder->child_count++] = (struct kg_member){
-        .key = builder->key,
-        .key_line = builder->key_line,
-        .key_column = builder->key_column,
-        .value = value,
-    };
+    kg_builder_next(builder)->value = value;
+    kg_builder_keep_next(builder);
 }
 
 /*
@@ -328,8 +334,9 @@ void kg_builder_value(struct kg_builder *builder, struct kg_node value)
 void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t line, uint32_t column)
 {
     assert(type == KG_ARRAY || type == KG_OBJECT);
-    kg_builder_value(builder,
-                     (struct kg_node){.type = (uint8_t)type, .line = line, .column = column});
+    kg_builder_next(builder)->value =
+        (struct kg_node){.type = (uint8_t)type, .line = line, .column = column};
+    kg_builder_keep_next(builder);
     if (builder->depth == builder->frame_capacity)
         builder->frames = grow(builder->frames, builder->few_frames, &builder->frame_capacity,
                                sizeof(*builder->frames));
@@ -377,8 +384,8 @@ void kg_builder_close(struct kg_builder *builder)
 struct kg_doc *kg_builder_finish(struct kg_builder *builder)
 {
     assert(builder->depth == 0 && builder->child_count == 1);
-    struct kg_doc *doc = kg_arena_alloc(builder->arena, sizeof(*doc));
-    doc->root = kg_arena_alloc(builder->arena, sizeof(*doc->root));
+    struct kg_doc *doc = take(builder->arena, sizeof(*doc), alignof(max_align_t));
+    doc->root = take(builder->arena, sizeof(*doc->root), alignof(max_align_t));
     *doc->root = builder->children[0].value;
     doc->arena = builder->arena;
     builder->arena = NULL;
