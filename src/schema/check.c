@@ -173,8 +173,8 @@ static APART bool check_integer(struct schema_run *run, const struct schema_subs
 
 /* Whether the node fits the subschema. Marks are those of the node, NULL if nobody asks for them.
  */
-static bool check(struct schema_run *run, uint32_t number, const struct kg_node *node,
-                  struct schema_marks *marks)
+static inline bool check(struct schema_run *run, uint32_t number, const struct kg_node *node,
+                         struct schema_marks *marks)
 {
     const struct schema_subschema *subschema = &run->schema->subschemas[number];
     schema_work(&run->work, 1 + subschema->test_count);
@@ -465,8 +465,13 @@ static bool check_items(CHECK_PARAMETERS)
         return fits;
     if (run->schema->subschemas[items->rest].types == 0)
         return check_closed_end(run, subschema, test, node, marks);
-    for (uint32_t i = prefix; i < node->count && (fits || run->report) && run->work > 0; i++)
-        fits &= check_item(run, items->rest, node, i);
+    for (uint32_t i = prefix; i < node->count && run->work > 0; i++) {
+        if (check_item(run, items->rest, node, i))
+            continue;
+        if (run->report == NULL)
+            return false;
+        fits = false;
+    }
     if (marks != NULL)
         marks->all = true;
     return fits;

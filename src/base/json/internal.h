@@ -94,8 +94,8 @@ struct kg_builder_frame {
 struct kg_builder {
     struct kg_arena *arena;     /* owned; NULL once it is finished */
     struct kg_member *children; /* owned, if they are not few; so are the frames */
-    size_t child_count;         /* behind them is room for one more, whose key may be known */
-    size_t child_capacity;
+    struct kg_member *next;     /* the child to come, whose key may be known */
+    struct kg_member *end;      /* of the room for children, always behind the next */
     struct kg_builder_frame *frames;
     size_t depth;
     size_t frame_capacity;
@@ -108,12 +108,6 @@ void kg_builder_begin(struct kg_builder *builder, size_t bytes);
 void kg_builder_end(struct kg_builder *builder);
 void kg_builder_grow(struct kg_builder *builder); /* the room for children */
 
-/* The child to come. */
-static inline struct kg_member *kg_builder_next(struct kg_builder *builder)
-{
-    return &builder->children[builder->child_count];
-}
-
 /* A key whose bit is not set among those before it is none of them; most are told apart so. */
 static inline uint64_t kg_builder_key_bit(struct kg_str key)
 {
@@ -123,15 +117,15 @@ static inline uint64_t kg_builder_key_bit(struct kg_str key)
     return (uint64_t)1 << (first + last * 5 + key.length * 23) % 64;
 }
 
-/* Whether its key is none of those before it, of which one may have the same bit. */
+/* Whether the key of the next is none of those before it, of which one may have the same bit. */
 bool kg_builder_next_is_new(struct kg_builder *builder);
 
-/* Gives it a key; false if another has that. */
+/* Gives the next its key; false if another has that. */
 static inline bool kg_builder_next_key(struct kg_builder *builder, struct kg_str key, uint32_t line,
                                        uint32_t column)
 {
     struct kg_builder_frame *frame = &builder->frames[builder->depth - 1];
-    struct kg_member *next = kg_builder_next(builder);
+    struct kg_member *next = builder->next;
     uint64_t bit = kg_builder_key_bit(key);
     uint64_t before = frame->keys;
     next->key = key;
@@ -141,10 +135,10 @@ static inline bool kg_builder_next_key(struct kg_builder *builder, struct kg_str
     return (before & bit) == 0 || kg_builder_next_is_new(builder);
 }
 
-/* It is there now. */
+/* The next is there now. */
 static inline void kg_builder_keep_next(struct kg_builder *builder)
 {
-    if (++builder->child_count == builder->child_capacity)
+    if (++builder->next == builder->end)
         kg_builder_grow(builder);
 }
 

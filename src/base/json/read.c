@@ -71,9 +71,9 @@ static int check(struct kg_str text, struct kg_err *err)
     return fail_at(err, text, offset, what);
 }
 
-static int fail_twice(struct reader *reader, struct kg_err *err)
+static int fail_twice(const struct reader *reader, struct kg_err *err)
 {
-    const struct kg_member *member = kg_builder_next(&reader->builder);
+    const struct kg_member *member = reader->builder.next;
     struct kg_str key = member->key;
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     if (key.length > KEY_SHOWN_MAX) {
@@ -196,7 +196,7 @@ static const char *take_word(const char *at, struct kg_node *node)
 
 static inline const char *read_scalar(struct reader *reader, const char *at)
 {
-    struct kg_node *node = &kg_builder_next(&reader->builder)->value;
+    struct kg_node *node = &reader->builder.next->value;
     *node = (struct kg_node){.line = reader->line, .column = column(reader, at)};
     if (*at == '"') {
         node->type = KG_STRING;

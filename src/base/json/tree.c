@@ -217,8 +217,8 @@ void kg_builder_begin(struct kg_builder *builder, size_t bytes)
 {
     builder->arena = kg_arena_new_for(bytes);
     builder->children = builder->few_children;
-    builder->child_count = 0;
-    builder->child_capacity = KG_COUNT(builder->few_children);
+    builder->next = builder->few_children;
+    builder->end = builder->few_children + KG_COUNT(builder->few_children);
     builder->frames = builder->few_frames;
     builder->depth = 0;
     builder->frame_capacity = KG_COUNT(builder->few_frames);
@@ -294,8 +294,8 @@ bool kg_builder_next_is_new(struct kg_builder *builder)
 {
     struct kg_builder_frame *frame = &builder->frames[builder->depth - 1];
     const struct kg_member *members = builder->children + frame->first;
-    size_t count = builder->child_count - frame->first;
-    struct kg_str key = kg_builder_next(builder)->key;
+    size_t count = (size_t)(builder->next - members);
+    struct kg_str key = builder->next->key;
     return count < INDEX_FROM ? is_new(members, count, key)
                               : is_new_of_many(frame, members, count, key);
 }
@@ -317,14 +317,18 @@ static void *grow(void *items, void *few, size_t *capacity, size_t size)
 
 void kg_builder_grow(struct kg_builder *builder)
 {
-    builder->children = grow(builder->children, builder->few_children, &builder->child_capacity,
-                             sizeof(*builder->children));
+    size_t count = (size_t)(builder->next - builder->children);
+    size_t capacity = (size_t)(builder->end - builder->children);
+    builder->children =
+        grow(builder->children, builder->few_children, &capacity, sizeof(*builder->children));
+    builder->next = builder->children + count;
+    builder->end = builder->children + capacity;
 }
 
 /* An item of an array has no key, and nobody reads it. */
 void kg_builder_value(struct kg_builder *builder, struct kg_node value)
 {
-    kg_builder_next(builder)->value = value;
+    builder->next->value = value;
     kg_builder_keep_next(builder);
 }
 
@@ -334,14 +338,13 @@ void kg_builder_value(struct kg_builder *builder, struct kg_node value)
 void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t line, uint32_t column)
 {
     assert(type == KG_ARRAY || type == KG_OBJECT);
-    kg_builder_next(builder)->value =
-        (struct kg_node){.type = (uint8_t)type, .line = line, .column = column};
+    builder->next->value = (struct kg_node){.type = (uint8_t)type, .line = line, .column = column};
     kg_builder_keep_next(builder);
     if (builder->depth == builder->frame_capacity)
         builder->frames = grow(builder->frames, builder->few_frames, &builder->frame_capacity,
                                sizeof(*builder->frames));
-    builder->frames[builder->depth++] =
-        (struct kg_builder_frame){.type = type, .first = builder->child_count};
+    builder->frames[builder->depth++] = (struct kg_builder_frame){
+        .type = type, .first = (size_t)(builder->next - builder->children)};
 }
 
 static void take_items(struct kg_arena *arena, struct kg_node *node,
@@ -369,21 +372,21 @@ void kg_builder_close(struct kg_builder *builder)
 {
     assert(builder->depth > 0);
     struct kg_builder_frame *frame = &builder->frames[--builder->depth];
-    const struct kg_member *children = builder->children + frame->first;
-    struct kg_node *node = &builder->children[frame->first - 1].value;
-    node->count = (uint32_t)(builder->child_count - frame->first);
+    struct kg_member *children = builder->children + frame->first;
+    struct kg_node *node = &children[-1].value;
+    node->count = (uint32_t)(builder->next - children);
     if (frame->type == KG_ARRAY)
         take_items(builder->arena, node, children);
     else
         take_members(builder->arena, node, children, frame->index);
     free(frame->index);
     frame->index = NULL;
-    builder->child_count = frame->first;
+    builder->next = children;
 }
 
 struct kg_doc *kg_builder_finish(struct kg_builder *builder)
 {
-    assert(builder->depth == 0 && builder->child_count == 1);
+    assert(builder->depth == 0 && builder->next == builder->children + 1);
     struct kg_doc *doc = take(builder->arena, sizeof(*doc), alignof(max_align_t));
     doc->root = take(builder->arena, sizeof(*doc->root), alignof(max_align_t));
     *doc->root = builder->children[0].value;
