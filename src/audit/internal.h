@@ -10,7 +10,7 @@
 #include "base/json/json.h"
 #include "storage/state/state.h"
 
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 #include <stdatomic.h>
 
 #define AUDIT_BLOCK_BYTES  ((size_t)256 * 1024)       /* a block past this is sealed */
@@ -52,10 +52,9 @@ void audit_head_sign(const struct audit_key *key, struct state_audit_head *head)
 bool audit_head_is_signed(const struct audit_key *key, const struct state_audit_head *head);
 
 /* SHA-256 of a block while it grows. */
-EVP_MD_CTX *audit_digest_new(void);
-void audit_digest_free(EVP_MD_CTX **digest); /* for kg_auto */
-void audit_digest_add(EVP_MD_CTX *digest, struct kg_str bytes);
-void audit_digest_end(EVP_MD_CTX *digest, unsigned char ret_hash[32]); /* and starts anew */
+void audit_digest_add(struct sha256_ctx *digest, struct kg_str bytes);
+/* And starts anew. */
+void audit_digest_end(struct sha256_ctx *digest, unsigned char ret_hash[SHA256_DIGEST_SIZE]);
 
 /* -- files.c: the folder and lines of one file ------------------------------------------------- */
 
@@ -130,7 +129,7 @@ struct audit_chain {
     int fd;
     uint32_t file;
     uint64_t file_bytes;
-    EVP_MD_CTX *digest; /* of the block's bytes in the file */
+    struct sha256_ctx digest; /* of the block's bytes in the file */
     uint64_t block_bytes, block_events;
     uint64_t block_since_ns; /* when its first line was written */
     struct audit_seal seal;  /* being written, while seal_line is not empty */
