@@ -88,6 +88,29 @@ int audit_reader_next(struct audit_reader *reader, struct kg_str *ret_line, stru
 /* How many bytes of half a line remain after a 0. */
 size_t audit_reader_rest(const struct audit_reader *reader);
 
+/* -- backward.c: the same lines, the last one first ------------------------------------------- */
+
+/* Bytes that grow at their front. */
+struct audit_front {
+    char *data;        /* owned */
+    size_t start, end; /* in data: what is held */
+    size_t capacity;
+};
+void audit_front_put(struct audit_front *front, struct kg_str bytes);
+struct kg_str audit_front_view(const struct audit_front *front);
+void audit_front_free(struct audit_front *front); /* for kg_auto */
+
+struct audit_backward {
+    int fd;
+    uint64_t offset; /* in the file: of the first byte held */
+    struct audit_front held;
+};
+int audit_backward_open(struct audit_backward *reader, const char *dir, uint32_t number,
+                        struct kg_err *err);
+void audit_backward_close(struct audit_backward *reader); /* for kg_auto, with an fd of -1 too */
+/* 1 with a line and its \n, valid until the next call; 0 at the beginning. */
+int audit_backward_next(struct audit_backward *reader, struct kg_str *ret_line, struct kg_err *err);
+
 /* The first seal or the first event's line of a file; *ret_found is false if it has none. */
 int audit_first_seal(const char *dir, uint32_t number, struct audit_seal *ret_seal, bool *ret_found,
                      struct kg_err *err);

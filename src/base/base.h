@@ -233,6 +233,9 @@ bool kg_time_parse(struct kg_str text, int64_t *ret_wall_ms);
 struct kg_id {
     char text[KG_ID_MAX]; /* NUL-terminated */
 };
+#define KG_ULID_TIME 10 /* its first characters */
+/* What the ULIDs of a millisecond begin with, without a NUL; texts sort as times do. */
+void kg_ulid_time(int64_t wall_ms, char ret_text[KG_ULID_TIME]);
 struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five characters, or "" */
 
 /* -- files ------------------------------------------------------------------------------------- */

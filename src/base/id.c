@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
 static __thread struct {
     int64_t ms;
     uint16_t high;
@@ -30,15 +32,20 @@ static void next_ulid(void)
         last.high++;
 }
 
+void kg_ulid_time(int64_t wall_ms, char ret_text[KG_ULID_TIME])
+{
+    for (int i = 0; i < KG_ULID_TIME; i++)
+        ret_text[i] = alphabet[(wall_ms >> (45 - 5 * i)) & 31];
+}
+
 struct kg_id kg_id_new(const char *prefix)
 {
-    static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     struct kg_id id = {{0}};
     size_t used = strlen(prefix);
     memcpy(id.text, prefix, used);
     next_ulid();
-    for (int i = 0; i < 10; i++)
-        id.text[used++] = alphabet[(last.ms >> (45 - 5 * i)) & 31];
+    kg_ulid_time(last.ms, id.text + used);
+    used += KG_ULID_TIME;
     unsigned __int128 random = ((unsigned __int128)last.high << 64) | last.low;
     for (int i = 0; i < 16; i++)
         id.text[used++] = alphabet[(unsigned)(random >> (75 - 5 * i)) & 31];
