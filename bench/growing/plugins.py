@@ -8,7 +8,7 @@ from lib.process import descendants, resident_kb, wake_ups
 from rows.many import home_of, target
 
 COUNTS = (1, 10, 100, 1000)
-REST = 10  # seconds in which nobody asks for anything
+REST = 35  # seconds in which nobody asks for anything; each plugin is pinged in 30
 
 
 def at_rest(daemon, seconds):

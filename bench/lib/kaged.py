@@ -115,16 +115,18 @@ class Daemon:
         return contextlib.closing(Client(self.socket))
 
     def wait_running(self, count):
-        """Until so many plugins run."""
+        """Until so many plugins run. Asking takes a tenth of the time at most: about a thousand plugins
+        there is much to say, and who is asked all the time starts them later."""
         deadline = time.monotonic() + PATIENCE
         with self.client() as client:
             while True:
+                asked = time.monotonic()
                 plugins = client.api("GET", "/plugins")["plugins"]
                 if sum(plugin["state"] == "running" for plugin in plugins) >= count:
                     return
-                if time.monotonic() > deadline:
+                if asked > deadline:
                     raise contender.Failed(f"kaged: {count} plugins do not run")
-                time.sleep(0.02)
+                time.sleep(max(0.02, 9 * (time.monotonic() - asked)))
 
 
 @contextlib.contextmanager

@@ -158,8 +158,8 @@ static void begin_seal(struct audit_chain *chain, enum audit_seal_kind kind)
     };
     memcpy(seal->prev, chain->head.hash, sizeof(seal->prev));
     audit_seal_put(&chain->seal_line, seal);
-    audit_digest_add(chain->digest, kg_buf_view(&chain->seal_line));
-    audit_digest_end(chain->digest, seal->hash);
+    audit_digest_add(&chain->digest, kg_buf_view(&chain->seal_line));
+    audit_digest_end(&chain->digest, seal->hash);
     audit_seal_put_hash(&chain->seal_line, seal);
     chain->seal_written = 0;
 }
@@ -251,7 +251,7 @@ int audit_chain_append(struct audit_chain *chain, struct kg_str lines, size_t *a
         size_t wrote;
         result = put(chain, slice, &wrote, err);
         slice.length = wrote;
-        audit_digest_add(chain->digest, slice);
+        audit_digest_add(&chain->digest, slice);
         chain->block_bytes += wrote;
         chain->block_events += count_lines(slice);
         *at += wrote;
@@ -265,7 +265,6 @@ void audit_chain_close(struct audit_chain *chain)
 {
     kg_close(&chain->fd);
     state_close(chain->state);
-    audit_digest_free(&chain->digest);
     kg_buf_free(&chain->seal_line);
     free(chain->dir);
     explicit_bzero(&chain->key, sizeof(chain->key));

@@ -10,7 +10,7 @@
 #include "base/json/json.h"
 #include "storage/state/state.h"
 
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 #include <stdatomic.h>
 
 #define AUDIT_BLOCK_BYTES  ((size_t)256 * 1024)       /* a block past this is sealed */
@@ -52,10 +52,9 @@ void audit_head_sign(const struct audit_key *key, struct state_audit_head *head)
 bool audit_head_is_signed(const struct audit_key *key, const struct state_audit_head *head);
 
 /* SHA-256 of a block while it grows. */
-EVP_MD_CTX *audit_digest_new(void);
-void audit_digest_free(EVP_MD_CTX **digest); /* for kg_auto */
-void audit_digest_add(EVP_MD_CTX *digest, struct kg_str bytes);
-void audit_digest_end(EVP_MD_CTX *digest, unsigned char ret_hash[32]); /* and starts anew */
+void audit_digest_add(struct sha256_ctx *digest, struct kg_str bytes);
+/* And starts anew. */
+void audit_digest_end(struct sha256_ctx *digest, unsigned char ret_hash[SHA256_DIGEST_SIZE]);
 
 /* -- files.c: the folder and lines of one file ------------------------------------------------- */
 
@@ -88,6 +87,29 @@ void audit_reader_close(struct audit_reader *reader); /* for kg_auto; a zeroed o
 int audit_reader_next(struct audit_reader *reader, struct kg_str *ret_line, struct kg_err *err);
 /* How many bytes of half a line remain after a 0. */
 size_t audit_reader_rest(const struct audit_reader *reader);
+
+/* -- backward.c: the same lines, the last one first ------------------------------------------- */
+
+/* Bytes that grow at their front. */
+struct audit_front {
+    char *data;        /* owned */
+    size_t start, end; /* in data: what is held */
+    size_t capacity;
+};
+void audit_front_put(struct audit_front *front, struct kg_str bytes);
+struct kg_str audit_front_view(const struct audit_front *front);
+void audit_front_free(struct audit_front *front); /* for kg_auto */
+
+struct audit_backward {
+    int fd;
+    uint64_t offset; /* in the file: of the first byte held */
+    struct audit_front held;
+};
+int audit_backward_open(struct audit_backward *reader, const char *dir, uint32_t number,
+                        struct kg_err *err);
+void audit_backward_close(struct audit_backward *reader); /* for kg_auto, with an fd of -1 too */
+/* 1 with a line and its \n, valid until the next call; 0 at the beginning. */
+int audit_backward_next(struct audit_backward *reader, struct kg_str *ret_line, struct kg_err *err);
 
 /* The first seal or the first event's line of a file; *ret_found is false if it has none. */
 int audit_first_seal(const char *dir, uint32_t number, struct audit_seal *ret_seal, bool *ret_found,
@@ -130,7 +152,7 @@ struct audit_chain {
     int fd;
     uint32_t file;
     uint64_t file_bytes;
-    EVP_MD_CTX *digest; /* of the block's bytes in the file */
+    struct sha256_ctx digest; /* of the block's bytes in the file */
     uint64_t block_bytes, block_events;
     uint64_t block_since_ns; /* when its first line was written */
     struct audit_seal seal;  /* being written, while seal_line is not empty */

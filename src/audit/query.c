@@ -1,7 +1,7 @@
 /*
  * Questions to the log, answered by reading its files. The answer is bounded whatever is asked;
- * lines that are no events, or no JSON, never reach it. Newer files are read first and older ones
- * only as far as needed.
+ * lines that are no events, or no JSON, never reach it. The last ones are read
+ * from the end of the newest file, and only as far back as needed.
  */
 #include "audit/internal.h"
 
@@ -12,46 +12,41 @@
 
 struct question {
     const struct audit_filter *filter;
-    char since[KG_TIME_TEXT]; /* text sorts as time does */
+    char since[KG_TIME_TEXT];    /* text sorts as time does */
+    char since_id[KG_ULID_TIME]; /* what ids begin with since then */
+    struct kg_buf plugin, event; /* owned; the values' beginnings as they stand in a line */
     size_t limit;
 };
 
+static void free_question(struct question *question)
+{
+    kg_buf_free(&question->plugin);
+    kg_buf_free(&question->event);
+}
+
+/* A value that is all of the text has a quote behind it; of any that begins with it, none. */
+static void put_wanted(struct kg_buf *wanted, struct kg_str text, bool prefix)
+{
+    if (text.length == 0)
+        return;
+    kg_json_put_string(wanted, (struct kg_str){text.data, text.length - prefix});
+    wanted->length -= prefix;
+}
+
+static void make_question(struct question *question)
+{
+    const struct audit_filter *filter = question->filter;
+    struct kg_str event = filter->event;
+    question->limit = filter->limit;
+    if (filter->limit == 0 || filter->limit > LINES_MAX)
+        question->limit = LINES_MAX;
+    kg_time_format(filter->since_ms, question->since);
+    kg_ulid_time(filter->since_ms > 0 ? filter->since_ms : 0, question->since_id);
+    put_wanted(&question->plugin, filter->plugin, false);
+    put_wanted(&question->event, event, event.length > 0 && event.data[event.length - 1] == '*');
+}
+
 /* -- one line ---------------------------------------------------------------------------------- */
-
-/* What stands between the quotes of a string member; ids and event names have no escapes. */
-static bool member_text(struct kg_str line, const char *key, struct kg_str *ret_text)
-{
-    struct kg_str value;
-    if (!kg_json_member(line, key, &value) || value.length < 2 || value.data[0] != '"')
-        return false;
-    *ret_text = (struct kg_str){value.data + 1, value.length - 2};
-    return true;
-}
-
-static bool event_matches(struct kg_str line, struct kg_str pattern)
-{
-    struct kg_str event;
-    if (pattern.length == 0)
-        return true;
-    if (!member_text(line, "event", &event))
-        return false;
-    if (pattern.data[pattern.length - 1] != '*')
-        return kg_str_equal(event, pattern);
-    size_t prefix = pattern.length - 1;
-    return event.length >= prefix && memcmp(event.data, pattern.data, prefix) == 0;
-}
-
-static bool plugin_matches(struct kg_str line, struct kg_str plugin)
-{
-    struct kg_str name;
-    if (plugin.length == 0)
-        return true;
-    if (!member_text(line, "name", &name))
-        return false;
-    kg_auto(kg_buf_free) struct kg_buf wanted = {0};
-    kg_json_put_string(&wanted, plugin);
-    return kg_str_equal(name, (struct kg_str){wanted.data + 1, wanted.length - 2});
-}
 
 static struct kg_str id_of(struct kg_str line)
 {
@@ -60,136 +55,133 @@ static struct kg_str id_of(struct kg_str line)
 
 static bool is_older(const struct question *question, struct kg_str line)
 {
-    return memcmp(line.data + AUDIT_TS_AT, question->since, AUDIT_TS_LENGTH) < 0;
+    return question->filter->since_ms != 0 &&
+           memcmp(line.data + AUDIT_TS_AT, question->since, AUDIT_TS_LENGTH) < 0;
+}
+
+/*
+ * Whether nothing before this event can be new enough. Its own time does not tell, since a clock
+ * may have been set back; but ids never go back, and the time in them is that of the latest so far.
+ */
+static bool all_before_are_older(const struct question *question, struct kg_str line)
+{
+    return question->filter->since_ms != 0 &&
+           memcmp(id_of(line).data + 4, question->since_id, KG_ULID_TIME) < 0;
+}
+
+/* Most lines can be told not to match by this, and need not be read as JSON. */
+static bool contains(struct kg_str line, const struct kg_buf *wanted)
+{
+    return wanted->length == 0 ||
+           memmem(line.data, line.length, wanted->data, wanted->length) != NULL;
+}
+
+static bool member_begins(struct kg_str line, const char *key, const struct kg_buf *wanted)
+{
+    struct kg_str value;
+    return wanted->length == 0 ||
+           (kg_json_member(line, key, &value) && value.length >= wanted->length &&
+            memcmp(value.data, wanted->data, wanted->length) == 0);
 }
 
 static bool matches(const struct question *question, struct kg_str line)
 {
     const struct audit_filter *filter = question->filter;
-    if (!audit_is_event(line) || (filter->since_ms != 0 && is_older(question, line)))
+    size_t offset;
+    if (!audit_is_event(line) || is_older(question, line))
         return false;
     if (filter->after_id.length > 0 && kg_str_compare(id_of(line), filter->after_id) <= 0)
         return false;
-    size_t offset;
-    return kg_json_check(line, &offset) == KG_JSON_OK && event_matches(line, filter->event) &&
-           plugin_matches(line, filter->plugin);
-}
-
-/* -- lines gathered, the oldest of them dropped when there are too many ------------------------ */
-
-struct gathered {
-    struct kg_buf buf;
-    size_t start; /* in buf; what is before it was dropped */
-    size_t count;
-    size_t limit, bytes_max;
-    bool dropped; /* so older ones need not be looked for */
-};
-
-static void free_gathered(struct gathered *lines)
-{
-    kg_buf_free(&lines->buf);
-}
-
-static size_t gathered_bytes(const struct gathered *lines)
-{
-    return lines->buf.length - lines->start;
-}
-
-static void drop_oldest(struct gathered *lines)
-{
-    const char *from = lines->buf.data + lines->start;
-    const char *newline = memchr(from, '\n', gathered_bytes(lines));
-    lines->start += (size_t)(newline - from) + 1;
-    lines->count--;
-    lines->dropped = true;
-    if (lines->start > BYTES_MAX) {
-        kg_buf_consume(&lines->buf, lines->start);
-        lines->start = 0;
-    }
-}
-
-static bool has_room(const struct gathered *lines, size_t length)
-{
-    return lines->count < lines->limit && gathered_bytes(lines) + length <= lines->bytes_max;
-}
-
-static void gather_last(struct gathered *lines, struct kg_str line)
-{
-    kg_buf_str(&lines->buf, line);
-    lines->count++;
-    while (lines->count > lines->limit || gathered_bytes(lines) > lines->bytes_max)
-        drop_oldest(lines);
+    return contains(line, &question->event) && contains(line, &question->plugin) &&
+           kg_json_check(line, &offset) == KG_JSON_OK &&
+           member_begins(line, "event", &question->event) &&
+           member_begins(line, "name", &question->plugin);
 }
 
 /* -- the last ones ----------------------------------------------------------------------------- */
 
-/* *ret_reached: the file begins before the time asked for, so older files have nothing. */
-static int last_of_file(const struct question *question, const char *dir, uint32_t number,
-                        struct gathered *lines, bool *ret_reached, struct kg_err *err)
+struct last {
+    struct audit_front lines;
+    size_t count;
+    bool complete; /* there is no room for more, or all that is left is too old */
+};
+
+static void free_last(struct last *last)
 {
-    kg_auto(audit_reader_close) struct audit_reader reader = {0};
-    int result = audit_reader_open(&reader, dir, number, err);
+    audit_front_free(&last->lines);
+}
+
+static void put_last(const struct question *question, struct last *last, struct kg_str line)
+{
+    if (audit_front_view(&last->lines).length + line.length > BYTES_MAX) {
+        last->complete = true;
+        return;
+    }
+    audit_front_put(&last->lines, line);
+    last->complete = ++last->count == question->limit;
+}
+
+static int last_of_file(const struct question *question, const char *dir, uint32_t number,
+                        struct last *last, struct kg_err *err)
+{
+    kg_auto(audit_backward_close) struct audit_backward reader = {.fd = -1};
+    int result = audit_backward_open(&reader, dir, number, err);
     if (result < 0)
         return result;
     struct kg_str line;
-    bool first = true;
-    while ((result = audit_reader_next(&reader, &line, err)) > 0) {
-        if (first && audit_is_event(line)) {
-            *ret_reached = question->filter->since_ms != 0 && is_older(question, line);
-            first = false;
-        }
+    bool older = false; /* the oldest event so far */
+    while (!last->complete && (result = audit_backward_next(&reader, &line, err)) > 0) {
+        if (!audit_is_event(line))
+            continue;
+        older = is_older(question, line);
         if (matches(question, line))
-            gather_last(lines, line);
+            put_last(question, last, line);
+        last->complete = last->complete || all_before_are_older(question, line);
     }
-    return result;
-}
-
-static void put_before(struct kg_buf *answer, const struct gathered *older)
-{
-    kg_auto(kg_buf_free) struct kg_buf newer = *answer;
-    *answer = (struct kg_buf){0};
-    kg_buf_reserve(answer, gathered_bytes(older) + newer.length);
-    if (gathered_bytes(older) > 0)
-        kg_buf_append(answer, older->buf.data + older->start, gathered_bytes(older));
-    kg_buf_str(answer, kg_buf_view(&newer));
+    /* A file that begins before the time asked for: older ones have nothing. */
+    last->complete = last->complete || older;
+    return result < 0 ? result : 0;
 }
 
 static int find_last(const struct question *question, const char *dir,
                      const struct audit_files *files, struct kg_buf *answer, struct kg_err *err)
 {
-    size_t count = 0;
-    bool reached = false;
-    for (size_t i = files->count; i > 0 && !reached && count < question->limit; i--) {
-        kg_auto(free_gathered) struct gathered lines = {.limit = question->limit - count,
-                                                        .bytes_max = BYTES_MAX - answer->length};
-        int result = last_of_file(question, dir, files->numbers[i - 1], &lines, &reached, err);
+    kg_auto(free_last) struct last last = {0};
+    for (size_t i = files->count; i > 0 && !last.complete; i--) {
+        int result = last_of_file(question, dir, files->numbers[i - 1], &last, err);
         if (result == -ENOENT) /* deleted meanwhile, and all older ones with it */
             break;
         if (result < 0)
             return result;
-        count += lines.count;
-        put_before(answer, &lines);
-        reached = reached || lines.dropped;
     }
+    kg_buf_str(answer, audit_front_view(&last.lines));
     return 0;
 }
 
 /* -- the first ones after an id ---------------------------------------------------------------- */
 
+struct first {
+    struct kg_buf *lines; /* borrowed */
+    size_t count;
+    bool full;
+};
+
 static int first_of_file(const struct question *question, const char *dir, uint32_t number,
-                         struct gathered *lines, bool *ret_full, struct kg_err *err)
+                         struct first *first, struct kg_err *err)
 {
     kg_auto(audit_reader_close) struct audit_reader reader = {0};
     int result = audit_reader_open(&reader, dir, number, err);
     if (result < 0)
         return result;
     struct kg_str line;
-    while (!*ret_full && (result = audit_reader_next(&reader, &line, err)) > 0) {
+    while (!first->full && (result = audit_reader_next(&reader, &line, err)) > 0) {
         if (!matches(question, line))
             continue;
-        *ret_full = !has_room(lines, line.length);
-        if (!*ret_full)
-            gather_last(lines, line);
+        first->full = first->lines->length + line.length > BYTES_MAX;
+        if (first->full)
+            break;
+        kg_buf_str(first->lines, line);
+        first->full = ++first->count == question->limit;
     }
     return result < 0 ? result : 0;
 }
@@ -210,30 +202,25 @@ static bool begins_before(const struct question *question, const char *dir, uint
 static int find_after(const struct question *question, const char *dir,
                       const struct audit_files *files, struct kg_buf *answer, struct kg_err *err)
 {
-    kg_auto(free_gathered) struct gathered lines = {.limit = question->limit,
-                                                    .bytes_max = BYTES_MAX};
+    struct first first = {.lines = answer};
     size_t from = files->count;
     while (from > 0 && !begins_before(question, dir, files->numbers[from - 1]))
         from--;
-    bool full = false;
-    for (size_t i = from > 0 ? from - 1 : 0; i < files->count && !full; i++) {
-        int result = first_of_file(question, dir, files->numbers[i], &lines, &full, err);
+    for (size_t i = from > 0 ? from - 1 : 0; i < files->count && !first.full; i++) {
+        int result = first_of_file(question, dir, files->numbers[i], &first, err);
         if (result < 0 && result != -ENOENT)
             return result;
     }
-    put_before(answer, &lines);
     return 0;
 }
 
 int audit_query(const char *dir, const struct audit_filter *filter, struct kg_buf *ret_lines,
                 struct kg_err *err)
 {
-    struct question question = {.filter = filter, .limit = filter->limit};
-    if (question.limit == 0 || question.limit > LINES_MAX)
-        question.limit = LINES_MAX;
-    kg_time_format(filter->since_ms, question.since);
+    kg_auto(free_question) struct question question = {.filter = filter};
     kg_auto(audit_files_free) struct audit_files files = {0};
     kg_auto(kg_buf_free) struct kg_buf answer = {0};
+    make_question(&question);
     int result = audit_files_list(dir, &files, err);
     if (result == 0)
         result = filter->after_id.length > 0 ? find_after(&question, dir, &files, &answer, err)

@@ -85,7 +85,7 @@ static int resume_tail(struct audit_chain *chain, const struct audit_walk *walk,
         return kg_fail_errno(err, errno, "seek");
     struct kg_str line;
     while ((result = audit_reader_next(&reader, &line, err)) > 0) {
-        audit_digest_add(chain->digest, line);
+        audit_digest_add(&chain->digest, line);
         chain->block_bytes += line.length;
         chain->block_events++;
     }
@@ -184,8 +184,8 @@ int audit_chain_open(struct audit_chain *chain, const struct audit_options *opti
         .rotate_bytes = options->rotate_bytes,
         .keep = options->keep,
         .fd = -1,
-        .digest = audit_digest_new(),
     };
+    sha256_init(&chain->digest);
     int result = open_parts(chain, options, err);
     if (result == 0)
         result = open_log(chain, err);

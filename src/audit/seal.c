@@ -109,34 +109,15 @@ bool audit_seal_parse(struct kg_str line, struct audit_seal *ret_seal, size_t *r
 
 /* -- the hash of a block ----------------------------------------------------------------------- */
 
-static void must(int done)
+void audit_digest_add(struct sha256_ctx *digest, struct kg_str bytes)
 {
-    if (done != 1)
-        abort(); /* SHA-256 fails only without memory */
+    sha256_update(digest, bytes.length, (const uint8_t *)bytes.data);
 }
 
-EVP_MD_CTX *audit_digest_new(void)
+void audit_digest_end(struct sha256_ctx *digest, unsigned char ret_hash[SHA256_DIGEST_SIZE])
 {
-    EVP_MD_CTX *digest = EVP_MD_CTX_new();
-    must(digest != NULL && EVP_DigestInit_ex(digest, EVP_sha256(), NULL));
-    return digest;
-}
-
-void audit_digest_free(EVP_MD_CTX **digest)
-{
-    EVP_MD_CTX_free(*digest);
-    *digest = NULL;
-}
-
-void audit_digest_add(EVP_MD_CTX *digest, struct kg_str bytes)
-{
-    must(EVP_DigestUpdate(digest, bytes.data, bytes.length));
-}
-
-void audit_digest_end(EVP_MD_CTX *digest, unsigned char ret_hash[32])
-{
-    must(EVP_DigestFinal_ex(digest, ret_hash, NULL));
-    must(EVP_DigestInit_ex(digest, NULL, NULL));
+    sha256_digest(digest, SHA256_DIGEST_SIZE, ret_hash);
+    sha256_init(digest);
 }
 
 /* -- the key and the head ---------------------------------------------------------------------- */

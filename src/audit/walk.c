@@ -14,7 +14,7 @@ struct place {
     uint32_t file;
     uint64_t line;
     uint64_t events; /* lines since the last seal */
-    EVP_MD_CTX *digest;
+    struct sha256_ctx digest;
 };
 
 KG_PRINTF(2, 3)
@@ -113,8 +113,8 @@ static void walk_seal(struct place *place, struct kg_str line)
         problem(place, "this seal is not as kaged writes it");
         return;
     }
-    audit_digest_add(place->digest, (struct kg_str){line.data, covered});
-    audit_digest_end(place->digest, hash);
+    audit_digest_add(&place->digest, (struct kg_str){line.data, covered});
+    audit_digest_end(&place->digest, hash);
     if (seal.broken)
         note_broken(place, &seal);
     else if (walk->started)
@@ -138,7 +138,7 @@ static void walk_line(struct place *place, struct kg_str line)
         walk_seal(place, line);
         return;
     }
-    audit_digest_add(place->digest, line);
+    audit_digest_add(&place->digest, line);
     place->events++;
     if (audit_is_event(line))
         memcpy(place->walk->last_id, line.data + AUDIT_ID_AT, AUDIT_ID_LENGTH);
@@ -151,8 +151,8 @@ int audit_walk_file(struct audit_walk *walk, const char *dir, uint32_t number, b
     int result = audit_reader_open(&reader, dir, number, err);
     if (result < 0)
         return result;
-    kg_auto(audit_digest_free) EVP_MD_CTX *digest = audit_digest_new();
-    struct place place = {.walk = walk, .file = number, .digest = digest};
+    struct place place = {.walk = walk, .file = number};
+    sha256_init(&place.digest);
     struct kg_str line;
     walk->tail = 0;
     while ((result = audit_reader_next(&reader, &line, err)) > 0) {

@@ -236,6 +236,9 @@ struct kg_id {
 };
 extern const char kg_ulid_digits[];               /* in their order */
 void kg_ulid_count_up(char text[KG_ULID_LENGTH]); /* to the next one in order */
+#define KG_ULID_TIME 10                           /* its first characters */
+/* What the ULIDs of a millisecond begin with, without a NUL; texts sort as times do. */
+void kg_ulid_time(int64_t wall_ms, char ret_text[KG_ULID_TIME]);
 struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five characters, or "" */
 
 /* -- files ------------------------------------------------------------------------------------- */

@@ -13,20 +13,23 @@ const char kg_ulid_digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 static __thread struct {
     int64_t ms;
     char text[KG_ULID_LENGTH];
-} last;
+} last = {.ms = -1};
 
-#define TIME_LENGTH 10 /* of the text; the rest is random */
+void kg_ulid_time(int64_t wall_ms, char ret_text[KG_ULID_TIME])
+{
+    for (int i = 0; i < KG_ULID_TIME; i++)
+        ret_text[i] = kg_ulid_digits[(wall_ms >> (45 - 5 * i)) & 31];
+}
 
 static void make_anew(int64_t now_ms)
 {
-    unsigned char random[KG_ULID_LENGTH - TIME_LENGTH];
+    unsigned char random[KG_ULID_LENGTH - KG_ULID_TIME];
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         abort();
     random[0] &= 15; /* room to count up */
-    for (int i = 0; i < TIME_LENGTH; i++)
-        last.text[i] = kg_ulid_digits[(now_ms >> (45 - 5 * i)) & 31];
+    kg_ulid_time(now_ms, last.text);
     for (size_t i = 0; i < sizeof(random); i++)
-        last.text[TIME_LENGTH + i] = kg_ulid_digits[random[i] & 31];
+        last.text[KG_ULID_TIME + i] = kg_ulid_digits[random[i] & 31];
     last.ms = now_ms;
 }
 

@@ -361,6 +361,12 @@ static int open_files(struct cage_group *group, struct kg_err *err)
     return 0;
 }
 
+/* When v1's files are looked at; all groups at once, so that many do not wake us more often. */
+static uint64_t next_look_ms(const struct cage_group *group, uint64_t now_ms)
+{
+    return group->mode == CAGE_LIMITS_V1 ? (now_ms / LOOK_PAUSE_MS + 1) * LOOK_PAUSE_MS : 0;
+}
+
 struct cage_group *cage_group_new(struct cage_cgroups *cgroups, struct kg_err *err)
 {
     struct cage_group *group = kg_alloc(sizeof(*group));
@@ -377,7 +383,7 @@ struct cage_group *cage_group_new(struct cage_cgroups *cgroups, struct kg_err *e
         cage_group_end(cgroups, group);
         return NULL;
     }
-    group->look_at_ms = group->mode == CAGE_LIMITS_V1 ? kg_monotonic_ms() + LOOK_PAUSE_MS : 0;
+    group->look_at_ms = next_look_ms(group, kg_monotonic_ms());
     return group;
 }
 
@@ -493,6 +499,6 @@ unsigned cage_group_look(struct cage_group *group, const struct pollfd polls[CAG
         group->counts[i] = ret_counts[i];
     }
     group->looked_at_ms = now_ms;
-    group->look_at_ms = group->mode == CAGE_LIMITS_V1 ? now_ms + LOOK_PAUSE_MS : 0;
+    group->look_at_ms = next_look_ms(group, now_ms);
     return rose;
 }

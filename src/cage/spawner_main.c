@@ -109,10 +109,10 @@ static void tell_exited(struct spawner *spawner, const struct cell *cell)
 }
 
 static void tell_limits(struct spawner *spawner, struct cell *cell,
-                        const struct pollfd polls[CAGE_GROUP_POLLS])
+                        const struct pollfd polls[CAGE_GROUP_POLLS], uint64_t now_ms)
 {
     uint32_t counts[2];
-    unsigned rose = cage_group_look(cell->group, polls, kg_monotonic_ms(), counts);
+    unsigned rose = cage_group_look(cell->group, polls, now_ms, counts);
     for (uint32_t limit = 0; limit < KG_COUNT(counts); limit++) {
         struct cage_event event = {.kind = CAGE_TELL_LIMIT, .child = cell->id, .number = limit};
         event.count = counts[limit];
@@ -681,12 +681,13 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
     if (poll(polls, count, timeout_ms) < 0)
         return;
     size_t at = OWN_POLLS;
+    now_ms = kg_monotonic_ms();
     for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next, at += CELL_POLLS) {
         if (polls[at + 2].revents != 0)
             read_network(spawner, cell);
         if (polls[at].revents != 0 || polls[at + 1].revents != 0)
             read_reports(spawner, cell);
-        tell_limits(spawner, cell, &polls[at + 3]);
+        tell_limits(spawner, cell, &polls[at + 3], now_ms);
     }
     if (polls[2].revents != 0)
         read_kernel_log(spawner);

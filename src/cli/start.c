@@ -53,6 +53,7 @@ struct daemon {
     struct loop_timer stop_timer;
     struct loop_timer log_timer; /* looks at the size of our own log */
     struct loop_timer status_timer;
+    struct audit_listener status_listener; /* while that timer does not run */
     int exit_code;
 };
 
@@ -243,10 +244,20 @@ static void tell_plugins(struct daemon *daemon, const char *state)
 static void on_status_check(struct loop_timer *timer)
 {
     struct daemon *daemon = KG_CONTAINER(timer, struct daemon, status_timer);
-    loop_timer_start(daemon->loop, timer, STATUS_MS, on_status_check);
+    audit_listen(host_audit(daemon->host), &daemon->status_listener);
     if (!host_is_stopping(daemon->host) && (count_running(daemon->host) != daemon->told_running ||
                                             host_plugin_count(daemon->host) != daemon->told_count))
         tell_plugins(daemon, "");
+}
+
+/* Whatever changes the figures is an event. While there is none, nothing wakes the daemon for them.
+ */
+static void on_event(struct audit_listener *listener, struct kg_str line, enum audit_event event)
+{
+    (void)line, (void)event;
+    struct daemon *daemon = KG_CONTAINER(listener, struct daemon, status_listener);
+    audit_unlisten(host_audit(daemon->host), listener);
+    loop_timer_start(daemon->loop, &daemon->status_timer, STATUS_MS, on_status_check);
 }
 
 static void on_reloading(void *data, bool begins)
@@ -307,6 +318,7 @@ static void on_server_freed(void *data)
     loop_timer_stop(daemon->loop, &daemon->stop_timer);
     loop_timer_stop(daemon->loop, &daemon->log_timer);
     loop_timer_stop(daemon->loop, &daemon->status_timer);
+    audit_unlisten(host_audit(daemon->host), &daemon->status_listener);
     systemd_detach(daemon->systemd);
     loop_stop(daemon->loop);
 }
@@ -595,7 +607,8 @@ static int run(struct daemon *daemon)
     tell_ready(daemon);
     tell_plugins(daemon, "READY=1");
     systemd_attach(daemon->systemd, daemon->loop);
-    loop_timer_start(daemon->loop, &daemon->status_timer, STATUS_MS, on_status_check);
+    daemon->status_listener.on_event = on_event;
+    audit_listen(host_audit(daemon->host), &daemon->status_listener);
     loop_run(daemon->loop);
     return daemon->exit_code;
 }

@@ -792,9 +792,9 @@ static void recover_store(struct host *host)
 void host_start(struct host *host)
 {
     host->started_at_ms = kg_wall_ms();
+    meter_start(host);
     audit_emit(host->audit, AUDIT_DAEMON_STARTED, KG_STR_NULL, AUDIT_V_TEXT(KAGED_VERSION),
                AUDIT_V_INT(getpid()), AUDIT_V_TEXT(host->paths->home));
-    meter_start(host);
     recover_store(host);
     find_plugins(host);
     warn_of_missing(host);

@@ -43,6 +43,7 @@ struct host {
     uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
     struct host_figures figures;
     struct loop_timer lag_timer; /* asks how late it is */
+    struct audit_listener lag_listener;
     uint64_t lag_due_ns;
 
     void (*on_reloaded)(void *data);

@@ -55,9 +55,10 @@ uint64_t host_histogram_quantile_us(const struct host_histogram *histogram, unsi
 
 /* -- the loop ---------------------------------------------------------------------------------- */
 
-static void arm(struct host *host);
-
-/* How late a timer is says how long whatever came before it kept the loop. */
+/*
+ * How late a timer is says how long whatever came before it kept the loop. It runs only when there
+ * is something to be late for: the first event after a look starts it, and a daemon at rest sleeps.
+ */
 static void on_lag_due(struct loop_timer *timer)
 {
     struct host *host = KG_CONTAINER(timer, struct host, lag_timer);
@@ -67,23 +68,29 @@ static void on_lag_due(struct loop_timer *timer)
     host->figures.lag_last_us = late_ns / 1000;
     if (host->figures.lag_last_us > host->figures.lag_max_us)
         host->figures.lag_max_us = host->figures.lag_last_us;
-    arm(host);
+    audit_listen(host->audit, &host->lag_listener);
 }
 
-static void arm(struct host *host)
+static void on_event(struct audit_listener *listener, struct kg_str line, enum audit_event event)
 {
+    (void)line, (void)event;
+    struct host *host = KG_CONTAINER(listener, struct host, lag_listener);
+    audit_unlisten(host->audit, listener);
     host->lag_due_ns = kg_monotonic_ns() + (uint64_t)LAG_INTERVAL_MS * 1000000;
     loop_timer_start(host->loop, &host->lag_timer, LAG_INTERVAL_MS, on_lag_due);
 }
 
 void meter_start(struct host *host)
 {
-    arm(host);
+    host->lag_listener.on_event = on_event;
+    audit_listen(host->audit, &host->lag_listener);
 }
 
 void meter_stop(struct host *host)
 {
     loop_timer_stop(host->loop, &host->lag_timer);
+    if (host->audit != NULL)
+        audit_unlisten(host->audit, &host->lag_listener);
 }
 
 const struct host_figures *host_figures(const struct host *host)

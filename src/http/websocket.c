@@ -6,7 +6,8 @@
  */
 #include "http/internal.h"
 
-#include <openssl/evp.h>
+#include <nettle/base64.h>
+#include <nettle/sha1.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <wslay/wslay.h>
@@ -119,14 +120,15 @@ static int check_count(struct http_request *request)
 static void write_accept(struct kg_str key, struct kg_buf *head)
 {
     static const char magic[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-    unsigned char digest[EVP_MAX_MD_SIZE], text[2 * EVP_MAX_MD_SIZE];
-    unsigned length = 0;
-    char both[KEY_TEXT + sizeof(magic)];
-    memcpy(both, key.data, KEY_TEXT);
-    memcpy(both + KEY_TEXT, magic, sizeof(magic) - 1);
-    EVP_Digest(both, KEY_TEXT + sizeof(magic) - 1, digest, &length, EVP_sha1(), NULL);
-    int written = EVP_EncodeBlock(text, digest, (int)length);
-    kg_buf_printf(head, "Sec-WebSocket-Accept: %.*s\r\n", written, (const char *)text);
+    struct sha1_ctx both;
+    uint8_t digest[SHA1_DIGEST_SIZE];
+    char text[BASE64_ENCODE_RAW_LENGTH(sizeof(digest))];
+    sha1_init(&both);
+    sha1_update(&both, KEY_TEXT, (const uint8_t *)key.data);
+    sha1_update(&both, sizeof(magic) - 1, (const uint8_t *)magic);
+    sha1_digest(&both, sizeof(digest), digest);
+    base64_encode_raw(text, sizeof(digest), digest);
+    kg_buf_printf(head, "Sec-WebSocket-Accept: %.*s\r\n", (int)sizeof(text), text);
 }
 
 static void write_handshake(const struct http_request *request, struct kg_buf *head)

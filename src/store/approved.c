@@ -8,12 +8,12 @@
  *   manifest  kaged-plugin.yaml as it was then
  */
 #include "store/internal.h"
+#include "store/tree.h"
 
 #include "base/doc.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -122,11 +122,11 @@ struct manifest *store_approved_manifest(struct store *store, const char *name,
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     const struct store_entry *entry = find_entry(tree, MANIFEST_FILE);
-    unsigned char sha256[EVP_MAX_MD_SIZE];
+    unsigned char sha256[sizeof(entry->sha256)];
     if (entry == NULL || read_kept(store, name, "manifest", KG_DOC_BYTES_MAX, &text) < 0)
         return NULL;
-    if (!EVP_Digest(text.data, text.length, sha256, NULL, EVP_sha256(), NULL) ||
-        memcmp(sha256, entry->sha256, sizeof(entry->sha256)) != 0)
+    tree_digest(kg_buf_view(&text), sha256);
+    if (memcmp(sha256, entry->sha256, sizeof(sha256)) != 0)
         return NULL;
     return manifest_read(kg_buf_view(&text), &problems);
 }

@@ -17,7 +17,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -25,7 +25,6 @@
 
 #define HEAD         "kaged tree 1\n"
 #define READ_BYTES   ((size_t)256 * 1024)
-#define SHA256_BYTES 32
 #define REMOVE_DEPTH 64 /* two fds for each */
 
 static const char letters[] = {
@@ -33,40 +32,25 @@ static const char letters[] = {
 
 /* -- digests ----------------------------------------------------------------------------------- */
 
-static void must(int done)
+void tree_digest(struct kg_str text, unsigned char ret_sha256[SHA256_DIGEST_SIZE])
 {
-    if (done != 1)
-        abort(); /* SHA-256 fails only without memory */
+    struct sha256_ctx digest;
+    sha256_init(&digest);
+    sha256_update(&digest, text.length, (const uint8_t *)text.data);
+    sha256_digest(&digest, SHA256_DIGEST_SIZE, ret_sha256);
 }
 
-static void digest_free(EVP_MD_CTX **digest)
+static void put_hex(struct kg_buf *out, const unsigned char sha256[SHA256_DIGEST_SIZE])
 {
-    EVP_MD_CTX_free(*digest);
-}
-
-static EVP_MD_CTX *digest_new(void)
-{
-    EVP_MD_CTX *digest = EVP_MD_CTX_new();
-    must(digest != NULL && EVP_DigestInit_ex(digest, EVP_sha256(), NULL));
-    return digest;
-}
-
-static void digest_text(struct kg_str text, unsigned char ret_sha256[SHA256_BYTES])
-{
-    must(EVP_Digest(text.data, text.length, ret_sha256, NULL, EVP_sha256(), NULL));
-}
-
-static void put_hex(struct kg_buf *out, const unsigned char sha256[SHA256_BYTES])
-{
-    for (size_t i = 0; i < SHA256_BYTES; i++)
+    for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++)
         kg_buf_printf(out, "%02x", sha256[i]);
 }
 
 void store_hash_text(struct kg_str text, char ret_hash[STORE_HASH_TEXT])
 {
-    unsigned char sha256[SHA256_BYTES];
+    unsigned char sha256[SHA256_DIGEST_SIZE];
     kg_auto(kg_buf_free) struct kg_buf name = {0};
-    digest_text(text, sha256);
+    tree_digest(text, sha256);
     kg_buf_text(&name, "sha256:");
     put_hex(&name, sha256);
     snprintf(ret_hash, STORE_HASH_TEXT, "%s", kg_buf_terminate(&name));
@@ -95,7 +79,7 @@ struct walk {
     size_t count, capacity;
     struct kg_map *links; /* what they say, owned */
     uint64_t bytes;
-    char *block; /* owned */
+    uint8_t *block; /* owned */
 };
 
 static int walk_folder(struct walk *walk, int fd, struct kg_str path, uint32_t depth);
@@ -157,9 +141,10 @@ static int check_status(const struct walk *walk, const char *path, const struct 
 /* Of no more than the bounds, however much comes while it is read. */
 static int hash_content(struct walk *walk, int fd, struct store_entry *entry)
 {
-    kg_auto(digest_free) EVP_MD_CTX *digest = digest_new();
+    struct sha256_ctx digest;
     ssize_t got;
     entry->bytes = 0;
+    sha256_init(&digest);
     while ((got = read(fd, walk->block, READ_BYTES)) != 0) {
         if (got < 0 && errno == EINTR)
             continue;
@@ -172,9 +157,9 @@ static int hash_content(struct walk *walk, int fd, struct store_entry *entry)
         if (walk->bytes > walk->limits->bytes_max)
             return refuse(walk, KG_E_TOO_LARGE, entry->path,
                           "with it, all files together are larger than the bound");
-        must(EVP_DigestUpdate(digest, walk->block, (size_t)got));
+        sha256_update(&digest, (size_t)got, walk->block);
     }
-    must(EVP_DigestFinal_ex(digest, entry->sha256, NULL));
+    sha256_digest(&digest, SHA256_DIGEST_SIZE, entry->sha256);
     return 0;
 }
 
@@ -204,7 +189,7 @@ static int read_link(struct walk *walk, int folder, const char *name, struct fou
     if (length < 0)
         return fail_errno(walk, found->entry.path, "read link");
     target[length] = '\0';
-    digest_text((struct kg_str){target, (size_t)length}, found->entry.sha256);
+    tree_digest((struct kg_str){target, (size_t)length}, found->entry.sha256);
     kg_map_set(walk->links, kg_str(found->entry.path), kg_strdup(target));
     return 0;
 }
@@ -461,11 +446,11 @@ static bool take_word(struct kg_str *line, struct kg_str *ret_word)
     return true;
 }
 
-static bool parse_hex(struct kg_str hex, unsigned char ret_sha256[SHA256_BYTES])
+static bool parse_hex(struct kg_str hex, unsigned char ret_sha256[SHA256_DIGEST_SIZE])
 {
-    if (hex.length != (size_t)2 * SHA256_BYTES)
+    if (hex.length != (size_t)2 * SHA256_DIGEST_SIZE)
         return false;
-    for (size_t i = 0; i < SHA256_BYTES; i++) {
+    for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++) {
         int high = kg_hex_digit(hex.data[2 * i]), low = kg_hex_digit(hex.data[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
@@ -555,7 +540,7 @@ static void note(char ***list, size_t *count, const char *path)
 static bool are_same(const struct store_entry *a, const struct store_entry *b)
 {
     return a->type == b->type && a->executable == b->executable &&
-           memcmp(a->sha256, b->sha256, SHA256_BYTES) == 0;
+           memcmp(a->sha256, b->sha256, SHA256_DIGEST_SIZE) == 0;
 }
 
 void store_tree_compare(const struct store_tree *before, const struct store_tree *after,

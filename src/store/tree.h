@@ -10,6 +10,8 @@
  */
 int tree_read_fresh(int dirfd, const struct store_limits *limits, struct store_tree *ret_tree,
                     struct kg_err *err);
+/* SHA-256. */
+void tree_digest(struct kg_str text, unsigned char ret_sha256[32]);
 /* Blocks. Removes a folder with all that is in it, whatever it is. name is in dirfd. */
 int tree_remove(int dirfd, const char *name, struct kg_err *err);
 

@@ -1,5 +1,14 @@
-/* Pings a running plugin at its interval; so many failures in a row end it. */
+/*
+ * Pings a running plugin at its interval; so many failures in a row end it. However many plugins
+ * there are, and though all of them were started together, their pings are spread over the
+ * interval.
+ */
 #include "supervisor/internal.h"
+
+/* Pings of long intervals are due only at multiples of this, so that those that are close share one
+ * waking up. The wheel of timers wakes for its own slots, of which this is a multiple. */
+#define SLOT_MS     256
+#define SLOTS_LEAST 8 /* in an interval that is taken for long */
 
 static void health_failed(struct instance *instance, const char *reason)
 {
@@ -41,11 +50,22 @@ static void on_pong(void *data, enum peer_outcome outcome, struct kg_str payload
     }
 }
 
+static void on_health_due(struct loop_timer *timer);
+
+static void ping_after(struct instance *instance, uint64_t delay_ms)
+{
+    struct loop *loop = instance->supervisor->loop;
+    uint64_t late_ms = (loop_now_ms(loop) + delay_ms) % SLOT_MS; /* for the slot */
+    bool in_slots = instance->times.health_interval_ms >= SLOT_MS * SLOTS_LEAST;
+    if (in_slots)
+        delay_ms -= late_ms < delay_ms ? late_ms : delay_ms;
+    loop_timer_start(loop, &instance->health_timer, delay_ms, on_health_due);
+}
+
 static void on_health_due(struct loop_timer *timer)
 {
     struct instance *instance = KG_CONTAINER(timer, struct instance, health_timer);
-    loop_timer_start(instance->supervisor->loop, timer, instance->times.health_interval_ms,
-                     on_health_due);
+    ping_after(instance, instance->times.health_interval_ms);
     if (instance->ping_in_flight)
         return;
     static const struct kg_str params = {"{}", 2};
@@ -66,12 +86,21 @@ static void on_health_due(struct loop_timer *timer)
         health_failed(instance, err.message);
 }
 
+/*
+ * The first ping comes after a part of the interval, another one for each plugin. Multiples of the
+ * golden ratio, here as a fraction of 2^32, lie evenly for any number of them.
+ */
+static uint64_t first_delay_ms(const struct instance *instance)
+{
+    uint32_t part = ++instance->supervisor->health_turn * UINT32_C(2654435769);
+    return (instance->times.health_interval_ms * part) >> 32;
+}
+
 void health_begin(struct instance *instance)
 {
     instance->health_failures = 0;
     instance->ping_in_flight = false;
-    loop_timer_start(instance->supervisor->loop, &instance->health_timer,
-                     instance->times.health_interval_ms, on_health_due);
+    ping_after(instance, first_delay_ms(instance));
 }
 
 void health_end(struct instance *instance)

@@ -43,6 +43,7 @@ struct supervisor {
     struct gate *gate; /* NULL: no cage can be built here */
     const char *log_dir;
     struct supervisor_limits limits; /* read at use, so that a change applies at once */
+    uint32_t health_turn;            /* counts whose pings have begun; see health.c */
 };
 
 /* -- instances --------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 """The plugin's life: crashes and restarts, health, endings, the operator's word."""
+import contextlib
 import datetime
 import os
+import re
 import signal
 import threading
 import time
@@ -158,6 +160,33 @@ class Health(FlowTest):
         status = self.daemon.status("good-c")
         self.assertEqual((status["state"], status["starts"]), ("running", 1))
         self.assertEqual(self.daemon.audit("plugin.health_fail", "good-c"), [])
+
+
+class Rest(FlowTest):
+    def test_pings_of_plugins_that_start_together_are_spread(self):
+        interval, plugins = 2.4, ["ignores-ping", "ping-error"]
+        with Daemon(plugins, {"limits.health_interval_ms": int(interval * 1000),
+                              "limits.ping_timeout_ms": 20,
+                              "limits.health_failures": 1000}) as daemon:
+            first = [when(daemon.wait_audit("plugin.health_fail", name)[0]) -
+                     when(daemon.audit("plugin.initialized", name)[0]) for name in plugins]
+        self.assertGreater(abs(first[0] - first[1]), interval / 8, first)
+
+    def test_a_daemon_that_nobody_asks_sleeps(self):
+        def wake_ups():
+            tasks = f"/proc/{daemon.pid}/task"
+            with contextlib.ExitStack() as files:
+                texts = [files.enter_context(open(f"{tasks}/{task}/status")).read()
+                         for task in os.listdir(tasks)]
+            return [re.search(r"^voluntary_ctxt_switches:.*", text, re.M).group() for text in texts]
+
+        def sleeps():
+            before = wake_ups()
+            time.sleep(2)
+            return wake_ups() == before
+
+        with Daemon(["good-c"], {"limits.health_interval_ms": 3_600_000}) as daemon:
+            wait_for(sleeps, "two seconds without anything")
 
 
 class Ending(FlowTest):
