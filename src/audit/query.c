@@ -1,7 +1,7 @@
 /*
  * Questions to the log, answered by reading its files. The answer is bounded whatever is asked;
- * lines that are no events, or no JSON, never reach it. The last ones are read
- * from the end of the newest file, and only as far back as needed.
+ * lines that are no events, or no JSON, never reach it. The last ones are read from the end of the
+ * newest file, and only as far back as needed.
  */
 #include "audit/internal.h"
 
