@@ -4,7 +4,8 @@
  * usage: audit-bench FOLDER
  * commands: log LINES   a new log of so many lines: the rate of writing them; then ms of queries
  *                       for the last 100 lines, for a plugin that is rare, for a rare event, for
- *                       a plugin that is not in it, and of verifying all
+ *                       the last 100 after an id, for a plugin that is not in it, and of
+ *                       verifying all
  */
 #include "audit/audit.h"
 #include "contender.h"
@@ -100,6 +101,19 @@ static void query(struct bench *bench, const char *name, const struct audit_filt
         contender_die(name, "a wrong number of lines");
 }
 
+/* The last page of somebody who asks for all of it, a page after the other. */
+static void query_page(struct bench *bench, size_t lines)
+{
+    struct kg_err err;
+    kg_auto(kg_buf_free) struct kg_buf last = {0};
+    struct audit_filter filter = {.limit = lines < 101 ? lines : 101};
+    if (audit_query(bench->dir, &filter, &last, &err) < 0)
+        contender_die("page", err.message);
+    static const size_t id_at = 39, id_length = 30;
+    filter.after_id = (struct kg_str){last.data + id_at, id_length};
+    query(bench, "page_ms", &filter, filter.limit - 1);
+}
+
 static void verify(struct bench *bench, uint64_t least)
 {
     struct kg_err err;
@@ -124,6 +138,7 @@ static void run_log(void *data, const long numbers[])
           asked);
     query(bench, "event_ms",
           &(struct audit_filter){.event = KG_STR("plugin.enabled"), .limit = 100}, asked);
+    query_page(bench, lines);
     query(bench, "none_ms", &(struct audit_filter){.plugin = KG_STR("none"), .limit = 100}, 0);
     verify(bench, lines);
 }

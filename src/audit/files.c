@@ -103,6 +103,15 @@ int audit_reader_open(struct audit_reader *reader, const char *dir, uint32_t num
     return 0;
 }
 
+int audit_reader_seek(struct audit_reader *reader, uint64_t offset, struct kg_err *err)
+{
+    if (lseek(reader->fd, (off_t)offset, SEEK_SET) < 0)
+        return kg_fail_errno(err, errno, "audit log: seek");
+    reader->buf.length = reader->at = 0;
+    reader->offset = offset;
+    return 0;
+}
+
 void audit_reader_close(struct audit_reader *reader)
 {
     if (reader->buf.data == NULL)

@@ -80,6 +80,8 @@ struct audit_reader {
 };
 int audit_reader_open(struct audit_reader *reader, const char *dir, uint32_t number,
                       struct kg_err *err);
+/* The next line is the one that begins there, or what is left of one. */
+int audit_reader_seek(struct audit_reader *reader, uint64_t offset, struct kg_err *err);
 void audit_reader_close(struct audit_reader *reader); /* for kg_auto; a zeroed one is fine */
 /*
  * 1 with a line and its \n, valid until the next call; 0 at the end, where half a line may remain.

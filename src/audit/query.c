@@ -6,9 +6,12 @@
 #include "audit/internal.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #define LINES_MAX ((size_t)10000)
 #define BYTES_MAX ((size_t)8 * 1024 * 1024)
+
+#define SKIP_LEAST ((uint64_t)256 * 1024) /* fewer bytes are rather read than looked through */
 
 struct question {
     const struct audit_filter *filter;
@@ -160,6 +163,46 @@ static int find_last(const struct question *question, const char *dir,
 
 /* -- the first ones after an id ---------------------------------------------------------------- */
 
+/* The first event that begins behind an offset; *ret_offset says where. 0 if there is none. */
+static int event_behind(struct audit_reader *reader, uint64_t offset, struct kg_str *ret_event,
+                        uint64_t *ret_offset, struct kg_err *err)
+{
+    int result = audit_reader_seek(reader, offset, err);
+    if (result == 0)
+        result = audit_reader_next(reader, ret_event, err); /* the rest of a line */
+    while (result > 0 && (result = audit_reader_next(reader, ret_event, err)) > 0 &&
+           !audit_is_event(*ret_event))
+        ;
+    *ret_offset = result > 0 ? reader->offset - ret_event->length : 0;
+    return result;
+}
+
+/*
+ * Goes to where only lines follow that may be asked for, and a few others. Ids grow, so each look
+ * halves what is left; otherwise who asks for page after page would have all read each time.
+ */
+static int skip_before(const struct question *question, struct audit_reader *reader,
+                       struct kg_err *err)
+{
+    struct stat file;
+    if (fstat(reader->fd, &file) < 0)
+        return kg_fail_errno(err, errno, "audit log: look at the file");
+    uint64_t low = 0, high = (uint64_t)file.st_size; /* low: an event that was had, or the start */
+    while (high - low > SKIP_LEAST) {
+        uint64_t middle = low + (high - low) / 2, offset;
+        struct kg_str event;
+        int result = event_behind(reader, middle, &event, &offset, err);
+        if (result < 0)
+            return result;
+        if (result > 0 && offset < high &&
+            kg_str_compare(id_of(event), question->filter->after_id) <= 0)
+            low = offset;
+        else
+            high = middle;
+    }
+    return audit_reader_seek(reader, low, err);
+}
+
 struct first {
     struct kg_buf *lines; /* borrowed */
     size_t count;
@@ -171,6 +214,9 @@ static int first_of_file(const struct question *question, const char *dir, uint3
 {
     kg_auto(audit_reader_close) struct audit_reader reader = {0};
     int result = audit_reader_open(&reader, dir, number, err);
+    if (result < 0)
+        return result;
+    result = skip_before(question, &reader, err);
     if (result < 0)
         return result;
     struct kg_str line;

@@ -190,6 +190,31 @@ static void a_line_that_is_too_long_is_an_error(void **data)
     assert_int_equal(fixture->err.code, KG_E_TOO_LARGE);
 }
 
+static void each_id_leads_to_what_came_after_it(void **data)
+{
+    struct fixture *fixture = *data;
+    kg_auto(kg_buf_free) struct kg_buf file = {0}, next = {0};
+    for (int i = 0; i < 10000; i++) {
+        put_event(&file, i, T0 + i, T0 + i, i % 2500 == 0 ? 5 * BLOCK : 0);
+        if (i % 100 == 0)
+            kg_buf_text(&file, "{\"seal\":{}}\n");
+    }
+    put_events(&next, 10000, 2);
+    write_file(fixture, 1, &file);
+    write_file(fixture, 2, &next);
+    static const int had[] = {0, 1, 100, 2499, 2500, 2501, 4999, 7500, 9998, 9999, 10000};
+    for (size_t i = 0; i < KG_COUNT(had); i++) {
+        char time[KG_ULID_TIME];
+        kg_ulid_time(T0 + had[i], time);
+        kg_auto(kg_free) char *id = kg_format("evt_%.10s%016d", time, had[i]);
+        kg_auto(kg_free) char *numbers =
+            had[i] < 10000 ? kg_format("%d %d", had[i] + 1, had[i] + 2) : kg_strdup("10001");
+        assert_answer(fixture, (struct audit_filter){.after_id = kg_str(id), .limit = 2}, numbers);
+    }
+    assert_answer(fixture, (struct audit_filter){.after_id = KG_STR("evt_0"), .limit = 2}, "0 1");
+    assert_answer(fixture, (struct audit_filter){.after_id = KG_STR("evt_Z"), .limit = 2}, "");
+}
+
 /* -- times ------------------------------------------------------------------------------------- */
 
 static void a_clock_that_was_set_back_hides_nothing(void **data)
@@ -231,6 +256,7 @@ int main(void)
         TEST(the_limit_counts_over_files),
         TEST(a_filter_may_match_nothing_in_many_blocks),
         TEST(a_line_that_is_too_long_is_an_error),
+        TEST(each_id_leads_to_what_came_after_it),
         TEST(a_clock_that_was_set_back_hides_nothing),
         TEST(nothing_is_read_from_before_the_time_asked_for),
     };
