@@ -182,7 +182,7 @@ static int prepare_sources(struct launch *launch, struct kg_err *err)
 static int write_orders(struct launch *launch, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf options = {0}, orders = {0};
-    cage_argv_options(launch->plan, launch->sources, &options);
+    cage_argv_options(launch->plan, launch->sources, cage_ready_ahead(launch->ready) > 0, &options);
     cage_argv_orders(launch->plan, launch->sources, cage_ready_group(launch->ready) != NULL,
                      &orders);
     int result = cage_ready_write(launch->ready, CAGE_FD_ARGS, kg_buf_view(&options), err);

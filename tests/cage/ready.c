@@ -8,10 +8,18 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -119,6 +127,77 @@ static void wait_for_exec(pid_t ready)
         there = text.length >= sizeof(line) && memcmp(text.data, line, sizeof(line)) == 0;
         assert_true(kg_monotonic_ms() < deadline_ms);
     }
+}
+
+static ino_t namespace_of(pid_t pid, const char *kind)
+{
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/ns/%s", (int)pid, kind);
+    struct stat status;
+    if (stat(path, &status) < 0)
+        fail_msg("%s: %s", path, strerror(errno));
+    return status.st_ino;
+}
+
+static void one_that_waits_is_in_namespaces_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"user", "net", "ipc", "uts", "cgroup"};
+    ino_t made[KG_COUNT(kinds)];
+    pid_t ready = wait_for_ready();
+    wait_for_exec(ready);
+    for (size_t i = 0; i < KG_COUNT(kinds); i++) {
+        made[i] = namespace_of(ready, kinds[i]);
+        assert_int_not_equal(made[i], namespace_of(getpid(), kinds[i]));
+    }
+    struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
+    run_wait_line(run);
+    pid_t plugin = cage_child_pid(run->child);
+    for (size_t i = 0; i < KG_COUNT(kinds); i++) {
+        bool is_bwraps = strcmp(kinds[i], "user") == 0;
+        assert_int_equal(namespace_of(plugin, kinds[i]) == made[i], !is_bwraps);
+    }
+    cage_signal(run->child, SIGKILL);
+    run_wait_exit(run);
+    run_free(run);
+}
+
+/* From now on only bwrap, which clones, can make a network. */
+static void refuse_to_unshare_networks(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWNET, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = KG_COUNT(filter), .filter = filter};
+    assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+/* Also the second time, when one waits. */
+static void where_only_bwrap_may_make_namespaces_it_does(void **state)
+{
+    (void)state;
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        refuse_to_unshare_networks();
+        world = world_new();
+        pid_t ready = wait_for_ready();
+        wait_for_exec(ready);
+        assert_int_equal(namespace_of(ready, "net"), namespace_of(getpid(), "net"));
+        struct run *run = run_start(world, COMMAND("./probe", "interfaces"));
+        assert_string_equal(run_line(run), "lo ");
+        assert_int_equal(run->bwrap, ready);
+        run_free(run);
+        world_free(world);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 static unsigned count_fds(pid_t pid)
@@ -258,6 +337,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         IN_A_WORLD(next_cage_is_built_by_the_one_that_waits),
         IN_A_WORLD(one_that_waits_has_nothing_of_ours),
+        IN_A_WORLD(one_that_waits_is_in_namespaces_of_its_own),
+        cmocka_unit_test(where_only_bwrap_may_make_namespaces_it_does),
         IN_A_WORLD(cages_that_start_at_once_are_all_built),
         IN_A_WORLD(killed_one_is_not_missed),
         IN_A_WORLD(one_whose_program_was_replaced_is_not_used),
