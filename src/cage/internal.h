@@ -358,13 +358,19 @@ int cage_kernel_log_read(int fd, struct cage_denial *ret_denial);
  */
 struct cage_stage;
 struct cage_stage *cage_stage_new(const struct cage_owner *owner, struct kg_err *err);
+/*
+ * Goes into a new mount namespace with little of the host in it, for a bwrap that is forked there:
+ * its fd, the caller's, or -1 where there is none to be had, and we stay.
+ */
+int cage_stage_enter_room(const struct cage_stage *stage);
+void cage_stage_leave_room(const struct cage_stage *stage, int room);
 const struct cage_owner *cage_stage_owner(const struct cage_stage *stage);
 /*
- * Mounts what source is open on, and nothing that is mounted below it: read-only, or to be written
- * and not executed. The cage's user is shown as its owner: the daemon's, if that is not root, else
- * whoever the thing belongs to. *ret_path is owned.
+ * Mounts in that room, or here if it is -1, what source is open on, and nothing that is mounted
+ * below it: read-only, or to be written and not executed. The cage's user is shown as its owner:
+ * the daemon's, if that is not root, else whoever the thing belongs to. *ret_path is owned.
  */
-int cage_stage_add(struct cage_stage *stage, int source, bool write, char **ret_path,
+int cage_stage_add(struct cage_stage *stage, int room, int source, bool write, char **ret_path,
                    struct kg_err *err);
 void cage_stage_remove(const char *path);
 void cage_stage_free(struct cage_stage *stage);
@@ -390,8 +396,11 @@ int cage_shim_open(struct kg_err *err);
  */
 struct cage_group; /* see cgroup.h */
 struct cage_ready;
-struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead, struct cage_group *group,
+struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
+                                  const struct cage_stage *stage, struct cage_group *group,
                                   struct kg_err *err);
+/* Where to stage what it binds: the room that it is in, or -1. */
+int cage_ready_room(const struct cage_ready *ready);
 pid_t cage_ready_pid(const struct cage_ready *ready);
 /*
  * Whether it is in namespaces of its own, as it was asked to be: 1, or 0 if this machine does not

@@ -141,8 +141,8 @@ static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
         return result;
     result = identify(source, err);
     if (result == 0 && launch->stage != NULL)
-        result = cage_stage_add(launch->stage, source->fd, step->kind == CAGE_STEP_WRITE,
-                                &source->staged, err);
+        result = cage_stage_add(launch->stage, cage_ready_room(launch->ready), source->fd,
+                                step->kind == CAGE_STEP_WRITE, &source->staged, err);
     return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
 }
 

@@ -40,6 +40,7 @@ struct cage_ready {
     struct stat program;      /* as it was */
     struct cage_group *group; /* borrowed; NULL: none */
     bool ahead;               /* it was asked for namespaces of its own */
+    int room;                 /* its mounts, or -1: they are ours */
     int gate;                 /* our end */
     int fds[CAGE_FDS];        /* fds[n] is fd n of bwrap; after the fork only the files of memory */
     struct cage_launched to;  /* our ends of the other pipes */
@@ -246,7 +247,7 @@ static void close_childs(struct cage_ready *ready, bool files)
     }
 }
 
-static int start(struct cage_ready *ready, struct kg_err *err)
+static int start(struct cage_ready *ready, const struct cage_stage *stage, struct kg_err *err)
 {
     struct cage_words argv = {0};
     if (ready->ahead)
@@ -255,21 +256,28 @@ static int start(struct cage_ready *ready, struct kg_err *err)
         cage_argv_command(&argv);
     pid_t spawner = getpid();
     int join;
+    ready->room = cage_stage_enter_room(stage);
     ready->pid = cage_group_fork(ready->group, &join);
     int errnum = errno;
     if (ready->pid == 0)
         become_bwrap(ready, argv.items, spawner, join);
+    cage_stage_leave_room(stage, ready->room);
     cage_words_free(&argv);
     close_childs(ready, false);
     return ready->pid < 0 ? kg_fail_errno(err, errnum, "fork") : 0;
 }
 
-struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead, struct cage_group *group,
+struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
+                                  const struct cage_stage *stage, struct cage_group *group,
                                   struct kg_err *err)
 {
     struct cage_ready *ready = kg_alloc(sizeof(*ready));
-    *ready = (struct cage_ready){
-        .bwrap = kg_strdup(bwrap), .group = group, .ahead = ahead, .gate = -1, .to = nothing};
+    *ready = (struct cage_ready){.bwrap = kg_strdup(bwrap),
+                                 .group = group,
+                                 .ahead = ahead,
+                                 .room = -1,
+                                 .gate = -1,
+                                 .to = nothing};
     (void)stat(bwrap, &ready->program); /* who cannot find it cannot run it either */
     for (int fd = 0; fd < CAGE_FDS; fd++)
         ready->fds[fd] = -1;
@@ -279,7 +287,7 @@ struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead, struc
     if (result == 0)
         result = take_others(ready, shim, err);
     if (result == 0)
-        result = start(ready, err);
+        result = start(ready, stage, err);
     if (result == 0)
         return ready;
     cage_ready_free(ready);
@@ -316,6 +324,11 @@ bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap)
 struct cage_group *cage_ready_group(const struct cage_ready *ready)
 {
     return ready->group;
+}
+
+int cage_ready_room(const struct cage_ready *ready)
+{
+    return ready->room;
 }
 
 /* The reader's place in the file is ours too, so it is left where it is. */
@@ -367,6 +380,7 @@ void cage_ready_free(struct cage_ready *ready)
     if (ready->pid > 0)
         kill(ready->pid, SIGKILL); /* before the gate: it must not go on */
     kg_close(&ready->gate);
+    kg_close(&ready->room);
     close_childs(ready, true);
     free_pipes(&ready->to);
     free(ready->bwrap);

@@ -193,7 +193,8 @@ static int make_ready(struct spawner *spawner, const char *bwrap, struct kg_err 
     struct cage_group *group = NULL;
     if (spawner->cgroups != NULL && (group = cage_group_new(spawner->cgroups, err)) == NULL)
         return -EINVAL;
-    spawner->ready = cage_ready_new(bwrap, spawner->shim, !spawner->cannot_go_ahead, group, err);
+    spawner->ready =
+        cage_ready_new(bwrap, spawner->shim, !spawner->cannot_go_ahead, spawner->stage, group, err);
     if (spawner->ready == NULL && group != NULL)
         cage_group_end(spawner->cgroups, group);
     return spawner->ready != NULL ? 0 : -EINVAL;

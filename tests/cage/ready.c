@@ -161,6 +161,18 @@ static void one_that_waits_is_in_namespaces_of_its_own(void **state)
     run_free(run);
 }
 
+/* An ordinary user may take nothing away of what he was given to see. */
+static void one_of_roots_has_only_the_mounts_that_it_needs(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf mounts = {0};
+    if (geteuid() != 0)
+        return;
+    read_proc(wait_for_ready(), "mountinfo", &mounts);
+    assert_says(&mounts, " /proc ");
+    assert_null(memmem(mounts.data, mounts.length, " /sys ", 6));
+}
+
 /* From now on only bwrap, which clones, can make a network. */
 static void refuse_to_unshare_networks(void)
 {
@@ -338,6 +350,7 @@ int main(void)
         IN_A_WORLD(next_cage_is_built_by_the_one_that_waits),
         IN_A_WORLD(one_that_waits_has_nothing_of_ours),
         IN_A_WORLD(one_that_waits_is_in_namespaces_of_its_own),
+        IN_A_WORLD(one_of_roots_has_only_the_mounts_that_it_needs),
         cmocka_unit_test(where_only_bwrap_may_make_namespaces_it_does),
         IN_A_WORLD(cages_that_start_at_once_are_all_built),
         IN_A_WORLD(killed_one_is_not_missed),
