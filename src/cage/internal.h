@@ -403,8 +403,8 @@ struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
 int cage_ready_room(const struct cage_ready *ready);
 pid_t cage_ready_pid(const struct cage_ready *ready);
 /*
- * Whether it is in namespaces of its own, as it was asked to be: 1, or 0 if this machine does not
- * let us make them; -EIO if it never said. Waits for its word, which mostly is there already.
+ * Whether it is in namespaces of its own: 1, or 0 if it was not to be; -EPERM if this machine does
+ * not let us make them; -EIO if it never said. Waits for its word, which mostly is there already.
  */
 int cage_ready_ahead(struct cage_ready *ready);
 /* False for another program, and once that one was replaced. */

@@ -308,7 +308,7 @@ int cage_ready_ahead(struct cage_ready *ready)
     if (poll(&told, 1, AHEAD_MS) > 0 && read(told.fd, &word, sizeof(word)) < 0)
         return -EIO;
     ready->to.ahead = word == CAGE_AHEAD;
-    return word == CAGE_AHEAD ? 1 : word == CAGE_FAILED ? 0 : -EIO;
+    return word == CAGE_AHEAD ? 1 : word == CAGE_FAILED ? -EPERM : -EIO;
 }
 
 bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap)

@@ -188,16 +188,24 @@ static void ask_cell_to_end(struct cell *cell, int number)
 
 /* -- a bwrap for the next cage ----------------------------------------------------------------- */
 
-static int make_ready(struct spawner *spawner, const char *bwrap, struct kg_err *err)
+static int make_ready(struct spawner *spawner, const char *bwrap, bool ahead, struct kg_err *err)
 {
     struct cage_group *group = NULL;
     if (spawner->cgroups != NULL && (group = cage_group_new(spawner->cgroups, err)) == NULL)
         return -EINVAL;
-    spawner->ready =
-        cage_ready_new(bwrap, spawner->shim, !spawner->cannot_go_ahead, spawner->stage, group, err);
+    spawner->ready = cage_ready_new(bwrap, spawner->shim, ahead, spawner->stage, group, err);
     if (spawner->ready == NULL && group != NULL)
         cage_group_end(spawner->cgroups, group);
     return spawner->ready != NULL ? 0 : -EINVAL;
+}
+
+/* False for one that was refused its namespaces: bwrap may be allowed what we are not. */
+static bool has_namespaces(struct spawner *spawner)
+{
+    int ahead = cage_ready_ahead(spawner->ready);
+    if (ahead == -EPERM)
+        spawner->cannot_go_ahead = true;
+    return ahead >= 0;
 }
 
 static void drop_ready(struct spawner *spawner)
@@ -216,7 +224,7 @@ static void prepare(struct spawner *spawner)
         return;
     spawner->prepare_at_ms = 0;
     if (spawner->ready == NULL && spawner->bwrap != NULL)
-        (void)make_ready(spawner, spawner->bwrap, NULL);
+        (void)make_ready(spawner, spawner->bwrap, !spawner->cannot_go_ahead, NULL);
 }
 
 /* -- the network of a cell --------------------------------------------------------------------- */
@@ -419,13 +427,22 @@ static void read_kernel_log(struct spawner *spawner)
 
 /* -- reaping ----------------------------------------------------------------------------------- */
 
+/* Perhaps memory was short; then the next start makes one itself. */
+static void replace_ready(struct spawner *spawner)
+{
+    bool could = !spawner->cannot_go_ahead;
+    (void)has_namespaces(spawner);
+    drop_ready(spawner);
+    if (could && spawner->cannot_go_ahead)
+        spawner->prepare_at_ms = kg_monotonic_ms() + PREPARE_MS;
+}
+
 static void reap(struct spawner *spawner)
 {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        /* Perhaps memory was short. The next start makes one itself. */
         if (spawner->ready != NULL && cage_ready_reaped(spawner->ready, pid))
-            drop_ready(spawner);
+            replace_ready(spawner);
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
             if (cell->netns.pid == pid)
                 cell->netns.pid = 0;
@@ -595,30 +612,16 @@ static int limit(struct cage_group *group, const struct cage_plan *plan, struct 
     return result < 0 ? kg_wrap(err, result, "plugin %s", plan->name) : 0;
 }
 
-/* One that did not get its namespaces gives way to another: bwrap may be allowed what we are not.
+/*
+ * The one that waits, if it is of this program and got what it was to have, or one that is made
+ * now. That one leaves the namespaces to bwrap: we would have to wait for them.
  */
-static int await_ahead(struct spawner *spawner, const char *bwrap, struct kg_err *err)
-{
-    for (unsigned tries = 0; !spawner->cannot_go_ahead; tries++) {
-        int ahead = cage_ready_ahead(spawner->ready);
-        if (ahead > 0)
-            return 0;
-        spawner->cannot_go_ahead = ahead == 0 || tries > 0;
-        drop_ready(spawner);
-        if (make_ready(spawner, bwrap, err) < 0)
-            return -EINVAL;
-    }
-    return 0;
-}
-
-/* The one that waits, if it is of this program, or one that is made now. */
 static struct cage_ready *take_ready(struct spawner *spawner, const char *bwrap, struct kg_err *err)
 {
-    if (spawner->ready != NULL && !cage_ready_is_of(spawner->ready, bwrap))
+    if (spawner->ready != NULL &&
+        (!cage_ready_is_of(spawner->ready, bwrap) || !has_namespaces(spawner)))
         drop_ready(spawner);
-    if (spawner->ready == NULL && make_ready(spawner, bwrap, err) < 0)
-        return NULL;
-    if (await_ahead(spawner, bwrap, err) < 0)
+    if (spawner->ready == NULL && make_ready(spawner, bwrap, false, err) < 0)
         return NULL;
     return kg_steal(&spawner->ready);
 }

@@ -116,17 +116,25 @@ static void assert_no_signal_is_ignored(const struct kg_buf *status)
     assert_int_equal(strtoull(found + sizeof(key) - 1, NULL, 16) & ~0x180000000ull, 0);
 }
 
-/* Until its exec it is us. */
-static void wait_for_exec(pid_t ready)
+/* Until its exec it is us, or what goes ahead. */
+static bool is_bwrap(pid_t pid)
 {
     static const char line[] = "bwrap\0--args";
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/cmdline", (int)pid);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    return kg_read_file(path, PROC_MAX_BYTES, &text, NULL) == 0 && text.length >= sizeof(line) &&
+           memcmp(text.data, line, sizeof(line)) == 0;
+}
+
+static pid_t wait_for_bwrap(void)
+{
     uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
-    for (bool there = false; !there; usleep(PAUSE_US)) {
-        kg_auto(kg_buf_free) struct kg_buf text = {0};
-        read_proc(ready, "cmdline", &text);
-        there = text.length >= sizeof(line) && memcmp(text.data, line, sizeof(line)) == 0;
+    pid_t ready = wait_for_ready();
+    for (; !is_bwrap(ready); ready = wait_for_child()) {
         assert_true(kg_monotonic_ms() < deadline_ms);
+        usleep(PAUSE_US);
     }
+    return ready;
 }
 
 static ino_t namespace_of(pid_t pid, const char *kind)
@@ -143,8 +151,7 @@ static void one_that_waits_is_in_namespaces_of_its_own(void **state)
     (void)state;
     static const char *const kinds[] = {"user", "net", "ipc", "uts", "cgroup"};
     ino_t made[KG_COUNT(kinds)];
-    pid_t ready = wait_for_ready();
-    wait_for_exec(ready);
+    pid_t ready = wait_for_bwrap();
     for (size_t i = 0; i < KG_COUNT(kinds); i++) {
         made[i] = namespace_of(ready, kinds[i]);
         assert_int_not_equal(made[i], namespace_of(getpid(), kinds[i]));
@@ -189,7 +196,7 @@ static void refuse_to_unshare_networks(void)
     assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
 
-/* Also the second time, when one waits. */
+/* After the first try another one waits, and leaves them to bwrap. */
 static void where_only_bwrap_may_make_namespaces_it_does(void **state)
 {
     (void)state;
@@ -198,8 +205,7 @@ static void where_only_bwrap_may_make_namespaces_it_does(void **state)
     if (pid == 0) {
         refuse_to_unshare_networks();
         world = world_new();
-        pid_t ready = wait_for_ready();
-        wait_for_exec(ready);
+        pid_t ready = wait_for_bwrap();
         assert_int_equal(namespace_of(ready, "net"), namespace_of(getpid(), "net"));
         struct run *run = run_start(world, COMMAND("./probe", "interfaces"));
         assert_string_equal(run_line(run), "lo ");
@@ -228,8 +234,7 @@ static void one_that_waits_has_nothing_of_ours(void **state)
 {
     (void)state;
     kg_auto(kg_buf_free) struct kg_buf environment = {0}, status = {0}, score = {0};
-    pid_t ready = wait_for_ready();
-    wait_for_exec(ready);
+    pid_t ready = wait_for_bwrap();
     read_proc(ready, "environ", &environment);
     assert_int_equal(environment.length, 0);
     assert_int_equal(count_fds(ready), CAGE_FDS);
