@@ -263,9 +263,10 @@ static void start_network(struct cell *cell, pid_t pid, int pid_fd)
 /* A network that was made ahead is furnished while bwrap builds the rest. */
 static void start_network_ahead(struct cell *cell)
 {
+    if (!cell->at.ahead || cell->network_deadline_ms == 0)
+        return;
     kg_auto(kg_close) int fd = pidfd_open(cell->at.pid, 0);
-    if (cell->at.ahead)
-        start_network(cell, cell->at.pid, fd);
+    start_network(cell, cell->at.pid, fd);
 }
 
 /* The daemon has every socket before the plugin's first instruction. */
