@@ -11,10 +11,14 @@
 
 /* Each makes one way out of a plain bwrap impossible; the tests name them. */
 static const char *const fixed_options[] = {
-    "--unshare-all", "--unshare-user",    "--disable-userns",
-    "--new-session", "--die-with-parent", "--cap-drop",
-    "ALL",           "--hostname",        "kaged",
-    "--clearenv",
+    "--unshare-user", "--unshare-pid", "--disable-userns", "--new-session", "--die-with-parent",
+    "--cap-drop",     "ALL",           "--clearenv",
+};
+
+/* What is made ahead, if it can be. */
+static const char *const namespace_options[] = {
+    "--unshare-ipc",        "--unshare-net", "--unshare-uts",
+    "--unshare-cgroup-try", "--hostname",    CAGE_HOSTNAME,
 };
 
 static void add(struct kg_buf *out, const char *text)
@@ -79,12 +83,21 @@ static void add_environment(struct kg_buf *out, const struct cage_words *env)
     }
 }
 
-void cage_argv_options(const struct cage_plan *plan, const struct cage_source *sources,
+/* bwrap tells who is in the cage's network only where that has to be known before it has one. */
+static void add_namespaces(struct kg_buf *out)
+{
+    for (size_t i = 0; i < KG_COUNT(namespace_options); i++)
+        add(out, namespace_options[i]);
+    add_fd(out, "--json-status-fd", CAGE_FD_STATUS);
+}
+
+void cage_argv_options(const struct cage_plan *plan, const struct cage_source *sources, bool ahead,
                        struct kg_buf *out)
 {
     for (size_t i = 0; i < KG_COUNT(fixed_options); i++)
         add(out, fixed_options[i]);
-    add_fd(out, "--json-status-fd", CAGE_FD_STATUS);
+    if (!ahead)
+        add_namespaces(out);
     add_fd(out, "--add-seccomp-fd", CAGE_FD_CALLS);
     add_fd(out, "--add-seccomp-fd", CAGE_FD_ARGUMENTS);
     if (cage_plan_has_network(plan))
@@ -161,6 +174,16 @@ static void add_word_number(struct cage_words *out, int number)
     char text[16];
     snprintf(text, sizeof(text), "%d", number);
     cage_words_add(out, text);
+}
+
+void cage_argv_ahead(const char *bwrap, struct cage_words *out)
+{
+    cage_words_add(out, "kaged-cage-init");
+    cage_words_add(out, "ahead");
+    add_word_number(out, CAGE_FD_RAN);
+    cage_words_add(out, CAGE_HOSTNAME);
+    cage_words_add(out, bwrap);
+    cage_argv_command(out);
 }
 
 void cage_argv_command(struct cage_words *out)

@@ -23,7 +23,7 @@
 #define TRY_TIMEOUT_MS      10000
 #define TRY_OUTPUT_BYTES    65536
 #define FILE_MAX            ((size_t)1024 * 1024)
-#define NAMESPACES_ENOUGH   512  /* two for each cage */
+#define NAMESPACES_ENOUGH   512  /* three for each cage */
 #define OPEN_FILES_ENOUGH   4096 /* a plugin takes a handful, each of its connections six */
 #define LANDLOCK_TRUNCATION 3    /* the version that has it */
 
@@ -210,7 +210,7 @@ static void check_namespaces_max(struct look *look, struct cage_check *check)
         return;
     found(check, "user.max_user_namespaces is %lld", (long long)max);
     if (max < NAMESPACES_ENOUGH)
-        degrade(check, "each plugin takes two: only some can run at the same time",
+        degrade(check, "each plugin takes three: only some can run at the same time",
                 "sysctl -w user.max_user_namespaces=10000, and the same line in "
                 "/etc/sysctl.d/kaged.conf");
 }

@@ -7,8 +7,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* -- the real host ----------------------------------------------------------------------------- */
@@ -34,9 +36,20 @@ static char *real_link(const char *path)
     return kg_str_dup((struct kg_str){target, (size_t)length});
 }
 
-static char *real_real(const char *path)
+/* To the kernel it is one question whether there is a link anywhere in a path. */
+static bool has_no_link(const char *path)
 {
-    return realpath(path, NULL);
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    if (!cage_path_plain(path))
+        return false;
+    kg_auto(kg_close) int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+    return fd >= 0;
+}
+
+char *cage_real_path(const char *path)
+{
+    return has_no_link(path) ? kg_strdup(path) : realpath(path, NULL);
 }
 
 static size_t real_head(const char *path, char *ret_text, size_t max)
@@ -79,7 +92,7 @@ static bool real_list(const char *path, size_t max, struct cage_words *ret_names
     return true;
 }
 
-const struct cage_host cage_real_host = {real_kind, real_link,     real_real,
+const struct cage_host cage_real_host = {real_kind, real_link,     cage_real_path,
                                          real_head, real_is_roots, real_list};
 
 /* -- our own programs -------------------------------------------------------------------------- */

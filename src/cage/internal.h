@@ -236,12 +236,21 @@ struct cage_source {
     int fd;                /* open on that, so that no other file gets its number */
 };
 
-/* What the shim writes on CAGE_FD_RAN: before it runs the command, and if that failed. */
+/*
+ * What the shim writes on CAGE_FD_RAN: before it runs the command, and if that failed. Ahead of
+ * bwrap: that it made the namespaces, or failed to.
+ */
 #define CAGE_RAN    'R'
 #define CAGE_FAILED 'F'
+#define CAGE_AHEAD  'A'
 
-/* bwrap's options, each ended by NUL. sources has one entry a step. */
-void cage_argv_options(const struct cage_plan *plan, const struct cage_source *sources,
+#define CAGE_HOSTNAME "kaged" /* in every cage */
+
+/*
+ * bwrap's options, each ended by NUL. sources has one entry a step. ahead: bwrap is started in
+ * namespaces that were made for the cage, and makes only the others.
+ */
+void cage_argv_options(const struct cage_plan *plan, const struct cage_source *sources, bool ahead,
                        struct kg_buf *out);
 /*
  * What the shim is to do, in words ended by NUL: the length of all that follows; the number of
@@ -258,6 +267,8 @@ void cage_argv_orders(const struct cage_plan *plan, const struct cage_source *so
                       struct kg_buf *out);
 /* bwrap's own argv, the same for every cage. */
 void cage_argv_command(struct cage_words *out);
+/* That of the shim which makes namespaces and becomes bwrap. */
+void cage_argv_ahead(const char *bwrap, struct cage_words *out);
 
 /* -- messages between daemon and spawner ------------------------------------------------------- */
 
@@ -347,13 +358,19 @@ int cage_kernel_log_read(int fd, struct cage_denial *ret_denial);
  */
 struct cage_stage;
 struct cage_stage *cage_stage_new(const struct cage_owner *owner, struct kg_err *err);
+/*
+ * Goes into a new mount namespace with little of the host in it, for a bwrap that is forked there:
+ * its fd, the caller's, or -1 where there is none to be had, and we stay.
+ */
+int cage_stage_enter_room(const struct cage_stage *stage);
+void cage_stage_leave_room(const struct cage_stage *stage, int room);
 const struct cage_owner *cage_stage_owner(const struct cage_stage *stage);
 /*
- * Mounts what source is open on, and nothing that is mounted below it: read-only, or to be written
- * and not executed. The cage's user is shown as its owner: the daemon's, if that is not root, else
- * whoever the thing belongs to. *ret_path is owned.
+ * Mounts in that room, or here if it is -1, what source is open on, and nothing that is mounted
+ * below it: read-only, or to be written and not executed. The cage's user is shown as its owner:
+ * the daemon's, if that is not root, else whoever the thing belongs to. *ret_path is owned.
  */
-int cage_stage_add(struct cage_stage *stage, int source, bool write, char **ret_path,
+int cage_stage_add(struct cage_stage *stage, int room, int source, bool write, char **ret_path,
                    struct kg_err *err);
 void cage_stage_remove(const char *path);
 void cage_stage_free(struct cage_stage *stage);
@@ -362,6 +379,7 @@ struct cage_launched {
     pid_t pid;                 /* bwrap, our child */
     int in_fd, out_fd, err_fd; /* the daemon's ends of the plugin's stdio */
     int status_fd;             /* json-status, not blocking */
+    bool ahead;                /* it was started in the cage's network */
     int ran_fd;                /* the shim's word, not blocking */
     int block_fd;              /* with a network, a byte written here lets bwrap go on */
     struct cage_words staged;  /* mounts that it needs until the shim runs */
@@ -378,9 +396,17 @@ int cage_shim_open(struct kg_err *err);
  */
 struct cage_group; /* see cgroup.h */
 struct cage_ready;
-struct cage_ready *cage_ready_new(const char *bwrap, int shim, struct cage_group *group,
+struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
+                                  const struct cage_stage *stage, struct cage_group *group,
                                   struct kg_err *err);
+/* Where to stage what it binds: the room that it is in, or -1. */
+int cage_ready_room(const struct cage_ready *ready);
 pid_t cage_ready_pid(const struct cage_ready *ready);
+/*
+ * Whether it is in namespaces of its own: 1, or 0 if it was not to be; -EPERM if this machine does
+ * not let us make them; -EIO if it never said. Waits for its word, which mostly is there already.
+ */
+int cage_ready_ahead(struct cage_ready *ready);
 /* False for another program, and once that one was replaced. */
 bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap);
 struct cage_group *cage_ready_group(const struct cage_ready *ready);

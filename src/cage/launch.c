@@ -141,8 +141,8 @@ static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
         return result;
     result = identify(source, err);
     if (result == 0 && launch->stage != NULL)
-        result = cage_stage_add(launch->stage, source->fd, step->kind == CAGE_STEP_WRITE,
-                                &source->staged, err);
+        result = cage_stage_add(launch->stage, cage_ready_room(launch->ready), source->fd,
+                                step->kind == CAGE_STEP_WRITE, &source->staged, err);
     return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
 }
 
@@ -182,7 +182,7 @@ static int prepare_sources(struct launch *launch, struct kg_err *err)
 static int write_orders(struct launch *launch, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf options = {0}, orders = {0};
-    cage_argv_options(launch->plan, launch->sources, &options);
+    cage_argv_options(launch->plan, launch->sources, cage_ready_ahead(launch->ready) > 0, &options);
     cage_argv_orders(launch->plan, launch->sources, cage_ready_group(launch->ready) != NULL,
                      &orders);
     int result = cage_ready_write(launch->ready, CAGE_FD_ARGS, kg_buf_view(&options), err);

@@ -1,9 +1,11 @@
 /*
  * A bwrap that was started before there is a plan for it. It has all that is the same for every
  * cage: its group, its user, its pipes and the filters; the fds that it has are listed, nothing
- * else of ours is in it. It waits at a gate, which is a pipe that it reads to the end before its
- * options. What it is to do lies in files of memory that are written before the gate is opened. If
- * we die instead, there are no orders in them, and the shim runs nothing.
+ * else of ours is in it. Where the machine lets us, it is also in the namespaces of its cage, but
+ * for those of users, processes and mounts, which bwrap makes in them. It waits at a gate, which is
+ * a pipe that it reads to the end before its options. What it is to do lies in files of memory that
+ * are written before the gate is opened. If we die instead, there are no orders in them, and the
+ * shim runs nothing.
  */
 #include "cage/cgroup.h"
 #include "cage/internal.h"
@@ -11,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define STDIO_PIPE_BYTES  65536
@@ -28,12 +32,15 @@
 #define CORE_BYTES        1    /* see keep_core_limit in seccomp-gen.c */
 #define COPY_MAX_BYTES    (16 << 20)
 #define OOM_SCORE         "500" /* when memory is short, a plugin goes before the daemon */
+#define AHEAD_MS          5000  /* for its namespaces; they take one */
 
 struct cage_ready {
     pid_t pid;
     char *bwrap;              /* owned; the program, */
     struct stat program;      /* as it was */
     struct cage_group *group; /* borrowed; NULL: none */
+    bool ahead;               /* it was asked for namespaces of its own */
+    int room;                 /* its mounts, or -1: they are ours */
     int gate;                 /* our end */
     int fds[CAGE_FDS];        /* fds[n] is fd n of bwrap; after the fork only the files of memory */
     struct cage_launched to;  /* our ends of the other pipes */
@@ -188,10 +195,19 @@ static void place_fds(int fds[CAGE_FDS])
         give_up("close fds");
 }
 
+/* Ahead of bwrap comes the shim, which is no file that a path leads to. */
+static void execute(const struct cage_ready *ready, char *const *argv)
+{
+    static char *const no_environment[] = {NULL};
+    if (ready->ahead)
+        syscall(SYS_execveat, CAGE_FD_INIT, "", argv, no_environment, AT_EMPTY_PATH);
+    else
+        execve(ready->bwrap, argv, no_environment);
+}
+
 __attribute__((noreturn)) static void become_bwrap(struct cage_ready *ready, char *const *argv,
                                                    pid_t spawner, int join)
 {
-    static char *const no_environment[] = {NULL};
     place_fds(ready->fds);
     errno = -join;
     if (join < 0)
@@ -207,7 +223,7 @@ __attribute__((noreturn)) static void become_bwrap(struct cage_ready *ready, cha
         give_up("refuse new privileges");
     set_limits();
     reset_signals();
-    execve(ready->bwrap, argv, no_environment);
+    execute(ready, argv);
     give_up("run bwrap");
 }
 
@@ -231,27 +247,37 @@ static void close_childs(struct cage_ready *ready, bool files)
     }
 }
 
-static int start(struct cage_ready *ready, struct kg_err *err)
+static int start(struct cage_ready *ready, const struct cage_stage *stage, struct kg_err *err)
 {
     struct cage_words argv = {0};
-    cage_argv_command(&argv);
+    if (ready->ahead)
+        cage_argv_ahead(ready->bwrap, &argv);
+    else
+        cage_argv_command(&argv);
     pid_t spawner = getpid();
     int join;
+    ready->room = cage_stage_enter_room(stage);
     ready->pid = cage_group_fork(ready->group, &join);
     int errnum = errno;
     if (ready->pid == 0)
         become_bwrap(ready, argv.items, spawner, join);
+    cage_stage_leave_room(stage, ready->room);
     cage_words_free(&argv);
     close_childs(ready, false);
     return ready->pid < 0 ? kg_fail_errno(err, errnum, "fork") : 0;
 }
 
-struct cage_ready *cage_ready_new(const char *bwrap, int shim, struct cage_group *group,
+struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
+                                  const struct cage_stage *stage, struct cage_group *group,
                                   struct kg_err *err)
 {
     struct cage_ready *ready = kg_alloc(sizeof(*ready));
-    *ready =
-        (struct cage_ready){.bwrap = kg_strdup(bwrap), .group = group, .gate = -1, .to = nothing};
+    *ready = (struct cage_ready){.bwrap = kg_strdup(bwrap),
+                                 .group = group,
+                                 .ahead = ahead,
+                                 .room = -1,
+                                 .gate = -1,
+                                 .to = nothing};
     (void)stat(bwrap, &ready->program); /* who cannot find it cannot run it either */
     for (int fd = 0; fd < CAGE_FDS; fd++)
         ready->fds[fd] = -1;
@@ -261,7 +287,7 @@ struct cage_ready *cage_ready_new(const char *bwrap, int shim, struct cage_group
     if (result == 0)
         result = take_others(ready, shim, err);
     if (result == 0)
-        result = start(ready, err);
+        result = start(ready, stage, err);
     if (result == 0)
         return ready;
     cage_ready_free(ready);
@@ -271,6 +297,18 @@ struct cage_ready *cage_ready_new(const char *bwrap, int shim, struct cage_group
 pid_t cage_ready_pid(const struct cage_ready *ready)
 {
     return ready->pid;
+}
+
+int cage_ready_ahead(struct cage_ready *ready)
+{
+    char word = 0;
+    struct pollfd told = {.fd = ready->to.ran_fd, .events = POLLIN};
+    if (!ready->ahead || ready->to.ahead)
+        return ready->ahead;
+    if (poll(&told, 1, AHEAD_MS) > 0 && read(told.fd, &word, sizeof(word)) < 0)
+        return -EIO;
+    ready->to.ahead = word == CAGE_AHEAD;
+    return word == CAGE_AHEAD ? 1 : word == CAGE_FAILED ? -EPERM : -EIO;
 }
 
 bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap)
@@ -286,6 +324,11 @@ bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap)
 struct cage_group *cage_ready_group(const struct cage_ready *ready)
 {
     return ready->group;
+}
+
+int cage_ready_room(const struct cage_ready *ready)
+{
+    return ready->room;
 }
 
 /* The reader's place in the file is ours too, so it is left where it is. */
@@ -337,6 +380,7 @@ void cage_ready_free(struct cage_ready *ready)
     if (ready->pid > 0)
         kill(ready->pid, SIGKILL); /* before the gate: it must not go on */
     kg_close(&ready->gate);
+    kg_close(&ready->room);
     close_childs(ready, true);
     free_pipes(&ready->to);
     free(ready->bwrap);

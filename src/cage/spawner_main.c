@@ -69,6 +69,7 @@ struct spawner {
     struct cell *cells;
     struct cage_ready *ready; /* a bwrap for the next cage; NULL: none */
     char *bwrap;              /* owned; of the last cage; NULL: there was none */
+    bool cannot_go_ahead;     /* only bwrap may make namespaces on this machine */
     uint64_t prepare_at_ms;   /* when to make one ready; 0: not before the next start */
     bool daemon_gone;
 };
@@ -187,15 +188,24 @@ static void ask_cell_to_end(struct cell *cell, int number)
 
 /* -- a bwrap for the next cage ----------------------------------------------------------------- */
 
-static int make_ready(struct spawner *spawner, const char *bwrap, struct kg_err *err)
+static int make_ready(struct spawner *spawner, const char *bwrap, bool ahead, struct kg_err *err)
 {
     struct cage_group *group = NULL;
     if (spawner->cgroups != NULL && (group = cage_group_new(spawner->cgroups, err)) == NULL)
         return -EINVAL;
-    spawner->ready = cage_ready_new(bwrap, spawner->shim, group, err);
+    spawner->ready = cage_ready_new(bwrap, spawner->shim, ahead, spawner->stage, group, err);
     if (spawner->ready == NULL && group != NULL)
         cage_group_end(spawner->cgroups, group);
     return spawner->ready != NULL ? 0 : -EINVAL;
+}
+
+/* False for one that was refused its namespaces: bwrap may be allowed what we are not. */
+static bool has_namespaces(struct spawner *spawner)
+{
+    int ahead = cage_ready_ahead(spawner->ready);
+    if (ahead == -EPERM)
+        spawner->cannot_go_ahead = true;
+    return ahead >= 0;
 }
 
 static void drop_ready(struct spawner *spawner)
@@ -214,7 +224,7 @@ static void prepare(struct spawner *spawner)
         return;
     spawner->prepare_at_ms = 0;
     if (spawner->ready == NULL && spawner->bwrap != NULL)
-        (void)make_ready(spawner, spawner->bwrap, NULL);
+        (void)make_ready(spawner, spawner->bwrap, !spawner->cannot_go_ahead, NULL);
 }
 
 /* -- the network of a cell --------------------------------------------------------------------- */
@@ -223,7 +233,12 @@ static void prepare(struct spawner *spawner)
 static bool is_past(const struct cell *cell)
 {
     struct pollfd pid1 = {.fd = cell->pid1_fd, .events = POLLIN};
-    return cell->pid1_fd >= 0 && poll(&pid1, 1, 0) > 0;
+    siginfo_t bwrap = {0};
+    if (cell->pid1_fd >= 0 && poll(&pid1, 1, 0) > 0)
+        return true;
+    return cell->over ||
+           (waitid(P_PID, (id_t)cell->at.pid, &bwrap, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            bwrap.si_pid != 0);
 }
 
 static void fail_network(struct cell *cell, const char *why)
@@ -233,15 +248,25 @@ static void fail_network(struct cell *cell, const char *why)
     kill_cell(cell);
 }
 
-static void start_network(struct cell *cell)
+/* Of a process that is in it. */
+static void start_network(struct cell *cell, pid_t pid, int pid_fd)
 {
     struct kg_err err = {0};
     if (cell->network_deadline_ms == 0)
         return;
-    if (cage_netns_start(&cell->network, cell->pid1, cell->pid1_fd, &cell->netns, &err) < 0)
+    if (cage_netns_start(&cell->network, pid, pid_fd, &cell->netns, &err) < 0)
         fail_network(cell, err.message);
     else
         cell->network_deadline_ms = kg_monotonic_ms() + NETWORK_MS;
+}
+
+/* A network that was made ahead is furnished while bwrap builds the rest. */
+static void start_network_ahead(struct cell *cell)
+{
+    if (!cell->at.ahead || cell->network_deadline_ms == 0)
+        return;
+    kg_auto(kg_close) int fd = pidfd_open(cell->at.pid, 0);
+    start_network(cell, cell->at.pid, fd);
 }
 
 /* The daemon has every socket before the plugin's first instruction. */
@@ -250,7 +275,7 @@ static void complete_network(struct cell *cell)
     static const char go_on = 1;
     end_network(cell);
     if (kg_write_all(cell->at.block_fd, &go_on, sizeof(go_on)) < 0)
-        fail_network(cell, "network: bwrap is not there to go on");
+        kill_cell(cell); /* bwrap gave up; its stderr says why */
     kg_close(&cell->at.block_fd);
 }
 
@@ -295,12 +320,17 @@ static void meet_pid1(struct spawner *spawner, struct cell *cell, pid_t pid)
     cell->pid1_fd = fd;
     struct cage_event event = {.kind = CAGE_TELL_CHILD, .child = cell->id, .pid = pid};
     tell(spawner, &event, NULL, 0);
-    start_network(cell);
+    if (!cell->at.ahead)
+        start_network(cell, pid, fd);
 }
 
+/* Whoever runs the shim is its parent, and bwrap's only child; else bwrap itself tells. */
 static void read_pid1(struct spawner *spawner, struct cell *cell)
 {
     static const char key[] = "\"child-pid\":";
+    pid_t child = cell->at.ahead && cell->ran_length > 0 ? cage_first_child(cell->at.pid) : 0;
+    if (child > 0)
+        meet_pid1(spawner, cell, child);
     cell->status[cell->status_length] = '\0';
     const char *found = strstr(cell->status, key);
     char *end;
@@ -398,13 +428,22 @@ static void read_kernel_log(struct spawner *spawner)
 
 /* -- reaping ----------------------------------------------------------------------------------- */
 
+/* Perhaps memory was short; then the next start makes one itself. */
+static void replace_ready(struct spawner *spawner)
+{
+    bool could = !spawner->cannot_go_ahead;
+    (void)has_namespaces(spawner);
+    drop_ready(spawner);
+    if (could && spawner->cannot_go_ahead)
+        spawner->prepare_at_ms = kg_monotonic_ms() + PREPARE_MS;
+}
+
 static void reap(struct spawner *spawner)
 {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        /* Perhaps memory was short. The next start makes one itself. */
         if (spawner->ready != NULL && cage_ready_reaped(spawner->ready, pid))
-            drop_ready(spawner);
+            replace_ready(spawner);
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
             if (cell->netns.pid == pid)
                 cell->netns.pid = 0;
@@ -522,6 +561,7 @@ static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched
         kill_cell(cell);
     for (size_t i = 0; i < KG_COUNT(fds); i++)
         close(fds[i]);
+    start_network_ahead(cell);
 }
 
 /* What builds the cages is the system's, whatever a plan says that came from another user. */
@@ -573,12 +613,16 @@ static int limit(struct cage_group *group, const struct cage_plan *plan, struct 
     return result < 0 ? kg_wrap(err, result, "plugin %s", plan->name) : 0;
 }
 
-/* The one that waits, if it is of this program, or one that is made now. */
+/*
+ * The one that waits, if it is of this program and got what it was to have, or one that is made
+ * now. That one leaves the namespaces to bwrap: we would have to wait for them.
+ */
 static struct cage_ready *take_ready(struct spawner *spawner, const char *bwrap, struct kg_err *err)
 {
-    if (spawner->ready != NULL && !cage_ready_is_of(spawner->ready, bwrap))
+    if (spawner->ready != NULL &&
+        (!cage_ready_is_of(spawner->ready, bwrap) || !has_namespaces(spawner)))
         drop_ready(spawner);
-    if (spawner->ready == NULL && make_ready(spawner, bwrap, err) < 0)
+    if (spawner->ready == NULL && make_ready(spawner, bwrap, false, err) < 0)
         return NULL;
     return kg_steal(&spawner->ready);
 }

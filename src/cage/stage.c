@@ -2,8 +2,12 @@
  * After the drop from root a cage cannot read what its owner keeps to himself. So a root spawner,
  * in a mount namespace that nobody else sees, binds each of it where the cage's user may go,
  * through a map that shows an owner's files as that user's: what the plugin writes is the owner's
- * on disk. What is mounted below a folder is not there. The mounts last until bwrap has copied the
- * namespace. A filesystem that knows no such maps is bound plainly: then its modes decide.
+ * on disk. What is mounted below a folder is not there. A filesystem that knows no such maps is
+ * bound plainly: then its modes decide.
+ *
+ * bwrap copies the mounts that it finds, and reads the list of them all after each that it makes.
+ * So each bwrap gets a room: a mount namespace without those of the host that no cage is made of.
+ * What is bound for its cage is bound there, and lasts until the cage has copied it.
  */
 #include "cage/internal.h"
 
@@ -22,6 +26,11 @@
 
 #define MAPS_MAX 16 /* owners whose maps are kept; another takes the place of the oldest */
 
+/* Mounts that no cage is made of: each is the kernel's, or holds what is staged from elsewhere. */
+static const char *const unneeded[] = {"/sys",        "/dev/pts",       "/dev/shm",
+                                       "/dev/mqueue", "/dev/hugepages", "/boot"};
+#define STACKED_MAX 8 /* on one mount point */
+
 /* A user namespace that maps an owner to the cage's user. */
 struct owner_map {
     uid_t uid;
@@ -34,6 +43,8 @@ struct cage_stage {
     struct owner_map maps[MAPS_MAX];
     unsigned map_count; /* ever made */
     unsigned next;
+    int home; /* our own mount namespace, */
+    int room; /* and one to make rooms of; -1: it cannot be made, and bwrap does without */
 };
 
 static int make_folder(struct kg_err *err)
@@ -54,12 +65,60 @@ static int make_folder(struct kg_err *err)
     return 0;
 }
 
+/* -- rooms ------------------------------------------------------------------------------------- */
+
+/* To go on in a room, where the host is not whole, would be worse than to end. */
+static void go_home(const struct cage_stage *stage)
+{
+    if (setns(stage->home, CLONE_NEWNS) < 0)
+        abort();
+}
+
+static int open_mounts(void)
+{
+    return open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+}
+
+/* The host's later mounts come into it, as into the one that it is copied from. */
+static void make_room(struct cage_stage *stage)
+{
+    stage->home = open_mounts();
+    /* That we are here already does not matter: whoever cannot go home must not leave. */
+    if (stage->home < 0 || setns(stage->home, CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0)
+        return;
+    for (size_t i = 0; i < KG_COUNT(unneeded); i++)
+        for (unsigned times = 0; times < STACKED_MAX; times++)
+            if (umount2(unneeded[i], MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+                break;
+    stage->room = open_mounts();
+    go_home(stage);
+}
+
+int cage_stage_enter_room(const struct cage_stage *stage)
+{
+    if (stage == NULL || stage->room < 0 || setns(stage->room, CLONE_NEWNS) < 0)
+        return -1;
+    kg_auto(kg_close) int room = unshare(CLONE_NEWNS) < 0 ? -1 : open_mounts();
+    if (room < 0)
+        go_home(stage);
+    return kg_steal_fd(&room);
+}
+
+void cage_stage_leave_room(const struct cage_stage *stage, int room)
+{
+    if (room >= 0)
+        go_home(stage);
+}
+
+/* -- the stage --------------------------------------------------------------------------------- */
+
 struct cage_stage *cage_stage_new(const struct cage_owner *owner, struct kg_err *err)
 {
     if (make_folder(err) < 0)
         return NULL;
     struct cage_stage *stage = kg_alloc(sizeof(*stage));
-    stage->owner = *owner;
+    *stage = (struct cage_stage){.owner = *owner, .home = -1, .room = -1};
+    make_room(stage);
     return stage;
 }
 
@@ -143,7 +202,30 @@ static int make_mount_point(const char *path, const struct stat *status)
     return fd < 0 ? -errno : 0;
 }
 
-int cage_stage_add(struct cage_stage *stage, int source, bool write, char **ret_path,
+static int place(const char *path, const struct stat *status, int tree, struct kg_err *err)
+{
+    int result = make_mount_point(path, status);
+    if (result < 0)
+        return kg_fail_errno(err, -result, "stage: make %s", path);
+    if (move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) == 0)
+        return 0;
+    int errnum = errno;
+    cage_stage_remove(path);
+    return kg_fail_errno(err, errnum, "stage: mount %s", path);
+}
+
+/* In the room, if there is one. */
+static int place_in(const struct cage_stage *stage, int room, const char *path,
+                    const struct stat *status, int tree, struct kg_err *err)
+{
+    if (room >= 0 && setns(room, CLONE_NEWNS) < 0)
+        return kg_fail_errno(err, errno, "stage: enter the mounts of bwrap");
+    int result = place(path, status, tree, err);
+    cage_stage_leave_room(stage, room);
+    return result;
+}
+
+int cage_stage_add(struct cage_stage *stage, int room, int source, bool write, char **ret_path,
                    struct kg_err *err)
 {
     struct stat status;
@@ -157,18 +239,14 @@ int cage_stage_add(struct cage_stage *stage, int source, bool write, char **ret_
     if (result < 0)
         return result;
     kg_auto(kg_free) char *path = kg_format("%s/%u", STAGE_FOLDER, stage->next++);
-    result = make_mount_point(path, &status);
+    result = place_in(stage, room, path, &status, tree, err);
     if (result < 0)
-        return kg_fail_errno(err, -result, "stage: make %s", path);
-    if (move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0) {
-        int errnum = errno;
-        cage_stage_remove(path);
-        return kg_fail_errno(err, errnum, "stage: mount %s", path);
-    }
+        return result;
     *ret_path = kg_steal(&path);
     return 0;
 }
 
+/* Without its mount point a mount goes, in every room. */
 void cage_stage_remove(const char *path)
 {
     umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
@@ -182,5 +260,7 @@ void cage_stage_free(struct cage_stage *stage)
         return;
     for (unsigned i = 0; i < maps_kept(stage); i++)
         kg_close(&stage->maps[i].fd);
+    kg_close(&stage->home);
+    kg_close(&stage->room);
     free(stage);
 }

@@ -40,7 +40,7 @@ static void policy_free(struct policy *policy)
 
 char *host_real_path(const char *path)
 {
-    char *real = realpath(path, NULL);
+    char *real = cage_real_path(path);
     return real ? real : kg_strdup(path);
 }
 

@@ -8,10 +8,18 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -108,17 +116,106 @@ static void assert_no_signal_is_ignored(const struct kg_buf *status)
     assert_int_equal(strtoull(found + sizeof(key) - 1, NULL, 16) & ~0x180000000ull, 0);
 }
 
-/* Until its exec it is us. */
-static void wait_for_exec(pid_t ready)
+/* Until its exec it is us, or what goes ahead. */
+static bool is_bwrap(pid_t pid)
 {
     static const char line[] = "bwrap\0--args";
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/cmdline", (int)pid);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    return kg_read_file(path, PROC_MAX_BYTES, &text, NULL) == 0 && text.length >= sizeof(line) &&
+           memcmp(text.data, line, sizeof(line)) == 0;
+}
+
+static pid_t wait_for_bwrap(void)
+{
     uint64_t deadline_ms = kg_monotonic_ms() + WORLD_WAIT_MS;
-    for (bool there = false; !there; usleep(PAUSE_US)) {
-        kg_auto(kg_buf_free) struct kg_buf text = {0};
-        read_proc(ready, "cmdline", &text);
-        there = text.length >= sizeof(line) && memcmp(text.data, line, sizeof(line)) == 0;
+    pid_t ready = wait_for_ready();
+    for (; !is_bwrap(ready); ready = wait_for_child()) {
         assert_true(kg_monotonic_ms() < deadline_ms);
+        usleep(PAUSE_US);
     }
+    return ready;
+}
+
+static ino_t namespace_of(pid_t pid, const char *kind)
+{
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/ns/%s", (int)pid, kind);
+    struct stat status;
+    if (stat(path, &status) < 0)
+        fail_msg("%s: %s", path, strerror(errno));
+    return status.st_ino;
+}
+
+static void one_that_waits_is_in_namespaces_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"user", "net", "ipc", "uts", "cgroup"};
+    ino_t made[KG_COUNT(kinds)];
+    pid_t ready = wait_for_bwrap();
+    for (size_t i = 0; i < KG_COUNT(kinds); i++) {
+        made[i] = namespace_of(ready, kinds[i]);
+        assert_int_not_equal(made[i], namespace_of(getpid(), kinds[i]));
+    }
+    struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
+    run_wait_line(run);
+    pid_t plugin = cage_child_pid(run->child);
+    for (size_t i = 0; i < KG_COUNT(kinds); i++) {
+        bool is_bwraps = strcmp(kinds[i], "user") == 0;
+        assert_int_equal(namespace_of(plugin, kinds[i]) == made[i], !is_bwraps);
+    }
+    cage_signal(run->child, SIGKILL);
+    run_wait_exit(run);
+    run_free(run);
+}
+
+/* An ordinary user may take nothing away of what he was given to see. */
+static void one_of_roots_has_only_the_mounts_that_it_needs(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf mounts = {0};
+    if (geteuid() != 0)
+        return;
+    read_proc(wait_for_ready(), "mountinfo", &mounts);
+    assert_says(&mounts, " /proc ");
+    assert_null(memmem(mounts.data, mounts.length, " /sys ", 6));
+}
+
+/* From now on only bwrap, which clones, can make a network. */
+static void refuse_to_unshare_networks(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWNET, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = KG_COUNT(filter), .filter = filter};
+    assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+/* After the first try another one waits, and leaves them to bwrap. */
+static void where_only_bwrap_may_make_namespaces_it_does(void **state)
+{
+    (void)state;
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        refuse_to_unshare_networks();
+        world = world_new();
+        pid_t ready = wait_for_bwrap();
+        assert_int_equal(namespace_of(ready, "net"), namespace_of(getpid(), "net"));
+        struct run *run = run_start(world, COMMAND("./probe", "interfaces"));
+        assert_string_equal(run_line(run), "lo ");
+        assert_int_equal(run->bwrap, ready);
+        run_free(run);
+        world_free(world);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 static unsigned count_fds(pid_t pid)
@@ -137,8 +234,7 @@ static void one_that_waits_has_nothing_of_ours(void **state)
 {
     (void)state;
     kg_auto(kg_buf_free) struct kg_buf environment = {0}, status = {0}, score = {0};
-    pid_t ready = wait_for_ready();
-    wait_for_exec(ready);
+    pid_t ready = wait_for_bwrap();
     read_proc(ready, "environ", &environment);
     assert_int_equal(environment.length, 0);
     assert_int_equal(count_fds(ready), CAGE_FDS);
@@ -258,6 +354,9 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         IN_A_WORLD(next_cage_is_built_by_the_one_that_waits),
         IN_A_WORLD(one_that_waits_has_nothing_of_ours),
+        IN_A_WORLD(one_that_waits_is_in_namespaces_of_its_own),
+        IN_A_WORLD(one_of_roots_has_only_the_mounts_that_it_needs),
+        cmocka_unit_test(where_only_bwrap_may_make_namespaces_it_does),
         IN_A_WORLD(cages_that_start_at_once_are_all_built),
         IN_A_WORLD(killed_one_is_not_missed),
         IN_A_WORLD(one_whose_program_was_replaced_is_not_used),

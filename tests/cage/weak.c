@@ -105,16 +105,6 @@ static struct cage_plan *edited_plan(const struct cage_plan *plan, const struct 
 
 /* -- bwrap's options --------------------------------------------------------------------------- */
 
-/* What --unshare-all stands for. */
-static const struct {
-    unsigned without;
-    const char *option;
-} namespaces[] = {
-    {WITHOUT_PID_NAMESPACE, "--unshare-pid"},           {WITHOUT_NET_NAMESPACE, "--unshare-net"},
-    {WITHOUT_IPC_NAMESPACE, "--unshare-ipc"},           {WITHOUT_UTS_NAMESPACE, "--unshare-uts"},
-    {WITHOUT_CGROUP_NAMESPACE, "--unshare-cgroup-try"},
-};
-
 static const struct {
     unsigned without;
     const char *option;
@@ -123,6 +113,11 @@ static const struct {
 } option_edits[] = {
     {WITHOUT_CALL_FILTER, "--add-seccomp-fd", 1, CAGE_FD_CALLS},
     {WITHOUT_ARGUMENT_FILTER, "--add-seccomp-fd", 1, CAGE_FD_ARGUMENTS},
+    {WITHOUT_PID_NAMESPACE, "--unshare-pid", 0, 0},
+    {WITHOUT_NET_NAMESPACE, "--unshare-net", 0, 0},
+    {WITHOUT_IPC_NAMESPACE, "--unshare-ipc", 0, 0},
+    {WITHOUT_CGROUP_NAMESPACE, "--unshare-cgroup-try", 0, 0},
+    {WITHOUT_UTS_NAMESPACE, "--unshare-uts", 0, 0},
     {WITHOUT_UTS_NAMESPACE, "--hostname", 1, 0},
     {WITHOUT_USERNS_DISABLED, "--disable-userns", 0, 0},
     {WITHOUT_NEW_SESSION, "--new-session", 0, 0},
@@ -148,13 +143,6 @@ static unsigned words_to_drop(const char *word, unsigned without)
     return 0;
 }
 
-static void add_namespaces(struct cage_words *words, unsigned without)
-{
-    for (size_t i = 0; i < KG_COUNT(namespaces); i++)
-        if ((without & namespaces[i].without) == 0)
-            cage_words_add(words, namespaces[i].option);
-}
-
 static void edit_options(const struct kg_buf *options, unsigned without, struct cage_words *words)
 {
     for (const char *word = options->data; word < options->data + options->length;) {
@@ -163,9 +151,7 @@ static void edit_options(const struct kg_buf *options, unsigned without, struct 
             cage_words_add(words, "--dev");
             cage_words_add(words, "/dev");
         }
-        if (strcmp(word, "--unshare-all") == 0)
-            add_namespaces(words, without);
-        else if (drop == 0)
+        if (drop == 0)
             cage_words_add(words, word);
         for (unsigned i = 0; i < (drop > 0 ? drop : 1); i++)
             word = after(word);
@@ -298,7 +284,7 @@ static void prepare(struct launch *launch)
     struct kg_buf options = {0}, edited = {0};
     struct cage_words words = {0};
     const struct cage_source *sources = prepare_sources(launch);
-    cage_argv_options(launch->plan, sources, &options);
+    cage_argv_options(launch->plan, sources, false, &options);
     edit_options(&options, without, &words);
     if (launch->weak->bound != NULL) {
         cage_words_add(&words, "--block-fd");

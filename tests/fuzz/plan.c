@@ -30,7 +30,7 @@ static void check_arguments(const struct cage_plan *plan)
     kg_auto(kg_buf_free) struct kg_buf options = {0}, orders = {0}, text = {0};
     static const struct cage_source sources[CAGE_STEPS_MAX];
     must(plan->steps.count <= CAGE_STEPS_MAX);
-    cage_argv_options(plan, sources, &options);
+    cage_argv_options(plan, sources, false, &options);
     must(options.length > 0 && options.data[options.length - 1] == '\0');
     cage_argv_orders(plan, sources, false, &orders);
     must(orders.length > 0 && orders.data[orders.length - 1] == '\0');

@@ -909,13 +909,12 @@ static void options_of_a_static_plugin_are_these(void **state)
     kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run", "--flag"));
     static const struct cage_source sources[64];
     kg_auto(kg_buf_free) struct kg_buf options = {0};
-    cage_argv_options(plan, sources, &options);
+    cage_argv_options(plan, sources, true, &options);
     join_words(&options);
     assert_string_equal(
         options.data,
-        "--unshare-all --unshare-user --disable-userns --new-session --die-with-parent "
-        "--cap-drop ALL --hostname kaged --clearenv "
-        "--json-status-fd 5 --add-seccomp-fd 6 --add-seccomp-fd 7 "
+        "--unshare-user --unshare-pid --disable-userns --new-session --die-with-parent "
+        "--cap-drop ALL --clearenv --add-seccomp-fd 6 --add-seccomp-fd 7 "
         "--ro-bind /usr/lib /usr/lib "
         "--symlink /usr/lib/x86_64-linux-gnu/ld.so /usr/lib64/ld-linux-x86-64.so.2 "
         "--symlink usr/lib /lib --symlink usr/lib64 /lib64 --file 14 /etc/ld.so.cache "
@@ -930,6 +929,21 @@ static void options_of_a_static_plugin_are_these(void **state)
         "--size 1048576 --tmpfs /dev/shm --size 1048576 --tmpfs /tmp "
         "--ro-bind /p/git /p/git --remount-ro / --chdir /p/git "
         "--setenv PATH /usr/bin --setenv SECRET a=b ");
+}
+
+static void bwrap_makes_the_namespaces_that_were_not_made_ahead(void **state)
+{
+    (void)state;
+    kg_auto(free_plan) struct cage_plan *plan = plan_of(COMMAND("./run"));
+    static const struct cage_source sources[64];
+    kg_auto(kg_buf_free) struct kg_buf options = {0};
+    cage_argv_options(plan, sources, false, &options);
+    join_words(&options);
+    assert_non_null(strstr(options.data,
+                           "--unshare-user --unshare-pid --disable-userns --new-session "
+                           "--die-with-parent --cap-drop ALL --clearenv --unshare-ipc "
+                           "--unshare-net --unshare-uts --unshare-cgroup-try --hostname kaged "
+                           "--json-status-fd 5 --add-seccomp-fd 6 "));
 }
 
 static void staged_sources_are_bound_from_the_stage(void **state)
@@ -948,7 +962,7 @@ static void staged_sources_are_bound_from_the_stage(void **state)
             plan->steps.items[i].kind == CAGE_STEP_WRITE)
             sources[i].staged = (char *)"/stage/1";
     kg_auto(kg_buf_free) struct kg_buf options = {0};
-    cage_argv_options(plan, sources, &options);
+    cage_argv_options(plan, sources, false, &options);
     join_words(&options);
     assert_non_null(strstr(options.data, "--ro-bind /stage/1 /opt/x --bind /stage/1 /opt/x/deep "
                                          "--ro-bind /stage/1 /p/git "));
@@ -1010,6 +1024,21 @@ static void command_line_of_bwrap_is_the_same_for_all(void **state)
     for (size_t i = 0; i < words.count; i++)
         assert_string_equal(words.items[i], expected[i]);
     cage_words_free(&words);
+}
+
+static void shim_that_goes_ahead_becomes_that_bwrap(void **state)
+{
+    (void)state;
+    kg_auto(cage_words_free) struct cage_words words = {0}, bwrap = {0};
+    static const char *const expected[] = {"kaged-cage-init", "ahead", "8", "kaged",
+                                           "/opt/bin/bwrap"};
+    cage_argv_ahead("/opt/bin/bwrap", &words);
+    cage_argv_command(&bwrap);
+    assert_int_equal(words.count, KG_COUNT(expected) + bwrap.count);
+    for (size_t i = 0; i < KG_COUNT(expected); i++)
+        assert_string_equal(words.items[i], expected[i]);
+    for (size_t i = 0; i < bwrap.count; i++)
+        assert_string_equal(words.items[KG_COUNT(expected) + i], bwrap.items[i]);
 }
 
 static void expect_limits(const struct cage_plan *plan, bool grouped, const char *words)
@@ -1247,10 +1276,12 @@ int main(void)
         cmocka_unit_test(joined_paths_have_no_dots),
         cmocka_unit_test(plain_paths_are_told_from_others),
         cmocka_unit_test(options_of_a_static_plugin_are_these),
+        cmocka_unit_test(bwrap_makes_the_namespaces_that_were_not_made_ahead),
         cmocka_unit_test(staged_sources_are_bound_from_the_stage),
         cmocka_unit_test(orders_say_which_file_has_to_be_where),
         cmocka_unit_test(orders_of_a_static_plugin_are_these),
         cmocka_unit_test(command_line_of_bwrap_is_the_same_for_all),
+        cmocka_unit_test(shim_that_goes_ahead_becomes_that_bwrap),
         cmocka_unit_test(limits_of_a_group_come_before_those_of_the_shim),
         cmocka_unit_test(encoded_plan_comes_back_the_same),
         cmocka_unit_test(cut_plan_is_refused),

@@ -272,7 +272,7 @@ static void files_travel_as_fds_in_the_order_of_the_steps(void **state)
     assert_int_equal(plan_network(REACHES({"api.test", 443}), &with_nft, plan, &err), 0);
     static const struct cage_source sources[4];
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    cage_argv_options(plan, sources, &words);
+    cage_argv_options(plan, sources, false, &words);
     size_t at = find_word(&words, "/etc/hosts");
     kg_auto(kg_free) char *number = kg_format("%d", CAGE_FD_FILES);
     assert_string_equal(word_at(&words, at - 2), "--ro-bind-data");
@@ -286,7 +286,7 @@ static void without_a_network_bwrap_does_not_wait(void **state)
     kg_auto(free_plan) struct cage_plan *plan = empty_plan();
     plan->folder = kg_strdup("/p");
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    cage_argv_options(plan, NULL, &words);
+    cage_argv_options(plan, NULL, false, &words);
     assert_true(find_word(&words, "--block-fd") == SIZE_MAX);
 }
 

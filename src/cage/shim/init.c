@@ -1,21 +1,29 @@
 /*
- * kaged-cage-init: the first program in a cage. It puts stdin and stdout in their place, lets no
+ * kaged-cage-init: what runs right before bwrap and right after it.
+ *
+ * After it, it is the first program in a cage. It puts stdin and stdout in their place, lets no
  * other fd but stderr through, and follows its orders: it sets the limits that count per cage or
  * process, asks Landlock for the second layer, looks whether what was bound is what was opened, and
  * becomes the command. It runs before any of the plugin's code, says on a pipe of the spawner that
  * it did, and says there too if the command could not be run. Without orders it runs nothing.
  *
+ * Before it, it makes the namespaces that every cage has, says on that pipe whether it could, and
+ * becomes bwrap.
+ *
  * usage: kaged-cage-init PIPE STDIN STDOUT ORDERS
+ *        kaged-cage-init ahead PIPE HOSTNAME BWRAP ARGV0 WORD...
  */
 #include "bare.h"
 #include "landlock.h"
 #include "mounts.h"
+#include "namespaces.h"
 #include "orders.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -25,9 +33,10 @@
 #define OLD_KERNEL_FDS 1024
 #define SIGNALS_QUEUED 1024 /* all cages of a user share what the kernel grants him */
 
-/* The spawner knows these letters as CAGE_RAN and CAGE_FAILED. */
+/* The spawner knows these letters as CAGE_RAN, CAGE_FAILED and CAGE_AHEAD. */
 static const char ran = 'R';
 static const char failed = 'F';
+static const char ahead = 'A';
 
 static int fail(const char *what, long result)
 {
@@ -112,8 +121,31 @@ static int run(unsigned long pipe, const char **command, char **environment)
     return BARE_CALL(SYS_write, pipe, &failed, 1, 0, 0) < 0 ? 126 : code;
 }
 
+/* Where it may not make them, bwrap may: the spawner, told so, starts that alone. */
+static int go_ahead(char **argv, char **environment)
+{
+    unsigned long pipe = bare_number(argv[0]);
+    long result = namespaces_make(argv[1]);
+    if (BARE_CALL(SYS_write, pipe, result < 0 ? &failed : &ahead, 1, 0, 0) < 0)
+        return 126;
+    if (result < 0)
+        return refuse("namespaces", result);
+    return fail(argv[2], BARE_CALL(SYS_execve, argv[2], argv + 3, environment, 0, 0));
+}
+
+static bool is_ahead(const char *word)
+{
+    static const char name[] = "ahead";
+    size_t same = 0;
+    while (same < sizeof(name) && word[same] == name[same])
+        same++;
+    return same == sizeof(name);
+}
+
 int shim_main(int argc, char **argv, char **environment)
 {
+    if (argc > 5 && is_ahead(argv[1]))
+        return go_ahead(argv + 2, environment);
     if (argc != 5)
         return refuse("kaged-cage-init is started by kaged", -EINVAL);
     close_others_on_exec();
