@@ -250,8 +250,7 @@ static void on_status_check(struct loop_timer *timer)
         tell_plugins(daemon, "");
 }
 
-/* Whatever changes the figures is an event. While there is none, nothing wakes the daemon for them.
- */
+/* Whatever changes the figures is an event; while there is none, nothing wakes the daemon. */
 static void on_event(struct audit_listener *listener, struct kg_str line, enum audit_event event)
 {
     (void)line, (void)event;

@@ -1,7 +1,6 @@
 /*
- * Pings a running plugin at its interval; so many failures in a row end it. However many plugins
- * there are, and though all of them were started together, their pings are spread over the
- * interval.
+ * Pings a running plugin at its interval; so many failures in a row end it. The pings of many are
+ * spread over the interval, though all of them were started together.
  */
 #include "supervisor/internal.h"
 
@@ -55,10 +54,8 @@ static void on_health_due(struct loop_timer *timer);
 static void ping_after(struct instance *instance, uint64_t delay_ms)
 {
     struct loop *loop = instance->supervisor->loop;
-    uint64_t late_ms = (loop_now_ms(loop) + delay_ms) % SLOT_MS; /* for the slot */
-    bool in_slots = instance->times.health_interval_ms >= SLOT_MS * SLOTS_LEAST;
-    if (in_slots)
-        delay_ms -= late_ms < delay_ms ? late_ms : delay_ms;
+    if (instance->times.health_interval_ms >= SLOT_MS * SLOTS_LEAST)
+        delay_ms -= (loop_now_ms(loop) + delay_ms) % SLOT_MS;
     loop_timer_start(loop, &instance->health_timer, delay_ms, on_health_due);
 }
 
@@ -87,13 +84,15 @@ static void on_health_due(struct loop_timer *timer)
 }
 
 /*
- * The first ping comes after a part of the interval, another one for each plugin. Multiples of the
- * golden ratio, here as a fraction of 2^32, lie evenly for any number of them.
+ * The first ping comes half an interval after the start, or up to a whole one later, at another
+ * time for each plugin. Multiples of the golden ratio, here as a fraction of 2^32, lie evenly for
+ * any number of them.
  */
 static uint64_t first_delay_ms(const struct instance *instance)
 {
     uint32_t part = ++instance->supervisor->health_turn * UINT32_C(2654435769);
-    return (instance->times.health_interval_ms * part) >> 32;
+    uint64_t interval_ms = instance->times.health_interval_ms;
+    return interval_ms / 2 + ((interval_ms * part) >> 32);
 }
 
 void health_begin(struct instance *instance)
