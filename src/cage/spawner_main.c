@@ -266,7 +266,10 @@ static void start_network_ahead(struct cell *cell)
     if (!cell->at.ahead || cell->network_deadline_ms == 0)
         return;
     kg_auto(kg_close) int fd = pidfd_open(cell->at.pid, 0);
-    start_network(cell, cell->at.pid, fd);
+    if (fd >= 0)
+        start_network(cell, cell->at.pid, fd);
+    else
+        fail_network(cell, "network: kaged-spawner has no file descriptors left");
 }
 
 /* The daemon has every socket before the plugin's first instruction. */
@@ -324,11 +327,15 @@ static void meet_pid1(struct spawner *spawner, struct cell *cell, pid_t pid)
         start_network(cell, pid, fd);
 }
 
-/* Whoever runs the shim is its parent, and bwrap's only child; else bwrap itself tells. */
+/*
+ * Whoever runs the shim is its parent, and bwrap's only child; else bwrap itself tells. Once it is
+ * reaped its number may be another's, whose children are none of ours.
+ */
 static void read_pid1(struct spawner *spawner, struct cell *cell)
 {
     static const char key[] = "\"child-pid\":";
-    pid_t child = cell->at.ahead && cell->ran_length > 0 ? cage_first_child(cell->at.pid) : 0;
+    bool is_there = cell->at.ahead && cell->ran_length > 0 && !cell->over;
+    pid_t child = is_there ? cage_first_child(cell->at.pid) : 0;
     if (child > 0)
         meet_pid1(spawner, cell, child);
     cell->status[cell->status_length] = '\0';
@@ -449,10 +456,10 @@ static void reap(struct spawner *spawner)
                 cell->netns.pid = 0;
             if (cell->over || cell->at.pid != pid)
                 continue;
-            read_reports(spawner, cell);
-            end_network(cell);
             cell->over = true;
             cell->wait_status = status;
+            read_reports(spawner, cell);
+            end_network(cell);
         }
     }
 }

@@ -2,8 +2,8 @@
  * After the drop from root a cage cannot read what its owner keeps to himself. So a root spawner,
  * in a mount namespace that nobody else sees, binds each of it where the cage's user may go,
  * through a map that shows an owner's files as that user's: what the plugin writes is the owner's
- * on disk. What is mounted below a folder is not there. A filesystem that knows no such maps is
- * bound plainly: then its modes decide.
+ * on disk. What is mounted below a folder, now or later, is not there. A filesystem that knows no
+ * such maps is bound plainly: then its modes decide.
  *
  * bwrap copies the mounts that it finds, and reads the list of them all after each that it makes.
  * So each bwrap gets a room: a mount namespace without those of the host that no cage is made of.
@@ -183,6 +183,7 @@ static int set_attributes(struct cage_stage *stage, int tree, const struct stat 
     struct mount_attr attributes = {
         .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                     (uint64_t)(write ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_RDONLY) | MOUNT_ATTR_IDMAP,
+        .propagation = MS_PRIVATE, /* what the host mounts below it later has none of these */
         .userns_fd = (uint64_t)map,
     };
     if (map >= 0 && mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) == 0)

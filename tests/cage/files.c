@@ -301,6 +301,38 @@ static void mount_below_a_folder_is_not_there_for_a_root_daemon(void **state)
     world = usual;
 }
 
+/* On most hosts a mount spreads to wherever its folder is bound. */
+static void mount_that_comes_later_is_not_there_for_a_root_daemon(void **state)
+{
+    (void)state;
+    kg_auto(kg_free) char *data = at("data"), *later = at("data/later");
+    if (geteuid() != 0)
+        return;
+    if (mount("kaged-test", data, "tmpfs", 0, "size=64k") < 0 ||
+        mount(NULL, data, NULL, MS_SHARED, NULL) < 0) {
+        printf("SKIP %s: mount: %s\n", __func__, strerror(errno));
+        return;
+    }
+    make_folder("data/later");
+    struct world *usual = world;
+    world = world_new();
+    struct run *run = start(&(const struct grants){{"r:data"}}, COMMAND("./probe", "wait-forever"));
+    run_wait_line(run);
+    int mounted = mount("kaged-test", later, "tmpfs", 0, "size=64k");
+    make_file("data/later/file", "x");
+    kg_auto(kg_free) char *in_the_cage =
+        kg_format("/proc/%d/root%s/later/file", (int)cage_child_pid(run->child), data);
+    bool is_there = access(in_the_cage, F_OK) == 0;
+    umount2(data, MNT_DETACH);
+    assert_int_equal(mounted, 0);
+    assert_false(is_there);
+    cage_signal(run->child, SIGKILL);
+    run_wait_exit(run);
+    run_free(run);
+    world_free(world);
+    world = usual;
+}
+
 /* -- refusals ---------------------------------------------------------------------------------- */
 
 static void missing_path_is_named(void **state)
@@ -699,6 +731,7 @@ int main(void)
         IN_BASE(install_folder_stays_read_only_below_a_writable_one),
         IN_BASE(link_that_leads_out_of_a_granted_folder_dangles),
         IN_BASE(mount_below_a_folder_is_not_there_for_a_root_daemon),
+        IN_BASE(mount_that_comes_later_is_not_there_for_a_root_daemon),
         IN_BASE(missing_path_is_named),
         IN_BASE(link_in_a_path_is_refused),
         IN_BASE(path_around_a_folder_of_kaged_is_refused),

@@ -222,11 +222,11 @@ static bool has_line(const struct run *run)
     return memchr(run->out.data ? run->out.data : "", '\n', run->out.length) != NULL;
 }
 
-/* Who the plugin is may be told later than what it says. */
+/* Who the plugin is may be told later than what it says, or not at all if it ends at once. */
 static bool has_line_or_is_over(void *data)
 {
     struct run *run = data;
-    return is_over(run) || (has_line(run) && (run->exited || cage_child_pid(run->child) > 0));
+    return is_over(run) || (has_line(run) && (run->exited || cage_child_root(run->child) > 0));
 }
 
 void run_wait_exit(struct run *run)
