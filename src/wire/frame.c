@@ -6,7 +6,8 @@
 #include "wire/wire.h"
 
 #define READ_MORE_BYTES 65536 /* room offered behind a partial line */
-#define KEPT_BYTES      16384 /* an empty partial buffer larger than this is given back */
+#define KEPT_BYTES      16384 /* an empty partial buffer of this size is never given back */
+#define SHORT_PART      8     /* what fills less of it does not need it */
 
 char *frame_space(struct frame *frame, char *scratch, size_t scratch_size, size_t *ret_size)
 {
@@ -81,27 +82,39 @@ static enum frame_result bound_partial(struct frame *frame, frame_line_fn *on_li
     return on_line(data, line) ? FRAME_OK : FRAME_STOPPED;
 }
 
+/*
+ * The memory of a long line is kept for the next: to get it anew costs more than the line itself.
+ * The first that is short gives it back, be it the answer to a ping.
+ */
+static void give_back(struct frame *frame, size_t used)
+{
+    const struct kg_buf *partial = &frame->partial;
+    if (partial->length == 0 && partial->capacity > KEPT_BYTES &&
+        used < partial->capacity / SHORT_PART)
+        kg_buf_free(&frame->partial);
+}
+
 enum frame_result frame_advance(struct frame *frame, char *space, size_t length,
                                 frame_line_fn *on_line, void *data)
 {
     enum frame_result result;
+    size_t used;
     if (frame->partial.length == 0) {
-        size_t used = deliver_all(frame, space, length, 0, on_line, data, &result);
+        used = deliver_all(frame, space, length, 0, on_line, data, &result);
         if (result != FRAME_OK)
             return result;
         kg_buf_append(&frame->partial, space + used, length - used);
     } else {
         size_t searched = frame->partial.length;
         frame->partial.length += length;
-        size_t used = deliver_all(frame, frame->partial.data, frame->partial.length, searched,
-                                  on_line, data, &result);
+        used = deliver_all(frame, frame->partial.data, frame->partial.length, searched, on_line,
+                           data, &result);
         kg_buf_consume(&frame->partial, result == FRAME_OK ? used : frame->partial.length);
         if (result != FRAME_OK)
             return result;
     }
     result = bound_partial(frame, on_line, data);
-    if (frame->partial.length == 0 && frame->partial.capacity > KEPT_BYTES)
-        kg_buf_free(&frame->partial);
+    give_back(frame, used);
     return result;
 }
 

@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #define FLOOD_READ_BYTES 8192
-#define OUT_KEPT_BYTES   16384 /* an empty outbox larger than this is given back */
+#define OUT_KEPT_BYTES   16384 /* an empty outbox of this size is never given back; */
+#define OUT_SHORT_PART   8     /* a larger one is once so small a part of it was enough */
 
 /* Lines that wait for the plugin's pipe. */
 struct outbox {
@@ -217,8 +218,10 @@ static void outbox_advance(struct outbox *box, size_t wrote)
     box->mid_line = box->lines.data[box->sent - 1] != '\n';
     if (waiting_bytes(box) > 0)
         return;
+    size_t capacity = box->lines.capacity;
+    bool was_needed = box->lines.length >= capacity / OUT_SHORT_PART;
     box->lines.length = box->sent = 0;
-    if (box->lines.capacity > OUT_KEPT_BYTES)
+    if (capacity > OUT_KEPT_BYTES && !was_needed)
         outbox_clear(box);
 }
 
