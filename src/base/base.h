@@ -105,6 +105,7 @@ static inline void kg_buf_append(struct kg_buf *buf, const void *data, size_t le
     if (length == 0)
         return;
     kg_buf_reserve(buf, length);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): what has a length has data */
     memcpy(buf->data + buf->length, data, length);
     buf->length += length;
 }

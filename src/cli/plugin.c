@@ -295,11 +295,12 @@ int plugin_params_check(struct kg_str text, struct kg_err *err)
     if (fault == KG_JSON_OK) {
         struct kg_json_cursor cursor = {text.data, text.data + text.length};
         kg_json_skip_space(&cursor);
-        if (*cursor.at == '{')
+        if (cursor.at < cursor.end && *cursor.at == '{')
             return 0;
         offset = (size_t)(cursor.at - text.data);
     }
     for (size_t i = 0; i < offset; i++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what has a length has data */
         column = text.data[i] == '\n' ? 1 : column + 1;
         line += text.data[i] == '\n';
     }

@@ -251,6 +251,7 @@ static struct kg_str process_of(struct kg_str words, struct kg_str plugin)
     if (!kg_str_starts(words, start.data))
         return plugin;
     struct kg_str name = {words.data + start.length, words.length - start.length};
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): what has a length has data */
     const char *space = memchr(name.data, ' ', name.length);
     name.length = space != NULL ? (size_t)(space - name.data) : 0;
     bool is_own = name.length > plugin.length && name.data[plugin.length] == '@' &&

@@ -54,7 +54,7 @@ static void on_health_due(struct loop_timer *timer);
 static void ping_after(struct instance *instance, uint64_t delay_ms)
 {
     struct loop *loop = instance->supervisor->loop;
-    if (instance->times.health_interval_ms >= SLOT_MS * SLOTS_LEAST)
+    if (instance->times.health_interval_ms >= (uint64_t)SLOT_MS * SLOTS_LEAST)
         delay_ms -= (loop_now_ms(loop) + delay_ms) % SLOT_MS;
     loop_timer_start(loop, &instance->health_timer, delay_ms, on_health_due);
 }

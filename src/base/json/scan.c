@@ -335,9 +335,7 @@ static inline enum kg_json_fault step(struct walk *walk)
 
 enum kg_json_fault kg_json_skip_value(struct kg_json_cursor *cursor, struct kg_str *ret_span)
 {
-    struct walk walk;
-    walk.cursor = *cursor;
-    walk.depth = 0; /* no bit of an object is read before it is set */
+    struct walk walk = {.cursor = *cursor};
     enum kg_json_fault fault;
     do
         fault = step(&walk);
