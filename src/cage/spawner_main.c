@@ -24,7 +24,8 @@
 #include <unistd.h>
 
 #define KILL_AGAIN_MS    100
-#define LAST_WORD_MS     3000  /* for the cells to end when the daemon is gone */
+#define LAST_WORD_MS     3000 /* for the cells to end when the daemon is gone */
+#define AWAIT_US         1000
 #define BUILD_MS         10000 /* for bwrap to tell who is in the cage, where that is waited for */
 #define NETWORK_MS       5000  /* for the network to be made from then on */
 #define STATUS_MAX_BYTES 4096
@@ -768,6 +769,13 @@ static int next_timeout(const struct spawner *spawner, bool lingers)
     return (int)least;
 }
 
+/* Of one that was killed: nobody is to find it once we are gone. */
+static void await_end(pid_t pid, uint64_t deadline_ms)
+{
+    while (pid > 0 && waitpid(pid, NULL, WNOHANG) == 0 && kg_monotonic_ms() < deadline_ms)
+        usleep(AWAIT_US);
+}
+
 static void serve(struct spawner *spawner)
 {
     struct pollfd *polls = NULL;
@@ -780,8 +788,10 @@ static void serve(struct spawner *spawner)
         lingers = end_cells(spawner);
         lingers = (spawner->cgroups != NULL && cage_cgroups_tidy(spawner->cgroups)) || lingers;
     }
+    pid_t ready = spawner->ready != NULL ? cage_ready_pid(spawner->ready) : 0;
     drop_ready(spawner);
     uint64_t deadline = kg_monotonic_ms() + LAST_WORD_MS;
+    await_end(ready, deadline);
     while (spawner->cells != NULL && kg_monotonic_ms() < deadline) {
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
             kill_cell(cell);
