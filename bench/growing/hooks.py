@@ -5,24 +5,10 @@ import time
 from lib.contender import Failed
 from lib.growth import Growth, medians
 from lib.kaged import Daemon, Home, folder
+from lib.project import begin_session, write_project
 
 COUNTS = (1, 10, 100)
 FIRED = 50  # times in a round
-
-
-def write_project(root, names):
-    os.makedirs(f"{root}/.kaged")
-    with open(f"{root}/.kaged/project.yaml", "w") as file:
-        file.write("version: 1\nname: bench\nprimary:\n  plugins:\n")
-        file.writelines(f"    {name}: {{package: {name}}}\n" for name in names)
-
-
-def begin_session(client, root):
-    client.api("POST", "/projects", {"path": root})
-    session = client.api("POST", "/projects/bench/sessions", {})["id"]
-    client.api("POST", f"/sessions/{session}/messages",
-               {"messages": [{"role": "user", "content": "hello"}]})
-    return session
 
 
 def fire(client, session, count):
@@ -43,7 +29,8 @@ def measure(bench):
             root = os.path.join(os.path.realpath(scratch), "project")
             write_project(root, names)
             with Daemon(Home(scratch, dict.fromkeys(names, "fast"))) as daemon, daemon.client() as client:
-                session = begin_session(client, root)
+                client.api("POST", "/projects", {"path": root})
+                session = begin_session(client)
                 fire(client, session, count)
                 growth.add(count, medians(lambda: fire(client, session, count), bench.rounds,
                                           f"a hook on {count} plugins"))
