@@ -10,7 +10,7 @@
 #include "base/problems.h"
 #include "host/host.h"
 #include "loop/loop.h"
-#include "session/sessions.h"
+#include "live/live.h"
 
 struct http_server;
 struct http_request;

@@ -4,7 +4,7 @@
  * it too.
  */
 #include "http/internal.h"
-#include "session/turn.h"
+#include "live/live.h"
 
 #include <stdlib.h>
 

@@ -339,7 +339,7 @@ void project_changes_view_words(const struct kg_node *changes, struct kg_buf *ou
 enum project_dialect {
     PROJECT_OPENAI,
     PROJECT_ANTHROPIC,
-    PROJECT_NEUTRAL, /* of session/model.h, which becomes either */
+    PROJECT_NEUTRAL, /* of model/model.h, which becomes either */
 };
 
 /*

@@ -5,7 +5,7 @@
  * Places are ranks. Between two entries that stay there is a gap; what is new is spread over it,
  * and if ever a gap is used up, all entries of the agent are spread anew first.
  */
-#include "session/check.h"
+#include "session/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What may become an entry: everything that a draft says is checked here, before it is written. */
-#include "session/check.h"
+#include "session/internal.h"
 
 #include <errno.h>
 

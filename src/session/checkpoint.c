@@ -3,7 +3,7 @@
  * himself what a full context loses. It is not asked for twice before the next compaction, or a
  * session that was resumed would be stopped again by its next message.
  */
-#include "session/check.h"
+#include "session/internal.h"
 
 /* The newest first. */
 struct looking {

@@ -3,7 +3,7 @@
  * read, and nothing is written until it is applied. Each step walks the context a fixed number of
  * times, however long it is.
  */
-#include "session/check.h"
+#include "session/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * are, each call is followed by its result and nothing else comes between, since providers refuse
  * all else; and no text of a plugin can pass for another's.
  */
-#include "session/conversation.h"
 #include "project/project.h"
 #include "session/internal.h"
 

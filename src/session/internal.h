@@ -21,8 +21,6 @@ void session_entries_take(struct session_entries *entries, const struct state_en
 size_t *session_partners(const struct session_entries *entries);
 /* Content as it stands in a context: JSON without raw newlines. */
 void session_content_write(const struct session_entry *entry, struct kg_buf *buf);
-/* What follows `from` is JSON, which has no newline in it afterwards. */
-void session_join_lines(struct kg_buf *buf, size_t from);
 /* The message up to its end, without the closing brace, so that more members can follow. */
 void session_message_begin(const struct session_entry *entry, struct kg_json_writer *writer);
 
@@ -44,10 +42,13 @@ int session_entry_write(struct state *state, struct session *session, struct ses
 /* The one entry that a whole id, or the prefix of one, names. */
 int session_entry_named(struct state *state, const struct session *session, struct kg_str id,
                         bool content, struct session_entries *ret_entries, struct kg_err *err);
-int session_agent_tokens(struct state *state, const struct session *session, const char *agent,
-                         uint64_t *ret_tokens, uint64_t *ret_generation, struct kg_err *err);
 /* A visitor of rows that adds each to a struct session_entries. */
 bool session_entries_visit(void *entries, const struct state_entry *row);
+
+/* -- what may be written, see check.c ---------------------------------------------------------- */
+
+int session_check_agent(const char *agent, struct kg_err *err);
+int session_check_new(const struct session_new *new, struct kg_err *err);
 
 /* -- compaction -------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * The log of a session: entries are added at its end and keep their number and content for ever.
  * What changes is where one stands in a context, and whether.
  */
-#include "session/check.h"
+#include "session/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

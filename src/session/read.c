@@ -1,5 +1,5 @@
 /* Reading sessions: everything comes in pages or within a bound, whatever is kept. */
-#include "session/check.h"
+#include "session/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -180,6 +180,8 @@ struct session_draft {
     struct kg_str content; /* JSON */
     bool first;            /* before all that the agent's context has, not behind it */
 };
+/* Whether it may be written: of its kind and role, and not too large. */
+int session_check_draft(const struct session_draft *draft, struct kg_err *err);
 struct session_added {
     struct kg_id id;
     uint64_t seq;
@@ -222,6 +224,9 @@ struct session_agents {
 void session_agents_clear(struct session_agents *agents); /* also for kg_auto */
 int session_agents_read(struct state *state, const char *id, struct session_agents *ret_agents,
                         struct kg_err *err);
+/* What stands in the context of one, and how often it was rewritten; the last may be NULL. */
+int session_agent_tokens(struct state *state, const struct session *session, const char *agent,
+                         uint64_t *ret_tokens, uint64_t *ret_generation, struct kg_err *err);
 
 /*
  * The newest messages, calls and results of an agent with a seq past `after`, as many as a payload
@@ -287,6 +292,8 @@ void session_defuse_json(struct kg_str json, struct kg_buf *buf);
  * kind is left out for a message, parent and plugin where there is none, pinned unless it is true.
  */
 void session_message_write(const struct session_entry *entry, struct kg_json_writer *writer);
+/* What follows `from` is JSON, which has no newline in it afterwards. */
+void session_join_lines(struct kg_buf *buf, size_t from);
 
 struct session_context_sums {
     size_t messages;
@@ -407,5 +414,33 @@ int session_checkpoint(struct state *state, const char *id, const char *agent, c
  */
 int session_compaction_undo(struct state *state, const char *id, const char *agent,
                             struct kg_id *ret_mark, struct kg_err *err);
+
+/* -- what a model is told ---------------------------------------------------------------------- */
+
+/* Made of entries: pure, and the only place that knows both forms. */
+
+struct session_conversation {
+    struct kg_buf system;   /* text */
+    struct kg_buf messages; /* a JSON array in the neutral form of model.h */
+};
+void session_conversation_clear(struct session_conversation *conversation); /* also for kg_auto */
+
+/*
+ * Of the entries of a context in its order. The system text is the prompt, what plugins injected
+ * at the start, and other system entries that stand before all else; later ones stay in their
+ * place. Calls join the assistant's message before them; their results follow at once. A call
+ * without result is left out, like a result without call. Ids of calls are those of their entries.
+ */
+void session_conversation_write(const char *prompt_or_null, const struct session_entries *entries,
+                                struct session_conversation *ret_conversation);
+
+/* The system text for a model that is to sum up. */
+extern const char session_summary_prompt[];
+/*
+ * What goes in a compaction, as one message for that model; the oldest that do not fit into
+ * max_bytes are left out.
+ */
+void session_summary_question(const struct session_compaction *compaction, size_t max_bytes,
+                              struct kg_buf *ret_messages);
 
 #endif

@@ -3,7 +3,7 @@
  * is a process of its own, since the gatekeeper refuses what listens in the daemon's. Started by
  * root, all of it runs a second time as an ordinary user.
  */
-#include "session/model.h"
+#include "model/model.h"
 #include "world.h"
 
 #include <arpa/inet.h>

@@ -4,7 +4,7 @@
  *
  * usage: model-ask LOCAL_TOML ALIAS REQUEST   (a file: an object with messages and tools)
  */
-#include "session/model.h"
+#include "model/model.h"
 
 #include <signal.h>
 #include <stdio.h>

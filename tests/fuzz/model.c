@@ -3,7 +3,7 @@
  * bounds hold, no failure is without words, and how the bytes are cut makes no difference. The
  * first byte chooses the API, and how they are cut.
  */
-#include "session/model/internal.h"
+#include "model/worker/internal.h"
 
 #include <stdlib.h>
 

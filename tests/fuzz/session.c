@@ -6,7 +6,6 @@
  */
 #include "session/session.h"
 #include "host/hooks.h"
-#include "session/conversation.h"
 
 #include <stdlib.h>
 #include <strings.h>

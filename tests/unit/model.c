@@ -1,5 +1,5 @@
 /* What kaged-model makes of requests and of the streams that answer them, without a network. */
-#include "session/model/internal.h"
+#include "model/worker/internal.h"
 
 #include <setjmp.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What the daemon and kaged-model say to each other; the process may be a stranger's by then. */
-#include "session/model_internal.h"
+#include "model/internal.h"
 
 #include <setjmp.h>
 

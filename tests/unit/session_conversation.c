@@ -1,5 +1,5 @@
 /* What a model is told of a session: each case is entries, and the texts that come of them. */
-#include "session/conversation.h"
+#include "session/session.h"
 #include "session_world.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* What is kept of what a model says: all of it is bounded, and each call can become an entry. */
-#include "session/check.h"
-#include "session/turn_internal.h"
+#include "live/internal.h"
+#include "session/internal.h"
 
 #include <setjmp.h>
 #include <stdlib.h>

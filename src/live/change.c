@@ -1,0 +1,386 @@
+/* Sessions are made, forked, closed and resumed; entries are pinned; compactions are undone. */
+#include "live/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define UNKNOWN_OPERATOR "unknown"
+
+struct change {
+    struct live_op op;
+    char *project_id, *workdir, *seat, *entry, *agent; /* owned: what the request said, or NULL */
+    bool pinned;
+    struct session session; /* as it is afterwards */
+    struct session_agents agents;
+    enum session_state state_before;
+    char *seat_before; /* owned */
+    struct kg_id mark; /* of what was undone */
+    uint64_t tokens;   /* and what the context has now */
+};
+
+static void clear_change(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    session_clear(&change->session);
+    session_agents_clear(&change->agents);
+    free(change->project_id);
+    free(change->workdir);
+    free(change->seat);
+    free(change->entry);
+    free(change->agent);
+    free(change->seat_before);
+}
+
+static struct change *change_new(struct sessions *sessions, const struct sessions_asker *asker)
+{
+    return live_op_new(sizeof(struct change), sessions, asker, clear_change);
+}
+
+static struct audit *audit_of(const struct live_op *op)
+{
+    return host_audit(op->sessions->host);
+}
+
+static const char *operator_of(const struct live_op *op)
+{
+    return op->operator_id ? op->operator_id : UNKNOWN_OPERATOR;
+}
+
+static void answer_session(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    struct kg_json_writer json = kg_json_writer(&op->json);
+    live_session_write(op->sessions, &change->session, &change->agents, &json);
+    live_op_answer(op);
+}
+
+/* What the answer shows. */
+static int read_back(struct change *change, struct state *state, const char *id, struct kg_err *err)
+{
+    session_clear(&change->session);
+    int result = session_find(state, kg_str(id), &change->session, err);
+    return result < 0 ? result : session_agents_read(state, id, &change->agents, err);
+}
+
+/* Whether an operation can begin with the body that it got; if not, it is as good as answered. */
+static bool begins(struct change *change, struct kg_str body, const struct live_field *fields,
+                   size_t count)
+{
+    struct kg_err err;
+    if (!live_op_admit(&change->op, true))
+        return false;
+    if (live_body_read(body, fields, count, &err) == 0)
+        return true;
+    live_op_fail_later(&change->op, &err);
+    return false;
+}
+
+/* -- new ones ---------------------------------------------------------------------------------- */
+
+static int run_create(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    const struct session_new new = {.project_id = change->project_id,
+                                    .workdir = change->workdir,
+                                    .operator_id = operator_of(&change->op),
+                                    .seat = change->seat};
+    return session_create(state, &new, &change->session, err);
+}
+
+/* It is in its project from now on, so that plugins run by the time something is said. */
+static void on_created(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    const struct session *session = &change->session;
+    audit_emit(audit_of(op), AUDIT_SESSION_CREATED, kg_str(op->request_id),
+               AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
+               AUDIT_V_TEXT(session->seat), AUDIT_V_TEXT(session->workdir),
+               AUDIT_V_TEXT(op->operator_id));
+    struct kg_err err;
+    struct live_session *live =
+        op->sessions->stopping ? NULL : live_adopt(op->sessions, session, false, &err);
+    if (live != NULL && live_enter(live, &err) < 0)
+        kg_log(KG_DEBUG, "%s", err.message);
+    answer_session(op);
+}
+
+static int check_project(struct change *change, struct kg_err *err)
+{
+    const struct sessions *sessions = change->op.sessions;
+    struct host_project *project =
+        host_project_find(sessions->host, kg_str(change->project_id), err);
+    if (project == NULL)
+        return -ENOENT;
+    struct host_project_facts facts = host_project_facts(project);
+    if (facts.state != HOST_PROJECT_ACTIVE) {
+        kg_fail(err, KG_E_REFUSED, "project %s is %s: %s", facts.id,
+                host_project_state_names[facts.state], facts.reason ? facts.reason : "");
+        kg_hint(err, "kaged project consent list");
+        return -EPERM;
+    }
+    struct live_agent agent;
+    if (change->workdir == NULL)
+        change->workdir = kg_strdup(facts.root);
+    if (change->seat == NULL)
+        change->seat = kg_strdup("primary");
+    return live_agent_find(sessions, change->project_id, change->seat, &agent, err);
+}
+
+void sessions_create(struct sessions *sessions, const struct sessions_asker *asker,
+                     struct kg_str project_id, struct kg_str body)
+{
+    struct change *change = change_new(sessions, asker);
+    const struct live_field fields[] = {{"workdir", LIVE_TEXT, &change->workdir},
+                                        {"seat", LIVE_TEXT, &change->seat}};
+    struct kg_err err;
+    change->project_id = kg_str_dup(project_id);
+    if (!begins(change, body, fields, KG_COUNT(fields)))
+        return;
+    if (check_project(change, &err) < 0)
+        live_op_fail_later(&change->op, &err);
+    else
+        live_op_write(&change->op, run_create, on_created);
+}
+
+static int run_fork(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    kg_auto(session_clear) struct session parent = {0};
+    int result = session_find(state, kg_str(change->op.session), &parent, err);
+    if (result == 0)
+        result = session_fork(state, parent.id.text, kg_str(change->entry ? change->entry : ""),
+                              operator_of(&change->op), &change->session, err);
+    return result < 0 ? result
+                      : session_agents_read(state, change->session.id.text, &change->agents, err);
+}
+
+static void on_forked(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    const struct session *session = &change->session;
+    const char *entry = session->parent_entry.text;
+    audit_emit(audit_of(op), AUDIT_SESSION_FORKED, kg_str(op->request_id),
+               AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
+               AUDIT_V_TEXT(session->parent.text), AUDIT_V_TEXT(entry[0] ? entry : NULL),
+               AUDIT_V_TEXT(op->operator_id));
+    answer_session(op);
+}
+
+void sessions_fork(struct sessions *sessions, const struct sessions_asker *asker,
+                   struct kg_str body)
+{
+    struct change *change = change_new(sessions, asker);
+    const struct live_field fields[] = {{"entry", LIVE_TEXT, &change->entry}};
+    if (begins(change, body, fields, KG_COUNT(fields)))
+        live_op_write(&change->op, run_fork, on_forked);
+}
+
+/* -- closed, and open again -------------------------------------------------------------------- */
+
+static int run_close(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    const char *id = change->op.live->id.text;
+    int result = session_set_state(state, id, SESSION_CLOSED, err);
+    return result < 0 ? result : read_back(change, state, id, err);
+}
+
+static void on_closed(struct live_op *op)
+{
+    const struct live_session *live = op->live;
+    bool was_closed = live->state == SESSION_CLOSED;
+    live_set_state(op->live, SESSION_CLOSED);
+    if (!was_closed)
+        audit_emit(audit_of(op), AUDIT_SESSION_CLOSED, kg_str(op->request_id),
+                   AUDIT_V_TEXT(live->id.text), AUDIT_V_TEXT(live->project_id),
+                   AUDIT_V_TEXT(op->operator_id));
+    answer_session(op);
+}
+
+static void close_open(struct live_op *op)
+{
+    struct kg_err why;
+    kg_fail(&why, KG_E_CONFLICT, "session %s: it is being closed", op->live->id.text);
+    if (op->live->run != NULL)
+        op->live->run->cancel(op->live->run, &why);
+    live_op_write(op, run_close, on_closed);
+}
+
+void sessions_close(struct sessions *sessions, const struct sessions_asker *asker)
+{
+    struct change *change = change_new(sessions, asker);
+    if (live_op_admit(&change->op, true))
+        live_op_open(&change->op, close_open);
+}
+
+static int run_resume(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    const char *id = change->op.live->id.text;
+    int result = session_set_state(state, id, SESSION_ACTIVE, err);
+    if (result == 0 && change->seat != NULL)
+        result = session_move_seat(state, id, change->seat, err);
+    return result < 0 ? result : read_back(change, state, id, err);
+}
+
+static void audit_resumed(const struct change *change)
+{
+    const struct live_op *op = &change->op;
+    const struct session *session = &change->session;
+    if (change->state_before != SESSION_ACTIVE)
+        audit_emit(audit_of(op), AUDIT_SESSION_RESUMED, kg_str(op->request_id),
+                   AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
+                   AUDIT_V_TEXT(session_state_names[change->state_before]),
+                   AUDIT_V_TEXT(op->operator_id));
+    if (strcmp(change->seat_before, session->seat) != 0)
+        audit_emit(audit_of(op), AUDIT_SESSION_SEAT_MOVED, kg_str(op->request_id),
+                   AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
+                   AUDIT_V_TEXT(change->seat_before), AUDIT_V_TEXT(session->seat),
+                   AUDIT_V_TEXT(op->operator_id));
+}
+
+static void on_resumed(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    struct live_session *live = op->live;
+    struct kg_err err;
+    live_set_state(live, SESSION_ACTIVE);
+    free(live->seat);
+    live->seat = kg_strdup(change->session.seat);
+    audit_resumed(change);
+    if (!op->sessions->stopping && live_enter(live, &err) < 0)
+        kg_log(KG_DEBUG, "%s", err.message);
+    answer_session(op);
+}
+
+static int check_resume(struct change *change, struct kg_err *err)
+{
+    const struct live_session *live = change->op.live;
+    struct live_agent agent;
+    if (live->run != NULL) {
+        kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text,
+                live->run->agent);
+        kg_hint(err, "wait for its end, or kaged session cancel %s", live->id.text);
+        return -EBUSY;
+    }
+    return live_agent_find(live->sessions, live->project_id,
+                           change->seat ? change->seat : live->seat, &agent, err);
+}
+
+static void resume_open(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    struct kg_err err;
+    if (check_resume(change, &err) < 0) {
+        live_op_fail(op, &err);
+        return;
+    }
+    change->state_before = op->live->state;
+    change->seat_before = kg_strdup(op->live->seat);
+    live_op_write(op, run_resume, on_resumed);
+}
+
+void sessions_resume(struct sessions *sessions, const struct sessions_asker *asker,
+                     struct kg_str body)
+{
+    struct change *change = change_new(sessions, asker);
+    const struct live_field fields[] = {{"seat", LIVE_TEXT, &change->seat}};
+    if (begins(change, body, fields, KG_COUNT(fields)))
+        live_op_open(&change->op, resume_open);
+}
+
+/* -- entries ----------------------------------------------------------------------------------- */
+
+static int run_pin(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    kg_auto(session_clear) struct session session = {0};
+    kg_auto(session_entries_clear) struct session_entries found = {0};
+    int result = session_find(state, kg_str(change->op.session), &session, err);
+    if (result == 0)
+        result = session_pin(state, session.id.text, kg_str(change->entry), change->pinned, err);
+    if (result == 0)
+        result = session_entry_find(state, session.id.text, kg_str(change->entry), &found, err);
+    if (result < 0)
+        return result;
+    struct kg_json_writer json = kg_json_writer(&change->op.json);
+    live_entry_write(&found.items[0], &json);
+    return 0;
+}
+
+void sessions_pin(struct sessions *sessions, const struct sessions_asker *asker, struct kg_str body)
+{
+    struct change *change = change_new(sessions, asker);
+    const struct live_field fields[] = {{"entry", LIVE_TEXT, &change->entry},
+                                        {"pinned", LIVE_BOOL, &change->pinned}};
+    struct kg_err err;
+    change->pinned = true;
+    if (!begins(change, body, fields, KG_COUNT(fields)))
+        return;
+    if (change->entry == NULL) {
+        kg_fail(&err, KG_E_INVALID_PARAMS, "\"entry\": it is missing");
+        live_op_fail_later(&change->op, &err);
+        return;
+    }
+    live_op_write(&change->op, run_pin, live_op_answer);
+}
+
+/* -- a compaction is taken back ---------------------------------------------------------------- */
+
+static int run_undo(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    const char *id = change->op.live->id.text;
+    int result = session_compaction_undo(state, id, change->agent, &change->mark, err);
+    if (result == 0)
+        result = read_back(change, state, id, err);
+    return result < 0 ? result
+                      : session_agent_tokens(state, &change->session, change->agent,
+                                             &change->tokens, NULL, err);
+}
+
+static void on_undone(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    struct kg_json_writer json = kg_json_writer(&op->json);
+    if (op->live->state == SESSION_STOPPED)
+        live_set_state(op->live, change->session.state);
+    audit_emit(audit_of(op), AUDIT_COMPACTION_UNDONE, kg_str(op->request_id),
+               AUDIT_V_TEXT(op->live->id.text), AUDIT_V_TEXT(change->agent),
+               AUDIT_V_TEXT(change->mark.text), AUDIT_V_TEXT(op->operator_id));
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "mark", change->mark.text);
+    kg_json_named_text(&json, "agent", change->agent);
+    kg_json_named_int(&json, "tokens", (int64_t)change->tokens);
+    kg_json_named_text(&json, "state", session_state_names[change->session.state]);
+    kg_json_end(&json, '}');
+    live_op_answer(op);
+}
+
+static void on_undo_free(void *data, struct live_session *live_or_null,
+                         const struct kg_err *err_or_null)
+{
+    struct live_op *op = data;
+    (void)live_or_null;
+    if (err_or_null != NULL)
+        live_op_fail(op, err_or_null);
+    else
+        live_op_write(op, run_undo, on_undone);
+}
+
+static void undo_open(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    if (change->agent == NULL)
+        change->agent = kg_strdup(op->live->seat);
+    live_when_compacted(op->live, change->agent, on_undo_free, op);
+}
+
+void sessions_undo(struct sessions *sessions, const struct sessions_asker *asker,
+                   struct kg_str body)
+{
+    struct change *change = change_new(sessions, asker);
+    const struct live_field fields[] = {{"agent", LIVE_TEXT, &change->agent}};
+    if (begins(change, body, fields, KG_COUNT(fields)))
+        live_op_open(&change->op, undo_open);
+}

@@ -1,0 +1,623 @@
+/*
+ * A compaction, from its plan to what plugins say afterwards. One at a time for each agent; nothing
+ * that a plugin or a model does wrong can end it: then the oldest are dropped. In order:
+ *
+ *   plan -> pre_compact -> [compactor's result | summary | fall back] -> apply -> post_compact
+ *    ^                                                                     |
+ *    +------------------------ the context was rewritten meanwhile <-------+
+ */
+#include "live/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define ATTEMPTS_MAX 3
+
+struct live_compaction {
+    struct live_compaction *next; /* of the session */
+    struct session_job job;
+    struct live_wait wait;
+    struct live_session *live;                        /* held */
+    char *operator_id, *request_id, *agent, *trigger; /* owned */
+    bool has_strategy, has_keep_recent;
+    enum session_strategy strategy;
+    uint32_t keep_recent;
+
+    /* What the project said when it began. */
+    struct kg_err problem; /* that it cannot begin */
+    char *compactor;       /* owned: the agent's word for the plugin; NULL: none is asked */
+    uint64_t window_tokens, target_tokens;
+    size_t payload_max;
+
+    unsigned attempts;
+    bool told_triggered;
+    struct session_compaction *plan; /* owned */
+    struct kg_buf for_observers, for_compactor;
+    bool truncated; /* the compactor could not be told all */
+    struct host_hook_round *round;
+    struct live_notes notes;
+    char *plugin;         /* owned: the compactor's own name, once it has answered */
+    struct kg_buf result; /* the compactor's */
+    bool has_result;
+    enum session_fault fault;
+    char *reason, *error; /* owned: why it fell back */
+
+    struct session_added mark;
+    bool marked; /* of a checkpoint */
+    live_compacted_fn *on_done;
+    void *data;
+    struct live_waiter *waiters;
+};
+
+/* -- its life ---------------------------------------------------------------------------------- */
+
+static struct live_compaction *find(const struct live_session *live, const char *agent)
+{
+    struct live_compaction *at = live->compactions;
+    while (at != NULL && strcmp(at->agent, agent) != 0)
+        at = at->next;
+    return at;
+}
+
+bool live_is_compacting(const struct live_session *live, const char *agent)
+{
+    return find(live, agent) != NULL;
+}
+
+void live_when_compacted(struct live_session *live, const char *agent, live_fn *on_free, void *data)
+{
+    struct live_compaction *under_way = find(live, agent);
+    if (under_way == NULL)
+        on_free(data, live, NULL);
+    else
+        live_waiters_add(live, &under_way->waiters, on_free, data);
+}
+
+static void clear_answer(struct live_compaction *compaction)
+{
+    kg_free(&compaction->plugin);
+    kg_free(&compaction->reason);
+    kg_free(&compaction->error);
+    compaction->result.length = 0;
+    compaction->has_result = false;
+    compaction->fault = SESSION_FAULT_NONE;
+}
+
+static void compaction_free(struct live_compaction *compaction)
+{
+    session_compaction_free(compaction->plan);
+    clear_answer(compaction);
+    live_notes_clear(&compaction->notes);
+    kg_buf_free(&compaction->result);
+    kg_buf_free(&compaction->for_observers);
+    kg_buf_free(&compaction->for_compactor);
+    free(compaction->operator_id);
+    free(compaction->request_id);
+    free(compaction->agent);
+    free(compaction->trigger);
+    free(compaction->compactor);
+    free(compaction);
+}
+
+static struct live_compacted describe(const struct live_compaction *compaction)
+{
+    struct live_compacted compacted = {
+        .agent = compaction->agent,
+        .mark = compaction->mark.id,
+        .strategy = compaction->reason ? SESSION_BY_DROP : compaction->strategy,
+        .fell_back = compaction->reason,
+        .state = compaction->live->state,
+    };
+    if (compaction->plan != NULL)
+        compacted.sums = session_compaction_sums(compaction->plan);
+    else
+        compacted.sums.tokens_before = compacted.sums.tokens_after =
+            compaction->mark.context_tokens;
+    return compacted;
+}
+
+static void tell(struct live_compaction *compaction, const struct kg_err *err_or_null)
+{
+    struct live_run *run = compaction->live->run;
+    struct live_compacted compacted = {0};
+    if (err_or_null == NULL)
+        compacted = describe(compaction);
+    if (err_or_null == NULL && run != NULL && run->on_compacted != NULL &&
+        strcmp(run->agent, compaction->agent) == 0)
+        run->on_compacted(run, &compacted);
+    if (compaction->on_done != NULL)
+        compaction->on_done(compaction->data, err_or_null ? NULL : &compacted, err_or_null);
+}
+
+static void end(struct live_compaction *compaction, const struct kg_err *err_or_null)
+{
+    struct live_session *live = compaction->live;
+    struct live_compaction **link = &live->compactions;
+    live_wait_remove(&compaction->wait);
+    while (*link != compaction)
+        link = &(*link)->next;
+    *link = compaction->next;
+    tell(compaction, err_or_null);
+    live_waiters_tell(live, &compaction->waiters, NULL);
+    compaction_free(compaction);
+    live_release(live);
+}
+
+static void end_stopping(struct live_compaction *compaction)
+{
+    struct kg_err err;
+    live_fail_stopping(&err);
+    end(compaction, &err);
+}
+
+static void on_abort(struct live_wait *wait)
+{
+    struct live_compaction *compaction = KG_CONTAINER(wait, struct live_compaction, wait);
+    if (compaction->round != NULL)
+        host_hook_cancel(kg_steal(&compaction->round));
+    if (compaction->mark.seq > 0)
+        end(compaction, NULL);
+    else
+        end_stopping(compaction);
+}
+
+/* -- what is audited --------------------------------------------------------------------------- */
+
+static struct audit *audit_of(const struct live_compaction *compaction)
+{
+    return host_audit(compaction->live->sessions->host);
+}
+
+static struct kg_str request_of(const struct live_compaction *compaction)
+{
+    return kg_str(compaction->request_id);
+}
+
+static const char *strategy_of(const struct live_compaction *compaction)
+{
+    return session_strategy_names[compaction->strategy];
+}
+
+static void audit_triggered(struct live_compaction *compaction, uint64_t tokens)
+{
+    if (compaction->told_triggered)
+        return;
+    compaction->told_triggered = true;
+    audit_emit(audit_of(compaction), AUDIT_COMPACTION_TRIGGERED, request_of(compaction),
+               AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+               AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
+               AUDIT_V_INT((int64_t)tokens), AUDIT_V_INT((int64_t)compaction->window_tokens));
+}
+
+static void audit_failed(const struct live_compaction *compaction, const char *reason,
+                         const char *error)
+{
+    if (compaction->fault == SESSION_FAULT_DROPPED_ALWAYS_KEEP)
+        audit_emit(audit_of(compaction), AUDIT_PLUGIN_COMPACTOR_DROPPED_ALWAYS_KEEP,
+                   request_of(compaction), AUDIT_V_TEXT(compaction->plugin),
+                   AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+                   AUDIT_V_TEXT(error));
+    audit_emit(audit_of(compaction), AUDIT_COMPACTION_FAILED, request_of(compaction),
+               AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+               AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
+               AUDIT_V_TEXT(compaction->plugin), AUDIT_V_TEXT(reason), AUDIT_V_TEXT(error));
+}
+
+static void audit_completed(const struct live_compaction *compaction)
+{
+    struct live_compacted done = describe(compaction);
+    if (compaction->reason != NULL)
+        audit_failed(compaction, compaction->reason, compaction->error);
+    audit_emit(audit_of(compaction), AUDIT_COMPACTION_COMPLETED, request_of(compaction),
+               AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+               AUDIT_V_TEXT(session_strategy_names[done.strategy]),
+               AUDIT_V_TEXT(compaction->trigger), AUDIT_V_TEXT(done.mark.text),
+               AUDIT_V_INT((int64_t)done.sums.superseded),
+               AUDIT_V_INT((int64_t)done.sums.tokens_before),
+               AUDIT_V_INT((int64_t)done.sums.tokens_after));
+}
+
+static void audit_flagged(struct live_compaction *compaction)
+{
+    audit_triggered(compaction, compaction->mark.context_tokens);
+    audit_emit(audit_of(compaction), AUDIT_COMPACTION_FLAGGED, request_of(compaction),
+               AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+               AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
+               AUDIT_V_TEXT(compaction->mark.id.text),
+               AUDIT_V_INT((int64_t)compaction->mark.context_tokens));
+}
+
+/* -- post_compact ------------------------------------------------------------------------------ */
+
+static struct host_hook_fire hook_of(struct live_compaction *compaction, enum manifest_hook hook)
+{
+    const struct live_session *live = compaction->live;
+    return (struct host_hook_fire){
+        .hook = hook,
+        .asker = {.agent = {.project_id = live->project_id,
+                            .path = compaction->agent,
+                            .session_id = live->id.text},
+                  .operator_id = compaction->operator_id,
+                  .request_id = compaction->request_id},
+        .params = kg_buf_view(&compaction->for_observers),
+        .data = compaction,
+    };
+}
+
+static void on_noted(void *data, const struct live_appended *appended_or_null,
+                     const struct kg_err *err_or_null)
+{
+    struct live_compaction *compaction = data;
+    (void)appended_or_null;
+    if (err_or_null != NULL)
+        kg_log(KG_WARN, "what plugins add to a compaction is lost: %s", err_or_null->message);
+    end(compaction, NULL);
+}
+
+static void on_post(void *data, const struct host_hook_answer *answers, size_t count)
+{
+    struct live_compaction *compaction = data;
+    const struct live_asker asker = {compaction->operator_id, compaction->request_id};
+    compaction->round = NULL;
+    live_wait_remove(&compaction->wait);
+    for (size_t i = 0; i < count; i++)
+        live_notes_take(&compaction->notes, &answers[i]);
+    if (compaction->notes.count == 0)
+        end(compaction, NULL);
+    else
+        live_notes_append(&compaction->notes, compaction->live, &asker, compaction->agent,
+                          compaction->mark.id.text, on_noted, compaction);
+}
+
+static void fire_post(struct live_compaction *compaction)
+{
+    struct host_hook_fire fire = hook_of(compaction, MANIFEST_POST_COMPACT);
+    fire.on_done = on_post;
+    live_wait_add(compaction->live->sessions, &compaction->wait, on_abort);
+    compaction->round = host_hook_fire(compaction->live->sessions->host, &fire);
+}
+
+/* -- applying the plan ------------------------------------------------------------------------- */
+
+static void step_plan(struct live_compaction *compaction);
+
+static void fall_back(struct live_compaction *compaction, const char *reason, const char *error)
+{
+    char *kept_reason = kg_strdup(reason), *kept_error = kg_strdup(error);
+    free(compaction->reason);
+    free(compaction->error);
+    compaction->reason = kept_reason;
+    compaction->error = kept_error;
+    session_compaction_fall_back(compaction->plan, reason);
+}
+
+/* On the store's thread, since a result of megabytes takes its time. */
+static void take_result(struct live_compaction *compaction)
+{
+    struct kg_err err = {0};
+    if (session_compaction_take_result(compaction->plan, compaction->plugin,
+                                       kg_buf_view(&compaction->result), &compaction->fault,
+                                       &err) < 0)
+        fall_back(compaction, session_fault_names[compaction->fault], err.message);
+}
+
+static int run_apply(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    if (compaction->has_result)
+        take_result(compaction);
+    int result = session_compaction_apply(state, compaction->plan, &compaction->mark, err);
+    if (result < 0)
+        return result;
+    compaction->for_observers.length = 0;
+    session_compaction_payload(compaction->plan, "observer", compaction->payload_max,
+                               &compaction->for_observers, NULL);
+    return 0;
+}
+
+static void on_applied(struct session_job *job, const struct kg_err *err_or_null)
+{
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    struct live_session *live = compaction->live;
+    bool stopping = live->sessions->stopping;
+    if (err_or_null != NULL) {
+        compaction->mark = (struct session_added){0};
+        if (err_or_null->code == KG_E_CONFLICT && ++compaction->attempts < ATTEMPTS_MAX &&
+            !stopping) {
+            step_plan(compaction);
+            return;
+        }
+        audit_failed(compaction, "not_applied", err_or_null->message);
+        end(compaction, err_or_null);
+        return;
+    }
+    if (live->state == SESSION_STOPPED)
+        live_set_state(live, SESSION_ACTIVE);
+    audit_completed(compaction);
+    if (stopping)
+        end(compaction, NULL);
+    else
+        fire_post(compaction);
+}
+
+static void step_apply(struct live_compaction *compaction)
+{
+    compaction->job.run = run_apply;
+    compaction->job.done = on_applied;
+    session_store_write(compaction->live->sessions->store, &compaction->job);
+}
+
+/* -- pre_compact ------------------------------------------------------------------------------- */
+
+static void on_summary(void *data, struct kg_str text, const struct kg_err *err_or_null)
+{
+    struct live_compaction *compaction = data;
+    if (err_or_null != NULL)
+        fall_back(compaction, "summary_failed", err_or_null->message);
+    else
+        session_compaction_set_summary(compaction->plan, text);
+    step_apply(compaction);
+}
+
+static void step_summarize(struct live_compaction *compaction)
+{
+    struct sessions *sessions = compaction->live->sessions;
+    const struct live_summary summary = {.compaction = compaction->plan,
+                                         .agent = compaction->agent,
+                                         .on_done = on_summary,
+                                         .data = compaction};
+    if (sessions->summarize != NULL) {
+        sessions->summarize(compaction->live, &summary);
+        return;
+    }
+    fall_back(compaction, "summary_failed", "no model can be asked for a summary");
+    step_apply(compaction);
+}
+
+/* What there is of the compactor, if there is nothing of it that could be taken. */
+static void explain_no_result(struct live_compaction *compaction, const struct kg_err *error)
+{
+    if (compaction->truncated)
+        fall_back(compaction, "payload_too_large", "the context does not fit into one call");
+    else if (compaction->compactor == NULL)
+        fall_back(compaction, "no_compactor", "no plugin of the agent is ready to compact");
+    else if (error->code == KG_E_PLUGIN_TIMEOUT)
+        fall_back(compaction, "compactor_timeout", error->message);
+    else
+        fall_back(compaction, "compactor_failed",
+                  error->code != KG_OK ? error->message : "the compactor was not asked");
+}
+
+static bool is_designated(const struct live_compaction *compaction,
+                          const struct host_hook_answer *answer)
+{
+    return compaction->compactor != NULL && !compaction->truncated &&
+           strcmp(answer->use, compaction->compactor) == 0;
+}
+
+static void take_compactor(struct live_compaction *compaction,
+                           const struct host_hook_answer *answer, struct kg_err *ret_error)
+{
+    compaction->plugin = kg_strdup(answer->plugin);
+    *ret_error = answer->error;
+    compaction->has_result = answer->error.code == KG_OK && answer->raw.length > 0;
+    if (compaction->has_result)
+        kg_buf_str(&compaction->result, answer->raw);
+}
+
+static void on_pre(void *data, const struct host_hook_answer *answers, size_t count)
+{
+    struct live_compaction *compaction = data;
+    struct kg_err error = {0};
+    compaction->round = NULL;
+    live_wait_remove(&compaction->wait);
+    for (size_t i = 0; i < count; i++) {
+        if (is_designated(compaction, &answers[i]))
+            take_compactor(compaction, &answers[i], &error);
+        else
+            live_notes_take(&compaction->notes, &answers[i]);
+    }
+    if (compaction->strategy == SESSION_BY_SUMMARY) {
+        step_summarize(compaction);
+        return;
+    }
+    if (compaction->strategy == SESSION_BY_DELEGATE && !compaction->has_result)
+        explain_no_result(compaction, &error);
+    step_apply(compaction);
+}
+
+static void fire_pre(struct live_compaction *compaction)
+{
+    struct host_hook_fire fire = hook_of(compaction, MANIFEST_PRE_COMPACT);
+    fire.on_done = on_pre;
+    if (compaction->compactor != NULL && !compaction->truncated) {
+        fire.designated = compaction->compactor;
+        fire.designated_params = kg_buf_view(&compaction->for_compactor);
+    }
+    clear_answer(compaction);
+    live_notes_clear(&compaction->notes);
+    live_wait_add(compaction->live->sessions, &compaction->wait, on_abort);
+    compaction->round = host_hook_fire(compaction->live->sessions->host, &fire);
+}
+
+/* -- the plan ---------------------------------------------------------------------------------- */
+
+static void write_payloads(struct live_compaction *compaction)
+{
+    size_t left_out = 0;
+    compaction->for_observers.length = compaction->for_compactor.length = 0;
+    session_compaction_payload(compaction->plan, "observer", compaction->payload_max,
+                               &compaction->for_observers, &left_out);
+    compaction->truncated = compaction->compactor != NULL && left_out > 0;
+    if (compaction->compactor != NULL && !compaction->truncated)
+        session_compaction_payload(compaction->plan, "compactor", compaction->payload_max,
+                                   &compaction->for_compactor, &left_out);
+}
+
+/*
+ * Whether something goes that was said, and not only what an earlier compaction left. If not, a
+ * plugin that adds much after each compaction, or a model that sums up at length, would be asked
+ * for the next one with each entry, and nothing would be gained.
+ */
+static bool takes_what_was_said(const struct session_compaction *plan)
+{
+    for (size_t i = 0; i < session_compaction_count(plan); i++) {
+        bool stays, goes;
+        const struct session_entry *entry = session_compaction_entry(plan, i, &stays, &goes);
+        if (goes && entry->kind != SESSION_INJECTION && entry->kind != SESSION_SUMMARY)
+            return true;
+    }
+    return false;
+}
+
+static bool is_manual(const struct live_compaction *compaction)
+{
+    return strcmp(compaction->trigger, "manual") == 0;
+}
+
+static int run_plan(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    const struct session_compaction_options options = {
+        .strategy = compaction->strategy,
+        .trigger = compaction->trigger,
+        .keep_recent = compaction->keep_recent,
+        .target_tokens = compaction->target_tokens,
+    };
+    if (compaction->problem.code != KG_OK) {
+        *err = compaction->problem;
+        return -EINVAL;
+    }
+    session_compaction_cleanup(&compaction->plan);
+    int result = session_compaction_read(state, compaction->live->id.text, compaction->agent,
+                                         &options, &compaction->plan, err);
+    if (result < 0)
+        return result;
+    if (!is_manual(compaction) && !takes_what_was_said(compaction->plan))
+        return kg_fail(err, KG_E_CONFLICT,
+                       "session %s: compact %s: only what the last compaction left may go",
+                       compaction->live->id.text, compaction->agent);
+    write_payloads(compaction);
+    return 0;
+}
+
+static void on_planned(struct session_job *job, const struct kg_err *err_or_null)
+{
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    if (err_or_null != NULL) {
+        if (compaction->told_triggered)
+            audit_failed(compaction, "not_planned", err_or_null->message);
+        end(compaction, err_or_null);
+        return;
+    }
+    if (compaction->live->sessions->stopping) {
+        end_stopping(compaction);
+        return;
+    }
+    audit_triggered(compaction, session_compaction_sums(compaction->plan).tokens_before);
+    fire_pre(compaction);
+}
+
+static void step_plan(struct live_compaction *compaction)
+{
+    compaction->job.run = run_plan;
+    compaction->job.done = on_planned;
+    session_store_read(compaction->live->sessions->store, &compaction->job);
+}
+
+/* -- a checkpoint instead ---------------------------------------------------------------------- */
+
+static int run_checkpoint(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    bool once = !is_manual(compaction);
+    return session_checkpoint(state, compaction->live->id.text, compaction->agent,
+                              compaction->trigger, once, &compaction->mark, &compaction->marked,
+                              err);
+}
+
+static void on_checkpoint(struct session_job *job, const struct kg_err *err_or_null)
+{
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    struct kg_err err = err_or_null ? *err_or_null : (struct kg_err){0};
+    if (err_or_null == NULL && !compaction->marked)
+        kg_fail(&err, KG_E_CONFLICT, "session %s: %s was flagged since its last compaction",
+                compaction->live->id.text, compaction->agent);
+    if (err.code == KG_OK) {
+        live_set_state(compaction->live, SESSION_STOPPED);
+        audit_flagged(compaction);
+    }
+    end(compaction, err.code != KG_OK ? &err : NULL);
+}
+
+static void step_checkpoint(struct live_compaction *compaction)
+{
+    compaction->job.run = run_checkpoint;
+    compaction->job.done = on_checkpoint;
+    session_store_write(compaction->live->sessions->store, &compaction->job);
+}
+
+/* -- beginning --------------------------------------------------------------------------------- */
+
+static void read_project(struct live_compaction *compaction)
+{
+    const struct live_session *live = compaction->live;
+    struct live_agent agent;
+    compaction->payload_max = live_payload_max(live->sessions);
+    if (live_agent_find(live->sessions, live->project_id, compaction->agent, &agent,
+                        &compaction->problem) < 0)
+        return;
+    if (!compaction->has_strategy)
+        compaction->strategy = agent.strategy;
+    if (!compaction->has_keep_recent)
+        compaction->keep_recent = agent.keep_recent;
+    if (compaction->strategy == SESSION_BY_DELEGATE && agent.compactor != NULL)
+        compaction->compactor = kg_strdup(agent.compactor);
+    compaction->window_tokens = agent.window_tokens;
+    if (!is_manual(compaction))
+        compaction->target_tokens = session_target_tokens(agent.window_tokens, agent.threshold);
+}
+
+static void begin(void *data, struct live_session *live_or_null, const struct kg_err *err_or_null)
+{
+    struct live_compaction *compaction = data;
+    struct live_session *live = compaction->live;
+    (void)live_or_null;
+    (void)err_or_null; /* how the one before ended is nothing to this one */
+    if (live_is_compacting(live, compaction->agent)) {
+        live_when_compacted(live, compaction->agent, begin, compaction);
+        return;
+    }
+    compaction->next = live->compactions;
+    live->compactions = compaction;
+    if (live->sessions->stopping)
+        live_fail_stopping(&compaction->problem);
+    else
+        read_project(compaction);
+    if (compaction->problem.code == KG_OK && compaction->strategy == SESSION_BY_CHECKPOINT)
+        step_checkpoint(compaction);
+    else
+        step_plan(compaction);
+}
+
+void live_compact(struct live_session *live, const struct live_compact *compact,
+                  live_compacted_fn *on_done, void *data)
+{
+    struct live_compaction *compaction = kg_alloc(sizeof(*compaction));
+    const struct live_asker *asker = &compact->asker;
+    live_hold(live);
+    compaction->live = live;
+    compaction->operator_id = kg_strdup(asker->operator_id);
+    compaction->request_id = kg_strdup(asker->request_id);
+    compaction->agent = kg_strdup(compact->agent);
+    compaction->trigger = kg_strdup(compact->trigger);
+    compaction->has_strategy = compact->strategy != NULL;
+    compaction->has_keep_recent = compact->keep_recent != NULL;
+    if (compact->strategy != NULL)
+        compaction->strategy = *compact->strategy;
+    if (compact->keep_recent != NULL)
+        compaction->keep_recent = *compact->keep_recent;
+    compaction->on_done = on_done;
+    compaction->data = data;
+    begin(compaction, live, NULL);
+}

@@ -1,0 +1,134 @@
+/*
+ * The sessions of a daemon, as routes use them: each operation takes what a request said, does it,
+ * and answers once with JSON. All that is slow happens off the loop; what plugins and models return
+ * was checked before it is here.
+ */
+#ifndef KAGED_LIVE_H
+#define KAGED_LIVE_H
+
+#include "host/agents.h"
+#include "session/session.h"
+
+struct sessions;
+
+struct sessions_parts {
+    struct loop *loop;
+    struct host *host;    /* borrowed; it outlives the sessions */
+    const char *state_db; /* kaged.db */
+};
+struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err *err);
+/* Takes no new operation and ends what is under way: whoever waits hears KG_E_STOPPING. */
+void sessions_stop(struct sessions *sessions);
+/* Once, when the processes that ask models are gone: maybe before it returns. After the stop. */
+void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *data), void *data);
+/* Stops, and finishes what was written. Before the host is freed. Takes NULL. */
+void sessions_free(struct sessions *sessions);
+
+/*
+ * Exactly once, never before the operation returns. The JSON dies with the callback. Who asked may
+ * have left by then: what was begun is finished.
+ */
+typedef void sessions_done_fn(void *data, struct kg_str json, const struct kg_err *err_or_null);
+
+/* Who asks, and who is told. Texts are borrowed for the call, as are all that follow. */
+struct sessions_asker {
+    struct kg_str session;   /* an id, or a prefix that only one has; of create and list: empty */
+    const char *operator_id; /* NULL: unknown */
+    const char *request_id;
+    sessions_done_fn *on_done;
+    void *data;
+};
+
+/*
+ * Session: {"id","project_id","workdir","seat","state","operator_id","created_at","updated_at",
+ *           "parent","parent_entry","entries","running",
+ *           "agents":[{"path","entries","tokens","window_tokens","threshold"}]}
+ * The last two of an agent are null while its project is not loaded.
+ * Entry: {"id","seq","agent","kind","role","plugin","parent","superseded","pinned","created_at",
+ *         "tokens","content"}
+ */
+
+/* {"workdir"?,"seat"?} or empty -> Session */
+void sessions_create(struct sessions *sessions, const struct sessions_asker *asker,
+                     struct kg_str project_id, struct kg_str body);
+
+struct sessions_list_query {
+    struct kg_str project_id, state, before; /* data NULL: any */
+    size_t limit;                            /* 0: as many as a page holds */
+};
+/* {"sessions":[Session],"more"} */
+void sessions_list(struct sessions *sessions, const struct sessions_asker *asker,
+                   const struct sessions_list_query *query);
+/* Session */
+void sessions_show(struct sessions *sessions, const struct sessions_asker *asker);
+/* Session; a turn that runs is ended */
+void sessions_close(struct sessions *sessions, const struct sessions_asker *asker);
+
+/* {"entries":[Entry],"more"} */
+void sessions_entries(struct sessions *sessions, const struct sessions_asker *asker,
+                      struct kg_str agent, uint64_t after, size_t limit);
+/*
+ * {"agent_path","model","window_tokens","tokens","system","messages":[...],"tools":[...]}; tools
+ * only if `dialect`, "openai" or "anthropic", is given. Waits for a compaction under way.
+ */
+void sessions_context(struct sessions *sessions, const struct sessions_asker *asker,
+                      struct kg_str agent, struct kg_str dialect);
+/* {"agent"?,"messages":[{"role","content","kind"?,"parent"?}]} ->
+ * {"added":[{"id","seq"}],"context_tokens","compacting"} */
+void sessions_append(struct sessions *sessions, const struct sessions_asker *asker,
+                     struct kg_str body);
+/* arguments -> {"tool","plugin","call":Entry,"entry":Entry,"blocked","is_error","result"} */
+void sessions_tool(struct sessions *sessions, const struct sessions_asker *asker,
+                   struct kg_str agent, struct kg_str tool, struct kg_str arguments);
+/* {"hooks":[{"plugin","ok","error"?}]} */
+void sessions_idle(struct sessions *sessions, const struct sessions_asker *asker);
+/*
+ * {"agent"?,"strategy"?,"keep_recent"?} or empty ->
+ * {"mark","agent","strategy","fell_back","superseded","kept","added","tokens_before",
+ *  "tokens_after","state"}; fell_back is null, or why it was dropped instead
+ */
+void sessions_compact(struct sessions *sessions, const struct sessions_asker *asker,
+                      struct kg_str body);
+/* {"agent"?} or empty -> {"mark","agent","tokens","state"} */
+void sessions_undo(struct sessions *sessions, const struct sessions_asker *asker,
+                   struct kg_str body);
+/* {"entry","pinned"?: true} -> Entry */
+void sessions_pin(struct sessions *sessions, const struct sessions_asker *asker,
+                  struct kg_str body);
+/* {"entry"?} or empty -> Session, the new one */
+void sessions_fork(struct sessions *sessions, const struct sessions_asker *asker,
+                   struct kg_str body);
+/* {"seat"?} or empty -> Session; KG_E_CONFLICT while a turn runs */
+void sessions_resume(struct sessions *sessions, const struct sessions_asker *asker,
+                     struct kg_str body);
+
+/* -- turns ------------------------------------------------------------------------------------- */
+
+/*
+ * A turn: the user says something, and the agent's model answers, calling tools in between, until
+ * it has said what it had to say. One at a time in a session.
+ */
+
+struct turn_ops {
+    /* It did not begin: nothing was told, and nothing follows. */
+    void (*on_refused)(void *data, const struct kg_err *err);
+    /* The next of its events: a JSON object and a newline, which die with the callback. */
+    void (*on_line)(void *data, struct kg_str line);
+    void (*on_end)(void *data); /* after the last line; the turn is gone */
+};
+
+struct turn;
+/*
+ * body: {"text", "steps"?}. NULL if it does not fit; else exactly one of on_refused and on_end
+ * comes, and nothing before this returns. Of the asker on_done and data are not looked at.
+ */
+struct turn *turn_start(struct sessions *sessions, const struct sessions_asker *asker,
+                        struct kg_str body, const struct turn_ops *ops, void *data,
+                        struct kg_err *err);
+/* It ends soon; with KG_OK in `why` nobody is told a reason. */
+void turn_cancel(struct turn *turn, const struct kg_err *why);
+
+/* The turn that runs in a session, if any -> {"cancelled"} */
+void sessions_cancel(struct sessions *sessions, const struct sessions_asker *asker);
+
+#endif

@@ -1,0 +1,61 @@
+/* Whatever hooks of one compaction a plugin answers, the context gets one injection of it. */
+#include "live/internal.h"
+
+#include <stdlib.h>
+
+static struct live_note *note_of(struct live_notes *notes, const char *plugin)
+{
+    for (size_t i = 0; i < notes->count; i++)
+        if (strcmp(notes->items[i].plugin, plugin) == 0)
+            return &notes->items[i];
+    notes->items = kg_realloc(notes->items, (notes->count + 1) * sizeof(notes->items[0]));
+    notes->items[notes->count] = (struct live_note){.plugin = kg_strdup(plugin)};
+    return &notes->items[notes->count++];
+}
+
+void live_notes_take(struct live_notes *notes, const struct host_hook_answer *answer)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (answer->error.code != KG_OK || answer->result == NULL)
+        return;
+    host_hook_result_text(answer->result, &text);
+    if (text.length == 0)
+        return;
+    struct live_note *note = note_of(notes, answer->plugin);
+    if (note->text.length > 0)
+        kg_buf_char(&note->text, '\n');
+    kg_buf_str(&note->text, kg_buf_view(&text));
+}
+
+void live_notes_append(const struct live_notes *notes, struct live_session *live,
+                       const struct live_asker *asker, const char *agent, const char *mark,
+                       void (*on_done)(void *data, const struct live_appended *appended_or_null,
+                                       const struct kg_err *err_or_null),
+                       void *data)
+{
+    size_t count = notes->count < SESSION_APPEND_MAX ? notes->count : SESSION_APPEND_MAX;
+    kg_auto(kg_free) struct session_draft *drafts = kg_alloc_array(count, sizeof(drafts[0]));
+    kg_auto(kg_free) struct kg_buf *contents = kg_alloc_array(count, sizeof(contents[0]));
+    for (size_t i = 0; i < count; i++) {
+        kg_json_put_string(&contents[i], kg_buf_view(&notes->items[i].text));
+        drafts[i] = (struct session_draft){.agent = agent,
+                                           .kind = SESSION_INJECTION,
+                                           .role = SESSION_SYSTEM,
+                                           .source = notes->items[i].plugin,
+                                           .parent = mark,
+                                           .content = kg_buf_view(&contents[i])};
+    }
+    live_append(live, asker, drafts, count, on_done, data);
+    for (size_t i = 0; i < count; i++)
+        kg_buf_free(&contents[i]);
+}
+
+void live_notes_clear(struct live_notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        free(notes->items[i].plugin);
+        kg_buf_free(&notes->items[i].text);
+    }
+    free(notes->items);
+    *notes = (struct live_notes){0};
+}

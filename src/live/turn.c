@@ -1,0 +1,652 @@
+/*
+ * The life of a turn. At each moment it waits for one thing: the session, the store, a compaction,
+ * the model or a tool; whoever cancels it ends that wait, or it ends by itself. However a turn
+ * ends, what was said is kept, each call that was recorded has its result, and the reader hears the
+ * end.
+ *
+ *   open -> start the session -> append the user's message -> step -> end
+ *   step: wait for a compaction -> read the context -> ask the model -> append its answer -> tools
+ */
+#include "audit/audit.h"
+#include "live/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+const char *const turn_stop_names[] = {
+    [TURN_STOP] = "stop",
+    [TURN_LENGTH] = "length",
+    [TURN_REFUSED] = "refused",
+    [TURN_STEPS] = "steps",
+    [TURN_CANCELLED] = "cancelled",
+    [TURN_FAILED] = "failed",
+    [TURN_CHECKPOINT] = "checkpoint",
+    [TURN_OTHER] = "other",
+};
+
+static void step(struct turn *turn);
+static void make_next_call(struct turn *turn);
+
+static struct live_asker asker_of(const struct turn *turn)
+{
+    return (struct live_asker){.operator_id = turn->operator_id, .request_id = turn->request_id};
+}
+
+/* -- its end ----------------------------------------------------------------------------------- */
+
+static void turn_free(struct turn *turn)
+{
+    struct live_session *live = turn->live;
+    loop_undefer(turn->sessions->loop, &turn->cancel_task);
+    if (turn->begun)
+        live_run_end(live);
+    if (live != NULL)
+        live_release(live);
+    free(turn->agent);
+    free(turn->operator_id);
+    free(turn->request_id);
+    free(turn->prompt);
+    kg_buf_free(&turn->said);
+    session_conversation_clear(&turn->conversation);
+    turn_answer_clear(&turn->answer);
+    free(turn);
+}
+
+static void refuse(struct turn *turn, const struct kg_err *why)
+{
+    const struct turn_ops *ops = turn->ops;
+    void *data = turn->data;
+    struct kg_err err = *why;
+    if (err.code == KG_OK)
+        kg_fail(&err, KG_E_CANCELLED, "the turn was cancelled before it began");
+    turn_free(turn);
+    ops->on_refused(data, &err);
+}
+
+static void tell_audit(const struct turn *turn)
+{
+    uint64_t took_ms = loop_now_ms(turn->sessions->loop) - turn->began_ms;
+    audit_emit(host_audit(turn->sessions->host), AUDIT_SESSION_TURN_ENDED, kg_str(turn->request_id),
+               AUDIT_V_TEXT(turn->live->id.text), AUDIT_V_TEXT(turn->agent),
+               AUDIT_V_TEXT(turn_stop_names[turn->stop]), AUDIT_V_INT(turn->steps),
+               AUDIT_V_INT(turn->input_tokens), AUDIT_V_INT(turn->output_tokens),
+               AUDIT_V_INT((int64_t)took_ms),
+               AUDIT_V_TEXT(turn->why.code != KG_OK ? turn->why.message : NULL));
+}
+
+static void wrap_up(struct turn *turn)
+{
+    const struct turn_ops *ops = turn->ops;
+    void *data = turn->data;
+    tell_audit(turn);
+    turn_tell_end(turn);
+    turn_free(turn);
+    ops->on_end(data);
+}
+
+static void on_last_words(void *data, const struct live_appended *appended_or_null,
+                          const struct kg_err *err_or_null)
+{
+    (void)appended_or_null;
+    if (err_or_null != NULL)
+        kg_log(KG_WARN, "a turn's last words could not be kept: %s", err_or_null->message);
+    wrap_up(data);
+}
+
+/* Results for calls from that one on, which nobody will make any more. */
+static size_t cancelled_drafts(const struct turn *turn, size_t from, struct session_draft *drafts)
+{
+    static const struct kg_str cancelled = KG_STR("{\"error\":\"[CANCELLED] the turn ended before "
+                                                  "this tool was called\"}");
+    size_t count = 0;
+    for (size_t i = from; i < turn->answer.call_count; i++)
+        if (turn->answer.calls[i].id.text[0] != '\0')
+            drafts[count++] = (struct session_draft){.agent = turn->agent,
+                                                     .kind = SESSION_TOOL_RESULT,
+                                                     .role = SESSION_TOOL,
+                                                     .parent = turn->answer.calls[i].id.text,
+                                                     .content = cancelled};
+    return count;
+}
+
+/* The turn may be gone afterwards. */
+static void finish(struct turn *turn, enum turn_stop stop, const struct kg_err *why_or_null)
+{
+    kg_auto(kg_buf_free) struct kg_buf content = {0};
+    struct session_draft drafts[1 + TURN_CALLS_MAX];
+    const struct live_asker asker = asker_of(turn);
+    turn->ending = true;
+    turn->stop = stop;
+    turn->why = why_or_null != NULL ? *why_or_null : (struct kg_err){0};
+    size_t count = turn_answer_message(&turn->answer, turn->agent, &content, drafts);
+    count += cancelled_drafts(turn, turn->next_call, drafts + count);
+    if (count > 0)
+        live_append(turn->live, &asker, drafts, count, on_last_words, turn);
+    else
+        wrap_up(turn);
+}
+
+/* True: the turn was cancelled meanwhile, and is gone or will be. */
+static bool ends(struct turn *turn, const struct kg_err *err_or_null)
+{
+    if (turn->cancelled) {
+        struct kg_err why = turn->why;
+        finish(turn, TURN_CANCELLED, &why);
+        return true;
+    }
+    if (err_or_null != NULL)
+        finish(turn, TURN_FAILED, err_or_null);
+    return err_or_null != NULL;
+}
+
+/* -- cancelling -------------------------------------------------------------------------------- */
+
+static void on_rest_kept(void *data, const struct live_appended *appended_or_null,
+                         const struct kg_err *err_or_null)
+{
+    (void)data, (void)appended_or_null;
+    if (err_or_null != NULL)
+        kg_log(KG_WARN, "calls of a cancelled turn have no result: %s", err_or_null->message);
+}
+
+/* Now, and not when the tool has ended: whoever cancels may be closing the session. */
+static void cancel_tools(struct turn *turn)
+{
+    struct session_draft drafts[TURN_CALLS_MAX];
+    const struct live_asker asker = asker_of(turn);
+    size_t count = cancelled_drafts(turn, turn->next_call + 1, drafts);
+    live_tool_cancel(turn->tool);
+    if (count > 0)
+        live_append(turn->live, &asker, drafts, count, on_rest_kept, NULL);
+    turn_answer_cut(&turn->answer, turn->next_call + 1);
+}
+
+static void stop_waiting(struct turn *turn)
+{
+    struct kg_err why = turn->why;
+    if (turn->ending || !turn->started)
+        return;
+    if (turn->tool != NULL)
+        cancel_tools(turn);
+    if (turn->asking != NULL)
+        models_cancel(kg_steal(&turn->asking));
+    else if (turn->waiting != NULL)
+        kg_steal(&turn->waiting)->turn = NULL;
+    else
+        return; /* for the store, which answers soon */
+    finish(turn, TURN_CANCELLED, &why);
+}
+
+static void note_cancelled(struct turn *turn, const struct kg_err *why)
+{
+    if (turn->cancelled || turn->ending)
+        return;
+    turn->cancelled = true;
+    turn->why = *why;
+}
+
+static void on_cancel_task(struct loop_task *task)
+{
+    stop_waiting(KG_CONTAINER(task, struct turn, cancel_task));
+}
+
+/* Later, since the reader may say so while it is told something. */
+void turn_cancel(struct turn *turn, const struct kg_err *why)
+{
+    note_cancelled(turn, why);
+    loop_defer(turn->sessions->loop, &turn->cancel_task);
+}
+
+static void on_run_cancel(struct live_run *run, const struct kg_err *why)
+{
+    struct turn *turn = KG_CONTAINER(run, struct turn, run);
+    note_cancelled(turn, why);
+    stop_waiting(turn);
+}
+
+/* -- tools ------------------------------------------------------------------------------------- */
+
+static void on_tool(void *data, const struct live_tool_result *result_or_null,
+                    const struct kg_err *err_or_null)
+{
+    struct turn *turn = data;
+    const struct turn_call *call = &turn->answer.calls[turn->next_call++];
+    turn->tool = NULL;
+    if (result_or_null != NULL)
+        turn_tell_result(turn, call, result_or_null->blocked, result_or_null->is_error,
+                         result_or_null->result);
+    if (!ends(turn, err_or_null))
+        make_next_call(turn);
+}
+
+static void make_call(struct turn *turn, const struct turn_call *call)
+{
+    const struct live_tool tool = {
+        .asker = asker_of(turn),
+        .agent = turn->agent,
+        .tool = kg_str(call->name),
+        .arguments = kg_buf_view(&call->arguments),
+        .recorded = call->id.text,
+        .on_done = on_tool,
+        .data = turn,
+    };
+    turn->tool = live_tool_call(turn->live, &tool);
+}
+
+static void on_refusal_kept(void *data, const struct live_appended *appended_or_null,
+                            const struct kg_err *err_or_null)
+{
+    struct turn *turn = data;
+    (void)appended_or_null;
+    turn->next_call++;
+    if (!ends(turn, err_or_null))
+        make_next_call(turn);
+}
+
+/* A call that cannot be made gets its result all the same, for the model to see. */
+static void refuse_call(struct turn *turn, const struct turn_call *call)
+{
+    kg_auto(kg_buf_free) struct kg_buf content = {0};
+    const struct live_asker asker = asker_of(turn);
+    kg_buf_text(&content, "{\"error\":");
+    size_t from = content.length;
+    kg_json_put_string(&content, kg_str(call->problem));
+    struct kg_str words = {content.data + from, content.length - from};
+    turn_tell_result(turn, call, false, true, words);
+    kg_buf_char(&content, '}');
+    const struct session_draft draft = {.agent = turn->agent,
+                                        .kind = SESSION_TOOL_RESULT,
+                                        .role = SESSION_TOOL,
+                                        .parent = call->id.text,
+                                        .content = kg_buf_view(&content)};
+    live_append(turn->live, &asker, &draft, 1, on_refusal_kept, turn);
+}
+
+static void make_next_call(struct turn *turn)
+{
+    if (turn->next_call == turn->answer.call_count) {
+        step(turn);
+        return;
+    }
+    const struct turn_call *call = &turn->answer.calls[turn->next_call];
+    if (call->problem != NULL)
+        refuse_call(turn, call);
+    else
+        make_call(turn, call);
+}
+
+/* -- the answer -------------------------------------------------------------------------------- */
+
+static enum turn_stop stop_of(enum model_stop stop)
+{
+    static const enum turn_stop stops[MODEL_STOPS] = {
+        [MODEL_STOP_END] = TURN_STOP,      [MODEL_STOP_TOOLS] = TURN_OTHER,
+        [MODEL_STOP_LENGTH] = TURN_LENGTH, [MODEL_STOP_REFUSED] = TURN_REFUSED,
+        [MODEL_STOP_OTHER] = TURN_OTHER,
+    };
+    return stops[stop];
+}
+
+static void on_answer_kept(void *data, const struct live_appended *appended_or_null,
+                           const struct kg_err *err_or_null)
+{
+    struct turn *turn = data;
+    struct turn_answer *answer = &turn->answer;
+    size_t texts = answer->text.length > 0;
+    kg_buf_free(&answer->text);
+    for (size_t i = 0; appended_or_null != NULL && i < answer->call_count; i++) {
+        answer->calls[i].id = appended_or_null->added[texts + i].id;
+        turn_tell_call(turn, &answer->calls[i]);
+    }
+    if (ends(turn, err_or_null))
+        return;
+    if (answer->call_count == 0)
+        finish(turn, stop_of(turn->model_stop), NULL);
+    else
+        make_next_call(turn);
+}
+
+static void keep_answer(struct turn *turn)
+{
+    kg_auto(kg_buf_free) struct kg_buf content = {0};
+    struct session_draft drafts[1 + TURN_CALLS_MAX];
+    const struct live_asker asker = asker_of(turn);
+    size_t count = turn_answer_drafts(&turn->answer, turn->agent, &content, drafts);
+    if (count > 0)
+        live_append(turn->live, &asker, drafts, count, on_answer_kept, turn);
+    else
+        finish(turn, stop_of(turn->model_stop), NULL);
+}
+
+static int take_text(struct turn *turn, const struct model_event *event, struct kg_err *err)
+{
+    int result = turn_answer_add_text(&turn->answer, event->text, err);
+    if (result == 0)
+        turn_tell_text(turn, "text", event->text);
+    return result;
+}
+
+static int take_thought(struct turn *turn, const struct model_event *event, struct kg_err *err)
+{
+    int result = turn_answer_add_thought(&turn->answer, event->text, err);
+    if (result == 0)
+        turn_tell_text(turn, "reasoning", event->text);
+    return result;
+}
+
+/* A tool has one name wherever people look; models have another, since they take no dot. */
+static struct kg_str own_name(const struct turn *turn, struct kg_str called)
+{
+    struct live_agent agent;
+    const struct project_use *use;
+    const struct project_tool *tool = NULL;
+    if (live_agent_find(turn->sessions, turn->live->project_id, turn->agent, &agent, NULL) == 0)
+        tool = project_tool_called(agent.resolved, called, &use);
+    return tool != NULL ? kg_str(tool->name) : called;
+}
+
+static int take_call(struct turn *turn, const struct model_event *event, struct kg_err *err)
+{
+    struct model_event named = *event;
+    named.call.name = own_name(turn, event->call.name);
+    return turn_answer_add_call(&turn->answer, &named, err);
+}
+
+static int take_usage(struct turn *turn, const struct model_event *event, struct kg_err *err)
+{
+    (void)err;
+    turn->input_tokens += event->usage.input_tokens;
+    turn->output_tokens += event->usage.output_tokens;
+    turn_tell_usage(turn, event);
+    return 0;
+}
+
+static int take_retry(struct turn *turn, const struct model_event *event, struct kg_err *err)
+{
+    (void)err;
+    turn_tell_retry(turn, event);
+    return 0;
+}
+
+static void on_event(void *data, const struct model_event *event)
+{
+    static int (*const take[])(struct turn *, const struct model_event *, struct kg_err *) = {
+        [MODEL_TEXT] = take_text,   [MODEL_REASONING] = take_thought, [MODEL_TOOL_CALL] = take_call,
+        [MODEL_USAGE] = take_usage, [MODEL_RETRY] = take_retry,
+    };
+    struct turn *turn = data;
+    struct kg_err err = {0};
+    if (take[event->kind](turn, event, &err) == 0)
+        return;
+    models_cancel(kg_steal(&turn->asking));
+    finish(turn, TURN_FAILED, &err);
+}
+
+static void on_model_done(void *data, const struct model_end *end)
+{
+    struct turn *turn = data;
+    turn->asking = NULL;
+    turn->model_stop = end->stop;
+    if (end->failure == MODEL_OK)
+        keep_answer(turn);
+    else
+        finish(turn, end->failure == MODEL_CANCELLED ? TURN_CANCELLED : TURN_FAILED, &end->err);
+}
+
+/* -- one step ---------------------------------------------------------------------------------- */
+
+static int find_agent(const struct turn *turn, struct live_agent *ret_agent,
+                      const struct local_model **ret_model, struct kg_err *err)
+{
+    kg_auto(kg_free) char *who = kg_format("agent %s", turn->agent);
+    int result =
+        live_agent_find(turn->sessions, turn->live->project_id, turn->agent, ret_agent, err);
+    return result < 0 ? result
+                      : models_find(turn->sessions->models, ret_agent->resolved->model, who,
+                                    ret_model, err);
+}
+
+static int ask(struct turn *turn, struct kg_err *err)
+{
+    static const struct model_ops ops = {.on_event = on_event, .on_done = on_model_done};
+    kg_auto(kg_buf_free) struct kg_buf tools = {0};
+    struct kg_json_writer json = kg_json_writer(&tools);
+    struct live_agent agent;
+    const struct local_model *model;
+    int result = find_agent(turn, &agent, &model, err);
+    if (result < 0)
+        return result;
+    project_tools_json(agent.resolved, PROJECT_NEUTRAL, &json);
+    const struct models_purpose purpose = {.word = "turn",
+                                           .session_id = turn->live->id.text,
+                                           .agent_path = turn->agent,
+                                           .request_id = turn->request_id};
+    const struct model_request request = {
+        .model = model,
+        .system = kg_buf_view(&turn->conversation.system),
+        .messages = kg_buf_view(&turn->conversation.messages),
+        .tools = kg_str_is(kg_buf_view(&tools), "[]") ? KG_STR_NULL : kg_buf_view(&tools),
+    };
+    result = models_ask(turn->sessions->models, &purpose, &request, &ops, turn, &turn->asking, err);
+    session_conversation_clear(&turn->conversation);
+    turn->steps += result == 0;
+    return result;
+}
+
+/* On the store's thread: the turn waits, and nobody else touches these fields. */
+static int read_context(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct turn *turn = KG_CONTAINER(job, struct turn, job);
+    kg_auto(session_entries_clear) struct session_entries entries = {0};
+    int result = session_context_read(state, turn->live->id.text, turn->agent, &entries, err);
+    if (result == 0)
+        session_conversation_write(turn->prompt, &entries, &turn->conversation);
+    return result;
+}
+
+static void on_context(struct session_job *job, const struct kg_err *err_or_null)
+{
+    struct turn *turn = KG_CONTAINER(job, struct turn, job);
+    struct kg_err err = {0};
+    if (!ends(turn, err_or_null) && ask(turn, &err) < 0)
+        finish(turn, TURN_FAILED, &err);
+}
+
+static struct turn_wait *wait_new(struct turn *turn)
+{
+    turn->waiting = kg_alloc(sizeof(*turn->waiting));
+    turn->waiting->turn = turn;
+    return turn->waiting;
+}
+
+/* The turn that waited, or NULL; the wait is over. */
+static struct turn *wait_end(struct turn_wait *wait)
+{
+    struct turn *turn = wait->turn;
+    if (turn != NULL)
+        turn->waiting = NULL;
+    free(wait);
+    return turn;
+}
+
+static void on_uncompacting(void *data, struct live_session *live_or_null,
+                            const struct kg_err *err_or_null)
+{
+    struct turn *turn = wait_end(data);
+    struct live_agent agent;
+    struct kg_err err = {0};
+    (void)live_or_null;
+    if (turn == NULL || ends(turn, err_or_null))
+        return;
+    if (turn->live->state == SESSION_STOPPED) {
+        finish(turn, TURN_CHECKPOINT, NULL);
+        return;
+    }
+    if (live_agent_find(turn->sessions, turn->live->project_id, turn->agent, &agent, &err) < 0) {
+        finish(turn, TURN_FAILED, &err);
+        return;
+    }
+    free(turn->prompt);
+    turn->prompt = kg_strdup(agent.resolved->prompt);
+    turn->job = (struct session_job){.run = read_context, .done = on_context};
+    session_store_read(turn->sessions->store, &turn->job);
+}
+
+static void step(struct turn *turn)
+{
+    turn_answer_clear(&turn->answer);
+    turn->next_call = 0;
+    if (turn->steps == turn->steps_max)
+        finish(turn, TURN_STEPS, NULL);
+    else
+        live_when_compacted(turn->live, turn->agent, on_uncompacting, wait_new(turn));
+}
+
+/* -- its beginning ----------------------------------------------------------------------------- */
+
+static void on_said(void *data, const struct live_appended *appended_or_null,
+                    const struct kg_err *err_or_null)
+{
+    struct turn *turn = data;
+    (void)appended_or_null;
+    if (err_or_null != NULL) {
+        refuse(turn, err_or_null);
+        return;
+    }
+    turn->started = true;
+    turn_tell_start(turn);
+    if (!ends(turn, NULL))
+        step(turn);
+}
+
+static void tell_started(const struct turn *turn, const struct local_model *model)
+{
+    audit_emit(host_audit(turn->sessions->host), AUDIT_SESSION_TURN_STARTED,
+               kg_str(turn->request_id), AUDIT_V_TEXT(turn->live->id.text),
+               AUDIT_V_TEXT(turn->live->project_id), AUDIT_V_TEXT(turn->agent),
+               AUDIT_V_STR(model->alias), AUDIT_V_TEXT(turn->operator_id));
+}
+
+static void on_started(void *data, struct live_session *live_or_null,
+                       const struct kg_err *err_or_null)
+{
+    struct turn *turn = data;
+    const struct live_asker asker = asker_of(turn);
+    const struct session_draft draft = {.agent = turn->agent,
+                                        .kind = SESSION_MESSAGE,
+                                        .role = SESSION_USER,
+                                        .content = kg_buf_view(&turn->said)};
+    struct live_agent agent;
+    const struct local_model *model;
+    struct kg_err err = {0};
+    (void)live_or_null;
+    if (err_or_null != NULL || turn->cancelled) {
+        refuse(turn, err_or_null != NULL ? err_or_null : &turn->why);
+    } else if (find_agent(turn, &agent, &model, &err) < 0) {
+        refuse(turn, &err);
+    } else {
+        tell_started(turn, model);
+        live_append(turn->live, &asker, &draft, 1, on_said, turn);
+    }
+}
+
+static void on_compacted(struct live_run *run, const struct live_compacted *compacted)
+{
+    struct turn *turn = KG_CONTAINER(run, struct turn, run);
+    if (turn->started && !turn->ending)
+        turn_tell_compaction(turn, compacted);
+}
+
+static int begin(struct turn *turn, struct kg_err *err)
+{
+    struct live_agent agent;
+    const struct local_model *model;
+    int result = live_check_open(turn->live, err);
+    if (result < 0)
+        return result;
+    turn->agent = kg_strdup(turn->live->seat);
+    turn->run = (struct live_run){
+        .agent = turn->agent, .cancel = on_run_cancel, .on_compacted = on_compacted};
+    result = live_run_begin(turn->live, &turn->run, err);
+    turn->begun = result == 0;
+    return result < 0 ? result : find_agent(turn, &agent, &model, err);
+}
+
+static void on_open(void *data, struct live_session *live_or_null, const struct kg_err *err_or_null)
+{
+    struct turn *turn = data;
+    const struct live_asker asker = asker_of(turn);
+    struct kg_err err = {0};
+    turn->live = live_or_null;
+    if (err_or_null != NULL || turn->cancelled)
+        refuse(turn, err_or_null != NULL ? err_or_null : &turn->why);
+    else if (begin(turn, &err) < 0)
+        refuse(turn, &err);
+    else
+        live_ensure_started(turn->live, &asker, on_started, turn);
+}
+
+/* {"text", "steps"?}, and nothing else. */
+static int read_body(struct turn *turn, struct kg_str body, struct kg_err *err)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(body, err);
+    if (doc == NULL)
+        return -EINVAL;
+    const struct kg_node *text = kg_node_get(doc->root, "text");
+    const struct kg_node *steps = kg_node_get(doc->root, "steps");
+    for (uint32_t i = 0; doc->root->type == KG_OBJECT && i < doc->root->count; i++) {
+        const struct kg_member *member = &doc->root->members[i];
+        if (&member->value != text && &member->value != steps)
+            return kg_fail(err, KG_E_USAGE, "unknown key \"%.*s\": the body may have text, steps",
+                           KG_STR_CUT(member->key, 64));
+    }
+    if (text == NULL || text->type != KG_STRING || text->text.length == 0)
+        return kg_fail(err, KG_E_USAGE, "\"text\" must be a text that is not empty");
+    int64_t asked = turn->steps_max;
+    if (steps != NULL && (!kg_node_int(steps, &asked) || asked < 1))
+        return kg_fail(err, KG_E_USAGE, "\"steps\" must be a number from 1 on");
+    if (asked < turn->steps_max)
+        turn->steps_max = asked;
+    kg_json_put_string(&turn->said, text->text);
+    return 0;
+}
+
+struct turn *turn_start(struct sessions *sessions, const struct sessions_asker *asker,
+                        struct kg_str body, const struct turn_ops *ops, void *data,
+                        struct kg_err *err)
+{
+    struct turn *turn = kg_alloc(sizeof(*turn));
+    turn->sessions = sessions;
+    turn->ops = ops;
+    turn->data = data;
+    turn->steps_max = host_config(sessions->host)->sessions_steps_max;
+    turn->cancel_task.run = on_cancel_task;
+    turn->began_ms = loop_now_ms(sessions->loop);
+    if (live_op_check(sessions, true, err) < 0 || read_body(turn, body, err) < 0) {
+        turn_free(turn);
+        return NULL;
+    }
+    turn->operator_id = kg_strdup(asker->operator_id);
+    turn->request_id = kg_strdup(asker->request_id);
+    live_open(sessions, asker->session, on_open, turn);
+    return turn;
+}
+
+/* -- from outside ------------------------------------------------------------------------------ */
+
+static void cancel_open(struct live_op *op)
+{
+    const struct kg_err by_operator = {0}; /* who asked for it needs no reason */
+    struct live_run *run = op->live->run;
+    if (run != NULL)
+        run->cancel(run, &by_operator);
+    kg_buf_printf(&op->json, "{\"cancelled\":%s}", run != NULL ? "true" : "false");
+    live_op_answer(op);
+}
+
+void sessions_cancel(struct sessions *sessions, const struct sessions_asker *asker)
+{
+    struct live_op *op = live_op_new(sizeof(*op), sessions, asker, NULL);
+    if (live_op_admit(op, false))
+        live_op_open(op, cancel_open);
+}

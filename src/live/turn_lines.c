@@ -1,0 +1,121 @@
+/* What happens in a turn, one JSON object a line. Who reads them may be slow: that is his concern.
+ */
+#include "live/internal.h"
+
+static struct kg_json_writer begin_line(struct kg_buf *line, const char *type)
+{
+    struct kg_json_writer json = kg_json_writer(line);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "type", type);
+    return json;
+}
+
+static void end_line(const struct turn *turn, struct kg_json_writer *json)
+{
+    kg_json_end(json, '}');
+    kg_buf_char(json->buf, '\n');
+    turn->ops->on_line(turn->data, kg_buf_view(json->buf));
+}
+
+void turn_tell_start(struct turn *turn)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "start");
+    kg_json_named_text(&json, "agent", turn->agent);
+    end_line(turn, &json);
+}
+
+void turn_tell_text(struct turn *turn, const char *type, struct kg_str text)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, type);
+    kg_json_named_str(&json, "text", text);
+    end_line(turn, &json);
+}
+
+void turn_tell_usage(struct turn *turn, const struct model_event *event)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "usage");
+    kg_json_named_int(&json, "input_tokens", event->usage.input_tokens);
+    kg_json_named_int(&json, "cached_tokens", event->usage.cached_tokens);
+    kg_json_named_int(&json, "output_tokens", event->usage.output_tokens);
+    end_line(turn, &json);
+}
+
+void turn_tell_retry(struct turn *turn, const struct model_event *event)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "retry");
+    kg_json_named_int(&json, "after_ms", event->retry.after_ms);
+    kg_json_named_str(&json, "message", event->retry.message);
+    end_line(turn, &json);
+}
+
+static void put_call(struct kg_json_writer *json, const struct turn_call *call)
+{
+    kg_json_named_text(json, "call", call->id.text);
+    kg_json_named_text(json, "tool", call->name);
+}
+
+void turn_tell_call(struct turn *turn, const struct turn_call *call)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "tool_call");
+    put_call(&json, call);
+    kg_json_key(&json, "arguments");
+    kg_json_raw(&json, kg_buf_view(&call->arguments));
+    end_line(turn, &json);
+}
+
+/* A plugin's result may have newlines between its parts. */
+void turn_tell_result(struct turn *turn, const struct turn_call *call, bool blocked, bool is_error,
+                      struct kg_str result)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "tool_result");
+    put_call(&json, call);
+    kg_json_named_bool(&json, "blocked", blocked);
+    kg_json_named_bool(&json, "is_error", is_error);
+    kg_json_key(&json, "result");
+    size_t from = line.length;
+    kg_json_raw(&json, result);
+    session_join_lines(&line, from);
+    end_line(turn, &json);
+}
+
+void turn_tell_compaction(struct turn *turn, const struct live_compacted *compacted)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0}, object = {0};
+    struct kg_json_writer inner = kg_json_writer(&object);
+    live_compacted_write(compacted, &inner);
+    kg_buf_text(&line, "{\"type\":\"compaction\",");
+    kg_buf_append(&line, object.data + 1, object.length - 1);
+    kg_buf_char(&line, '\n');
+    turn->ops->on_line(turn->data, kg_buf_view(&line));
+}
+
+static void put_error(struct kg_json_writer *json, const struct kg_err *err)
+{
+    kg_json_key(json, "error");
+    if (err->code == KG_OK) {
+        kg_json_null(json);
+        return;
+    }
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "code", kg_error_row(err->code)->name);
+    kg_json_named_text(json, "message", err->message);
+    if (err->hint[0] != '\0')
+        kg_json_named_text(json, "hint", err->hint);
+    kg_json_end(json, '}');
+}
+
+void turn_tell_end(struct turn *turn)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "end");
+    kg_json_named_text(&json, "stop", turn_stop_names[turn->stop]);
+    kg_json_named_int(&json, "steps", turn->steps);
+    put_error(&json, &turn->why);
+    end_line(turn, &json);
+}
