@@ -8,7 +8,7 @@
 
 #include "audit/audit.h"
 #include "base/json/json.h"
-#include "storage/state/state.h"
+#include "state/state.h"
 
 #include <nettle/sha2.h>
 #include <stdatomic.h>

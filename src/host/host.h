@@ -7,7 +7,7 @@
 
 #include "config/config.h"
 #include "manifest/manifest.h"
-#include "storage/state/state.h"
+#include "state/state.h"
 #include "storage/storage.h"
 #include "store/consent.h"
 #include "store/store.h"

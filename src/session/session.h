@@ -13,7 +13,7 @@
 
 #include "base/json/json.h"
 #include "loop/loop.h"
-#include "storage/state/sessions.h"
+#include "state/sessions.h"
 
 #define SESSION_CONTENT_MAX   4194304  /* bytes of one entry: what fits into a line of the wire */
 #define SESSION_DEPTH_MAX     128      /* of content: it is sent inside other JSON */

@@ -14,7 +14,7 @@
 #define KAGED_CONSENT_H
 
 #include "audit/audit.h"
-#include "storage/state/state.h"
+#include "state/state.h"
 #include "store/store.h"
 
 enum consent_kind {

@@ -6,7 +6,7 @@
  */
 #include "store/internal.h"
 
-#include "storage/state/state.h"
+#include "state/state.h"
 
 #include <dirent.h>
 #include <errno.h>

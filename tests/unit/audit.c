@@ -5,7 +5,7 @@
 #include "audit/audit.h"
 #include "base/json/json.h"
 #include "folder.h"
-#include "storage/state/state.h"
+#include "state/state.h"
 
 #include <fcntl.h>
 #include <glob.h>

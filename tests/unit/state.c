@@ -1,5 +1,5 @@
 /* kaged.db: what was set is there after reopening, and a database from the future is left alone. */
-#include "storage/state/state.h"
+#include "state/state.h"
 #include "folder.h"
 
 #include <errno.h>

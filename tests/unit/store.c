@@ -2,7 +2,7 @@
 #include "store_world.h"
 
 #include "config/local.h"
-#include "storage/state/state.h"
+#include "state/state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #ifndef KAGED_STATE_INTERNAL_H
 #define KAGED_STATE_INTERNAL_H
 
-#include "storage/state/sessions.h"
+#include "state/sessions.h"
 
 /* Of sessions.h; see there. */
 struct state_sessions_backend {

@@ -1,5 +1,5 @@
 /* The daemon's state, whatever keeps it: each call goes to the backend that opened it. */
-#include "storage/state/internal.h"
+#include "state/internal.h"
 
 static struct state *opened(const struct state_backend *backend, struct state *state)
 {

@@ -2,7 +2,7 @@
  * Sessions by SQLite. A statement is one row of a table, prepared when it is first used and reset
  * after each use, so that none holds a lock or the caller's bytes.
  */
-#include "storage/state/sqlite.h"
+#include "state/sqlite.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * kaged.db by SQLite. Each set is one transaction, so a reader sees a head as a whole or the one
  * before it; a database that a newer kaged made is never touched.
  */
-#include "storage/state/sqlite.h"
+#include "state/sqlite.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Sessions, whatever keeps them: each call goes to the backend that opened the database. */
-#include "storage/state/internal.h"
+#include "state/internal.h"
 
 int state_step(struct state *state, enum state_step step, struct kg_err *err)
 {

@@ -2,7 +2,7 @@
 #ifndef KAGED_STATE_SQLITE_H
 #define KAGED_STATE_SQLITE_H
 
-#include "storage/state/internal.h"
+#include "state/internal.h"
 
 #include <sqlite3.h>
 

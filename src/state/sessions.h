@@ -5,7 +5,7 @@
 #ifndef KAGED_STATE_SESSIONS_H
 #define KAGED_STATE_SESSIONS_H
 
-#include "storage/state/state.h"
+#include "state/state.h"
 
 /* -- transactions ------------------------------------------------------------------------------ */
 
