@@ -32,11 +32,12 @@ static void begin(struct world *world, const char *plugin, const char *kind, lon
     struct kg_err err;
     kg_auto(kg_free) char *params =
         kg_format("{\"kind\":\"%s\",\"count\":%ld,\"flight\":%ld}", kind, count, flight);
+    kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_new("bench", "req_bench");
     const struct host_call_request request = {
         .plugin = kg_str(plugin),
         .method = KG_STR("storing.run"),
         .params = kg_str(params),
-        .context = {.operator_id = "bench", .request_id = "req_bench"},
+        .asker = asker,
         .on_done = on_done,
         .data = ret_answer,
     };

@@ -176,11 +176,12 @@ static void call_now(struct flight *flight)
     struct kg_err err;
     struct kg_id request_id = kg_id_new("req_");
     struct run *run = flight->run;
+    kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_new("bench", request_id.text);
     struct host_call_request request = {
         .plugin = KG_STR("fast"),
         .method = run->load->back ? KG_STR("fast.back") : KG_STR("fast.echo"),
         .params = kg_buf_view(&run->params),
-        .context = {.operator_id = "bench", .request_id = request_id.text},
+        .asker = asker,
         .on_done = on_answer,
         .data = flight,
     };

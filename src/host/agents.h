@@ -8,13 +8,6 @@
 #include "host/hooks.h"
 #include "host/projects.h"
 
-/* Who asks, for which agent of which session. Borrowed for the call. */
-struct host_asker {
-    struct host_agent agent;
-    const char *operator_id; /* NULL: unknown */
-    const char *request_id;
-};
-
 /* -- tools, see tool.c ------------------------------------------------------------------------- */
 
 /*
@@ -31,7 +24,7 @@ struct host_tool_reply {
     const char *plugin;         /* whose tool it is; NULL: nobody's */
 };
 struct host_tool_request {
-    struct host_asker asker;
+    struct host_asker *asker; /* an agent's; referred to for as long as it takes */
     struct kg_str tool; /* "memory-markdown.recall", or "memory-markdown__recall" as models do */
     struct kg_str arguments; /* a JSON object, or empty */
     void (*on_done)(void *data,
@@ -54,9 +47,9 @@ struct host_hook_answer {
 };
 struct host_hook_fire {
     enum manifest_hook hook;
-    struct host_asker asker;
-    struct kg_str params;   /* a JSON object for each plugin; empty: none */
-    const char *designated; /* the agent's word for the one that gets the next; NULL: none */
+    struct host_asker *asker; /* as that of a tool */
+    struct kg_str params;     /* a JSON object for each plugin; empty: none */
+    const char *designated;   /* the agent's word for the one that gets the next; NULL: none */
     struct kg_str designated_params;
     /* Once, never before host_hook_fire returns, with one answer for each plugin that was asked. */
     void (*on_done)(void *data, const struct host_hook_answer *answers, size_t count);

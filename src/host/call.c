@@ -19,6 +19,7 @@ static struct host_call *new_call(struct host *host)
 
 static void release_call(struct host_call *call)
 {
+    host_asker_unref(call->asker);
     call->next_unused = call->host->unused_calls;
     call->host->unused_calls = call;
 }
@@ -172,16 +173,14 @@ static void put_field(struct kg_buf *buf, struct kg_str key, const char *text_or
 }
 
 /* Only a process of one project alone is told where that is. */
-static void put_context(struct kg_buf *buf, const struct host_context *context,
+static void put_context(struct kg_buf *buf, const struct host_asker *asker,
                         const char *project_root_or_null)
 {
-    static const struct host_agent nobody = {0};
-    const struct host_agent *agent = context->agent ? context->agent : &nobody;
-    put_field(buf, KG_STR("{\"_context\":{\"operator_id\":"), context->operator_id);
-    put_field(buf, KG_STR(",\"project_id\":"), agent->project_id);
-    put_field(buf, KG_STR(",\"agent_path\":"), agent->path);
-    put_field(buf, KG_STR(",\"session_id\":"), agent->session_id);
-    put_field(buf, KG_STR(",\"request_id\":"), context->request_id);
+    put_field(buf, KG_STR("{\"_context\":{\"operator_id\":"), asker->operator_id);
+    put_field(buf, KG_STR(",\"project_id\":"), asker->project_id);
+    put_field(buf, KG_STR(",\"agent_path\":"), asker->agent_path);
+    put_field(buf, KG_STR(",\"session_id\":"), asker->session_id);
+    put_field(buf, KG_STR(",\"request_id\":"), asker->request_id);
     if (project_root_or_null != NULL)
         put_field(buf, KG_STR(",\"project_root\":"), project_root_or_null);
     kg_buf_char(buf, '}');
@@ -289,19 +288,19 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
     done(done_data, &reply);
 }
 
-void host_audit_called(const struct host_call *call, const struct host_context *context)
+void host_audit_called(const struct host_call *call)
 {
-    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, kg_str(call->request_id),
+    const struct host_asker *asker = call->asker;
+    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, kg_str(asker->request_id),
                AUDIT_V_TEXT(call->plugin->name), AUDIT_V_TEXT(call->method),
-               AUDIT_V_TEXT(context->operator_id),
-               AUDIT_V_TEXT(context->agent ? context->agent->project_id : NULL));
+               AUDIT_V_TEXT(asker->operator_id), AUDIT_V_TEXT(asker->project_id));
 }
 
 void host_audit_returned(const struct host_call *call, const struct kg_err *error,
                          int64_t duration_ms)
 {
     bool success = error->code == KG_OK;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->request_id),
+    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->asker->request_id),
                AUDIT_V_TEXT(call->plugin->name), AUDIT_V_TEXT(call->method),
                AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
                success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(error->code)->name));
@@ -316,7 +315,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
     bool has_config = passage->config.length > 0;
     struct kg_buf *context = &call->host->context; /* the same memory for each call */
     context->length = 0;
-    put_context(context, passage->context, call->plugin->project_root);
+    put_context(context, passage->asker, call->plugin->project_root);
     if (has_config)
         kg_buf_str(context, KG_STR(",\"_config\":"));
     else if (inner.length > 0)
@@ -375,7 +374,7 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
     call->on_done = passage->on_done;
     call->data = passage->data;
     kg_str_copy(passage->method, call->method, sizeof(call->method));
-    kg_str_copy(kg_str(passage->context->request_id), call->request_id, sizeof(call->request_id));
+    call->asker = host_asker_ref(passage->asker);
     if (send_request(call, passage, err) < 0) {
         count_error(plugin, err->code);
         kg_wrap(err, 0, "plugin %s: %s", plugin->name, call->method);
@@ -383,7 +382,7 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
         return NULL;
     }
     plugin->calls++;
-    call->kind->audit_sent(call, passage->context);
+    call->kind->audit_sent(call);
     return call;
 }
 
@@ -410,7 +409,7 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
         .plugin = plugin,
         .method = request->method,
         .params = request->params,
-        .context = &request->context,
+        .asker = request->asker,
         .params_schema = declared->params,
         .result_schema = declared->result,
         .timeout_ms = host_call_timeout_ms(host, declared->timeout_ms),

@@ -22,7 +22,8 @@ struct hook_call {
     struct hook_call *next;        /* behind it in there */
     struct host *host;
     enum manifest_hook hook;
-    char *plugin, *use, *agent_path; /* owned */
+    struct host_asker *asker;
+    char *plugin, *use; /* owned */
     bool designated;
     uint64_t timeout_ms, due_ms;
     struct loop_timer deadline; /* while it is not sent */
@@ -43,7 +44,7 @@ struct host_hook_queue {
 struct host_hook_round {
     struct host *host;
     enum manifest_hook hook;
-    struct host_asker_copy asker;
+    struct host_asker *asker;
     struct kg_buf params, designated_params; /* one copy for all plugins */
     struct kg_err problem;                   /* with them; KG_OK: none */
     char *designated;                        /* NULL: none */
@@ -61,7 +62,7 @@ static void free_call(struct hook_call *call)
     loop_timer_stop(call->host->loop, &call->deadline);
     free(call->plugin);
     free(call->use);
-    free(call->agent_path);
+    host_asker_unref(call->asker);
     host_hook_result_free(&call->result);
     kg_buf_free(&call->raw);
     free(call);
@@ -74,7 +75,7 @@ static void free_round(struct host_hook_round *round)
         if (round->calls[i] != NULL)
             free_call(round->calls[i]);
     free(round->calls);
-    host_asker_free(&round->asker);
+    host_asker_unref(round->asker);
     kg_buf_free(&round->params);
     kg_buf_free(&round->designated_params);
     free(round->designated);
@@ -110,25 +111,26 @@ static void answer(struct hook_call *call)
 
 /* -- the audit log ----------------------------------------------------------------------------- */
 
-static void audit_fired(const struct host_call *sent, const struct host_context *context)
+static void audit_fired(const struct host_call *sent)
 {
     const struct hook_call *call = sent->data;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_FIRED, kg_str(sent->request_id),
+    audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_FIRED, kg_str(sent->asker->request_id),
                AUDIT_V_TEXT(sent->plugin->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
-               AUDIT_V_TEXT(call->agent_path), AUDIT_V_TEXT(context->agent->session_id));
+               AUDIT_V_TEXT(call->asker->agent_path), AUDIT_V_TEXT(sent->asker->session_id));
 }
 
 static void audit_problem(const struct hook_call *call, const char *plugin,
-                          struct kg_str request_id, const struct kg_err *error)
+                          const struct kg_err *error)
 {
+    struct kg_str request_id = kg_str(call->asker->request_id);
     struct audit_value hook = AUDIT_V_TEXT(host_hook_row(call->hook)->name);
     if (error->code == KG_E_PLUGIN_TIMEOUT)
         audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_TIMEOUT, request_id, AUDIT_V_TEXT(plugin),
-                   hook, AUDIT_V_TEXT(call->agent_path),
+                   hook, AUDIT_V_TEXT(call->asker->agent_path),
                    AUDIT_V_INT((int64_t)(call->timeout_ms + 999) / 1000));
     else
         audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_FAILED, request_id, AUDIT_V_TEXT(plugin),
-                   hook, AUDIT_V_TEXT(call->agent_path),
+                   hook, AUDIT_V_TEXT(call->asker->agent_path),
                    AUDIT_V_TEXT(kg_error_row(error->code)->name), AUDIT_V_TEXT(error->message));
 }
 
@@ -137,9 +139,9 @@ static void audit_ended(const struct host_call *sent, const struct kg_err *error
 {
     const struct hook_call *call = sent->data;
     if (error->code != KG_OK)
-        audit_problem(call, sent->plugin->name, kg_str(sent->request_id), error);
+        audit_problem(call, sent->plugin->name, error);
     else
-        audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_RETURNED, kg_str(sent->request_id),
+        audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_RETURNED, kg_str(sent->asker->request_id),
                    AUDIT_V_TEXT(sent->plugin->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
                    AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(call->has_result));
 }
@@ -189,7 +191,7 @@ static void leave_queue(struct host_hook_queue *queue, struct hook_call *call)
 static void fail(struct hook_call *call, const char *plugin, const struct kg_err *err)
 {
     call->error = *err;
-    audit_problem(call, plugin, kg_str(call->round->asker.request_id), err);
+    audit_problem(call, plugin, err);
     loop_timer_stop(call->host->loop, &call->deadline);
     answer(call);
 }
@@ -257,12 +259,13 @@ static const struct project_use *find_use(const struct project_resolved_agent *a
 static int find_config(const struct hook_call *call, struct kg_str *ret_config, struct kg_err *err)
 {
     struct host_place place;
-    if (host_place_find(call->host, &call->round->asker.agent, &place, err) < 0)
+    if (host_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
     const struct project_use *use = find_use(place.agent, call);
     if (use == NULL || host_project_plugin(place.project, use) != call->queue->plugin)
         return kg_fail(err, KG_E_NOT_APPLICABLE,
-                       "the agent %s does not use it for this hook any more", call->agent_path);
+                       "the agent %s does not use it for this hook any more",
+                       call->asker->agent_path);
     *ret_config = host_project_config_for(place.project, use);
     return 0;
 }
@@ -270,7 +273,6 @@ static int find_config(const struct hook_call *call, struct kg_str *ret_config, 
 static int send_call(struct hook_call *call, struct kg_err *err)
 {
     struct host_hook_round *round = call->round;
-    struct host_context context = host_asker_context(&round->asker);
     uint64_t now_ms = loop_now_ms(call->host->loop);
     struct kg_str config;
     if (round->problem.code != KG_OK) {
@@ -286,7 +288,7 @@ static int send_call(struct hook_call *call, struct kg_err *err)
         .params = params_of(call),
         .params_are_checked = true,
         .config = config,
-        .context = &context,
+        .asker = round->asker,
         .caller_timeout_ms = call->due_ms > now_ms ? call->due_ms - now_ms : 1,
         .kind = &hook_kind,
         .on_done = on_returned,
@@ -362,7 +364,7 @@ static struct hook_call *add_call(struct host_hook_round *round, const struct pr
     call->hook = round->hook;
     call->plugin = kg_strdup(use->plugin->name);
     call->use = kg_strdup(use->name);
-    call->agent_path = kg_strdup(round->asker.path);
+    call->asker = host_asker_ref(round->asker);
     call->designated = round->designated != NULL && strcmp(round->designated, use->name) == 0;
     round->calls[round->count++] = call;
     round->left++;
@@ -373,7 +375,7 @@ static int ask(struct hook_call *call, struct host_plugin *plugin_or_null, struc
 {
     if (plugin_or_null == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
-                       call->plugin, call->round->asker.project_id);
+                       call->plugin, call->asker->project_id);
     struct host_hook_queue *queue = queue_of(plugin_or_null);
     int room = check_room(queue, call, err);
     if (room < 0)
@@ -411,8 +413,8 @@ static void on_begin(struct loop_task *task)
     struct host_hook_round *round = KG_CONTAINER(task, struct host_hook_round, begin);
     struct host_place place;
     struct kg_err err;
-    if (host_hook_fires_for(round->hook, round->asker.path) &&
-        host_place_find(round->host, &round->asker.agent, &place, &err) == 0)
+    if (host_hook_fires_for(round->hook, round->asker->agent_path) &&
+        host_place_find(round->host, round->asker, &place, &err) == 0)
         ask_all(round, &place);
     if (round->left == 0)
         end_round(round);
@@ -435,7 +437,7 @@ struct host_hook_round *host_hook_fire(struct host *host, const struct host_hook
     round->on_done = fire->on_done;
     round->data = fire->data;
     round->begin.run = on_begin;
-    host_asker_copy(&fire->asker, &round->asker);
+    round->asker = host_asker_ref(fire->asker);
     take_params(round, fire->params, &round->params);
     if (fire->designated != NULL)
         take_params(round, fire->designated_params, &round->designated_params);

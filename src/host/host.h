@@ -6,6 +6,7 @@
 #define KAGED_HOST_H
 
 #include "config/config.h"
+#include "host/asker.h"
 #include "manifest/manifest.h"
 #include "state/state.h"
 #include "storage/storage.h"
@@ -356,16 +357,6 @@ const struct trace_ring *host_trace_crash(const struct host_plugin *plugin, int6
 
 /* -- the one door ------------------------------------------------------------------------------ */
 
-/* Which agent of which session calls. None of the three goes without the others. */
-struct host_agent {
-    const char *project_id, *path, *session_id;
-};
-struct host_context {
-    const char *operator_id;        /* NULL: unknown */
-    const struct host_agent *agent; /* NULL: the call comes from none */
-    const char *request_id;
-};
-
 /* error.code is KG_OK on success. Spans die with the callback. */
 struct host_reply {
     struct kg_err error;
@@ -378,8 +369,8 @@ struct host_call;
 struct host_call_request {
     struct kg_str plugin;
     struct kg_str method;
-    struct kg_str params; /* a JSON object, or empty */
-    struct host_context context;
+    struct kg_str params;       /* a JSON object, or empty */
+    struct host_asker *asker;   /* referred to for as long as it takes */
     uint64_t caller_timeout_ms; /* 0: none */
     host_done_fn *on_done;      /* called once, never before host_call returns */
     void *data;

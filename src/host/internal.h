@@ -66,11 +66,11 @@ struct host_call;
 struct host_call_kind {
     /* What it refuses is the call's error. NULL: any result will do. */
     int (*take)(const struct host_call *call, struct kg_str result, struct kg_err *err);
-    void (*audit_sent)(const struct host_call *call, const struct host_context *context);
+    void (*audit_sent)(const struct host_call *call);
     void (*audit_ended)(const struct host_call *call, const struct kg_err *error,
                         int64_t duration_ms);
 };
-void host_audit_called(const struct host_call *call, const struct host_context *context);
+void host_audit_called(const struct host_call *call);
 void host_audit_returned(const struct host_call *call, const struct kg_err *error,
                          int64_t duration_ms);
 
@@ -86,8 +86,8 @@ struct host_call {
     host_done_fn *on_done;
     void *data;
     struct host_call *next_unused;
+    struct host_asker *asker; /* a reference */
     char method[RPC_METHOD_MAX + 1];
-    char request_id[KG_ID_MAX * 3];
 };
 
 /* One request to a plugin's process. Schemas live in its manifest; the kind is static. */
@@ -97,7 +97,7 @@ struct host_passage {
     struct kg_str params;    /* a JSON object, or empty */
     bool params_are_checked; /* by host_check_params: once is enough for several plugins */
     struct kg_str config;    /* a JSON object for _config; empty: none */
-    const struct host_context *context;
+    struct host_asker *asker;
     const struct schema *params_schema, *result_schema; /* NULL: anything goes */
     uint64_t timeout_ms;                                /* past it the plugin hangs; 0: never */
     uint64_t caller_timeout_ms;                         /* 0: none */
@@ -116,20 +116,12 @@ void host_calls_free(struct host *host);
 /* -- tools and hooks of agents, see agents.c, tool.c, hook.c ------------------------------------
  */
 
-struct host_asker_copy {
-    char *project_id, *path, *session_id, *operator_id, *request_id; /* owned */
-    struct host_agent agent;                                         /* of the first three */
-};
-void host_asker_copy(const struct host_asker *asker, struct host_asker_copy *ret_copy);
-void host_asker_free(struct host_asker_copy *copy);
-struct host_context host_asker_context(const struct host_asker_copy *copy); /* borrows from it */
-
 /* Where an agent is now; until the next turn of the loop. */
 struct host_place {
     struct host_project *project; /* active */
     const struct project_resolved_agent *agent;
 };
-int host_place_find(const struct host *host, const struct host_agent *agent,
+int host_place_find(const struct host *host, const struct host_asker *asker,
                     struct host_place *ret_place, struct kg_err *err);
 /* It does not run yet, and that it will is decided. */
 bool host_plugin_is_starting(const struct host_plugin *plugin);

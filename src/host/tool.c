@@ -15,7 +15,7 @@
 struct host_tool_call {
     struct host *host;
     struct host_tool_call *next, *previous; /* in the host's list */
-    struct host_asker_copy asker;
+    struct host_asker *asker;
     char *tool;
     struct kg_buf arguments;
     struct loop_task task;         /* tries to send it */
@@ -54,7 +54,7 @@ static void free_call(struct host_tool_call *call)
     unlink_call(call);
     loop_undefer(call->host->loop, &call->task);
     loop_timer_stop(call->host->loop, &call->patience);
-    host_asker_free(&call->asker);
+    host_asker_unref(call->asker);
     kg_buf_free(&call->arguments);
     free(call->tool);
     free(call->plugin);
@@ -214,7 +214,6 @@ static int send_to(struct host_tool_call *call, struct host_plugin *plugin,
                    const struct project_tool *tool, struct kg_str config, struct kg_err *err)
 {
     const struct manifest_tool *declared = NULL;
-    struct host_context context = host_asker_context(&call->asker);
     if (plugin->manifest != NULL && (declared = offered(plugin, tool, err)) == NULL)
         return -EINVAL;
     const struct host_passage passage = {
@@ -222,7 +221,7 @@ static int send_to(struct host_tool_call *call, struct host_plugin *plugin,
         .method = kg_str(tool->name),
         .params = kg_buf_view(&call->arguments),
         .config = config,
-        .context = &context,
+        .asker = call->asker,
         .params_schema = declared ? declared->parameters : NULL,
         .timeout_ms = host_call_timeout_ms(call->host, declared ? declared->timeout_ms : 0),
         .kind = &tool_kind,
@@ -262,7 +261,7 @@ static int try_call(struct host_tool_call *call, struct kg_err *err)
 {
     struct host_place place;
     const struct project_use *use;
-    if (host_place_find(call->host, &call->asker.agent, &place, err) < 0)
+    if (host_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
     const struct project_tool *tool = find_tool(place.agent, kg_str(call->tool), &use, err);
     if (tool == NULL)
@@ -272,7 +271,7 @@ static int try_call(struct host_tool_call *call, struct kg_err *err)
     struct host_plugin *plugin = host_project_plugin(place.project, use);
     if (plugin == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
-                       call->plugin, call->asker.project_id);
+                       call->plugin, call->asker->project_id);
     if (host_plugin_is_starting(plugin))
         return wait_for_start(call, plugin, err);
     return send_to(call, plugin, tool, host_project_config_for(place.project, use), err);
@@ -298,7 +297,7 @@ struct host_tool_call *host_tool_call(struct host *host, const struct host_tool_
     call->on_done = request->on_done;
     call->data = request->data;
     call->task.run = on_task;
-    host_asker_copy(&request->asker, &call->asker);
+    call->asker = host_asker_ref(request->asker);
     kg_buf_str(&call->arguments, request->arguments);
     link_call(call);
     loop_defer(host->loop, &call->task);

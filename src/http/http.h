@@ -9,8 +9,8 @@
 #include "base/json/json.h"
 #include "base/problems.h"
 #include "host/host.h"
-#include "loop/loop.h"
 #include "live/live.h"
+#include "loop/loop.h"
 
 struct http_server;
 struct http_request;
@@ -135,6 +135,8 @@ const char *http_operator(const struct http_request *request); /* NULL: unknown 
 /* Where the server listens on TCP, or NULL. */
 const char *http_tcp_address(const struct http_request *request);
 const char *http_request_id(const struct http_request *request); /* req_..., also sent back */
+/* Both of them, for all that is done for the request; the request holds the first reference. */
+struct host_asker *http_asker(struct http_request *request);
 struct kg_str http_body(const struct http_request *request);
 /* The {name} of the pattern, decoded; empty if there is none. */
 struct kg_str http_path_parameter(const struct http_request *request, const char *name);

@@ -172,6 +172,7 @@ struct http_request {
     uint32_t scopes;                     /* what he may do; a bit for each */
     struct kg_id credential_id;          /* of the session or token, or "" */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
+    struct host_asker *asker; /* a reference; NULL: nobody wanted it yet */
 
     struct kg_buf head;
     struct http_scan scan;

@@ -40,6 +40,7 @@ void http_request_free(struct http_request *request)
     free(request->decoded);
     free(request->query);
     free(request->refusal);
+    host_asker_unref(request->asker);
     free(request);
 }
 
@@ -69,6 +70,13 @@ const char *http_tcp_address(const struct http_request *request)
 const char *http_request_id(const struct http_request *request)
 {
     return request->request_id;
+}
+
+struct host_asker *http_asker(struct http_request *request)
+{
+    if (request->asker == NULL)
+        request->asker = host_asker_new(http_operator(request), http_request_id(request));
+    return request->asker;
 }
 
 struct kg_str http_body(const struct http_request *request)

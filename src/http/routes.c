@@ -492,7 +492,7 @@ static void make_call(struct http_request *request, struct kg_str params)
         .plugin = http_path_parameter(request, "name"),
         .method = http_path_parameter(request, "method"),
         .params = params,
-        .context = {.operator_id = http_operator(request), .request_id = http_request_id(request)},
+        .asker = http_asker(request),
         .caller_timeout_ms = (uint64_t)header_int(request, "kaged-timeout-ms", 0),
         .on_done = on_call_done,
         .data = waiting,

@@ -81,12 +81,11 @@ static void on_end(void *data)
     run_free(run);
 }
 
-static struct sessions_asker asker_of(const struct http_request *request)
+static struct sessions_request request_of(struct http_request *request)
 {
-    return (struct sessions_asker){
+    return (struct sessions_request){
         .session = http_path_parameter(request, "id"),
-        .operator_id = http_operator(request),
-        .request_id = http_request_id(request),
+        .asker = http_asker(request),
     };
 }
 
@@ -94,11 +93,11 @@ void http_handle_run(struct http_request *request)
 {
     static const struct turn_ops ops = {
         .on_refused = on_refused, .on_line = on_line, .on_end = on_end};
-    const struct sessions_asker asker = asker_of(request);
+    const struct sessions_request asked = request_of(request);
     struct run *run = kg_alloc(sizeof(*run));
     struct kg_err err = {0};
     run->request = request;
-    run->turn = turn_start(http_sessions(request), &asker, http_body(request), &ops, run, &err);
+    run->turn = turn_start(http_sessions(request), &asked, http_body(request), &ops, run, &err);
     if (run->turn == NULL) {
         on_refused(run, &err);
         return;
@@ -119,8 +118,8 @@ static void on_cancelled(void *data, struct kg_str json, const struct kg_err *er
 
 void http_handle_run_cancel(struct http_request *request)
 {
-    struct sessions_asker asker = asker_of(request);
-    asker.on_done = on_cancelled;
-    asker.data = request;
-    sessions_cancel(http_sessions(request), &asker);
+    struct sessions_request asked = request_of(request);
+    asked.on_done = on_cancelled;
+    asked.data = request;
+    sessions_cancel(http_sessions(request), &asked);
 }

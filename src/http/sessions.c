@@ -11,12 +11,11 @@ static void on_done(void *data, struct kg_str json, const struct kg_err *err_or_
         http_reply(request, status ? status : 200, json);
 }
 
-static struct sessions_asker asker_of(struct http_request *request)
+static struct sessions_request request_of(struct http_request *request)
 {
-    return (struct sessions_asker){
+    return (struct sessions_request){
         .session = http_path_parameter(request, "id"),
-        .operator_id = http_operator(request),
-        .request_id = http_request_id(request),
+        .asker = http_asker(request),
         .on_done = on_done,
         .data = request,
     };
@@ -33,13 +32,13 @@ static uint64_t count_of(const struct http_request *request, const char *name)
 
 /* -- with a body ------------------------------------------------------------------------------- */
 
-typedef void body_fn(struct sessions *sessions, const struct sessions_asker *asker,
+typedef void body_fn(struct sessions *sessions, const struct sessions_request *asked,
                      struct kg_str body);
 
 static void pass_body(struct http_request *request, body_fn *operation)
 {
-    const struct sessions_asker asker = asker_of(request);
-    operation(http_sessions(request), &asker, http_body(request));
+    const struct sessions_request asked = request_of(request);
+    operation(http_sessions(request), &asked, http_body(request));
 }
 
 void http_handle_session_messages(struct http_request *request)
@@ -75,16 +74,16 @@ void http_handle_session_resume(struct http_request *request)
 /* The id of the path is the project's. */
 void http_handle_session_create(struct http_request *request)
 {
-    struct sessions_asker asker = asker_of(request);
-    struct kg_str project_id = asker.session;
-    asker.session = KG_STR_NULL;
-    sessions_create(http_sessions(request), &asker, project_id, http_body(request));
+    struct sessions_request asked = request_of(request);
+    struct kg_str project_id = asked.session;
+    asked.session = KG_STR_NULL;
+    sessions_create(http_sessions(request), &asked, project_id, http_body(request));
 }
 
 void http_handle_session_tool(struct http_request *request)
 {
-    const struct sessions_asker asker = asker_of(request);
-    sessions_tool(http_sessions(request), &asker, http_query_parameter(request, "agent"),
+    const struct sessions_request asked = request_of(request);
+    sessions_tool(http_sessions(request), &asked, http_query_parameter(request, "agent"),
                   http_path_parameter(request, "tool"), http_body(request));
 }
 
@@ -92,45 +91,45 @@ void http_handle_session_tool(struct http_request *request)
 
 void http_handle_sessions(struct http_request *request)
 {
-    struct sessions_asker asker = asker_of(request);
+    struct sessions_request asked = request_of(request);
     const struct sessions_list_query query = {
-        .project_id = asker.session.length > 0 ? asker.session : KG_STR_NULL,
+        .project_id = asked.session.length > 0 ? asked.session : KG_STR_NULL,
         .state = http_query_parameter(request, "state"),
         .before = http_query_parameter(request, "before"),
         .limit = count_of(request, "limit"),
     };
-    asker.session = KG_STR_NULL;
-    sessions_list(http_sessions(request), &asker, &query);
+    asked.session = KG_STR_NULL;
+    sessions_list(http_sessions(request), &asked, &query);
 }
 
 void http_handle_session_show(struct http_request *request)
 {
-    const struct sessions_asker asker = asker_of(request);
-    sessions_show(http_sessions(request), &asker);
+    const struct sessions_request asked = request_of(request);
+    sessions_show(http_sessions(request), &asked);
 }
 
 void http_handle_session_close(struct http_request *request)
 {
-    const struct sessions_asker asker = asker_of(request);
-    sessions_close(http_sessions(request), &asker);
+    const struct sessions_request asked = request_of(request);
+    sessions_close(http_sessions(request), &asked);
 }
 
 void http_handle_session_entries(struct http_request *request)
 {
-    const struct sessions_asker asker = asker_of(request);
-    sessions_entries(http_sessions(request), &asker, http_query_parameter(request, "agent"),
+    const struct sessions_request asked = request_of(request);
+    sessions_entries(http_sessions(request), &asked, http_query_parameter(request, "agent"),
                      count_of(request, "after"), count_of(request, "limit"));
 }
 
 void http_handle_session_context(struct http_request *request)
 {
-    const struct sessions_asker asker = asker_of(request);
-    sessions_context(http_sessions(request), &asker, http_query_parameter(request, "agent"),
+    const struct sessions_request asked = request_of(request);
+    sessions_context(http_sessions(request), &asked, http_query_parameter(request, "agent"),
                      http_query_parameter(request, "tools"));
 }
 
 void http_handle_session_idle(struct http_request *request)
 {
-    const struct sessions_asker asker = asker_of(request);
-    sessions_idle(http_sessions(request), &asker);
+    const struct sessions_request asked = request_of(request);
+    sessions_idle(http_sessions(request), &asked);
 }

@@ -13,7 +13,7 @@ struct appending {
     struct session_draft *drafts;
     struct session_added *added; /* owned, both */
     size_t count;
-    char *operator_id, *request_id; /* owned */
+    struct host_asker *asker;
     void (*on_done)(void *data, const struct live_appended *appended_or_null,
                     const struct kg_err *err_or_null);
     void *data;
@@ -58,7 +58,7 @@ static bool compact_if_full(struct appending *appending, size_t at)
                                 facts.threshold))
         return false;
     const struct live_compact compact = {
-        .asker = {.operator_id = appending->operator_id, .request_id = appending->request_id},
+        .asker = appending->asker,
         .agent = agent,
         .trigger = "threshold_crossed",
     };
@@ -89,12 +89,11 @@ static void on_appended(struct session_job *job, const struct kg_err *err_or_nul
     kg_arena_free(appending->arena);
     free(appending->drafts);
     free(appending->added);
-    free(appending->operator_id);
-    free(appending->request_id);
+    host_asker_unref(appending->asker);
     free(appending);
 }
 
-void live_append(struct live_session *live, const struct live_asker *asker,
+void live_append(struct live_session *live, struct host_asker *asker,
                  const struct session_draft *drafts, size_t count,
                  void (*on_done)(void *data, const struct live_appended *appended_or_null,
                                  const struct kg_err *err_or_null),
@@ -105,8 +104,7 @@ void live_append(struct live_session *live, const struct live_asker *asker,
     appending->count = count;
     appending->drafts = kg_alloc_array(count, sizeof(appending->drafts[0]));
     appending->added = kg_alloc_array(count, sizeof(appending->added[0]));
-    appending->operator_id = kg_strdup(asker->operator_id);
-    appending->request_id = kg_strdup(asker->request_id);
+    appending->asker = host_asker_ref(asker);
     appending->on_done = on_done;
     appending->data = data;
     keep_drafts(appending, drafts);

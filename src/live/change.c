@@ -31,9 +31,9 @@ static void clear_change(struct live_op *op)
     free(change->seat_before);
 }
 
-static struct change *change_new(struct sessions *sessions, const struct sessions_asker *asker)
+static struct change *change_new(struct sessions *sessions, const struct sessions_request *request)
 {
-    return live_op_new(sizeof(struct change), sessions, asker, clear_change);
+    return live_op_new(sizeof(struct change), sessions, request, clear_change);
 }
 
 static struct audit *audit_of(const struct live_op *op)
@@ -43,7 +43,7 @@ static struct audit *audit_of(const struct live_op *op)
 
 static const char *operator_of(const struct live_op *op)
 {
-    return op->operator_id ? op->operator_id : UNKNOWN_OPERATOR;
+    return op->asker->operator_id ? op->asker->operator_id : UNKNOWN_OPERATOR;
 }
 
 static void answer_session(struct live_op *op)
@@ -92,10 +92,10 @@ static void on_created(struct live_op *op)
 {
     struct change *change = KG_CONTAINER(op, struct change, op);
     const struct session *session = &change->session;
-    audit_emit(audit_of(op), AUDIT_SESSION_CREATED, kg_str(op->request_id),
+    audit_emit(audit_of(op), AUDIT_SESSION_CREATED, kg_str(op->asker->request_id),
                AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                AUDIT_V_TEXT(session->seat), AUDIT_V_TEXT(session->workdir),
-               AUDIT_V_TEXT(op->operator_id));
+               AUDIT_V_TEXT(op->asker->operator_id));
     struct kg_err err;
     struct live_session *live =
         op->sessions->stopping ? NULL : live_adopt(op->sessions, session, false, &err);
@@ -126,10 +126,10 @@ static int check_project(struct change *change, struct kg_err *err)
     return live_agent_find(sessions, change->project_id, change->seat, &agent, err);
 }
 
-void sessions_create(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_create(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str project_id, struct kg_str body)
 {
-    struct change *change = change_new(sessions, asker);
+    struct change *change = change_new(sessions, request);
     const struct live_field fields[] = {{"workdir", LIVE_TEXT, &change->workdir},
                                         {"seat", LIVE_TEXT, &change->seat}};
     struct kg_err err;
@@ -159,17 +159,17 @@ static void on_forked(struct live_op *op)
     struct change *change = KG_CONTAINER(op, struct change, op);
     const struct session *session = &change->session;
     const char *entry = session->parent_entry.text;
-    audit_emit(audit_of(op), AUDIT_SESSION_FORKED, kg_str(op->request_id),
+    audit_emit(audit_of(op), AUDIT_SESSION_FORKED, kg_str(op->asker->request_id),
                AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                AUDIT_V_TEXT(session->parent.text), AUDIT_V_TEXT(entry[0] ? entry : NULL),
-               AUDIT_V_TEXT(op->operator_id));
+               AUDIT_V_TEXT(op->asker->operator_id));
     answer_session(op);
 }
 
-void sessions_fork(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_fork(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str body)
 {
-    struct change *change = change_new(sessions, asker);
+    struct change *change = change_new(sessions, request);
     const struct live_field fields[] = {{"entry", LIVE_TEXT, &change->entry}};
     if (begins(change, body, fields, KG_COUNT(fields)))
         live_op_write(&change->op, run_fork, on_forked);
@@ -191,9 +191,9 @@ static void on_closed(struct live_op *op)
     bool was_closed = live->state == SESSION_CLOSED;
     live_set_state(op->live, SESSION_CLOSED);
     if (!was_closed)
-        audit_emit(audit_of(op), AUDIT_SESSION_CLOSED, kg_str(op->request_id),
+        audit_emit(audit_of(op), AUDIT_SESSION_CLOSED, kg_str(op->asker->request_id),
                    AUDIT_V_TEXT(live->id.text), AUDIT_V_TEXT(live->project_id),
-                   AUDIT_V_TEXT(op->operator_id));
+                   AUDIT_V_TEXT(op->asker->operator_id));
     answer_session(op);
 }
 
@@ -206,9 +206,9 @@ static void close_open(struct live_op *op)
     live_op_write(op, run_close, on_closed);
 }
 
-void sessions_close(struct sessions *sessions, const struct sessions_asker *asker)
+void sessions_close(struct sessions *sessions, const struct sessions_request *request)
 {
-    struct change *change = change_new(sessions, asker);
+    struct change *change = change_new(sessions, request);
     if (live_op_admit(&change->op, true))
         live_op_open(&change->op, close_open);
 }
@@ -228,15 +228,15 @@ static void audit_resumed(const struct change *change)
     const struct live_op *op = &change->op;
     const struct session *session = &change->session;
     if (change->state_before != SESSION_ACTIVE)
-        audit_emit(audit_of(op), AUDIT_SESSION_RESUMED, kg_str(op->request_id),
+        audit_emit(audit_of(op), AUDIT_SESSION_RESUMED, kg_str(op->asker->request_id),
                    AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                    AUDIT_V_TEXT(session_state_names[change->state_before]),
-                   AUDIT_V_TEXT(op->operator_id));
+                   AUDIT_V_TEXT(op->asker->operator_id));
     if (strcmp(change->seat_before, session->seat) != 0)
-        audit_emit(audit_of(op), AUDIT_SESSION_SEAT_MOVED, kg_str(op->request_id),
+        audit_emit(audit_of(op), AUDIT_SESSION_SEAT_MOVED, kg_str(op->asker->request_id),
                    AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                    AUDIT_V_TEXT(change->seat_before), AUDIT_V_TEXT(session->seat),
-                   AUDIT_V_TEXT(op->operator_id));
+                   AUDIT_V_TEXT(op->asker->operator_id));
 }
 
 static void on_resumed(struct live_op *op)
@@ -280,10 +280,10 @@ static void resume_open(struct live_op *op)
     live_op_write(op, run_resume, on_resumed);
 }
 
-void sessions_resume(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str body)
 {
-    struct change *change = change_new(sessions, asker);
+    struct change *change = change_new(sessions, request);
     const struct live_field fields[] = {{"seat", LIVE_TEXT, &change->seat}};
     if (begins(change, body, fields, KG_COUNT(fields)))
         live_op_open(&change->op, resume_open);
@@ -308,9 +308,10 @@ static int run_pin(struct session_job *job, struct state *state, struct kg_err *
     return 0;
 }
 
-void sessions_pin(struct sessions *sessions, const struct sessions_asker *asker, struct kg_str body)
+void sessions_pin(struct sessions *sessions, const struct sessions_request *request,
+                  struct kg_str body)
 {
-    struct change *change = change_new(sessions, asker);
+    struct change *change = change_new(sessions, request);
     const struct live_field fields[] = {{"entry", LIVE_TEXT, &change->entry},
                                         {"pinned", LIVE_BOOL, &change->pinned}};
     struct kg_err err;
@@ -345,9 +346,9 @@ static void on_undone(struct live_op *op)
     struct kg_json_writer json = kg_json_writer(&op->json);
     if (op->live->state == SESSION_STOPPED)
         live_set_state(op->live, change->session.state);
-    audit_emit(audit_of(op), AUDIT_COMPACTION_UNDONE, kg_str(op->request_id),
+    audit_emit(audit_of(op), AUDIT_COMPACTION_UNDONE, kg_str(op->asker->request_id),
                AUDIT_V_TEXT(op->live->id.text), AUDIT_V_TEXT(change->agent),
-               AUDIT_V_TEXT(change->mark.text), AUDIT_V_TEXT(op->operator_id));
+               AUDIT_V_TEXT(change->mark.text), AUDIT_V_TEXT(op->asker->operator_id));
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "mark", change->mark.text);
     kg_json_named_text(&json, "agent", change->agent);
@@ -376,10 +377,10 @@ static void undo_open(struct live_op *op)
     live_when_compacted(op->live, change->agent, on_undo_free, op);
 }
 
-void sessions_undo(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_undo(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str body)
 {
-    struct change *change = change_new(sessions, asker);
+    struct change *change = change_new(sessions, request);
     const struct live_field fields[] = {{"agent", LIVE_TEXT, &change->agent}};
     if (begins(change, body, fields, KG_COUNT(fields)))
         live_op_open(&change->op, undo_open);

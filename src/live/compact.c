@@ -17,8 +17,10 @@ struct live_compaction {
     struct live_compaction *next; /* of the session */
     struct session_job job;
     struct live_wait wait;
-    struct live_session *live;                        /* held */
-    char *operator_id, *request_id, *agent, *trigger; /* owned */
+    struct live_session *live; /* held */
+    struct host_asker *asker;  /* the agent's */
+    const char *agent;         /* the same */
+    char *trigger;             /* owned */
     bool has_strategy, has_keep_recent;
     enum session_strategy strategy;
     uint32_t keep_recent;
@@ -91,9 +93,7 @@ static void compaction_free(struct live_compaction *compaction)
     kg_buf_free(&compaction->result);
     kg_buf_free(&compaction->for_observers);
     kg_buf_free(&compaction->for_compactor);
-    free(compaction->operator_id);
-    free(compaction->request_id);
-    free(compaction->agent);
+    host_asker_unref(compaction->asker);
     free(compaction->trigger);
     free(compaction->compactor);
     free(compaction);
@@ -170,7 +170,7 @@ static struct audit *audit_of(const struct live_compaction *compaction)
 
 static struct kg_str request_of(const struct live_compaction *compaction)
 {
-    return kg_str(compaction->request_id);
+    return kg_str(compaction->asker->request_id);
 }
 
 static const char *strategy_of(const struct live_compaction *compaction)
@@ -231,14 +231,9 @@ static void audit_flagged(struct live_compaction *compaction)
 
 static struct host_hook_fire hook_of(struct live_compaction *compaction, enum manifest_hook hook)
 {
-    const struct live_session *live = compaction->live;
     return (struct host_hook_fire){
         .hook = hook,
-        .asker = {.agent = {.project_id = live->project_id,
-                            .path = compaction->agent,
-                            .session_id = live->id.text},
-                  .operator_id = compaction->operator_id,
-                  .request_id = compaction->request_id},
+        .asker = compaction->asker,
         .params = kg_buf_view(&compaction->for_observers),
         .data = compaction,
     };
@@ -257,7 +252,6 @@ static void on_noted(void *data, const struct live_appended *appended_or_null,
 static void on_post(void *data, const struct host_hook_answer *answers, size_t count)
 {
     struct live_compaction *compaction = data;
-    const struct live_asker asker = {compaction->operator_id, compaction->request_id};
     compaction->round = NULL;
     live_wait_remove(&compaction->wait);
     for (size_t i = 0; i < count; i++)
@@ -265,8 +259,8 @@ static void on_post(void *data, const struct host_hook_answer *answers, size_t c
     if (compaction->notes.count == 0)
         end(compaction, NULL);
     else
-        live_notes_append(&compaction->notes, compaction->live, &asker, compaction->agent,
-                          compaction->mark.id.text, on_noted, compaction);
+        live_notes_append(&compaction->notes, compaction->live, compaction->asker,
+                          compaction->agent, compaction->mark.id.text, on_noted, compaction);
 }
 
 static void fire_post(struct live_compaction *compaction)
@@ -363,7 +357,7 @@ static void step_summarize(struct live_compaction *compaction)
 {
     struct sessions *sessions = compaction->live->sessions;
     const struct live_summary summary = {.compaction = compaction->plan,
-                                         .agent = compaction->agent,
+                                         .asker = compaction->asker,
                                          .on_done = on_summary,
                                          .data = compaction};
     if (sessions->summarize != NULL) {
@@ -604,12 +598,10 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
                   live_compacted_fn *on_done, void *data)
 {
     struct live_compaction *compaction = kg_alloc(sizeof(*compaction));
-    const struct live_asker *asker = &compact->asker;
     live_hold(live);
     compaction->live = live;
-    compaction->operator_id = kg_strdup(asker->operator_id);
-    compaction->request_id = kg_strdup(asker->request_id);
-    compaction->agent = kg_strdup(compact->agent);
+    compaction->asker = live_asker_for(live, compact->asker, compact->agent);
+    compaction->agent = compaction->asker->agent_path;
     compaction->trigger = kg_strdup(compact->trigger);
     compaction->has_strategy = compact->strategy != NULL;
     compaction->has_keep_recent = compact->keep_recent != NULL;

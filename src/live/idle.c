@@ -10,7 +10,7 @@ struct idling {
     struct session_job job;
     struct live_wait wait;
     struct live_session *live; /* held */
-    char *request_id;          /* owned */
+    struct host_asker *asker;  /* the primary's */
     const char *reason;
     size_t payload_max;
     struct kg_buf params;
@@ -27,7 +27,7 @@ static void end(struct idling *idling, const struct host_hook_answer *answers, s
     if (idling->on_done != NULL)
         idling->on_done(idling->data, answers, count, err_or_null);
     kg_buf_free(&idling->params);
-    free(idling->request_id);
+    host_asker_unref(idling->asker);
     free(idling);
     live_release(live);
 }
@@ -51,11 +51,7 @@ static void fire(struct idling *idling)
     struct live_session *live = idling->live;
     const struct host_hook_fire fire = {
         .hook = MANIFEST_ON_SESSION_IDLE,
-        .asker = {.agent = {.project_id = live->project_id,
-                            .path = "primary",
-                            .session_id = live->id.text},
-                  .operator_id = live->operator_id,
-                  .request_id = idling->request_id},
+        .asker = idling->asker,
         .params = kg_buf_view(&idling->params),
         .on_done = on_hooks,
         .data = idling,
@@ -79,9 +75,10 @@ static void on_idle(struct session_job *job, const struct kg_err *err_or_null)
     struct kg_err err = err_or_null ? *err_or_null : (struct kg_err){0};
     if (err_or_null == NULL) {
         live_set_state(live, SESSION_IDLE);
-        audit_emit(host_audit(live->sessions->host), AUDIT_SESSION_IDLE, kg_str(idling->request_id),
-                   AUDIT_V_TEXT(live->id.text), AUDIT_V_TEXT(live->project_id),
-                   AUDIT_V_TEXT(idling->reason), AUDIT_V_TEXT(live->operator_id));
+        audit_emit(host_audit(live->sessions->host), AUDIT_SESSION_IDLE,
+                   kg_str(idling->asker->request_id), AUDIT_V_TEXT(live->id.text),
+                   AUDIT_V_TEXT(live->project_id), AUDIT_V_TEXT(idling->reason),
+                   AUDIT_V_TEXT(idling->asker->operator_id));
     }
     if (err_or_null == NULL && live->sessions->stopping)
         live_fail_stopping(&err);
@@ -128,7 +125,7 @@ static int check(struct live_session *live, struct kg_err *err)
     return result < 0 ? result : live_enter(live, err);
 }
 
-int live_idle(struct live_session *live, const char *reason, const char *request_id,
+int live_idle(struct live_session *live, const char *reason, struct host_asker *asker,
               live_idle_fn *on_done, void *data, struct kg_err *err)
 {
     int result = check(live, err);
@@ -140,7 +137,7 @@ int live_idle(struct live_session *live, const char *reason, const char *request
     idling->live = live;
     idling->reason = reason;
     idling->payload_max = live_payload_max(live->sessions);
-    idling->request_id = kg_strdup(request_id);
+    idling->asker = live_asker_for(live, asker, "primary");
     idling->on_done = on_done;
     idling->data = data;
     idling->job.run = run_transcript;
@@ -153,10 +150,12 @@ void live_on_idle_timer(struct loop_timer *timer)
 {
     struct live_session *live = KG_CONTAINER(timer, struct live_session, idle_timer);
     struct kg_id request = kg_id_new("req_");
+    kg_auto(host_asker_cleanup) struct host_asker *asker =
+        host_asker_new(live->operator_id, request.text);
     struct kg_err err = {0};
     /* One that is held is not idle, whatever it waits for: a tool, a compaction. */
     if (live->work > 0)
         live_activity(live);
-    else if (live_idle(live, "timer", request.text, NULL, NULL, &err) < 0)
+    else if (live_idle(live, "timer", asker, NULL, NULL, &err) < 0)
         kg_log(KG_DEBUG, "%s", err.message);
 }

@@ -80,11 +80,9 @@ struct live_session {
 /* Whether the session can be used now; err says why not. */
 int live_check_open(const struct live_session *live, struct kg_err *err);
 
-/* For whom something is done; copied where it has to last. */
-struct live_asker {
-    const char *operator_id; /* NULL: unknown */
-    const char *request_id;
-};
+/* Who asks, as an agent of this session. */
+struct host_asker *live_asker_for(const struct live_session *live, const struct host_asker *asker,
+                                  const char *agent);
 
 /* -- finding and holding one, see live.c ------------------------------------------------------- */
 
@@ -156,7 +154,7 @@ size_t live_payload_max(const struct sessions *sessions);
  * Enters the project; if nothing was said yet, waits for the plugins, fires on_session_start and
  * adds what it injects. Maybe before it returns. The session is held until then.
  */
-void live_ensure_started(struct live_session *live, const struct live_asker *asker,
+void live_ensure_started(struct live_session *live, const struct host_asker *asker,
                          live_fn *on_started, void *data);
 
 /* -- entries, see append.c --------------------------------------------------------------------- */
@@ -170,7 +168,7 @@ struct live_appended {
  * Copies the drafts, writes them, and looks whether a context is too full by now. The session must
  * be started. Never before it returns.
  */
-void live_append(struct live_session *live, const struct live_asker *asker,
+void live_append(struct live_session *live, struct host_asker *asker,
                  const struct session_draft *drafts, size_t count,
                  void (*on_done)(void *data, const struct live_appended *appended_or_null,
                                  const struct kg_err *err_or_null),
@@ -188,7 +186,7 @@ struct live_tool_result {
     bool compacting;
 };
 struct live_tool {
-    struct live_asker asker;
+    struct host_asker *asker;
     const char *agent;
     struct kg_str tool;      /* "plugin.tool", or as models write it */
     struct kg_str arguments; /* JSON, maybe none that fits; empty: {} */
@@ -211,7 +209,7 @@ void live_tool_cancel(struct live_calling *calling);
 /* -- compaction, see compact.c ----------------------------------------------------------------- */
 
 struct live_compact {
-    struct live_asker asker;
+    struct host_asker *asker;
     const char *agent;
     const char *trigger;                   /* "manual", "threshold_crossed", ... */
     const enum session_strategy *strategy; /* NULL: the agent's */
@@ -245,7 +243,7 @@ void live_compacted_write(const struct live_compacted *compacted, struct kg_json
 /* What goes, to be summarized by a model. Valid until on_done. */
 struct live_summary {
     const struct session_compaction *compaction;
-    const char *agent;
+    struct host_asker *asker; /* the agent's */
     void (*on_done)(void *data, struct kg_str text, const struct kg_err *err_or_null);
     void *data;
 };
@@ -277,7 +275,7 @@ struct live_notes {
 void live_notes_take(struct live_notes *notes, const struct host_hook_answer *answer);
 /* As injections that belong to a mark; not before live_notes_append returns. */
 void live_notes_append(const struct live_notes *notes, struct live_session *live,
-                       const struct live_asker *asker, const char *agent, const char *mark,
+                       struct host_asker *asker, const char *agent, const char *mark,
                        void (*on_done)(void *data, const struct live_appended *appended_or_null,
                                        const struct kg_err *err_or_null),
                        void *data);
@@ -289,7 +287,7 @@ void live_notes_clear(struct live_notes *notes);
 typedef void live_idle_fn(void *data, const struct host_hook_answer *answers, size_t count,
                           const struct kg_err *err_or_null);
 /* An error, and on_done is not called; else once, never before this returns. It may be NULL. */
-int live_idle(struct live_session *live, const char *reason, const char *request_id,
+int live_idle(struct live_session *live, const char *reason, struct host_asker *asker,
               live_idle_fn *on_done, void *data, struct kg_err *err);
 
 /* -- summaries that models write, see summary.c ------------------------------------------------ */
@@ -305,7 +303,8 @@ struct live_op {
     struct loop_task task; /* of a failure that is told later, */
     struct live_wait wait; /* or at the latest when the sessions are freed */
     struct sessions *sessions;
-    char *session, *operator_id, *request_id; /* owned; the last two may be NULL */
+    struct host_asker *asker;
+    char *session; /* owned */
     sessions_done_fn *on_done;
     void *data;
     struct live_session *live; /* held once it is open */
@@ -315,9 +314,8 @@ struct live_op {
     void (*clear)(struct live_op *op); /* frees what is behind it; NULL: nothing */
 };
 
-void *live_op_new(size_t size, struct sessions *sessions, const struct sessions_asker *asker,
+void *live_op_new(size_t size, struct sessions *sessions, const struct sessions_request *request,
                   void (*clear)(struct live_op *op));
-struct live_asker live_op_asker(const struct live_op *op);
 /* Tells what is in json. The operation is gone. */
 void live_op_answer(struct live_op *op);
 /* Tells the error; never before an operation returned that has not begun anything. */
@@ -399,8 +397,9 @@ struct turn {
     struct live_session *live; /* held; NULL before it is found */
     const struct turn_ops *ops;
     void *data;
-    char *agent, *operator_id, *request_id; /* owned */
-    struct kg_buf said;                     /* by the user, as content */
+    struct host_asker *asker; /* the agent's once the session is found */
+    char *agent;              /* owned */
+    struct kg_buf said;       /* by the user, as content */
     int64_t steps, steps_max;
     bool begun;     /* it is the session's turn */
     bool started;   /* the reader was told so */

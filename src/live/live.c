@@ -262,6 +262,12 @@ int live_check_open(const struct live_session *live, struct kg_err *err)
     return -EINVAL;
 }
 
+struct host_asker *live_asker_for(const struct live_session *live, const struct host_asker *asker,
+                                  const char *agent)
+{
+    return host_asker_for(asker, live->project_id, agent, live->id.text);
+}
+
 int live_enter(struct live_session *live, struct kg_err *err)
 {
     struct host *host = live->sessions->host;

@@ -30,11 +30,11 @@ void sessions_free(struct sessions *sessions);
  */
 typedef void sessions_done_fn(void *data, struct kg_str json, const struct kg_err *err_or_null);
 
-/* Who asks, and who is told. Texts are borrowed for the call, as are all that follow. */
-struct sessions_asker {
-    struct kg_str session;   /* an id, or a prefix that only one has; of create and list: empty */
-    const char *operator_id; /* NULL: unknown */
-    const char *request_id;
+/* What is asked by whom, and who is told. Texts are borrowed for the call, as are all that follow.
+ */
+struct sessions_request {
+    struct host_asker *asker;
+    struct kg_str session; /* an id, or a prefix that only one has; of create and list: empty */
     sessions_done_fn *on_done;
     void *data;
 };
@@ -49,7 +49,7 @@ struct sessions_asker {
  */
 
 /* {"workdir"?,"seat"?} or empty -> Session */
-void sessions_create(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_create(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str project_id, struct kg_str body);
 
 struct sessions_list_query {
@@ -57,49 +57,49 @@ struct sessions_list_query {
     size_t limit;                            /* 0: as many as a page holds */
 };
 /* {"sessions":[Session],"more"} */
-void sessions_list(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_list(struct sessions *sessions, const struct sessions_request *request,
                    const struct sessions_list_query *query);
 /* Session */
-void sessions_show(struct sessions *sessions, const struct sessions_asker *asker);
+void sessions_show(struct sessions *sessions, const struct sessions_request *request);
 /* Session; a turn that runs is ended */
-void sessions_close(struct sessions *sessions, const struct sessions_asker *asker);
+void sessions_close(struct sessions *sessions, const struct sessions_request *request);
 
 /* {"entries":[Entry],"more"} */
-void sessions_entries(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_entries(struct sessions *sessions, const struct sessions_request *request,
                       struct kg_str agent, uint64_t after, size_t limit);
 /*
  * {"agent_path","model","window_tokens","tokens","system","messages":[...],"tools":[...]}; tools
  * only if `dialect`, "openai" or "anthropic", is given. Waits for a compaction under way.
  */
-void sessions_context(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_context(struct sessions *sessions, const struct sessions_request *request,
                       struct kg_str agent, struct kg_str dialect);
 /* {"agent"?,"messages":[{"role","content","kind"?,"parent"?}]} ->
  * {"added":[{"id","seq"}],"context_tokens","compacting"} */
-void sessions_append(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_append(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str body);
 /* arguments -> {"tool","plugin","call":Entry,"entry":Entry,"blocked","is_error","result"} */
-void sessions_tool(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_tool(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str agent, struct kg_str tool, struct kg_str arguments);
 /* {"hooks":[{"plugin","ok","error"?}]} */
-void sessions_idle(struct sessions *sessions, const struct sessions_asker *asker);
+void sessions_idle(struct sessions *sessions, const struct sessions_request *request);
 /*
  * {"agent"?,"strategy"?,"keep_recent"?} or empty ->
  * {"mark","agent","strategy","fell_back","superseded","kept","added","tokens_before",
  *  "tokens_after","state"}; fell_back is null, or why it was dropped instead
  */
-void sessions_compact(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_compact(struct sessions *sessions, const struct sessions_request *request,
                       struct kg_str body);
 /* {"agent"?} or empty -> {"mark","agent","tokens","state"} */
-void sessions_undo(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_undo(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str body);
 /* {"entry","pinned"?: true} -> Entry */
-void sessions_pin(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_pin(struct sessions *sessions, const struct sessions_request *request,
                   struct kg_str body);
 /* {"entry"?} or empty -> Session, the new one */
-void sessions_fork(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_fork(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str body);
 /* {"seat"?} or empty -> Session; KG_E_CONFLICT while a turn runs */
-void sessions_resume(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str body);
 
 /* -- turns ------------------------------------------------------------------------------------- */
@@ -120,15 +120,15 @@ struct turn_ops {
 struct turn;
 /*
  * body: {"text", "steps"?}. NULL if it does not fit; else exactly one of on_refused and on_end
- * comes, and nothing before this returns. Of the asker on_done and data are not looked at.
+ * comes, and nothing before this returns. Of the request on_done and data are not looked at.
  */
-struct turn *turn_start(struct sessions *sessions, const struct sessions_asker *asker,
+struct turn *turn_start(struct sessions *sessions, const struct sessions_request *request,
                         struct kg_str body, const struct turn_ops *ops, void *data,
                         struct kg_err *err);
 /* It ends soon; with KG_OK in `why` nobody is told a reason. */
 void turn_cancel(struct turn *turn, const struct kg_err *why);
 
 /* The turn that runs in a session, if any -> {"cancelled"} */
-void sessions_cancel(struct sessions *sessions, const struct sessions_asker *asker);
+void sessions_cancel(struct sessions *sessions, const struct sessions_request *request);
 
 #endif

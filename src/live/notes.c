@@ -28,7 +28,7 @@ void live_notes_take(struct live_notes *notes, const struct host_hook_answer *an
 }
 
 void live_notes_append(const struct live_notes *notes, struct live_session *live,
-                       const struct live_asker *asker, const char *agent, const char *mark,
+                       struct host_asker *asker, const char *agent, const char *mark,
                        void (*on_done)(void *data, const struct live_appended *appended_or_null,
                                        const struct kg_err *err_or_null),
                        void *data)

@@ -17,28 +17,21 @@ static void op_free(struct live_op *op)
         live_release(op->live);
     kg_buf_free(&op->json);
     free(op->session);
-    free(op->operator_id);
-    free(op->request_id);
+    host_asker_unref(op->asker);
     free(op);
 }
 
-void *live_op_new(size_t size, struct sessions *sessions, const struct sessions_asker *asker,
+void *live_op_new(size_t size, struct sessions *sessions, const struct sessions_request *request,
                   void (*clear)(struct live_op *op))
 {
     struct live_op *op = kg_alloc(size);
     op->sessions = sessions;
-    op->session = kg_str_dup(asker->session);
-    op->operator_id = kg_strdup(asker->operator_id);
-    op->request_id = kg_strdup(asker->request_id);
-    op->on_done = asker->on_done;
-    op->data = asker->data;
+    op->asker = host_asker_ref(request->asker);
+    op->session = kg_str_dup(request->session);
+    op->on_done = request->on_done;
+    op->data = request->data;
     op->clear = clear;
     return op;
-}
-
-struct live_asker live_op_asker(const struct live_op *op)
-{
-    return (struct live_asker){op->operator_id, op->request_id};
 }
 
 void live_op_answer(struct live_op *op)

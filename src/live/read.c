@@ -79,10 +79,10 @@ static char *text_of(struct kg_str text)
     return text.data ? kg_str_dup(text) : NULL;
 }
 
-void sessions_list(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_list(struct sessions *sessions, const struct sessions_request *request,
                    const struct sessions_list_query *query)
 {
-    struct listing *listing = live_op_new(sizeof(*listing), sessions, asker, clear_listing);
+    struct listing *listing = live_op_new(sizeof(*listing), sessions, request, clear_listing);
     listing->project_id = text_of(query->project_id);
     listing->state = text_of(query->state);
     listing->before = text_of(query->before);
@@ -113,9 +113,9 @@ static void answer_show(struct live_op *op)
     live_op_answer(op);
 }
 
-void sessions_show(struct sessions *sessions, const struct sessions_asker *asker)
+void sessions_show(struct sessions *sessions, const struct sessions_request *request)
 {
-    struct listing *listing = live_op_new(sizeof(*listing), sessions, asker, clear_listing);
+    struct listing *listing = live_op_new(sizeof(*listing), sessions, request, clear_listing);
     if (live_op_admit(&listing->op, false))
         live_op_read(&listing->op, run_show, answer_show);
 }
@@ -162,10 +162,10 @@ static int run_page(struct session_job *job, struct state *state, struct kg_err 
     return result;
 }
 
-void sessions_entries(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_entries(struct sessions *sessions, const struct sessions_request *request,
                       struct kg_str agent, uint64_t after, size_t limit)
 {
-    struct paging *paging = live_op_new(sizeof(*paging), sessions, asker, clear_paging);
+    struct paging *paging = live_op_new(sizeof(*paging), sessions, request, clear_paging);
     paging->agent = text_of(agent);
     paging->after = after < INT64_MAX ? after : INT64_MAX;
     paging->limit = limit;
@@ -264,10 +264,10 @@ static void show_context(struct live_op *op)
     live_when_compacted(op->live, showing->agent, on_context_free, showing);
 }
 
-void sessions_context(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_context(struct sessions *sessions, const struct sessions_request *request,
                       struct kg_str agent, struct kg_str dialect)
 {
-    struct showing *showing = live_op_new(sizeof(*showing), sessions, asker, clear_showing);
+    struct showing *showing = live_op_new(sizeof(*showing), sessions, request, clear_showing);
     showing->agent = text_of(agent);
     showing->dialect = text_of(dialect);
     if (live_op_admit(&showing->op, false))

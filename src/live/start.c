@@ -9,10 +9,10 @@
 
 struct starting {
     struct live_wait wait;
-    struct live_session *live;      /* held */
-    char *operator_id, *request_id; /* owned */
-    struct settling *settling;      /* while plugins are waited for */
-    struct host_hook_round *round;  /* while hooks are */
+    struct live_session *live;     /* held */
+    struct host_asker *asker;      /* the primary's */
+    struct settling *settling;     /* while plugins are waited for */
+    struct host_hook_round *round; /* while hooks are */
 };
 
 /* Nobody can take that wait back, so it outlives who waits. */
@@ -26,8 +26,7 @@ static void end(struct starting *starting, const struct kg_err *err_or_null)
     live_wait_remove(&starting->wait);
     live->start = err_or_null ? LIVE_NOT_STARTED : LIVE_STARTED;
     live_waiters_tell(live, &live->starting, err_or_null);
-    free(starting->operator_id);
-    free(starting->request_id);
+    host_asker_unref(starting->asker);
     free(starting);
     live_release(live);
 }
@@ -52,17 +51,17 @@ static void on_recorded(void *data, const struct live_appended *appended_or_null
     struct starting *starting = data;
     struct live_session *live = starting->live;
     if (appended_or_null != NULL)
-        audit_emit(
-            host_audit(live->sessions->host), AUDIT_SESSION_STARTED, kg_str(starting->request_id),
-            AUDIT_V_TEXT(live->id.text), AUDIT_V_TEXT(live->project_id),
-            AUDIT_V_INT((int64_t)appended_or_null->count - 1), AUDIT_V_TEXT(starting->operator_id));
+        audit_emit(host_audit(live->sessions->host), AUDIT_SESSION_STARTED,
+                   kg_str(starting->asker->request_id), AUDIT_V_TEXT(live->id.text),
+                   AUDIT_V_TEXT(live->project_id),
+                   AUDIT_V_INT((int64_t)appended_or_null->count - 1),
+                   AUDIT_V_TEXT(starting->asker->operator_id));
     end(starting, err_or_null);
 }
 
 static void record(struct starting *starting, const struct session_draft *drafts, size_t count)
 {
-    const struct live_asker asker = {starting->operator_id, starting->request_id};
-    live_append(starting->live, &asker, drafts, count, on_recorded, starting);
+    live_append(starting->live, starting->asker, drafts, count, on_recorded, starting);
 }
 
 static void on_hooks(void *data, const struct host_hook_answer *answers, size_t count)
@@ -101,11 +100,7 @@ static void fire(struct starting *starting)
     struct live_session *live = starting->live;
     const struct host_hook_fire fire = {
         .hook = MANIFEST_ON_SESSION_START,
-        .asker = {.agent = {.project_id = live->project_id,
-                            .path = "primary",
-                            .session_id = live->id.text},
-                  .operator_id = starting->operator_id,
-                  .request_id = starting->request_id},
+        .asker = starting->asker,
         .on_done = on_hooks,
         .data = starting,
     };
@@ -125,15 +120,14 @@ static void on_settled(void *data)
 
 /* -- asking for it ----------------------------------------------------------------------------- */
 
-static void begin(struct live_session *live, const struct live_asker *asker)
+static void begin(struct live_session *live, const struct host_asker *asker)
 {
     struct starting *starting = kg_alloc(sizeof(*starting));
     struct settling *settling = kg_alloc(sizeof(*settling));
     live->start = LIVE_STARTING;
     live_hold(live);
     starting->live = live;
-    starting->operator_id = kg_strdup(asker->operator_id);
-    starting->request_id = kg_strdup(asker->request_id);
+    starting->asker = live_asker_for(live, asker, "primary");
     starting->settling = settling;
     settling->starting = starting;
     live_wait_add(live->sessions, &starting->wait, on_abort);
@@ -149,7 +143,7 @@ static int check(struct live_session *live, struct kg_err *err)
     return live_enter(live, err);
 }
 
-void live_ensure_started(struct live_session *live, const struct live_asker *asker,
+void live_ensure_started(struct live_session *live, const struct host_asker *asker,
                          live_fn *on_started, void *data)
 {
     struct kg_err err = {0};

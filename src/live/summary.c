@@ -76,7 +76,8 @@ static int ask(struct live_session *live, struct asking *asking, struct kg_err *
     struct models *models = live->sessions->models;
     struct live_agent agent;
     const struct local_model *model;
-    if (live_agent_find(live->sessions, live->project_id, summary->agent, &agent, err) < 0 ||
+    if (live_agent_find(live->sessions, live->project_id, summary->asker->agent_path, &agent, err) <
+            0 ||
         models_find(models, agent.summary_model ? agent.summary_model : agent.resolved->model,
                     "compaction.summary_model", &model, err) < 0)
         return -EINVAL;
@@ -86,8 +87,7 @@ static int ask(struct live_session *live, struct asking *asking, struct kg_err *
                              window < QUESTION_MAX / BYTES_PER_TOKEN ? window * BYTES_PER_TOKEN
                                                                      : QUESTION_MAX,
                              &messages);
-    const struct models_purpose purpose = {
-        .word = "summary", .session_id = live->id.text, .agent_path = summary->agent};
+    const struct models_purpose purpose = {.word = "summary", .asker = summary->asker};
     const struct model_request request = {
         .model = model,
         .system = kg_str(session_summary_prompt),

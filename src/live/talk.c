@@ -167,17 +167,15 @@ static void say_started(void *data, struct live_session *live_or_null,
                         const struct kg_err *err_or_null)
 {
     struct saying *saying = data;
-    const struct live_asker asker = live_op_asker(&saying->op);
     if (err_or_null != NULL)
         live_op_fail(&saying->op, err_or_null);
     else
-        live_append(live_or_null, &asker, saying->drafts, saying->count, on_said, saying);
+        live_append(live_or_null, saying->op.asker, saying->drafts, saying->count, on_said, saying);
 }
 
 static void say_open(struct live_op *op)
 {
     struct saying *saying = KG_CONTAINER(op, struct saying, op);
-    const struct live_asker asker = live_op_asker(op);
     struct kg_err err;
     int result = live_check_open(op->live, &err);
     if (result == 0)
@@ -189,13 +187,13 @@ static void say_open(struct live_op *op)
     if (result < 0)
         live_op_fail(op, &err);
     else
-        live_ensure_started(op->live, &asker, say_started, saying);
+        live_ensure_started(op->live, op->asker, say_started, saying);
 }
 
-void sessions_append(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_append(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str body)
 {
-    struct saying *saying = live_op_new(sizeof(*saying), sessions, asker, clear_saying);
+    struct saying *saying = live_op_new(sizeof(*saying), sessions, request, clear_saying);
     struct kg_err err;
     if (!live_op_admit(&saying->op, true))
         return;
@@ -281,7 +279,7 @@ static void use_started(void *data, struct live_session *live_or_null,
 {
     struct using *using = data;
     const struct live_tool tool = {
-        .asker = live_op_asker(&using->op),
+        .asker = using->op.asker,
         .agent = using->agent,
         .tool = kg_str(using->tool),
         .arguments = kg_buf_view(&using->arguments),
@@ -297,7 +295,6 @@ static void use_started(void *data, struct live_session *live_or_null,
 static void use_open(struct live_op *op)
 {
     struct using *using = KG_CONTAINER(op, struct using, op);
-    const struct live_asker asker = live_op_asker(op);
     struct kg_err err;
     int result = live_check_open(op->live, &err);
     if (result == 0)
@@ -305,13 +302,13 @@ static void use_open(struct live_op *op)
     if (result < 0)
         live_op_fail(op, &err);
     else
-        live_ensure_started(op->live, &asker, use_started, using);
+        live_ensure_started(op->live, op->asker, use_started, using);
 }
 
-void sessions_tool(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_tool(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str agent, struct kg_str tool, struct kg_str arguments)
 {
-    struct using *using = live_op_new(sizeof(*using), sessions, asker, clear_using);
+    struct using *using = live_op_new(sizeof(*using), sessions, request, clear_using);
     using->agent = agent.data ? kg_str_dup(agent) : NULL;
     using->tool = kg_str_dup(tool);
     kg_buf_str(&using->arguments, arguments);
@@ -350,13 +347,13 @@ static void on_idle(void *data, const struct host_hook_answer *answers, size_t c
 static void idle_open(struct live_op *op)
 {
     struct kg_err err;
-    if (live_idle(op->live, "request", op->request_id, on_idle, op, &err) < 0)
+    if (live_idle(op->live, "request", op->asker, on_idle, op, &err) < 0)
         live_op_fail(op, &err);
 }
 
-void sessions_idle(struct sessions *sessions, const struct sessions_asker *asker)
+void sessions_idle(struct sessions *sessions, const struct sessions_request *request)
 {
-    struct live_op *op = live_op_new(sizeof(*op), sessions, asker, NULL);
+    struct live_op *op = live_op_new(sizeof(*op), sessions, request, NULL);
     if (live_op_admit(op, true))
         live_op_open(op, idle_open);
 }
@@ -415,7 +412,7 @@ static void compact_open(struct live_op *op)
         return;
     }
     const struct live_compact compact = {
-        .asker = live_op_asker(op),
+        .asker = op->asker,
         .agent = compacting->agent,
         .trigger = "manual",
         .strategy = compacting->strategy ? &strategy : NULL,
@@ -424,11 +421,11 @@ static void compact_open(struct live_op *op)
     live_compact(op->live, &compact, on_compacted, op);
 }
 
-void sessions_compact(struct sessions *sessions, const struct sessions_asker *asker,
+void sessions_compact(struct sessions *sessions, const struct sessions_request *request,
                       struct kg_str body)
 {
     struct compacting *compacting =
-        live_op_new(sizeof(*compacting), sessions, asker, clear_compacting);
+        live_op_new(sizeof(*compacting), sessions, request, clear_compacting);
     compacting->keep_recent = -1;
     const struct live_field fields[] = {{"agent", LIVE_TEXT, &compacting->agent},
                                         {"strategy", LIVE_TEXT, &compacting->strategy},

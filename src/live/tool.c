@@ -11,9 +11,9 @@
 
 struct live_calling {
     struct live_wait wait;
-    struct live_session *live;                       /* held */
-    char *operator_id, *request_id, *agent, *plugin; /* owned */
-    char *tool;
+    struct live_session *live; /* held */
+    struct host_asker *asker;  /* the agent's */
+    char *plugin, *tool;       /* owned */
     struct kg_buf arguments, call_id;
     struct host_tool_call *call; /* while the plugin works */
     struct kg_buf content;       /* of the result's entry */
@@ -42,9 +42,7 @@ static void end(struct live_calling *calling, const struct kg_err *err_or_null)
         .compacting = calling->compacting,
     };
     calling->on_done(calling->data, err_or_null ? NULL : &result, err_or_null);
-    free(calling->operator_id);
-    free(calling->request_id);
-    free(calling->agent);
+    host_asker_unref(calling->asker);
     free(calling->plugin);
     free(calling->tool);
     kg_buf_free(&calling->arguments);
@@ -59,8 +57,7 @@ static void append(struct live_calling *calling, const struct session_draft *dra
                    void (*on_done)(void *data, const struct live_appended *appended_or_null,
                                    const struct kg_err *err_or_null))
 {
-    const struct live_asker asker = {calling->operator_id, calling->request_id};
-    live_append(calling->live, &asker, draft, 1, on_done, calling);
+    live_append(calling->live, calling->asker, draft, 1, on_done, calling);
 }
 
 /* -- the result -------------------------------------------------------------------------------- */
@@ -101,7 +98,7 @@ static void on_result_recorded(void *data, const struct live_appended *appended_
 static void record_result(struct live_calling *calling)
 {
     const struct session_draft draft = {
-        .agent = calling->agent,
+        .agent = calling->asker->agent_path,
         .kind = SESSION_TOOL_RESULT,
         .role = SESSION_TOOL,
         .source = calling->plugin,
@@ -166,11 +163,7 @@ static void ask_plugin(struct live_calling *calling)
 {
     struct live_session *live = calling->live;
     const struct host_tool_request request = {
-        .asker = {.agent = {.project_id = live->project_id,
-                            .path = calling->agent,
-                            .session_id = live->id.text},
-                  .operator_id = calling->operator_id,
-                  .request_id = calling->request_id},
+        .asker = calling->asker,
         .tool = kg_str(calling->tool),
         .arguments = kg_buf_view(&calling->arguments),
         .on_done = on_reply,
@@ -232,7 +225,7 @@ static void record_call(struct live_calling *calling)
     kg_auto(kg_buf_free) struct kg_buf content = {0};
     write_call(calling, &content);
     const struct session_draft draft = {
-        .agent = calling->agent,
+        .agent = calling->asker->agent_path,
         .kind = SESSION_TOOL_CALL,
         .role = SESSION_ASSISTANT,
         .content = kg_buf_view(&content),
@@ -246,9 +239,7 @@ struct live_calling *live_tool_call(struct live_session *live, const struct live
     struct kg_str none = KG_STR("{}");
     live_hold(live);
     calling->live = live;
-    calling->operator_id = kg_strdup(tool->asker.operator_id);
-    calling->request_id = kg_strdup(tool->asker.request_id);
-    calling->agent = kg_strdup(tool->agent);
+    calling->asker = live_asker_for(live, tool->asker, tool->agent);
     calling->tool = kg_str_dup(tool->tool);
     kg_buf_str(&calling->arguments, tool->arguments.length > 0 ? tool->arguments : none);
     kg_buf_str(&calling->call_id, tool->call_id);

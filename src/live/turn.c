@@ -27,11 +27,6 @@ const char *const turn_stop_names[] = {
 static void step(struct turn *turn);
 static void make_next_call(struct turn *turn);
 
-static struct live_asker asker_of(const struct turn *turn)
-{
-    return (struct live_asker){.operator_id = turn->operator_id, .request_id = turn->request_id};
-}
-
 /* -- its end ----------------------------------------------------------------------------------- */
 
 static void turn_free(struct turn *turn)
@@ -43,8 +38,7 @@ static void turn_free(struct turn *turn)
     if (live != NULL)
         live_release(live);
     free(turn->agent);
-    free(turn->operator_id);
-    free(turn->request_id);
+    host_asker_unref(turn->asker);
     free(turn->prompt);
     kg_buf_free(&turn->said);
     session_conversation_clear(&turn->conversation);
@@ -66,11 +60,11 @@ static void refuse(struct turn *turn, const struct kg_err *why)
 static void tell_audit(const struct turn *turn)
 {
     uint64_t took_ms = loop_now_ms(turn->sessions->loop) - turn->began_ms;
-    audit_emit(host_audit(turn->sessions->host), AUDIT_SESSION_TURN_ENDED, kg_str(turn->request_id),
-               AUDIT_V_TEXT(turn->live->id.text), AUDIT_V_TEXT(turn->agent),
-               AUDIT_V_TEXT(turn_stop_names[turn->stop]), AUDIT_V_INT(turn->steps),
-               AUDIT_V_INT(turn->input_tokens), AUDIT_V_INT(turn->output_tokens),
-               AUDIT_V_INT((int64_t)took_ms),
+    audit_emit(host_audit(turn->sessions->host), AUDIT_SESSION_TURN_ENDED,
+               kg_str(turn->asker->request_id), AUDIT_V_TEXT(turn->live->id.text),
+               AUDIT_V_TEXT(turn->agent), AUDIT_V_TEXT(turn_stop_names[turn->stop]),
+               AUDIT_V_INT(turn->steps), AUDIT_V_INT(turn->input_tokens),
+               AUDIT_V_INT(turn->output_tokens), AUDIT_V_INT((int64_t)took_ms),
                AUDIT_V_TEXT(turn->why.code != KG_OK ? turn->why.message : NULL));
 }
 
@@ -114,14 +108,13 @@ static void finish(struct turn *turn, enum turn_stop stop, const struct kg_err *
 {
     kg_auto(kg_buf_free) struct kg_buf content = {0};
     struct session_draft drafts[1 + TURN_CALLS_MAX];
-    const struct live_asker asker = asker_of(turn);
     turn->ending = true;
     turn->stop = stop;
     turn->why = why_or_null != NULL ? *why_or_null : (struct kg_err){0};
     size_t count = turn_answer_message(&turn->answer, turn->agent, &content, drafts);
     count += cancelled_drafts(turn, turn->next_call, drafts + count);
     if (count > 0)
-        live_append(turn->live, &asker, drafts, count, on_last_words, turn);
+        live_append(turn->live, turn->asker, drafts, count, on_last_words, turn);
     else
         wrap_up(turn);
 }
@@ -153,11 +146,10 @@ static void on_rest_kept(void *data, const struct live_appended *appended_or_nul
 static void cancel_tools(struct turn *turn)
 {
     struct session_draft drafts[TURN_CALLS_MAX];
-    const struct live_asker asker = asker_of(turn);
     size_t count = cancelled_drafts(turn, turn->next_call + 1, drafts);
     live_tool_cancel(turn->tool);
     if (count > 0)
-        live_append(turn->live, &asker, drafts, count, on_rest_kept, NULL);
+        live_append(turn->live, turn->asker, drafts, count, on_rest_kept, NULL);
     turn_answer_cut(&turn->answer, turn->next_call + 1);
 }
 
@@ -222,7 +214,7 @@ static void on_tool(void *data, const struct live_tool_result *result_or_null,
 static void make_call(struct turn *turn, const struct turn_call *call)
 {
     const struct live_tool tool = {
-        .asker = asker_of(turn),
+        .asker = turn->asker,
         .agent = turn->agent,
         .tool = kg_str(call->name),
         .arguments = kg_buf_view(&call->arguments),
@@ -247,7 +239,6 @@ static void on_refusal_kept(void *data, const struct live_appended *appended_or_
 static void refuse_call(struct turn *turn, const struct turn_call *call)
 {
     kg_auto(kg_buf_free) struct kg_buf content = {0};
-    const struct live_asker asker = asker_of(turn);
     kg_buf_text(&content, "{\"error\":");
     size_t from = content.length;
     kg_json_put_string(&content, kg_str(call->problem));
@@ -259,7 +250,7 @@ static void refuse_call(struct turn *turn, const struct turn_call *call)
                                         .role = SESSION_TOOL,
                                         .parent = call->id.text,
                                         .content = kg_buf_view(&content)};
-    live_append(turn->live, &asker, &draft, 1, on_refusal_kept, turn);
+    live_append(turn->live, turn->asker, &draft, 1, on_refusal_kept, turn);
 }
 
 static void make_next_call(struct turn *turn)
@@ -310,10 +301,9 @@ static void keep_answer(struct turn *turn)
 {
     kg_auto(kg_buf_free) struct kg_buf content = {0};
     struct session_draft drafts[1 + TURN_CALLS_MAX];
-    const struct live_asker asker = asker_of(turn);
     size_t count = turn_answer_drafts(&turn->answer, turn->agent, &content, drafts);
     if (count > 0)
-        live_append(turn->live, &asker, drafts, count, on_answer_kept, turn);
+        live_append(turn->live, turn->asker, drafts, count, on_answer_kept, turn);
     else
         finish(turn, stop_of(turn->model_stop), NULL);
 }
@@ -417,10 +407,7 @@ static int ask(struct turn *turn, struct kg_err *err)
     if (result < 0)
         return result;
     project_tools_json(agent.resolved, PROJECT_NEUTRAL, &json);
-    const struct models_purpose purpose = {.word = "turn",
-                                           .session_id = turn->live->id.text,
-                                           .agent_path = turn->agent,
-                                           .request_id = turn->request_id};
+    const struct models_purpose purpose = {.word = "turn", .asker = turn->asker};
     const struct model_request request = {
         .model = model,
         .system = kg_buf_view(&turn->conversation.system),
@@ -522,16 +509,15 @@ static void on_said(void *data, const struct live_appended *appended_or_null,
 static void tell_started(const struct turn *turn, const struct local_model *model)
 {
     audit_emit(host_audit(turn->sessions->host), AUDIT_SESSION_TURN_STARTED,
-               kg_str(turn->request_id), AUDIT_V_TEXT(turn->live->id.text),
+               kg_str(turn->asker->request_id), AUDIT_V_TEXT(turn->live->id.text),
                AUDIT_V_TEXT(turn->live->project_id), AUDIT_V_TEXT(turn->agent),
-               AUDIT_V_STR(model->alias), AUDIT_V_TEXT(turn->operator_id));
+               AUDIT_V_STR(model->alias), AUDIT_V_TEXT(turn->asker->operator_id));
 }
 
 static void on_started(void *data, struct live_session *live_or_null,
                        const struct kg_err *err_or_null)
 {
     struct turn *turn = data;
-    const struct live_asker asker = asker_of(turn);
     const struct session_draft draft = {.agent = turn->agent,
                                         .kind = SESSION_MESSAGE,
                                         .role = SESSION_USER,
@@ -546,7 +532,7 @@ static void on_started(void *data, struct live_session *live_or_null,
         refuse(turn, &err);
     } else {
         tell_started(turn, model);
-        live_append(turn->live, &asker, &draft, 1, on_said, turn);
+        live_append(turn->live, turn->asker, &draft, 1, on_said, turn);
     }
 }
 
@@ -564,6 +550,9 @@ static int begin(struct turn *turn, struct kg_err *err)
     int result = live_check_open(turn->live, err);
     if (result < 0)
         return result;
+    struct host_asker *asker = live_asker_for(turn->live, turn->asker, turn->live->seat);
+    host_asker_unref(turn->asker);
+    turn->asker = asker;
     turn->agent = kg_strdup(turn->live->seat);
     turn->run = (struct live_run){
         .agent = turn->agent, .cancel = on_run_cancel, .on_compacted = on_compacted};
@@ -575,7 +564,6 @@ static int begin(struct turn *turn, struct kg_err *err)
 static void on_open(void *data, struct live_session *live_or_null, const struct kg_err *err_or_null)
 {
     struct turn *turn = data;
-    const struct live_asker asker = asker_of(turn);
     struct kg_err err = {0};
     turn->live = live_or_null;
     if (err_or_null != NULL || turn->cancelled)
@@ -583,7 +571,7 @@ static void on_open(void *data, struct live_session *live_or_null, const struct 
     else if (begin(turn, &err) < 0)
         refuse(turn, &err);
     else
-        live_ensure_started(turn->live, &asker, on_started, turn);
+        live_ensure_started(turn->live, turn->asker, on_started, turn);
 }
 
 /* {"text", "steps"?}, and nothing else. */
@@ -611,7 +599,7 @@ static int read_body(struct turn *turn, struct kg_str body, struct kg_err *err)
     return 0;
 }
 
-struct turn *turn_start(struct sessions *sessions, const struct sessions_asker *asker,
+struct turn *turn_start(struct sessions *sessions, const struct sessions_request *request,
                         struct kg_str body, const struct turn_ops *ops, void *data,
                         struct kg_err *err)
 {
@@ -626,9 +614,8 @@ struct turn *turn_start(struct sessions *sessions, const struct sessions_asker *
         turn_free(turn);
         return NULL;
     }
-    turn->operator_id = kg_strdup(asker->operator_id);
-    turn->request_id = kg_strdup(asker->request_id);
-    live_open(sessions, asker->session, on_open, turn);
+    turn->asker = host_asker_ref(request->asker);
+    live_open(sessions, request->session, on_open, turn);
     return turn;
 }
 
@@ -644,9 +631,9 @@ static void cancel_open(struct live_op *op)
     live_op_answer(op);
 }
 
-void sessions_cancel(struct sessions *sessions, const struct sessions_asker *asker)
+void sessions_cancel(struct sessions *sessions, const struct sessions_request *request)
 {
-    struct live_op *op = live_op_new(sizeof(*op), sessions, asker, NULL);
+    struct live_op *op = live_op_new(sizeof(*op), sessions, request, NULL);
     if (live_op_admit(op, false))
         live_op_open(op, cancel_open);
 }

@@ -123,6 +123,7 @@ void model_cancel(struct model_call *call);
 
 /* Looks them up, asks them, and tells the audit log; see models.c. */
 struct host;
+struct host_asker;
 
 struct models;
 struct models *models_new(struct host *host); /* which is borrowed */
@@ -140,11 +141,10 @@ void models_free(struct models *models);
 int models_find(const struct models *models, const char *alias, const char *who,
                 const struct local_model **ret_model, struct kg_err *err);
 
-/* Why a model is asked. Texts are copied. */
+/* Why a model is asked, and by which agent. */
 struct models_purpose {
-    const char *word; /* "turn" or "summary" */
-    const char *session_id, *agent_path;
-    const char *request_id; /* NULL: none */
+    const char *word; /* "turn" or "summary"; static */
+    struct host_asker *asker;
 };
 struct models_call;
 /* As model_ask; KG_E_AUDIT_UNAVAILABLE while nobody could say afterwards that it was asked. */

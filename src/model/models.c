@@ -26,7 +26,8 @@ struct models_call {
     struct model_call *call;
     struct model_ops ops;
     void *data;
-    char *provider, *model, *session_id, *agent_path, *request_id; /* owned */
+    char *provider, *model; /* owned */
+    struct host_asker *asker;
     int64_t input_tokens, output_tokens;
     uint64_t began_ms;
 };
@@ -122,9 +123,7 @@ static void call_free(struct models_call *call)
 {
     free(call->provider);
     free(call->model);
-    free(call->session_id);
-    free(call->agent_path);
-    free(call->request_id);
+    host_asker_unref(call->asker);
     free(call);
 }
 
@@ -132,11 +131,11 @@ static void tell_answered(const struct models_call *call, enum model_failure fai
 {
     const char *why = failure != MODEL_OK ? model_failure_names[failure] : NULL;
     uint64_t took_ms = loop_now_ms(call->models->place.loop) - call->began_ms;
-    audit_emit(host_audit(call->models->host), AUDIT_MODEL_ANSWERED, kg_str(call->request_id),
-               AUDIT_V_TEXT(call->provider), AUDIT_V_TEXT(call->model),
-               AUDIT_V_TEXT(call->session_id), AUDIT_V_TEXT(call->agent_path),
-               AUDIT_V_INT(call->input_tokens), AUDIT_V_INT(call->output_tokens),
-               AUDIT_V_INT((int64_t)took_ms), AUDIT_V_TEXT(why));
+    audit_emit(host_audit(call->models->host), AUDIT_MODEL_ANSWERED,
+               kg_str(call->asker->request_id), AUDIT_V_TEXT(call->provider),
+               AUDIT_V_TEXT(call->model), AUDIT_V_TEXT(call->asker->session_id),
+               AUDIT_V_TEXT(call->asker->agent_path), AUDIT_V_INT(call->input_tokens),
+               AUDIT_V_INT(call->output_tokens), AUDIT_V_INT((int64_t)took_ms), AUDIT_V_TEXT(why));
 }
 
 static void on_event(void *data, const struct model_event *event)
@@ -169,9 +168,7 @@ static struct models_call *call_new(struct models *models, const struct models_p
     call->data = data;
     call->provider = kg_str_dup(model->provider->name);
     call->model = kg_str_dup(model->alias);
-    call->session_id = kg_strdup(purpose->session_id);
-    call->agent_path = kg_strdup(purpose->agent_path);
-    call->request_id = kg_strdup(purpose->request_id);
+    call->asker = host_asker_ref(purpose->asker);
     call->began_ms = loop_now_ms(models->place.loop);
     return call;
 }
@@ -201,9 +198,9 @@ int models_ask(struct models *models, const struct models_purpose *purpose,
         call_free(call);
         return result;
     }
-    audit_emit(host_audit(models->host), AUDIT_MODEL_ASKED, kg_str(call->request_id),
+    audit_emit(host_audit(models->host), AUDIT_MODEL_ASKED, kg_str(call->asker->request_id),
                AUDIT_V_TEXT(call->provider), AUDIT_V_TEXT(call->model),
-               AUDIT_V_TEXT(call->session_id), AUDIT_V_TEXT(call->agent_path),
+               AUDIT_V_TEXT(call->asker->session_id), AUDIT_V_TEXT(call->asker->agent_path),
                AUDIT_V_TEXT(purpose->word));
     *ret_call = call;
     return 0;

@@ -80,9 +80,12 @@ static void on_done(void *data, const struct host_hook_answer *answers, size_t c
 static void fire_for(struct fired *fired, const char *agent, enum manifest_hook hook,
                      struct kg_str params, const char *designated)
 {
+    kg_auto(host_asker_cleanup) struct host_asker *ann = host_asker_new("ann", "req_1");
+    kg_auto(host_asker_cleanup) struct host_asker *asker =
+        host_asker_for(ann, "music", agent, "ses_1");
     const struct host_hook_fire fire = {
         .hook = hook,
-        .asker = {.agent = {"music", agent, "ses_1"}, .operator_id = "ann", .request_id = "req_1"},
+        .asker = asker,
         .params = params,
         .designated = designated,
         .designated_params =
@@ -167,10 +170,11 @@ static char *seen_by(const char *plugin)
 {
     struct seen seen = {0};
     struct kg_err err;
+    kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_new(NULL, "req_2");
     const struct host_call_request request = {
         .plugin = kg_str(plugin),
         .method = KG_STR("told.seen"),
-        .context = {.request_id = "req_2"},
+        .asker = asker,
         .on_done = on_seen,
         .data = &seen,
     };

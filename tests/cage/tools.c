@@ -68,8 +68,11 @@ static void on_done(void *data, const struct host_tool_reply *reply)
 
 static void ask(struct asked *asked, const char *agent, const char *tool, const char *arguments)
 {
+    kg_auto(host_asker_cleanup) struct host_asker *ann = host_asker_new("ann", "req_1");
+    kg_auto(host_asker_cleanup) struct host_asker *asker =
+        host_asker_for(ann, "music", agent, "ses_1");
     const struct host_tool_request request = {
-        .asker = {.agent = {"music", agent, "ses_1"}, .operator_id = "ann", .request_id = "req_1"},
+        .asker = asker,
         .tool = kg_str(tool),
         .arguments = kg_str(arguments),
         .on_done = on_done,

@@ -1,0 +1,28 @@
+/*
+ * Who asks: the operator, his request, and in a session the agent that acts for him. One is made
+ * where a request comes in; all that is done for it holds a reference, down to the audit line.
+ */
+#ifndef KAGED_HOST_ASKER_H
+#define KAGED_HOST_ASKER_H
+
+#include <stdint.h>
+
+/* To be read only. Texts live as long as it does. */
+struct host_asker {
+    const char *operator_id; /* NULL: unknown */
+    const char *request_id;  /* NULL: none */
+    /* Which agent of which session; none of the three goes without the others. NULL: no agent. */
+    const char *project_id, *agent_path, *session_id;
+    uint32_t references; /* asker.c's */
+};
+
+/* Texts are copied; the caller has the first reference. */
+struct host_asker *host_asker_new(const char *operator_id, const char *request_id);
+/* The same, for an agent of a session. */
+struct host_asker *host_asker_for(const struct host_asker *asker, const char *project_id,
+                                  const char *agent_path, const char *session_id);
+struct host_asker *host_asker_ref(struct host_asker *asker);
+void host_asker_unref(struct host_asker *asker);    /* takes NULL */
+void host_asker_cleanup(struct host_asker **asker); /* for kg_auto */
+
+#endif
