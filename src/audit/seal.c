@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +63,7 @@ static bool take(struct kg_str *rest, const char *literal)
 static bool take_number(struct kg_str *rest, uint64_t *ret_number)
 {
     size_t digits = 0;
-    while (digits < rest->length && rest->data[digits] >= '0' && rest->data[digits] <= '9')
+    while (digits < rest->length && kg_is_digit(rest->data[digits]))
         digits++;
     int64_t number;
     if (!kg_str_to_int((struct kg_str){rest->data, digits}, &number))
@@ -139,8 +138,8 @@ static int make_key(const char *path, struct audit_key *ret_key, struct kg_err *
     if (fsync(fd) < 0 || rename(temporary, path) < 0)
         return kg_fail_errno(err, errno, "audit key %s: make", path);
     *ret_key = key;
-    kg_auto(kg_free) char *copy = kg_strdup(path);
-    return audit_sync_dir(dirname(copy), err);
+    kg_auto(kg_free) char *folder = kg_path_folder(path);
+    return audit_sync_dir(folder, err);
 }
 
 int audit_key_load(const char *path, bool make, struct audit_key *ret_key, struct kg_err *err)

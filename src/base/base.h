@@ -68,6 +68,15 @@ static inline bool kg_str_is(struct kg_str a, const char *text)
 {
     return kg_str_equal(a, kg_str(text));
 }
+/* What is left of a text without its first bytes, and those bytes alone; it must have so many. */
+static inline struct kg_str kg_str_from(struct kg_str text, size_t offset)
+{
+    return (struct kg_str){text.data + offset, text.length - offset};
+}
+static inline struct kg_str kg_str_first(struct kg_str text, size_t length)
+{
+    return (struct kg_str){text.data, length};
+}
 bool kg_str_starts(struct kg_str text, const char *prefix);
 bool kg_str_ends(struct kg_str text, const char *suffix);
 int kg_str_compare(struct kg_str a, struct kg_str b);
@@ -76,6 +85,24 @@ void kg_str_copy(struct kg_str text, char *to, size_t size); /* the same; cut if
 /* A whole decimal integer, nothing around it; false past int64 or on anything else. */
 bool kg_str_to_int(struct kg_str text, int64_t *ret_value);
 int kg_hex_digit(char c); /* its value, or -1 */
+/* Of ASCII, whatever the locale says. */
+static inline bool kg_is_digit(char c)
+{
+    return (unsigned char)(c - '0') < 10;
+}
+static inline bool kg_is_lower(char c)
+{
+    return (unsigned char)(c - 'a') < 26;
+}
+static inline bool kg_is_letter(char c)
+{
+    return kg_is_lower((char)(c | 0x20));
+}
+static inline bool kg_is_letter_or_digit(char c)
+{
+    return kg_is_letter(c) || kg_is_digit(c);
+}
+bool kg_same_text(const char *a, const char *b); /* NULL is the same as NULL alone */
 /* The candidate nearest to text by edit distance, or NULL when none is near enough to suggest. */
 const char *kg_str_nearest(struct kg_str text, const char *const *candidates, size_t count);
 uint64_t kg_hash(struct kg_str text); /* differs from process to process */
@@ -241,6 +268,14 @@ void kg_ulid_count_up(char text[KG_ULID_LENGTH]); /* to the next one in order */
 /* What the ULIDs of a millisecond begin with, without a NUL; texts sort as times do. */
 void kg_ulid_time(int64_t wall_ms, char ret_text[KG_ULID_TIME]);
 struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five characters, or "" */
+
+/* -- paths, as texts --------------------------------------------------------------------------- */
+
+/* Whether the path is the folder, or below it; both are written plainly. Nothing is in "". */
+bool kg_path_within(const char *path, const char *folder);
+const char *kg_path_name(const char *path);               /* what is behind the last slash */
+char *kg_path_folder(const char *path);                   /* what is before it, or "."; owned */
+char *kg_path_join(const char *folder, const char *name); /* owned */
 
 /* -- files ------------------------------------------------------------------------------------- */
 

@@ -36,14 +36,9 @@ static void skip_space(struct reader *reader)
         reader->at++;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_word(char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+    return kg_is_letter_or_digit(c) || c == '-';
 }
 
 /* Without leading zeros, and not past the bound. */
@@ -51,7 +46,7 @@ static bool read_number(struct reader *reader, uint64_t *ret_number)
 {
     size_t start = reader->at;
     uint64_t number = 0;
-    while (is_digit(peek(reader))) {
+    while (kg_is_digit(peek(reader))) {
         number = number * 10 + (uint64_t)(peek(reader) - '0');
         if (number > KG_SEMVER_NUMBER_MAX)
             return false;
@@ -67,7 +62,7 @@ static bool read_number(struct reader *reader, uint64_t *ret_number)
 static bool is_numeric(struct kg_str identifier)
 {
     for (size_t i = 0; i < identifier.length; i++)
-        if (!is_digit(identifier.data[i]))
+        if (!kg_is_digit(identifier.data[i]))
             return false;
     return identifier.length > 0;
 }

@@ -17,6 +17,11 @@ bool kg_str_ends(struct kg_str text, const char *suffix)
            kg_str_equal((struct kg_str){text.data + text.length - end.length, end.length}, end);
 }
 
+bool kg_same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
 int kg_str_compare(struct kg_str a, struct kg_str b)
 {
     size_t shorter = a.length < b.length ? a.length : b.length;
@@ -53,7 +58,7 @@ bool kg_str_to_int(struct kg_str text, int64_t *ret_value)
     int64_t value = 0; /* kept negative: the range is one wider there */
     for (; i < text.length; i++) {
         char c = text.data[i];
-        if (c < '0' || c > '9')
+        if (!kg_is_digit(c))
             return false;
         if (__builtin_mul_overflow(value, 10, &value) ||
             __builtin_sub_overflow(value, c - '0', &value))
@@ -67,7 +72,7 @@ bool kg_str_to_int(struct kg_str text, int64_t *ret_value)
 
 int kg_hex_digit(char c)
 {
-    if (c >= '0' && c <= '9')
+    if (kg_is_digit(c))
         return c - '0';
     if (c >= 'a' && c <= 'f')
         return c - 'a' + 10;

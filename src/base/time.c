@@ -86,7 +86,7 @@ static bool take_pattern(struct kg_str *text, const char *pattern, int *ret_numb
     *ret_numbers = 0;
     for (size_t i = 0; i < length; i++) {
         char c = text->data[i];
-        if (pattern[i] == '9' && c >= '0' && c <= '9')
+        if (pattern[i] == '9' && kg_is_digit(c))
             *ret_numbers = *ret_numbers * 10 + (c - '0');
         else if (pattern[i] != '9' && pattern[i] == c)
             *++ret_numbers = 0;
@@ -115,7 +115,7 @@ static bool parse_fraction(struct kg_str *text, int64_t *ms)
     if (text->length == 0 || text->data[0] != '.')
         return true;
     size_t i = 1;
-    for (int scale = 100; i < text->length && text->data[i] >= '0' && text->data[i] <= '9'; i++) {
+    for (int scale = 100; i < text->length && kg_is_digit(text->data[i]); i++) {
         *ms += (int64_t)(text->data[i] - '0') * scale;
         scale /= 10;
     }

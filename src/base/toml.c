@@ -163,14 +163,9 @@ static bool take_newline(struct toml *toml)
     return true;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_bare_key_char(char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
+    return kg_is_letter_or_digit(c) || c == '_' || c == '-';
 }
 
 /* The tab is the one control character that may stand in strings and comments. */
@@ -362,7 +357,7 @@ static bool take_digits(struct kg_str *rest, size_t count, unsigned *ret_value)
     if (rest->length < count)
         return false;
     for (size_t i = 0; i < count; i++) {
-        if (!is_digit(rest->data[i]))
+        if (!kg_is_digit(rest->data[i]))
             return false;
         value = value * 10 + (unsigned)(rest->data[i] - '0');
     }
@@ -627,7 +622,7 @@ static struct kg_str take_bare_token(struct toml *toml)
     struct kg_str rest = token;
     const char *behind = token.data + token.length;
     if (take_date(&rest) && rest.length == 0 && toml->end - behind > 1 && behind[0] == ' ' &&
-        is_digit(behind[1]))
+        kg_is_digit(behind[1]))
         token.length += 1 + bare_length(behind + 1, toml->end);
     toml->at += token.length;
     return token;

@@ -277,7 +277,7 @@ static bool resolve_word(struct kg_str text, struct kg_node *node)
 static size_t count_digits(struct kg_str text, size_t from)
 {
     size_t i = from;
-    while (i < text.length && text.data[i] >= '0' && text.data[i] <= '9')
+    while (i < text.length && kg_is_digit(text.data[i]))
         i++;
     return i - from;
 }

@@ -128,7 +128,7 @@ static bool is_covered(const struct cage_steps *steps, size_t at)
     for (size_t i = at + 1; i < steps->count; i++) {
         const struct cage_step *later = &steps->items[i];
         if (later->kind != CAGE_STEP_READ_ONLY && later->kind != CAGE_STEP_LINK &&
-            cage_path_within(steps->items[at].path, later->path))
+            kg_path_within(steps->items[at].path, later->path))
             return true;
     }
     return false;

@@ -61,8 +61,6 @@ struct cage_policy {
     unsigned cpu_shares;              /* relative to other cages, 1024 is usual; 0: no say */
 };
 
-/* True if path is below folder, or is it. */
-bool cage_path_within(const char *path, const char *folder);
 /* What realpath says, but sooner where there is no link in the path. Owned, or NULL. */
 char *cage_real_path(const char *path);
 /* True if path is one of those folders, or within one of those trees, that no cage shows whole. */

@@ -40,7 +40,7 @@ static void files_free(struct files *files)
 bool cage_files_refused(const char *path)
 {
     for (size_t i = 0; i < KG_COUNT(own_trees); i++)
-        if (cage_path_within(path, own_trees[i]))
+        if (kg_path_within(path, own_trees[i]))
             return true;
     for (size_t i = 0; i < KG_COUNT(whole_folders); i++)
         if (strcmp(path, whole_folders[i]) == 0)
@@ -62,7 +62,7 @@ static int refuse(const struct files *files, const struct file *file, const char
 
 static bool is_own(const struct files *files, const struct file *file)
 {
-    return cage_path_within(file->path, files->policy->install_dir);
+    return kg_path_within(file->path, files->policy->install_dir);
 }
 
 static int check_name(const struct files *files, const struct file *file)
@@ -100,7 +100,7 @@ static int check_kind(const struct files *files, const struct file *file)
 
 static bool overlap(const char *path, const char *folder)
 {
-    return cage_path_within(path, folder) || cage_path_within(folder, path);
+    return kg_path_within(path, folder) || kg_path_within(folder, path);
 }
 
 /* A kept folder may have a link in its name; the path has none, so both names are compared. */
@@ -118,7 +118,7 @@ static bool is_listed(const struct files *files, const char *path)
 {
     const char *const *folder = files->policy->root_writable;
     for (; folder != NULL && *folder != NULL; folder++)
-        if (cage_path_within(path, *folder))
+        if (kg_path_within(path, *folder))
             return true;
     return false;
 }
@@ -161,7 +161,7 @@ static int check_file(const struct files *files, struct file *file)
 static bool is_in_own_path(const struct cage_policy *policy, const char *path)
 {
     for (size_t i = 0; i < policy->path_count; i++)
-        if (policy->paths[i].own && cage_path_within(path, policy->paths[i].path))
+        if (policy->paths[i].own && kg_path_within(path, policy->paths[i].path))
             return true;
     return false;
 }
@@ -218,7 +218,7 @@ static bool is_shown_already(const struct cage_steps *steps, const char *path)
         const struct cage_step *step = &steps->items[i];
         bool mounts = step->kind == CAGE_STEP_SYSTEM || step->kind == CAGE_STEP_BIND ||
                       step->kind == CAGE_STEP_WRITE || step->kind == CAGE_STEP_TMPFS;
-        if (mounts && cage_path_within(path, step->path))
+        if (mounts && kg_path_within(path, step->path))
             return step->kind == CAGE_STEP_SYSTEM;
     }
     return false;
@@ -249,8 +249,8 @@ static void cover_programs(const struct files *files)
         bool writable = false;
         for (size_t j = 0; j < files->count; j++)
             writable = writable || (files->items[j].write &&
-                                    cage_path_within(programs->items[i], files->items[j].path));
-        if (writable && !cage_path_within(programs->items[i], files->policy->install_dir))
+                                    kg_path_within(programs->items[i], files->items[j].path));
+        if (writable && !kg_path_within(programs->items[i], files->policy->install_dir))
             cage_steps_add(&files->plan->steps, CAGE_STEP_BIND, programs->items[i],
                            programs->items[i], 0);
     }

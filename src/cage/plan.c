@@ -53,7 +53,7 @@ static bool is_made(const struct cage_steps *steps, const char *path)
 {
     bool made = cage_steps_reach(steps, path);
     for (size_t i = 0; i < steps->count; i++)
-        made = made || cage_path_within(steps->items[i].path, path);
+        made = made || kg_path_within(steps->items[i].path, path);
     return made;
 }
 
@@ -171,11 +171,11 @@ static int check_not_system(const struct cage_policy *policy, const struct cage_
                             struct kg_err *err)
 {
     const char *folder = policy->install_dir;
-    bool refused = cage_path_within(folder, "/proc") || cage_path_within(folder, "/sys");
+    bool refused = kg_path_within(folder, "/proc") || kg_path_within(folder, "/sys");
     for (size_t i = 0; i < KG_COUNT(refused_folders); i++)
         refused = refused || strcmp(folder, refused_folders[i]) == 0;
     for (size_t i = 0; i < steps->count; i++)
-        refused = refused || cage_path_within(steps->items[i].path, folder);
+        refused = refused || kg_path_within(steps->items[i].path, folder);
     if (!refused)
         return 0;
     return kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s is a folder of the system",

@@ -66,37 +66,24 @@ struct search {
 static int add_path(struct search *search, const char *path, unsigned depth);
 static int add_word(struct search *search, const char *word, unsigned depth);
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-static char *folder_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == path ? kg_strdup("/")
-                         : kg_str_dup((struct kg_str){path, (size_t)(slash - path)});
-}
-
 static bool is_system(const char *path)
 {
     for (size_t i = 0; i < KG_COUNT(system_roots); i++)
-        if (cage_path_within(path, system_roots[i]) && strcmp(path, system_roots[i]) != 0)
+        if (kg_path_within(path, system_roots[i]) && strcmp(path, system_roots[i]) != 0)
             return true;
     return false;
 }
 
 static bool is_own(const struct search *search, const char *path)
 {
-    return cage_path_within(path, search->policy->install_dir);
+    return kg_path_within(path, search->policy->install_dir);
 }
 
 static bool is_writable(const struct search *search, const char *path)
 {
     const struct cage_policy *policy = search->policy;
     for (size_t i = 0; i < policy->path_count; i++)
-        if (policy->paths[i].write && cage_path_within(path, policy->paths[i].path))
+        if (policy->paths[i].write && kg_path_within(path, policy->paths[i].path))
             return true;
     return false;
 }
@@ -106,10 +93,10 @@ static bool is_granted(const struct search *search, const char *path)
 {
     const struct cage_policy *policy = search->policy;
     for (size_t i = 0; i < policy->path_count; i++)
-        if (cage_path_within(path, policy->paths[i].path))
+        if (kg_path_within(path, policy->paths[i].path))
             return true;
     for (size_t i = 0; i < policy->program_count; i++)
-        if (cage_path_within(path, policy->programs[i].folder))
+        if (kg_path_within(path, policy->programs[i].folder))
             return true;
     return false;
 }
@@ -167,7 +154,7 @@ static void add_executable(struct search *search, const char *path)
 /* Names match with a version behind them too: perl5.36, gcc-12. */
 static bool is_named(const char *path, const char *program)
 {
-    const char *name = base_name(path);
+    const char *name = kg_path_name(path);
     size_t length = strlen(program);
     return strncmp(name, program, length) == 0 &&
            strspn(name + length, "0123456789.-") == strlen(name + length);
@@ -233,9 +220,9 @@ static int add_listed_support(struct search *search, const char *path)
 /* A program that has a bin folder of its own in /usr/lib has its helpers around it: JVMs, LLVM. */
 static void add_home(struct search *search, const char *file)
 {
-    kg_auto(kg_free) char *bin = folder_of(file);
-    kg_auto(kg_free) char *home = folder_of(bin);
-    if (strcmp(base_name(bin), "bin") == 0 && cage_path_within(home, "/usr/lib") &&
+    kg_auto(kg_free) char *bin = kg_path_folder(file);
+    kg_auto(kg_free) char *home = kg_path_folder(bin);
+    if (strcmp(kg_path_name(bin), "bin") == 0 && kg_path_within(home, "/usr/lib") &&
         strcmp(home, "/usr/lib") != 0)
         add_executable(search, home);
 }
@@ -283,14 +270,14 @@ static char *follow(struct search *search, const char *start)
         }
         trusted =
             (trusted || is_system(path)) && !is_own(search, path) && !is_writable(search, path);
-        kg_auto(kg_free) char *folder = folder_of(path);
+        kg_auto(kg_free) char *folder = kg_path_folder(path);
         kg_auto(kg_free) char *real_folder = search->host->real(folder);
         if (real_folder == NULL) {
             fail_missing(search, path);
             return NULL;
         }
         if (strcmp(folder, real_folder) != 0) {
-            char *moved = cage_path_join(real_folder, base_name(path));
+            char *moved = cage_path_join(real_folder, kg_path_name(path));
             add_link(search, path, moved);
             free(path);
             path = moved;
@@ -369,7 +356,7 @@ static int add_env_program(struct search *search, const char *const *words, size
 
 static bool is_env(const char *path)
 {
-    return strcmp(base_name(path), "env") == 0;
+    return strcmp(kg_path_name(path), "env") == 0;
 }
 
 /* The rest of a `#!` line reaches the interpreter as one argument; only env takes it apart. */

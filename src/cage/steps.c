@@ -34,14 +34,6 @@ bool cage_path_plain(const char *path)
     }
 }
 
-bool cage_path_within(const char *path, const char *folder)
-{
-    size_t length = strlen(folder);
-    if (strcmp(folder, "/") == 0)
-        return path[0] == '/';
-    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
-}
-
 static void drop_last_part(struct kg_buf *path)
 {
     while (path->length > 0 && path->data[path->length - 1] != '/')
@@ -85,7 +77,7 @@ bool cage_steps_reach(const struct cage_steps *steps, const char *path)
         if ((step->kind == CAGE_STEP_SYSTEM || step->kind == CAGE_STEP_BIND ||
              step->kind == CAGE_STEP_WRITE || step->kind == CAGE_STEP_COPY ||
              step->kind == CAGE_STEP_LINK) &&
-            cage_path_within(path, step->path))
+            kg_path_within(path, step->path))
             return true;
     }
     return false;

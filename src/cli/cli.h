@@ -221,8 +221,6 @@ void cli_pause_ms(long ms); /* less than a second */
 
 /* A member's text, or its number as text; empty if it is neither. */
 struct kg_str cli_text(const struct kg_node *object, const char *key);
-int64_t cli_number(const struct kg_node *object, const char *key); /* 0 if it is none */
-bool cli_is_set(const struct kg_node *object, const char *key);    /* it is true */
 /* A member that is a list; an empty one if it is none. */
 const struct kg_node *cli_list(const struct kg_node *object, const char *key);
 /* A member that is a time: RFC 3339 or milliseconds. False if it is neither. */

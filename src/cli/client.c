@@ -315,8 +315,8 @@ static void take_problem(struct kg_problems *problems, struct listed *listed,
              KG_STR_CUT(cli_text(problem, "code"), sizeof(listed->code) - 1));
     listed->row.code = listed->code;
     listed->row.severity = is_warning ? KG_SEVERITY_WARNING : KG_SEVERITY_ERROR;
-    kg_problems_add(problems, &listed->row, (uint32_t)cli_number(problem, "line"),
-                    (uint32_t)cli_number(problem, "column"), hint, "%s", message);
+    kg_problems_add(problems, &listed->row, (uint32_t)kg_node_number(problem, "line"),
+                    (uint32_t)kg_node_number(problem, "column"), hint, "%s", message);
 }
 
 /* True if the error lists what is wrong with a file, which is said then. */
@@ -474,19 +474,6 @@ struct kg_str cli_text(const struct kg_node *object, const char *key)
     if (node == NULL || (node->type != KG_STRING && node->type != KG_NUMBER))
         return (struct kg_str){"", 0};
     return node->text;
-}
-
-int64_t cli_number(const struct kg_node *object, const char *key)
-{
-    int64_t value;
-    const struct kg_node *node = kg_node_get(object, key);
-    return node != NULL && kg_node_int(node, &value) ? value : 0;
-}
-
-bool cli_is_set(const struct kg_node *object, const char *key)
-{
-    const struct kg_node *node = kg_node_get(object, key);
-    return node != NULL && node->type == KG_BOOL && node->boolean;
 }
 
 const struct kg_node *cli_list(const struct kg_node *object, const char *key)

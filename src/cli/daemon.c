@@ -53,16 +53,17 @@ static void put_listeners(struct kg_buf *out, const struct kg_node *listeners)
 static void put_figures(struct kg_buf *out, const struct kg_node *status)
 {
     kg_buf_printf(out, "  calls     %" PRId64 ", of them %" PRId64 " with an error\n",
-                  cli_number(status, "calls"), cli_number(status, "errors"));
+                  kg_node_number(status, "calls"), kg_node_number(status, "errors"));
     kg_buf_text(out, "  memory    ");
-    print_bytes(out, cli_number(status, "memory_bytes"));
-    kg_buf_printf(out, ", %" PRId64 " open files\n", cli_number(status, "open_fds"));
+    print_bytes(out, kg_node_number(status, "memory_bytes"));
+    kg_buf_printf(out, ", %" PRId64 " open files\n", kg_node_number(status, "open_fds"));
     kg_buf_text(out, "  loop lag  ");
-    print_latency(out, cli_number(status, "loop_lag_us"));
+    print_latency(out, kg_node_number(status, "loop_lag_us"));
     kg_buf_text(out, ", at most ");
-    print_latency(out, cli_number(status, "loop_lag_max_us"));
-    kg_buf_printf(out, "\n  events    %" PRId64 " audited, ", cli_number(status, "audit_events"));
-    print_bytes(out, cli_number(status, "audit_queue_bytes"));
+    print_latency(out, kg_node_number(status, "loop_lag_max_us"));
+    kg_buf_printf(out, "\n  events    %" PRId64 " audited, ",
+                  kg_node_number(status, "audit_events"));
+    print_bytes(out, kg_node_number(status, "audit_queue_bytes"));
     kg_buf_text(out, " waiting for the disk\n");
 }
 
@@ -182,7 +183,7 @@ int cli_stop(struct cli *cli)
     int code = cli_ask_object(cli, &status_request, &body, &doc);
     if (code != CLI_DONE)
         return code;
-    int64_t pid = cli_number(doc->root, "pid");
+    int64_t pid = kg_node_number(doc->root, "pid");
     if (open_pidfd(pid, &pidfd, &err) < 0)
         return print_error(&err);
     const struct client_request request = {.method = "POST", .target = "/api/v1/stop"};

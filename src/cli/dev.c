@@ -52,7 +52,7 @@ static void show_started(struct dev *dev, const struct kg_node *told)
     text.length = 0;
     kg_buf_text(&text,
                 "it works in a project: it runs when a session of one that declares it begins");
-    if (cli_is_set(told, "of_project"))
+    if (kg_node_is_true(told, "of_project"))
         note(told, yellow, &text);
 }
 
@@ -66,8 +66,8 @@ static void show_changed(struct dev *dev, const struct kg_node *told)
         kg_buf_text(&text, i > 0 ? ", " : " ");
         kg_buf_escaped(&text, files->items[i].text);
     }
-    if (cli_number(told, "changes") > 2 * (int64_t)files->count)
-        kg_buf_printf(&text, " (%lld changes)", (long long)cli_number(told, "changes"));
+    if (kg_node_number(told, "changes") > 2 * (int64_t)files->count)
+        kg_buf_printf(&text, " (%lld changes)", (long long)kg_node_number(told, "changes"));
     note(told, bold, &text);
 }
 
@@ -104,8 +104,8 @@ static void show_invalid(struct dev *dev, const struct kg_node *told)
         const struct kg_node *problem = &problems->items[i];
         text.length = 0;
         kg_buf_escaped(&text, kg_str(dev->manifest));
-        kg_buf_printf(&text, ":%lld:%lld: ", (long long)cli_number(problem, "line"),
-                      (long long)cli_number(problem, "column"));
+        kg_buf_printf(&text, ":%lld:%lld: ", (long long)kg_node_number(problem, "line"),
+                      (long long)kg_node_number(problem, "column"));
         put_problem(&text, problem);
         note(told, kg_str_is(cli_text(problem, "severity"), "error") ? red : yellow, &text);
     }

@@ -54,8 +54,8 @@ static void put_facts(struct kg_buf *out, const struct kg_node *offer)
     put_line(out, "license", cli_text(offer, "license"));
     put_line(out, "homepage", cli_text(offer, "homepage"));
     put_source(out, offer);
-    kg_buf_printf(out, "  files: %" PRId64 " (", cli_number(offer, "files"));
-    print_bytes(out, cli_number(offer, "bytes"));
+    kg_buf_printf(out, "  files: %" PRId64 " (", kg_node_number(offer, "files"));
+    print_bytes(out, kg_node_number(offer, "bytes"));
     kg_buf_text(out, ")\n");
     put_line(out, "hash", cli_text(offer, "hash"));
     for (uint32_t i = 0; i < count_of(warnings); i++)
@@ -229,7 +229,8 @@ static void put_changes(struct kg_buf *out, const struct kg_node *offer)
 {
     const struct kg_node *changes = kg_node_get(offer, "changes");
     if (count_of(changes) > 0)
-        kg_buf_text(out, cli_is_set(offer, "compared") ? "\nAlso changed:\n" : "\nIt also has:\n");
+        kg_buf_text(out,
+                    kg_node_is_true(offer, "compared") ? "\nAlso changed:\n" : "\nIt also has:\n");
     for (uint32_t i = 0; i < count_of(changes); i++)
         put_change(out, &changes->items[i]);
 }
@@ -256,13 +257,13 @@ static void put_files(struct kg_buf *out, const struct kg_node *offer)
     const struct kg_node *diff = kg_node_get(offer, "file_changes");
     int64_t all = 0;
     for (size_t i = 0; i < KG_COUNT(rows); i++)
-        all += cli_number(diff, rows[i].count);
+        all += kg_node_number(diff, rows[i].count);
     if (all == 0)
         return;
     kg_buf_text(out, "\nFiles:\n");
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         put_paths(out, rows[i].sign, kg_node_get(diff, rows[i].list),
-                  cli_number(diff, rows[i].count));
+                  kg_node_number(diff, rows[i].count));
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -356,7 +357,7 @@ static void put_dev_words(struct kg_buf *out, const struct kg_node *offer)
 static void put_dev(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
     const struct kg_node *warnings = kg_node_get(offer, "warnings");
-    bool compared = cli_is_set(offer, "compared");
+    bool compared = kg_node_is_true(offer, "compared");
     put_named(out, compared ? "Plugin " : "For development: plugin ", offer, "name",
               compared ? " asks for more than you agreed to.\n" : "\n");
     put_line(out, "version", cli_text(offer, "version"));
@@ -485,16 +486,16 @@ void show_uninstalled(struct kg_buf *out, const struct kg_node *removed)
 void show_progress(struct kg_buf *out, const struct kg_node *consent)
 {
     const struct kg_node *progress = kg_node_get(consent, "progress");
-    int64_t expected = cli_number(progress, "bytes_expected");
+    int64_t expected = kg_node_number(progress, "bytes_expected");
     kg_buf_escaped(out, cli_text(consent, "state"));
     if (progress == NULL || progress->type != KG_OBJECT)
         return;
     out->length = 0;
     kg_buf_escaped(out, cli_text(progress, "phase"));
-    if (cli_number(progress, "files") == 0 && cli_number(progress, "bytes") == 0)
+    if (kg_node_number(progress, "files") == 0 && kg_node_number(progress, "bytes") == 0)
         return;
-    kg_buf_printf(out, ", %" PRId64 " files, ", cli_number(progress, "files"));
-    print_bytes(out, cli_number(progress, "bytes"));
+    kg_buf_printf(out, ", %" PRId64 " files, ", kg_node_number(progress, "files"));
+    print_bytes(out, kg_node_number(progress, "bytes"));
     if (expected > 0) {
         kg_buf_text(out, " of ");
         print_bytes(out, expected);

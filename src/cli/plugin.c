@@ -104,7 +104,7 @@ static int ask_log(const struct cli *cli, int64_t lines, int64_t *cursor, bool s
     else if (shown)
         print_log_lines(kg_node_get(doc->root, "lines"));
     fflush(stdout);
-    *cursor = cli_number(doc->root, "cursor");
+    *cursor = kg_node_number(doc->root, "cursor");
     return CLI_DONE;
 }
 
@@ -179,8 +179,8 @@ static void say_settled(const struct cli *cli, const struct kg_node *plugin)
     kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
     kg_buf_text(&line, " is ");
     kg_buf_escaped(&line, cli_text(plugin, "state"));
-    if (cli_number(plugin, "pid") > 0)
-        kg_buf_printf(&line, " (pid %" PRId64 ")", cli_number(plugin, "pid"));
+    if (kg_node_number(plugin, "pid") > 0)
+        kg_buf_printf(&line, " (pid %" PRId64 ")", kg_node_number(plugin, "pid"));
     print_line(kg_buf_view(&line));
 }
 

@@ -61,8 +61,9 @@ static void put_figure(struct table *table, void (*print)(struct kg_buf *out, in
 static void put_brief_row(struct table *table, const struct kg_node *plugin)
 {
     struct kg_str state = cli_text(plugin, "state");
-    int64_t started_ms = 0, calls = cli_number(plugin, "calls");
-    int64_t starts = cli_number(plugin, "starts"), memory = cli_number(plugin, "memory_bytes");
+    int64_t started_ms = 0, calls = kg_node_number(plugin, "calls");
+    int64_t starts = kg_node_number(plugin, "starts"),
+            memory = kg_node_number(plugin, "memory_bytes");
     bool runs = cli_time(plugin, "started_at", &started_ms);
     put_cut(table, cli_text(plugin, "name"), NAME_COLUMNS);
     put_cut(table, cli_text(plugin, "version"), VERSION_COLUMNS);
@@ -70,8 +71,8 @@ static void put_brief_row(struct table *table, const struct kg_node *plugin)
                is_invalid(plugin) ? "red" : state_color(state));
     put_figure(table, print_age, kg_wall_ms() - started_ms, runs);
     put_figure(table, print_short, calls, true);
-    put_figure(table, print_latency, cli_number(plugin, "p50_us"), calls > 0);
-    put_figure(table, print_latency, cli_number(plugin, "p99_us"), calls > 0);
+    put_figure(table, print_latency, kg_node_number(plugin, "p50_us"), calls > 0);
+    put_figure(table, print_latency, kg_node_number(plugin, "p99_us"), calls > 0);
     put_figure(table, print_short, starts > 0 ? starts - 1 : 0, true);
     put_figure(table, print_bytes, memory, memory > 0);
 }
@@ -81,7 +82,7 @@ static void print_devs(const struct kg_node *plugins)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     for (uint32_t i = 0; i < plugins->count; i++) {
-        if (!cli_is_set(&plugins->items[i], "dev"))
+        if (!kg_node_is_true(&plugins->items[i], "dev"))
             continue;
         kg_buf_escaped(&out, cli_text(&plugins->items[i], "name"));
         kg_buf_text(&out, " is dev: run from ");
@@ -130,7 +131,8 @@ static void put_verbose_row(struct table *table, const struct kg_node *plugin)
     table_cell(table, cli_text(plugin, "name"), NULL);
     table_cell(table, cli_text(plugin, "version"), NULL);
     table_cell(table, is_invalid(plugin) ? KG_STR("invalid") : state, state_color(state));
-    table_cell(table, cli_number(plugin, "pid") > 0 ? cli_text(plugin, "pid") : KG_STR(""), NULL);
+    table_cell(table, kg_node_number(plugin, "pid") > 0 ? cli_text(plugin, "pid") : KG_STR(""),
+               NULL);
     table_cell(table, kg_buf_view(&capabilities), NULL);
     table_cell(table, cli_text(plugin, "homepage"), NULL);
     table_cell(table, cli_text(plugin, "dir"), NULL);

@@ -37,10 +37,10 @@ static void put_heading(struct kg_buf *out, const struct kg_node *plugin)
 static void put_process(struct kg_buf *out, const struct kg_node *plugin)
 {
     int64_t started_ms;
-    if (cli_number(plugin, "pid") <= 0)
+    if (kg_node_number(plugin, "pid") <= 0)
         return;
     put_label(out, "pid");
-    kg_buf_printf(out, "%" PRId64, cli_number(plugin, "pid"));
+    kg_buf_printf(out, "%" PRId64, kg_node_number(plugin, "pid"));
     if (cli_time(plugin, "started_at", &started_ms)) {
         kg_buf_text(out, ", since ");
         print_when(out, started_ms);
@@ -56,33 +56,33 @@ static void put_figures(struct kg_buf *out, const struct kg_node *plugin)
 {
     put_label(out, "calls");
     kg_buf_printf(out, "%" PRId64 ", of them %" PRId64 " with an error, %" PRId64 " in flight\n",
-                  cli_number(plugin, "calls"), cli_number(plugin, "errors"),
-                  cli_number(plugin, "in_flight"));
-    if (cli_number(plugin, "calls") > 0) {
+                  kg_node_number(plugin, "calls"), kg_node_number(plugin, "errors"),
+                  kg_node_number(plugin, "in_flight"));
+    if (kg_node_number(plugin, "calls") > 0) {
         put_label(out, "");
         kg_buf_text(out, "half took at most ");
-        print_latency(out, cli_number(plugin, "p50_us"));
+        print_latency(out, kg_node_number(plugin, "p50_us"));
         kg_buf_text(out, ", all but one in a hundred ");
-        print_latency(out, cli_number(plugin, "p99_us"));
+        print_latency(out, kg_node_number(plugin, "p99_us"));
         kg_buf_char(out, '\n');
     }
-    if (cli_number(plugin, "memory_bytes") > 0) {
+    if (kg_node_number(plugin, "memory_bytes") > 0) {
         put_label(out, "memory");
-        print_bytes(out, cli_number(plugin, "memory_bytes"));
+        print_bytes(out, kg_node_number(plugin, "memory_bytes"));
         kg_buf_char(out, '\n');
     }
     put_label(out, "traffic");
     kg_buf_printf(out, "%" PRId64 " bytes in, %" PRId64 " bytes out",
-                  cli_number(plugin, "bytes_in"), cli_number(plugin, "bytes_out"));
-    if (cli_number(plugin, "notifications_dropped") > 0)
+                  kg_node_number(plugin, "bytes_in"), kg_node_number(plugin, "bytes_out"));
+    if (kg_node_number(plugin, "notifications_dropped") > 0)
         kg_buf_printf(out, ", %" PRId64 " notifications dropped",
-                      cli_number(plugin, "notifications_dropped"));
+                      kg_node_number(plugin, "notifications_dropped"));
     kg_buf_char(out, '\n');
     put_label(out, "starts");
     kg_buf_printf(out,
                   "%" PRId64 ", failures in a row %" PRId64 ", failed health checks %" PRId64 "\n",
-                  cli_number(plugin, "starts"), cli_number(plugin, "failures"),
-                  cli_number(plugin, "health_failures"));
+                  kg_node_number(plugin, "starts"), kg_node_number(plugin, "failures"),
+                  kg_node_number(plugin, "health_failures"));
 }
 
 static void put_limits(struct kg_buf *out, const struct kg_node *plugin)
@@ -91,20 +91,21 @@ static void put_limits(struct kg_buf *out, const struct kg_node *plugin)
     if (limits == NULL || limits->type != KG_OBJECT)
         return;
     put_label(out, "limits");
-    if (cli_number(limits, "memory_bytes") > 0)
-        kg_buf_printf(out, "%" PRId64 " MiB of memory, ", cli_number(limits, "memory_bytes") >> 20);
-    kg_buf_printf(out, "%" PRId64 " processes\n", cli_number(limits, "processes_max"));
+    if (kg_node_number(limits, "memory_bytes") > 0)
+        kg_buf_printf(out, "%" PRId64 " MiB of memory, ",
+                      kg_node_number(limits, "memory_bytes") >> 20);
+    kg_buf_printf(out, "%" PRId64 " processes\n", kg_node_number(limits, "processes_max"));
     if (kg_str_is(cli_text(limits, "mode"), "none"))
         put_text(out, "", KG_STR("kept without cgroups: see kaged status"));
-    if (cli_number(plugin, "memory_kills") > 0) {
+    if (kg_node_number(plugin, "memory_kills") > 0) {
         put_label(out, "");
         kg_buf_printf(out, "%" PRId64 " of its processes were killed at the limit of memory\n",
-                      cli_number(plugin, "memory_kills"));
+                      kg_node_number(plugin, "memory_kills"));
     }
-    if (cli_number(plugin, "fork_refusals") > 0) {
+    if (kg_node_number(plugin, "fork_refusals") > 0) {
         put_label(out, "");
         kg_buf_printf(out, "%" PRId64 " new processes were refused at the limit\n",
-                      cli_number(plugin, "fork_refusals"));
+                      kg_node_number(plugin, "fork_refusals"));
     }
 }
 
@@ -171,7 +172,7 @@ static void put_trace(struct kg_buf *out, const struct cli *cli, const struct kg
     kg_auto(kg_free) char *self = cli_self(cli);
     put_label(out, "");
     kg_buf_printf(out, "%" PRId64 " records of what was said: %s plugin trace ",
-                  cli_number(trace, "records"), self);
+                  kg_node_number(trace, "records"), self);
     kg_buf_escaped(out, cli_text(plugin, "name"));
     kg_buf_text(out, " --crash -o FILE\n");
 }
@@ -186,8 +187,9 @@ static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struc
     if (cli_time(last_exit, "at", &at_ms)) {
         put_label(out, "");
         print_when(out, at_ms);
-        if (cli_number(last_exit, "failures") > 1)
-            kg_buf_printf(out, ", failure %" PRId64 " in a row", cli_number(last_exit, "failures"));
+        if (kg_node_number(last_exit, "failures") > 1)
+            kg_buf_printf(out, ", failure %" PRId64 " in a row",
+                          kg_node_number(last_exit, "failures"));
         kg_buf_char(out, '\n');
     }
     put_what_follows(out, cli, plugin, last_exit);
@@ -212,7 +214,7 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
     put_text(out, "problem", cli_text(plugin, "problem"));
     put_text(out, "what to do", cli_text(plugin, "problem_hint"));
     put_text(out, "description", cli_text(plugin, "description"));
-    if (cli_is_set(plugin, "dev")) {
+    if (kg_node_is_true(plugin, "dev")) {
         put_label(out, "dev");
         kg_buf_text(out, "run by kaged plugin dev, from ");
         kg_buf_escaped(out, cli_text(plugin, "dir"));

@@ -64,8 +64,8 @@ static void print_contents(const struct cli *cli, const struct kg_node *storage)
     const struct kg_node *tables = kg_node_get(storage, "tables");
     const struct kg_node *damaged = kg_node_get(storage, "damaged");
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_buf_printf(&text, "%" PRId64 " of %" PRId64 " bytes in ", cli_number(storage, "bytes"),
-                  cli_number(storage, "bytes_max"));
+    kg_buf_printf(&text, "%" PRId64 " of %" PRId64 " bytes in ", kg_node_number(storage, "bytes"),
+                  kg_node_number(storage, "bytes_max"));
     kg_buf_escaped(&text, cli_text(storage, "file"));
     kg_buf_char(&text, '\n');
     if (damaged != NULL && damaged->boolean) {

@@ -56,7 +56,7 @@ static void count(struct follower *follower, const struct kg_node *record)
 {
     struct kg_str kind = cli_text(record, "dir");
     if (kg_str_is(kind, "missed"))
-        follower->missed += (uint64_t)cli_number(record, "count");
+        follower->missed += (uint64_t)kg_node_number(record, "count");
     else if (kind.length > 0) /* the header has none */
         follower->records++;
 }

@@ -10,8 +10,8 @@ static void put_refusal(struct kg_buf *out, const struct kg_node *refusal)
     kg_buf_text(out, "  ");
     kg_buf_escaped(out, cli_text(refusal, "what"));
     kg_buf_text(out, "\n      refused ");
-    if (cli_number(refusal, "count") > 1)
-        kg_buf_printf(out, "%" PRId64 " times, last ", cli_number(refusal, "count"));
+    if (kg_node_number(refusal, "count") > 1)
+        kg_buf_printf(out, "%" PRId64 " times, last ", kg_node_number(refusal, "count"));
     if (cli_time(refusal, "last", &last_ms))
         print_when(out, last_ms);
     kg_buf_text(out, ": ");

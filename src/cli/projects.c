@@ -62,7 +62,7 @@ static void put_state(struct kg_buf *out, const struct cli *cli, const struct kg
     struct kg_str reason = cli_text(project, "reason");
     const struct kg_node *consents = cli_list(project, "consents");
     uint32_t agents = cli_list(project, "agents")->count;
-    int64_t plugins = cli_number(project, "plugins");
+    int64_t plugins = kg_node_number(project, "plugins");
     kg_buf_text(out, "project ");
     kg_buf_escaped(out, cli_text(project, "id"));
     kg_buf_text(out, " is ");
@@ -86,8 +86,8 @@ static void put_problems(struct kg_buf *out, const struct kg_node *project)
     for (uint32_t i = 0; i < problems->count; i++) {
         const struct kg_node *problem = &problems->items[i];
         kg_buf_escaped(out, cli_text(project, "file"));
-        kg_buf_printf(out, ":%" PRId64 ":%" PRId64 ": ", cli_number(problem, "line"),
-                      cli_number(problem, "column"));
+        kg_buf_printf(out, ":%" PRId64 ":%" PRId64 ": ", kg_node_number(problem, "line"),
+                      kg_node_number(problem, "column"));
         kg_buf_escaped(out, cli_text(problem, "message"));
         kg_buf_char(out, '\n');
     }

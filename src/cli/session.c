@@ -63,15 +63,6 @@ static int post(const struct cli *cli, const char *rest, const struct member *me
 
 /* -- the project of a new session -------------------------------------------------------------- */
 
-/* Whether path is root, or below it. */
-static bool is_within(const char *path, const char *root)
-{
-    size_t length = strlen(root);
-    if (length == 1)
-        return true;
-    return strncmp(path, root, length) == 0 && (path[length] == '\0' || path[length] == '/');
-}
-
 /* The project with the deepest root that the folder is in; NULL: none. */
 static const struct kg_node *project_around(const struct kg_node *projects, const char *folder)
 {
@@ -81,7 +72,7 @@ static const struct kg_node *project_around(const struct kg_node *projects, cons
         kg_auto(kg_free) char *root = kg_str_dup(cli_text(&projects->items[i], "root"));
         kg_auto(kg_free) char *real = realpath(root, NULL);
         const char *place = real ? real : root;
-        if (place[0] != '/' || !is_within(folder, place) || strlen(place) < depth)
+        if (place[0] != '/' || !kg_path_within(folder, place) || strlen(place) < depth)
             continue;
         found = &projects->items[i];
         depth = strlen(place);
@@ -191,7 +182,7 @@ static void print_sessions(const struct kg_node *sessions)
     for (uint32_t i = 0; i < sessions->count; i++) {
         const struct kg_node *session = &sessions->items[i];
         struct kg_str state = cli_text(session, "state");
-        bool runs = cli_is_set(session, "running");
+        bool runs = kg_node_is_true(session, "running");
         table_cell(table, cli_text(session, "id"), NULL);
         table_cell(table, runs ? KG_STR("running") : state, runs ? "green" : state_color(state));
         put_age(table, session);
@@ -237,7 +228,7 @@ int cli_session_list(struct cli *cli)
         return code;
     }
     print_sessions(sessions);
-    if (cli_is_set(doc->root, "more"))
+    if (kg_node_is_true(doc->root, "more"))
         say_more(cli, sessions);
     return code;
 }
@@ -273,9 +264,9 @@ static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
         kg_json_node(&json, result);
     }
     struct kg_str process = process_of(kg_buf_view(&text), plugin);
-    if (cli_is_set(answer, "blocked") && plugin.length > 0)
+    if (kg_node_is_true(answer, "blocked") && plugin.length > 0)
         hint = kg_format("more with: %s plugin status %.*s", self, KG_STR_CUT(process, 160));
-    bool nobodys = plugin.length == 0 && !cli_is_set(answer, "blocked");
+    bool nobodys = plugin.length == 0 && !kg_node_is_true(answer, "blocked");
     int code = nobodys ? kg_error_row(KG_E_NOT_FOUND)->exit_code : CLI_FAILED;
     return print_problem(code, kg_buf_view(&text), kg_str(hint));
 }
@@ -299,7 +290,7 @@ int cli_session_tool(struct cli *cli)
     int code = cli_ask_object(cli, &request, &body, &doc);
     if (code != CLI_DONE)
         return code;
-    bool failed = cli_is_set(doc->root, "blocked") || cli_is_set(doc->root, "is_error");
+    bool failed = kg_node_is_true(doc->root, "blocked") || kg_node_is_true(doc->root, "is_error");
     struct kg_str result;
     if (cli->json)
         print_json(kg_buf_view(&body));
@@ -321,7 +312,7 @@ int cli_session_idle(struct cli *cli)
     for (uint32_t i = 0; i < hooks->count; i++) {
         const struct kg_node *hook = &hooks->items[i];
         kg_buf_escaped(&out, cli_text(hook, "plugin"));
-        kg_buf_text(&out, cli_is_set(hook, "ok") ? " was told" : " failed: ");
+        kg_buf_text(&out, kg_node_is_true(hook, "ok") ? " was told" : " failed: ");
         kg_buf_escaped(&out, cli_text(hook, "error"));
         kg_buf_char(&out, '\n');
     }
@@ -361,11 +352,11 @@ void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
     if (kg_node_get(told, "superseded") == NULL)
         return;
     kg_buf_printf(out, ": %" PRId64 " left out, %" PRId64 " kept, %" PRId64 " added; ",
-                  cli_number(told, "superseded"), cli_number(told, "kept"),
-                  cli_number(told, "added"));
-    print_short(out, cli_number(told, "tokens_before"));
+                  kg_node_number(told, "superseded"), kg_node_number(told, "kept"),
+                  kg_node_number(told, "added"));
+    print_short(out, kg_node_number(told, "tokens_before"));
     kg_buf_text(out, " to ");
-    print_short(out, cli_number(told, "tokens_after"));
+    print_short(out, kg_node_number(told, "tokens_after"));
     kg_buf_text(out, " tokens");
     static const char *const reasons[] = {"fell_back", "fallback"};
     for (size_t i = 0; i < KG_COUNT(reasons); i++) {
@@ -424,7 +415,7 @@ int cli_session_undo_compact(struct cli *cli)
     if (doc == NULL)
         return code;
     kg_buf_text(&out, "the last compaction was taken back: ");
-    print_short(&out, cli_number(doc->root, "tokens"));
+    print_short(&out, kg_node_number(doc->root, "tokens"));
     kg_buf_text(&out, " tokens");
     print_line(kg_buf_view(&out));
     return code;
@@ -451,7 +442,7 @@ static char *entry_id(const struct cli *cli, const char *named, int *ret_code)
     if (*ret_code != CLI_DONE)
         return NULL;
     const struct kg_node *entries = cli_list(doc->root, "entries");
-    if (entries->count > 0 && cli_number(&entries->items[0], "seq") == number)
+    if (entries->count > 0 && kg_node_number(&entries->items[0], "seq") == number)
         return kg_str_dup(cli_text(&entries->items[0], "id"));
     struct kg_err err;
     kg_fail(&err, KG_E_NOT_FOUND, "session %s has no entry %" PRId64, cli_argument(cli, 0), number);
@@ -476,7 +467,7 @@ int cli_session_pin(struct cli *cli)
     code = session_ask(cli, "POST", "/pin", kg_buf_view(&body), &doc);
     if (doc == NULL)
         return code;
-    kg_buf_printf(&out, "#%" PRId64 " %s", cli_number(doc->root, "seq"),
+    kg_buf_printf(&out, "#%" PRId64 " %s", kg_node_number(doc->root, "seq"),
                   pinned ? "is pinned: no compaction leaves it out" : "is pinned no more");
     print_line(kg_buf_view(&out));
     return code;
@@ -526,8 +517,8 @@ int cli_session_cancel(struct cli *cli)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     int code = session_ask(cli, "POST", "/cancel", KG_STR_NULL, &doc);
     if (doc != NULL)
-        print_line(cli_is_set(doc->root, "cancelled") ? KG_STR("the turn was cancelled")
-                                                      : KG_STR("no turn runs"));
+        print_line(kg_node_is_true(doc->root, "cancelled") ? KG_STR("the turn was cancelled")
+                                                           : KG_STR("no turn runs"));
     return code;
 }
 

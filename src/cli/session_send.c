@@ -98,7 +98,7 @@ static void show_tool_result(struct turn *turn, const struct kg_node *told)
     const struct kg_node *result = kg_node_get(told, "result");
     kg_buf_text(&line, "<- ");
     kg_buf_escaped(&line, cli_text(told, "tool"));
-    bool failed = cli_is_set(told, "is_error") && !cli_is_set(told, "blocked");
+    bool failed = kg_node_is_true(told, "is_error") && !kg_node_is_true(told, "blocked");
     kg_buf_text(&line, failed ? " failed: " : " "); /* what is blocked says so itself */
     if (result != NULL && result->type == KG_STRING)
         kg_buf_escaped(&line, result->text);
@@ -112,7 +112,7 @@ static void show_retry(struct turn *turn, const struct kg_node *told)
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_escaped(&line, cli_text(told, "message"));
     kg_buf_text(&line, "; asking again in ");
-    print_latency(&line, cli_number(told, "after_ms") * 1000);
+    print_latency(&line, kg_node_number(told, "after_ms") * 1000);
     note(turn, &line);
 }
 

@@ -179,8 +179,8 @@ static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_n
     const struct form *form =
         form_of(kind.length > 0 ? kind : KG_STR("message"), cli_text(entry, "role"));
     const struct kg_node *content = kg_node_get(entry, "content");
-    bool colors = print_colors(), gone = cli_is_set(entry, "superseded");
-    kg_buf_text(head, cli_is_set(entry, "pinned") ? "(pinned) " : "");
+    bool colors = print_colors(), gone = kg_node_is_true(entry, "superseded");
+    kg_buf_text(head, kg_node_is_true(entry, "pinned") ? "(pinned) " : "");
     kg_buf_text(head, gone ? "(superseded) " : "");
     put_words(head, form, entry, origin);
     put_detail(head, form, content);
@@ -223,7 +223,7 @@ static void put_time(struct transcript *transcript, struct kg_buf *out, struct k
 {
     int64_t created_ms;
     char text[KG_TIME_TEXT];
-    kg_buf_printf(head, "#%" PRId64 " ", cli_number(entry, "seq"));
+    kg_buf_printf(head, "#%" PRId64 " ", kg_node_number(entry, "seq"));
     if (!cli_time(entry, "created_at", &created_ms))
         return;
     kg_time_format(created_ms, text);
@@ -237,7 +237,7 @@ static void put_time(struct transcript *transcript, struct kg_buf *out, struct k
 static void print_entry(struct transcript *transcript, const struct kg_node *entry)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0}, head = {0};
-    transcript->after = cli_number(entry, "seq");
+    transcript->after = kg_node_number(entry, "seq");
     if (transcript->cli->json) {
         struct kg_json_writer writer = kg_json_writer(&out);
         kg_json_node(&writer, entry);
@@ -245,7 +245,7 @@ static void print_entry(struct transcript *transcript, const struct kg_node *ent
         return;
     }
     struct origin origin = origin_of(transcript, entry);
-    if (cli_is_set(entry, "superseded") && !transcript->all) {
+    if (kg_node_is_true(entry, "superseded") && !transcript->all) {
         transcript->left_out++;
         return;
     }
@@ -271,18 +271,19 @@ static int print_page(struct transcript *transcript, bool *ret_more)
     const struct kg_node *entries = cli_list(doc->root, "entries");
     for (uint32_t i = 0; i < entries->count; i++)
         print_entry(transcript, &entries->items[i]);
-    *ret_more = entries->count > 0 && cli_is_set(doc->root, "more");
+    *ret_more = entries->count > 0 && kg_node_is_true(doc->root, "more");
     return CLI_DONE;
 }
 
 /* "  primary: 12 entries, about 3.4k of 128k tokens, compacted at 102k" */
 static void put_agent(struct kg_buf *out, const struct kg_node *agent)
 {
-    int64_t entries = cli_number(agent, "entries"), window = cli_number(agent, "window_tokens");
+    int64_t entries = kg_node_number(agent, "entries"),
+            window = kg_node_number(agent, "window_tokens");
     kg_buf_text(out, "  ");
     kg_buf_escaped(out, cli_text(agent, "path"));
     kg_buf_printf(out, ": %" PRId64 " %s, about ", entries, entries == 1 ? "entry" : "entries");
-    print_short(out, cli_number(agent, "tokens"));
+    print_short(out, kg_node_number(agent, "tokens"));
     if (window > 0) {
         kg_buf_text(out, " of ");
         print_short(out, window);
@@ -318,7 +319,7 @@ static void put_session(struct kg_buf *out, const struct kg_node *session)
         kg_buf_text(out, facts[i].before);
         kg_buf_escaped(out, fact);
     }
-    kg_buf_text(out, cli_is_set(session, "running") ? "; a turn runs\n" : "\n");
+    kg_buf_text(out, kg_node_is_true(session, "running") ? "; a turn runs\n" : "\n");
     for (uint32_t i = 0; i < agents->count; i++)
         put_agent(out, &agents->items[i]);
 }
@@ -358,9 +359,9 @@ static void put_summary(struct kg_buf *out, const struct kg_node *context)
         kg_buf_escaped(out, model);
     }
     kg_buf_text(out, ": about ");
-    print_short(out, cli_number(context, "tokens"));
+    print_short(out, kg_node_number(context, "tokens"));
     kg_buf_text(out, " of ");
-    print_short(out, cli_number(context, "window_tokens"));
+    print_short(out, kg_node_number(context, "window_tokens"));
     kg_buf_text(out, " tokens\n");
     if (system == NULL || system->type != KG_STRING)
         return;

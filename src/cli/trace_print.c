@@ -158,7 +158,7 @@ static void put_body(struct trace_printer *printer, struct kg_buf *out, enum tra
     switch (kind) {
     case TRACE_TO:
     case TRACE_FROM:
-        put_message(printer, out, kind, cli_number(record, "t_us"), line);
+        put_message(printer, out, kind, kg_node_number(record, "t_us"), line);
         break;
     case TRACE_STDERR:
         put_text(printer, out, line);
@@ -172,10 +172,10 @@ static void put_body(struct trace_printer *printer, struct kg_buf *out, enum tra
         break;
     default:
         kg_buf_printf(out, "%lld records are left out here",
-                      (long long)cli_number(record, "count"));
+                      (long long)kg_node_number(record, "count"));
     }
-    if (cli_number(record, "cut_from") > 0)
-        kg_buf_printf(out, " (cut from %lld bytes)", (long long)cli_number(record, "cut_from"));
+    if (kg_node_number(record, "cut_from") > 0)
+        kg_buf_printf(out, " (cut from %lld bytes)", (long long)kg_node_number(record, "cut_from"));
 }
 
 static enum trace_kind kind_of(const struct kg_node *record)
@@ -188,7 +188,7 @@ static enum trace_kind kind_of(const struct kg_node *record)
 
 void trace_print_time(const struct kg_node *record, struct kg_buf *out)
 {
-    int64_t t_us = cli_number(record, "t_us");
+    int64_t t_us = kg_node_number(record, "t_us");
     kg_buf_printf(out, "%5lld.%06lld ", (long long)t_us / 1000000, (long long)t_us % 1000000);
 }
 

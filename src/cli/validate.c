@@ -26,12 +26,12 @@ static struct cage_plan *plan_cage(const struct cli *cli, const char *path,
                                    const struct cage_facts *facts, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    kg_auto(kg_free) char *dir = realpath(path, NULL);
-    if (dir == NULL) {
+    kg_auto(kg_free) char *real = realpath(path, NULL);
+    if (real == NULL) {
         kg_fail_errno(err, errno, "find the folder of %s", path);
         return NULL;
     }
-    *strrchr(dir, '/') = '\0';
+    kg_auto(kg_free) char *dir = kg_path_folder(real);
     put_default_settings(manifest, &settings);
     const struct host_cage_parts parts = {
         .manifest = manifest,

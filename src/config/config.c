@@ -199,8 +199,7 @@ static void print_part(struct kg_buf *out, struct kg_str part)
     bool bare = part.length > 0;
     for (size_t i = 0; i < part.length; i++) {
         char c = part.data[i];
-        bare = bare && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                        (c >= '0' && c <= '9') || c == '-' || c == '_');
+        bare = bare && (kg_is_letter_or_digit(c) || c == '-' || c == '_');
     }
     if (part.length > NAME_SHOWN)
         part.length = NAME_SHOWN;

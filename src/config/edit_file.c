@@ -38,24 +38,10 @@ static void place_end(struct place *place)
 
 /* -- where it is ------------------------------------------------------------------------------- */
 
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-static char *folder_of(const char *path)
-{
-    const char *name = last_part(path);
-    if (name == path)
-        return kg_strdup(".");
-    return kg_format("%.*s", (int)(name - path), path);
-}
-
 static char *beside(const char *path, const char *target)
 {
-    kg_auto(kg_free) char *folder = folder_of(path);
-    return target[0] == '/' ? kg_strdup(target) : kg_format("%s/%s", folder, target);
+    kg_auto(kg_free) char *folder = kg_path_folder(path);
+    return target[0] == '/' ? kg_strdup(target) : kg_path_join(folder, target);
 }
 
 /* A link may lead to a file that is not there yet: then it is made there. NULL sets errno. */
@@ -69,9 +55,9 @@ static char *resolve(const char *path)
             return real;
         ssize_t length = readlink(at, target, sizeof(target) - 1);
         if (length < 0) {
-            kg_auto(kg_free) char *folder = folder_of(at);
+            kg_auto(kg_free) char *folder = kg_path_folder(at);
             kg_auto(kg_free) char *real_folder = realpath(folder, NULL);
-            return real_folder ? kg_format("%s/%s", real_folder, last_part(at)) : NULL;
+            return real_folder ? kg_path_join(real_folder, kg_path_name(at)) : NULL;
         }
         target[length] = '\0';
         char *next = beside(at, target);
@@ -104,10 +90,10 @@ static int open_place(const char *path, struct place *ret_place, struct kg_err *
     place.path = resolve(path);
     if (place.path == NULL)
         return kg_fail_errno(err, errno, "find it");
-    place.name = last_part(place.path);
+    place.name = kg_path_name(place.path);
     if (place.name[0] == '\0')
         return kg_fail_errno(err, EISDIR, "find it");
-    kg_auto(kg_free) char *folder = folder_of(place.path);
+    kg_auto(kg_free) char *folder = kg_path_folder(place.path);
     place.folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (place.folder < 0)
         return kg_fail_errno(err, errno, "open its folder %s", folder);

@@ -65,8 +65,7 @@ static char char_at(const struct edit *edit, size_t at)
 
 static bool is_bare_key_char(char c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           c == '-';
+    return kg_is_letter_or_digit(c) || c == '_' || c == '-';
 }
 
 static bool is_quote(char c)
@@ -135,7 +134,7 @@ static size_t value_end(const struct edit *edit, size_t at)
         return bracket_end(edit, at);
     size_t end = bare_end(edit, at);
     /* Only the time that belongs to a date can follow a blank. */
-    if (char_at(edit, end) == ' ' && char_at(edit, end + 1) >= '0' && char_at(edit, end + 1) <= '9')
+    if (char_at(edit, end) == ' ' && kg_is_digit(char_at(edit, end + 1)))
         end = bare_end(edit, end + 1);
     return end;
 }

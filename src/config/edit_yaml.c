@@ -276,7 +276,7 @@ struct style {
 
 static bool is_word(char c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    return kg_is_letter_or_digit(c) || c == '_';
 }
 
 /* What some reader of YAML takes for something else than text. */
@@ -303,7 +303,7 @@ static bool is_plain(struct kg_str text)
 {
     if (text.length == 0 || is_reserved(text))
         return false;
-    bool digit = text.data[0] >= '0' && text.data[0] <= '9';
+    bool digit = kg_is_digit(text.data[0]);
     if (!is_word(text.data[0]) && !(text.data[0] == '/' && text.length > 1))
         return false;
     if (digit && !is_like_version(text))

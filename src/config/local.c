@@ -31,7 +31,7 @@ bool local_key_is_reserved(struct kg_str key)
 static bool is_name_char(char c, bool first)
 {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
-           (!first && c >= '0' && c <= '9');
+           (!first && kg_is_digit(c));
 }
 
 /*

@@ -74,7 +74,7 @@ static int check_owner(const struct dev_place *place, struct kg_err *err)
     if (cage_files_refused(place->path))
         return refuse(place, "it is the system's own", "give the plugin a folder of its own", err);
     for (char **kept = place->kept; *kept != NULL; kept++)
-        if (cage_path_within(place->path, *kept) || cage_path_within(*kept, place->path))
+        if (kg_path_within(place->path, *kept) || kg_path_within(*kept, place->path))
             return refuse(place, "it belongs to kaged itself, or holds what does",
                           "give the plugin a folder outside of kaged's own", err);
     return 0;

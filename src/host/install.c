@@ -684,11 +684,6 @@ struct asking {
     void *data;
 };
 
-static char *copy_or_null(const char *text)
-{
-    return kg_strdup(text);
-}
-
 static void run_offer_fetched(struct loop_job *job)
 {
     struct asking *asking = KG_CONTAINER(job, struct asking, job);
@@ -730,10 +725,10 @@ void host_offer_fetched(struct host *host, const struct store_source *source,
 {
     struct asking *asking = kg_alloc(sizeof(*asking));
     *asking = (struct asking){
-        .source = {source->kind, copy_or_null(source->text), copy_or_null(source->place),
-                   copy_or_null(source->version)},
+        .source = {source->kind, kg_strdup(source->text), kg_strdup(source->place),
+                   kg_strdup(source->version)},
         .fetched = fetched,
-        .name = copy_or_null(expect_name_or_null),
+        .name = kg_strdup(expect_name_or_null),
         .on_offer = on_offer,
         .data = data,
     };

@@ -309,11 +309,6 @@ static void turning_free(struct turning *turning)
     free(turning);
 }
 
-static char *copy_or_null(const char *text)
-{
-    return kg_strdup(text);
-}
-
 /*
  * A path of the project has to be there, since nobody makes it; one of the plugin's own is made
  * when it starts, unless its knob says that it must be there.
@@ -447,8 +442,8 @@ int host_knob_write(struct host *host, const struct host_knobs *knobs,
     turning->plugin = kg_strdup(knobs->plugin->base);
     turning->knob = kg_strdup(knob->name);
     turning->project_id = kg_strdup(facts.id);
-    turning->operator_id = copy_or_null(write->operator_id);
-    turning->request_id = copy_or_null(write->request_id);
+    turning->operator_id = kg_strdup(write->operator_id);
+    turning->request_id = kg_strdup(write->request_id);
     turning->on_done = write->on_done;
     turning->data = write->data;
     turning->is_there = write->value->type == KG_NULL && !is_own(knobs->use, knob->field);

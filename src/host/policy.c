@@ -210,13 +210,6 @@ bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_sett
 
 /* -- the project's own folder ------------------------------------------------------------------ */
 
-static bool is_within(const char *path, const char *folder)
-{
-    size_t length = strlen(folder);
-    return strncmp(path, folder, length) == 0 &&
-           (path[length] == '/' || path[length] == '\0' || strcmp(folder, "/") == 0);
-}
-
 static int refuse_projects_own(const struct policy *policy, const char *path, struct kg_err *err)
 {
     kg_fail(err, KG_E_REFUSED, "plugin %s: write %s: the project's own file is in it",
@@ -240,11 +233,11 @@ static int protect_project(struct policy *policy, struct kg_err *err)
         const struct cage_path *path = &policy->paths[i];
         if (!path->write || path->own)
             continue;
-        if (is_within(path->path, folder) ||
-            (parts->project_file != NULL && is_within(parts->project_file, path->path) &&
-             !is_within(parts->project_file, folder)))
+        if (kg_path_within(path->path, folder) ||
+            (parts->project_file != NULL && kg_path_within(parts->project_file, path->path) &&
+             !kg_path_within(parts->project_file, folder)))
             return refuse_projects_own(policy, path->path, err);
-        covers = covers || is_within(folder, path->path);
+        covers = covers || kg_path_within(folder, path->path);
     }
     if (!covers || access(folder, F_OK) < 0)
         return 0;
@@ -345,8 +338,7 @@ static void make_environment(struct policy *policy)
 /* What no plugin may see, whatever it declares. */
 static void add_kept(char ***kept, const struct config_paths *paths)
 {
-    kg_auto(kg_free) char *config_dir = kg_strdup(paths->config_file);
-    *strrchr(config_dir, '/') = '\0';
+    kg_auto(kg_free) char *config_dir = kg_path_folder(paths->config_file);
     const char *const folders[] = {config_dir, paths->plugins_dir, paths->plugin_data_dir,
                                    paths->state_dir, paths->run_dir};
     for (size_t i = 0; i < KG_COUNT(folders); i++)

@@ -23,20 +23,16 @@ static void audit_tools(const struct host_project *project,
     }
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 static bool had_finding(const struct project_resolved *before, const struct project_finding *new)
 {
     size_t count = 0;
     const struct project_finding *findings =
         before ? project_resolved_findings(before, &count) : NULL;
     for (size_t i = 0; i < count; i++)
-        if (findings[i].code == new->code && same_text(findings[i].agent, new->agent) &&
-            same_text(findings[i].use, new->use) && same_text(findings[i].other, new->other) &&
-            same_text(findings[i].what, new->what))
+        if (findings[i].code == new->code && kg_same_text(findings[i].agent, new->agent) &&
+            kg_same_text(findings[i].use, new->use) &&
+            kg_same_text(findings[i].other, new->other) &&
+            kg_same_text(findings[i].what, new->what))
             return true;
     return false;
 }

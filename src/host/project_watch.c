@@ -12,11 +12,9 @@ static void on_quiet(void *data)
 /* A file below the root. */
 static void add_file(struct host_project *project, const char *file)
 {
-    const char *root = project->root;
-    kg_auto(kg_free) char *path = kg_format("%s/%s", strcmp(root, "/") == 0 ? "" : root, file);
-    char *slash = strrchr(path, '/');
-    *slash = '\0';
-    host_watch_add(project->watch, path[0] != '\0' ? path : "/", slash + 1);
+    kg_auto(kg_free) char *path = kg_path_join(project->root, file);
+    kg_auto(kg_free) char *folder = kg_path_folder(path);
+    host_watch_add(project->watch, folder, kg_path_name(path));
 }
 
 static void add_files(struct host_project *project)

@@ -31,7 +31,7 @@ static struct host_project *project_new(struct host *host, const char *id, const
     project->id = kg_strdup(id);
     project->root = kg_strdup(root);
     project->file = kg_strdup(file);
-    project->path = kg_format("%s/%s", strcmp(root, "/") == 0 ? "" : root, file);
+    project->path = kg_path_join(root, file);
     project->resolved = resolved_empty(id);
     project->reason = kg_strdup("it is being read");
     return project;

@@ -29,21 +29,6 @@ struct why {
     void *data;
 };
 
-static struct kg_str text_at(const struct kg_node *event, const char *key)
-{
-    const struct kg_node *node = kg_node_get(event, key);
-    return node != NULL && node->type == KG_STRING ? node->text : KG_STR_NULL;
-}
-
-static int64_t number_at(const struct kg_node *event, const char *key)
-{
-    int64_t number = 0;
-    const struct kg_node *node = kg_node_get(event, key);
-    if (node != NULL && node->type == KG_NUMBER)
-        (void)kg_node_int(node, &number);
-    return number;
-}
-
 /* -- what would have allowed it ---------------------------------------------------------------- */
 
 /* The text if it is a capability that the plugin does not have already; owned. */
@@ -77,8 +62,8 @@ static char *reaching(struct kg_str host, int64_t port)
 static void read_network(struct why *why, const struct kg_node *event, struct refusal *ret_refusal)
 {
     (void)why;
-    struct kg_str host = text_at(event, "host"), declare = text_at(event, "declare");
-    int64_t port = number_at(event, "port");
+    struct kg_str host = kg_node_text(event, "host"), declare = kg_node_text(event, "declare");
+    int64_t port = kg_node_number(event, "port");
     ret_refusal->what = port ? kg_format("to connect to %.*s, port %d", KG_STR_ARG(host), (int)port)
                              : kg_format("to look up the host %.*s", KG_STR_ARG(host));
     if (declare.length > 0)
@@ -88,7 +73,7 @@ static void read_network(struct why *why, const struct kg_node *event, struct re
 
 static void read_access(struct why *why, const struct kg_node *event, struct refusal *ret_refusal)
 {
-    struct kg_str access = text_at(event, "access"), path = text_at(event, "path");
+    struct kg_str access = kg_node_text(event, "access"), path = kg_node_text(event, "path");
     kg_auto(kg_free) char *file = kg_str_dup(path);
     kg_auto(kg_free) char *folder = kg_str_dup(path);
     ret_refusal->what = kg_format("to %.*s %s", KG_STR_ARG(access), file);
@@ -144,32 +129,26 @@ static void read_line(struct why *why, struct kg_str line)
     if (doc == NULL)
         return;
     struct refusal refusal = {
-        .reason = kg_str_dup(text_at(doc->root, "reason")),
-        .count = 1 + number_at(doc->root, "suppressed"),
-        .first = kg_str_dup(text_at(doc->root, "ts")),
-        .last = kg_str_dup(text_at(doc->root, "ts")),
+        .reason = kg_str_dup(kg_node_text(doc->root, "reason")),
+        .count = 1 + kg_node_number(doc->root, "suppressed"),
+        .first = kg_str_dup(kg_node_text(doc->root, "ts")),
+        .last = kg_str_dup(kg_node_text(doc->root, "ts")),
     };
     kinds[why->next].read(why, doc->root, &refusal);
     add_refusal(why, &refusal);
 }
 
-static void put(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
 static void put_refusal(struct kg_json_writer *json, const struct refusal *refusal)
 {
     kg_json_begin(json, '{');
-    put(json, "what", refusal->what);
-    put(json, "reason", refusal->reason);
-    put(json, "capability", refusal->capability);
-    put(json, "source", refusal->source);
+    kg_json_named_text(json, "what", refusal->what);
+    kg_json_named_text(json, "reason", refusal->reason);
+    kg_json_named_text(json, "capability", refusal->capability);
+    kg_json_named_text(json, "source", refusal->source);
     kg_json_key(json, "count");
     kg_json_int(json, refusal->count);
-    put(json, "first", refusal->first);
-    put(json, "last", refusal->last);
+    kg_json_named_text(json, "first", refusal->first);
+    kg_json_named_text(json, "last", refusal->last);
     kg_json_end(json, '}');
 }
 
@@ -178,13 +157,13 @@ static void answer(struct why *why)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put(&json, "name", why->plugin->name);
+    kg_json_named_text(&json, "name", why->plugin->name);
     kg_json_key(&json, "refusals");
     kg_json_begin(&json, '[');
     for (size_t i = why->count; i > 0; i--)
         put_refusal(&json, &why->items[i - 1]);
     kg_json_end(&json, ']');
-    put(&json, "knowledge", cage_spawner_knowledge(why->host->supervisor.spawner));
+    kg_json_named_text(&json, "knowledge", cage_spawner_knowledge(why->host->supervisor.spawner));
     kg_json_end(&json, '}');
     why->on_done(why->data, kg_buf_view(&body), NULL);
 }

@@ -185,8 +185,7 @@ void http_on_gone(struct http_request *request, void (*on_gone)(void *data), voi
 
 static bool is_id_character(char c)
 {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.' || c == '-';
+    return kg_is_letter_or_digit(c) || c == '_' || c == '.' || c == '-';
 }
 
 void http_request_identify(struct http_request *request)

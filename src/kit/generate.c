@@ -24,15 +24,9 @@ static void put_value(struct maker *maker, const struct kg_node *node, struct kg
 
 /* -- reading schemas --------------------------------------------------------------------------- */
 
-static const struct kg_node *get(const struct kg_node *node, const char *key, enum kg_type type)
-{
-    const struct kg_node *found = kg_node_get(node, key);
-    return found != NULL && found->type == type ? found : NULL;
-}
-
 static bool get_number(const struct kg_node *node, const char *key, double *ret_number)
 {
-    const struct kg_node *found = get(node, key, KG_NUMBER);
+    const struct kg_node *found = kg_node_typed(node, key, KG_NUMBER);
     if (found == NULL)
         return false;
     kg_auto(kg_free) char *text = kg_str_dup(found->text);
@@ -68,10 +62,10 @@ static const struct kg_node *resolve(const struct maker *maker, struct kg_str po
 static const struct kg_node *follow(const struct maker *maker, const struct kg_node *node)
 {
     for (unsigned step = 0; node != NULL && node->type == KG_OBJECT && step < DEPTH_MAX; step++) {
-        const struct kg_node *reference = get(node, "$ref", KG_STRING);
-        const struct kg_node *choice = get(node, "anyOf", KG_ARRAY);
+        const struct kg_node *reference = kg_node_typed(node, "$ref", KG_STRING);
+        const struct kg_node *choice = kg_node_typed(node, "anyOf", KG_ARRAY);
         if (choice == NULL)
-            choice = get(node, "oneOf", KG_ARRAY);
+            choice = kg_node_typed(node, "oneOf", KG_ARRAY);
         if (reference != NULL)
             node = resolve(maker, reference->text);
         else if (choice != NULL && choice->count > 0 && kg_node_get(node, "properties") == NULL)
@@ -109,8 +103,8 @@ static const char *type_of(const struct kg_node *node)
 static const struct kg_node *given(const struct maker *maker, const struct kg_node *node)
 {
     const struct kg_node *constant = kg_node_get(node, "const");
-    const struct kg_node *listed = get(node, "enum", KG_ARRAY);
-    const struct kg_node *examples = get(node, "examples", KG_ARRAY);
+    const struct kg_node *listed = kg_node_typed(node, "enum", KG_ARRAY);
+    const struct kg_node *examples = kg_node_typed(node, "examples", KG_ARRAY);
     if (constant != NULL)
         return constant;
     if (listed != NULL && listed->count > 0)
@@ -141,7 +135,7 @@ static const char *of_format(const struct kg_node *node)
         {"json-pointer", "/kit"},
         {"regex", "^kit$"},
     };
-    const struct kg_node *format = get(node, "format", KG_STRING);
+    const struct kg_node *format = kg_node_typed(node, "format", KG_STRING);
     for (size_t i = 0; format != NULL && i < KG_COUNT(formats); i++)
         if (kg_str_is(format->text, formats[i][0]))
             return formats[i][1];
@@ -152,7 +146,7 @@ static void put_string(const struct maker *maker, const struct kg_node *node,
                        struct kg_json_writer *json)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    const struct kg_node *pattern = get(node, "pattern", KG_STRING);
+    const struct kg_node *pattern = kg_node_typed(node, "pattern", KG_STRING);
     size_t least = get_size(node, "minLength", 0), most = get_size(node, "maxLength", TEXT_MAX);
     if (of_format(node) != NULL)
         kg_buf_text(&text, of_format(node));
@@ -215,7 +209,7 @@ static void put_number(const struct maker *maker, const struct kg_node *node, bo
 static void put_array(struct maker *maker, const struct kg_node *node, struct kg_json_writer *json)
 {
     const struct kg_node *items = kg_node_get(node, "items");
-    const struct kg_node *prefix = get(node, "prefixItems", KG_ARRAY);
+    const struct kg_node *prefix = kg_node_typed(node, "prefixItems", KG_ARRAY);
     size_t count = get_size(node, "minItems", 0), most = get_size(node, "maxItems", ITEMS_MAX);
     if (maker->full && count == 0)
         count = prefix != NULL ? prefix->count : 1;
@@ -256,9 +250,9 @@ static void collect(const struct maker *maker, const struct kg_node *node, unsig
     node = follow(maker, node);
     if (node == NULL || node->type != KG_OBJECT || depth > DEPTH_MAX)
         return;
-    const struct kg_node *described = get(node, "properties", KG_OBJECT);
-    const struct kg_node *required = get(node, "required", KG_ARRAY);
-    const struct kg_node *all = get(node, "allOf", KG_ARRAY);
+    const struct kg_node *described = kg_node_typed(node, "properties", KG_OBJECT);
+    const struct kg_node *required = kg_node_typed(node, "required", KG_ARRAY);
+    const struct kg_node *all = kg_node_typed(node, "allOf", KG_ARRAY);
     for (uint32_t i = 0; described != NULL && i < described->count; i++)
         if (properties->count < PROPERTIES_MAX &&
             !is_described(properties, described->members[i].key))
@@ -381,7 +375,7 @@ static void make(const struct kg_node *document, bool full, struct kg_buf *out)
 void kit_generate_valid(const struct kg_node *document, const struct schema *schema,
                         struct kit_instances *ret_instances)
 {
-    const struct kg_node *examples = get(document, "examples", KG_ARRAY);
+    const struct kg_node *examples = kg_node_typed(document, "examples", KG_ARRAY);
     kg_auto(kg_buf_free) struct kg_buf small = {0}, full = {0};
     make(document, false, &small);
     make(document, true, &full);

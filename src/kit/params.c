@@ -3,28 +3,23 @@
 
 #include "kit/generate.h"
 
-static void put_member(struct kg_json_writer *json, const char *key, const char *text)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, text);
-}
-
 static void put_context(const struct kit_run *run, enum kit_context context, struct kg_buf *out)
 {
     bool has_agent = context == KIT_OF_AGENT || context == KIT_WITH_MORE;
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
     if (context != KIT_BARE) {
-        put_member(&json, "operator_id", "kit");
-        put_member(&json, "project_id", has_agent ? KIT_PROJECT : NULL);
-        put_member(&json, "agent_path", has_agent ? "primary" : NULL);
-        put_member(&json, "session_id", has_agent ? "ses_01JCKIT0000000000000000000" : NULL);
+        kg_json_named_text(&json, "operator_id", "kit");
+        kg_json_named_text(&json, "project_id", has_agent ? KIT_PROJECT : NULL);
+        kg_json_named_text(&json, "agent_path", has_agent ? "primary" : NULL);
+        kg_json_named_text(&json, "session_id",
+                           has_agent ? "ses_01JCKIT0000000000000000000" : NULL);
         if (kit_room_project_root(run->room) != NULL)
-            put_member(&json, "project_root", kit_room_project_root(run->room));
+            kg_json_named_text(&json, "project_root", kit_room_project_root(run->room));
     }
-    put_member(&json, "request_id", "req_01JCKIT0000000000000000000");
+    kg_json_named_text(&json, "request_id", "req_01JCKIT0000000000000000000");
     if (context == KIT_WITH_MORE) {
-        put_member(&json, "kit_unknown", "text");
+        kg_json_named_text(&json, "kit_unknown", "text");
         kg_json_key(&json, "kit_unknown_too");
         kg_json_raw(&json, KG_STR("{\"deep\":[1,null,true]}"));
     }

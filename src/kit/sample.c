@@ -77,7 +77,7 @@ static unsigned take_count(struct sampler *sampler)
         take(sampler);
     } else if (peek(sampler) == '{') {
         take(sampler);
-        for (count = 0; peek(sampler) >= '0' && peek(sampler) <= '9' && count < SAMPLE_MAX;)
+        for (count = 0; kg_is_digit(peek(sampler)) && count < SAMPLE_MAX;)
             count = count * 10 + (unsigned)(take(sampler) - '0');
         while (!at_end(sampler) && take(sampler) != '}')
             ;

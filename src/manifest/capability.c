@@ -17,16 +17,6 @@
 
 /* -- text -------------------------------------------------------------------------------------- */
 
-static struct kg_str cut_front(struct kg_str text, size_t length)
-{
-    return (struct kg_str){text.data + length, text.length - length};
-}
-
-static struct kg_str cut_at(struct kg_str text, size_t length)
-{
-    return (struct kg_str){text.data, length};
-}
-
 /* Where the first of these characters is, or the text's length. */
 static size_t find_any(struct kg_str text, const char *characters)
 {
@@ -44,16 +34,6 @@ static size_t find_last(struct kg_str text, char character)
     return at > 0 ? at - 1 : text.length;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_letter_or_digit(char c)
-{
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 /* Escaped, and cut between two characters: for messages. */
 static void put_shown(struct kg_buf *out, struct kg_str text)
 {
@@ -63,7 +43,7 @@ static void put_shown(struct kg_buf *out, struct kg_str text)
         while (length > 0 && ((unsigned char)text.data[length] & 0xC0) == 0x80)
             length--;
     }
-    kg_buf_escaped(out, cut_at(text, length));
+    kg_buf_escaped(out, kg_str_first(text, length));
     if (length < text.length)
         kg_buf_text(out, "...");
 }
@@ -86,19 +66,11 @@ static const struct refused_place {
     {"/etc", false}, {"/usr", false}, {"/run", false}, {"/boot", false},
 };
 
-static bool path_within(const char *path, const char *folder)
-{
-    size_t length = strlen(folder);
-    if (strncmp(path, folder, length) != 0)
-        return false;
-    return path[length] == '\0' || path[length] == '/' || folder[length - 1] == '/';
-}
-
 static int check_place(const char *path, struct kg_err *err)
 {
     for (size_t i = 0; i < KG_COUNT(refused_places); i++) {
         const struct refused_place *place = &refused_places[i];
-        if (place->below && path_within(path, place->path))
+        if (place->below && kg_path_within(path, place->path))
             return refuse(err, "%s and what is in it cannot be given to a plugin", place->path);
         if (strcmp(path, place->path) == 0)
             return refuse(err, "%s cannot be given as a whole: name a folder or file in it", path);
@@ -122,9 +94,9 @@ static bool find_root(struct kg_str text, size_t *ret_length)
 static bool next_segment(struct kg_str *rest, struct kg_str *ret_segment)
 {
     while (rest->length > 0 && rest->data[0] == '/')
-        *rest = cut_front(*rest, 1);
-    *ret_segment = cut_at(*rest, find_any(*rest, "/"));
-    *rest = cut_front(*rest, ret_segment->length);
+        *rest = kg_str_from(*rest, 1);
+    *ret_segment = kg_str_first(*rest, find_any(*rest, "/"));
+    *rest = kg_str_from(*rest, ret_segment->length);
     return ret_segment->length > 0;
 }
 
@@ -157,8 +129,8 @@ static int read_path(struct kg_str text, char **ret_path, struct kg_err *err)
     if (!find_root(text, &root))
         return refuse(err, "the path is relative: it must start with /, config:/ or project:/");
     kg_auto(kg_buf_free) struct kg_buf path = {0};
-    kg_buf_str(&path, cut_at(text, root));
-    int result = put_segments(cut_front(text, root), &path, err);
+    kg_buf_str(&path, kg_str_first(text, root));
+    int result = put_segments(kg_str_from(text, root), &path, err);
     if (result == 0)
         result = check_place(kg_buf_terminate(&path), err);
     if (result == 0)
@@ -180,7 +152,7 @@ static void put_path(const struct capability *capability, struct kg_buf *out)
 
 static bool is_program_character(char c)
 {
-    return is_letter_or_digit(c) || c == '.' || c == '_' || c == '+' || c == '-';
+    return kg_is_letter_or_digit(c) || c == '.' || c == '_' || c == '+' || c == '-';
 }
 
 /* The colon of config:/ would end the program: such a name is a slip, not a program. */
@@ -211,7 +183,7 @@ static int read_program(struct kg_str text, char **ret_program, struct kg_err *e
 static int take_exec(struct kg_str text, struct capability *capability, struct kg_err *err)
 {
     size_t colon = find_any(text, ":");
-    int result = read_program(cut_at(text, colon), &capability->program, err);
+    int result = read_program(kg_str_first(text, colon), &capability->program, err);
     if (result < 0)
         return result;
     if (colon == text.length) {
@@ -219,7 +191,7 @@ static int take_exec(struct kg_str text, struct capability *capability, struct k
         kg_hint(err, "name the folder to work in: exec:PROGRAM:PATH");
         return result;
     }
-    return read_path(cut_front(text, colon + 1), &capability->path, err);
+    return read_path(kg_str_from(text, colon + 1), &capability->path, err);
 }
 
 static void put_exec(const struct capability *capability, struct kg_buf *out)
@@ -325,10 +297,10 @@ static enum reach host_reach(struct kg_str host)
 static bool ends_in_number(struct kg_str host)
 {
     size_t dot = find_last(host, '.');
-    struct kg_str label = dot < host.length ? cut_front(host, dot + 1) : host;
+    struct kg_str label = dot < host.length ? kg_str_from(host, dot + 1) : host;
     const char *digits = "0123456789";
     if (kg_str_starts(label, "0x") || kg_str_starts(label, "0X")) {
-        label = cut_front(label, 2);
+        label = kg_str_from(label, 2);
         digits = "0123456789abcdefABCDEF";
     } else if (label.length == 0) {
         return false;
@@ -350,7 +322,7 @@ static const char *label_problem(struct kg_str label)
         char c = label.data[i];
         if ((unsigned char)c >= 0x80)
             return "the host has a letter that DNS does not have: write its xn-- form";
-        if (!is_letter_or_digit(c) && c != '-' && c != '_')
+        if (!kg_is_letter_or_digit(c) && c != '-' && c != '_')
             return "the host may have only letters, digits, dashes, underscores and dots";
     }
     if (label.data[0] == '-' || label.data[label.length - 1] == '-')
@@ -364,10 +336,10 @@ static const char *name_problem(struct kg_str name)
         return "the host is longer than 253 characters";
     for (;;) {
         size_t dot = find_any(name, ".");
-        const char *problem = label_problem(cut_at(name, dot));
+        const char *problem = label_problem(kg_str_first(name, dot));
         if (problem != NULL || dot == name.length)
             return problem;
-        name = cut_front(name, dot + 1);
+        name = kg_str_from(name, dot + 1);
     }
 }
 
@@ -430,12 +402,13 @@ static int read_port(struct kg_str text, uint16_t *ret_port, struct kg_err *err)
 static bool is_bare_ipv6(struct kg_str text)
 {
     struct in6_addr address;
-    return read_ipv6(text, &address) || read_ipv6(cut_at(text, find_last(text, ':')), &address);
+    return read_ipv6(text, &address) ||
+           read_ipv6(kg_str_first(text, find_last(text, ':')), &address);
 }
 
 static int check_target(struct kg_str text, struct kg_err *err)
 {
-    if (find_any(cut_at(text, find_any(text, ":")), "*") < find_any(text, ":"))
+    if (find_any(kg_str_first(text, find_any(text, ":")), "*") < find_any(text, ":"))
         return refuse(err, "the host has a \"*\" in it: names are exact, name each host");
     if (is_bare_ipv6(text))
         return refuse(err, "an IPv6 address needs brackets: net:[ADDRESS]:PORT");
@@ -447,15 +420,15 @@ static int take_host(struct kg_str *rest, char **ret_host, struct kg_err *err)
 {
     bool bracketed = rest->length > 0 && rest->data[0] == '[';
     size_t end = find_any(*rest, bracketed ? "]" : ":");
-    struct kg_str host = cut_at(*rest, end);
+    struct kg_str host = kg_str_first(*rest, end);
     if (!bracketed) {
-        *rest = cut_front(*rest, end);
+        *rest = kg_str_from(*rest, end);
         return read_host(host, ret_host, err);
     }
     if (end == rest->length)
         return refuse(err, "the bracket is not closed");
-    *rest = cut_front(*rest, end + 1);
-    return read_bracketed(cut_front(host, 1), ret_host, err);
+    *rest = kg_str_from(*rest, end + 1);
+    return read_bracketed(kg_str_from(host, 1), ret_host, err);
 }
 
 static int read_target(struct kg_str text, struct capability *capability, struct kg_err *err)
@@ -467,7 +440,7 @@ static int read_target(struct kg_str text, struct capability *capability, struct
         return result;
     if (text.length > 0 && text.data[0] != ':')
         return refuse(err, "a colon and the port must follow the bracket");
-    return read_port(text.length > 0 ? cut_front(text, 1) : text, &capability->port, err);
+    return read_port(text.length > 0 ? kg_str_from(text, 1) : text, &capability->port, err);
 }
 
 static int take_target(struct kg_str text, struct capability *capability, struct kg_err *err)
@@ -510,9 +483,9 @@ static const char *danger_of_reading(const struct capability *capability)
     const char *path = capability->path, *rest = NULL;
     if (strcmp(path, "/home") == 0)
         return "it can read the home folder of every user";
-    if (path_within(path, "/root"))
+    if (kg_path_within(path, "/root"))
         rest = path + strlen("/root");
-    else if (path_within(path, "/home"))
+    else if (kg_path_within(path, "/home"))
         rest = strchrnul(path + strlen("/home/"), '/');
     if (rest != NULL && (*rest == '\0' || kg_str_starts(kg_str(rest), "/.")))
         return "it can read a user's own files, keys and tokens among them";
@@ -542,8 +515,7 @@ static const char *danger_of_running(const struct capability *capability)
         "luajit", "mawk",   "mksh", "node",    "nodejs",  "perl",  "php",  "pwsh",
         "pypy",   "python", "ruby", "Rscript", "sh",      "tclsh", "tcsh", "zsh",
     };
-    const char *slash = strrchr(capability->program, '/');
-    const char *name = slash != NULL ? slash + 1 : capability->program;
+    const char *name = kg_path_name(capability->program);
     for (size_t i = 0; i < KG_COUNT(interpreters); i++)
         if (is_version_of(name, interpreters[i]))
             return "it is a shell or an interpreter: it runs any script";
@@ -657,7 +629,8 @@ static void hint_nearest(struct kg_str text, struct kg_err *err)
     static const char *const shapes[] = {"read:fs:PATH", "write:fs:PATH", "exec:PROGRAM:PATH",
                                          "net:HOST:PORT",
                                          "kaged:storage:read or kaged:storage:write"};
-    const char *nearest = kg_str_nearest(cut_at(text, find_any(text, ":")), words, KG_COUNT(words));
+    const char *nearest =
+        kg_str_nearest(kg_str_first(text, find_any(text, ":")), words, KG_COUNT(words));
     for (size_t i = 0; i < KG_COUNT(words); i++)
         if (nearest == words[i])
             kg_hint(err, "did you mean %s?", shapes[i]);
@@ -688,7 +661,7 @@ static int parse(struct kg_str text, struct capability *capability, struct kg_er
         return refuse_kind(text, err);
     if (row->take == NULL)
         return 0;
-    return row->take(cut_front(text, strlen(row->head)), capability, err);
+    return row->take(kg_str_from(text, strlen(row->head)), capability, err);
 }
 
 static void fill_absent(char **text)
@@ -787,9 +760,9 @@ bool capability_covers(const struct capability *allowed, const struct capability
         return true;
     switch (allowed->kind) {
     case CAPABILITY_READ:
-        return reads && path_within(claimed->path, allowed->path);
+        return reads && kg_path_within(claimed->path, allowed->path);
     case CAPABILITY_WRITE:
-        return (reads || writes) && path_within(claimed->path, allowed->path);
+        return (reads || writes) && kg_path_within(claimed->path, allowed->path);
     case CAPABILITY_NET_ANY:
         return any_host_covers(claimed);
     case CAPABILITY_NET_HOST:

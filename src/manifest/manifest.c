@@ -13,12 +13,11 @@
 
 bool manifest_name_is_valid(struct kg_str name)
 {
-    if (name.length == 0 || name.length > NAME_MAX_BYTES || name.data[0] < 'a' ||
-        name.data[0] > 'z')
+    if (name.length == 0 || name.length > NAME_MAX_BYTES || !kg_is_lower(name.data[0]))
         return false;
     for (size_t i = 1; i < name.length; i++) {
         char c = name.data[i];
-        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-')
+        if (!kg_is_lower(c) && !kg_is_digit(c) && c != '-')
             return false;
     }
     return true;

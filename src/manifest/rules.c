@@ -29,13 +29,6 @@ struct reading {
 
 /* -- helpers ----------------------------------------------------------------------------------- */
 
-/* The member if it is of that type, else NULL. */
-static const struct kg_node *typed(const struct kg_node *node, const char *key, enum kg_type type)
-{
-    const struct kg_node *member = kg_node_get(node, key);
-    return member != NULL && member->type == type ? member : NULL;
-}
-
 /* One with more entries than it may have counts as absent, too: no rule has to be quick on it. */
 static const struct kg_node *bounded(const struct kg_node *node, uint32_t max)
 {
@@ -44,17 +37,17 @@ static const struct kg_node *bounded(const struct kg_node *node, uint32_t max)
 
 static const struct kg_node *list(const struct reading *reading, const char *key)
 {
-    return bounded(typed(reading->root, key, KG_ARRAY), ENTRIES_MAX);
+    return bounded(kg_node_typed(reading->root, key, KG_ARRAY), ENTRIES_MAX);
 }
 
 static const struct kg_node *map(const struct reading *reading, const char *key)
 {
-    return bounded(typed(reading->root, key, KG_OBJECT), ENTRIES_MAX);
+    return bounded(kg_node_typed(reading->root, key, KG_OBJECT), ENTRIES_MAX);
 }
 
 static const struct kg_node *text(const struct reading *reading, const char *key)
 {
-    return typed(reading->root, key, KG_STRING);
+    return kg_node_typed(reading->root, key, KG_STRING);
 }
 
 /* A text of the tree with a NUL behind it, kept as long as the manifest. */
@@ -224,7 +217,7 @@ static void written_take(struct written *written, const struct kg_node *entry)
         written_add(written, entry, kg_str_dup(entry->text));
         return;
     }
-    const struct kg_node *targets = typed(entry, "net", KG_ARRAY);
+    const struct kg_node *targets = kg_node_typed(entry, "net", KG_ARRAY);
     if (targets != NULL && targets->count == 0)
         written_add(written, entry, kg_strdup("net:[]"));
     for (size_t i = 0; i < count_of(targets) && !written_is_full(written); i++)
@@ -397,8 +390,8 @@ static void check_tool_is_new(const struct reading *reading, const struct kg_nod
 
 static void take_tool(const struct reading *reading, const struct kg_node *node)
 {
-    const struct kg_node *name = typed(node, "name", KG_STRING);
-    const struct kg_node *description = typed(node, "description", KG_STRING);
+    const struct kg_node *name = kg_node_typed(node, "name", KG_STRING);
+    const struct kg_node *description = kg_node_typed(node, "description", KG_STRING);
     if (name == NULL || description == NULL)
         return;
     check_tool_is_new(reading, name);
@@ -470,7 +463,7 @@ static void check_offers(const struct reading *reading)
 {
     static const char *const offers[] = {"methods", "hooks", "tools", "notifications"};
     for (size_t i = 0; i < KG_COUNT(offers); i++)
-        if (count_of(typed(reading->root, offers[i], KG_ARRAY)) > 0)
+        if (count_of(kg_node_typed(reading->root, offers[i], KG_ARRAY)) > 0)
             return;
     problems_at(reading->problems, NOTHING_OFFERED, reading->root,
                 "declare methods, hooks, tools or notifications", "the plugin offers nothing");
@@ -490,7 +483,7 @@ static void take_config_schemas(const struct reading *reading)
 
 static const struct kg_node *properties_of(const struct reading *reading, const char *schema)
 {
-    return typed(map(reading, schema), "properties", KG_OBJECT);
+    return kg_node_typed(map(reading, schema), "properties", KG_OBJECT);
 }
 
 static void check_config_fields(const struct reading *reading)
@@ -558,8 +551,9 @@ static bool same_texts(const struct kg_node *a, const struct kg_node *b)
 static void check_knob_type(const struct reading *reading, const struct manifest_knob *knob,
                             const struct kg_node *field)
 {
-    const struct kg_node *values = bounded(typed(knob->node, "values", KG_ARRAY), KNOB_VALUES_MAX);
-    const struct kg_node *allowed = typed(field, "enum", KG_ARRAY);
+    const struct kg_node *values =
+        bounded(kg_node_typed(knob->node, "values", KG_ARRAY), KNOB_VALUES_MAX);
+    const struct kg_node *allowed = kg_node_typed(field, "enum", KG_ARRAY);
     bool fits = true; /* as far as this rule goes, for a type that the schema refused */
     for (size_t i = 0; i < KG_COUNT(knob_types); i++)
         if (strcmp(knob->type, knob_types[i].knob) == 0)
@@ -578,7 +572,8 @@ static void check_knob_type(const struct reading *reading, const struct manifest
 
 static const char *range_problem(const struct kg_node *knob, const struct kg_node *fallback)
 {
-    const struct kg_node *min = typed(knob, "min", KG_NUMBER), *max = typed(knob, "max", KG_NUMBER);
+    const struct kg_node *min = kg_node_typed(knob, "min", KG_NUMBER),
+                         *max = kg_node_typed(knob, "max", KG_NUMBER);
     if (min == NULL || max == NULL || fallback->type != KG_NUMBER)
         return NULL;
     if (number_of(min) > number_of(max))
@@ -614,7 +609,7 @@ static bool is_among(const struct kg_node *texts, struct kg_str fallback, bool p
 static const char *default_problem(const struct manifest_knob *knob)
 {
     const struct kg_node *fallback = kg_node_get(knob->node, "default");
-    const struct kg_node *max_length = typed(knob->node, "max_length", KG_NUMBER);
+    const struct kg_node *max_length = kg_node_typed(knob->node, "max_length", KG_NUMBER);
     if (fallback == NULL)
         return NULL;
     if (strcmp(knob->type, "range") == 0 || strcmp(knob->type, "int_range") == 0)
@@ -622,10 +617,10 @@ static const char *default_problem(const struct manifest_knob *knob)
     if (fallback->type != KG_STRING)
         return NULL;
     if (strcmp(knob->type, "enum") == 0 &&
-        !is_among(typed(knob->node, "values", KG_ARRAY), fallback->text, false))
+        !is_among(kg_node_typed(knob->node, "values", KG_ARRAY), fallback->text, false))
         return "the default is not one of the values";
     if (strcmp(knob->type, "path") == 0 &&
-        !is_among(typed(knob->node, "prefixes", KG_ARRAY), fallback->text, true))
+        !is_among(kg_node_typed(knob->node, "prefixes", KG_ARRAY), fallback->text, true))
         return "the default has none of the prefixes";
     if (max_length != NULL && (double)characters(fallback->text) > number_of(max_length))
         return "the default is longer than max_length";
@@ -635,7 +630,7 @@ static const char *default_problem(const struct manifest_knob *knob)
 /* The field that binds_to names, or NULL with a problem. */
 static const struct kg_node *bound_field(const struct reading *reading, struct manifest_knob *knob)
 {
-    const struct kg_node *binds = typed(knob->node, "binds_to", KG_STRING);
+    const struct kg_node *binds = kg_node_typed(knob->node, "binds_to", KG_STRING);
     if (binds == NULL)
         return NULL;
     const struct kg_node *project = properties_of(reading, "config_schema");
@@ -663,7 +658,7 @@ static const struct kg_node *bound_field(const struct reading *reading, struct m
 
 static void take_knob(const struct reading *reading, const struct kg_member *member)
 {
-    const struct kg_node *type = typed(&member->value, "type", KG_STRING);
+    const struct kg_node *type = kg_node_typed(&member->value, "type", KG_STRING);
     if (type == NULL)
         return;
     struct manifest_knob *knob = &reading->manifest->knobs[reading->manifest->knob_count++];

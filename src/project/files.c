@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
@@ -86,17 +85,17 @@ static int split(const char *path, char **ret_folder, char **ret_name, struct kg
     if (stat(path, &there) < 0)
         return fail_to_look(path, err);
     bool is_folder = S_ISDIR(there.st_mode);
-    kg_auto(kg_free) char *copy = kg_strdup(path), *again = kg_strdup(path);
-    kg_auto(kg_free) char *folder = realpath(is_folder ? path : dirname(copy), NULL);
+    kg_auto(kg_free) char *above = kg_path_folder(path);
+    kg_auto(kg_free) char *folder = realpath(is_folder ? path : above, NULL);
     if (folder == NULL)
         return fail_to_look(path, err);
-    bool is_ours = strcmp(strrchr(folder, '/') + 1, PROJECT_DIR) == 0;
+    bool is_ours = strcmp(kg_path_name(folder), PROJECT_DIR) == 0;
     if (is_folder && !is_ours) {
-        char *below = kg_format("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, PROJECT_DIR);
+        char *below = kg_path_join(folder, PROJECT_DIR);
         free(folder);
         folder = below;
     }
-    *ret_name = kg_strdup(is_folder ? PROJECT_FILE : basename(again));
+    *ret_name = kg_strdup(is_folder ? PROJECT_FILE : kg_path_name(path));
     *ret_folder = kg_steal(&folder);
     return 0;
 }
@@ -109,15 +108,10 @@ int project_locate(const char *path, struct project_location *ret_location, stru
     int result = split(path, &folder, &name, err);
     if (result < 0)
         return result;
-    location.path = kg_format("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name);
-    char *last = strrchr(folder, '/');
-    if (strcmp(last + 1, PROJECT_DIR) == 0) {
-        location.file = kg_format("%s/%s", PROJECT_DIR, name);
-        *last = '\0';
-    } else {
-        location.file = kg_strdup(name);
-    }
-    location.root = kg_strdup(folder[0] ? folder : "/");
+    location.path = kg_path_join(folder, name);
+    bool is_ours = strcmp(kg_path_name(folder), PROJECT_DIR) == 0;
+    location.file = is_ours ? kg_path_join(PROJECT_DIR, name) : kg_strdup(name);
+    location.root = is_ours ? kg_path_folder(folder) : kg_strdup(folder);
     if (lstat(location.path, &there) < 0) {
         result = fail_to_look(location.path, err);
         kg_hint(err, "a project has its file in %s/%s", PROJECT_DIR, PROJECT_FILE);

@@ -21,7 +21,6 @@ char *project_keep(struct kg_arena *arena, struct kg_str text);
 /* The same of a text that may be NULL. */
 const char *project_keep_text(struct kg_arena *arena, const char *text);
 /* The member if it is of that type, else NULL. */
-const struct kg_node *project_typed(const struct kg_node *node, const char *key, enum kg_type type);
 /* The agent's own declaration of that name, or NULL. */
 const struct project_declaration *project_declaration_find(const struct project_agent *agent,
                                                            struct kg_str name);

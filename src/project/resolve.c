@@ -91,18 +91,13 @@ set_aside(const struct resolving *resolving, struct project_use *use, enum proje
     use->reason = project_keep_text(resolving->resolved->arena, reason);
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 static void list_missing(struct project_resolved *resolved, const struct project_use *use,
                          const char *installed)
 {
     for (size_t i = 0; i < resolved->missing_count; i++) {
         const struct project_missing *other = &resolved->missing[i];
-        if (same_text(other->package, use->package) && same_text(other->version, use->version) &&
-            same_text(other->source, use->source))
+        if (kg_same_text(other->package, use->package) &&
+            kg_same_text(other->version, use->version) && kg_same_text(other->source, use->source))
             return;
     }
     resolved->missing[resolved->missing_count++] = (struct project_missing){

@@ -39,29 +39,23 @@ const char *project_keep_text(struct kg_arena *arena, const char *text)
     return text ? project_keep(arena, kg_str(text)) : NULL;
 }
 
-const struct kg_node *project_typed(const struct kg_node *node, const char *key, enum kg_type type)
-{
-    const struct kg_node *member = kg_node_get(node, key);
-    return member != NULL && member->type == type ? member : NULL;
-}
-
 /* A map with more entries than it may have counts as absent, too. */
 static const struct kg_node *map_of(const struct kg_node *node, const char *key)
 {
-    const struct kg_node *map = project_typed(node, key, KG_OBJECT);
+    const struct kg_node *map = kg_node_typed(node, key, KG_OBJECT);
     return map != NULL && map->count <= ENTRIES_MAX ? map : NULL;
 }
 
 static const char *text_of(const struct reading *reading, const struct kg_node *node,
                            const char *key)
 {
-    const struct kg_node *text = project_typed(node, key, KG_STRING);
+    const struct kg_node *text = kg_node_typed(node, key, KG_STRING);
     return text ? project_keep(reading->project->doc->arena, text->text) : NULL;
 }
 
 static double number_of(const struct kg_node *node, const char *key, double fallback)
 {
-    const struct kg_node *number = project_typed(node, key, KG_NUMBER);
+    const struct kg_node *number = kg_node_typed(node, key, KG_NUMBER);
     if (number == NULL)
         return fallback;
     kg_auto(kg_free) char *digits = kg_str_dup(number->text);
@@ -236,7 +230,7 @@ static void check_hooks(const struct reading *reading, const struct project_agen
 static void check_isolation(const struct reading *reading,
                             const struct project_declaration *declaration)
 {
-    const struct kg_node *written = project_typed(declaration->config, "isolation", KG_STRING);
+    const struct kg_node *written = kg_node_typed(declaration->config, "isolation", KG_STRING);
     const char *counts = project_isolation_names[declaration->isolation];
     if (written != NULL && !kg_str_is(written->text, counts))
         problem_at(reading->problems, ISOLATION_IN_CONFIG, written,
@@ -264,17 +258,17 @@ static void take_declaration(const struct reading *reading, const struct kg_memb
                              struct project_declaration *declaration)
 {
     const struct kg_node *node = &member->value;
-    const struct kg_node *isolation = project_typed(node, "isolation", KG_STRING);
+    const struct kg_node *isolation = kg_node_typed(node, "isolation", KG_STRING);
     *declaration = (struct project_declaration){
         .name = project_keep(reading->project->doc->arena, member->key),
         .member = member,
         .package = text_of(reading, node, "package"),
         .version = text_of(reading, node, "version"),
         .source = text_of(reading, node, "source"),
-        .hooks = project_typed(node, "hooks", KG_ARRAY),
+        .hooks = kg_node_typed(node, "hooks", KG_ARRAY),
         .isolation_node = isolation,
         .isolation = (enum project_isolation)index_of(isolation, project_isolation_names, 2),
-        .config = project_typed(node, "config", KG_OBJECT),
+        .config = kg_node_typed(node, "config", KG_OBJECT),
     };
 }
 
@@ -305,7 +299,7 @@ static void take_switches(const struct reading *reading, struct project_agent *a
         const struct kg_member *member = &tools->members[i];
         const struct kg_node *enabled = member->value.type == KG_BOOL
                                             ? &member->value
-                                            : project_typed(&member->value, "enabled", KG_BOOL);
+                                            : kg_node_typed(&member->value, "enabled", KG_BOOL);
         if (enabled != NULL)
             agent->switches[agent->switch_count++] = (struct project_switch){
                 .tool = project_keep(reading->project->doc->arena, member->key),
@@ -317,13 +311,13 @@ static void take_switches(const struct reading *reading, struct project_agent *a
 
 static void take_compaction(const struct reading *reading, struct project_agent *agent)
 {
-    const struct kg_node *node = project_typed(agent->node, "compaction", KG_OBJECT);
-    const struct kg_node *delegate = project_typed(node, "delegate", KG_OBJECT);
+    const struct kg_node *node = kg_node_typed(agent->node, "compaction", KG_OBJECT);
+    const struct kg_node *delegate = kg_node_typed(node, "delegate", KG_OBJECT);
     struct project_compaction *compaction = &agent->compaction;
     *compaction = (struct project_compaction){
         .node = node,
         .threshold = number_of(node, "threshold", 0),
-        .strategy = (enum project_strategy)index_of(project_typed(node, "strategy", KG_STRING),
+        .strategy = (enum project_strategy)index_of(kg_node_typed(node, "strategy", KG_STRING),
                                                     project_strategy_names,
                                                     KG_COUNT(project_strategy_names)),
         .delegate = text_of(reading, delegate, "plugin"),
@@ -336,7 +330,7 @@ static void check_delegate(const struct reading *reading, const struct project_a
 {
     const struct project_compaction *compaction = &agent->compaction;
     const struct kg_node *place =
-        project_typed(kg_node_get(compaction->node, "delegate"), "plugin", KG_STRING);
+        kg_node_typed(kg_node_get(compaction->node, "delegate"), "plugin", KG_STRING);
     if (compaction->delegate == NULL ||
         project_declaration_find(agent, kg_str(compaction->delegate)) != NULL)
         return;

@@ -42,8 +42,8 @@ static const struct kg_node *target_of(const struct kg_node *root, struct kg_str
 
 static const struct kg_node *reference_of(const struct kg_node *schema)
 {
-    const struct kg_node *reference = project_typed(schema, "$ref", KG_STRING);
-    return reference ? reference : project_typed(schema, "$dynamicRef", KG_STRING);
+    const struct kg_node *reference = kg_node_typed(schema, "$ref", KG_STRING);
+    return reference ? reference : kg_node_typed(schema, "$dynamicRef", KG_STRING);
 }
 
 /* What a schema refers to, if it has not been looked at. */

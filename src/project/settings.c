@@ -27,7 +27,7 @@ struct checking {
 
 static const struct kg_node *properties_of(const struct kg_node *schema)
 {
-    return project_typed(schema, "properties", KG_OBJECT);
+    return kg_node_typed(schema, "properties", KG_OBJECT);
 }
 
 static bool has(const struct kg_node *node, struct kg_str key)
@@ -93,22 +93,13 @@ static struct kg_node merge(struct kg_arena *arena, const struct layers *layers)
     return merged;
 }
 
-/* A document of its own, through JSON, for a plugin that has no schema. */
-static struct kg_doc *copy_of(const struct kg_node *node)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    struct kg_json_writer json = kg_json_writer(&text);
-    kg_json_node(&json, node);
-    return kg_json_read(kg_buf_view(&text), NULL);
-}
-
 static struct kg_doc *put_together(const struct manifest *manifest, const struct layers *layers)
 {
     struct kg_arena *arena = kg_arena_new();
     const struct kg_node merged = merge(arena, layers);
     struct kg_doc *doc = manifest->config_schema
                              ? schema_with_defaults(manifest->config_schema, &merged)
-                             : copy_of(&merged);
+                             : kg_doc_copy(&merged);
     kg_arena_free(arena);
     return doc;
 }
@@ -279,7 +270,7 @@ static void take_secrets(const struct resolving *resolving, const struct manifes
 {
     const struct kg_node *schema = manifest->system_config_schema_node;
     const struct kg_node *properties = properties_of(schema);
-    const struct kg_node *required = project_typed(schema, "required", KG_ARRAY);
+    const struct kg_node *required = kg_node_typed(schema, "required", KG_ARRAY);
     const struct local *local = resolving->world->local;
     const struct local_plugin *table =
         local ? local_plugin_find(local, kg_str(manifest->package)) : NULL;

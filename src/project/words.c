@@ -20,16 +20,10 @@ static struct kg_str text_of(const struct kg_node *object, const char *key)
     return is_text ? node->text : KG_STR_NULL;
 }
 
-static bool is_true(const struct kg_node *object, const char *key)
-{
-    const struct kg_node *node = kg_node_get(object, key);
-    return node != NULL && node->type == KG_BOOL && node->boolean;
-}
-
 static const struct kg_node *list_of(const struct kg_node *object, const char *key)
 {
     static const struct kg_node none = {.type = KG_ARRAY};
-    const struct kg_node *list = project_typed(object, key, KG_ARRAY);
+    const struct kg_node *list = kg_node_typed(object, key, KG_ARRAY);
     return list ? list : &none;
 }
 
@@ -173,9 +167,9 @@ static void put_secrets(struct kg_buf *out, const struct kg_node *secrets)
         const struct kg_node *secret = &secrets->items[i];
         put_label(out, 4, i == 0 ? KG_STR("secrets") : KG_STR(""));
         kg_buf_escaped(out, text_of(secret, "key"));
-        kg_buf_text(out, is_true(secret, "set")        ? ": set in local.toml\n"
-                         : is_true(secret, "required") ? ": missing in local.toml\n"
-                                                       : ": not set\n");
+        kg_buf_text(out, kg_node_is_true(secret, "set")        ? ": set in local.toml\n"
+                         : kg_node_is_true(secret, "required") ? ": missing in local.toml\n"
+                                                               : ": not set\n");
     }
 }
 
@@ -205,7 +199,7 @@ static void put_tools(struct kg_buf *out, const struct kg_node *tools)
     for (uint32_t i = 0; i < tools->count; i++) {
         put_label(out, 2, i == 0 ? KG_STR("tools") : KG_STR(""));
         kg_buf_escaped(out, text_of(&tools->items[i], "name"));
-        kg_buf_text(out, is_true(&tools->items[i], "enabled") ? "\n" : " (off)\n");
+        kg_buf_text(out, kg_node_is_true(&tools->items[i], "enabled") ? "\n" : " (off)\n");
     }
 }
 
@@ -263,7 +257,7 @@ static bool shows_values(const struct kg_node *change)
         PROJECT_CHANGE_ISOLATION, PROJECT_CHANGE_CONFIG};
     for (size_t i = 0; i < KG_COUNT(short_ones); i++)
         if (kg_str_is(text_of(change, "kind"), project_change_names[short_ones[i]]))
-            return !is_true(change, "hidden");
+            return !kg_node_is_true(change, "hidden");
     return false;
 }
 
@@ -285,7 +279,7 @@ static void put_change(struct kg_buf *out, const struct kg_node *change)
         if (before && after)
             put_value(out, after);
     }
-    kg_buf_text(out, is_true(change, "hidden") ? " (hidden)\n" : "\n");
+    kg_buf_text(out, kg_node_is_true(change, "hidden") ? " (hidden)\n" : "\n");
 }
 
 void project_changes_view_words(const struct kg_node *changes, struct kg_buf *out)

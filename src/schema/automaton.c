@@ -129,7 +129,7 @@ static bool take(struct parser *parser, char c)
 
 static bool is_word(unsigned c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    return kg_is_letter_or_digit(c) || c == '_';
 }
 
 /* Behind a backslash: the ASCII characters meant; false if it is more than that. */
@@ -282,7 +282,7 @@ static struct fragment atom(struct parser *parser)
 static unsigned take_number(struct parser *parser)
 {
     unsigned number = 0;
-    while (peek(parser) >= '0' && peek(parser) <= '9' && number < 1000)
+    while (kg_is_digit(peek(parser)) && number < 1000)
         number = number * 10 + (unsigned)(*parser->at++ - '0');
     return number;
 }
@@ -299,7 +299,7 @@ static void quantifier(struct parser *parser, unsigned *ret_min, unsigned *ret_m
     } else if (take(parser, '?')) {
         *ret_min = 0;
     } else if (take(parser, '{')) {
-        parser->failed |= peek(parser) < '0' || peek(parser) > '9';
+        parser->failed |= !kg_is_digit(peek(parser));
         *ret_min = *ret_max = take_number(parser);
         if (take(parser, ','))
             *ret_max = peek(parser) == '}' ? UNBOUNDED : take_number(parser);

@@ -79,16 +79,6 @@ static bool refuse(struct translation *t, const char *problem)
     return false;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 /* The byte that far ahead, or NUL past the end. */
 static char peek(const struct translation *t, ptrdiff_t ahead)
 {
@@ -198,8 +188,8 @@ static bool property_escape(struct translation *t, char sign)
     if (peek(t, 0) != '{')
         return refuse(t, "\\p must be followed by a property's name in braces");
     struct kg_str name = {t->at + 1, 0};
-    while (is_letter(peek(t, 1 + (ptrdiff_t)name.length)) ||
-           is_digit(peek(t, 1 + (ptrdiff_t)name.length)) ||
+    while (kg_is_letter(peek(t, 1 + (ptrdiff_t)name.length)) ||
+           kg_is_digit(peek(t, 1 + (ptrdiff_t)name.length)) ||
            peek(t, 1 + (ptrdiff_t)name.length) == '_' || peek(t, 1 + (ptrdiff_t)name.length) == '=')
         name.length++;
     if (name.length == 0 || peek(t, 1 + (ptrdiff_t)name.length) != '}')
@@ -211,7 +201,7 @@ static bool property_escape(struct translation *t, char sign)
 
 static bool control_escape(struct translation *t)
 {
-    if (!is_letter(peek(t, 0)))
+    if (!kg_is_letter(peek(t, 0)))
         return refuse(t, "\\c must be followed by a letter");
     put_code_point(t, (uint32_t)(*t->at++ & 0x1F));
     return true;
@@ -246,7 +236,7 @@ static bool character_escape(struct translation *t, char c)
         put_code_point(t, '\v');
         return true;
     case '0':
-        if (is_digit(peek(t, 0)))
+        if (kg_is_digit(peek(t, 0)))
             return refuse(t, "\\0 must not be followed by a digit");
         put_code_point(t, 0);
         return true;
@@ -257,7 +247,7 @@ static bool character_escape(struct translation *t, char c)
     case 'u':
         return unicode_escape(t);
     default:
-        if (is_letter(c) || is_digit(c))
+        if (kg_is_letter(c) || kg_is_digit(c))
             return unknown_escape(t, c);
         t->at--;
         if ((unsigned char)c < 0x80)
@@ -349,7 +339,7 @@ static bool escape(struct translation *t)
     if (c < '1' || c > '9')
         return character_escape(t, c);
     kg_buf_printf(t->out, "\\g{%c", c);
-    while (is_digit(peek(t, 0)))
+    while (kg_is_digit(peek(t, 0)))
         kg_buf_char(t->out, *t->at++);
     kg_buf_char(t->out, '}');
     return true;
@@ -383,13 +373,13 @@ static bool group(struct translation *t)
 static ptrdiff_t braces_length(const struct translation *t)
 {
     ptrdiff_t i = 1;
-    while (is_digit(peek(t, i)))
+    while (kg_is_digit(peek(t, i)))
         i++;
     if (i == 1)
         return 0;
     if (peek(t, i) == ',')
         i++;
-    while (is_digit(peek(t, i)))
+    while (kg_is_digit(peek(t, i)))
         i++;
     return peek(t, i) == '}' ? i + 1 : 0;
 }

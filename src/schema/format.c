@@ -4,24 +4,9 @@
  */
 #include "schema/internal.h"
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_alpha(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 static bool is_hex(char c)
 {
     return kg_hex_digit(c) >= 0;
-}
-
-static struct kg_str from(struct kg_str text, size_t offset)
-{
-    return (struct kg_str){text.data + offset, text.length - offset};
 }
 
 /* Takes exactly so many digits from the front. */
@@ -31,11 +16,11 @@ static bool take_number(struct kg_str *text, size_t digits, unsigned *ret_value)
     if (text->length < digits)
         return false;
     for (size_t i = 0; i < digits; i++) {
-        if (!is_digit(text->data[i]))
+        if (!kg_is_digit(text->data[i]))
             return false;
         value = value * 10 + (unsigned)(text->data[i] - '0');
     }
-    *text = from(*text, digits);
+    *text = kg_str_from(*text, digits);
     *ret_value = value;
     return true;
 }
@@ -44,7 +29,7 @@ static bool take_char(struct kg_str *text, char c)
 {
     if (text->length == 0 || text->data[0] != c)
         return false;
-    *text = from(*text, 1);
+    *text = kg_str_from(*text, 1);
     return true;
 }
 
@@ -91,11 +76,11 @@ static bool take_time(struct kg_str *text)
         return false;
     if (take_char(text, '.')) {
         size_t digits = 0;
-        while (digits < text->length && is_digit(text->data[digits]))
+        while (digits < text->length && kg_is_digit(text->data[digits]))
             digits++;
         if (digits == 0)
             return false;
-        *text = from(*text, digits);
+        *text = kg_str_from(*text, digits);
     }
     if (!take_offset(text, &ahead))
         return false;
@@ -126,9 +111,9 @@ static bool date_time(struct kg_str text)
 static int take_units(struct kg_str *text, const char *units)
 {
     int count = 0;
-    while (text->length > 0 && is_digit(text->data[0])) {
+    while (text->length > 0 && kg_is_digit(text->data[0])) {
         size_t digits = 0;
-        while (digits < text->length && is_digit(text->data[digits]))
+        while (digits < text->length && kg_is_digit(text->data[digits]))
             digits++;
         char unit = digits < text->length ? text->data[digits] : '\0';
         const char *found = unit != '\0' ? strchr(units, unit) : NULL;
@@ -136,7 +121,7 @@ static int take_units(struct kg_str *text, const char *units)
             return -1;
         units = found + 1;
         count++;
-        *text = from(*text, digits + 1);
+        *text = kg_str_from(*text, digits + 1);
     }
     return count;
 }
@@ -164,11 +149,11 @@ static bool is_label(struct kg_str label)
         label.data[label.length - 1] == '-')
         return false;
     for (size_t i = 0; i < label.length; i++)
-        if (!is_alpha(label.data[i]) && !is_digit(label.data[i]) && label.data[i] != '-')
+        if (!kg_is_letter(label.data[i]) && !kg_is_digit(label.data[i]) && label.data[i] != '-')
             return false;
     bool coded = label.length >= 4 && (label.data[0] | 0x20) == 'x' &&
                  (label.data[1] | 0x20) == 'n' && label.data[2] == '-' && label.data[3] == '-';
-    return !coded || schema_is_idn_label(from(label, 4));
+    return !coded || schema_is_idn_label(kg_str_from(label, 4));
 }
 
 static bool hostname(struct kg_str text)
@@ -182,7 +167,7 @@ static bool hostname(struct kg_str text)
             return false;
         if (dot == NULL)
             return true;
-        text = from(text, length + 1);
+        text = kg_str_from(text, length + 1);
         if (text.length == 0)
             return false;
     }
@@ -195,7 +180,7 @@ bool schema_is_ipv4(struct kg_str text)
         unsigned value;
         if (part > 0 && !take_char(&text, '.'))
             return false;
-        while (digits < text.length && digits < 4 && is_digit(text.data[digits]))
+        while (digits < text.length && digits < 4 && kg_is_digit(text.data[digits]))
             digits++;
         if (digits == 0 || digits > 3 || (digits > 1 && text.data[0] == '0') ||
             !take_number(&text, digits, &value) || value > 255)
@@ -223,7 +208,7 @@ bool schema_is_ipv6(struct kg_str text)
             if (gap)
                 return false;
             gap = after_gap = true;
-            text = from(text, 2);
+            text = kg_str_from(text, 2);
             continue;
         }
         if (groups > 0 && !after_gap && !take_char(&text, ':'))
@@ -235,14 +220,15 @@ bool schema_is_ipv6(struct kg_str text)
         if (length == 0 || length > 4)
             return false;
         groups++;
-        text = from(text, length);
+        text = kg_str_from(text, length);
     }
     return gap ? groups < 8 : groups == 8;
 }
 
 static bool is_atom_char(char c)
 {
-    return is_alpha(c) || is_digit(c) || (c != '\0' && strchr("!#$%&'*+-/=?^_`{|}~", c) != NULL);
+    return kg_is_letter(c) || kg_is_digit(c) ||
+           (c != '\0' && strchr("!#$%&'*+-/=?^_`{|}~", c) != NULL);
 }
 
 /* Atoms with single dots between them. */
@@ -277,7 +263,7 @@ static bool is_mail_domain(struct kg_str text)
         return hostname(text);
     struct kg_str address = {text.data + 1, text.length - 2};
     if (kg_str_starts(address, "IPv6:"))
-        return schema_is_ipv6(from(address, 5));
+        return schema_is_ipv6(kg_str_from(address, 5));
     return schema_is_ipv4(address);
 }
 
@@ -289,7 +275,7 @@ static bool email(struct kg_str text)
     if (at == 0 || text.length > 320)
         return false;
     struct kg_str local = {text.data, at - 1};
-    return (is_dot_atom(local) || is_quoted(local)) && is_mail_domain(from(text, at));
+    return (is_dot_atom(local) || is_quoted(local)) && is_mail_domain(kg_str_from(text, at));
 }
 
 /* -- references -------------------------------------------------------------------------------- */
@@ -328,11 +314,11 @@ static bool json_pointer(struct kg_str text)
 static bool relative_json_pointer(struct kg_str text)
 {
     size_t digits = 0;
-    while (digits < text.length && is_digit(text.data[digits]))
+    while (digits < text.length && kg_is_digit(text.data[digits]))
         digits++;
     if (digits == 0 || (digits > 1 && text.data[0] == '0'))
         return false;
-    text = from(text, digits);
+    text = kg_str_from(text, digits);
     return kg_str_is(text, "#") || json_pointer(text);
 }
 

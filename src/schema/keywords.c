@@ -260,7 +260,7 @@ static bool is_anchor(struct kg_str text)
     for (size_t i = 0; i < text.length; i++) {
         char c = text.data[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        bool later = (c >= '0' && c <= '9') || c == '-' || c == '.';
+        bool later = kg_is_digit(c) || c == '-' || c == '.';
         if (!letter && !(later && i > 0))
             return false;
     }

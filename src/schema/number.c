@@ -8,11 +8,6 @@
 
 #define EXPONENT_MAX ((int64_t)1 << 40) /* larger ones are all the same */
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* "e+12", "" */
 static int64_t read_exponent(const char *at, const char *end)
 {
@@ -42,7 +37,7 @@ static struct schema_decimal decimal(struct kg_str text)
     int64_t seen = 0;       /* digits so far */
     int64_t first_seen = 0; /* digits before the first that counts */
     bool fraction = false;
-    for (; at < end && (is_digit(*at) || *at == '.'); at++) {
+    for (; at < end && (kg_is_digit(*at) || *at == '.'); at++) {
         if (*at == '.') {
             fraction = true;
             continue;

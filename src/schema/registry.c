@@ -110,22 +110,16 @@ struct walk {
     size_t first;       /* resources of documents before this one */
 };
 
-static const struct kg_node *get_string(const struct kg_node *node, const char *key)
-{
-    const struct kg_node *value = kg_node_get(node, key);
-    return value != NULL && value->type == KG_STRING ? value : NULL;
-}
-
 /* In draft-07 nothing beside $ref counts. */
 static bool is_plain_reference(const struct kg_node *node, enum schema_draft draft)
 {
-    return draft == SCHEMA_DRAFT_7 && get_string(node, "$ref") != NULL;
+    return draft == SCHEMA_DRAFT_7 && kg_node_typed(node, "$ref", KG_STRING) != NULL;
 }
 
 /* Takes the node's $id, if it starts a resource; a fragment in it is an anchor of draft-07. */
 static void take_id(struct walk *walk, const struct kg_node *node)
 {
-    const struct kg_node *id = get_string(node, "$id");
+    const struct kg_node *id = kg_node_typed(node, "$id", KG_STRING);
     kg_auto(kg_buf_free) struct kg_buf uri = {0};
     struct kg_str fragment;
     if (id == NULL || id->text.length > SCHEMA_URI_MAX ||
@@ -144,8 +138,8 @@ static void take_id(struct walk *walk, const struct kg_node *node)
 
 static void take_anchors(struct walk *walk, const struct kg_node *node)
 {
-    const struct kg_node *anchor = get_string(node, "$anchor");
-    const struct kg_node *dynamic = get_string(node, "$dynamicAnchor");
+    const struct kg_node *anchor = kg_node_typed(node, "$anchor", KG_STRING);
+    const struct kg_node *dynamic = kg_node_typed(node, "$dynamicAnchor", KG_STRING);
     if (walk->draft == SCHEMA_DRAFT_7)
         return;
     if (dynamic != NULL)
@@ -157,9 +151,10 @@ static void take_anchors(struct walk *walk, const struct kg_node *node)
 /* A resource may be of another draft than what it stands in. */
 static void take_dialect(struct walk *walk, const struct kg_node *node)
 {
-    const struct kg_node *dialect = get_string(node, "$schema");
+    const struct kg_node *dialect = kg_node_typed(node, "$schema", KG_STRING);
     unsigned vocabularies;
-    if (dialect == NULL || (walk->resource != NULL && get_string(node, "$id") == NULL))
+    if (dialect == NULL ||
+        (walk->resource != NULL && kg_node_typed(node, "$id", KG_STRING) == NULL))
         return;
     schema_dialect(walk->index, walk->registry, dialect->text, &walk->draft, &vocabularies);
 }
@@ -178,7 +173,7 @@ static int walk_node(void *data, const struct kg_node *node, struct schema_step 
         if (walk.resource != outer || node == walk.resource->root) {
             struct schema_resource *own = walk.index->owned[walk.index->owned_count - 1];
             own->draft = walk.draft;
-            own->dialect = get_string(node, "$schema");
+            own->dialect = kg_node_typed(node, "$schema", KG_STRING);
         }
     }
     return schema_each_child(node, walk.draft, walk_node, &walk);
@@ -187,7 +182,8 @@ static int walk_node(void *data, const struct kg_node *node, struct schema_step 
 static struct schema_resource *add_root(struct schema_index *index, struct kg_str uri,
                                         const struct kg_node *root)
 {
-    const struct kg_node *id = root->type == KG_OBJECT ? get_string(root, "$id") : NULL;
+    const struct kg_node *id =
+        root->type == KG_OBJECT ? kg_node_typed(root, "$id", KG_STRING) : NULL;
     kg_auto(kg_buf_free) struct kg_buf own = {0};
     struct kg_str fragment;
     bool named = id != NULL && schema_uri_resolve(uri, id->text, &own, &fragment);
@@ -202,7 +198,7 @@ int schema_index_add(struct schema_index *index, const struct schema_registry *r
 {
     size_t subschemas = 0;
     struct schema_resource *resource = add_root(index, uri, root);
-    const struct kg_node *dialect = get_string(root, "$schema");
+    const struct kg_node *dialect = kg_node_typed(root, "$schema", KG_STRING);
     unsigned vocabularies;
     if (dialect != NULL)
         schema_dialect(index, registry, dialect->text, &draft, &vocabularies);

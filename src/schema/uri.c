@@ -9,16 +9,6 @@ struct uri {
     struct kg_str scheme, authority, path, query, fragment;
 };
 
-static bool is_alpha(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_scheme_mark(char c)
 {
     return c == '+' || c == '-' || c == '.';
@@ -33,18 +23,13 @@ static size_t length_until(struct kg_str text, const char *stops)
     return length;
 }
 
-static struct kg_str from(struct kg_str text, size_t offset)
-{
-    return (struct kg_str){text.data + offset, text.length - offset};
-}
-
 /* Cuts off what stands behind the mark, if the mark is there. */
 static struct kg_str cut_tail(struct kg_str *text, const char *mark)
 {
     size_t length = length_until(*text, mark);
     if (length == text->length)
         return KG_STR_NULL;
-    struct kg_str tail = from(*text, length + 1);
+    struct kg_str tail = kg_str_from(*text, length + 1);
     text->length = length;
     return tail;
 }
@@ -53,8 +38,8 @@ static size_t scheme_length(struct kg_str text)
 {
     size_t length = 0;
     while (length < text.length &&
-           (is_alpha(text.data[length]) ||
-            (length > 0 && (is_digit(text.data[length]) || is_scheme_mark(text.data[length])))))
+           (kg_is_letter(text.data[length]) ||
+            (length > 0 && (kg_is_digit(text.data[length]) || is_scheme_mark(text.data[length])))))
         length++;
     return length > 0 && length < text.length && text.data[length] == ':' ? length : 0;
 }
@@ -69,12 +54,12 @@ static struct uri split(struct kg_str text)
     size_t scheme = scheme_length(text);
     if (scheme > 0) {
         uri.scheme = (struct kg_str){text.data, scheme};
-        text = from(text, scheme + 1);
+        text = kg_str_from(text, scheme + 1);
     }
     if (kg_str_starts(text, "//")) {
-        text = from(text, 2);
+        text = kg_str_from(text, 2);
         uri.authority = (struct kg_str){text.data, length_until(text, "/")};
-        text = from(text, uri.authority.length);
+        text = kg_str_from(text, uri.authority.length);
     }
     uri.path = text;
     return uri;
@@ -96,7 +81,7 @@ static void put_without_dots(struct kg_str path, struct kg_buf *out)
     size_t start = out->length;
     while (path.length > 0) {
         size_t slash = path.data[0] == '/';
-        size_t end = slash + length_until(from(path, slash), "/");
+        size_t end = slash + length_until(kg_str_from(path, slash), "/");
         struct kg_str name = {path.data + slash, end - slash};
         bool last = end == path.length;
         bool up = kg_str_is(name, "..");
@@ -106,7 +91,7 @@ static void put_without_dots(struct kg_str path, struct kg_buf *out)
             kg_buf_append(out, path.data, end);
         else if (last && slash)
             kg_buf_char(out, '/');
-        path = from(path, end);
+        path = kg_str_from(path, end);
     }
 }
 
@@ -196,7 +181,7 @@ static bool consists_of(struct kg_str text, const char *more)
                 kg_hex_digit(text.data[i + 2]) < 0)
                 return false;
             i += 2;
-        } else if (!is_alpha(c) && !is_digit(c) &&
+        } else if (!kg_is_letter(c) && !kg_is_digit(c) &&
                    (c == '\0' || (!strchr("-._~!$&'()*+,;=", c) && !strchr(more, c)))) {
             return false;
         }
@@ -207,7 +192,7 @@ static bool consists_of(struct kg_str text, const char *more)
 static bool is_port(struct kg_str text)
 {
     for (size_t i = 0; i < text.length; i++)
-        if (!is_digit(text.data[i]))
+        if (!kg_is_digit(text.data[i]))
             return false;
     return true;
 }
@@ -219,12 +204,12 @@ static bool is_literal_host(struct kg_str host)
     if (end == host.length)
         return false;
     struct kg_str inner = {host.data + 1, end - 1};
-    struct kg_str rest = from(host, end + 1);
-    if (rest.length > 0 && (rest.data[0] != ':' || !is_port(from(rest, 1))))
+    struct kg_str rest = kg_str_from(host, end + 1);
+    if (rest.length > 0 && (rest.data[0] != ':' || !is_port(kg_str_from(rest, 1))))
         return false;
     if (inner.length > 0 && (inner.data[0] | 0x20) == 'v') {
         size_t dot = length_until(inner, ".");
-        return dot > 1 && inner.length > dot + 1 && consists_of(from(inner, dot + 1), ":");
+        return dot > 1 && inner.length > dot + 1 && consists_of(kg_str_from(inner, dot + 1), ":");
     }
     return schema_is_ipv6(inner);
 }
@@ -236,13 +221,13 @@ static bool is_authority(struct kg_str authority)
     if (at < authority.length) {
         if (!consists_of((struct kg_str){authority.data, at}, ":"))
             return false;
-        host = from(authority, at + 1);
+        host = kg_str_from(authority, at + 1);
     }
     if (host.length > 0 && host.data[0] == '[')
         return is_literal_host(host);
     size_t colon = length_until(host, ":");
     return consists_of((struct kg_str){host.data, colon}, "") &&
-           (colon == host.length || is_port(from(host, colon + 1)));
+           (colon == host.length || is_port(kg_str_from(host, colon + 1)));
 }
 
 bool schema_uri_is_valid(struct kg_str text, bool relative_too)

@@ -120,23 +120,18 @@ bool session_strategy_find(struct kg_str name, enum session_strategy *ret_strate
 
 /* -- agents' paths ----------------------------------------------------------------------------- */
 
-static bool is_letter(char c)
-{
-    return c >= 'a' && c <= 'z';
-}
-
 static bool is_other(char c)
 {
-    return (c >= '0' && c <= '9') || c == '_' || c == '-';
+    return kg_is_digit(c) || c == '_' || c == '-';
 }
 
 /* [a-z][a-z0-9_-]*, and a dot or the end behind it. */
 static size_t name_length(struct kg_str text)
 {
     size_t length = 0;
-    if (text.length == 0 || !is_letter(text.data[0]))
+    if (text.length == 0 || !kg_is_lower(text.data[0]))
         return 0;
-    while (length < text.length && (is_letter(text.data[length]) || is_other(text.data[length])))
+    while (length < text.length && (kg_is_lower(text.data[length]) || is_other(text.data[length])))
         length++;
     return length == text.length || text.data[length] == '.' ? length : 0;
 }

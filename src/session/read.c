@@ -85,7 +85,7 @@ static bool make_range(const char *kind, struct kg_str prefix, struct range *ret
     for (size_t i = 0; i < prefix.length; i++) {
         char c = prefix.data[i];
         c = c >= 'a' && c <= 'z' ? (char)(c - 32) : c;
-        if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z')))
+        if (!(kg_is_digit(c) || (c >= 'A' && c <= 'Z')))
             return false;
         ret_range->first[used++] = c;
     }

@@ -63,7 +63,7 @@ static int64_t read_exponent(struct kg_json_cursor *cursor)
         char c = *cursor->at;
         if (c == '-')
             negative = true;
-        else if (c >= '0' && c <= '9')
+        else if (kg_is_digit(c))
             exponent = exponent < INT64_C(1) << 40 ? exponent * 10 + (c - '0') : exponent;
         else if (c != '+')
             break;
@@ -82,7 +82,7 @@ static uint64_t hash_number(struct walk *walk)
     for (; cursor->at < cursor->end; cursor->at++) {
         if (*cursor->at == '.')
             fraction = true;
-        else if (*cursor->at >= '0' && *cursor->at <= '9')
+        else if (kg_is_digit(*cursor->at))
             take_digit(&digits, *cursor->at, base, fraction);
         else
             break;

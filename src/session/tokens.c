@@ -24,16 +24,6 @@ enum {
     FOUR_BYTES = 15
 };
 
-static inline bool is_letter(unsigned char c)
-{
-    return (unsigned char)((c | 0x20) - 'a') < 26;
-}
-
-static inline bool is_digit(unsigned char c)
-{
-    return (unsigned char)(c - '0') < 10;
-}
-
 static unsigned wide_weight(unsigned char lead)
 {
     if (lead < 0xC0)
@@ -47,9 +37,9 @@ static uint64_t sixths(struct kg_str text)
     size_t run = 0;
     for (size_t i = 0; i < text.length; i++) {
         unsigned char c = (unsigned char)text.data[i];
-        if (is_letter(c) || is_digit(c)) {
+        if (kg_is_letter(c) || kg_is_digit(c)) {
             run++;
-            sum += run > LONG_RUN ? DENSE : is_digit(c) ? DIGIT : LETTER;
+            sum += run > LONG_RUN ? DENSE : kg_is_digit(c) ? DIGIT : LETTER;
             continue;
         }
         run = 0;

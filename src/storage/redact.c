@@ -15,13 +15,7 @@ struct text {
 
 static bool is_word(char c)
 {
-    return c == '_' || c == '$' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-           (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80;
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
+    return c == '_' || c == '$' || kg_is_letter_or_digit(c) || (unsigned char)c >= 0x80;
 }
 
 /* Past the closing quote; a doubled one is a part of the text. */
@@ -59,11 +53,12 @@ static bool starts(const struct text *text, const char *two)
 static void put_word(struct text *text, struct kg_buf *out)
 {
     const char *start = text->at;
-    while (text->at < text->end && (is_word(*text->at) || (is_digit(*start) && *text->at == '.')))
+    while (text->at < text->end &&
+           (is_word(*text->at) || (kg_is_digit(*start) && *text->at == '.')))
         text->at++;
     bool blob = text->at - start == 1 && (*start == 'x' || *start == 'X') && text->at < text->end &&
                 *text->at == '\'';
-    if (is_digit(*start))
+    if (kg_is_digit(*start))
         kg_buf_char(out, '?');
     else if (!blob)
         kg_buf_append(out, start, (size_t)(text->at - start));

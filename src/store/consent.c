@@ -357,15 +357,10 @@ static void set_wish(struct consent *consent, const struct consent_request *requ
     kg_replace(&consent->raised_by, request->operator_id);
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 static bool same_wish(const struct consent *consent, const struct consent_wish *wish)
 {
-    return consent->kind == wish->kind && same_text(consent->source, wish->source) &&
-           same_text(consent->version, wish->version) && same_text(consent->base, wish->base);
+    return consent->kind == wish->kind && kg_same_text(consent->source, wish->source) &&
+           kg_same_text(consent->version, wish->version) && kg_same_text(consent->base, wish->base);
 }
 
 static void tell_raised(const struct consent *consent)

@@ -42,11 +42,6 @@ void consent_unkeep(const struct consent *consent)
         kg_log(KG_ERROR_LEVEL, "consent %s: forget it: %s", consent->id.text, err.message);
 }
 
-static char *copy(const char *text_or_null)
-{
-    return kg_strdup(text_or_null);
-}
-
 /* The index of the name, or count if it is none of them. */
 static int find_kind(const char *name)
 {
@@ -75,12 +70,12 @@ static void on_kept(void *data, const struct state_consent *kept)
     struct consent *consent = consent_add(data, (enum consent_kind)kind);
     snprintf(consent->id.text, sizeof(consent->id.text), "%s", kept->id);
     consent->state = kept_state((enum consent_state)state);
-    consent->project = copy(kept->project);
-    consent->plugin = copy(kept->plugin);
-    consent->source = copy(kept->source);
-    consent->base = copy(kept->base);
-    consent->version = copy(kept->version);
-    consent->answered_by = copy(kept->answered_by);
+    consent->project = kg_strdup(kept->project);
+    consent->plugin = kg_strdup(kept->plugin);
+    consent->source = kg_strdup(kept->source);
+    consent->base = kg_strdup(kept->base);
+    consent->version = kg_strdup(kept->version);
+    consent->answered_by = kg_strdup(kept->answered_by);
     consent->raised_ms = kept->raised_ms;
     consent->changed_ms = kept->changed_ms;
     if (kept->reason != NULL)

@@ -62,17 +62,11 @@ static const char *path_of(const struct store_source *source)
     return strncmp(source->place, "file://", 7) == 0 ? source->place + 7 : NULL;
 }
 
-static bool is_within(const char *path, const char *folder)
-{
-    size_t length = strlen(folder);
-    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
-}
-
 /* Else it would be copied into itself. */
 static int check_apart(const struct store_source *source, const char *folder, struct kg_err *err)
 {
     const char *path = path_of(source);
-    if (path == NULL || !is_within(folder, path))
+    if (path == NULL || !kg_path_within(folder, path))
         return 0;
     return kg_fail(err, KG_E_REFUSED, "the folder holds kaged's own plugin store");
 }
@@ -85,8 +79,7 @@ static struct cage_plan *plan_for(const struct store *store, const struct store_
     kg_auto(kg_free) char *host = NULL;
     uint16_t port = 0;
     bool is_remote = source_host(source->place, &host, &port);
-    kg_auto(kg_free) char *install_dir = kg_strdup(command[0]);
-    *strrchr(install_dir, '/') = '\0';
+    kg_auto(kg_free) char *install_dir = kg_path_folder(command[0]);
     const struct cage_path paths[] = {{.path = folder, .write = true, .own = true}, {.path = path}};
     /* A shell only for a local repository: git starts the other side of it by one. */
     const struct cage_program programs[] = {{.program = "git", .folder = folder},

@@ -24,12 +24,6 @@ static uint64_t number_of(const struct kg_node *line, const char *key)
     return node != NULL && kg_node_int(node, &value) && value > 0 ? (uint64_t)value : 0;
 }
 
-static struct kg_str text_of(const struct kg_node *line, const char *key)
-{
-    const struct kg_node *node = kg_node_get(line, key);
-    return node != NULL && node->type == KG_STRING ? node->text : KG_STR("");
-}
-
 static bool take_progress(struct fetch_words *words, const struct kg_node *line)
 {
     struct store_progress progress = {
@@ -38,7 +32,7 @@ static bool take_progress(struct fetch_words *words, const struct kg_node *line)
         .bytes_expected = number_of(line, "bytes_expected"),
     };
     for (size_t i = 0; i < KG_COUNT(phases); i++)
-        if (kg_str_is(text_of(line, "phase"), phases[i]))
+        if (kg_str_is(kg_node_text(line, "phase"), phases[i]))
             progress.phase = phases[i];
     if (progress.phase != NULL && words->on_progress != NULL)
         words->on_progress(words->data, &progress);
@@ -55,9 +49,9 @@ static void copy_text(struct kg_str text, size_t max, char *ret_text, size_t siz
 static bool take_failure(struct fetch_words *words, const struct kg_node *line)
 {
     char message[MESSAGE_BYTES_MAX + 1], hint[HINT_BYTES_MAX + 1];
-    copy_text(text_of(line, "message"), MESSAGE_BYTES_MAX, message, sizeof(message));
-    copy_text(text_of(line, "hint"), HINT_BYTES_MAX, hint, sizeof(hint));
-    enum kg_code code = KG_E_INVALID_SOURCE, said = kg_code_from_name(text_of(line, "code"));
+    copy_text(kg_node_text(line, "message"), MESSAGE_BYTES_MAX, message, sizeof(message));
+    copy_text(kg_node_text(line, "hint"), HINT_BYTES_MAX, hint, sizeof(hint));
+    enum kg_code code = KG_E_INVALID_SOURCE, said = kg_code_from_name(kg_node_text(line, "code"));
     for (size_t i = 0; i < KG_COUNT(codes); i++)
         if (codes[i] == said)
             code = said;
@@ -72,7 +66,7 @@ static bool take_line(struct fetch_words *words, struct kg_str text)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, NULL);
     if (doc == NULL || words->done || words->error.code != KG_OK || ++words->lines > LINES_MAX)
         return false;
-    struct kg_str type = text_of(doc->root, "type");
+    struct kg_str type = kg_node_text(doc->root, "type");
     if (kg_str_is(type, "progress"))
         return take_progress(words, doc->root);
     if (kg_str_is(type, "failed"))

@@ -30,19 +30,13 @@ void store_journal_free(struct store_journal *journal)
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *value)
-{
-    kg_json_key(json, key);
-    kg_json_text(json, value);
-}
-
 static void put_record(struct kg_json_writer *json, const struct store_record *record)
 {
     kg_json_key(json, "record");
     kg_json_begin(json, '{');
-    put_text(json, "package", record->package);
-    put_text(json, "installed", record->installed);
-    put_text(json, "hash", record->hash);
+    kg_json_named_text(json, "package", record->package);
+    kg_json_named_text(json, "installed", record->installed);
+    kg_json_named_text(json, "hash", record->hash);
     kg_json_key(json, "local");
     if (record->has_local)
         kg_json_bool(json, record->local);
@@ -57,12 +51,12 @@ int store_journal_write(const struct store_hold *hold, const struct store_journa
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
     kg_json_begin(&json, '{');
-    put_text(&json, "act", act_names[journal->act]);
-    put_text(&json, "name", journal->name);
-    put_text(&json, "quarantine", journal->quarantine);
-    put_text(&json, "tree", journal->tree);
+    kg_json_named_text(&json, "act", act_names[journal->act]);
+    kg_json_named_text(&json, "name", journal->name);
+    kg_json_named_text(&json, "quarantine", journal->quarantine);
+    kg_json_named_text(&json, "tree", journal->tree);
     put_record(&json, &journal->record);
-    put_text(&json, "export_to", journal->export_to);
+    kg_json_named_text(&json, "export_to", journal->export_to);
     kg_json_end(&json, '}');
     kg_buf_char(&text, '\n');
     return store_write_synced(hold->folder_fd, JOURNAL_NAME, kg_buf_view(&text), err);

@@ -71,15 +71,10 @@ int store_record_read(struct store *store, const char *name, struct store_record
     return 0;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
-}
-
 bool store_record_equal(const struct store_record *a, const struct store_record *b)
 {
-    return same_text(a->package, b->package) && same_text(a->installed, b->installed) &&
-           same_text(a->hash, b->hash) && a->has_local == b->has_local &&
+    return kg_same_text(a->package, b->package) && kg_same_text(a->installed, b->installed) &&
+           kg_same_text(a->hash, b->hash) && a->has_local == b->has_local &&
            (!a->has_local || a->local == b->local);
 }
 

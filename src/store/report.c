@@ -11,11 +11,6 @@ struct store_report {
     struct kg_buf diff; /* of capabilities, as JSON */
 };
 
-static char *copy(const char *text_or_null)
-{
-    return kg_strdup(text_or_null);
-}
-
 static void put_differences(struct kg_json_writer *json, const char *key,
                             const struct store_offer *offer, enum store_difference difference)
 {
@@ -33,12 +28,12 @@ struct store_report *store_report_new(const struct store_offer *offer, bool loca
     struct store_report *report = kg_alloc(sizeof(*report));
     struct kg_json_writer json = kg_json_writer(&report->diff);
     report->kind = offer->kind;
-    report->name = copy(offer->manifest->name);
-    report->version = copy(offer->manifest->version);
-    report->old_version = copy(offer->installed_version);
-    report->source = copy(offer->source);
-    report->hash = copy(offer->hash);
-    report->operator_id = copy(operator_id);
+    report->name = kg_strdup(offer->manifest->name);
+    report->version = kg_strdup(offer->manifest->version);
+    report->old_version = kg_strdup(offer->installed_version);
+    report->source = kg_strdup(offer->source);
+    report->hash = kg_strdup(offer->hash);
+    report->operator_id = kg_strdup(operator_id);
     report->local = local;
     kg_json_begin(&json, '{');
     put_differences(&json, "added", offer, STORE_NEW);

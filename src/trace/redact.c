@@ -49,12 +49,7 @@ struct trace_redactor {
 
 static struct kg_doc *copy_of(const struct kg_node *node)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    if (node == NULL)
-        return NULL;
-    struct kg_json_writer json = kg_json_writer(&text);
-    kg_json_node(&json, node);
-    return kg_json_read(kg_buf_view(&text), NULL);
+    return node != NULL ? kg_doc_copy(node) : NULL;
 }
 
 /* A copy of the schema if something in it is sensitive. */

@@ -5,7 +5,6 @@
  */
 #include "trace/internal.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 
 #define SECRET_MIN    4 /* shorter ones are hidden in their own fields only */
@@ -128,8 +127,8 @@ void trace_secrets_add(struct trace_secrets *secrets, struct kg_str text, bool i
 
 static bool is_word(struct kg_str text, size_t at, size_t length)
 {
-    bool before = at > 0 && isalnum((unsigned char)text.data[at - 1]);
-    bool after = at + length < text.length && isalnum((unsigned char)text.data[at + length]);
+    bool before = at > 0 && kg_is_letter_or_digit(text.data[at - 1]);
+    bool after = at + length < text.length && kg_is_letter_or_digit(text.data[at + length]);
     return !before && !after;
 }
 
@@ -234,7 +233,7 @@ static bool hide_in_json(struct trace_secrets *secrets, struct kg_str line, stru
         char c = *cursor.at;
         if (c == '"') {
             any |= hide_string(secrets, &cursor, out);
-        } else if (depth > 1 && (c == '-' || isdigit((unsigned char)c))) {
+        } else if (depth > 1 && (c == '-' || kg_is_digit(c))) {
             any |= hide_number(secrets, &cursor, out);
         } else {
             depth += (c == '{' || c == '[') - (c == '}' || c == ']');

@@ -244,7 +244,7 @@ static bool parse_usual_result(struct kg_str line, struct rpc_message *message)
     if (!pass_text(&cursor, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":")))
         return false;
     struct kg_str id = {cursor.at, 0};
-    while (cursor.at < cursor.end && *cursor.at >= '0' && *cursor.at <= '9')
+    while (cursor.at < cursor.end && kg_is_digit(*cursor.at))
         cursor.at++;
     id.length = (size_t)(cursor.at - id.data);
     if (!span_id(id, &message->id) || !pass_text(&cursor, KG_STR(",\"result\":")) ||

@@ -124,6 +124,76 @@ static void compare_orders_by_bytes_then_by_length(void **state)
     assert_int_equal(kg_str_compare(KG_STR("same"), KG_STR("same")), 0);
 }
 
+static void characters_are_those_of_ascii(void **state)
+{
+    (void)state;
+    for (int c = 0; c < 256; c++) {
+        bool digit = c >= '0' && c <= '9', lower = c >= 'a' && c <= 'z';
+        bool letter = lower || (c >= 'A' && c <= 'Z');
+        assert_int_equal(kg_is_digit((char)c), digit);
+        assert_int_equal(kg_is_lower((char)c), lower);
+        assert_int_equal(kg_is_letter((char)c), letter);
+        assert_int_equal(kg_is_letter_or_digit((char)c), letter || digit);
+    }
+}
+
+static void texts_that_may_be_missing_are_compared(void **state)
+{
+    (void)state;
+    assert_true(kg_same_text(NULL, NULL));
+    assert_true(kg_same_text("a", "a"));
+    assert_false(kg_same_text("a", "b"));
+    assert_false(kg_same_text(NULL, ""));
+    assert_false(kg_same_text("", NULL));
+}
+
+/* Five copies of this rule had drifted: on "/", on a folder that ends in a slash, and on "". */
+static void path_is_within_a_folder_or_it_is_the_folder(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *folder;
+        bool within;
+    } rows[] = {
+        {"/a", "/a", true},
+        {"/a/b", "/a", true},
+        {"/a/b/c", "/a", true},
+        {"/ab", "/a", false},
+        {"/a", "/a/b", false},
+        {"/", "/", true},
+        {"/a", "/", true},
+        {"a", "/", false},
+        {"project:/docs", "project:/", true},
+        {"project:/", "project:/", true},
+        {"project:/docs", "config:/", false},
+        {"config:/x", "/", false},
+        {"/a", "", false},
+        {"", "", false},
+        {"", "/", false},
+    };
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        if (kg_path_within(rows[i].path, rows[i].folder) != rows[i].within)
+            fail_msg("%s in %s", rows[i].path, rows[i].folder);
+}
+
+static void paths_are_cut_and_joined_at_a_slash(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *folder, *name, *joined;
+    } rows[] = {
+        {"/a/b", "/a", "b", "/a/b"},    {"/a", "/", "a", "/a"}, {"/", "/", "", "/"},
+        {"a/b/c", "a/b", "c", "a/b/c"}, {"a", ".", "a", "./a"}, {"/a/", "/a", "", "/a/"},
+    };
+    for (size_t i = 0; i < KG_COUNT(rows); i++) {
+        kg_auto(kg_free) char *above = kg_path_folder(rows[i].path);
+        kg_auto(kg_free) char *joined = kg_path_join(above, kg_path_name(rows[i].path));
+        assert_string_equal(above, rows[i].folder);
+        assert_string_equal(kg_path_name(rows[i].path), rows[i].name);
+        assert_string_equal(joined, rows[i].joined);
+    }
+}
+
 static void nearest_suggests_what_is_close_and_nothing_else(void **state)
 {
     (void)state;
@@ -856,6 +926,10 @@ int main(void)
         cmocka_unit_test(to_int_stops_at_the_length_and_not_at_a_nul),
         cmocka_unit_test(texts_without_data_are_empty_texts),
         cmocka_unit_test(compare_orders_by_bytes_then_by_length),
+        cmocka_unit_test(characters_are_those_of_ascii),
+        cmocka_unit_test(texts_that_may_be_missing_are_compared),
+        cmocka_unit_test(path_is_within_a_folder_or_it_is_the_folder),
+        cmocka_unit_test(paths_are_cut_and_joined_at_a_slash),
         cmocka_unit_test(nearest_suggests_what_is_close_and_nothing_else),
         cmocka_unit_test(nearest_is_not_upset_by_long_texts),
         cmocka_unit_test(utf8_ends_where_it_is_wrong),

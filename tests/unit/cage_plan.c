@@ -100,7 +100,7 @@ static const struct row debian[] = {
 static const struct row *find_row(const char *path)
 {
     static const struct row many = {"/opt/many", CAGE_FILE_FOLDER, NULL, NULL};
-    if (cage_path_within(path, many.path))
+    if (kg_path_within(path, many.path))
         return &many;
     for (size_t i = 0; i < KG_COUNT(debian); i++)
         if (strcmp(debian[i].path, path) == 0)
@@ -112,7 +112,7 @@ static const struct row *find_row(const char *path)
 static char *step_through_link(const char *path)
 {
     for (size_t i = 0; i < KG_COUNT(debian); i++) {
-        if (debian[i].link == NULL || !cage_path_within(path, debian[i].path))
+        if (debian[i].link == NULL || !kg_path_within(path, debian[i].path))
             continue;
         kg_auto(kg_free) char *folder = cage_path_join(debian[i].path, "..");
         kg_auto(kg_free) char *target = cage_path_join(folder, debian[i].link);
@@ -156,7 +156,7 @@ static size_t table_head(const char *path, char *ret_text, size_t max)
 
 static bool table_is_roots(const char *path)
 {
-    return !cage_path_within(path, "/home");
+    return !kg_path_within(path, "/home");
 }
 
 static bool table_list(const char *path, size_t max, struct cage_words *ret_names)
@@ -165,7 +165,7 @@ static bool table_list(const char *path, size_t max, struct cage_words *ret_name
     size_t length = strlen(path);
     for (size_t i = 0; i < KG_COUNT(debian); i++) {
         const char *name = debian[i].path + length + 1;
-        if (cage_path_within(debian[i].path, path) && debian[i].path[length] == '/' &&
+        if (kg_path_within(debian[i].path, path) && debian[i].path[length] == '/' &&
             strchr(name, '/') == NULL)
             cage_words_add(&names, name);
     }

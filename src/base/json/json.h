@@ -122,8 +122,15 @@ struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err);
 /* NULL if node is not an object or has no such member. */
 const struct kg_node *kg_node_get(const struct kg_node *node, const char *key);
 const struct kg_member *kg_node_member(const struct kg_node *node, struct kg_str key);
-/* An integer written without fraction or exponent, within int64. */
+/* An integer written without fraction or exponent, within int64; false of NULL. */
 bool kg_node_int(const struct kg_node *node, int64_t *ret_value);
+/* The member of that type, or NULL; the text of a string, or KG_STR_NULL; whether it is true. */
+const struct kg_node *kg_node_typed(const struct kg_node *node, const char *key, enum kg_type type);
+struct kg_str kg_node_text(const struct kg_node *node, const char *key);
+bool kg_node_is_true(const struct kg_node *node, const char *key);
+int64_t kg_node_number(const struct kg_node *node, const char *key); /* 0 if it is no integer */
+/* A document of its own. */
+struct kg_doc *kg_doc_copy(const struct kg_node *node);
 
 /*
  * Building a tree bottom-up, for the readers. Children are collected in a scratch stack of the
@@ -166,11 +173,14 @@ void kg_json_null(struct kg_json_writer *writer);
 void kg_json_raw(struct kg_json_writer *writer,
                  struct kg_str span); /* valid JSON, passed on as it is */
 void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node);
+void kg_json_list(struct kg_json_writer *writer, char *const *list); /* NULL: [] */
 /* A key and its value. */
 void kg_json_named_text(struct kg_json_writer *writer, const char *key, const char *text);
 void kg_json_named_str(struct kg_json_writer *writer, const char *key, struct kg_str text);
 void kg_json_named_int(struct kg_json_writer *writer, const char *key, int64_t value);
 void kg_json_named_bool(struct kg_json_writer *writer, const char *key, bool value);
+void kg_json_named_list(struct kg_json_writer *writer, const char *key,
+                        char *const *list); /* NULL: [] */
 void kg_json_named_time(struct kg_json_writer *writer, const char *key,
                         int64_t wall_ms); /* 0: null */
 

@@ -137,16 +137,11 @@ static inline const char *take_string(struct reader *reader, const char *at,
     return end + 1;
 }
 
-static inline bool is_digit(char c)
-{
-    return (unsigned char)(c - '0') < 10;
-}
-
 /* One digit or more. */
 static inline const char *skip_digits(const char *at)
 {
     const char *start = at;
-    while (is_digit(*at))
+    while (kg_is_digit(*at))
         at++;
     return at > start ? at : NULL;
 }
@@ -171,7 +166,7 @@ static const char *take_number(const char *at, struct kg_node *node)
     at += negative;
     const char *digits = at;
     uint64_t value = 0;
-    for (; is_digit(*at); at++)
+    for (; kg_is_digit(*at); at++)
         value = value * 10 + (unsigned)(*at - '0');
     if (at == digits || (*digits == '0' && at - digits > 1))
         return NULL;
@@ -306,4 +301,12 @@ struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err)
         fail_twice(&reader, err);
     kg_builder_end(&reader.builder);
     return doc;
+}
+
+struct kg_doc *kg_doc_copy(const struct kg_node *node)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
+    kg_json_node(&json, node);
+    return kg_json_read(kg_buf_view(&text), NULL);
 }

@@ -23,11 +23,6 @@ const char *kg_json_fault_text(enum kg_json_fault fault)
 
 /* -- pieces: each leaves the cursor behind it, or at the wrong byte ---------------------------- */
 
-static inline bool is_digit(char c)
-{
-    return (unsigned char)(c - '0') < 10;
-}
-
 /* What to say of the byte at the cursor when another was needed there. */
 static inline enum kg_json_fault unexpected(const struct kg_json_cursor *cursor)
 {
@@ -166,11 +161,11 @@ static inline enum kg_json_fault skip_string(struct kg_json_cursor *cursor)
 /* One digit or more. */
 static inline enum kg_json_fault skip_digits(struct kg_json_cursor *cursor)
 {
-    if (cursor->at == cursor->end || !is_digit(*cursor->at))
+    if (cursor->at == cursor->end || !kg_is_digit(*cursor->at))
         return unexpected(cursor);
     do
         cursor->at++;
-    while (cursor->at < cursor->end && is_digit(*cursor->at));
+    while (cursor->at < cursor->end && kg_is_digit(*cursor->at));
     return KG_JSON_OK;
 }
 

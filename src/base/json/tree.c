@@ -211,6 +211,30 @@ bool kg_node_int(const struct kg_node *node, int64_t *ret_value)
     return true;
 }
 
+const struct kg_node *kg_node_typed(const struct kg_node *node, const char *key, enum kg_type type)
+{
+    const struct kg_node *found = kg_node_get(node, key);
+    return found != NULL && found->type == type ? found : NULL;
+}
+
+struct kg_str kg_node_text(const struct kg_node *node, const char *key)
+{
+    const struct kg_node *found = kg_node_typed(node, key, KG_STRING);
+    return found != NULL ? found->text : KG_STR_NULL;
+}
+
+bool kg_node_is_true(const struct kg_node *node, const char *key)
+{
+    const struct kg_node *found = kg_node_typed(node, key, KG_BOOL);
+    return found != NULL && found->boolean;
+}
+
+int64_t kg_node_number(const struct kg_node *node, const char *key)
+{
+    int64_t value;
+    return kg_node_int(kg_node_get(node, key), &value) ? value : 0;
+}
+
 /* -- builder ----------------------------------------------------------------------------------- */
 
 void kg_builder_begin(struct kg_builder *builder, size_t bytes)

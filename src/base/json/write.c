@@ -205,7 +205,7 @@ void kg_json_raw(struct kg_json_writer *writer, struct kg_str span)
 static void put_number(struct kg_json_writer *writer, struct kg_str text)
 {
     char last = text.length ? text.data[text.length - 1] : 'n';
-    if (last >= '0' && last <= '9')
+    if (kg_is_digit(last))
         kg_json_raw(writer, text);
     else
         kg_json_null(writer);
@@ -255,6 +255,14 @@ void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node)
     }
 }
 
+void kg_json_list(struct kg_json_writer *writer, char *const *list)
+{
+    kg_json_begin(writer, '[');
+    for (; list != NULL && *list != NULL; list++)
+        kg_json_text(writer, *list);
+    kg_json_end(writer, ']');
+}
+
 /* -- a key and its value ----------------------------------------------------------------------- */
 
 void kg_json_named_text(struct kg_json_writer *writer, const char *key, const char *text)
@@ -279,6 +287,12 @@ void kg_json_named_bool(struct kg_json_writer *writer, const char *key, bool val
 {
     kg_json_key(writer, key);
     kg_json_bool(writer, value);
+}
+
+void kg_json_named_list(struct kg_json_writer *writer, const char *key, char *const *list)
+{
+    kg_json_key(writer, key);
+    kg_json_list(writer, list);
 }
 
 void kg_json_named_time(struct kg_json_writer *writer, const char *key, int64_t wall_ms)

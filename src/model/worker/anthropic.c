@@ -13,7 +13,7 @@
 
 static bool has_role(const struct kg_node *message, const char *role)
 {
-    return kg_str_is(node_text(message, "role"), role);
+    return kg_str_is(kg_node_text(message, "role"), role);
 }
 
 /* An empty text is refused. */
@@ -42,11 +42,11 @@ static void put_system_text(struct kg_json_writer *json, struct kg_str text)
 static void put_result(struct kg_json_writer *json, const struct kg_node *message)
 {
     const struct kg_node *is_error = kg_node_get(message, "is_error");
-    struct kg_str content = node_text(message, "content");
+    struct kg_str content = kg_node_text(message, "content");
     kg_json_begin(json, '{');
     kg_json_key(json, "type");
     kg_json_text(json, "tool_result");
-    kg_json_named_str(json, "tool_use_id", node_text(message, "tool_call_id"));
+    kg_json_named_str(json, "tool_use_id", kg_node_text(message, "tool_call_id"));
     if (content.length > 0)
         kg_json_named_str(json, "content", content);
     if (is_error != NULL && is_error->boolean) {
@@ -61,8 +61,8 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
     kg_json_begin(json, '{');
     kg_json_key(json, "type");
     kg_json_text(json, "tool_use");
-    kg_json_named_str(json, "id", node_text(call, "id"));
-    kg_json_named_str(json, "name", node_text(call, "name"));
+    kg_json_named_str(json, "id", kg_node_text(call, "id"));
+    kg_json_named_str(json, "name", kg_node_text(call, "name"));
     kg_json_key(json, "input");
     kg_json_node(json, kg_node_get(call, "arguments"));
     kg_json_end(json, '}');
@@ -71,7 +71,7 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
 static void put_assistant(struct kg_json_writer *json, const struct kg_node *message)
 {
     const struct kg_node *calls = kg_node_get(message, "tool_calls");
-    put_text(json, node_text(message, "content"));
+    put_text(json, kg_node_text(message, "content"));
     for (uint32_t i = 0; calls != NULL && i < calls->count; i++)
         put_call(json, &calls->items[i]);
 }
@@ -83,9 +83,9 @@ static void put_user(struct kg_json_writer *json, const struct kg_node *items, u
             put_result(json, &items[i]);
     for (uint32_t i = 0; i < count; i++) {
         if (has_role(&items[i], "user"))
-            put_text(json, node_text(&items[i], "content"));
+            put_text(json, kg_node_text(&items[i], "content"));
         else if (has_role(&items[i], "system"))
-            put_system_text(json, node_text(&items[i], "content"));
+            put_system_text(json, kg_node_text(&items[i], "content"));
     }
 }
 
@@ -133,7 +133,7 @@ static uint32_t put_system(struct kg_json_writer *json, const struct neutral *ne
     uint32_t count = 0;
     kg_buf_str(&text, neutral->system);
     for (; count < messages->count && has_role(&messages->items[count], "system"); count++) {
-        struct kg_str content = node_text(&messages->items[count], "content");
+        struct kg_str content = kg_node_text(&messages->items[count], "content");
         if (text.length > 0 && content.length > 0)
             kg_buf_text(&text, "\n\n");
         kg_buf_str(&text, content);
@@ -236,13 +236,13 @@ static int on_block_start(struct answer *answer, const struct kg_node *event)
 {
     const struct kg_node *block = kg_node_get(event, "content_block");
     const struct kg_node *input = kg_node_get(block, "input");
-    struct kg_str type = node_text(block, "type");
+    struct kg_str type = kg_node_text(block, "type");
     if (kg_str_is(type, "text"))
-        answer_add_text(answer, "delta", node_text(block, "text"));
+        answer_add_text(answer, "delta", kg_node_text(block, "text"));
     if (!kg_str_is(type, "tool_use"))
         return 0;
-    struct tool_part *part = answer_part(answer, index_of(event), node_text(block, "id"));
-    if (part == NULL || answer_add_name(answer, part, node_text(block, "name")) < 0)
+    struct tool_part *part = answer_part(answer, index_of(event), kg_node_text(block, "id"));
+    if (part == NULL || answer_add_name(answer, part, kg_node_text(block, "name")) < 0)
         return -EINVAL;
     if (input == NULL || input->type != KG_OBJECT || input->count == 0)
         return 0;
@@ -255,21 +255,21 @@ static int on_block_start(struct answer *answer, const struct kg_node *event)
 static int on_block_delta(struct answer *answer, const struct kg_node *event)
 {
     const struct kg_node *delta = kg_node_get(event, "delta");
-    struct kg_str type = node_text(delta, "type");
+    struct kg_str type = kg_node_text(delta, "type");
     if (kg_str_is(type, "text_delta"))
-        answer_add_text(answer, "delta", node_text(delta, "text"));
+        answer_add_text(answer, "delta", kg_node_text(delta, "text"));
     else if (kg_str_is(type, "thinking_delta"))
-        answer_add_text(answer, "reasoning", node_text(delta, "thinking"));
+        answer_add_text(answer, "reasoning", kg_node_text(delta, "thinking"));
     if (!kg_str_is(type, "input_json_delta"))
         return 0;
     struct tool_part *part = answer_part(answer, index_of(event), KG_STR_NULL);
     return part == NULL ? -EINVAL
-                        : answer_add_arguments(answer, part, node_text(delta, "partial_json"));
+                        : answer_add_arguments(answer, part, kg_node_text(delta, "partial_json"));
 }
 
 static int on_message_delta(struct answer *answer, const struct kg_node *event)
 {
-    struct kg_str reason = node_text(kg_node_get(event, "delta"), "stop_reason");
+    struct kg_str reason = kg_node_text(kg_node_get(event, "delta"), "stop_reason");
     take_usage(answer, kg_node_get(event, "usage"));
     if (reason.length > 0)
         answer->stop_reason = stop_reason(reason);
@@ -302,7 +302,7 @@ static const struct {
 
 static int take_event(struct answer *answer, const struct kg_node *event)
 {
-    struct kg_str type = node_text(event, "type");
+    struct kg_str type = kg_node_text(event, "type");
     for (size_t i = 0; i < KG_COUNT(events); i++)
         if (kg_str_is(type, events[i].type))
             return events[i].take(answer, event);

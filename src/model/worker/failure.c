@@ -111,9 +111,9 @@ static bool speaks_of_context(struct kg_str message)
 static enum model_failure classify(const struct kg_node *error, struct kg_str message,
                                    enum model_failure otherwise)
 {
-    enum model_failure code = by_word(node_text(error, "code"), MODEL_OK);
+    enum model_failure code = by_word(kg_node_text(error, "code"), MODEL_OK);
     if (code == MODEL_OK)
-        code = by_word(node_text(error, "type"), otherwise);
+        code = by_word(kg_node_text(error, "type"), otherwise);
     return code == MODEL_INVALID && speaks_of_context(message) ? MODEL_CONTEXT : code;
 }
 
@@ -124,7 +124,7 @@ static struct kg_str words_of(const struct kg_node *root, const struct kg_node *
     const struct kg_node *error = kg_node_get(root, "error");
     *ret_error = error != NULL && error->type == KG_OBJECT ? error : root;
     for (size_t i = 0; i < KG_COUNT(keys); i++) {
-        struct kg_str text = node_text(*ret_error, keys[i]);
+        struct kg_str text = kg_node_text(*ret_error, keys[i]);
         if (text.length > 0)
             return text;
     }
@@ -187,7 +187,7 @@ void failure_from_answer(struct failure *failure, int status, struct kg_str body
 void failure_from_event(struct failure *failure, const struct kg_node *error, char *const *secrets)
 {
     kg_auto(kg_buf_free) struct kg_buf said = {0};
-    struct kg_str message = error->type == KG_STRING ? error->text : node_text(error, "message");
+    struct kg_str message = error->type == KG_STRING ? error->text : kg_node_text(error, "message");
     failure_put_words(&said, message, secrets);
     failure_set(failure, classify(error, message, MODEL_SERVER),
                 "the provider broke off with an error%s", kg_buf_terminate(&said));

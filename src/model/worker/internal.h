@@ -51,7 +51,6 @@ struct neutral {
 int neutral_read(const struct kg_node *params, struct neutral *ret_neutral,
                  struct failure *failure);
 /* The member if it is a string, else empty. */
-struct kg_str node_text(const struct kg_node *object, const char *key);
 /* The members of a tool's definition: what it is called, what for, and with which parameters. */
 void neutral_put_tool(struct kg_json_writer *json, const struct kg_node *tool,
                       const char *schema_key);

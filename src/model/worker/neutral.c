@@ -12,19 +12,13 @@
 
 #include <errno.h>
 
-struct kg_str node_text(const struct kg_node *object, const char *key)
-{
-    const struct kg_node *node = kg_node_get(object, key);
-    return node != NULL && node->type == KG_STRING ? node->text : KG_STR_NULL;
-}
-
 #define WORD_MAX 64
 
 static bool is_word(const struct kg_node *object, const char *key)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    struct kg_str text = node_text(object, key);
+    struct kg_str text = kg_node_text(object, key);
     for (size_t i = 0; i < text.length; i++)
         if (memchr(letters, text.data[i], sizeof(letters) - 1) == NULL)
             return false;
@@ -48,7 +42,7 @@ static int check_calls(const struct kg_node *message, struct failure *failure)
     const struct kg_node *calls = kg_node_get(message, "tool_calls");
     if (calls == NULL)
         return 0;
-    if (calls->type != KG_ARRAY || !kg_str_is(node_text(message, "role"), "assistant"))
+    if (calls->type != KG_ARRAY || !kg_str_is(kg_node_text(message, "role"), "assistant"))
         return wrong(failure, "tool_calls is a list in a message of the assistant");
     for (uint32_t i = 0; i < calls->count; i++) {
         const struct kg_node *call = &calls->items[i];
@@ -63,7 +57,7 @@ static int check_calls(const struct kg_node *message, struct failure *failure)
 static int check_message(const struct kg_node *message, struct failure *failure)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
-    struct kg_str role = node_text(message, "role");
+    struct kg_str role = kg_node_text(message, "role");
     bool known = false;
     for (size_t i = 0; i < KG_COUNT(roles); i++)
         known |= kg_str_is(role, roles[i]);
@@ -96,8 +90,8 @@ int neutral_read(const struct kg_node *params, struct neutral *ret_neutral, stru
     const struct kg_node *reasoning = kg_node_get(params, "reasoning");
     const struct kg_node *max_tokens = kg_node_get(params, "max_tokens");
     struct neutral neutral = {
-        .model = node_text(params, "model"),
-        .system = node_text(params, "system"),
+        .model = kg_node_text(params, "model"),
+        .system = kg_node_text(params, "system"),
         .messages = kg_node_get(params, "messages"),
         .tools = kg_node_get(params, "tools"),
         .reasoning = reasoning != NULL && reasoning->type == KG_BOOL && reasoning->boolean,
@@ -126,8 +120,8 @@ void neutral_put_tool(struct kg_json_writer *json, const struct kg_node *tool,
                       const char *schema_key)
 {
     const struct kg_node *parameters = kg_node_get(tool, "parameters");
-    struct kg_str description = node_text(tool, "description");
-    kg_json_named_str(json, "name", node_text(tool, "name"));
+    struct kg_str description = kg_node_text(tool, "description");
+    kg_json_named_str(json, "name", kg_node_text(tool, "name"));
     if (description.length > 0)
         kg_json_named_str(json, "description", description);
     kg_json_key(json, schema_key);

@@ -15,12 +15,12 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
     struct kg_json_writer inner = kg_json_writer(&arguments);
     kg_json_node(&inner, kg_node_get(call, "arguments"));
     kg_json_begin(json, '{');
-    kg_json_named_str(json, "id", node_text(call, "id"));
+    kg_json_named_str(json, "id", kg_node_text(call, "id"));
     kg_json_key(json, "type");
     kg_json_text(json, "function");
     kg_json_key(json, "function");
     kg_json_begin(json, '{');
-    kg_json_named_str(json, "name", node_text(call, "name"));
+    kg_json_named_str(json, "name", kg_node_text(call, "name"));
     kg_json_named_str(json, "arguments", kg_buf_view(&arguments));
     kg_json_end(json, '}');
     kg_json_end(json, '}');
@@ -29,12 +29,12 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
 static void put_message(struct kg_json_writer *json, const struct kg_node *message)
 {
     const struct kg_node *calls = kg_node_get(message, "tool_calls");
-    struct kg_str content = node_text(message, "content");
+    struct kg_str content = kg_node_text(message, "content");
     bool has_calls = calls != NULL && calls->count > 0;
     kg_json_begin(json, '{');
-    kg_json_named_str(json, "role", node_text(message, "role"));
-    if (kg_str_is(node_text(message, "role"), "tool"))
-        kg_json_named_str(json, "tool_call_id", node_text(message, "tool_call_id"));
+    kg_json_named_str(json, "role", kg_node_text(message, "role"));
+    if (kg_str_is(kg_node_text(message, "role"), "tool"))
+        kg_json_named_str(json, "tool_call_id", kg_node_text(message, "tool_call_id"));
     kg_json_key(json, "content");
     if (content.length == 0 && has_calls)
         kg_json_null(json);
@@ -136,19 +136,20 @@ static int take_call(struct answer *answer, const struct kg_node *call, uint32_t
     const struct kg_node *said = kg_node_get(call, "index");
     if (said != NULL)
         (void)kg_node_int(said, &index);
-    struct tool_part *part = answer_part(answer, index, node_text(call, "id"));
-    if (part == NULL || answer_add_name(answer, part, node_text(function, "name")) < 0)
+    struct tool_part *part = answer_part(answer, index, kg_node_text(call, "id"));
+    if (part == NULL || answer_add_name(answer, part, kg_node_text(function, "name")) < 0)
         return -EINVAL;
-    return answer_add_arguments(answer, part, node_text(function, "arguments"));
+    return answer_add_arguments(answer, part, kg_node_text(function, "arguments"));
 }
 
 static int take_delta(struct answer *answer, const struct kg_node *delta)
 {
     const struct kg_node *calls = kg_node_get(delta, "tool_calls");
-    struct kg_str thoughts = node_text(delta, "reasoning_content");
-    answer_add_text(answer, "reasoning", thoughts.data ? thoughts : node_text(delta, "reasoning"));
-    answer_add_text(answer, "delta", node_text(delta, "content"));
-    answer_add_text(answer, "delta", node_text(delta, "refusal"));
+    struct kg_str thoughts = kg_node_text(delta, "reasoning_content");
+    answer_add_text(answer, "reasoning",
+                    thoughts.data ? thoughts : kg_node_text(delta, "reasoning"));
+    answer_add_text(answer, "delta", kg_node_text(delta, "content"));
+    answer_add_text(answer, "delta", kg_node_text(delta, "refusal"));
     for (uint32_t i = 0; calls != NULL && calls->type == KG_ARRAY && i < calls->count; i++)
         if (take_call(answer, &calls->items[i], i) < 0)
             return -EINVAL;
@@ -181,7 +182,7 @@ static int take_event(struct answer *answer, const struct kg_node *event)
     if (choices == NULL || choices->type != KG_ARRAY || choices->count == 0)
         return 0;
     const struct kg_node *choice = &choices->items[0];
-    struct kg_str reason = node_text(choice, "finish_reason");
+    struct kg_str reason = kg_node_text(choice, "finish_reason");
     if (take_delta(answer, kg_node_get(choice, "delta")) < 0)
         return -EINVAL;
     if (reason.length > 0)

@@ -105,7 +105,7 @@ static int make_headers(struct request *request, const struct kg_node *params,
                         struct failure *failure)
 {
     const struct kg_node *headers = kg_node_get(params, "headers");
-    struct kg_str key = node_text(params, "key");
+    struct kg_str key = kg_node_text(params, "key");
     if (has_control(key) || (headers != NULL && headers->type != KG_OBJECT))
         return failure_set(failure, MODEL_INVALID, "the request: headers are texts of a line");
     if (add_given(request, headers, failure) < 0)
@@ -143,9 +143,9 @@ static int fill(struct request *request, const struct kg_node *params, struct fa
     struct neutral neutral;
     if (params->type != KG_OBJECT)
         return failure_set(failure, MODEL_INVALID, "the request: it is no object");
-    if (find_dialect(node_text(params, "kind"), &request->dialect, failure) < 0 ||
+    if (find_dialect(kg_node_text(params, "kind"), &request->dialect, failure) < 0 ||
         read_bounds(kg_node_get(params, "limits"), &request->bounds, failure) < 0 ||
-        make_url(request, node_text(params, "url"), failure) < 0 ||
+        make_url(request, kg_node_text(params, "url"), failure) < 0 ||
         make_headers(request, params, failure) < 0 || neutral_read(params, &neutral, failure) < 0)
         return -EINVAL;
     request->dialect->write_body(&neutral, &request->body);

@@ -28,7 +28,7 @@ static int digit_value(char c)
         return c - 'A';
     if (c >= 'a' && c <= 'z')
         return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
+    if (kg_is_digit(c))
         return c - '0' + 52;
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
