@@ -69,7 +69,7 @@ static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg
     if (plugin->instance == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s: %s", plugin->name,
                        plugin->problem.message);
-    if (instance_peer(plugin->instance) != NULL)
+    if (instance_talk(plugin->instance) != NULL)
         return 0;
     if (host_check_no_template(plugin, err) < 0)
         return -EINVAL;
@@ -176,7 +176,7 @@ static void put_field(struct kg_buf *buf, struct kg_str key, const char *text_or
 static void put_context(struct kg_buf *buf, const struct host_asker *asker,
                         const char *project_root_or_null)
 {
-    put_field(buf, KG_STR("{\"_context\":{\"operator_id\":"), asker->operator_id);
+    put_field(buf, KG_STR("{\"operator_id\":"), asker->operator_id);
     put_field(buf, KG_STR(",\"project_id\":"), asker->project_id);
     put_field(buf, KG_STR(",\"agent_path\":"), asker->agent_path);
     put_field(buf, KG_STR(",\"session_id\":"), asker->session_id);
@@ -184,21 +184,6 @@ static void put_context(struct kg_buf *buf, const struct host_asker *asker,
     if (project_root_or_null != NULL)
         put_field(buf, KG_STR(",\"project_root\":"), project_root_or_null);
     kg_buf_char(buf, '}');
-}
-
-/* What stands between the braces of a valid object. */
-static struct kg_str inside_braces(struct kg_str object)
-{
-    struct kg_json_cursor cursor = {object.data, object.data + object.length};
-    kg_json_skip_space(&cursor);
-    const char *start = cursor.at + 1;
-    const char *end = object.data + object.length;
-    while (end[-1] != '}')
-        end--;
-    end--;
-    cursor = (struct kg_json_cursor){start, end};
-    kg_json_skip_space(&cursor);
-    return (struct kg_str){cursor.at, (size_t)(end - cursor.at)};
 }
 
 /* -- after ------------------------------------------------------------------------------------- */
@@ -241,7 +226,7 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
     case PEER_TIMEOUT:
         kg_fail(&reply->error, KG_E_PLUGIN_TIMEOUT,
                 "plugin %s: %s: no answer within %llu ms; the plugin is restarted", plugin,
-                call->method, (unsigned long long)call->timeout_ms);
+                call->method, (unsigned long long)call->wire.timeout_ms);
         break;
     case PEER_EXPIRED:
         kg_fail(&reply->error, KG_E_PLUGIN_TIMEOUT,
@@ -281,6 +266,8 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
     reply.error.message[0] = reply.error.hint[0] = '\0';
     reply.result = reply.plugin_error = KG_STR_NULL;
     fill_reply(&reply, call, outcome, payload);
+    if (outcome == PEER_EXPIRED)
+        dialect_cancel(&call->wire);
     end_call(call, &reply.error);
     host_done_fn *done = call->on_done;
     void *done_data = call->data;
@@ -308,35 +295,33 @@ void host_audit_returned(const struct host_call *call, const struct kg_err *erro
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
+static void on_progress(void *data, struct kg_str params)
+{
+    struct host_call *call = data;
+    call->on_progress(call->data, params);
+}
+
 static int send_request(struct host_call *call, const struct host_passage *passage,
                         struct kg_err *err)
 {
-    struct kg_str inner = passage->params.length ? inside_braces(passage->params) : KG_STR_NULL;
-    bool has_config = passage->config.length > 0;
     struct kg_buf *context = &call->host->context; /* the same memory for each call */
     context->length = 0;
     put_context(context, passage->asker, call->plugin->project_root);
-    if (has_config)
-        kg_buf_str(context, KG_STR(",\"_config\":"));
-    else if (inner.length > 0)
-        kg_buf_char(context, ',');
-    const struct kg_str params[] = {
-        kg_buf_view(context),
-        passage->config,
-        has_config && inner.length > 0 ? KG_STR(",") : KG_STR_NULL,
-        inner,
-        KG_STR("}"),
-    };
-    struct peer_call wire = {
+    const struct dialect_message message = {
+        .act = passage->kind->act,
         .method = passage->method,
-        .params = params,
-        .params_count = KG_COUNT(params),
-        .timeout_ms = passage->timeout_ms,
-        .caller_timeout_ms = passage->caller_timeout_ms,
-        .on_done = on_done,
-        .data = call,
+        .params = passage->params,
+        .context = kg_buf_view(context),
+        .config = passage->config,
     };
-    return peer_call(call->peer, &wire, &call->id, err);
+    struct dialect_call *wire = &call->wire;
+    wire->talk = instance_talk(call->plugin->instance);
+    wire->timeout_ms = passage->timeout_ms;
+    wire->caller_timeout_ms = passage->caller_timeout_ms;
+    wire->on_done = on_done;
+    wire->on_progress = call->on_progress != NULL ? on_progress : NULL;
+    wire->data = call;
+    return dialect_call(wire, &message, err);
 }
 
 static int check_passage(const struct host_passage *passage, struct kg_err *err)
@@ -366,12 +351,11 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
     struct host_call *call = new_call(host);
     call->host = host;
     call->plugin = plugin;
-    call->peer = instance_peer(plugin->instance);
     call->kind = passage->kind;
     call->result_schema = passage->result_schema;
-    call->timeout_ms = passage->timeout_ms;
     call->started_ns = loop_now_ns(host->loop);
     call->on_done = passage->on_done;
+    call->on_progress = passage->on_progress;
     call->data = passage->data;
     kg_str_copy(passage->method, call->method, sizeof(call->method));
     call->asker = host_asker_ref(passage->asker);
@@ -396,6 +380,7 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
                             struct kg_err *err)
 {
     static const struct host_call_kind kind = {
+        .act = DIALECT_METHOD,
         .audit_sent = host_audit_called,
         .audit_ended = host_audit_returned,
     };
@@ -416,6 +401,7 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
         .caller_timeout_ms = request->caller_timeout_ms,
         .kind = &kind,
         .on_done = request->on_done,
+        .on_progress = request->on_progress,
         .data = request->data,
     };
     return pass(host, &passage, err);
@@ -424,7 +410,7 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
 void host_call_cancel(struct host_call *call)
 {
     const struct kg_err cancelled = {.code = KG_E_CANCELLED};
-    peer_abandon(call->peer, call->id);
+    dialect_drop(&call->wire);
     end_call(call, &cancelled);
     release_call(call);
 }

@@ -229,6 +229,7 @@ static int take_result(const struct host_call *sent, struct kg_str result, struc
 }
 
 static const struct host_call_kind hook_kind = {
+    .act = DIALECT_HOOK,
     .take = take_result,
     .audit_sent = audit_fired,
     .audit_ended = audit_ended,

@@ -26,6 +26,7 @@ static void apply_limits(struct host *host)
                 .write_queue_max_bytes = (size_t)config->limits_write_queue_bytes,
                 .calls_in_flight_max = (uint32_t)config->limits_calls_in_flight,
                 .notifications_per_sec = (uint32_t)config->limits_notifications_per_sec,
+                .call_wait_ms = (uint64_t)config->limits_call_wait_ms,
             },
         .initialize_timeout_ms = (uint64_t)config->limits_initialize_timeout_ms,
         .ping_timeout_ms = (uint64_t)config->limits_ping_timeout_ms,

@@ -369,10 +369,11 @@ struct host_call;
 struct host_call_request {
     struct kg_str plugin;
     struct kg_str method;
-    struct kg_str params;       /* a JSON object, or empty */
-    struct host_asker *asker;   /* referred to for as long as it takes */
-    uint64_t caller_timeout_ms; /* 0: none */
-    host_done_fn *on_done;      /* called once, never before host_call returns */
+    struct kg_str params;          /* a JSON object, or empty */
+    struct host_asker *asker;      /* referred to for as long as it takes */
+    uint64_t caller_timeout_ms;    /* 0: none */
+    host_done_fn *on_done;         /* called once, never before host_call returns */
+    peer_progress_fn *on_progress; /* what the plugin says of it until then; NULL: nobody asks */
     void *data;
 };
 /* NULL with err when the call is refused at once. The handle is valid until on_done or cancel. */

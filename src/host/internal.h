@@ -64,6 +64,7 @@ struct host {
 struct host_call;
 /* What sort of call it is: how its result is read, and which events tell of it. */
 struct host_call_kind {
+    enum dialect_act act;
     /* What it refuses is the call's error. NULL: any result will do. */
     int (*take)(const struct host_call *call, struct kg_str result, struct kg_err *err);
     void (*audit_sent)(const struct host_call *call);
@@ -77,13 +78,12 @@ void host_audit_returned(const struct host_call *call, const struct kg_err *erro
 struct host_call {
     struct host *host;
     struct host_plugin *plugin;
-    struct peer *peer; /* the one that the request went to */
+    struct dialect_call wire;
     const struct host_call_kind *kind;
     const struct schema *result_schema; /* in the plugin's manifest, or NULL */
-    uint64_t timeout_ms;
-    uint64_t id;
     uint64_t started_ns;
     host_done_fn *on_done;
+    peer_progress_fn *on_progress;
     void *data;
     struct host_call *next_unused;
     struct host_asker *asker; /* a reference */
@@ -102,7 +102,8 @@ struct host_passage {
     uint64_t timeout_ms;                                /* past it the plugin hangs; 0: never */
     uint64_t caller_timeout_ms;                         /* 0: none */
     const struct host_call_kind *kind;
-    host_done_fn *on_done; /* called once, never before host_pass returns */
+    host_done_fn *on_done;         /* called once, never before host_pass returns */
+    peer_progress_fn *on_progress; /* or NULL */
     void *data;
 };
 /* NULL with err when it is refused at once. */

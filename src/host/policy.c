@@ -323,7 +323,7 @@ static void make_environment(struct policy *policy)
             kg_list_add(&env, kg_strdup(*entry));
     kg_list_add(&env, kg_format("KAGED_PLUGIN_NAME=%s", parts->manifest->name));
     kg_list_add(&env, kg_format("KAGED_PLUGIN_DIR=%s", parts->dir));
-    kg_list_add(&env, kg_format("KAGED_API_VERSION=%d", SUPERVISOR_API_VERSION));
+    kg_list_add(&env, kg_format("KAGED_API_VERSION=%d", DIALECT_API_VERSION));
     if (uses_config_root(policy))
         kg_list_add(&env, kg_format("KAGED_CONFIG_ROOT=%s", policy->config_root));
     if (parts->project_root != NULL)

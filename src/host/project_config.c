@@ -78,6 +78,7 @@ struct telling {
     struct host *host;
     char *project, *process; /* owned */
     const char *method;
+    struct dialect_call wire;
 };
 
 static void telling_free(struct telling *telling)
@@ -116,7 +117,7 @@ static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload
 
 /* The host's deadline does not count: who has no answer to this may still have others. */
 static bool send_request(const struct host_project *project, const struct project_server *server,
-                         struct peer *peer, const char *method, struct kg_str params)
+                         struct dialect_talk *talk, const char *method, struct kg_str params)
 {
     struct telling *telling = kg_alloc(sizeof(*telling));
     struct kg_err err;
@@ -125,16 +126,17 @@ static bool send_request(const struct host_project *project, const struct projec
         .project = kg_strdup(project->id),
         .process = kg_strdup(server->process),
         .method = method,
+        .wire =
+            {
+                .talk = talk,
+                .caller_timeout_ms = (uint64_t)project->host->config->limits_call_timeout_ms,
+                .on_done = on_told,
+                .data = telling,
+            },
     };
-    struct peer_call call = {
-        .method = kg_str(method),
-        .params = &params,
-        .params_count = 1,
-        .caller_timeout_ms = (uint64_t)project->host->config->limits_call_timeout_ms,
-        .on_done = on_told,
-        .data = telling,
-    };
-    if (peer_call(peer, &call, NULL, &err) == 0)
+    const struct dialect_message message = {DIALECT_PROJECT, .method = kg_str(method),
+                                            .params = params};
+    if (dialect_call(&telling->wire, &message, &err) == 0)
         return true;
     kg_log_about(KG_ERROR_LEVEL, server->process, "%s of %s: %s", method, project->id, err.message);
     telling_free(telling);
@@ -153,24 +155,25 @@ static void put_params(struct kg_buf *params, const char *project, struct kg_str
     kg_json_end(&json, '}');
 }
 
-/* The process, and the peer if it can be told something now. */
+/* The process, if it can be told of projects, and now. */
 static struct host_plugin *process_of(const struct host_project *project,
-                                      const struct project_server *server, struct peer **ret_peer)
+                                      const struct project_server *server,
+                                      struct dialect_talk **ret_talk)
 {
     struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->process), NULL);
     if (plugin == NULL || plugin->instance == NULL)
         return NULL;
-    *ret_peer = instance_peer(plugin->instance);
-    return *ret_peer != NULL ? plugin : NULL;
+    *ret_talk = instance_talk(plugin->instance);
+    return *ret_talk != NULL && (*ret_talk)->dialect->knows[DIALECT_PROJECT] ? plugin : NULL;
 }
 
 void project_tell(struct host_project *project, struct project_server *server)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    struct peer *peer = NULL;
+    struct dialect_talk *talk = NULL;
     if (!project_serves(project) || !project_server_is_used(server))
         return;
-    const struct host_plugin *plugin = process_of(project, server, &peer);
+    const struct host_plugin *plugin = process_of(project, server, &talk);
     if (plugin == NULL || plugin->leaving)
         return;
     struct kg_str config = config_of(project, server->use);
@@ -179,7 +182,7 @@ void project_tell(struct host_project *project, struct project_server *server)
         return;
     put_params(&params, project->id, config);
     server->told_start = 0;
-    if (!send_request(project, server, peer, activated, kg_buf_view(&params)))
+    if (!send_request(project, server, talk, activated, kg_buf_view(&params)))
         return;
     server->told_start = start;
     server->told.length = 0;
@@ -189,12 +192,12 @@ void project_tell(struct host_project *project, struct project_server *server)
 void project_tell_gone(struct host_project *project, struct project_server *server)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    struct peer *peer = NULL;
-    const struct host_plugin *plugin = process_of(project, server, &peer);
+    struct dialect_talk *talk = NULL;
+    const struct host_plugin *plugin = process_of(project, server, &talk);
     if (plugin == NULL || server->told_start == 0 ||
         server->told_start != instance_start_count(plugin->instance))
         return;
     put_params(&params, project->id, KG_STR_NULL);
-    (void)send_request(project, server, peer, deactivated, kg_buf_view(&params));
+    (void)send_request(project, server, talk, deactivated, kg_buf_view(&params));
     server->told_start = 0;
 }

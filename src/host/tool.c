@@ -183,6 +183,7 @@ static int take_result(const struct host_call *call, struct kg_str result, struc
 }
 
 static const struct host_call_kind tool_kind = {
+    .act = DIALECT_TOOL,
     .take = take_result,
     .audit_sent = host_audit_called,
     .audit_ended = host_audit_returned,

@@ -150,7 +150,7 @@ const struct kit_ask *kit_send_initialize(struct kit_run *run)
     struct kg_json_writer json = kg_json_writer(&params);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "daemon_version", KAGED_VERSION);
-    kg_json_named_int(&json, "api_version", SUPERVISOR_API_VERSION);
+    kg_json_named_int(&json, "api_version", DIALECT_API_VERSION);
     kg_json_named_text(&json, "plugin_name", manifest->name);
     kg_json_named_bool(&json, "storage_available",
                        capability_set_covers(&manifest->capability_set, &storage));

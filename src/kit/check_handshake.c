@@ -111,7 +111,7 @@ void kit_check_initialize_api(struct kit_run *run)
     const struct kg_node *claimed = hello ? kg_node_get(hello, "api_version") : NULL;
     int64_t version;
     if (hello == NULL ||
-        (claimed != NULL && kg_node_int(claimed, &version) && version == SUPERVISOR_API_VERSION))
+        (claimed != NULL && kg_node_int(claimed, &version) && version == DIALECT_API_VERSION))
         return;
     reject(run, claimed, "\"api_version\" is not the number 1");
 }
@@ -123,7 +123,7 @@ static const struct kg_node *list_of(struct kit_run *run, const char *key)
 {
     const struct kg_node *hello = hello_of(run);
     const struct kg_node *list = hello ? kg_node_get(hello, key) : NULL;
-    if (handshake_is_list(list))
+    if (dialect_is_list(list))
         return list;
     kg_auto(kg_free) char *sentence =
         kg_format("\"%s\" is not a list of short strings, or too long", key);

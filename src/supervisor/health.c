@@ -1,6 +1,7 @@
 /*
- * Pings a running plugin at its interval; so many failures in a row end it. The pings of many are
- * spread over the interval, though all of them were started together.
+ * Pings a running plugin at its interval, if its dialect has a word for that; so many failures in a
+ * row end it. The pings of many are spread over the interval, though all of them were started
+ * together.
  */
 #include "supervisor/internal.h"
 
@@ -25,28 +26,43 @@ static void health_failed(struct instance *instance, const char *reason)
                      instance->health_failures, reason);
 }
 
+/*
+ * Whether the plugin may have missed it because it waited for an answer of ours. As with calls,
+ * that excuses it for so long in sum and no longer.
+ */
+static bool is_excused(const struct instance *instance)
+{
+    uint64_t stood_ms = peer_stood_ms(instance->peer);
+    return stood_ms > instance->ping_stood_ms &&
+           stood_ms - instance->pong_stood_ms <= instance->supervisor->limits.wire.call_wait_ms;
+}
+
 static void on_pong(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct instance *instance = data;
     instance->ping_in_flight = false;
-    struct kg_str status;
+    const char *(*check)(struct kg_str result) = instance->talk.dialect->check_pong;
+    const char *problem = NULL;
     switch (outcome) {
     case PEER_RESULT:
-        if (kg_json_member(payload, "status", &status) && kg_str_is(status, "\"ok\""))
-            instance->health_failures = 0;
+        if (check != NULL && (problem = check(payload)) != NULL)
+            health_failed(instance, problem);
         else
-            health_failed(instance, "the answer is not {\"status\":\"ok\"}");
+            instance->health_failures = 0;
         break;
     case PEER_ERROR:
         health_failed(instance, "the answer is an error");
         break;
     case PEER_TIMEOUT:
     case PEER_EXPIRED:
+        if (is_excused(instance))
+            return;
         health_failed(instance, "no answer in time");
         break;
     case PEER_GONE:
-        break;
+        return;
     }
+    instance->pong_stood_ms = peer_stood_ms(instance->peer);
 }
 
 static void on_health_due(struct loop_timer *timer);
@@ -68,7 +84,7 @@ static void on_health_due(struct loop_timer *timer)
     static const struct kg_str params = {"{}", 2};
     struct kg_err err;
     struct peer_call ping = {
-        .method = KG_STR("ping"),
+        .method = kg_str(instance->talk.dialect->ping),
         .params = &params,
         .params_count = 1,
         .caller_timeout_ms = instance->supervisor->limits.ping_timeout_ms,
@@ -76,6 +92,7 @@ static void on_health_due(struct loop_timer *timer)
         .data = instance,
     };
     instance->ping_in_flight = true;
+    instance->ping_stood_ms = peer_stood_ms(instance->peer);
     if (peer_call(instance->peer, &ping, NULL, &err) == 0)
         return;
     instance->ping_in_flight = false;
@@ -99,7 +116,9 @@ void health_begin(struct instance *instance)
 {
     instance->health_failures = 0;
     instance->ping_in_flight = false;
-    ping_after(instance, first_delay_ms(instance));
+    instance->pong_stood_ms = 0;
+    if (instance->talk.pings)
+        ping_after(instance, first_delay_ms(instance));
 }
 
 void health_end(struct instance *instance)

@@ -2,7 +2,7 @@
  * One plugin that may run. The instance owns its peer, its log and its timers; the process belongs
  * to the cage, which tells us when it is gone. Every way out of a run ends in on_exited, once.
  *
- *   start -> cage_spawn -> on_spawned -> handshake -> running -> ... -> on_exited -> settle or
+ *   start -> cage_spawn -> on_spawned -> greeting -> running -> ... -> on_exited -> settle or
  * crash
  */
 #include "supervisor/internal.h"
@@ -29,9 +29,8 @@ void instance_set_spec(struct instance *instance, const struct instance_spec *sp
     instance->capabilities = kg_list_copy(spec->capabilities);
     instance->times = spec->times;
     instance->limits = spec->limits;
-    instance->config.length = 0;
-    kg_buf_str(&instance->config, spec->config);
     instance->method_offered = kg_alloc_array(kg_list_count(instance->methods) + 1, sizeof(bool));
+    talk_set_spec(instance, spec);
 }
 
 struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec,
@@ -72,133 +71,12 @@ void instance_free(struct instance *instance)
     exit_report_clear(&instance->report);
     exit_report_clear(&instance->last_report);
     clear_spec(instance);
-    kg_buf_free(&instance->config);
+    kg_buf_free(&instance->talk.config);
+    kg_buf_free(&instance->talk.tools);
     free(instance->name);
     free(instance->plugin);
     free(instance);
 }
-
-/* -- what the plugin says ---------------------------------------------------------------------- */
-
-/*
- * While the audit log cannot be written, what a plugin says unasked is passed over and counted: it
- * must neither grow our memory nor keep us from reading its answers.
- */
-static bool audit_takes_more(struct instance *instance)
-{
-    struct audit *audit = instance->supervisor->audit;
-    if (!audit_ready(audit, NULL))
-        return false;
-    if (instance->unaudited > 0)
-        audit_emit(audit, AUDIT_PLUGIN_NOTIFICATION_FLOOD, KG_STR_NULL,
-                   AUDIT_V_TEXT(instance->name), AUDIT_V_INT(instance->unaudited));
-    instance->unaudited = 0;
-    return true;
-}
-
-static void on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
-{
-    struct instance *instance = data;
-    if (instance->ops.on_request(instance->data, instance, id, method, params))
-        return;
-    char message[RPC_METHOD_MAX + 64];
-    snprintf(message, sizeof(message), "kaged has no method %.*s", KG_STR_ARG(method));
-    peer_answer_error(instance->peer, id, kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code, message);
-}
-
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
-{
-    struct instance *instance = data;
-    if (!audit_takes_more(instance)) {
-        instance->unaudited++;
-        return;
-    }
-    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
-               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method));
-    if (instance->ops.on_notification != NULL)
-        instance->ops.on_notification(instance->data, instance, method, params);
-}
-
-static void on_flood(void *data, uint32_t notifications)
-{
-    struct instance *instance = data;
-    kg_log_about(KG_WARN, instance->name, "sent %u notifications in a second; some were dropped",
-                 notifications);
-    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION_FLOOD, KG_STR_NULL,
-               AUDIT_V_TEXT(instance->name), AUDIT_V_INT(notifications));
-}
-
-bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed)
-{
-    return audit_takes_more(instance) &&
-           kg_rate_pass(&instance->noise, instance->supervisor->limits.noise_events_per_sec,
-                        loop_now_ms(instance->supervisor->loop), ret_suppressed);
-}
-
-static void on_noise(void *data, struct kg_str line, const char *problem)
-{
-    struct instance *instance = data;
-    uint32_t suppressed;
-    if (!instance_may_complain(instance, &suppressed))
-        return;
-    if (line.length > 200)
-        line.length = 200;
-    kg_log_about(KG_WARN, instance->name, "stdout: %s: %.*s", problem, KG_STR_ARG(line));
-    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_STDOUT_NOISE, KG_STR_NULL,
-               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(line), AUDIT_V_INT(suppressed));
-}
-
-static void on_violation(void *data, enum peer_violation violation, const char *detail)
-{
-    struct instance *instance = data;
-    uint32_t suppressed;
-    bool fatal = peer_violation_is_fatal(violation);
-    if (!fatal && !instance_may_complain(instance, &suppressed))
-        return;
-    kg_log_about(KG_WARN, instance->name, "protocol violation: %s: %s",
-                 peer_violation_name(violation), detail);
-    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_PROTOCOL_VIOLATION, KG_STR_NULL,
-               AUDIT_V_TEXT(instance->name), AUDIT_V_TEXT(peer_violation_name(violation)),
-               AUDIT_V_TEXT(detail));
-    if (!fatal)
-        return;
-    instance_end(instance, EXIT_VIOLATION, ENDING_KILL, ON_CRASH, "%s", detail);
-    peer_close(instance->peer); /* also when it was on its way out: nothing it says counts now */
-}
-
-static void on_hung(void *data, const char *method, uint64_t timeout_ms)
-{
-    instance_end(data, EXIT_HUNG, ENDING_TERM, ON_CRASH, "%s took longer than %llu ms", method,
-                 (unsigned long long)timeout_ms);
-}
-
-static void on_stream_grace_over(struct loop_timer *timer)
-{
-    struct instance *instance = KG_CONTAINER(timer, struct instance, stream_timer);
-    instance_end(instance, EXIT_STREAM, ENDING_TERM, ON_CRASH,
-                 "the process lives on, but cannot be talked to");
-}
-
-/* A closed stream is mostly the first sign of an exit: wait for that a little before acting. */
-static void on_end(void *data, enum peer_end end)
-{
-    struct instance *instance = data;
-    (void)end;
-    if (instance->state != INSTANCE_SPAWNING && instance->state != INSTANCE_RUNNING)
-        return;
-    loop_timer_start(instance->supervisor->loop, &instance->stream_timer,
-                     instance->supervisor->limits.term_timeout_ms / 2, on_stream_grace_over);
-}
-
-static const struct peer_ops peer_ops = {
-    .on_request = on_request,
-    .on_notification = on_notification,
-    .on_flood = on_flood,
-    .on_noise = on_noise,
-    .on_violation = on_violation,
-    .on_hung = on_hung,
-    .on_end = on_end,
-};
 
 /* -- the tap ----------------------------------------------------------------------------------- */
 
@@ -234,8 +112,8 @@ static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
 {
     struct instance *instance = data;
     struct supervisor *supervisor = instance->supervisor;
-    instance->peer =
-        peer_new(supervisor->loop, in_fd, out_fd, &supervisor->limits.wire, &peer_ops, instance);
+    instance->peer = peer_new(supervisor->loop, in_fd, out_fd, &supervisor->limits.wire,
+                              &talk_peer_ops, instance);
     tap_peer(instance);
     plugin_log_attach(instance->log, err_fd);
     watchdog_begin(instance);
@@ -243,7 +121,7 @@ static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
                AUDIT_V_TEXT(instance->version), AUDIT_V_INT(pid),
                AUDIT_V_TEXT(instance->cage_id.text));
     if (instance->state == INSTANCE_SPAWNING)
-        handshake_begin(instance);
+        talk_begin(instance);
 }
 
 /* What is left in the pipes is read first: an answer given just before the exit still counts. */
@@ -255,6 +133,7 @@ static void collect_rest(struct instance *instance)
         instance->past.bytes_in += counters.bytes_in;
         instance->past.bytes_out += counters.bytes_out;
         instance->past.notifications_dropped += counters.notifications_dropped;
+        dialect_end(&instance->talk);
         peer_free(instance->peer);
         instance->peer = NULL;
     }
@@ -320,7 +199,7 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
 static void on_limit(void *data, enum cage_limit limit, uint32_t count)
 {
     struct instance *instance = data;
-    if (audit_takes_more(instance))
+    if (talk_audit_takes_more(instance))
         limits_report(instance, limit, count);
 }
 
@@ -409,7 +288,8 @@ static void end_step(struct instance *instance)
     case ENDING_NOT:
         return;
     case ENDING_SHUTDOWN:
-        (void)peer_notify(instance->peer, "shutdown", KG_STR("{}"), NULL);
+        if (instance->talk.dialect->shutdown != NULL)
+            (void)peer_notify(instance->peer, instance->talk.dialect->shutdown, KG_STR("{}"), NULL);
         peer_close_input(instance->peer);
         wait_ms = instance->times.shutdown_timeout_ms;
         break;
@@ -553,19 +433,20 @@ void instance_give_up(struct instance *instance, enum instance_event event)
 
 void instance_set_config(struct instance *instance, struct kg_str config)
 {
-    if (kg_str_equal(kg_buf_view(&instance->config), config))
+    struct dialect_talk *talk = &instance->talk;
+    if (kg_str_equal(kg_buf_view(&talk->config), config))
         return;
-    instance->config.length = 0;
-    kg_buf_str(&instance->config, config);
+    talk->config.length = 0;
+    kg_buf_str(&talk->config, config);
     if (instance->state == INSTANCE_RUNNING)
-        config_send(instance);
+        talk_configure(instance);
     else
-        instance->config_again = true; /* the handshake may have told it the old one */
+        talk->config_again = true; /* the handshake may have told it the old one */
 }
 
 struct kg_str instance_config(const struct instance *instance)
 {
-    return kg_buf_view(&instance->config);
+    return kg_buf_view(&instance->talk.config);
 }
 
 void instance_set_limits(struct instance *instance, const struct instance_limits *limits)
@@ -622,9 +503,14 @@ enum instance_state instance_state(const struct instance *instance)
     return instance->state;
 }
 
-struct peer *instance_peer(const struct instance *instance)
+struct dialect_talk *instance_talk(struct instance *instance)
 {
-    return instance->state == INSTANCE_RUNNING ? instance->peer : NULL;
+    return instance->state == INSTANCE_RUNNING ? &instance->talk : NULL;
+}
+
+struct kg_str instance_tools(const struct instance *instance)
+{
+    return kg_buf_view(&instance->talk.tools);
 }
 
 enum instance_method instance_method(const struct instance *instance, struct kg_str method)
@@ -640,11 +526,11 @@ uint32_t instance_start_count(const struct instance *instance)
     return instance->starts;
 }
 
-void instance_answer(struct instance *instance, uint32_t start, int64_t id, enum peer_answer kind,
-                     struct kg_str json)
+void instance_answer(struct instance *instance, uint32_t start, int64_t request,
+                     enum peer_answer kind, struct kg_str json)
 {
     if (instance->peer != NULL && instance->starts == start)
-        peer_answer(instance->peer, id, kind, json);
+        peer_answer(instance->peer, request, kind, json);
 }
 
 struct instance_facts instance_facts(const struct instance *instance)

@@ -55,8 +55,7 @@ struct instance {
     bool *method_offered;           /* one for each of methods */
     struct instance_times times;
     struct instance_limits limits; /* for the next start; those of this run are in its report */
-    struct kg_buf config;          /* for config.update; empty: none */
-    bool config_again; /* is told after `initialized`, and has not been answered since */
+    struct dialect_talk talk;      /* with its process; it has the configuration, too */
 
     enum instance_state state;
     enum instance_event follow; /* raised after the exit of a process that we end */
@@ -82,6 +81,8 @@ struct instance {
     struct loop_timer watchdog_timer;
     struct loop_timer reset_timer; /* forgets failures once it ran for long enough */
     bool ping_in_flight;
+    uint64_t ping_stood_ms; /* peer_stood_ms when the last ping was sent; */
+    uint64_t pong_stood_ms; /* when the last one counted, whatever way */
     uint32_t health_failures;
 
     uint32_t failures;         /* in a row */
@@ -106,10 +107,15 @@ void instance_forget_failures(struct instance *instance);
 void instance_end(struct instance *instance, enum exit_cause cause, enum ending from,
                   enum instance_event follow, const char *format, ...) KG_PRINTF(5, 6);
 
-/* See handshake.c, health.c. */
-void handshake_begin(struct instance *instance);
+/* See talk.c. */
+extern const struct peer_ops talk_peer_ops;
+void talk_set_spec(struct instance *instance, const struct instance_spec *spec);
+void talk_begin(struct instance *instance); /* greets it */
 /* Tells a running plugin its configuration. */
-void config_send(struct instance *instance);
+void talk_configure(struct instance *instance);
+/* False: what a plugin says unasked is passed over for now, and counted. */
+bool talk_audit_takes_more(struct instance *instance);
+/* See health.c. */
 void health_begin(struct instance *instance);
 void health_end(struct instance *instance);
 

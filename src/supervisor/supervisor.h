@@ -8,12 +8,7 @@
 
 #include "audit/audit.h"
 #include "cage/gate.h"
-#include "wire/wire.h"
-
-#define SUPERVISOR_API_VERSION 1
-
-/* Whether the answer to initialize may list that: short strings, not too many; or NULL, none. */
-bool handshake_is_list(const struct kg_node *node_or_null);
+#include "dialect/dialect.h"
 
 /* -- what all instances share ------------------------------------------------------------------ */
 
@@ -70,7 +65,8 @@ struct instance_spec {
     const char *const *capabilities;
     struct instance_times times;
     struct instance_limits limits;
-    struct kg_str config; /* a JSON object for config.update; empty: the plugin takes none */
+    struct kg_str config;          /* a JSON object that it is told; empty: the plugin takes none */
+    const struct dialect *dialect; /* NULL: kaged's own */
 };
 
 enum instance_state {
@@ -147,7 +143,7 @@ struct instance_ops {
      */
     struct cage_plan *(*make_plan)(void *data, struct instance *instance, struct kg_err *err);
     /* A request of the running plugin; answered by instance_answer, or false: no such method. */
-    bool (*on_request)(void *data, struct instance *instance, int64_t id, struct kg_str method,
+    bool (*on_request)(void *data, struct instance *instance, int64_t request, struct kg_str method,
                        struct kg_str params);
     /* The projects that use it, which it is told in the handshake: strings. NULL: none do. */
     void (*put_projects)(void *data, struct instance *instance, struct kg_json_writer *json);
@@ -180,8 +176,10 @@ bool instance_has_process(const struct instance *instance);
 
 const char *instance_name(const struct instance *instance);
 enum instance_state instance_state(const struct instance *instance);
-/* The peer while the instance runs and takes calls, else NULL. */
-struct peer *instance_peer(const struct instance *instance);
+/* To call it by, while the instance runs and takes calls; else NULL. */
+struct dialect_talk *instance_talk(struct instance *instance);
+/* The tools that it told of at run time, a JSON list; empty: none. Until the next turn. */
+struct kg_str instance_tools(const struct instance *instance);
 enum instance_method { METHOD_UNKNOWN, METHOD_MISSING, METHOD_OFFERED };
 enum instance_method instance_method(const struct instance *instance, struct kg_str method);
 
@@ -190,8 +188,8 @@ enum instance_method instance_method(const struct instance *instance, struct kg_
  * The answer to one that is gone by now is dropped.
  */
 uint32_t instance_start_count(const struct instance *instance);
-void instance_answer(struct instance *instance, uint32_t start, int64_t id, enum peer_answer kind,
-                     struct kg_str json);
+void instance_answer(struct instance *instance, uint32_t start, int64_t request,
+                     enum peer_answer kind, struct kg_str json);
 
 /* True if one more event about what the plugin does wrong may be written in this second. */
 bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed);
@@ -224,7 +222,7 @@ enum instance_way { INSTANCE_TO, INSTANCE_FROM, INSTANCE_STDERR };
 typedef void instance_tap_fn(void *data, enum instance_way way, struct kg_str line);
 /* Who hears every line of this process and of those that follow; NULL: nobody. */
 void instance_set_tap(struct instance *instance, instance_tap_fn *tap_or_null, void *data);
-/* What `initialize` tells the plugin: a JSON object, appended. */
+/* What its greeting tells the plugin: a JSON object, appended. */
 void instance_put_greeting(struct instance *instance, struct kg_buf *ret_json);
 
 /* -- the plugin's log: what it wrote on stderr ------------------------------------------------- */

@@ -6,7 +6,7 @@
  *   peer_call -> outbox -> (end of turn) one write -> plugin
  *   plugin -> read -> frame -> rpc -> pending call's on_done, or ops
  */
-#include "wire/wire.h"
+#include "wire/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +34,11 @@ struct pending {
     uint64_t timeout_ms;
     struct loop_timer host_timer;
     struct loop_timer caller_timer;
-    peer_done_fn *on_done; /* NULL: the caller left */
+    uint64_t stood_before_ms; /* peer_stood_ms when it was sent */
+    uint64_t given_back_ms;   /* of what its deadline stood still */
+    bool held;                /* its deadline came while an answer was owed, and waits for that */
+    peer_done_fn *on_done;    /* NULL: the caller left */
+    peer_progress_fn *on_progress;
     void *data;
     char method[RPC_METHOD_MAX + 1];
 };
@@ -44,6 +48,7 @@ struct peer {
     const struct peer_ops *ops;
     void *data;
     struct peer_limits limits;
+    const struct peer_rules *rules;
     enum peer_phase phase;
     int in_fd, out_fd; /* owned; -1 when closed */
     uv_poll_t in_poll, out_poll;
@@ -60,6 +65,8 @@ struct peer {
     size_t bucket_mask;
     struct pending *unused;
     struct peer_counters counters;
+    struct debts debts;
+    uint32_t held_count; /* of pending calls */
 
     peer_tap_fn *tap; /* or NULL */
     void *tap_data;
@@ -69,26 +76,14 @@ struct peer {
     struct loop_timer flood_timer;
 };
 
-static const struct {
-    const char *name;
-    bool fatal;
-} violations[] = {
-    [PEER_OVERSIZE] = {"oversize_message", true},
-    [PEER_UNKNOWN_ID] = {"unknown_id", true},
-    [PEER_BAD_RESPONSE] = {"malformed_response", true},
-    [PEER_TOO_EARLY] = {"message_before_initialize", true},
-    [PEER_BAD_REQUEST] = {"invalid_request", false},
-    [PEER_BATCH] = {"batch", false},
-};
-
 const char *peer_violation_name(enum peer_violation violation)
 {
-    return violations[violation].name;
-}
-
-bool peer_violation_is_fatal(enum peer_violation violation)
-{
-    return violations[violation].fatal;
+    static const char *const names[] = {
+        [PEER_OVERSIZE] = "oversize_message",       [PEER_UNKNOWN_ID] = "unknown_id",
+        [PEER_BAD_RESPONSE] = "malformed_response", [PEER_TOO_EARLY] = "message_before_initialize",
+        [PEER_BAD_REQUEST] = "invalid_request",     [PEER_BATCH] = "batch",
+    };
+    return names[violation];
 }
 
 static void update_reading(struct peer *peer);
@@ -155,6 +150,8 @@ static void pending_end(struct peer *peer, struct pending **link, enum peer_outc
     loop_timer_stop(peer->loop, &pending->host_timer);
     loop_timer_stop(peer->loop, &pending->caller_timer);
     peer->counters.in_flight--;
+    if (pending->held)
+        peer->held_count--;
     peer_done_fn *on_done = pending->on_done;
     void *data = pending->data;
     pending->next = peer->unused;
@@ -163,10 +160,75 @@ static void pending_end(struct peer *peer, struct pending **link, enum peer_outc
         on_done(data, outcome, payload);
 }
 
+static void on_host_deadline(struct loop_timer *timer);
+
+/* How long its deadline stood still, as far as that counts. */
+static uint64_t stood_still_ms(const struct pending *pending)
+{
+    const struct peer *peer = pending->peer;
+    uint64_t stood_ms = debts_stood_ms(&peer->debts, peer->loop) - pending->stood_before_ms;
+    return stood_ms < peer->limits.call_wait_ms ? stood_ms : peer->limits.call_wait_ms;
+}
+
+/* The deadline goes on by what it stood still and did not get back yet. False: by nothing. */
+static bool give_back(struct pending *pending)
+{
+    uint64_t stood_ms = stood_still_ms(pending);
+    if (stood_ms <= pending->given_back_ms)
+        return false;
+    loop_timer_start(pending->peer->loop, &pending->host_timer, stood_ms - pending->given_back_ms,
+                     on_host_deadline);
+    pending->given_back_ms = stood_ms;
+    return true;
+}
+
+static void set_held(struct pending *pending, bool held)
+{
+    if (pending->held == held)
+        return;
+    pending->held = held;
+    if (held)
+        pending->peer->held_count++;
+    else
+        pending->peer->held_count--;
+}
+
+/*
+ * Whether it is not due yet, because the child waited for us. While it still does, the deadline
+ * waits for the answer, or for the end of the bound, whichever comes first.
+ */
+static bool is_put_off(struct pending *pending)
+{
+    struct peer *peer = pending->peer;
+    uint64_t stood_ms = stood_still_ms(pending);
+    if (peer->debts.count > 0 && stood_ms < peer->limits.call_wait_ms) {
+        loop_timer_start(peer->loop, &pending->host_timer, peer->limits.call_wait_ms - stood_ms,
+                         on_host_deadline);
+        set_held(pending, true);
+        return true;
+    }
+    set_held(pending, false);
+    return give_back(pending);
+}
+
+/* Nothing is owed any more: deadlines that waited for that go on. */
+static void release_held(struct peer *peer)
+{
+    for (size_t i = 0; peer->held_count > 0 && i <= peer->bucket_mask; i++)
+        for (struct pending *pending = peer->buckets[i]; pending != NULL; pending = pending->next)
+            if (pending->held) {
+                set_held(pending, false);
+                if (!give_back(pending))
+                    loop_timer_start(peer->loop, &pending->host_timer, 1, on_host_deadline);
+            }
+}
+
 static void on_host_deadline(struct loop_timer *timer)
 {
     struct pending *pending = KG_CONTAINER(timer, struct pending, host_timer);
     struct peer *peer = pending->peer;
+    if (is_put_off(pending))
+        return;
     char method[RPC_METHOD_MAX + 1];
     memcpy(method, pending->method, sizeof(method));
     uint64_t timeout_ms = pending->timeout_ms;
@@ -428,6 +490,10 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
 
     struct pending *pending = pending_new(peer);
     pending->on_done = call->on_done;
+    pending->on_progress = call->on_progress;
+    pending->stood_before_ms = debts_stood_ms(&peer->debts, peer->loop);
+    pending->given_back_ms = 0;
+    pending->held = false;
     pending->data = call->data;
     pending->timeout_ms = call->timeout_ms;
     memcpy(pending->method, call->method.data, call->method.length);
@@ -453,6 +519,16 @@ void peer_abandon(struct peer *peer, uint64_t id)
     loop_timer_stop(peer->loop, &(*link)->caller_timer);
 }
 
+bool peer_progress(struct peer *peer, uint64_t id, struct kg_str params)
+{
+    struct pending **link = pending_find(peer, id);
+    if (link == NULL || (*link)->on_done == NULL)
+        return false;
+    if ((*link)->on_progress != NULL)
+        (*link)->on_progress((*link)->data, params);
+    return true;
+}
+
 int peer_notify(struct peer *peer, const char *method, struct kg_str params, struct kg_err *err)
 {
     struct kg_buf *lines = &peer->calls.lines;
@@ -466,44 +542,71 @@ int peer_notify(struct peer *peer, const char *method, struct kg_str params, str
     return 0;
 }
 
-/* id 0 stands for one that could not be told: null on the wire. */
-void peer_answer_error(struct peer *peer, int64_t id, int rpc_code, const char *message)
+static void put_answer_id(struct kg_buf *lines, struct kg_str id)
+{
+    kg_buf_str(lines, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":"));
+    kg_buf_str(lines, id);
+}
+
+static void put_error(struct peer *peer, struct kg_str id, int rpc_code, const char *message)
 {
     struct kg_buf *lines = &peer->answers.lines;
-    if (begin_line(peer, &peer->answers, strlen(message) + 128, NULL) < 0)
+    if (begin_line(peer, &peer->answers, strlen(message) + id.length + 128, NULL) < 0)
         return; /* a plugin that does not read loses its answers, not our memory */
-    kg_buf_str(lines, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":"));
-    if (id > 0)
-        kg_buf_int(lines, id);
-    else
-        kg_buf_str(lines, KG_STR("null"));
+    put_answer_id(lines, id);
     kg_buf_printf(lines, ",\"error\":{\"code\":%d,\"message\":", rpc_code);
     kg_json_put_string(lines, kg_str(message));
     kg_buf_str(lines, KG_STR("}}"));
     end_line(peer, &peer->answers);
 }
 
-void peer_answer(struct peer *peer, int64_t id, enum peer_answer kind, struct kg_str json)
+/* The child's own id of a request that is answered now; false: it was, or never came. */
+static bool settle(struct peer *peer, int64_t request, struct debt *ret_debt)
+{
+    if (!debts_settle(&peer->debts, request, loop_now_ms(peer->loop), ret_debt))
+        return false;
+    if (peer->debts.count == 0)
+        release_held(peer);
+    return true;
+}
+
+void peer_answer_error(struct peer *peer, int64_t request, int rpc_code, const char *message)
+{
+    struct debt debt;
+    if (settle(peer, request, &debt))
+        put_error(peer, (struct kg_str){debt.id, debt.id_length}, rpc_code, message);
+}
+
+void peer_answer(struct peer *peer, int64_t request, enum peer_answer kind, struct kg_str json)
 {
     struct kg_buf *lines = &peer->answers.lines;
     struct kg_err err = {0};
-    if (begin_line(peer, &peer->answers, json.length + 64, &err) < 0) {
-        peer_answer_error(peer, id, kg_error_row(err.code)->rpc_code, err.message);
+    struct debt debt;
+    if (!settle(peer, request, &debt))
+        return;
+    struct kg_str id = {debt.id, debt.id_length};
+    if (begin_line(peer, &peer->answers, json.length + id.length + 64, &err) < 0) {
+        put_error(peer, id, kg_error_row(err.code)->rpc_code, err.message);
         return;
     }
-    kg_buf_str(lines, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":"));
-    kg_buf_int(lines, id);
+    put_answer_id(lines, id);
     kg_buf_str(lines, kind == PEER_ANSWER_RESULT ? KG_STR(",\"result\":") : KG_STR(",\"error\":"));
     put_on_one_line(lines, json);
     kg_buf_char(lines, '}');
     end_line(peer, &peer->answers);
 }
 
+uint64_t peer_stood_ms(const struct peer *peer)
+{
+    return debts_stood_ms(&peer->debts, peer->loop);
+}
+
 /* -- reading ----------------------------------------------------------------------------------- */
 
 static void violate(struct peer *peer, enum peer_violation violation, const char *detail)
 {
-    peer->ops->on_violation(peer->data, violation, detail);
+    if (peer->rules->verdicts[violation] != PEER_PASSED_OVER)
+        peer->ops->on_violation(peer->data, violation, detail);
 }
 
 static void on_response(struct peer *peer, const struct rpc_message *message)
@@ -549,26 +652,38 @@ static void on_notification(struct peer *peer, const struct rpc_message *message
     if (loop_timer_running(&peer->flood_timer))
         return;
     loop_timer_start(peer->loop, &peer->flood_timer, 1000 - now_ms % 1000, on_flood_over);
+    if (peer->rules->rate_limited == NULL)
+        return;
     char params[64];
     snprintf(params, sizeof(params), "{\"limit_per_sec\":%u}", peer->limits.notifications_per_sec);
-    (void)peer_notify(peer, "system.rate_limited", kg_str(params), NULL);
+    (void)peer_notify(peer, peer->rules->rate_limited, kg_str(params), NULL);
 }
 
 static void on_request(struct peer *peer, const struct rpc_message *message)
 {
     if (peer->phase != PEER_OPEN) {
-        peer_answer_error(peer, message->id, kg_error_row(KG_E_NOT_INITIALIZED)->rpc_code,
-                          "the handshake is not done yet");
+        put_error(peer, message->id_text, kg_error_row(KG_E_NOT_INITIALIZED)->rpc_code,
+                  "the handshake is not done yet");
         return;
     }
-    peer->ops->on_request(peer->data, message->id, kg_str(message->method), message->params);
+    int64_t number = debts_add(&peer->debts, message->id_text, loop_now_ms(peer->loop));
+    peer->ops->on_request(peer->data, number, kg_str(message->method), message->params);
 }
 
-static void reject(struct peer *peer, enum peer_violation violation, int64_t id,
+static void reject(struct peer *peer, enum peer_violation violation, struct kg_str id,
                    const char *problem)
 {
-    peer_answer_error(peer, id, kg_error_row(KG_E_INVALID_REQUEST)->rpc_code, problem);
+    put_error(peer, id, kg_error_row(KG_E_INVALID_REQUEST)->rpc_code, problem);
     violate(peer, violation, problem);
+}
+
+static void on_invalid_request(struct peer *peer, const struct rpc_message *message)
+{
+    if (message->has_foreign_id && peer->rules->takes_any_id)
+        on_request(peer, message);
+    else
+        reject(peer, PEER_BAD_REQUEST, message->has_id ? message->id_text : KG_STR("null"),
+               message->problem);
 }
 
 /*
@@ -591,10 +706,10 @@ static void dispatch(struct peer *peer, struct kg_str line, const struct rpc_mes
         peer->ops->on_noise(peer->data, line, message->problem);
         break;
     case RPC_BATCH:
-        reject(peer, PEER_BATCH, 0, "batches are not supported");
+        reject(peer, PEER_BATCH, KG_STR("null"), "batches are not supported");
         break;
     case RPC_INVALID_REQUEST:
-        reject(peer, PEER_BAD_REQUEST, message->has_id ? message->id : 0, message->problem);
+        on_invalid_request(peer, message);
         break;
     case RPC_INVALID_RESPONSE:
         violate(peer, PEER_BAD_RESPONSE, message->problem);
@@ -700,6 +815,8 @@ void peer_pause(struct peer *peer, bool paused)
 
 /* -- life -------------------------------------------------------------------------------------- */
 
+static const struct peer_rules strictest;
+
 struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct peer_limits *limits,
                       const struct peer_ops *ops, void *data)
 {
@@ -710,6 +827,7 @@ struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct pee
     peer->in_fd = in_fd;
     peer->out_fd = out_fd;
     peer->next_id = 1;
+    peer->rules = &strictest;
     peer->flush_task.run = on_flush_task;
     peer_set_limits(peer, limits);
     uv_poll_init(loop_uv(loop), &peer->in_poll, in_fd);
@@ -719,6 +837,12 @@ struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct pee
     uv_poll_start(&peer->out_poll, UV_READABLE, on_readable);
     watch_input(peer, false);
     return peer;
+}
+
+void peer_set_rules(struct peer *peer, const struct peer_rules *rules)
+{
+    peer->rules = rules;
+    peer->phase = rules->begins;
 }
 
 void peer_set_phase(struct peer *peer, enum peer_phase phase)
@@ -779,6 +903,7 @@ static void release_if_done(struct peer *peer)
         free(pending);
     }
     free(peer->buckets);
+    debts_free(&peer->debts);
     frame_free(&peer->frame);
     free(peer);
 }

@@ -128,6 +128,14 @@ static bool span_id(struct kg_str span, int64_t *ret_id)
     return true;
 }
 
+/* What JSON-RPC lets a request have, in a length that we can keep. */
+static bool span_is_id(struct kg_str span)
+{
+    bool number = span.data[0] == '-' || (span.data[0] >= '0' && span.data[0] <= '9');
+    return (number || span_is_string(span)) && span.length <= RPC_ID_MAX;
+}
+
+/* The id comes last: with another protocol's kind of id the rest of the request is right. */
 static const char *check_request(const struct envelope *envelope, struct rpc_message *message)
 {
     const struct kg_str *value = envelope->value;
@@ -135,11 +143,12 @@ static const char *check_request(const struct envelope *envelope, struct rpc_mes
         return "method is not a string of at most 128 bytes";
     if (value[KEY_RESULT].data != NULL || value[KEY_ERROR].data != NULL)
         return "a request has a result or an error";
-    if (value[KEY_ID].data != NULL && !message->has_id)
-        return "id is not a positive integer";
     if (value[KEY_PARAMS].data != NULL && !span_is_container(value[KEY_PARAMS]))
         return "params is neither an object nor an array";
-    return NULL;
+    if (value[KEY_ID].data == NULL || message->has_id)
+        return NULL;
+    message->has_foreign_id = span_is_id(value[KEY_ID]);
+    return "id is not a positive integer";
 }
 
 static const char *check_error(struct kg_str error)
@@ -195,6 +204,7 @@ static void classify(const struct envelope *envelope, struct rpc_message *messag
     message->params = value[KEY_PARAMS];
     message->result = value[KEY_RESULT];
     message->error = value[KEY_ERROR];
+    message->id_text = value[KEY_ID];
     message->has_id = value[KEY_ID].data != NULL && span_id(value[KEY_ID], &message->id);
     message->problem = check_version(envelope);
     if (message->problem == NULL)
@@ -262,7 +272,8 @@ void rpc_parse(struct kg_str line, struct rpc_message *ret_message)
     struct rpc_message *message = ret_message;
     struct envelope envelope = {0};
     struct kg_json_cursor cursor = {line.data, line.data + line.length};
-    message->has_id = false;
+    message->has_id = message->has_foreign_id = false;
+    message->id_text = KG_STR_NULL;
     message->problem = NULL;
     message->fault = KG_JSON_OK;
     message->method[0] = '\0';

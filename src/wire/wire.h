@@ -34,6 +34,7 @@ void frame_free(struct frame *frame);
 /* -- rpc --------------------------------------------------------------------------------------- */
 
 #define RPC_METHOD_MAX 129 /* 64 of a plugin, a dot, 64 of its tool */
+#define RPC_ID_MAX     128 /* bytes of the id of a request, as it is written */
 
 enum rpc_kind {
     RPC_NOISE, /* not JSON, or JSON that does not even look like JSON-RPC */
@@ -51,6 +52,8 @@ struct rpc_message {
     enum rpc_kind kind;
     int64_t id;                      /* when has_id */
     bool has_id;                     /* it is an integer of ours: 1 or more */
+    bool has_foreign_id;             /* an invalid request only for its id: a string, 0, 1.5 */
+    struct kg_str id_text;           /* as it came; not of every RPC_RESULT */
     char method[RPC_METHOD_MAX + 1]; /* decoded, NUL-terminated */
     struct kg_str params;            /* as it came; data NULL if absent */
     struct kg_str result;
@@ -78,12 +81,21 @@ enum peer_violation {
     PEER_UNKNOWN_ID,
     PEER_BAD_RESPONSE,
     PEER_TOO_EARLY,
-    PEER_BAD_REQUEST, /* answered -32600, not fatal */
-    PEER_BATCH,       /* answered -32600, not fatal */
+    PEER_BAD_REQUEST, /* answered -32600 */
+    PEER_BATCH,       /* the same */
+    PEER_VIOLATION_COUNT
 };
-/* The name in the audit log, and whether the plugin must be ended for it. */
-const char *peer_violation_name(enum peer_violation violation);
-bool peer_violation_is_fatal(enum peer_violation violation);
+const char *peer_violation_name(enum peer_violation violation); /* in the audit log */
+
+/* What follows a violation. Nobody is told of one that is passed over. */
+enum peer_verdict { PEER_FATAL, PEER_MILD, PEER_PASSED_OVER };
+/* What a protocol allows a child. All zero, which is the rule without any, is the strictest. */
+struct peer_rules {
+    enum peer_phase begins;
+    bool takes_any_id;        /* a request may have any id of JSON-RPC, not just 1, 2, 3... */
+    const char *rate_limited; /* the notification that says that some were dropped; NULL: none */
+    enum peer_verdict verdicts[PEER_VIOLATION_COUNT];
+};
 
 enum peer_end { PEER_STDOUT_CLOSED, PEER_STDIN_CLOSED };
 
@@ -92,7 +104,9 @@ enum peer_end { PEER_STDOUT_CLOSED, PEER_STDIN_CLOSED };
  * nobody is told then.
  */
 struct peer_ops {
-    void (*on_request)(void *data, int64_t id, struct kg_str method, struct kg_str params);
+    /* Answered by peer_answer with that number, which is ours; the peer keeps the child's own id.
+     * From here to the answer the deadlines of calls stand still. */
+    void (*on_request)(void *data, int64_t request, struct kg_str method, struct kg_str params);
     void (*on_noise)(void *data, struct kg_str line, const char *problem);
     void (*on_violation)(void *data, enum peer_violation violation, const char *detail);
     void (*on_notification)(void *data, struct kg_str method, struct kg_str params);
@@ -110,11 +124,14 @@ struct peer_limits {
     size_t write_queue_max_bytes; /* of calls and notifications; as many again of answers */
     uint32_t calls_in_flight_max;
     uint32_t notifications_per_sec;
+    uint64_t call_wait_ms; /* how long, in sum, one call's deadline stands still */
 };
 
 /* Takes both fds (non-blocking). */
 struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct peer_limits *limits,
                       const struct peer_ops *ops, void *data);
+/* Borrowed; before the first message. */
+void peer_set_rules(struct peer *peer, const struct peer_rules *rules);
 void peer_set_phase(struct peer *peer, enum peer_phase phase);
 void peer_set_limits(struct peer *peer, const struct peer_limits *limits);
 /* Who hears all lines from now on; NULL: nobody. */
@@ -138,14 +155,16 @@ enum peer_outcome {
 };
 /* payload is borrowed from the received line and dies with the callback. */
 typedef void peer_done_fn(void *data, enum peer_outcome outcome, struct kg_str payload);
+typedef void peer_progress_fn(void *data, struct kg_str params); /* the same; before on_done */
 
 struct peer_call {
     struct kg_str method;
     const struct kg_str *params; /* pieces of one JSON object, sent one after the other */
     size_t params_count;
-    uint64_t timeout_ms;        /* the host's: past it the plugin counts as hung; 0: none */
-    uint64_t caller_timeout_ms; /* 0: none */
-    peer_done_fn *on_done;      /* called once */
+    uint64_t timeout_ms;           /* the host's: past it the plugin counts as hung; 0: none */
+    uint64_t caller_timeout_ms;    /* 0: none; it never stands still */
+    peer_done_fn *on_done;         /* called once */
+    peer_progress_fn *on_progress; /* or NULL */
     void *data;
 };
 /* Queues a request; peer_abandon takes *ret_id. Fails with KG_E_BUSY, TOO_LARGE, PLUGIN_DOWN. */
@@ -153,14 +172,19 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
               struct kg_err *err);
 /* The caller left: on_done is not called any more; the host's deadline stands. */
 void peer_abandon(struct peer *peer, uint64_t id);
+/* A notification of the child that is about that call. False: nobody waits for it any more. */
+bool peer_progress(struct peer *peer, uint64_t id, struct kg_str params);
 int peer_notify(struct peer *peer, const char *method, struct kg_str params, struct kg_err *err);
-void peer_answer_error(struct peer *peer, int64_t id, int rpc_code, const char *message);
+/* The answer to a request of the child; a second one to the same is passed over. */
+void peer_answer_error(struct peer *peer, int64_t request, int rpc_code, const char *message);
 /*
  * Answers with a result, or with an error object, that is JSON already. One that does not fit into
  * what the plugin may leave unread becomes a short error that says so.
  */
 enum peer_answer { PEER_ANSWER_RESULT, PEER_ANSWER_ERROR };
-void peer_answer(struct peer *peer, int64_t id, enum peer_answer kind, struct kg_str json);
+void peer_answer(struct peer *peer, int64_t request, enum peer_answer kind, struct kg_str json);
+/* How long, in all, answers were owed to the child. */
+uint64_t peer_stood_ms(const struct peer *peer);
 
 struct peer_counters {
     uint64_t bytes_in, bytes_out, notifications_dropped;

@@ -42,6 +42,8 @@ struct rig {
     bool answers_requests; /* each request of the plugin gets an error as its answer */
     bool echoes_noise;     /* each noise makes the plugin write another */
     enum event close_on;   /* peer_close in that callback */
+    int64_t request;       /* the last one of the plugin */
+    int64_t request_before;
 };
 
 static void tell(struct rig *rig, enum event event, const char *format, ...) KG_PRINTF(3, 4);
@@ -57,14 +59,15 @@ static void tell(struct rig *rig, enum event event, const char *format, ...)
         peer_close(rig->peer);
 }
 
-static void on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
+static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct rig *rig = data;
+    rig->request_before = rig->request;
+    rig->request = request;
     if (rig->answers_requests)
-        peer_answer_error(rig->peer, id, -32601, "there is no such method");
+        peer_answer_error(rig->peer, request, -32601, "there is no such method");
     else
-        tell(rig, EVENT_REQUEST, "request %lld %.*s %.*s", (long long)id, KG_STR_ARG(method),
-             KG_STR_ARG(params));
+        tell(rig, EVENT_REQUEST, "request %.*s %.*s", KG_STR_ARG(method), KG_STR_ARG(params));
 }
 
 static void on_notification(void *data, struct kg_str method, struct kg_str params)
@@ -87,10 +90,15 @@ static void on_noise(void *data, struct kg_str line, const char *problem)
         assert_int_equal(write(rig->out, "more\n", 5), 5);
 }
 
+static const struct peer_rules rules = {
+    .rate_limited = "system.rate_limited",
+    .verdicts = {[PEER_BAD_REQUEST] = PEER_MILD, [PEER_BATCH] = PEER_MILD},
+};
+
 static void on_violation(void *data, enum peer_violation violation, const char *detail)
 {
     assert_non_null(detail);
-    tell(data, EVENT_VIOLATION, "%s %s", peer_violation_is_fatal(violation) ? "fatal" : "mild",
+    tell(data, EVENT_VIOLATION, "%s %s", rules.verdicts[violation] == PEER_FATAL ? "fatal" : "mild",
          peer_violation_name(violation));
 }
 
@@ -119,6 +127,7 @@ static const struct peer_limits limits = {
     .write_queue_max_bytes = 1048576,
     .calls_in_flight_max = 4096,
     .notifications_per_sec = 1000000,
+    .call_wait_ms = WAIT_MS,
 };
 
 static void rig_start(struct rig *rig, const struct peer_limits *own_limits)
@@ -128,6 +137,7 @@ static void rig_start(struct rig *rig, const struct peer_limits *own_limits)
     assert_int_equal(pipe2(from_plugin, O_CLOEXEC | O_NONBLOCK), 0);
     *rig = (struct rig){.loop = loop_new(), .in = to_plugin[0], .out = from_plugin[1]};
     rig->peer = peer_new(rig->loop, to_plugin[1], from_plugin[0], own_limits, &ops, rig);
+    peer_set_rules(rig->peer, &rules);
     peer_set_phase(rig->peer, PEER_OPEN);
 }
 
@@ -530,6 +540,119 @@ static void a_call_that_nobody_waits_for_can_still_show_a_hang(void **state)
     assert_int_equal(abandoned.answers, 0);
 }
 
+/* -- deadlines that stand still --------------------------------------------------------------- */
+
+#define ASKS "{" V ",\"id\":7,\"method\":\"x.y\"}\n"
+
+static bool is_past(uint64_t at_ms)
+{
+    return kg_monotonic_ms() > at_ms;
+}
+
+static void while_an_answer_is_owed_no_deadline_passes(void **state)
+{
+    struct rig *rig = *state;
+    static struct caller caller;
+    call_for(rig, &caller, KG_STR("{}"), 40, 0, NULL);
+    expect(rig, ASKS, "request x.y |");
+    uint64_t later_ms = kg_monotonic_ms() + 200;
+    WAIT_FOR(rig, is_past(later_ms));
+    assert_true(peer_stood_ms(rig->peer) >= 190);
+    peer_answer(rig->peer, rig->request, PEER_ANSWER_RESULT, KG_STR("1"));
+    assert_int_equal(caller.answers, 0);
+    answer(rig, caller.id, "5");
+    WAIT_FOR(rig, caller.answers);
+    assert_int_equal(caller.outcome, PEER_RESULT);
+}
+
+static void a_deadline_goes_on_once_nothing_is_owed(void **state)
+{
+    struct rig *rig = *state;
+    static struct caller caller;
+    call_for(rig, &caller, KG_STR("{}"), 60, 0, NULL);
+    expect(rig, ASKS ASKS, "request x.y |request x.y |");
+    uint64_t later_ms = kg_monotonic_ms() + 150;
+    WAIT_FOR(rig, is_past(later_ms));
+    peer_answer(rig->peer, rig->request, PEER_ANSWER_RESULT, KG_STR("1"));
+    later_ms = kg_monotonic_ms() + 100;
+    WAIT_FOR(rig, is_past(later_ms)); /* the other one is still owed */
+    assert_int_equal(caller.answers, 0);
+    peer_close_input(rig->peer); /* even if the plugin cannot hear it any more */
+    peer_answer(rig->peer, rig->request, PEER_ANSWER_RESULT, KG_STR("1")); /* was answered */
+    turns(rig, 3);
+    assert_int_equal(caller.answers, 0);
+    peer_answer_error(rig->peer, rig->request_before, -32603, "no");
+    WAIT_FOR(rig, caller.answers);
+    assert_int_equal(caller.outcome, PEER_TIMEOUT);
+    assert_true(happened(rig, "hung a.b 60|"));
+}
+
+static void how_long_deadlines_stand_still_is_bounded(void **state)
+{
+    struct peer_limits impatient = limits;
+    impatient.call_wait_ms = 80;
+    struct rig *rig = rig_with(state, &impatient);
+    static struct caller caller;
+    uint64_t started_ms = kg_monotonic_ms();
+    call_for(rig, &caller, KG_STR("{}"), 50, 0, NULL);
+    expect(rig, ASKS, "request x.y |");
+    WAIT_FOR(rig, caller.answers);
+    assert_int_equal(caller.outcome, PEER_TIMEOUT);
+    assert_true(kg_monotonic_ms() - started_ms >= 120);
+    assert_true(kg_monotonic_ms() - started_ms < WAIT_MS / 2);
+}
+
+static void what_was_owed_before_a_call_does_not_count_for_it(void **state)
+{
+    struct rig *rig = *state;
+    static struct caller caller;
+    expect(rig, ASKS, "request x.y |");
+    uint64_t later_ms = kg_monotonic_ms() + 60;
+    WAIT_FOR(rig, is_past(later_ms));
+    peer_answer(rig->peer, rig->request, PEER_ANSWER_RESULT, KG_STR("1"));
+    uint64_t stood_ms = peer_stood_ms(rig->peer);
+    assert_true(stood_ms >= 50);
+    call_for(rig, &caller, KG_STR("{}"), 30, 0, NULL);
+    WAIT_FOR(rig, caller.answers);
+    assert_int_equal(caller.outcome, PEER_TIMEOUT);
+    assert_int_equal(peer_stood_ms(rig->peer), stood_ms);
+}
+
+/* -- progress --------------------------------------------------------------------------------- */
+
+static void on_progress(void *data, struct kg_str params)
+{
+    struct caller *caller = data;
+    snprintf(caller->payload, sizeof(caller->payload), "progress %.*s", KG_STR_ARG(params));
+}
+
+static void progress_reaches_the_call_that_it_is_about(void **state)
+{
+    struct rig *rig = *state;
+    static struct caller caller, other;
+    struct kg_str params = KG_STR("{}");
+    caller = (struct caller){.rig = rig};
+    struct peer_call followed = {.method = KG_STR("a.b"),
+                                 .params = &params,
+                                 .params_count = 1,
+                                 .on_done = on_done,
+                                 .on_progress = on_progress,
+                                 .data = &caller};
+    assert_int_equal(peer_call(rig->peer, &followed, &caller.id, NULL), 0);
+    call(rig, &other);
+    assert_true(peer_progress(rig->peer, caller.id, KG_STR("{\"at\":1}")));
+    assert_string_equal(caller.payload, "progress {\"at\":1}");
+    assert_true(
+        peer_progress(rig->peer, other.id, KG_STR("{}"))); /* who does not ask is not told */
+    assert_false(peer_progress(rig->peer, 99, KG_STR("{}")));
+    peer_abandon(rig->peer, other.id);
+    assert_false(peer_progress(rig->peer, other.id, KG_STR("{}")));
+    answer(rig, caller.id, "1");
+    WAIT_FOR(rig, caller.answers);
+    assert_false(peer_progress(rig->peer, caller.id, KG_STR("{}")));
+    assert_string_equal(caller.payload, "1");
+}
+
 /* -- replies that nobody asked for ------------------------------------------------------------ */
 
 static void an_answer_to_an_id_never_issued_is_a_violation(void **state)
@@ -603,8 +726,61 @@ static void before_initialized_requests_are_told_so(void **state)
     assert_string_equal(events(rig), "");
     peer_set_phase(rig->peer, PEER_OPEN);
     expect(rig, "{" V ",\"id\":6,\"method\":\"x.y\",\"params\":{\"a\":1}}\n",
-           "request 6 x.y {\"a\":1}|");
+           "request x.y {\"a\":1}|");
     expect(rig, "{" V ",\"method\":\"x.y\",\"params\":[2]}\n", "notification x.y [2]|");
+}
+
+/* -- what other protocols allow ---------------------------------------------------------------- */
+
+static const struct peer_rules lenient = {
+    .takes_any_id = true,
+    .verdicts = {[PEER_UNKNOWN_ID] = PEER_PASSED_OVER, [PEER_BAD_REQUEST] = PEER_MILD},
+};
+
+static void a_request_is_answered_with_the_id_that_it_came_with(void **state)
+{
+    static const char *const ids[] = {
+        "0", "-7", "1.50", "1e2", "12345678901234567890", "\"\"", "\"7\"", "\"a \\u0062\\n\"", "7",
+    };
+    struct rig *rig = *state;
+    peer_set_rules(rig->peer, &lenient);
+    peer_set_phase(rig->peer, PEER_OPEN);
+    for (size_t i = 0; i < KG_COUNT(ids); i++) {
+        kg_auto(kg_free) char *line = kg_format("{" V ",\"method\":\"x\",\"id\":%s}\n", ids[i]);
+        kg_auto(kg_free) char *answered = kg_format("{" V ",\"id\":%s,\"result\":{}}\n", ids[i]);
+        expect(rig, line, "request x |");
+        peer_answer(rig->peer, rig->request, PEER_ANSWER_RESULT, KG_STR("{}"));
+        WAIT_FOR(rig, rig->heard.length > 0);
+        assert_string_equal(heard(rig), answered);
+        rig->heard.length = 0;
+    }
+}
+
+static void an_id_is_of_json_rpc_and_bounded_all_the_same(void **state)
+{
+    struct rig *rig = *state;
+    kg_auto(kg_free) char *longest = kg_format("%0*d", RPC_ID_MAX - 2, 0);
+    kg_auto(kg_free) char *fits = kg_format("{" V ",\"method\":\"x\",\"id\":\"%s\"}\n", longest);
+    kg_auto(kg_free) char *longer = kg_format("{" V ",\"method\":\"x\",\"id\":\"%s1\"}\n", longest);
+    peer_set_rules(rig->peer, &lenient);
+    peer_set_phase(rig->peer, PEER_OPEN);
+    expect(rig, fits, "request x |");
+    peer_answer_error(rig->peer, rig->request, -32603, "no");
+    WAIT_FOR(rig, rig->heard.length > 0);
+    assert_non_null(strstr(heard(rig), longest));
+    expect(rig, longer, "mild invalid_request|");
+    expect(rig, "{" V ",\"method\":\"x\",\"id\":null}\n", "mild invalid_request|");
+    expect(rig, "{" V ",\"method\":\"x\",\"id\":[1]}\n", "mild invalid_request|");
+    expect(rig, "{" V ",\"method\":\"x\",\"id\":0,\"params\":1}\n", "mild invalid_request|");
+}
+
+static void what_a_protocol_passes_over_is_not_told(void **state)
+{
+    struct rig *rig = *state;
+    peer_set_rules(rig->peer, &lenient);
+    peer_set_phase(rig->peer, PEER_OPEN);
+    plugin_says(rig, "{" V ",\"id\":12,\"result\":1}\n");
+    expect(rig, "hello\n", "noise hello|");
 }
 
 /* -- what is wrong and not fatal -------------------------------------------------------------- */
@@ -615,7 +791,7 @@ static void a_batch_is_answered_with_an_error(void **state)
     expect(rig, "[{" V ",\"id\":1,\"method\":\"a.b\"}]\n", "mild batch|");
     WAIT_FOR(rig, rig->heard.length > 0);
     assert_non_null(strstr(heard(rig), "\"id\":null,\"error\":{\"code\":-32600,"));
-    expect(rig, "{" V ",\"id\":1,\"method\":\"x.y\"}\n", "request 1 x.y |");
+    expect(rig, "{" V ",\"id\":1,\"method\":\"x.y\"}\n", "request x.y |");
 }
 
 static void an_invalid_request_is_answered_under_its_id(void **state)
@@ -699,7 +875,7 @@ static void requests_are_not_counted_as_notifications(void **state)
     struct rig *rig = rig_with(state, &few);
     for (int i = 0; i < 10; i++)
         plugin_says(rig, "{" V ",\"id\":1,\"method\":\"x.y\"}\n");
-    WAIT_FOR(rig, count_of(events(rig), "request 1 x.y") == 10);
+    WAIT_FOR(rig, count_of(events(rig), "request x.y") == 10);
     assert_int_equal(peer_counters(rig->peer).notifications_dropped, 0);
 }
 
@@ -879,7 +1055,7 @@ static void nothing_follows_a_close_in_a_callback(void **state)
         enum event event;
         const char *said, *wanted;
     } rows[] = {
-        {EVENT_REQUEST, "{" V ",\"id\":1,\"method\":\"x\"}\n", "request 1 x |"},
+        {EVENT_REQUEST, "{" V ",\"id\":1,\"method\":\"x\"}\n", "request x |"},
         {EVENT_NOTIFICATION, "{" V ",\"method\":\"x\"}\n", "notification x |"},
         {EVENT_NOISE, "hm\n", "noise hm|"},
         {EVENT_VIOLATION, "[]\n", "mild batch|"},
@@ -1091,11 +1267,19 @@ int main(void)
         RIG_TEST(a_caller_with_the_longer_deadline_has_the_hosts),
         RIG_TEST(a_call_with_only_a_callers_deadline_ends_with_it),
         RIG_TEST(a_call_that_nobody_waits_for_can_still_show_a_hang),
+        RIG_TEST(while_an_answer_is_owed_no_deadline_passes),
+        RIG_TEST(a_deadline_goes_on_once_nothing_is_owed),
+        RIG_TEST(how_long_deadlines_stand_still_is_bounded),
+        RIG_TEST(what_was_owed_before_a_call_does_not_count_for_it),
+        RIG_TEST(progress_reaches_the_call_that_it_is_about),
         RIG_TEST(an_answer_to_an_id_never_issued_is_a_violation),
         RIG_TEST(a_second_answer_is_late),
         RIG_TEST(a_malformed_answer_is_a_violation),
         RIG_TEST(before_the_answer_to_initialize_nothing_else_may_come),
         RIG_TEST(before_initialized_requests_are_told_so),
+        RIG_TEST(a_request_is_answered_with_the_id_that_it_came_with),
+        RIG_TEST(an_id_is_of_json_rpc_and_bounded_all_the_same),
+        RIG_TEST(what_a_protocol_passes_over_is_not_told),
         RIG_TEST(a_batch_is_answered_with_an_error),
         RIG_TEST(an_invalid_request_is_answered_under_its_id),
         RIG_TEST(noise_is_reported_and_passed_over),

@@ -1,0 +1,195 @@
+/*
+ * What is spoken with a child: one row for each dialect. The supervisor, the host and the wire know
+ * only the row, so a child that speaks another one is a file here, and a row in table.c.
+ *
+ *   greeting   steps, each an exchange with what follows it, silence and errors included
+ *   calls      what a call of the host becomes on the wire, and how its answer is read back
+ *   the child  what its requests and notifications mean, what of it is noise, what a violation
+ */
+#ifndef KAGED_DIALECT_H
+#define KAGED_DIALECT_H
+
+#include "audit/audit.h"
+#include "wire/wire.h"
+
+struct dialect;
+struct dialect_talk;
+
+/* The row of that name, or NULL; "kaged" is always there. See table.c. */
+const struct dialect *dialect_find(struct kg_str name);
+
+/* -- one talk: a process that is spoken to ----------------------------------------------------- */
+
+/* What who keeps the process, the supervisor, does for a dialect. */
+struct dialect_ops {
+    void (*on_ready)(void *data); /* the greeting is over: it takes calls */
+    /* It must be ended. mend: only its author can help; else it is tried again. */
+    void (*on_failed)(void *data, bool mend, const char *words);
+    /* A request that the host may serve; answered by peer_answer. False: no such method. */
+    bool (*on_request)(void *data, int64_t request, struct kg_str method, struct kg_str params);
+    bool (*has_storage)(void *data);
+    bool (*may_claim)(void *data, struct kg_str capability);
+    void (*put_projects)(void *data, struct kg_json_writer *json); /* their ids */
+};
+
+/* The supervisor fills in the first part, and the peer at each start. */
+struct dialect_talk {
+    const struct dialect *dialect;
+    const struct dialect_ops *ops;
+    void *data;
+    struct loop *loop;
+    struct audit *audit;
+    const char *name;               /* in logs and audit events; borrowed, like the next two */
+    const char *plugin, *version;   /* as its manifest has them */
+    char **methods, **capabilities; /* of the manifest; NULL-ended; borrowed */
+    bool *method_offered;           /* one for each of methods; set by the greeting */
+    struct kg_buf config;           /* what it is told, a JSON object; empty: nothing */
+    bool config_again;              /* is told once it runs, and has not been answered since */
+    uint64_t timeout_ms;            /* for each exchange of the greeting */
+
+    struct peer *peer; /* NULL without a process; borrowed */
+    unsigned exchanges;
+    size_t step;         /* of the greeting */
+    bool pings;          /* as its row says, unless the greeting found otherwise */
+    struct kg_buf tools; /* that it told of at run time, a JSON list; empty: none */
+    void *state;         /* the dialect's own, between open and close */
+};
+
+/* A process is there, and its peer: greets it. */
+void dialect_begin(struct dialect_talk *talk);
+/* The process is gone; the next one may speak another dialect. */
+void dialect_end(struct dialect_talk *talk);
+
+/* -- the greeting ------------------------------------------------------------------------------ */
+
+/* What follows a step: one of its table, or one of these. */
+enum { GREETING_DONE = -1, GREETING_FAILED = -2, GREETING_LATER = -3 };
+
+struct dialect_step {
+    /* An exchange: */
+    const char *method;
+    void (*put_params)(struct dialect_talk *talk, struct kg_buf *ret_json); /* NULL: {} */
+    /* Silence for so long is an answer too, PEER_EXPIRED; 0: for as long as it may take, and then
+     * the child hangs. */
+    uint64_t patience_ms;
+    int (*take)(struct dialect_talk *talk, enum peer_outcome outcome, struct kg_str payload);
+    /* Or anything else, which may go on later with dialect_go_on: */
+    int (*act)(struct dialect_talk *talk);
+};
+
+/* The step that an act was waiting for is over. */
+void dialect_go_on(struct dialect_talk *talk, int next);
+/* Both give GREETING_FAILED: what its author must mend, and what is tried again. */
+int dialect_reject(struct dialect_talk *talk, const char *format, ...) KG_PRINTF(2, 3);
+int dialect_fail(struct dialect_talk *talk, const char *format, ...) KG_PRINTF(2, 3);
+
+/* -- lists in pages ---------------------------------------------------------------------------- */
+
+struct dialect_list {
+    const char *method;
+    const char *items;  /* the key of the items in each result */
+    const char *next;   /* the key of the next cursor there, a string; none: the last page */
+    const char *cursor; /* the key of the cursor in the params */
+    unsigned pages_max;
+    size_t bytes_max; /* of all items */
+    /* The whole as a JSON list, or the error; not called for a child that went away. */
+    void (*on_list)(struct dialect_talk *talk, struct kg_str items,
+                    const struct kg_err *err_or_null);
+};
+/* Asks page after page. The row must stay, and is mostly static. */
+void dialect_list(struct dialect_talk *talk, const struct dialect_list *list);
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+enum dialect_act { DIALECT_METHOD, DIALECT_TOOL, DIALECT_HOOK, DIALECT_PROJECT, DIALECT_ACT_COUNT };
+
+struct dialect_message {
+    enum dialect_act act;
+    struct kg_str method;  /* as the host names it: plugin.tool, kaged.hook.x */
+    struct kg_str params;  /* a JSON object that was checked, or empty */
+    struct kg_str context; /* who calls, a JSON object; empty: the host itself */
+    struct kg_str config;  /* what the caller's agent has set, a JSON object; empty: nothing else */
+};
+
+/* A call under way. Part of its caller's record; it stays until on_done or dialect_drop. */
+struct dialect_call {
+    struct dialect_talk *talk;
+    uint64_t timeout_ms;           /* of each exchange: past it the child hangs; 0: never */
+    uint64_t caller_timeout_ms;    /* of all of them; 0: none */
+    peer_done_fn *on_done;         /* once; results and errors as kaged's own plugins give them */
+    peer_progress_fn *on_progress; /* or NULL */
+    void *data;
+    /* Of dialect_call and dialect_send: */
+    uint64_t id; /* of the exchange under way */
+    uint64_t caller_due_ms;
+    unsigned exchanges;
+};
+/* Fails as peer_call does, and for what the dialect has no message for. */
+int dialect_call(struct dialect_call *call, const struct dialect_message *message,
+                 struct kg_err *err);
+/* The caller left: on_done is not called any more, and the child is told if it understands that. */
+void dialect_drop(struct dialect_call *call);
+/* The caller's own deadline came: the same, for a call that has ended for it already. */
+void dialect_cancel(struct dialect_call *call);
+
+/* For rows: one exchange of a call. */
+int dialect_send(struct dialect_call *call, struct kg_str method, const struct kg_str *params,
+                 size_t params_count, struct kg_err *err);
+
+/* -- a row ------------------------------------------------------------------------------------- */
+
+/* What an answer means. */
+enum dialect_reading {
+    DIALECT_AS_IT_IS,
+    DIALECT_RESULT, /* *ret_json is the result */
+    DIALECT_ERROR,  /* *ret_json is an error object of JSON-RPC, with the codes of errors.def */
+    DIALECT_AGAIN,  /* dialect_send was called for one more exchange */
+};
+/* What a notification is. */
+enum dialect_hearing {
+    DIALECT_NEWS,  /* its own: written down, and passed on */
+    DIALECT_TAKEN, /* it was meant for us, or for a call */
+    DIALECT_NOISE, /* it means nothing */
+};
+
+struct dialect {
+    const char *name;
+    struct peer_rules rules;
+    const char *shutdown; /* the notification before its stdin is closed; NULL: there is none */
+    const char *ping;     /* the request that shows its health; NULL: there is none */
+    const char *(*check_pong)(struct kg_str result); /* what is wrong with it, or NULL */
+
+    const struct dialect_step *steps;         /* of the greeting; the first begins it */
+    void (*open)(struct dialect_talk *talk);  /* makes talk->state; or NULL */
+    void (*close)(struct dialect_talk *talk); /* frees it; or NULL */
+    /* What the first step says, for who writes it down; NULL: nothing that is worth it. */
+    void (*put_greeting)(struct dialect_talk *talk, struct kg_buf *ret_json);
+    /* Tells a child that runs its configuration; NULL: it cannot be told. */
+    void (*configure)(struct dialect_talk *talk);
+
+    bool knows[DIALECT_ACT_COUNT]; /* what there is a message for */
+    /* Makes the first exchange of a call, by dialect_send. */
+    int (*call)(struct dialect_call *call, const struct dialect_message *message,
+                struct kg_err *err);
+    /* NULL: every answer is as it is. */
+    enum dialect_reading (*read)(struct dialect_call *call, enum peer_outcome outcome,
+                                 struct kg_str payload, struct kg_buf *ret_json);
+    void (*cancel)(struct dialect_call *call); /* NULL: there is no such message */
+
+    /* A request of the child; it may be answered here, or asked of the host under another name.
+     * NULL: the host knows it by its own. False: there is no such method. */
+    bool (*on_request)(struct dialect_talk *talk, int64_t request, struct kg_str method,
+                       struct kg_str params);
+    /* NULL: all of them are its own news. */
+    enum dialect_hearing (*on_notification)(struct dialect_talk *talk, struct kg_str method,
+                                            struct kg_str params);
+};
+
+/* -- kaged's own, see kaged.c ------------------------------------------------------------------ */
+
+extern const struct dialect dialect_kaged;
+#define DIALECT_API_VERSION 1
+/* Whether the answer to initialize may list that: short strings, not too many; or NULL, none. */
+bool dialect_is_list(const struct kg_node *node_or_null);
+
+#endif

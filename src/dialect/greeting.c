@@ -1,0 +1,101 @@
+/*
+ * The greeting: steps of a row, one after the other. A step ends once, with what follows it; a
+ * greeting ends once, by on_ready or on_failed, or not at all for a child that went away.
+ */
+#include "dialect/dialect.h"
+
+#include <stdio.h>
+
+#define EXCHANGES_MAX 32 /* steps may lead back: a child must not keep us at it for ever */
+
+static int fail(struct dialect_talk *talk, bool mend, const char *format, va_list args)
+{
+    char words[320];
+    vsnprintf(words, sizeof(words), format, args);
+    talk->ops->on_failed(talk->data, mend, words);
+    return GREETING_FAILED;
+}
+
+int dialect_reject(struct dialect_talk *talk, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int next = fail(talk, true, format, args);
+    va_end(args);
+    return next;
+}
+
+int dialect_fail(struct dialect_talk *talk, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int next = fail(talk, false, format, args);
+    va_end(args);
+    return next;
+}
+
+static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
+{
+    struct dialect_talk *talk = data;
+    if (outcome != PEER_GONE)
+        dialect_go_on(talk, talk->dialect->steps[talk->step].take(talk, outcome, payload));
+}
+
+static int ask(struct dialect_talk *talk, const struct dialect_step *step)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_err err;
+    if (step->put_params != NULL)
+        step->put_params(talk, &params);
+    struct kg_str view = step->put_params ? kg_buf_view(&params) : KG_STR("{}");
+    const struct peer_call call = {
+        .method = kg_str(step->method),
+        .params = &view,
+        .params_count = 1,
+        .timeout_ms = step->patience_ms == 0 ? talk->timeout_ms : 0,
+        .caller_timeout_ms = step->patience_ms,
+        .on_done = on_answer,
+        .data = talk,
+    };
+    if (talk->exchanges++ == EXCHANGES_MAX)
+        return dialect_fail(talk, "it was not greeted after %d exchanges", EXCHANGES_MAX);
+    if (peer_call(talk->peer, &call, NULL, &err) < 0)
+        return dialect_fail(talk, "%s: %s", step->method, err.message);
+    return GREETING_LATER;
+}
+
+void dialect_go_on(struct dialect_talk *talk, int next)
+{
+    const struct dialect *dialect = talk->dialect;
+    while (next >= 0) {
+        const struct dialect_step *step = &dialect->steps[next];
+        talk->step = (size_t)next;
+        next = step->act != NULL ? step->act(talk) : ask(talk, step);
+    }
+    if (next != GREETING_DONE)
+        return;
+    peer_set_phase(talk->peer, PEER_OPEN);
+    talk->ops->on_ready(talk->data);
+}
+
+void dialect_begin(struct dialect_talk *talk)
+{
+    const struct dialect *dialect = talk->dialect;
+    peer_set_rules(talk->peer, &dialect->rules);
+    talk->exchanges = 0;
+    talk->pings = dialect->ping != NULL;
+    talk->tools.length = 0;
+    if (dialect->open != NULL)
+        dialect->open(talk);
+    dialect_go_on(talk, 0);
+}
+
+void dialect_end(struct dialect_talk *talk)
+{
+    if (talk->peer == NULL)
+        return;
+    if (talk->dialect->close != NULL)
+        talk->dialect->close(talk);
+    talk->state = NULL;
+    talk->peer = NULL;
+}

@@ -1,0 +1,440 @@
+/*
+ * kaged's own protocol: see kaged-wire(7). initialize is sent, its answer is held against the
+ * manifest, and only then is the plugin told `initialized` and called. A row of `checks` is one
+ * thing that must agree.
+ */
+#include "dialect/dialect.h"
+
+#include <stdio.h>
+
+/* What the plugin said of itself. */
+struct answer {
+    const struct kg_node *name, *version, *api_version, *methods, *notifications, *capabilities;
+};
+
+#define LIST_MAX   1024 /* what a manifest may have, too */
+#define TEXT_MAX   256
+#define LISTED_MAX 32 /* in one audit event */
+
+/* A list of short strings, or none. */
+bool dialect_is_list(const struct kg_node *node)
+{
+    if (node == NULL)
+        return true;
+    if (node->type != KG_ARRAY || node->count > LIST_MAX)
+        return false;
+    for (uint32_t i = 0; i < node->count; i++)
+        if (node->items[i].type != KG_STRING || node->items[i].text.length > TEXT_MAX)
+            return false;
+    return true;
+}
+
+static const char *read_answer(const struct kg_node *root, struct answer *ret_answer)
+{
+    struct answer answer = {
+        .name = kg_node_get(root, "name"),
+        .version = kg_node_get(root, "version"),
+        .api_version = kg_node_get(root, "api_version"),
+        .methods = kg_node_get(root, "methods"),
+        .notifications = kg_node_get(root, "notifications"),
+        .capabilities = kg_node_get(root, "capabilities_used"),
+    };
+    if (root->type != KG_OBJECT)
+        return "the result of initialize is not an object";
+    if (answer.name == NULL || answer.name->type != KG_STRING)
+        return "the result of initialize has no string \"name\"";
+    if (answer.version == NULL || answer.version->type != KG_STRING)
+        return "the result of initialize has no string \"version\"";
+    if (answer.api_version == NULL || answer.api_version->type != KG_NUMBER)
+        return "the result of initialize has no number \"api_version\"";
+    if (!dialect_is_list(answer.methods))
+        return "\"methods\" in the result of initialize is not a list of short strings";
+    if (!dialect_is_list(answer.notifications))
+        return "\"notifications\" in the result of initialize is not a list of short strings";
+    if (!dialect_is_list(answer.capabilities))
+        return "\"capabilities_used\" in the result of initialize is not a list of short strings";
+    *ret_answer = answer;
+    return NULL;
+}
+
+static bool check_name(struct dialect_talk *talk, const struct answer *answer)
+{
+    struct kg_str claimed = answer->name->text;
+    if (kg_str_is(claimed, talk->plugin))
+        return true;
+    audit_emit(talk->audit, AUDIT_PLUGIN_NAME_MISMATCH, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
+               AUDIT_V_STR(claimed));
+    dialect_reject(talk, "it says that its name is \"%.*s\", the manifest says \"%s\"",
+                   KG_STR_CUT(claimed, 64), talk->plugin);
+    return false;
+}
+
+static bool check_version(struct dialect_talk *talk, const struct answer *answer)
+{
+    struct kg_str claimed = answer->version->text;
+    if (kg_str_is(claimed, talk->version))
+        return true;
+    audit_emit(talk->audit, AUDIT_PLUGIN_VERSION_MISMATCH, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
+               AUDIT_V_STR(claimed), AUDIT_V_TEXT(talk->version));
+    dialect_reject(talk, "it says that its version is \"%.*s\", the manifest says \"%s\"",
+                   KG_STR_CUT(claimed, 64), talk->version);
+    return false;
+}
+
+static bool check_api(struct dialect_talk *talk, const struct answer *answer)
+{
+    struct kg_str claimed = answer->api_version->text;
+    int64_t api;
+    if (kg_str_to_int(claimed, &api) && api == DIALECT_API_VERSION)
+        return true;
+    audit_emit(talk->audit, AUDIT_PLUGIN_API_MISMATCH, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
+               AUDIT_V_STR(claimed), AUDIT_V_INT(DIALECT_API_VERSION));
+    dialect_reject(talk, "it speaks API version %.*s, the daemon speaks %d",
+                   KG_STR_CUT(claimed, 32), DIALECT_API_VERSION);
+    return false;
+}
+
+static void put_nodes(struct kg_buf *buf, const struct kg_node *list)
+{
+    struct kg_json_writer json = kg_json_writer(buf);
+    kg_json_begin(&json, '[');
+    for (uint32_t i = 0; i < list->count && i < LISTED_MAX; i++)
+        kg_json_str(&json, list->items[i].text);
+    kg_json_end(&json, ']');
+}
+
+static void put_list(struct kg_buf *buf, char *const *list)
+{
+    struct kg_json_writer json = kg_json_writer(buf);
+    kg_json_begin(&json, '[');
+    for (; *list != NULL; list++)
+        kg_json_text(&json, *list);
+    kg_json_end(&json, ']');
+}
+
+static bool check_capabilities(struct dialect_talk *talk, const struct answer *answer)
+{
+    const struct kg_node *used = answer->capabilities;
+    for (uint32_t i = 0; used != NULL && i < used->count; i++) {
+        struct kg_str claimed = used->items[i].text;
+        if (talk->ops->may_claim(talk->data, claimed))
+            continue;
+        kg_auto(kg_buf_free) struct kg_buf all = {0}, allowed = {0};
+        put_nodes(&all, used);
+        put_list(&allowed, talk->capabilities);
+        audit_emit(talk->audit, AUDIT_PLUGIN_CAPABILITY_OVERREACH, KG_STR_NULL,
+                   AUDIT_V_TEXT(talk->name), AUDIT_V_RAW(kg_buf_view(&all)),
+                   AUDIT_V_RAW(kg_buf_view(&allowed)));
+        dialect_reject(talk,
+                       "it claims the capability \"%.*s\", which its manifest does not declare",
+                       KG_STR_CUT(claimed, 128));
+        return false;
+    }
+    return true;
+}
+
+static bool node_has(const struct kg_node *list, const char *text)
+{
+    for (uint32_t i = 0; list != NULL && i < list->count; i++)
+        if (kg_str_is(list->items[i].text, text))
+            return true;
+    return false;
+}
+
+/* Up to LISTED_MAX names, as a JSON list. */
+struct names {
+    struct kg_buf buf;
+    struct kg_json_writer json;
+    size_t count;
+};
+
+static void names_begin(struct names *names)
+{
+    names->json = kg_json_writer(&names->buf);
+    kg_json_begin(&names->json, '[');
+}
+
+static void names_add(struct names *names, struct kg_str name)
+{
+    if (names->count++ < LISTED_MAX)
+        kg_json_str(&names->json, name);
+}
+
+static struct kg_str names_end(struct names *names)
+{
+    kg_json_end(&names->json, ']');
+    kg_buf_terminate(&names->buf);
+    return kg_buf_view(&names->buf);
+}
+
+/* Methods that differ from the manifest are no failure: missing ones are marked, extra ones
+ * ignored. */
+static bool check_methods(struct dialect_talk *talk, const struct answer *answer)
+{
+    struct names missing = {0}, extra = {0};
+    names_begin(&missing);
+    names_begin(&extra);
+    for (size_t i = 0; talk->methods[i] != NULL; i++) {
+        talk->method_offered[i] = node_has(answer->methods, talk->methods[i]);
+        if (!talk->method_offered[i])
+            names_add(&missing, kg_str(talk->methods[i]));
+    }
+    for (uint32_t i = 0; answer->methods != NULL && i < answer->methods->count; i++)
+        if (!kg_list_has(talk->methods, answer->methods->items[i].text))
+            names_add(&extra, answer->methods->items[i].text);
+    struct kg_str missing_list = names_end(&missing), extra_list = names_end(&extra);
+    if (missing.count + extra.count > 0) {
+        kg_log_about(KG_WARN, talk->name,
+                     "its methods differ from the manifest: missing %.300s, extra %.300s",
+                     missing_list.data, extra_list.data);
+        audit_emit(talk->audit, AUDIT_PLUGIN_METHODS_DIFFER, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
+                   AUDIT_V_RAW(missing_list), AUDIT_V_RAW(extra_list));
+    }
+    kg_buf_free(&missing.buf);
+    kg_buf_free(&extra.buf);
+    return true;
+}
+
+static bool (*const checks[])(struct dialect_talk *talk, const struct answer *answer) = {
+    check_name, check_version, check_api, check_capabilities, check_methods,
+};
+
+enum step { INITIALIZE, CONFIGURE, FINISH };
+
+static int malformed(struct dialect_talk *talk, const char *problem)
+{
+    audit_emit(talk->audit, AUDIT_PLUGIN_PROTOCOL_VIOLATION, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
+               AUDIT_V_TEXT("malformed_initialize"), AUDIT_V_TEXT(problem));
+    return dialect_fail(talk, "%s", problem);
+}
+
+static int finish(struct dialect_talk *talk)
+{
+    struct kg_err err;
+    if (peer_notify(talk->peer, "initialized", KG_STR("{}"), &err) < 0)
+        return dialect_fail(talk, "%s", err.message);
+    return GREETING_DONE;
+}
+
+/* -- configuration ----------------------------------------------------------------------------- */
+
+static void put_config(struct dialect_talk *talk, struct kg_buf *ret_json)
+{
+    kg_buf_str(ret_json, KG_STR("{\"config\":"));
+    kg_buf_str(ret_json, talk->config.length ? kg_buf_view(&talk->config) : KG_STR("{}"));
+    kg_buf_char(ret_json, '}');
+}
+
+/* The plugin's words, and what it says of the field. */
+static void put_refusal(struct kg_buf *out, struct kg_str error)
+{
+    struct kg_str data;
+    rpc_error_message(error, out);
+    if (kg_json_member(error, "data", &data))
+        kg_buf_printf(out, " %.*s", KG_STR_CUT(data, 160));
+    kg_buf_terminate(out);
+}
+
+static int take_refusal(struct dialect_talk *talk, struct kg_str error)
+{
+    int64_t code = rpc_error_code(error);
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (code == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code) /* it takes none */
+        return FINISH;
+    if (code == kg_error_row(KG_E_NOT_INITIALIZED)->rpc_code) {
+        talk->config_again = true;
+        return FINISH;
+    }
+    put_refusal(&words, error);
+    static const char format[] = "it refused its configuration: %.250s";
+    return code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code
+               ? dialect_reject(talk, format, words.data)
+               : dialect_fail(talk, format, words.data);
+}
+
+/* Before `initialized`: an answer that counts for the handshake. */
+static int take_config(struct dialect_talk *talk, enum peer_outcome outcome, struct kg_str payload)
+{
+    switch (outcome) {
+    case PEER_RESULT:
+        return FINISH;
+    case PEER_ERROR:
+        return take_refusal(talk, payload);
+    default:
+        return dialect_fail(talk, "no answer to config.update in time");
+    }
+}
+
+/* While it runs: a refusal is told, and the plugin goes on with what it had, if it had any. */
+static void on_config_told(void *data, enum peer_outcome outcome, struct kg_str payload)
+{
+    struct dialect_talk *talk = data;
+    bool is_first = talk->config_again;
+    talk->config_again = false;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (outcome != PEER_ERROR)
+        return;
+    int64_t code = rpc_error_code(payload);
+    if (code == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code)
+        return;
+    put_refusal(&words, payload);
+    if (is_first && code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code)
+        dialect_reject(talk, "it refused its configuration: %.250s", words.data);
+    else
+        kg_log_about(KG_ERROR_LEVEL, talk->name, "it refused its new configuration: %.250s",
+                     words.data);
+}
+
+static void configure(struct dialect_talk *talk)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_err err;
+    put_config(talk, &params);
+    struct kg_str view = kg_buf_view(&params);
+    const struct peer_call call = {
+        .method = KG_STR("config.update"),
+        .params = &view,
+        .params_count = 1,
+        .timeout_ms = talk->timeout_ms,
+        .on_done = on_config_told,
+        .data = talk,
+    };
+    if (peer_call(talk->peer, &call, NULL, &err) < 0)
+        kg_log_about(KG_ERROR_LEVEL, talk->name, "config.update: %s", err.message);
+}
+
+/* -- initialize -------------------------------------------------------------------------------- */
+
+static int take_result(struct dialect_talk *talk, struct kg_str result)
+{
+    struct kg_err err;
+    struct answer answer;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
+    const char *problem = doc ? read_answer(doc->root, &answer) : err.message;
+    if (problem != NULL)
+        return malformed(talk, problem);
+    for (size_t i = 0; i < KG_COUNT(checks); i++)
+        if (!checks[i](talk, &answer))
+            return GREETING_FAILED;
+    talk->config_again = false;
+    return talk->config.length > 0 ? CONFIGURE : FINISH;
+}
+
+static int take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
+                           struct kg_str payload)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    switch (outcome) {
+    case PEER_RESULT:
+        peer_set_phase(talk->peer, PEER_WAITING);
+        return take_result(talk, payload);
+    case PEER_ERROR:
+        rpc_error_message(payload, &words);
+        return dialect_fail(talk, "it refused initialize: %.200s", kg_buf_terminate(&words));
+    default:
+        audit_emit(talk->audit, AUDIT_PLUGIN_INITIALIZE_TIMEOUT, KG_STR_NULL,
+                   AUDIT_V_TEXT(talk->name), AUDIT_V_INT((int64_t)talk->timeout_ms));
+        return dialect_fail(talk, "no answer to initialize within %llu ms",
+                            (unsigned long long)talk->timeout_ms);
+    }
+}
+
+static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
+{
+    struct kg_json_writer json = kg_json_writer(ret_json);
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "daemon_version");
+    kg_json_text(&json, KAGED_VERSION);
+    kg_json_key(&json, "api_version");
+    kg_json_int(&json, DIALECT_API_VERSION);
+    kg_json_key(&json, "plugin_name");
+    kg_json_text(&json, talk->plugin);
+    kg_json_key(&json, "storage_available");
+    kg_json_bool(&json, talk->ops->has_storage(talk->data));
+    kg_json_key(&json, "projects");
+    kg_json_begin(&json, '[');
+    talk->ops->put_projects(talk->data, &json);
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+}
+
+static const struct dialect_step steps[] = {
+    [INITIALIZE] = {.method = "initialize", .put_params = put_greeting, .take = take_initialize},
+    [CONFIGURE] = {.method = "config.update", .put_params = put_config, .take = take_config},
+    [FINISH] = {.act = finish},
+};
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+/* What stands between the braces of a valid object. */
+static struct kg_str inside_braces(struct kg_str object)
+{
+    struct kg_json_cursor cursor = {object.data, object.data + object.length};
+    kg_json_skip_space(&cursor);
+    const char *start = cursor.at + 1;
+    const char *end = object.data + object.length;
+    while (end[-1] != '}')
+        end--;
+    end--;
+    cursor = (struct kg_json_cursor){start, end};
+    kg_json_skip_space(&cursor);
+    return (struct kg_str){cursor.at, (size_t)(end - cursor.at)};
+}
+
+/* Who calls, and with which settings, goes before the caller's own parameters. */
+static int call(struct dialect_call *call, const struct dialect_message *message,
+                struct kg_err *err)
+{
+    struct kg_str inner = message->params.length ? inside_braces(message->params) : KG_STR_NULL;
+    bool has_config = message->config.length > 0;
+    if (message->context.length == 0)
+        return dialect_send(call, message->method, &message->params, 1, err);
+    const struct kg_str params[] = {
+        KG_STR("{\"_context\":"),
+        message->context,
+        has_config ? KG_STR(",\"_config\":") : KG_STR_NULL,
+        message->config,
+        inner.length > 0 ? KG_STR(",") : KG_STR_NULL,
+        inner,
+        KG_STR("}"),
+    };
+    return dialect_send(call, message->method, params, KG_COUNT(params), err);
+}
+
+static const char *check_pong(struct kg_str result)
+{
+    struct kg_str status;
+    return kg_json_member(result, "status", &status) && kg_str_is(status, "\"ok\"")
+               ? NULL
+               : "the answer is not {\"status\":\"ok\"}";
+}
+
+const struct dialect dialect_kaged = {
+    .name = "kaged",
+    .rules =
+        {
+            .begins = PEER_SILENT,
+            .takes_any_id = false,
+            .rate_limited = "system.rate_limited",
+            .verdicts =
+                {
+                    [PEER_OVERSIZE] = PEER_FATAL,
+                    [PEER_UNKNOWN_ID] = PEER_FATAL,
+                    [PEER_BAD_RESPONSE] = PEER_FATAL,
+                    [PEER_TOO_EARLY] = PEER_FATAL,
+                    [PEER_BAD_REQUEST] = PEER_MILD,
+                    [PEER_BATCH] = PEER_MILD,
+                },
+        },
+    .shutdown = "shutdown",
+    .ping = "ping",
+    .check_pong = check_pong,
+    .steps = steps,
+    .put_greeting = put_greeting,
+    .configure = configure,
+    .knows = {[DIALECT_METHOD] = true,
+              [DIALECT_TOOL] = true,
+              [DIALECT_HOOK] = true,
+              [DIALECT_PROJECT] = true},
+    .call = call,
+};

@@ -1,0 +1,235 @@
+/*
+ * Between an instance and the dialect that its process speaks: what the dialect asks of us, and
+ * what the peer hears for it. Nothing here knows a method by its name.
+ */
+#include "supervisor/internal.h"
+
+#include <stdio.h>
+
+/* -- for the dialect --------------------------------------------------------------------------- */
+
+static void on_ready(void *data)
+{
+    struct instance *instance = data;
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_INITIALIZED, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_INT((int64_t)kg_list_count(instance->methods)),
+               AUDIT_V_INT((int64_t)kg_list_count(instance->capabilities)));
+    instance_raise(instance, ON_READY);
+    if (instance->talk.config_again && instance->state == INSTANCE_RUNNING)
+        talk_configure(instance);
+}
+
+static void on_failed(void *data, bool mend, const char *words)
+{
+    instance_end(data, EXIT_HANDSHAKE, ENDING_KILL, mend ? ON_REJECT : ON_CRASH, "%s", words);
+}
+
+static bool serve(void *data, int64_t request, struct kg_str method, struct kg_str params)
+{
+    struct instance *instance = data;
+    return instance->ops.on_request(instance->data, instance, request, method, params);
+}
+
+static bool has_storage(void *data)
+{
+    struct instance *instance = data;
+    return instance->ops.has_storage(instance->data, instance);
+}
+
+static bool may_claim(void *data, struct kg_str capability)
+{
+    struct instance *instance = data;
+    return instance->ops.may_claim(instance->data, instance, capability);
+}
+
+static void put_projects(void *data, struct kg_json_writer *json)
+{
+    struct instance *instance = data;
+    if (instance->ops.put_projects != NULL)
+        instance->ops.put_projects(instance->data, instance, json);
+}
+
+static const struct dialect_ops dialect_ops = {
+    .on_ready = on_ready,
+    .on_failed = on_failed,
+    .on_request = serve,
+    .has_storage = has_storage,
+    .may_claim = may_claim,
+    .put_projects = put_projects,
+};
+
+void talk_set_spec(struct instance *instance, const struct instance_spec *spec)
+{
+    struct dialect_talk *talk = &instance->talk;
+    talk->dialect = spec->dialect ? spec->dialect : &dialect_kaged;
+    talk->ops = &dialect_ops;
+    talk->data = instance;
+    talk->loop = instance->supervisor->loop;
+    talk->audit = instance->supervisor->audit;
+    talk->name = instance->name;
+    talk->plugin = instance->plugin;
+    talk->version = instance->version;
+    talk->methods = instance->methods;
+    talk->capabilities = instance->capabilities;
+    talk->method_offered = instance->method_offered;
+    talk->config.length = 0;
+    kg_buf_str(&talk->config, spec->config);
+}
+
+void talk_begin(struct instance *instance)
+{
+    instance->talk.peer = instance->peer;
+    instance->talk.timeout_ms = instance->supervisor->limits.initialize_timeout_ms;
+    dialect_begin(&instance->talk);
+}
+
+void talk_configure(struct instance *instance)
+{
+    if (instance->talk.dialect->configure != NULL)
+        instance->talk.dialect->configure(&instance->talk);
+}
+
+void instance_put_greeting(struct instance *instance, struct kg_buf *ret_json)
+{
+    if (instance->talk.dialect->put_greeting != NULL)
+        instance->talk.dialect->put_greeting(&instance->talk, ret_json);
+    else
+        kg_buf_str(ret_json, KG_STR("{}"));
+}
+
+/* -- what the child says ----------------------------------------------------------------------- */
+
+/*
+ * While the audit log cannot be written, what a plugin says unasked is passed over and counted: it
+ * must neither grow our memory nor keep us from reading its answers.
+ */
+bool talk_audit_takes_more(struct instance *instance)
+{
+    struct audit *audit = instance->supervisor->audit;
+    if (!audit_ready(audit, NULL))
+        return false;
+    if (instance->unaudited > 0)
+        audit_emit(audit, AUDIT_PLUGIN_NOTIFICATION_FLOOD, KG_STR_NULL,
+                   AUDIT_V_TEXT(instance->name), AUDIT_V_INT(instance->unaudited));
+    instance->unaudited = 0;
+    return true;
+}
+
+static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+{
+    struct instance *instance = data;
+    struct dialect_talk *talk = &instance->talk;
+    if (talk->dialect->on_request != NULL ? talk->dialect->on_request(talk, request, method, params)
+                                          : serve(instance, request, method, params))
+        return;
+    char message[RPC_METHOD_MAX + 64];
+    snprintf(message, sizeof(message), "kaged has no method %.*s", KG_STR_ARG(method));
+    peer_answer_error(instance->peer, request, kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code,
+                      message);
+}
+
+static void tell_news(struct instance *instance, struct kg_str method, struct kg_str params)
+{
+    if (!talk_audit_takes_more(instance)) {
+        instance->unaudited++;
+        return;
+    }
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method));
+    if (instance->ops.on_notification != NULL)
+        instance->ops.on_notification(instance->data, instance, method, params);
+}
+
+static void on_flood(void *data, uint32_t notifications)
+{
+    struct instance *instance = data;
+    kg_log_about(KG_WARN, instance->name, "sent %u notifications in a second; some were dropped",
+                 notifications);
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION_FLOOD, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_INT(notifications));
+}
+
+bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed)
+{
+    return talk_audit_takes_more(instance) &&
+           kg_rate_pass(&instance->noise, instance->supervisor->limits.noise_events_per_sec,
+                        loop_now_ms(instance->supervisor->loop), ret_suppressed);
+}
+
+static void on_noise(void *data, struct kg_str line, const char *problem)
+{
+    struct instance *instance = data;
+    uint32_t suppressed;
+    if (!instance_may_complain(instance, &suppressed))
+        return;
+    if (line.length > 200)
+        line.length = 200;
+    kg_log_about(KG_WARN, instance->name, "stdout: %s: %.*s", problem, KG_STR_ARG(line));
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_STDOUT_NOISE, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(line), AUDIT_V_INT(suppressed));
+}
+
+static void on_notification(void *data, struct kg_str method, struct kg_str params)
+{
+    struct instance *instance = data;
+    struct dialect_talk *talk = &instance->talk;
+    enum dialect_hearing heard = DIALECT_NEWS;
+    if (talk->dialect->on_notification != NULL)
+        heard = talk->dialect->on_notification(talk, method, params);
+    if (heard == DIALECT_NEWS)
+        tell_news(instance, method, params);
+    else if (heard == DIALECT_NOISE)
+        on_noise(instance, method, "a notification that means nothing");
+}
+
+static void on_violation(void *data, enum peer_violation violation, const char *detail)
+{
+    struct instance *instance = data;
+    uint32_t suppressed;
+    bool fatal = instance->talk.dialect->rules.verdicts[violation] == PEER_FATAL;
+    if (!fatal && !instance_may_complain(instance, &suppressed))
+        return;
+    kg_log_about(KG_WARN, instance->name, "protocol violation: %s: %s",
+                 peer_violation_name(violation), detail);
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_PROTOCOL_VIOLATION, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_TEXT(peer_violation_name(violation)),
+               AUDIT_V_TEXT(detail));
+    if (!fatal)
+        return;
+    instance_end(instance, EXIT_VIOLATION, ENDING_KILL, ON_CRASH, "%s", detail);
+    peer_close(instance->peer); /* also when it was on its way out: nothing it says counts now */
+}
+
+static void on_hung(void *data, const char *method, uint64_t timeout_ms)
+{
+    instance_end(data, EXIT_HUNG, ENDING_TERM, ON_CRASH, "%s took longer than %llu ms", method,
+                 (unsigned long long)timeout_ms);
+}
+
+static void on_stream_grace_over(struct loop_timer *timer)
+{
+    struct instance *instance = KG_CONTAINER(timer, struct instance, stream_timer);
+    instance_end(instance, EXIT_STREAM, ENDING_TERM, ON_CRASH,
+                 "the process lives on, but cannot be talked to");
+}
+
+/* A closed stream is mostly the first sign of an exit: wait for that a little before acting. */
+static void on_end(void *data, enum peer_end end)
+{
+    struct instance *instance = data;
+    (void)end;
+    if (instance->state != INSTANCE_SPAWNING && instance->state != INSTANCE_RUNNING)
+        return;
+    loop_timer_start(instance->supervisor->loop, &instance->stream_timer,
+                     instance->supervisor->limits.term_timeout_ms / 2, on_stream_grace_over);
+}
+
+const struct peer_ops talk_peer_ops = {
+    .on_request = on_request,
+    .on_notification = on_notification,
+    .on_flood = on_flood,
+    .on_noise = on_noise,
+    .on_violation = on_violation,
+    .on_hung = on_hung,
+    .on_end = on_end,
+};
