@@ -142,6 +142,9 @@ struct kg_str http_body(const struct http_request *request);
 struct kg_str http_path_parameter(const struct http_request *request, const char *name);
 /* data NULL if not given. */
 struct kg_str http_query_parameter(const struct http_request *request, const char *name);
+/* Of one whose row says that it is a number; of a boolean: whether it is true. */
+int64_t http_query_int(const struct http_request *request, const char *name, int64_t fallback);
+bool http_query_flag(const struct http_request *request, const char *name);
 /* Walks all query parameters; start with *position 0. */
 bool http_query_next(const struct http_request *request, size_t *position, struct kg_str *ret_name,
                      struct kg_str *ret_value);

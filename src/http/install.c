@@ -192,16 +192,11 @@ static void on_uninstalled(void *data, const struct host_changed *changed,
     http_reply(request, 200, kg_buf_view(&body));
 }
 
-static bool query_is_true(const struct http_request *request, const char *name)
-{
-    return kg_str_is(http_query_parameter(request, name), "true");
-}
-
 void http_handle_plugin_uninstall(struct http_request *request)
 {
-    const struct store_removal removal = {.keep_storage = query_is_true(request, "keep_storage")};
+    const struct store_removal removal = {.keep_storage = http_query_flag(request, "keep_storage")};
     host_uninstall(http_host(request), http_path_parameter(request, "name"), &removal,
-                   query_is_true(request, "force"), http_operator(request), on_uninstalled,
+                   http_query_flag(request, "force"), http_operator(request), on_uninstalled,
                    request);
 }
 

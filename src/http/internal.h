@@ -256,13 +256,31 @@ unsigned char *http_router_count_parts(const struct http_route *routes, size_t c
 /* The part of the pattern that starts at *at, without slashes; false at the end. */
 bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part);
 
-/* -- handlers, for the table of routes --------------------------------------------------------- */
+/* -- plugins.c --------------------------------------------------------------------------------- */
 
 /* The plugin of the path; answers 404 itself. */
 struct host_plugin *http_find_plugin(struct http_request *request);
-http_handler_fn http_handle_events;
 /* Answers with the plugin of the path, as GET does. */
 void http_reply_plugin(struct http_request *request);
+/* A list of texts: each line, without its newline. */
+void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str text);
+
+/* -- handlers, for the table of routes --------------------------------------------------------- */
+
+http_handler_fn http_handle_health;
+http_handler_fn http_handle_status;
+http_handler_fn http_handle_reload;
+http_handler_fn http_handle_stop;
+http_handler_fn http_handle_plugins;
+http_handler_fn http_handle_enable;
+http_handler_fn http_handle_disable;
+http_handler_fn http_handle_restart;
+http_handler_fn http_handle_why;
+http_handler_fn http_handle_call;
+http_handler_fn http_handle_call_by_query;
+http_handler_fn http_handle_logs;
+http_handler_fn http_handle_audit;
+http_handler_fn http_handle_events;
 http_handler_fn http_handle_trace;
 http_handler_fn http_handle_trace_switch;
 /* Of an exit: what was recorded before it, if anything was. */

@@ -180,7 +180,7 @@ void http_handle_project_unload(struct http_request *request)
 {
     struct kg_err err;
     struct kg_str id = http_path_parameter(request, "id");
-    bool force = kg_str_is(http_query_parameter(request, "force"), "true");
+    bool force = http_query_flag(request, "force");
     if (host_project_unload(http_host(request), id, force, http_operator(request), &err) < 0) {
         http_reply_error(request, &err);
         return;

@@ -166,6 +166,19 @@ struct kg_str http_query_parameter(const struct http_request *request, const cha
     return KG_STR_NULL;
 }
 
+int64_t http_query_int(const struct http_request *request, const char *name, int64_t fallback)
+{
+    struct kg_str text = http_query_parameter(request, name);
+    if (text.data != NULL)
+        kg_str_to_int(text, &fallback);
+    return fallback;
+}
+
+bool http_query_flag(const struct http_request *request, const char *name)
+{
+    return kg_str_is(http_query_parameter(request, name), "true");
+}
+
 bool http_query_next(const struct http_request *request, size_t *position, struct kg_str *ret_name,
                      struct kg_str *ret_value)
 {

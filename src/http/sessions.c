@@ -21,15 +21,6 @@ static struct sessions_request request_of(struct http_request *request)
     };
 }
 
-static uint64_t count_of(const struct http_request *request, const char *name)
-{
-    int64_t value = 0;
-    struct kg_str text = http_query_parameter(request, name);
-    if (text.data != NULL)
-        kg_str_to_int(text, &value);
-    return (uint64_t)value;
-}
-
 /* -- with a body ------------------------------------------------------------------------------- */
 
 typedef void body_fn(struct sessions *sessions, const struct sessions_request *asked,
@@ -96,7 +87,7 @@ void http_handle_sessions(struct http_request *request)
         .project_id = asked.session.length > 0 ? asked.session : KG_STR_NULL,
         .state = http_query_parameter(request, "state"),
         .before = http_query_parameter(request, "before"),
-        .limit = count_of(request, "limit"),
+        .limit = (uint64_t)http_query_int(request, "limit", 0),
     };
     asked.session = KG_STR_NULL;
     sessions_list(http_sessions(request), &asked, &query);
@@ -118,7 +109,8 @@ void http_handle_session_entries(struct http_request *request)
 {
     const struct sessions_request asked = request_of(request);
     sessions_entries(http_sessions(request), &asked, http_query_parameter(request, "agent"),
-                     count_of(request, "after"), count_of(request, "limit"));
+                     (uint64_t)http_query_int(request, "after", 0),
+                     (uint64_t)http_query_int(request, "limit", 0));
 }
 
 void http_handle_session_context(struct http_request *request)

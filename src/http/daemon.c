@@ -1,0 +1,110 @@
+/* The daemon itself: whether it answers, how it is, its configuration read again, its end. */
+#include "http/internal.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+void http_handle_health(struct http_request *request)
+{
+    http_reply(request, 200, KG_STR("{\"status\":\"ok\"}"));
+}
+
+static void put_plugin_counts(struct kg_json_writer *json, const struct host *host)
+{
+    unsigned counts[INSTANCE_STATE_COUNT] = {0};
+    for (size_t i = 0; i < host_plugin_count(host); i++) {
+        const struct host_plugin *plugin = host_plugin_at(host, i);
+        counts[plugin->instance ? instance_state(plugin->instance) : INSTANCE_DISABLED]++;
+    }
+    kg_json_key(json, "plugins");
+    kg_json_begin(json, '{');
+    for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
+        if (counts[state] > 0)
+            kg_json_named_int(json, instance_state_name(state), counts[state]);
+    kg_json_end(json, '}');
+}
+
+static void put_figures(struct kg_json_writer *json, struct host *host)
+{
+    const struct host_figures *figures = host_figures(host);
+    uint64_t calls = 0, errors = 0;
+    for (size_t i = 0; i < host_plugin_count(host); i++) {
+        calls += host_plugin_at(host, i)->calls;
+        errors += host_plugin_at(host, i)->errors;
+    }
+    kg_json_named_int(json, "calls", (int64_t)calls);
+    kg_json_named_int(json, "errors", (int64_t)errors);
+    kg_json_named_int(json, "memory_bytes", (int64_t)figures->memory_bytes);
+    kg_json_named_int(json, "open_fds", figures->open_fds);
+    kg_json_named_int(json, "loop_lag_us", (int64_t)figures->lag_last_us);
+    kg_json_named_int(json, "loop_lag_max_us", (int64_t)figures->lag_max_us);
+    kg_json_named_int(json, "audit_events", (int64_t)host_audit_count(host));
+    kg_json_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
+}
+
+static void put_places(struct kg_json_writer *json, const struct http_request *request,
+                       const struct host *host)
+{
+    const char *tcp = http_tcp_address(request);
+    const struct config_paths *paths = host_paths(host);
+    kg_json_named_text(json, "home", paths->home);
+    kg_json_named_text(json, "config_file", paths->config_file);
+    kg_json_named_text(json, "socket", paths->socket);
+    kg_json_key(json, "listeners");
+    kg_json_begin(json, '[');
+    kg_json_text(json, paths->socket);
+    if (tcp != NULL)
+        kg_json_text(json, tcp);
+    kg_json_end(json, ']');
+    kg_json_named_text(json, "tcp", tcp);
+}
+
+static void on_daemon_measured(void *data)
+{
+    struct http_request *request = data;
+    struct host *host = http_host(request);
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    const char *why = NULL;
+    bool audit_ok = audit_ready(host_audit(host), &why);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "version", KAGED_VERSION);
+    kg_json_named_int(&json, "pid", getpid());
+    put_places(&json, request, host);
+    kg_json_named_text(&json, "user", host_user(host));
+    kg_json_named_text(&json, "cages", host_cages(host));
+    kg_json_named_time(&json, "started_at", host_started_at_ms(host));
+    kg_json_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
+    kg_json_named_bool(&json, "stopping", host_is_stopping(host));
+    kg_json_named_text(&json, "audit_problem", audit_ok ? NULL : why);
+    const struct cage_limits *limits = host_limits(host);
+    kg_json_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
+    kg_json_named_text(&json, "limits", limits->words);
+    put_figures(&json, host);
+    put_plugin_counts(&json, host);
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_status(struct http_request *request)
+{
+    host_measure(http_host(request), on_daemon_measured, request);
+}
+
+void http_handle_reload(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf changed = {0}, body = {0};
+    struct kg_err err = {0};
+    if (host_reload(http_host(request), http_operator(request), &changed, &err) < 0) {
+        http_reply_error(request, &err);
+        return;
+    }
+    kg_buf_printf(&body, "{\"changed\":%s}", kg_buf_terminate(&changed));
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_stop(struct http_request *request)
+{
+    http_reply(request, 202, KG_STR("{\"stopping\":true}"));
+    kill(getpid(), SIGTERM); /* the one way to stop: the signal handler of the daemon */
+}

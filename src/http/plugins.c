@@ -1,0 +1,315 @@
+/*
+ * The plugins as the API shows them, one and all, and what an operator does with one: enable,
+ * disable, restart, and ask what it was refused.
+ */
+#include "http/internal.h"
+
+/* -- what a plugin is -------------------------------------------------------------------------- */
+
+static void put_list(struct kg_json_writer *json, const char *key, char *const *list)
+{
+    kg_json_key(json, key);
+    kg_json_begin(json, '[');
+    for (; *list != NULL; list++)
+        kg_json_text(json, *list);
+    kg_json_end(json, ']');
+}
+
+void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str text)
+{
+    kg_json_key(json, key);
+    kg_json_begin(json, '[');
+    while (text.length > 0) {
+        const char *newline = memchr(text.data, '\n', text.length);
+        size_t length = newline ? (size_t)(newline - text.data) : text.length;
+        kg_json_str(json, (struct kg_str){text.data, length});
+        size_t used = newline ? length + 1 : length;
+        text = (struct kg_str){text.data + used, text.length - used};
+    }
+    kg_json_end(json, ']');
+}
+
+static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
+{
+    kg_json_named_int(json, "memory_kills", hits[CAGE_LIMIT_MEMORY]);
+    kg_json_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
+}
+
+static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits,
+                       enum cage_limits_mode mode)
+{
+    kg_json_key(json, "limits");
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "mode", cage_limits_names[mode]);
+    kg_json_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
+    kg_json_named_int(json, "cpu_shares", limits->cpu_shares);
+    kg_json_named_int(json, "processes_max", limits->processes_max);
+    kg_json_named_int(json, "tmp_bytes", (int64_t)limits->tmp_bytes);
+    kg_json_end(json, '}');
+}
+
+static void put_exit(struct kg_json_writer *json, const struct host_plugin *plugin,
+                     const struct exit_report *report)
+{
+    kg_json_key(json, "last_exit");
+    if (report == NULL) {
+        kg_json_null(json);
+        return;
+    }
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    exit_report_words(report, &words);
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "cause", exit_cause_name(report->cause));
+    kg_json_named_str(json, "words", kg_buf_view(&words));
+    kg_json_key(json, "exit_code");
+    if (report->exit_code >= 0)
+        kg_json_int(json, report->exit_code);
+    else
+        kg_json_null(json);
+    kg_json_key(json, "signal");
+    if (report->signal != 0)
+        kg_json_int(json, report->signal);
+    else
+        kg_json_null(json);
+    kg_json_named_time(json, "at", report->at_ms);
+    kg_json_named_time(json, "restart_at", report->restart_at_ms);
+    kg_json_named_int(json, "failures", report->failures);
+    put_hits(json, report->hits);
+    http_put_lines(json, "last_stderr", kg_buf_view(&report->last_stderr));
+    http_put_exit_trace(json, plugin, report->at_ms);
+    kg_json_end(json, '}');
+}
+
+static void put_method(void *data, const char *method, bool offered)
+{
+    struct kg_json_writer *json = data;
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "name", method);
+    kg_json_named_bool(json, "available", offered);
+    kg_json_end(json, '}');
+}
+
+static void put_problem(struct kg_json_writer *json, const struct host_plugin *plugin)
+{
+    const struct kg_err *problem = host_plugin_problem(plugin);
+    bool invalid = problem->code != KG_OK;
+    kg_json_named_text(json, "problem", invalid ? problem->message : NULL);
+    kg_json_named_text(json, "problem_code", invalid ? kg_error_row(problem->code)->name : NULL);
+    if (invalid && problem->hint[0] != '\0')
+        kg_json_named_text(json, "problem_hint", problem->hint);
+}
+
+/* Read once for an answer: it looks into /proc. */
+static struct instance_facts facts_of(const struct host_plugin *plugin)
+{
+    return plugin->instance ? instance_facts(plugin->instance)
+                            : (struct instance_facts){.cage_id = ""};
+}
+
+/* What a plugin is, in a list and alone. */
+static void put_identity(struct kg_json_writer *json, const struct host_plugin *plugin,
+                         const struct instance_facts *facts)
+{
+    const struct manifest *manifest = plugin->manifest;
+    kg_json_named_text(json, "name", plugin->name);
+    kg_json_named_text(json, "version", manifest ? manifest->version : NULL);
+    kg_json_named_text(json, "state", host_plugin_state(plugin));
+    kg_json_named_text(json, "description", manifest ? manifest->description : NULL);
+    kg_json_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
+    kg_json_named_text(json, "dir", plugin->dir);
+    kg_json_named_bool(json, "dev", plugin->dev != NULL);
+    if (manifest != NULL)
+        put_list(json, "capabilities", manifest->capabilities);
+    kg_json_key(json, "pid");
+    if (facts->pid != 0)
+        kg_json_int(json, facts->pid);
+    else
+        kg_json_null(json);
+    put_problem(json, plugin);
+}
+
+/* How much it is used, in a list and alone. */
+static void put_use(struct kg_json_writer *json, const struct host_plugin *plugin,
+                    const struct instance_facts *facts)
+{
+    kg_json_named_time(json, "started_at", facts->started_at_ms);
+    kg_json_named_int(json, "starts", facts->starts);
+    kg_json_named_int(json, "calls", (int64_t)plugin->calls);
+    kg_json_named_int(json, "errors", (int64_t)plugin->errors);
+    kg_json_named_int(json, "in_flight", facts->in_flight);
+    kg_json_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 50));
+    kg_json_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 99));
+    kg_json_named_int(json, "memory_bytes", (int64_t)plugin->memory_bytes);
+}
+
+static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin,
+                     const struct instance_facts *facts, const char *cages)
+{
+    enum instance_state state = INSTANCE_DISABLED;
+    if (plugin->instance != NULL)
+        state = instance_state(plugin->instance);
+    const char *meaning = instance_state_meaning(state);
+    if (state == INSTANCE_DISABLED && plugin->problem.code != KG_OK)
+        meaning = "what it declares, or is configured with, cannot be used";
+    else if (state == INSTANCE_DISABLED && plugin->checks > 0)
+        meaning = "its files are being compared with those that were approved";
+    else if (state == INSTANCE_DISABLED && plugin->drift.code != KG_OK)
+        meaning = "its files are not those that were approved; no process";
+    kg_json_named_text(json, "state_meaning", meaning);
+    kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
+    kg_json_named_text(json, "cages", cages);
+    kg_json_named_int(json, "failures", facts->failures);
+    kg_json_named_int(json, "health_failures", facts->health_failures);
+    kg_json_named_int(json, "bytes_in", (int64_t)facts->bytes_in);
+    kg_json_named_int(json, "bytes_out", (int64_t)facts->bytes_out);
+    kg_json_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
+    kg_json_named_int(json, "net_connections", facts->net_connections);
+    put_hits(json, facts->hits);
+    if (plugin->instance != NULL)
+        put_limits(json, &facts->limits, facts->limits_mode);
+    kg_json_key(json, "methods");
+    kg_json_begin(json, '[');
+    if (plugin->instance != NULL)
+        instance_methods(plugin->instance, put_method, json);
+    kg_json_end(json, ']');
+    kg_json_named_bool(json, "recording", host_trace_recorded(plugin) != NULL);
+    put_exit(json, plugin, facts->last_exit);
+}
+
+/* A running plugin's cage as it is, else what the next start would build, or why it would not. */
+static void put_cage(struct kg_json_writer *json, struct host *host,
+                     const struct host_plugin *plugin)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    struct kg_err err = plugin->problem;
+    kg_json_key(json, "cage");
+    kg_json_begin(json, '{');
+    if (plugin->instance != NULL && instance_has_process(plugin->instance)) {
+        kg_buf_str(&words, kg_buf_view(&plugin->cage_words));
+    } else if (plugin->instance != NULL) {
+        struct cage_plan *plan = host_plugin_plan(host, plugin, false, &err);
+        if (plan != NULL)
+            cage_plan_words(plan, &words);
+        cage_plan_free(plan);
+    }
+    http_put_lines(json, "words", kg_buf_view(&words));
+    kg_json_named_text(json, "problem", words.length == 0 ? err.message : NULL);
+    kg_json_named_text(json, "hint", words.length == 0 && err.hint[0] != '\0' ? err.hint : NULL);
+    kg_json_end(json, '}');
+}
+
+static void on_plugin_measured(void *data)
+{
+    struct http_request *request = data;
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin == NULL)
+        return;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    struct instance_facts facts = facts_of(plugin);
+    put_identity(&json, plugin, &facts);
+    put_use(&json, plugin, &facts);
+    put_life(&json, plugin, &facts, host_cages(http_host(request)));
+    if (http_query_flag(request, "cage"))
+        put_cage(&json, http_host(request), plugin);
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void reply_plugin(struct http_request *request, struct host_plugin *plugin)
+{
+    host_measure_plugins(http_host(request), plugin, on_plugin_measured, request);
+}
+
+void http_reply_plugin(struct http_request *request)
+{
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin != NULL)
+        reply_plugin(request, plugin);
+}
+
+/* -- all of them, and what is done with one ---------------------------------------------------- */
+
+static void on_plugins_measured(void *data)
+{
+    struct http_request *request = data;
+    struct host *host = http_host(request);
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "plugins");
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < host_plugin_count(host); i++) {
+        kg_json_begin(&json, '{');
+        struct instance_facts facts = facts_of(host_plugin_at(host, i));
+        put_identity(&json, host_plugin_at(host, i), &facts);
+        put_use(&json, host_plugin_at(host, i), &facts);
+        kg_json_end(&json, '}');
+    }
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_plugins(struct http_request *request)
+{
+    host_measure_plugins(http_host(request), NULL, on_plugins_measured, request);
+}
+
+struct host_plugin *http_find_plugin(struct http_request *request)
+{
+    struct kg_err err;
+    struct host_plugin *plugin =
+        host_plugin_find(http_host(request), http_path_parameter(request, "name"), &err);
+    if (plugin == NULL)
+        http_reply_error(request, &err);
+    return plugin;
+}
+
+static void on_acted(void *data, const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
+    else
+        http_reply_plugin(request);
+}
+
+void http_handle_enable(struct http_request *request)
+{
+    host_enable(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                on_acted, request);
+}
+
+void http_handle_disable(struct http_request *request)
+{
+    struct kg_err err;
+    int result = host_disable(http_host(request), http_path_parameter(request, "name"),
+                              http_operator(request), &err);
+    on_acted(request, result < 0 ? &err : NULL);
+}
+
+void http_handle_restart(struct http_request *request)
+{
+    host_restart(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                 on_acted, request);
+}
+
+/* -- refusals ---------------------------------------------------------------------------------- */
+
+static void on_refusals(void *data, struct kg_str json, const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
+    else
+        http_reply(request, 200, json);
+}
+
+void http_handle_why(struct http_request *request)
+{
+    struct host_plugin *plugin = http_find_plugin(request);
+    if (plugin != NULL)
+        host_why(http_host(request), plugin, on_refusals, request);
+}
