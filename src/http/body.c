@@ -1,66 +1,167 @@
-/* The body of a request: a JSON object with members that a table names, and no others. */
+/*
+ * The body of a request fits the schema that its row names before a handler has it, and the handler
+ * only picks what it wants from the tree. It is the schema that OpenAPI shows. A refusal says where
+ * it does not fit, what has to stand there, and what the schema has to say about it.
+ */
 #include "http/internal.h"
+#include "schema/schema.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-static const struct http_member *find_member(const struct http_member *members, struct kg_str key)
+#define SHOWN_MAX 100 /* bytes of a place or a name that an error repeats */
+
+static bool is_checked(const struct http_route *route)
 {
-    while (members->name != NULL && !kg_str_is(key, members->name))
-        members++;
-    return members->name != NULL ? members : NULL;
+    return route->body != NULL && !route->passes_body;
 }
 
-static int refuse_key(const struct http_member *members, struct kg_str key, struct kg_err *err)
+/* -- compiling --------------------------------------------------------------------------------- */
+
+static struct schema *compile(const struct kg_node *components, const char *name)
+{
+    struct kg_err err;
+    kg_auto(kg_free) char *place = kg_format("#/components/schemas/%s", name);
+    struct kg_member members[] = {
+        {.key = KG_STR("$ref"), .value = {.type = KG_STRING, .text = kg_str(place)}},
+        {.key = KG_STR("components"), .value = *components},
+    };
+    const struct kg_node root = {.type = KG_OBJECT, .count = KG_COUNT(members), .members = members};
+    struct schema *schema = schema_compile(&root, NULL, &err);
+    if (schema == NULL) {
+        kg_log(KG_ERROR_LEVEL, "the schema of the body %s: %s", name, err.message);
+        abort(); /* it is ours, and every build tests it */
+    }
+    return schema;
+}
+
+struct schema **http_bodies_new(const struct http_route *routes, size_t count)
+{
+    struct schema **bodies = kg_alloc_array(count + 1, sizeof(struct schema *));
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_printf(&text, "{\"schemas\":%.*s}", KG_STR_ARG(http_schemas()));
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);
+    for (size_t i = 0; i < count; i++)
+        if (is_checked(&routes[i]))
+            bodies[i] = compile(doc->root, routes[i].body);
+    return bodies;
+}
+
+void http_bodies_free(struct schema **bodies, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        schema_free(bodies[i]);
+    free(bodies);
+}
+
+/* -- refusing ---------------------------------------------------------------------------------- */
+
+/* The first segment of a place: "/messages/2/role" is in "messages". */
+static struct kg_str member_of(struct kg_str place)
+{
+    struct kg_str rest = {place.data + 1, place.length - 1};
+    const char *slash = memchr(rest.data, '/', rest.length);
+    return (struct kg_str){rest.data, slash ? (size_t)(slash - rest.data) : rest.length};
+}
+
+static void hint_members(const struct kg_node *properties, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf known = {0};
-    for (; members->name != NULL; members++)
-        kg_buf_printf(&known, "%s%s", known.length > 0 ? ", " : "", members->name);
-    return kg_fail(err, KG_E_USAGE, "unknown key \"%.*s\": the body may have %s",
-                   KG_STR_CUT(key, 64), kg_buf_terminate(&known));
+    for (uint32_t i = 0; i < properties->count; i++)
+        kg_buf_printf(&known, "%s%.*s", i > 0 ? ", " : "", KG_STR_ARG(properties->members[i].key));
+    kg_hint(err, "it may have %s", kg_buf_terminate(&known));
 }
 
-static int take_text(const struct http_member *member, const struct kg_node *node,
-                     struct kg_err *err)
+/* What the schema says of the member that does not fit; of the whole, which members there are. */
+static void hint(const char *schema, struct kg_str place, struct kg_err *err)
 {
-    if (node->type == KG_NULL)
-        return 0;
-    if (node->type != KG_STRING || node->text.length == 0 ||
-        memchr(node->text.data, '\0', node->text.length) != NULL)
-        return kg_fail(err, KG_E_USAGE, "\"%s\" must be a text that is not empty", member->name);
-    free(*member->ret_text);
-    *member->ret_text = kg_str_dup(node->text);
-    return 0;
-}
-
-static int take_member(const struct http_member *member, const struct kg_node *node,
-                       struct kg_err *err)
-{
-    if (member->ret_text != NULL)
-        return take_text(member, node, err);
-    if (node->type != KG_BOOL)
-        return kg_fail(err, KG_E_USAGE, "\"%s\" must be true or false", member->name);
-    *member->ret_flag = node->boolean;
-    return 0;
-}
-
-int http_body_members(const struct http_request *request, const struct http_member *members,
-                      struct kg_err *err)
-{
-    struct kg_str text = http_body(request);
-    int result = 0;
-    if (text.length == 0)
-        return 0;
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, err);
-    if (doc == NULL)
-        return -EINVAL;
-    if (doc->root->type != KG_OBJECT)
-        return kg_fail(err, KG_E_USAGE, "the body is not a JSON object");
-    for (uint32_t i = 0; i < doc->root->count && result == 0; i++) {
-        const struct kg_member *given = &doc->root->members[i];
-        const struct http_member *member = find_member(members, given->key);
-        result = member != NULL ? take_member(member, &given->value, err)
-                                : refuse_key(members, given->key, err);
+    struct kg_str text = KG_STR_NULL;
+    kg_json_member(http_schemas(), schema, &text);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, NULL);
+    const struct kg_node *properties = doc ? kg_node_get(doc->root, "properties") : NULL;
+    if (properties == NULL)
+        return;
+    if (place.length == 0) {
+        hint_members(properties, err);
+        return;
     }
-    return result;
+    const struct kg_member *member = kg_node_member(properties, member_of(place));
+    struct kg_str words = member ? kg_node_text(&member->value, "description") : KG_STR_NULL;
+    if (words.data != NULL)
+        kg_hint(err, "%.*s: %.*s", KG_STR_CUT(member->key, SHOWN_MAX), KG_STR_ARG(words));
+}
+
+/* A key that is not known comes first: it may be the misspelt one that is missing. */
+static const struct schema_error *pick(const struct schema_report *report)
+{
+    for (size_t i = 0; i < report->count; i++)
+        if (kg_str_ends(report->errors[i].schema_path, "/additionalProperties"))
+            return &report->errors[i];
+    return &report->errors[0];
+}
+
+static int refuse(struct http_request *request, const struct schema_error *error)
+{
+    const struct http_route *route = request->route;
+    struct kg_str place = error->instance_path;
+    struct kg_err *err = http_request_refuse(request, 0);
+    if (place.length == 0)
+        kg_fail(err, KG_E_USAGE, "%s %s: the body %.*s", route->method, route->pattern,
+                KG_STR_ARG(error->message));
+    else
+        kg_fail(err, KG_E_USAGE, "%s %s: the body: %.*s %.*s", route->method, route->pattern,
+                KG_STR_CUT(((struct kg_str){place.data + 1, place.length - 1}), SHOWN_MAX),
+                KG_STR_ARG(error->message));
+    hint(route->body, place, err);
+    return -EINVAL;
+}
+
+/* -- checking ---------------------------------------------------------------------------------- */
+
+int http_body_check(const struct http_server *server, struct http_request *request)
+{
+    const struct http_route *route = request->route;
+    kg_auto(schema_report_free) struct schema_report report = {0};
+    struct kg_err err = {0};
+    if (!is_checked(route))
+        return 0;
+    struct kg_str text = http_body(request);
+    request->tree = kg_json_read(text.length > 0 ? text : KG_STR("{}"), &err);
+    if (request->tree == NULL) {
+        *http_request_refuse(request, 0) = err;
+        return kg_wrap(&request->refusal->err, -EINVAL, "%s %s: the body", route->method,
+                       route->pattern);
+    }
+    if (schema_check(server->bodies[route - server->routes], request->tree->root, &report))
+        return 0;
+    if (report.count > 0)
+        return refuse(request, pick(&report));
+    return kg_fail(http_request_refuse(request, 0), KG_E_TOO_LARGE,
+                   "%s %s: the body takes too long to check", route->method, route->pattern);
+}
+
+const struct kg_node *http_body_tree(const struct http_request *request)
+{
+    return request->tree->root;
+}
+
+char *http_body_text(const struct http_request *request, const char *key)
+{
+    struct kg_str text = kg_node_text(request->tree->root, key);
+    return text.data ? kg_str_dup(text) : NULL;
+}
+
+bool http_body_flag(const struct http_request *request, const char *key, bool fallback)
+{
+    const struct kg_node *value = kg_node_get(request->tree->root, key);
+    return value != NULL && value->type == KG_BOOL ? value->boolean : fallback;
+}
+
+int64_t http_body_int(const struct http_request *request, const char *key, int64_t fallback)
+{
+    const struct kg_node *value = kg_node_get(request->tree->root, key);
+    if (value == NULL || value->type != KG_NUMBER || kg_node_int(value, &fallback))
+        return fallback;
+    kg_auto(kg_free) char *text = kg_str_dup(value->text);
+    return (int64_t)strtod(text, NULL); /* 2.0 is an integer, too, and the schema bounds it */
 }

@@ -747,7 +747,7 @@ static void dispatch(struct http_connection *connection)
     connection->phase = RUNNING;
     if (request->request_id[0] == '\0')
         http_request_identify(request);
-    if (request->refusal != NULL)
+    if (request->refusal != NULL || http_body_check(connection->server, request) < 0)
         http_reply_error(request, &request->refusal->err);
     else
         request->route->handle(request);

@@ -160,18 +160,14 @@ void http_handle_dev(struct http_request *request)
 {
     static const struct host_dev_ops ops = {
         .on_line = on_line, .on_record = on_record, .on_end = on_end};
-    kg_auto(kg_free) char *path = NULL;
-    const struct http_member members[] = {{.name = "path", .ret_text = &path}, {.name = NULL}};
+    kg_auto(kg_free) char *path = http_body_text(request, "path");
     struct kg_err err = {0};
-    if (check_here(request, &err) == 0 && http_body_members(request, members, &err) == 0 &&
-        path == NULL)
-        kg_fail(&err, KG_E_USAGE, "the body has no \"path\"");
     struct run *run = kg_alloc(sizeof(*run));
     run->request = request;
     run->loop = host_loop(http_host(request));
     run->task.run = on_flush;
     run->records_max = (size_t)host_config(http_host(request))->limits_trace_queue_bytes;
-    if (err.code == KG_OK)
+    if (check_here(request, &err) == 0)
         run->dev =
             host_dev_start(http_host(request), path, http_operator(request), &ops, run, &err);
     if (run->dev == NULL) {

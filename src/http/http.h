@@ -34,10 +34,11 @@ struct http_route {
     const char *summary;
     const char *operation; /* its name for programs: "plugin_call" */
     const char *answer;    /* a schema of schema/api-v1.json, or a media type: "text/plain" */
-    const char *body;      /* a schema, of a route that takes a body */
+    const char *body;      /* a schema, which the router checks the body against */
     const struct http_parameter *headers; /* as query, but others may come as well */
     int status;                           /* of the answer; 0: 200 */
     bool any_query;                       /* query parameters are free (a call's parameters) */
+    bool passes_body; /* it is passed on as the bytes that came, and checked by who takes them */
     bool streams; /* the handler runs before the body is there, and reads it by http_read_body */
 };
 extern const struct http_route http_routes[];
@@ -138,6 +139,12 @@ const char *http_request_id(const struct http_request *request); /* req_..., als
 /* Both of them, for all that is done for the request; the request holds the first reference. */
 struct host_asker *http_asker(struct http_request *request);
 struct kg_str http_body(const struct http_request *request);
+/* The object that fits the schema of the route's row; of a request without a body it is empty. */
+const struct kg_node *http_body_tree(const struct http_request *request);
+/* Members of it. A text is the caller's to free; NULL if it is absent or null. */
+char *http_body_text(const struct http_request *request, const char *key);
+bool http_body_flag(const struct http_request *request, const char *key, bool fallback);
+int64_t http_body_int(const struct http_request *request, const char *key, int64_t fallback);
 /* The {name} of the pattern, decoded; empty if there is none. */
 struct kg_str http_path_parameter(const struct http_request *request, const char *name);
 /* data NULL if not given. */

@@ -68,22 +68,19 @@ void http_handle_consent(struct http_request *request)
 
 void http_handle_consent_approve(struct http_request *request)
 {
-    kg_auto(kg_free) char *hash = NULL, *path = NULL;
-    struct consent_answer answer = {.operator_id = http_operator(request)};
-    const struct http_member members[] = {
-        {.name = "hash", .ret_text = &hash},
-        {.name = "path", .ret_text = &path},
-        {.name = "allow_new_capabilities", .ret_flag = &answer.allow_new_capabilities},
-        {.name = NULL},
+    kg_auto(kg_free) char *hash = http_body_text(request, "hash");
+    kg_auto(kg_free) char *path = http_body_text(request, "path");
+    const struct consent_answer answer = {
+        .operator_id = http_operator(request),
+        .hash = hash,
+        .path = path,
+        .allow_new_capabilities = http_body_flag(request, "allow_new_capabilities", false),
     };
     struct kg_err err = {0};
     struct consent *consent = find_consent(request);
     if (consent == NULL)
         return;
-    int result = http_body_members(request, members, &err);
-    answer.hash = hash;
-    answer.path = path;
-    if (result < 0 || consent_approve(consent, &answer, &err) < 0)
+    if (consent_approve(consent, &answer, &err) < 0)
         http_reply_error(request, &err);
     else
         reply_consent(request, 202, consent);
@@ -121,19 +118,8 @@ static void raise_consent(struct http_request *request, const struct consent_wis
 static void raise_from_source(struct http_request *request, enum consent_kind kind,
                               const char *plugin_or_null)
 {
-    kg_auto(kg_free) char *source = NULL, *version = NULL;
-    const struct http_member members[] = {
-        {.name = "source", .ret_text = &source},
-        {.name = "version", .ret_text = &version},
-        {.name = NULL},
-    };
-    struct kg_err err = {0};
-    if (http_body_members(request, members, &err) == 0 && source == NULL)
-        kg_fail(&err, KG_E_USAGE, "the body has no \"source\"");
-    if (err.code != KG_OK) {
-        http_reply_error(request, &err);
-        return;
-    }
+    kg_auto(kg_free) char *source = http_body_text(request, "source");
+    kg_auto(kg_free) char *version = http_body_text(request, "version");
     raise_consent(
         request, &(struct consent_wish){
                      .kind = kind, .plugin = plugin_or_null, .source = source, .version = version});

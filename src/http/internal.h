@@ -29,6 +29,7 @@ struct http_server {
     const struct http_route *routes;
     size_t route_count;
     unsigned char *route_parts; /* owned: how many parts the pattern of each has */
+    struct schema **bodies;     /* owned: what the body of each is checked against, or NULL */
 
     struct http_auth *auth; /* borrowed; NULL: unix socket only */
     uv_tcp_t tcp;
@@ -191,7 +192,8 @@ struct http_request {
     const struct http_route *route;
     char allow[HTTP_ALLOW_MAX]; /* for the Allow header, or "" */
 
-    struct kg_buf body; /* of a route that does not stream */
+    struct kg_buf body;  /* of a route that does not stream */
+    struct kg_doc *tree; /* owned: the same, once it is checked; NULL: it is not */
     size_t body_max, body_bytes;
     uint64_t body_wire_bytes; /* with the framing of chunks */
     bool expects_continue;
@@ -340,14 +342,15 @@ http_handler_fn http_handle_agent;
 
 /* -- body.c ------------------------------------------------------------------------------------ */
 
-/* A member that a body may have: a text, which is then the caller's to free, or a flag. */
-struct http_member {
-    const char *name; /* NULL at the end of a list */
-    char **ret_text;
-    bool *ret_flag;
-};
-/* No body is an empty object. On failure some may have been taken. */
-int http_body_members(const struct http_request *request, const struct http_member *members,
-                      struct kg_err *err);
+/* A schema for each route whose row names one that the router checks; NULL for the others. */
+struct schema **http_bodies_new(const struct http_route *routes, size_t count);
+void http_bodies_free(struct schema **bodies, size_t count);
+/* Reads and checks the body as the row says; refuses the request if it does not fit. */
+int http_body_check(const struct http_server *server, struct http_request *request);
+
+/* -- openapi.c --------------------------------------------------------------------------------- */
+
+/* schema/api-v1.json, the shapes of bodies and answers by their names. */
+struct kg_str http_schemas(void);
 
 #endif

@@ -110,19 +110,6 @@ static void on_written(void *data, const struct project_changes *changes_or_null
     http_reply(request, 200, kg_buf_view(&body));
 }
 
-/* {"value": ...} and nothing else; the document is the caller's. */
-static struct kg_doc *read_wish(const struct http_request *request, struct kg_err *err)
-{
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(http_body(request), err);
-    if (doc == NULL)
-        return NULL;
-    if (doc->root->type == KG_OBJECT && doc->root->count == 1 &&
-        kg_node_get(doc->root, "value") != NULL)
-        return kg_steal(&doc);
-    kg_fail(err, KG_E_USAGE, "the body is not an object with \"value\" alone");
-    return NULL;
-}
-
 static int write_knob(struct http_request *request, struct kg_err *err)
 {
     kg_auto(host_knobs_free) struct host_knobs knobs = {0};
@@ -138,11 +125,8 @@ static int write_knob(struct http_request *request, struct kg_err *err)
         kg_hint(err, "name the project: ?project=NAME");
         return result;
     }
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = read_wish(request, err);
-    if (doc == NULL)
-        return -1;
     const struct host_knob_write write = {
-        .value = kg_node_get(doc->root, "value"),
+        .value = kg_node_get(http_body_tree(request), "value"),
         .operator_id = http_operator(request),
         .request_id = http_request_id(request),
         .on_done = on_written,

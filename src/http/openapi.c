@@ -8,9 +8,13 @@
 #include <ctype.h>
 #include <stdio.h>
 
-static const char schemas[] =
+struct kg_str http_schemas(void)
+{
+    static const char text[] =
 #include "api-schemas.h"
-    ;
+        ;
+    return (struct kg_str){text, sizeof(text) - 1};
+}
 
 static void put_raw(struct kg_json_writer *json, const char *key, const char *text)
 {
@@ -251,8 +255,7 @@ static void put_error_codes(struct kg_json_writer *json)
 /* The embedded file is an object: what stands in its braces is put beside the generated schemas. */
 static void put_schemas(struct kg_json_writer *json)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        kg_json_read((struct kg_str){schemas, sizeof(schemas) - 1}, NULL);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(http_schemas(), NULL);
     begin(json, "schemas", '{');
     put_error_codes(json);
     for (uint32_t i = 0; doc != NULL && i < doc->root->count; i++) {

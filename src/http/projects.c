@@ -144,8 +144,6 @@ static void on_loaded(void *data, const struct host_project_loaded *loaded_or_nu
 
 static int check_path(const char *path, struct kg_err *err)
 {
-    if (path == NULL)
-        return kg_fail(err, KG_E_USAGE, "the body has no \"path\"");
     if (path[0] == '/')
         return 0;
     int result = kg_fail(err, KG_E_USAGE, "path %.200s: it is not absolute", path);
@@ -155,15 +153,10 @@ static int check_path(const char *path, struct kg_err *err)
 
 void http_handle_project_load(struct http_request *request)
 {
-    kg_auto(kg_free) char *path = NULL;
-    bool watch = false;
-    const struct http_member members[] = {
-        {.name = "path", .ret_text = &path},
-        {.name = "watch", .ret_flag = &watch},
-        {.name = NULL},
-    };
+    kg_auto(kg_free) char *path = http_body_text(request, "path");
+    bool watch = http_body_flag(request, "watch", false);
     struct kg_err err = {0};
-    if (http_body_members(request, members, &err) < 0 || check_path(path, &err) < 0)
+    if (check_path(path, &err) < 0)
         http_reply_error(request, &err);
     else
         host_project_load(http_host(request), path, watch, http_operator(request), on_loaded,
@@ -214,34 +207,17 @@ void http_handle_agents(struct http_request *request)
     http_reply(request, 200, kg_buf_view(&body));
 }
 
-/* Whether tools are wanted, and in which dialect. */
-static int read_dialect(const struct http_request *request, bool *ret_wanted,
-                        enum project_dialect *ret_dialect, struct kg_err *err)
-{
-    struct kg_str text = http_query_parameter(request, "tools");
-    bool is_openai = kg_str_is(text, "openai");
-    if (text.data != NULL && !is_openai && !kg_str_is(text, "anthropic"))
-        return kg_fail(err, KG_E_USAGE,
-                       "query parameter tools: \"%.*s\" is neither openai nor anthropic",
-                       KG_STR_CUT(text, 64));
-    *ret_wanted = text.data != NULL;
-    *ret_dialect = is_openai ? PROJECT_OPENAI : PROJECT_ANTHROPIC;
-    return 0;
-}
-
 void http_handle_agent(struct http_request *request)
 {
-    bool wants_tools = false;
-    enum project_dialect dialect = PROJECT_OPENAI;
+    struct kg_str dialect = http_query_parameter(request, "tools");
     struct kg_err err = {0};
     const struct host_project *project = find_project(request);
     if (project == NULL)
         return;
     const struct project_resolved_agent *agent = project_agent_find(
         host_project_facts(project).resolved, http_path_parameter(request, "path"), &err);
-    if (agent == NULL)
+    if (agent == NULL) {
         kg_wrap(&err, 0, "project %s", host_project_facts(project).id);
-    if (agent == NULL || read_dialect(request, &wants_tools, &dialect, &err) < 0) {
         http_reply_error(request, &err);
         return;
     }
@@ -249,9 +225,10 @@ void http_handle_agent(struct http_request *request)
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     project_agent_view_members(agent, &json);
-    if (wants_tools) {
+    if (dialect.data != NULL) {
         kg_json_key(&json, "tools_json");
-        project_tools_json(agent, dialect, &json);
+        project_tools_json(agent, kg_str_is(dialect, "openai") ? PROJECT_OPENAI : PROJECT_ANTHROPIC,
+                           &json);
     }
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));

@@ -35,6 +35,7 @@ void http_request_free(struct http_request *request)
         return;
     kg_buf_free(&request->head);
     kg_buf_free(&request->body);
+    kg_doc_free(request->tree);
     kg_buf_free(&request->answer_headers);
     free(request->fields);
     free(request->decoded);

@@ -197,6 +197,33 @@ static bool is_time(struct kg_str text)
     return kg_time_parse(text, &wall_ms);
 }
 
+static bool is_one_of(struct kg_str text, const char *const *words)
+{
+    while (*words != NULL && !kg_str_is(text, *words))
+        words++;
+    return *words != NULL;
+}
+
+static bool is_tools_dialect(struct kg_str text)
+{
+    return is_one_of(text, (const char *const[]){"openai", "anthropic", NULL});
+}
+
+static bool is_trace(struct kg_str text)
+{
+    return is_one_of(text, (const char *const[]){"live", "recorded", "crash", NULL});
+}
+
+static bool is_event_type(struct kg_str text)
+{
+    return is_one_of(text, (const char *const[]){"notification", "state", "audit", NULL});
+}
+
+static bool is_session_state(struct kg_str text)
+{
+    return is_one_of(text, (const char *const[]){"active", "idle", "stopped", "closed", NULL});
+}
+
 const struct http_type http_types[] = {
     {"string", "{\"type\":\"string\"}", is_text, "a string", NULL},
     {"boolean", "{\"type\":\"boolean\"}", is_boolean, "true or false", NULL},
@@ -205,6 +232,14 @@ const struct http_type http_types[] = {
     {"positive", "{\"type\":\"integer\",\"minimum\":1}", is_positive, "an integer from 1 on", NULL},
     {"time", "{\"type\":\"string\"}", is_time, "a time",
      "write 2026-11-15T22:00:00Z, 2026-11-15, or a span like 15m or 2h"},
+    {"tools_dialect", "{\"enum\":[\"openai\",\"anthropic\"]}", is_tools_dialect,
+     "openai or anthropic", NULL},
+    {"trace", "{\"enum\":[\"live\",\"recorded\",\"crash\"]}", is_trace, "a kind of trace",
+     "there are live, recorded and crash"},
+    {"event_type", "{\"enum\":[\"notification\",\"state\",\"audit\"]}", is_event_type,
+     "a type of event", "the types are notification, state and audit"},
+    {"session_state", "{\"enum\":[\"active\",\"idle\",\"stopped\",\"closed\"]}", is_session_state,
+     "a state of a session", "the states are active, idle, stopped and closed"},
     {0},
 };
 

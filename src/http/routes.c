@@ -25,7 +25,7 @@ static const struct http_parameter logs_query[] = {
 };
 
 static const struct http_parameter trace_query[] = {
-    {"of", "string",
+    {"of", "trace",
      "live: as it happens, which is what goes without saying; recorded: what the recorder has; "
      "crash: what it had when the plugin last died"},
     {NULL, NULL, NULL},
@@ -50,7 +50,7 @@ static const struct http_parameter events_query[] = {
     {"plugin", "string", "only events of this plugin"},
     {"event", "string",
      "only this notification, new state or audit event; a last * takes all that start so"},
-    {"type", "string", "only notification, state or audit"},
+    {"type", "event_type", "only notification, state or audit"},
     {NULL, NULL, NULL},
 };
 
@@ -60,7 +60,7 @@ static const struct http_parameter unload_query[] = {
 };
 
 static const struct http_parameter agent_query[] = {
-    {"tools", "string", "openai or anthropic: also its tools as that API takes them"},
+    {"tools", "tools_dialect", "openai or anthropic: also its tools as that API takes them"},
     {NULL, NULL, NULL},
 };
 
@@ -76,7 +76,7 @@ static const struct http_parameter launch_query[] = {
 };
 
 static const struct http_parameter sessions_query[] = {
-    {"state", "string", "only sessions that are active, idle, stopped or closed"},
+    {"state", "session_state", "only sessions that are active, idle, stopped or closed"},
     {"before", "string", "only sessions that are older than the one with this id"},
     {"limit", "count", "how many at most"},
     {NULL, NULL, NULL},
@@ -91,7 +91,7 @@ static const struct http_parameter entries_query[] = {
 
 static const struct http_parameter context_query[] = {
     {"agent", "string", "of this agent, instead of the one that is spoken to"},
-    {"tools", "string", "also its tools, as openai or anthropic take them"},
+    {"tools", "tools_dialect", "also its tools, as openai or anthropic take them"},
     {NULL, NULL, NULL},
 };
 
@@ -186,7 +186,7 @@ const struct http_route http_routes[] = {
      .any_query = true},
     {"POST", "/api/v1/plugins/{name}/call/{method}", "plugins:call", ANY_BODY, NULL,
      http_handle_call, "Call a method, parameters in the body", .operation = "plugin_call",
-     .answer = "Result", .body = "Params", .headers = call_headers},
+     .answer = "Result", .body = "Params", .passes_body = true, .headers = call_headers},
     {"GET", "/", "", 0, launch_query, http_handle_root,
      "With a launch token: a session for the browser", .operation = "root", .answer = "text/plain"},
     {"GET", "/auth/launch", "", 0, launch_query, http_handle_launch,
@@ -258,7 +258,7 @@ const struct http_route http_routes[] = {
      .operation = "session_messages", .answer = "SessionAdded", .body = "SessionMessages"},
     {"POST", "/api/v1/sessions/{id}/tools/{tool}", "sessions:write", ANY_BODY, tool_query,
      http_handle_session_tool, "Call a tool, its arguments in the body; call and result are kept",
-     .operation = "session_tool", .answer = "SessionTool", .body = "Params"},
+     .operation = "session_tool", .answer = "SessionTool", .body = "Params", .passes_body = true},
     {"POST", "/api/v1/sessions/{id}/idle", "sessions:write", 0, NULL, http_handle_session_idle,
      "Tell the plugins that the session is idle", .operation = "session_idle",
      .answer = "SessionIdle"},

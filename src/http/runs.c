@@ -97,7 +97,9 @@ void http_handle_run(struct http_request *request)
     struct run *run = kg_alloc(sizeof(*run));
     struct kg_err err = {0};
     run->request = request;
-    run->turn = turn_start(http_sessions(request), &asked, http_body(request), &ops, run, &err);
+    run->turn =
+        turn_start(http_sessions(request), &asked, kg_node_text(http_body_tree(request), "text"),
+                   http_body_int(request, "steps", INT64_MAX), &ops, run, &err);
     if (run->turn == NULL) {
         on_refused(run, &err);
         return;

@@ -118,6 +118,7 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
     server->routes = routes;
     server->route_count = route_count;
     server->route_parts = http_router_count_parts(routes, route_count);
+    server->bodies = http_bodies_new(routes, route_count);
     uv_pipe_init(loop_uv(loop), &server->listener, 0);
     server->listener.data = server;
     server->open_handles = 1;
@@ -191,6 +192,7 @@ static void finish_free(struct loop_task *task)
     void (*on_freed)(void *data) = server->on_freed;
     void *data = server->data;
     free(server->route_parts);
+    http_bodies_free(server->bodies, server->route_count);
     free(server);
     if (on_freed != NULL)
         on_freed(data);

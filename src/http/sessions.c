@@ -23,43 +23,52 @@ static struct sessions_request request_of(struct http_request *request)
 
 /* -- with a body ------------------------------------------------------------------------------- */
 
-typedef void body_fn(struct sessions *sessions, const struct sessions_request *asked,
-                     struct kg_str body);
-
-static void pass_body(struct http_request *request, body_fn *operation)
+static struct kg_str body_text(const struct http_request *request, const char *name)
 {
-    const struct sessions_request asked = request_of(request);
-    operation(http_sessions(request), &asked, http_body(request));
+    return kg_node_text(http_body_tree(request), name);
 }
 
+/* Their contents are kept as the bytes that came. */
 void http_handle_session_messages(struct http_request *request)
 {
-    pass_body(request, sessions_append);
+    const struct sessions_request asked = request_of(request);
+    sessions_append(http_sessions(request), &asked, http_body(request));
 }
 
 void http_handle_session_compact(struct http_request *request)
 {
-    pass_body(request, sessions_compact);
+    const struct sessions_request asked = request_of(request);
+    const struct sessions_compaction wanted = {
+        .agent = body_text(request, "agent"),
+        .strategy = body_text(request, "strategy"),
+        .keep_recent = http_body_int(request, "keep_recent", -1),
+    };
+    sessions_compact(http_sessions(request), &asked, &wanted);
 }
 
 void http_handle_session_undo(struct http_request *request)
 {
-    pass_body(request, sessions_undo);
+    const struct sessions_request asked = request_of(request);
+    sessions_undo(http_sessions(request), &asked, body_text(request, "agent"));
 }
 
 void http_handle_session_pin(struct http_request *request)
 {
-    pass_body(request, sessions_pin);
+    const struct sessions_request asked = request_of(request);
+    sessions_pin(http_sessions(request), &asked, body_text(request, "entry"),
+                 http_body_flag(request, "pinned", true));
 }
 
 void http_handle_session_fork(struct http_request *request)
 {
-    pass_body(request, sessions_fork);
+    const struct sessions_request asked = request_of(request);
+    sessions_fork(http_sessions(request), &asked, body_text(request, "entry"));
 }
 
 void http_handle_session_resume(struct http_request *request)
 {
-    pass_body(request, sessions_resume);
+    const struct sessions_request asked = request_of(request);
+    sessions_resume(http_sessions(request), &asked, body_text(request, "seat"));
 }
 
 /* The id of the path is the project's. */
@@ -68,7 +77,8 @@ void http_handle_session_create(struct http_request *request)
     struct sessions_request asked = request_of(request);
     struct kg_str project_id = asked.session;
     asked.session = KG_STR_NULL;
-    sessions_create(http_sessions(request), &asked, project_id, http_body(request));
+    sessions_create(http_sessions(request), &asked, project_id, body_text(request, "workdir"),
+                    body_text(request, "seat"));
 }
 
 void http_handle_session_tool(struct http_request *request)

@@ -186,27 +186,18 @@ static void reply_crash(struct http_request *request, struct host_plugin *plugin
 
 /* -- routes ------------------------------------------------------------------------------------ */
 
-static const struct {
-    const char *name;
-    void (*reply)(struct http_request *request, struct host_plugin *plugin);
-} kinds[] = {{"live", follow}, {"recorded", reply_recorded}, {"crash", reply_crash}};
-
 void http_handle_trace(struct http_request *request)
 {
-    struct kg_err err;
+    struct kg_str of = http_query_parameter(request, "of");
     struct host_plugin *plugin = http_find_plugin(request);
     if (plugin == NULL)
         return;
-    struct kg_str of = http_query_parameter(request, "of");
-    for (size_t i = 0; i < KG_COUNT(kinds); i++) {
-        if (of.data != NULL && !kg_str_is(of, kinds[i].name))
-            continue;
-        kinds[i].reply(request, plugin);
-        return;
-    }
-    kg_fail(&err, KG_E_USAGE, "there is no trace of \"%.*s\"", KG_STR_CUT(of, 40));
-    kg_hint(&err, "there are live, recorded and crash");
-    http_reply_error(request, &err);
+    if (kg_str_is(of, "recorded"))
+        reply_recorded(request, plugin);
+    else if (kg_str_is(of, "crash"))
+        reply_crash(request, plugin);
+    else
+        follow(request, plugin);
 }
 
 static void put_ring(struct kg_json_writer *json, const char *key, const struct trace_ring *ring)
@@ -234,14 +225,12 @@ void http_put_exit_trace(struct kg_json_writer *json, const struct host_plugin *
 void http_handle_trace_switch(struct http_request *request)
 {
     struct kg_err err;
-    bool record = true;
-    const struct http_member members[] = {{"record", NULL, &record}, {NULL, NULL, NULL}};
+    bool record = http_body_flag(request, "record", true);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct host_plugin *plugin = http_find_plugin(request);
     if (plugin == NULL)
         return;
-    if (http_body_members(request, members, &err) < 0 ||
-        host_trace_record(plugin, record, &err) < 0) {
+    if (host_trace_record(plugin, record, &err) < 0) {
         http_reply_error(request, &err);
         return;
     }

@@ -62,17 +62,9 @@ static int read_back(struct change *change, struct state *state, const char *id,
     return result < 0 ? result : session_agents_read(state, id, &change->agents, err);
 }
 
-/* Whether an operation can begin with the body that it got; if not, it is as good as answered. */
-static bool begins(struct change *change, struct kg_str body, const struct live_field *fields,
-                   size_t count)
+static char *copy(struct kg_str text)
 {
-    struct kg_err err;
-    if (!live_op_admit(&change->op, true))
-        return false;
-    if (live_body_read(body, fields, count, &err) == 0)
-        return true;
-    live_op_fail_later(&change->op, &err);
-    return false;
+    return text.data ? kg_str_dup(text) : NULL;
 }
 
 /* -- new ones ---------------------------------------------------------------------------------- */
@@ -127,14 +119,14 @@ static int check_project(struct change *change, struct kg_err *err)
 }
 
 void sessions_create(struct sessions *sessions, const struct sessions_request *request,
-                     struct kg_str project_id, struct kg_str body)
+                     struct kg_str project_id, struct kg_str workdir, struct kg_str seat)
 {
     struct change *change = change_new(sessions, request);
-    const struct live_field fields[] = {{"workdir", LIVE_TEXT, &change->workdir},
-                                        {"seat", LIVE_TEXT, &change->seat}};
     struct kg_err err;
     change->project_id = kg_str_dup(project_id);
-    if (!begins(change, body, fields, KG_COUNT(fields)))
+    change->workdir = copy(workdir);
+    change->seat = copy(seat);
+    if (!live_op_admit(&change->op, true))
         return;
     if (check_project(change, &err) < 0)
         live_op_fail_later(&change->op, &err);
@@ -167,11 +159,11 @@ static void on_forked(struct live_op *op)
 }
 
 void sessions_fork(struct sessions *sessions, const struct sessions_request *request,
-                   struct kg_str body)
+                   struct kg_str entry)
 {
     struct change *change = change_new(sessions, request);
-    const struct live_field fields[] = {{"entry", LIVE_TEXT, &change->entry}};
-    if (begins(change, body, fields, KG_COUNT(fields)))
+    change->entry = copy(entry);
+    if (live_op_admit(&change->op, true))
         live_op_write(&change->op, run_fork, on_forked);
 }
 
@@ -281,11 +273,11 @@ static void resume_open(struct live_op *op)
 }
 
 void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
-                     struct kg_str body)
+                     struct kg_str seat)
 {
     struct change *change = change_new(sessions, request);
-    const struct live_field fields[] = {{"seat", LIVE_TEXT, &change->seat}};
-    if (begins(change, body, fields, KG_COUNT(fields)))
+    change->seat = copy(seat);
+    if (live_op_admit(&change->op, true))
         live_op_open(&change->op, resume_open);
 }
 
@@ -309,21 +301,13 @@ static int run_pin(struct session_job *job, struct state *state, struct kg_err *
 }
 
 void sessions_pin(struct sessions *sessions, const struct sessions_request *request,
-                  struct kg_str body)
+                  struct kg_str entry, bool pinned)
 {
     struct change *change = change_new(sessions, request);
-    const struct live_field fields[] = {{"entry", LIVE_TEXT, &change->entry},
-                                        {"pinned", LIVE_BOOL, &change->pinned}};
-    struct kg_err err;
-    change->pinned = true;
-    if (!begins(change, body, fields, KG_COUNT(fields)))
-        return;
-    if (change->entry == NULL) {
-        kg_fail(&err, KG_E_INVALID_PARAMS, "\"entry\": it is missing");
-        live_op_fail_later(&change->op, &err);
-        return;
-    }
-    live_op_write(&change->op, run_pin, live_op_answer);
+    change->entry = kg_str_dup(entry);
+    change->pinned = pinned;
+    if (live_op_admit(&change->op, true))
+        live_op_write(&change->op, run_pin, live_op_answer);
 }
 
 /* -- a compaction is taken back ---------------------------------------------------------------- */
@@ -378,10 +362,10 @@ static void undo_open(struct live_op *op)
 }
 
 void sessions_undo(struct sessions *sessions, const struct sessions_request *request,
-                   struct kg_str body)
+                   struct kg_str agent)
 {
     struct change *change = change_new(sessions, request);
-    const struct live_field fields[] = {{"agent", LIVE_TEXT, &change->agent}};
-    if (begins(change, body, fields, KG_COUNT(fields)))
+    change->agent = copy(agent);
+    if (live_op_admit(&change->op, true))
         live_op_open(&change->op, undo_open);
 }

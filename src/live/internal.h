@@ -332,17 +332,6 @@ typedef int live_op_run_fn(struct session_job *job, struct state *state, struct 
 void live_op_read(struct live_op *op, live_op_run_fn *run, void (*next)(struct live_op *op));
 void live_op_write(struct live_op *op, live_op_run_fn *run, void (*next)(struct live_op *op));
 
-/* -- bodies ------------------------------------------------------------------------------------ */
-
-struct live_field {
-    const char *key;
-    enum { LIVE_TEXT, LIVE_BOOL, LIVE_COUNT } type;
-    void *value; /* char **, owned and NULL if absent; bool *; int64_t *. Untouched if absent. */
-};
-/* An object of such members and no others; or nothing. */
-int live_body_read(struct kg_str body, const struct live_field *fields, size_t count,
-                   struct kg_err *err);
-
 /* -- what a model says in one step, see turn_answer.c ------------------------------------------ */
 
 struct turn_call {

@@ -48,9 +48,9 @@ struct sessions_request {
  *         "tokens","content"}
  */
 
-/* {"workdir"?,"seat"?} or empty -> Session */
+/* Without a workdir the project's root, without a seat the primary -> Session */
 void sessions_create(struct sessions *sessions, const struct sessions_request *request,
-                     struct kg_str project_id, struct kg_str body);
+                     struct kg_str project_id, struct kg_str workdir, struct kg_str seat);
 
 struct sessions_list_query {
     struct kg_str project_id, state, before; /* data NULL: any */
@@ -73,7 +73,7 @@ void sessions_entries(struct sessions *sessions, const struct sessions_request *
  */
 void sessions_context(struct sessions *sessions, const struct sessions_request *request,
                       struct kg_str agent, struct kg_str dialect);
-/* {"agent"?,"messages":[{"role","content","kind"?,"parent"?}]} ->
+/* {"agent"?,"messages":[{"role","content","kind"?,"parent"?}]}, checked to be of that shape ->
  * {"added":[{"id","seq"}],"context_tokens","compacting"} */
 void sessions_append(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str body);
@@ -82,25 +82,29 @@ void sessions_tool(struct sessions *sessions, const struct sessions_request *req
                    struct kg_str agent, struct kg_str tool, struct kg_str arguments);
 /* {"hooks":[{"plugin","ok","error"?}]} */
 void sessions_idle(struct sessions *sessions, const struct sessions_request *request);
+struct sessions_compaction {
+    struct kg_str agent;    /* data NULL: the one that is spoken to */
+    struct kg_str strategy; /* data NULL: as the project has it */
+    int64_t keep_recent;    /* turns; negative: the same */
+};
 /*
- * {"agent"?,"strategy"?,"keep_recent"?} or empty ->
  * {"mark","agent","strategy","fell_back","superseded","kept","added","tokens_before",
  *  "tokens_after","state"}; fell_back is null, or why it was dropped instead
  */
 void sessions_compact(struct sessions *sessions, const struct sessions_request *request,
-                      struct kg_str body);
-/* {"agent"?} or empty -> {"mark","agent","tokens","state"} */
+                      const struct sessions_compaction *wanted);
+/* Of the agent that is spoken to unless one is named -> {"mark","agent","tokens","state"} */
 void sessions_undo(struct sessions *sessions, const struct sessions_request *request,
-                   struct kg_str body);
-/* {"entry","pinned"?: true} -> Entry */
+                   struct kg_str agent);
+/* -> Entry */
 void sessions_pin(struct sessions *sessions, const struct sessions_request *request,
-                  struct kg_str body);
-/* {"entry"?} or empty -> Session, the new one */
+                  struct kg_str entry, bool pinned);
+/* At the last entry unless one is named -> Session, the new one */
 void sessions_fork(struct sessions *sessions, const struct sessions_request *request,
-                   struct kg_str body);
-/* {"seat"?} or empty -> Session; KG_E_CONFLICT while a turn runs */
+                   struct kg_str entry);
+/* With the same seat unless one is named -> Session; KG_E_CONFLICT while a turn runs */
 void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
-                     struct kg_str body);
+                     struct kg_str seat);
 
 /* -- turns ------------------------------------------------------------------------------------- */
 
@@ -119,11 +123,12 @@ struct turn_ops {
 
 struct turn;
 /*
- * body: {"text", "steps"?}. NULL if it does not fit; else exactly one of on_refused and on_end
- * comes, and nothing before this returns. Of the request on_done and data are not looked at.
+ * The model is asked at most `steps` times; sessions.steps_max is the most in any case. NULL if it
+ * cannot begin; else exactly one of on_refused and on_end comes, and nothing before this returns.
+ * Of the request on_done and data are not looked at.
  */
 struct turn *turn_start(struct sessions *sessions, const struct sessions_request *request,
-                        struct kg_str body, const struct turn_ops *ops, void *data,
+                        struct kg_str text, int64_t steps, const struct turn_ops *ops, void *data,
                         struct kg_err *err);
 /* It ends soon; with KG_OK in `why` nobody is told a reason. */
 void turn_cancel(struct turn *turn, const struct kg_err *why);

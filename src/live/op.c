@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define BODY_MAX ((size_t)65536) /* of small bodies: they become trees */
-
 static void op_free(struct live_op *op)
 {
     if (op->clear != NULL)
@@ -133,75 +131,4 @@ void live_op_write(struct live_op *op, live_op_run_fn *run, void (*next)(struct 
     op->job.run = run;
     op->job.done = on_job;
     session_store_write(op->sessions->store, &op->job);
-}
-
-/* -- bodies ------------------------------------------------------------------------------------ */
-
-static int take_text(const struct kg_node *node, void *value)
-{
-    char **text = value;
-    if (node->type != KG_STRING || memchr(node->text.data, '\0', node->text.length) != NULL)
-        return -EINVAL;
-    *text = kg_str_dup(node->text);
-    return 0;
-}
-
-static int take_bool(const struct kg_node *node, void *value)
-{
-    if (node->type != KG_BOOL)
-        return -EINVAL;
-    *(bool *)value = node->boolean;
-    return 0;
-}
-
-static int take_count(const struct kg_node *node, void *value)
-{
-    int64_t count;
-    if (!kg_node_int(node, &count) || count < 0)
-        return -EINVAL;
-    *(int64_t *)value = count;
-    return 0;
-}
-
-static const struct {
-    int (*take)(const struct kg_node *node, void *value);
-    const char *what;
-} types[] = {
-    [LIVE_TEXT] = {take_text, "a string"},
-    [LIVE_BOOL] = {take_bool, "true or false"},
-    [LIVE_COUNT] = {take_count, "a whole number, 0 or more"},
-};
-
-static int take_member(const struct kg_member *member, const struct live_field *fields,
-                       size_t count, struct kg_err *err)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!kg_str_is(member->key, fields[i].key))
-            continue;
-        if (member->value.type == KG_NULL ||
-            types[fields[i].type].take(&member->value, fields[i].value) == 0)
-            return 0;
-        return kg_fail(err, KG_E_INVALID_PARAMS, "\"%s\": it has to be %s", fields[i].key,
-                       types[fields[i].type].what);
-    }
-    return kg_fail(err, KG_E_INVALID_PARAMS, "the body has a member \"%.*s\", which means nothing",
-                   KG_STR_CUT(member->key, 40));
-}
-
-int live_body_read(struct kg_str body, const struct live_field *fields, size_t count,
-                   struct kg_err *err)
-{
-    if (body.length == 0)
-        return 0;
-    if (body.length > BODY_MAX)
-        return kg_fail(err, KG_E_TOO_LARGE, "the body has more than %zu bytes", BODY_MAX);
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(body, err);
-    if (doc == NULL)
-        return kg_wrap(err, -EINVAL, "body");
-    if (doc->root->type != KG_OBJECT)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "the body is not a JSON object");
-    int result = 0;
-    for (uint32_t i = 0; i < doc->root->count && result == 0; i++)
-        result = take_member(&doc->root->members[i], fields, count, err);
-    return result;
 }

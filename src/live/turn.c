@@ -574,46 +574,21 @@ static void on_open(void *data, struct live_session *live_or_null, const struct 
         live_ensure_started(turn->live, turn->asker, on_started, turn);
 }
 
-/* {"text", "steps"?}, and nothing else. */
-static int read_body(struct turn *turn, struct kg_str body, struct kg_err *err)
-{
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(body, err);
-    if (doc == NULL)
-        return -EINVAL;
-    const struct kg_node *text = kg_node_get(doc->root, "text");
-    const struct kg_node *steps = kg_node_get(doc->root, "steps");
-    for (uint32_t i = 0; doc->root->type == KG_OBJECT && i < doc->root->count; i++) {
-        const struct kg_member *member = &doc->root->members[i];
-        if (&member->value != text && &member->value != steps)
-            return kg_fail(err, KG_E_USAGE, "unknown key \"%.*s\": the body may have text, steps",
-                           KG_STR_CUT(member->key, 64));
-    }
-    if (text == NULL || text->type != KG_STRING || text->text.length == 0)
-        return kg_fail(err, KG_E_USAGE, "\"text\" must be a text that is not empty");
-    int64_t asked = turn->steps_max;
-    if (steps != NULL && (!kg_node_int(steps, &asked) || asked < 1))
-        return kg_fail(err, KG_E_USAGE, "\"steps\" must be a number from 1 on");
-    if (asked < turn->steps_max)
-        turn->steps_max = asked;
-    kg_json_put_string(&turn->said, text->text);
-    return 0;
-}
-
 struct turn *turn_start(struct sessions *sessions, const struct sessions_request *request,
-                        struct kg_str body, const struct turn_ops *ops, void *data,
+                        struct kg_str text, int64_t steps, const struct turn_ops *ops, void *data,
                         struct kg_err *err)
 {
+    if (live_op_check(sessions, true, err) < 0)
+        return NULL;
     struct turn *turn = kg_alloc(sizeof(*turn));
+    int64_t steps_max = host_config(sessions->host)->sessions_steps_max;
     turn->sessions = sessions;
     turn->ops = ops;
     turn->data = data;
-    turn->steps_max = host_config(sessions->host)->sessions_steps_max;
+    turn->steps_max = steps < steps_max ? steps : steps_max;
+    kg_json_put_string(&turn->said, text);
     turn->cancel_task.run = on_cancel_task;
     turn->began_ms = loop_now_ms(sessions->loop);
-    if (live_op_check(sessions, true, err) < 0 || read_body(turn, body, err) < 0) {
-        turn_free(turn);
-        return NULL;
-    }
     turn->asker = host_asker_ref(request->asker);
     live_open(sessions, request->session, on_open, turn);
     return turn;

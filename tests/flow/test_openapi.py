@@ -15,7 +15,9 @@ NAMES = {"name": "declares-all", "method": "all.config", "id": "to-be-revoked", 
 REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
            ("delete", "/api/v1/session"): 409}
 # Bodies of routes that need more than an object.
-BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}'}
+BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
+          ("post", "/api/v1/plugins/{name}/upgrade"): '{"source": "/nowhere"}',
+          ("put", "/api/v1/plugins/{name}/knobs/{knob}"): '{"value": 1}'}
 # Routes that the walk through all of them leaves out, each with why.
 LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own",
             ("get", "/api/v1/events"): "a WebSocket: see test_events.py",
@@ -374,7 +376,7 @@ class OpenApi(FlowTest):
             if "{name}" not in path:
                 continue
             with self.subTest(f"{method} {path}"):
-                body = "{}" if "requestBody" in operation else None
+                body = BODIES.get((method, path), "{}") if "requestBody" in operation else None
                 status, answer = self.daemon.raw(
                     method.upper(), self.url(path.replace("{name}", "nobody")), body)
                 self.assertEqual(status, 404)
@@ -393,7 +395,8 @@ class OpenApi(FlowTest):
         tried = 0
         for (method, path), operation in self.operations.items():
             for parameter in map(self.resolve, operation["parameters"]):
-                wrong = WRONG.get(parameter["schema"].get("type"))
+                schema = parameter["schema"]
+                wrong = "nonsense" if "enum" in schema else WRONG.get(schema.get("type"))
                 if parameter["in"] == "path" or wrong is None:
                     continue
                 tried += 1
@@ -405,6 +408,27 @@ class OpenApi(FlowTest):
                     self.assertEqual(status, 400, answer)
                     self.check(operation, status, answer)
         self.assertGreater(tried, 5)
+
+    def test_unknown_key_of_a_body_is_refused_with_its_name(self):
+        tried = 0
+        for (method, path), operation in self.operations.items():
+            content = operation.get("requestBody", {}).get("content", {})
+            schema = self.resolve(content.get("application/json", {}).get("schema", {}))
+            if "properties" not in schema:
+                continue  # its bytes are passed on
+            self.assertIs(schema["additionalProperties"], False, path)
+            tried += 1
+            with self.subTest(f"{method} {path}"):
+                near = next(iter(schema["properties"])) + "s"
+                for key in (near, "nonsense"):
+                    status, answer = self.daemon.raw(method.upper(), self.url(path),
+                                                     json.dumps({key: 1}))
+                    self.assertEqual(status, 400, answer)
+                    self.check(operation, status, answer)
+                    error = json.loads(answer)["error"]
+                    self.assertEqual(error["code"], "usage")
+                    self.assertIn(f'unknown property "{key}"', error["message"])
+        self.assertGreater(tried, 10)
 
     def test_number_below_its_least_is_refused(self):
         for path, headers in (("/api/v1/audit?limit=-1", {}),

@@ -81,6 +81,21 @@ static void say_large(struct http_request *request)
     http_reply_text(request, 200, "text/plain", (struct kg_str){large, LARGE_BYTES});
 }
 
+/* What the handler of a checked body can rely on. */
+static void say_token(struct http_request *request)
+{
+    kg_auto(kg_free) char *name = http_body_text(request, "name");
+    kg_auto(kg_free) char *expires = http_body_text(request, "expires");
+    http_reply_text(request, 200, "text/plain", kg_str(expires ? expires : name));
+}
+
+static void say_numbers(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_printf(&text, "%lld", (long long)http_body_int(request, "keep_recent", -1));
+    http_reply_text(request, 200, "text/plain", kg_buf_view(&text));
+}
+
 static void fail_with_hint(struct http_request *request)
 {
     struct kg_err err;
@@ -236,6 +251,9 @@ static const struct http_route routes[] = {
     {"POST", "/upload", "admin", UPLOAD_MAX, NULL, take_upload, "", .streams = true},
     {"POST", "/mirror", "admin", UPLOAD_MAX, NULL, mirror, "", .streams = true},
     {"GET", "/pieces/{count}", "admin", 0, NULL, say_pieces, ""},
+    {"POST", "/token", "admin", 4096, NULL, say_token, "", .body = "TokenWanted"},
+    {"POST", "/numbers", "admin", 4096, NULL, say_numbers, "", .body = "SessionCompact"},
+    {"POST", "/bytes", "admin", 4096, NULL, echo, "", .body = "TokenWanted", .passes_body = true},
 };
 
 /* -- a server and its folder ------------------------------------------------------------------- */
@@ -985,6 +1003,68 @@ static void body_over_the_routes_bound_is_refused(void **state)
                          "10\r\n1234567890123456\r\n1\r\nx\r\n0\r\n\r\n"),
                      413);
     assert_int_equal(ask(*state, "POST / HTTP/1.1\r\nContent-Length: 1073741824\r\n" HEAD), 413);
+}
+
+static int post(struct client *client, const char *path, const char *body)
+{
+    kg_auto(kg_free) char *text = kg_format("POST %s HTTP/1.1\r\nContent-Length: %zu\r\n" HEAD "%s",
+                                            path, strlen(body), body);
+    return client_ask(client, text);
+}
+
+static void body_that_fits_its_schema_is_handed_on_as_a_tree(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    assert_int_equal(post(&client, "/token", "{\"name\":\"a\",\"expires\":null}"), 200);
+    assert_body(&client, "a");
+    assert_int_equal(post(&client, "/token", "{\"name\":\"a\",\"expires\":\"2h\"}"), 200);
+    assert_body(&client, "2h");
+    assert_int_equal(post(&client, "/numbers", "{\"keep_recent\":3}"), 200);
+    assert_body(&client, "3");
+    assert_int_equal(post(&client, "/numbers", "{\"keep_recent\":3.0}"), 200);
+    assert_body(&client, "3");
+    assert_int_equal(post(&client, "/numbers", ""), 200); /* no body is an empty object */
+    assert_body(&client, "-1");
+}
+
+static void body_with_an_unknown_key_is_refused_with_its_name(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    assert_int_equal(post(&client, "/token", "{\"name\":\"a\",\"scope\":[]}"), 400);
+    assert_has(client.body, "POST /token: the body has the unknown property \\\"scope\\\"; did you "
+                            "mean \\\"scopes\\\"?");
+    assert_has(client.body, "it may have name, scopes, expires");
+    assert_has(client.body, "\"code\":\"usage\"");
+}
+
+static void body_that_does_not_fit_says_where_and_what_it_has_to_be(void **state)
+{
+    static const struct {
+        const char *body, *message, *hint;
+    } rows[] = {
+        {"{\"name\":7}", "the body: name must be a string, not number", "1 to 64 letters"},
+        {"{\"name\":\"tok_a\"}", "the body: name must match the pattern", "with tok_"},
+        {"{}", "the body is missing the property \\\"name\\\"", "it may have name, scopes"},
+        {"{\"name\":\"a\",\"scopes\":[\"plugin:read\"]}", "scopes/0 must be one of",
+         "read and call"},
+        {"{\"name\":\"a\",\"expires\":\"a\\u0000b\"}", "expires must match", "30d"},
+        {"[1]", "the body must be an object, not array", "it may have"},
+        {"{\"name\":", "POST /token: the body: 1:9", ""},
+        {"{\"name\":\"a\",\"name\":\"b\"}", "POST /token: the body: 1:13", ""},
+    };
+    kg_auto(client_free) struct client client = client_open(*state);
+    for (size_t i = 0; i < KG_COUNT(rows); i++) {
+        assert_int_equal(post(&client, "/token", rows[i].body), 400);
+        assert_has(client.body, rows[i].message);
+        assert_has(client.body, rows[i].hint);
+    }
+}
+
+static void body_that_is_passed_on_is_not_looked_at(void **state)
+{
+    kg_auto(client_free) struct client client = client_open(*state);
+    assert_int_equal(post(&client, "/bytes", "{\"scope\": nonsense"), 200);
+    assert_body(&client, "{\"scope\": nonsense");
 }
 
 static void client_that_sends_on_after_a_refusal_gets_it(void **state)
@@ -1886,6 +1966,10 @@ int main(void)
         TEST(client_that_cannot_be_told_to_continue_is_left),
         TEST(body_where_none_is_taken_is_refused),
         TEST(body_over_the_routes_bound_is_refused),
+        TEST(body_that_fits_its_schema_is_handed_on_as_a_tree),
+        TEST(body_with_an_unknown_key_is_refused_with_its_name),
+        TEST(body_that_does_not_fit_says_where_and_what_it_has_to_be),
+        TEST(body_that_is_passed_on_is_not_looked_at),
         TEST(client_that_sends_on_after_a_refusal_gets_it),
         TEST(endless_chunk_framing_is_refused),
         TEST(handler_has_the_request_before_its_body),

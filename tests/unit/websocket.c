@@ -45,7 +45,7 @@ static void say_ok(struct http_request *request)
 }
 
 static const struct http_parameter query[] = {
-    {"plugin", "string", ""}, {"event", "string", ""}, {"type", "string", ""}, {NULL, NULL, NULL}};
+    {"plugin", "string", ""}, {"event", "string", ""}, {"type", "event_type", ""}, {NULL, NULL, NULL}};
 static const struct http_route routes[] = {
     {"GET", "/events", "", 0, query, serve, "", false},
     {"GET", "/few", "", 0, query, serve_without_audit, "", false},
