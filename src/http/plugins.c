@@ -6,15 +6,6 @@
 
 /* -- what a plugin is -------------------------------------------------------------------------- */
 
-static void put_list(struct kg_json_writer *json, const char *key, char *const *list)
-{
-    kg_json_key(json, key);
-    kg_json_begin(json, '[');
-    for (; *list != NULL; list++)
-        kg_json_text(json, *list);
-    kg_json_end(json, ']');
-}
-
 void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str text)
 {
     kg_json_key(json, key);
@@ -119,7 +110,7 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
     kg_json_named_text(json, "dir", plugin->dir);
     kg_json_named_bool(json, "dev", plugin->dev != NULL);
     if (manifest != NULL)
-        put_list(json, "capabilities", manifest->capabilities);
+        kg_json_named_list(json, "capabilities", manifest->capabilities);
     kg_json_key(json, "pid");
     if (facts->pid != 0)
         kg_json_int(json, facts->pid);
