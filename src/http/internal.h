@@ -72,7 +72,7 @@ void http_server_handle_closed(struct http_server *server);
  */
 void http_server_doubt(struct http_server *server);
 
-/* -- connection.c ------------------------------------------------------------------------------ */
+/* -- connections: accept.c, connection.c, parse.c, write.c ------------------------------------- */
 
 struct http_connection;
 /* Where a connection comes from. */
