@@ -216,5 +216,7 @@ void http_reply_error(struct http_request *request, const struct kg_err *err);
 /* The same with "problems", all that is wrong with a file; NULL: none of those. */
 void http_reply_problems(struct http_request *request, const struct kg_err *err,
                          const struct kg_problems *problems_or_null);
+/* For who was asked in between: JSON with the status of the row, or an error. data: the request. */
+void http_on_answer(void *data, struct kg_str json, const struct kg_err *err_or_null);
 
 #endif

@@ -289,18 +289,9 @@ void http_handle_restart(struct http_request *request)
 
 /* -- refusals ---------------------------------------------------------------------------------- */
 
-static void on_refusals(void *data, struct kg_str json, const struct kg_err *err_or_null)
-{
-    struct http_request *request = data;
-    if (err_or_null != NULL)
-        http_reply_error(request, err_or_null);
-    else
-        http_reply(request, 200, json);
-}
-
 void http_handle_why(struct http_request *request)
 {
     struct host_plugin *plugin = http_find_plugin(request);
     if (plugin != NULL)
-        host_why(http_host(request), plugin, on_refusals, request);
+        host_why(http_host(request), plugin, http_on_answer, request);
 }

@@ -491,3 +491,13 @@ void http_reply_problems(struct http_request *request, const struct kg_err *err,
     kg_json_end(&writer, '}');
     http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));
 }
+
+void http_on_answer(void *data, struct kg_str json, const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    int status = request->route->status;
+    if (err_or_null != NULL)
+        http_reply_error(request, err_or_null);
+    else
+        http_reply(request, status ? status : 200, json);
+}

@@ -81,19 +81,14 @@ static void on_end(void *data)
     run_free(run);
 }
 
-static struct sessions_request request_of(struct http_request *request)
-{
-    return (struct sessions_request){
-        .session = http_path_parameter(request, "id"),
-        .asker = http_asker(request),
-    };
-}
-
 void http_handle_run(struct http_request *request)
 {
     static const struct turn_ops ops = {
         .on_refused = on_refused, .on_line = on_line, .on_end = on_end};
-    const struct sessions_request asked = request_of(request);
+    const struct sessions_request asked = {
+        .session = http_path_parameter(request, "id"),
+        .asker = http_asker(request),
+    };
     struct run *run = kg_alloc(sizeof(*run));
     struct kg_err err = {0};
     run->request = request;
@@ -106,22 +101,4 @@ void http_handle_run(struct http_request *request)
     }
     http_on_gone(request, on_gone, run);
     http_on_room(request, on_room, run);
-}
-
-/* -- its end from outside ---------------------------------------------------------------------- */
-
-static void on_cancelled(void *data, struct kg_str json, const struct kg_err *err_or_null)
-{
-    if (err_or_null != NULL)
-        http_reply_error(data, err_or_null);
-    else
-        http_reply(data, 200, json);
-}
-
-void http_handle_run_cancel(struct http_request *request)
-{
-    struct sessions_request asked = request_of(request);
-    asked.on_done = on_cancelled;
-    asked.data = request;
-    sessions_cancel(http_sessions(request), &asked);
 }

@@ -1,22 +1,12 @@
 /* The routes of sessions: what a request says goes to the sessions, what they answer comes back. */
 #include "http/internal.h"
 
-static void on_done(void *data, struct kg_str json, const struct kg_err *err_or_null)
-{
-    struct http_request *request = data;
-    int status = request->route->status;
-    if (err_or_null != NULL)
-        http_reply_error(request, err_or_null);
-    else
-        http_reply(request, status ? status : 200, json);
-}
-
 static struct sessions_request request_of(struct http_request *request)
 {
     return (struct sessions_request){
         .session = http_path_parameter(request, "id"),
         .asker = http_asker(request),
-        .on_done = on_done,
+        .on_done = http_on_answer,
         .data = request,
     };
 }
@@ -134,4 +124,10 @@ void http_handle_session_idle(struct http_request *request)
 {
     const struct sessions_request asked = request_of(request);
     sessions_idle(http_sessions(request), &asked);
+}
+
+void http_handle_run_cancel(struct http_request *request)
+{
+    const struct sessions_request asked = request_of(request);
+    sessions_cancel(http_sessions(request), &asked);
 }
