@@ -240,43 +240,4 @@ pid_t cage_child_root(const struct cage_child *child);
 uint64_t cage_memory_of(pid_t root);
 uint64_t cage_process_memory(pid_t pid);
 
-/* -- one run: a command in a cage from its start to its end, with what it wrote ---------------- */
-
-struct cage_run_options {
-    struct kg_str input; /* its stdin; copied */
-    size_t output_max;   /* bytes kept of stdout, and of stderr; the rest is thrown away */
-    uint64_t timeout_ms; /* then the whole cage is killed */
-    /* Gets stdout as it comes, and nothing of it is kept. May be NULL, and may kill the run. */
-    void (*on_output)(void *data, struct kg_str bytes);
-    /* See cage_child_ops; needed where the plan has a network. */
-    void (*on_socket)(void *data, uint32_t index, int fd);
-};
-
-struct cage_run_result {
-    struct kg_buf out, err; /* owned */
-    struct cage_exit how;
-    bool timed_out; /* the deadline killed it */
-    bool truncated; /* there was more output than is kept */
-};
-void cage_run_result_free(struct cage_run_result *result); /* also for kg_auto */
-
-/* Called once, never before cage_run_start returns. Who wants to keep a text takes it out. */
-typedef void cage_run_done_fn(void *data, struct cage_run_result *result,
-                              const struct kg_err *err_or_null);
-
-struct cage_run;
-/* SIGPIPE must be ignored: a command may close its stdin at any time. */
-struct cage_run *cage_run_start(struct cage_spawner *spawner, struct loop *loop,
-                                const struct cage_plan *plan,
-                                const struct cage_run_options *options, cage_run_done_fn *on_done,
-                                void *data, struct kg_err *err);
-/* Kills the cage; on_done comes as after any other end. */
-void cage_run_kill(struct cage_run *run);
-/* Kills the cage; on_done is not called. The loop still has to turn until it is gone. */
-void cage_run_cancel(struct cage_run *run);
-/* The same for programs whose loop does not run: returns when all is over. */
-int cage_run(struct cage_spawner *spawner, struct loop *loop, const struct cage_plan *plan,
-             const struct cage_run_options *options, struct cage_run_result *ret_result,
-             struct kg_err *err);
-
 #endif

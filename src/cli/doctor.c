@@ -4,8 +4,7 @@
  */
 #include "cli/cli.h"
 
-#include "cage/cage.h"
-#include "loop/loop.h"
+#include "helper/helper.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -30,7 +29,7 @@ static const struct {
     {"\nCapBnd:\t0000000000000000\n", "it could gain capabilities"},
 };
 
-static int check_walls(struct cage_run_result *result, struct kg_err *err)
+static int check_walls(struct helper_run_result *result, struct kg_err *err)
 {
     const char *seen = kg_buf_terminate(&result->out);
     if (strncmp(seen, TRIAL_INPUT "\n", sizeof(TRIAL_INPUT)) != 0)
@@ -41,7 +40,7 @@ static int check_walls(struct cage_run_result *result, struct kg_err *err)
     return 0;
 }
 
-static int check_result(struct cage_run_result *result, struct kg_err *err)
+static int check_result(struct helper_run_result *result, struct kg_err *err)
 {
     char *said = kg_buf_terminate(&result->err);
     said[strcspn(said, "\n")] = '\0';
@@ -61,14 +60,15 @@ static void on_lost(void *data)
 
 static int run_trial(struct cage_spawner *spawner, const struct cage_plan *plan, struct kg_err *err)
 {
-    struct cage_run_options options = {.input = KG_STR(TRIAL_INPUT "\n"),
-                                       .output_max = TRIAL_BYTES,
-                                       .timeout_ms = TRIAL_TIMEOUT_MS};
-    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
+    struct helper_run_options options = {.input = KG_STR(TRIAL_INPUT "\n"),
+                                         .output_max = TRIAL_BYTES,
+                                         .timeout_ms = TRIAL_TIMEOUT_MS};
+    kg_auto(helper_run_result_free) struct helper_run_result result = {0};
     struct loop *loop = loop_new();
+    const struct helper_place place = {.loop = loop, .spawner = spawner};
     int failed = cage_spawner_attach(spawner, loop, on_lost, NULL, err);
     if (failed == 0)
-        failed = cage_run(spawner, loop, plan, &options, &result, err);
+        failed = helper_run(&place, plan, &options, &result, err);
     if (failed == 0)
         failed = check_result(&result, err);
     cage_spawner_free(spawner);

@@ -8,6 +8,7 @@
  *                                        \-> worker: remove all             -> on_done(error)
  */
 #include "store/fetch.h"
+#include "helper/helper.h"
 #include "store/tree.h"
 
 #include <errno.h>
@@ -29,8 +30,7 @@ struct store_fetch {
     store_fetched_fn *on_done; /* NULL: it is cancelled */
     void *data;
     struct store_quarantine *quarantine; /* owned; NULL once it is removed or handed over */
-    struct cage_run *run;                /* NULL once it is over */
-    struct gate_cage *network;           /* owned; NULL: it has none */
+    struct helper_run *run;              /* NULL once it is over */
     struct fetch_words words;
     bool noisy; /* it said what it should not */
     struct loop_worker *worker;
@@ -42,16 +42,9 @@ struct store_fetch {
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-static void end_network(struct store_fetch *fetch)
-{
-    if (fetch->network != NULL)
-        gate_cage_free(kg_steal(&fetch->network));
-}
-
 static void fetch_free(struct store_fetch *fetch)
 {
     struct store *store = fetch->store;
-    end_network(fetch);
     loop_worker_free(fetch->worker);
     store_quarantine_free(fetch->quarantine);
     store_tree_free(&fetch->tree);
@@ -168,7 +161,7 @@ static int fail_time(const struct store_fetch *fetch, struct kg_err *err)
 }
 
 /* Without a word of its own about it. */
-static int explain_end(const struct cage_run_result *result, struct kg_err *err)
+static int explain_end(const struct helper_run_result *result, struct kg_err *err)
 {
     char words[LAST_WORDS_BYTES] = "";
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
@@ -188,7 +181,7 @@ static int explain_end(const struct cage_run_result *result, struct kg_err *err)
                    result->how.exit_code, words);
 }
 
-static int judge(const struct store_fetch *fetch, const struct cage_run_result *result,
+static int judge(const struct store_fetch *fetch, const struct helper_run_result *result,
                  struct kg_err *err)
 {
     if (fetch->noisy)
@@ -204,12 +197,11 @@ static int judge(const struct store_fetch *fetch, const struct cage_run_result *
     return left_well && fetch->words.done ? 0 : explain_end(result, err);
 }
 
-static void on_run_done(void *data, struct cage_run_result *result,
+static void on_run_done(void *data, struct helper_run_result *result,
                         const struct kg_err *err_or_null)
 {
     struct store_fetch *fetch = data;
     fetch->run = NULL;
-    end_network(fetch);
     if (fetch->on_done == NULL)
         kg_fail(&fetch->error, KG_E_CANCELLED, "cancelled");
     else if (err_or_null != NULL)
@@ -229,16 +221,7 @@ static void on_output(void *data, struct kg_str bytes)
     if (fetch->noisy || fetch->on_done == NULL || fetch_words_take(&fetch->words, bytes))
         return;
     fetch->noisy = true;
-    cage_run_kill(fetch->run);
-}
-
-static void on_socket(void *data, uint32_t index, int fd)
-{
-    struct store_fetch *fetch = data;
-    if (fetch->network != NULL)
-        gate_cage_take(fetch->network, index, fd);
-    else
-        kg_close(&fd);
+    helper_run_kill(fetch->run);
 }
 
 static void on_network(void *data, const struct gate_event *event)
@@ -284,18 +267,17 @@ static char *make_work(const struct store_quarantine *quarantine, struct kg_err 
 static int start_run(struct store_fetch *fetch, const struct cage_plan *plan, struct kg_err *err)
 {
     const struct store_parts *parts = &fetch->parts;
-    const struct cage_run_options options = {
+    const struct helper_run_options options = {
         .output_max = LAST_WORDS_BYTES,
         .timeout_ms = fetch->limits.timeout_ms,
         .on_output = on_output,
-        .on_socket = on_socket,
+        .on_network = on_network,
     };
     if (cage_plan_has_network(plan) && parts->gate == NULL)
         return kg_fail(err, KG_E_CAGE, "nothing can be fetched from the network here");
-    if (cage_plan_has_network(plan))
-        fetch->network = gate_cage_new(parts->gate, plan, on_network, fetch);
-    fetch->run =
-        cage_run_start(parts->spawner, parts->loop, plan, &options, on_run_done, fetch, err);
+    const struct helper_place place = {
+        .loop = parts->loop, .spawner = parts->spawner, .gate = parts->gate};
+    fetch->run = helper_run_start(&place, plan, &options, on_run_done, fetch, err);
     return fetch->run != NULL ? 0 : -EINVAL;
 }
 
@@ -351,8 +333,7 @@ void store_fetch_cancel(struct store_fetch *fetch)
 {
     fetch->on_done = NULL;
     fetch->words.on_progress = NULL;
-    end_network(fetch);
     fetch->parts.on_network = NULL;
     if (fetch->run != NULL)
-        cage_run_kill(fetch->run);
+        helper_run_kill(fetch->run);
 }

@@ -3,6 +3,7 @@
  * to; a network only for git over https, and in it one host and one port. git comes with it only
  * where the source is a repository.
  */
+#include "helper/helper.h"
 #include "store/fetch.h"
 #include "store/source.h"
 
@@ -13,15 +14,6 @@
 #define GIT_TMP_BYTES        ((size_t)16 << 20)
 #define GIT_MEMORY_BYTES     ((uint64_t)768 << 20) /* it takes deltas apart in memory */
 #define CPU_SHARES           256
-
-static const char *const environment[] = {
-    "PATH=/usr/bin:/usr/local/bin",
-    "LANG=C.UTF-8",
-#ifdef __SANITIZE_ADDRESS__
-    "ASAN_OPTIONS=detect_leaks=0", /* it would trace the process, which no cage allows */
-#endif
-    NULL,
-};
 
 static const char *format_of(const struct store_source *source)
 {
@@ -79,7 +71,6 @@ static struct cage_plan *plan_for(const struct store *store, const struct store_
     kg_auto(kg_free) char *host = NULL;
     uint16_t port = 0;
     bool is_remote = source_host(source->place, &host, &port);
-    kg_auto(kg_free) char *install_dir = kg_path_folder(command[0]);
     const struct cage_path paths[] = {{.path = folder, .write = true, .own = true}, {.path = path}};
     /* A shell only for a local repository: git starts the other side of it by one. */
     const struct cage_program programs[] = {{.program = "git", .folder = folder},
@@ -87,9 +78,7 @@ static struct cage_plan *plan_for(const struct store *store, const struct store_
     const struct cage_reach reach = {.host = host, .port = port};
     const struct cage_policy policy = {
         .name = "kaged-unpack",
-        .install_dir = install_dir,
         .command = (const char *const *)command,
-        .env = environment,
         .paths = paths,
         .path_count = path != NULL ? 2 : 1,
         .programs = programs,
@@ -100,25 +89,18 @@ static struct cage_plan *plan_for(const struct store *store, const struct store_
         .reach_count = is_remote ? 1 : 0,
         .processes_max = is_git ? GIT_PROCESSES : ARCHIVE_PROCESSES,
         .tmp_bytes = is_git ? GIT_TMP_BYTES : ARCHIVE_TMP_BYTES,
-#ifndef __SANITIZE_ADDRESS__
         .memory_bytes = is_git ? GIT_MEMORY_BYTES : ARCHIVE_MEMORY_BYTES,
-#endif
         .cpu_shares = CPU_SHARES,
     };
-    return cage_plan_new(&policy, store->parts.facts, err);
+    return helper_plan(command[0], policy, store->parts.facts, err);
 }
 
 struct cage_plan *fetch_plan(const struct store *store, const struct store_source *source,
                              const struct store_limits *limits, const char *folder,
                              struct kg_err *err)
 {
-    kg_auto(kg_free) char *program = cage_helper_path("kaged-unpack");
-    if (program == NULL) {
-        kg_fail(err, KG_E_INTERNAL, "kaged-unpack is not installed");
-        kg_hint(err, "install kaged whole: make install");
-        return NULL;
-    }
-    if (check_apart(source, folder, err) < 0)
+    kg_auto(kg_free) char *program = helper_program("kaged-unpack", err);
+    if (program == NULL || check_apart(source, folder, err) < 0)
         return NULL;
     char **command = make_command(program, source, limits, folder);
     struct cage_plan *plan = plan_for(store, source, command, folder, err);

@@ -5,6 +5,8 @@
 #include "cage/internal.h"
 #include "world.h"
 
+#include "helper/helper.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -21,7 +23,7 @@
 
 static const struct cage_owner owner = {
     .uid = OWNER_UID, .gid = OWNER_UID, .groups = {OWNER_UID, GROUP}, .group_count = 2};
-static const struct cage_run_options usual = {.output_max = 65536, .timeout_ms = WORLD_WAIT_MS};
+static const struct helper_run_options usual = {.output_max = 65536, .timeout_ms = WORLD_WAIT_MS};
 
 static struct world *world;
 
@@ -62,13 +64,14 @@ static struct cage_plan *plan_for(const char *folder, const char *const *command
 static char *run_to_words(struct cage_plan *plan)
 {
     struct kg_err err = {0};
-    struct cage_run_result result = {0};
-    int failed = cage_run(world->spawner, world->loop, plan, &usual, &result, &err);
+    const struct helper_place place = {.loop = world->loop, .spawner = world->spawner};
+    struct helper_run_result result = {0};
+    int failed = helper_run(&place, plan, &usual, &result, &err);
     cage_plan_free(plan);
     char *words = failed < 0 ? kg_format("error: %s", err.message)
                              : kg_format("%.*s%.*s", KG_STR_ARG(kg_buf_view(&result.out)),
                                          KG_STR_ARG(kg_buf_view(&result.err)));
-    cage_run_result_free(&result);
+    helper_run_result_free(&result);
     return words;
 }
 
@@ -89,7 +92,7 @@ static void private_folder_of_the_owner_is_read_in_his_cage(void **state)
     assert_says(plan_for(folder, COMMAND("cat", "file")), "inside\n");
 }
 
-static void cage_runs_as_its_own_user_and_not_as_the_owner(void **state)
+static void helper_runs_as_its_own_user_and_not_as_the_owner(void **state)
 {
     (void)state;
     kg_auto(kg_free) char *folder = make_folder("whose", OWNER_UID, OWNER_UID, 0700);
@@ -200,7 +203,7 @@ int main(void)
     static const struct CMUnitTest nothing[] = {cmocka_unit_test(only_root_serves_others)};
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(private_folder_of_the_owner_is_read_in_his_cage),
-        cmocka_unit_test(cage_runs_as_its_own_user_and_not_as_the_owner),
+        cmocka_unit_test(helper_runs_as_its_own_user_and_not_as_the_owner),
         cmocka_unit_test(folder_of_one_of_his_groups_may_be_opened),
         cmocka_unit_test(folder_that_only_root_may_read_is_refused),
         cmocka_unit_test(folder_below_one_that_only_root_may_enter_is_refused),

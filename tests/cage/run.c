@@ -2,6 +2,8 @@
  */
 #include "world.h"
 
+#include "helper/helper.h"
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,15 +13,16 @@
 #define MIB ((size_t)1024 * 1024)
 
 static struct world *world;
+static struct helper_place place;
 
-static const struct cage_run_options usual = {.output_max = 4 * MIB, .timeout_ms = WORLD_WAIT_MS};
+static const struct helper_run_options usual = {.output_max = 4 * MIB, .timeout_ms = WORLD_WAIT_MS};
 
-static void run_in_cage(const char *const *command, const struct cage_run_options *options,
-                        struct cage_run_result *ret_result)
+static void run_in_cage(const char *const *command, const struct helper_run_options *options,
+                        struct helper_run_result *ret_result)
 {
     struct kg_err err = {0};
     struct cage_plan *plan = world_plan(world, command);
-    int result = cage_run(world->spawner, world->loop, plan, options, ret_result, &err);
+    int result = helper_run(&place, plan, options, ret_result, &err);
     cage_plan_free(plan);
     if (result < 0)
         fail_msg("%s", err.message);
@@ -34,7 +37,7 @@ static void assert_text(const struct kg_buf *text, const char *expected)
 static void output_is_captured_and_errors_apart(void **state)
 {
     (void)state;
-    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
+    kg_auto(helper_run_result_free) struct helper_run_result result = {0};
     run_in_cage(COMMAND("sh", "-c", "echo out; echo err >&2"), &usual, &result);
     assert_text(&result.out, "out\n");
     assert_text(&result.err, "err\n");
@@ -46,7 +49,7 @@ static void output_is_captured_and_errors_apart(void **state)
 static void exit_codes_and_signals_are_told(void **state)
 {
     (void)state;
-    kg_auto(cage_run_result_free) struct cage_run_result left = {0}, killed = {0};
+    kg_auto(helper_run_result_free) struct helper_run_result left = {0}, killed = {0};
     run_in_cage(COMMAND("sh", "-c", "exit 42"), &usual, &left);
     assert_int_equal(left.how.exit_code, 42);
     run_in_cage(COMMAND("sh", "-c", "kill -TERM $$"), &usual, &killed);
@@ -57,7 +60,7 @@ static void exit_codes_and_signals_are_told(void **state)
 static void program_that_cannot_run_is_not_built(void **state)
 {
     (void)state;
-    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
+    kg_auto(helper_run_result_free) struct helper_run_result result = {0};
     world_write(world, "no-program", "\177ELF", 0755);
     run_in_cage(COMMAND("./no-program"), &usual, &result);
     assert_false(result.how.built);
@@ -68,11 +71,11 @@ static void program_that_cannot_run_is_not_built(void **state)
 static void input_of_a_mebibyte_is_echoed_whole(void **state)
 {
     (void)state;
-    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
+    kg_auto(helper_run_result_free) struct helper_run_result result = {0};
     kg_auto(kg_free) char *input = kg_alloc(MIB);
     for (size_t i = 0; i < MIB; i++)
         input[i] = (char)('a' + i % 23);
-    struct cage_run_options options = usual;
+    struct helper_run_options options = usual;
     options.input = (struct kg_str){input, MIB};
     run_in_cage(COMMAND("cat"), &options, &result);
     assert_int_equal(result.out.length, MIB);
@@ -83,9 +86,9 @@ static void input_of_a_mebibyte_is_echoed_whole(void **state)
 static void command_that_does_not_read_its_input_is_no_error(void **state)
 {
     (void)state;
-    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
+    kg_auto(helper_run_result_free) struct helper_run_result result = {0};
     kg_auto(kg_free) char *input = kg_alloc(MIB);
-    struct cage_run_options options = usual;
+    struct helper_run_options options = usual;
     options.input = (struct kg_str){input, MIB};
     run_in_cage(COMMAND("sh", "-c", "exec <&-; echo done"), &options, &result);
     assert_text(&result.out, "done\n");
@@ -95,9 +98,9 @@ static void command_that_does_not_read_its_input_is_no_error(void **state)
 static void output_is_cut_at_the_bound(void **state)
 {
     (void)state;
-    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
+    kg_auto(helper_run_result_free) struct helper_run_result result = {0};
     kg_auto(kg_free) char *input = kg_alloc(MIB);
-    struct cage_run_options options = usual;
+    struct helper_run_options options = usual;
     options.input = (struct kg_str){input, MIB};
     options.output_max = 1000;
     run_in_cage(COMMAND("cat"), &options, &result);
@@ -109,8 +112,8 @@ static void output_is_cut_at_the_bound(void **state)
 static void deadline_kills_the_whole_cage(void **state)
 {
     (void)state;
-    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
-    struct cage_run_options options = usual;
+    kg_auto(helper_run_result_free) struct helper_run_result result = {0};
+    struct helper_run_options options = usual;
     options.timeout_ms = 300;
     run_in_cage(COMMAND("sh", "-c", "trap '' TERM; (while :; do :; done) & while :; do :; done"),
                 &options, &result);
@@ -121,8 +124,8 @@ static void deadline_kills_the_whole_cage(void **state)
 static void endless_output_ends_at_the_deadline(void **state)
 {
     (void)state;
-    kg_auto(cage_run_result_free) struct cage_run_result result = {0};
-    struct cage_run_options options = usual;
+    kg_auto(helper_run_result_free) struct helper_run_result result = {0};
+    struct helper_run_options options = usual;
     options.timeout_ms = 300;
     options.output_max = 4096;
     run_in_cage(COMMAND("sh", "-c", "while :; do echo more; done"), &options, &result);
@@ -134,7 +137,7 @@ static void plan_that_the_spawner_refuses_is_an_error(void **state)
 {
     (void)state;
     struct kg_err err = {0};
-    struct cage_run_result result = {0};
+    struct helper_run_result result = {0};
     kg_auto(kg_free) char *folder = kg_format("%s/gone", world->folder);
     kg_auto(kg_free) char *command = kg_format("mkdir %s", folder);
     assert_int_equal(system(command), 0);
@@ -147,14 +150,14 @@ static void plan_that_the_spawner_refuses_is_an_error(void **state)
     assert_non_null(plan);
     kg_auto(kg_free) char *remove = kg_format("rmdir %s", folder);
     assert_int_equal(system(remove), 0);
-    assert_true(cage_run(world->spawner, world->loop, plan, &usual, &result, &err) < 0);
+    assert_true(helper_run(&place, plan, &usual, &result, &err) < 0);
     cage_plan_free(plan);
     assert_non_null(strstr(err.message, "No such file"));
 }
 
 /* -- with callbacks ---------------------------------------------------------------------------- */
 
-static void count_done(void *data, struct cage_run_result *result, const struct kg_err *err)
+static void count_done(void *data, struct helper_run_result *result, const struct kg_err *err)
 {
     (void)result, (void)err;
     ++*(unsigned *)data;
@@ -172,17 +175,15 @@ static void cancelled_run_tells_nobody_and_others_go_on(void **state)
     struct kg_err err = {0};
     struct cage_plan *forever = world_plan(world, COMMAND("./probe", "wait-forever"));
     struct cage_plan *hello = world_plan(world, COMMAND("./probe", "hello"));
-    struct cage_run *run =
-        cage_run_start(world->spawner, world->loop, forever, &usual, count_done, &done, &err);
+    struct helper_run *run = helper_run_start(&place, forever, &usual, count_done, &done, &err);
     assert_non_null(run);
     for (int i = 0; i < 2; i++)
-        assert_non_null(
-            cage_run_start(world->spawner, world->loop, hello, &usual, count_done, &done, &err));
+        assert_non_null(helper_run_start(&place, hello, &usual, count_done, &done, &err));
     assert_int_equal(done, 0);
-    cage_run_cancel(run);
+    helper_run_cancel(run);
     assert_true(loop_run_until(world->loop, are_two, &done, WORLD_WAIT_MS));
-    kg_auto(cage_run_result_free) struct cage_run_result last = {0};
-    assert_int_equal(cage_run(world->spawner, world->loop, hello, &usual, &last, &err), 0);
+    kg_auto(helper_run_result_free) struct helper_run_result last = {0};
+    assert_int_equal(helper_run(&place, hello, &usual, &last, &err), 0);
     assert_int_equal(done, 2);
     cage_plan_free(forever);
     cage_plan_free(hello);
@@ -190,7 +191,7 @@ static void cancelled_run_tells_nobody_and_others_go_on(void **state)
 
 /* What a run handed over as it came, and how it ended. */
 struct heard {
-    struct cage_run *run;
+    struct helper_run *run;
     struct kg_buf text;
     bool done;
     int signal;
@@ -200,10 +201,10 @@ static void on_output(void *data, struct kg_str bytes)
 {
     struct heard *heard = data;
     kg_buf_str(&heard->text, bytes);
-    cage_run_kill(heard->run); /* it would go on for ever */
+    helper_run_kill(heard->run); /* it would go on for ever */
 }
 
-static void on_heard(void *data, struct cage_run_result *result, const struct kg_err *err)
+static void on_heard(void *data, struct helper_run_result *result, const struct kg_err *err)
 {
     struct heard *heard = data;
     assert_null(err);
@@ -222,11 +223,11 @@ static void output_is_handed_over_as_it_comes_and_a_killed_run_is_told(void **st
     (void)state;
     struct kg_err err = {0};
     struct heard heard = {0};
-    struct cage_run_options options = usual;
+    struct helper_run_options options = usual;
     options.on_output = on_output;
     struct cage_plan *plan =
         world_plan(world, COMMAND("sh", "-c", "echo now; while :; do :; done"));
-    heard.run = cage_run_start(world->spawner, world->loop, plan, &options, on_heard, &heard, &err);
+    heard.run = helper_run_start(&place, plan, &options, on_heard, &heard, &err);
     cage_plan_free(plan);
     assert_non_null(heard.run);
     assert_true(loop_run_until(world->loop, is_heard, &heard, WORLD_WAIT_MS));
@@ -248,6 +249,7 @@ static int make_world(void **state)
     (void)state;
     signal(SIGPIPE, SIG_IGN);
     world = world_new();
+    place = (struct helper_place){.loop = world->loop, .spawner = world->spawner};
     return 0;
 }
 
