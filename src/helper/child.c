@@ -46,8 +46,7 @@ struct cage_plan *helper_plan(const char *program, struct cage_policy policy,
 #endif
         NULL,
     };
-    kg_auto(kg_free) char *folder = kg_strdup(program);
-    *strrchr(folder, '/') = '\0';
+    kg_auto(kg_free) char *folder = kg_path_folder(program);
     policy.install_dir = folder;
     policy.env = env;
 #ifdef __SANITIZE_ADDRESS__
