@@ -35,15 +35,24 @@ static struct schema *compile(const struct kg_node *components, const char *name
     return schema;
 }
 
+static struct kg_doc *read_components(void)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_buf_printf(&text, "{\"schemas\":%.*s}", KG_STR_ARG(http_schemas()));
+    return kg_json_read(kg_buf_view(&text), NULL);
+}
+
 struct schema **http_bodies_new(const struct http_route *routes, size_t count)
 {
     struct schema **bodies = kg_alloc_array(count + 1, sizeof(struct schema *));
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_buf_printf(&text, "{\"schemas\":%.*s}", KG_STR_ARG(http_schemas()));
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);
-    for (size_t i = 0; i < count; i++)
-        if (is_checked(&routes[i]))
-            bodies[i] = compile(doc->root, routes[i].body);
+    kg_auto(kg_doc_cleanup) struct kg_doc *components = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_checked(&routes[i]))
+            continue;
+        if (components == NULL)
+            components = read_components();
+        bodies[i] = compile(components->root, routes[i].body);
+    }
     return bodies;
 }
 
@@ -118,13 +127,11 @@ static int refuse(struct http_request *request, const struct schema_error *error
 
 /* -- checking ---------------------------------------------------------------------------------- */
 
-int http_body_check(const struct http_server *server, struct http_request *request)
+static int check(const struct schema *schema, struct http_request *request)
 {
     const struct http_route *route = request->route;
     kg_auto(schema_report_free) struct schema_report report = {0};
     struct kg_err err = {0};
-    if (!is_checked(route))
-        return 0;
     struct kg_str text = http_body(request);
     request->tree = kg_json_read(text.length > 0 ? text : KG_STR("{}"), &err);
     if (request->tree == NULL) {
@@ -132,12 +139,18 @@ int http_body_check(const struct http_server *server, struct http_request *reque
         return kg_wrap(&request->refusal->err, -EINVAL, "%s %s: the body", route->method,
                        route->pattern);
     }
-    if (schema_check(server->bodies[route - server->routes], request->tree->root, &report))
+    if (schema_check(schema, request->tree->root, &report))
         return 0;
     if (report.count > 0)
         return refuse(request, pick(&report));
     return kg_fail(http_request_refuse(request, 0), KG_E_TOO_LARGE,
                    "%s %s: the body takes too long to check", route->method, route->pattern);
+}
+
+int http_body_check(const struct http_server *server, struct http_request *request)
+{
+    const struct http_route *route = request->route;
+    return is_checked(route) ? check(server->bodies[route - server->routes], request) : 0;
 }
 
 const struct kg_node *http_body_tree(const struct http_request *request)

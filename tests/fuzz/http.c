@@ -94,6 +94,7 @@ static const struct http_route routes[] = {
     {"POST", "/", "", SIZE_MAX, NULL, echo, ""},
     {"GET", "/items/{name}", "", 0, NULL, say_query, "", .any_query = true},
     {"GET", "/list", "", 0, list_query, say_query, ""},
+    {"POST", "/checked", "", 65536, NULL, echo, "", .body = "SessionMessages"},
     {"POST", "/stream", "", 65536, NULL, echo_in_pieces, "", .streams = true},
     {"GET", "/events", "", 0, NULL, greet, ""},
 };
