@@ -61,7 +61,7 @@ static const struct dialect_ops dialect_ops = {
 void talk_set_spec(struct instance *instance, const struct instance_spec *spec)
 {
     struct dialect_talk *talk = &instance->talk;
-    talk->dialect = spec->dialect ? spec->dialect : &dialect_kaged;
+    talk->dialect = spec->dialect ? spec->dialect : dialect_find(KG_STR("kaged"));
     talk->ops = &dialect_ops;
     talk->data = instance;
     talk->loop = instance->supervisor->loop;

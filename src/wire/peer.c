@@ -510,6 +510,11 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
     return 0;
 }
 
+uint64_t peer_next_id(const struct peer *peer)
+{
+    return peer->next_id;
+}
+
 void peer_abandon(struct peer *peer, uint64_t id)
 {
     struct pending **link = pending_find(peer, id);

@@ -170,6 +170,8 @@ struct peer_call {
 /* Queues a request; peer_abandon takes *ret_id. Fails with KG_E_BUSY, TOO_LARGE, PLUGIN_DOWN. */
 int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
               struct kg_err *err);
+/* The id that the next call gets, for a message that has to name it inside, too. */
+uint64_t peer_next_id(const struct peer *peer);
 /* The caller left: on_done is not called any more; the host's deadline stands. */
 void peer_abandon(struct peer *peer, uint64_t id);
 /* A notification of the child that is about that call. False: nobody waits for it any more. */
