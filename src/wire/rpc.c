@@ -262,6 +262,7 @@ static bool parse_usual_result(struct kg_str line, struct rpc_message *message)
         cursor.end - cursor.at != 1 || *cursor.at != '}')
         return false;
     message->has_id = true;
+    message->id_text = id;
     message->kind = RPC_RESULT;
     message->params = message->error = KG_STR_NULL;
     return true;

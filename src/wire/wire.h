@@ -53,7 +53,7 @@ struct rpc_message {
     int64_t id;                      /* when has_id */
     bool has_id;                     /* it is an integer of ours: 1 or more */
     bool has_foreign_id;             /* an invalid request only for its id: a string, 0, 1.5 */
-    struct kg_str id_text;           /* as it came; not of every RPC_RESULT */
+    struct kg_str id_text;           /* as it came; data NULL if absent */
     char method[RPC_METHOD_MAX + 1]; /* decoded, NUL-terminated */
     struct kg_str params;            /* as it came; data NULL if absent */
     struct kg_str result;

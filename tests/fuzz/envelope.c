@@ -107,11 +107,14 @@ static void parts_agree(struct kg_str line, const struct rpc_message *message,
     part_agrees(line, message->params, kg_node_get(root, "params"));
     part_agrees(line, message->result, kg_node_get(root, "result"));
     part_agrees(line, message->error, kg_node_get(root, "error"));
+    part_agrees(line, message->id_text, kg_node_get(root, "id"));
     must(message->has_id == is_id(kg_node_get(root, "id")));
     if (message->has_id)
         must(kg_node_int(kg_node_get(root, "id"), &id) && message->id == id);
     if (message->kind == RPC_REQUEST || message->kind == RPC_NOTIFICATION)
         must(kg_str_is(kg_node_get(root, "method")->text, message->method));
+    if (message->has_foreign_id)
+        must(message->kind == RPC_INVALID_REQUEST && message->id_text.length <= RPC_ID_MAX);
     if (message->kind == RPC_ERROR)
         error_agrees(message->error, kg_node_get(root, "error"));
 }
