@@ -270,7 +270,7 @@ void host_projects_on_state(struct host *host, struct host_plugin *plugin)
         if (server != NULL)
             project_tell(projects->items[i], server);
     }
-    if (projects->waiters != NULL)
+    if (projects->settling.first != NULL)
         loop_defer(host->loop, &projects->settle_check);
 }
 

@@ -5,17 +5,6 @@
 #include "host/projects_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
-
-struct project_waiter {
-    struct project_waiter *next;
-    struct host *host;
-    char *id; /* owned; of the project */
-    struct loop_timer timer;
-    bool is_over; /* it waited for long enough */
-    void (*on_settled)(void *data);
-    void *data;
-};
 
 int host_project_enter(struct host *host, struct kg_str id, struct kg_err *err)
 {
@@ -56,35 +45,39 @@ static bool is_starting(struct host *host, const struct project_server *server)
     return plugin->checks > 0 || state == INSTANCE_SPAWNING || state == INSTANCE_STOPPING;
 }
 
-static bool has_settled(const struct project_waiter *waiter)
+static bool has_settled(const struct host_settling *settling)
 {
-    const struct host_project *project = project_find(waiter->host, kg_str(waiter->id));
-    if (waiter->is_over || project == NULL || waiter->host->stopping)
+    struct host *host = settling->host;
+    const struct host_project *project = project_find(host, kg_str(settling->project_id));
+    if (settling->is_over || project == NULL || host->stopping)
         return true;
     for (size_t i = 0; i < project->server_count; i++)
-        if (is_starting(waiter->host, &project->servers[i]))
+        if (is_starting(host, &project->servers[i]))
             return false;
     return true;
 }
 
-static void answer(struct project_waiter *waiter)
+void host_settling_withdraw(struct host_settling *settling)
 {
-    loop_timer_stop(waiter->host->loop, &waiter->timer);
-    waiter->on_settled(waiter->data);
-    free(waiter->id);
-    free(waiter);
+    kg_wait_withdraw(&settling->wait);
+    if (settling->host != NULL)
+        loop_timer_stop(settling->host->loop, &settling->timer);
+}
+
+static void answer(struct host_settling *settling)
+{
+    host_settling_withdraw(settling);
+    settling->wait.on_done(&settling->wait, NULL);
 }
 
 /* They may ask anew while they are answered: the list is looked through from its start each time.
  */
-static struct project_waiter *take_settled(struct host_projects *projects)
+static struct host_settling *find_settled(struct host_projects *projects)
 {
-    for (struct project_waiter **at = &projects->waiters; *at != NULL; at = &(*at)->next) {
-        struct project_waiter *waiter = *at;
-        if (!has_settled(waiter))
-            continue;
-        *at = waiter->next;
-        return waiter;
+    for (struct kg_wait *wait = projects->settling.first; wait != NULL; wait = wait->next) {
+        struct host_settling *settling = KG_CONTAINER(wait, struct host_settling, wait);
+        if (has_settled(settling))
+            return settling;
     }
     return NULL;
 }
@@ -92,36 +85,28 @@ static struct project_waiter *take_settled(struct host_projects *projects)
 static void check_settled(struct loop_task *task)
 {
     struct host_projects *projects = KG_CONTAINER(task, struct host_projects, settle_check);
-    struct project_waiter *waiter;
-    while ((waiter = take_settled(projects)) != NULL)
-        answer(waiter);
+    struct host_settling *settling;
+    while ((settling = find_settled(projects)) != NULL)
+        answer(settling);
 }
 
 static void on_waited(struct loop_timer *timer)
 {
-    struct project_waiter *waiter = KG_CONTAINER(timer, struct project_waiter, timer);
-    waiter->is_over = true;
-    loop_defer(waiter->host->loop, &waiter->host->projects->settle_check);
+    struct host_settling *settling = KG_CONTAINER(timer, struct host_settling, timer);
+    settling->is_over = true;
+    loop_defer(settling->host->loop, &settling->host->projects->settle_check);
 }
 
-void host_project_when_settled(struct host *host, struct kg_str id, void (*on_settled)(void *data),
-                               void *data)
+void host_project_when_settled(struct host *host, const char *id, struct host_settling *settling,
+                               void (*on_settled)(struct kg_wait *wait, const struct kg_err *err))
 {
-    struct project_waiter *waiter = kg_alloc(sizeof(*waiter));
-    *waiter = (struct project_waiter){
-        .next = host->projects->waiters,
-        .host = host,
-        .id = kg_str_dup(id),
-        .on_settled = on_settled,
-        .data = data,
-    };
-    if (has_settled(waiter)) {
-        answer(waiter);
-        return;
-    }
-    host->projects->waiters = waiter;
-    loop_timer_start(host->loop, &waiter->timer,
-                     (uint64_t)host->config->limits_initialize_timeout_ms, on_waited);
+    *settling = (struct host_settling){.host = host, .project_id = id};
+    kg_wait_add(&host->projects->settling, &settling->wait, on_settled);
+    if (has_settled(settling))
+        answer(settling);
+    else
+        loop_timer_start(host->loop, &settling->timer,
+                         (uint64_t)host->config->limits_initialize_timeout_ms, on_waited);
 }
 
 void project_waiters_open(struct host *host)
@@ -133,9 +118,6 @@ void project_waiters_close(struct host *host)
 {
     struct host_projects *projects = host->projects;
     loop_undefer(host->loop, &projects->settle_check);
-    while (projects->waiters != NULL) {
-        struct project_waiter *waiter = projects->waiters;
-        projects->waiters = waiter->next;
-        answer(waiter);
-    }
+    while (projects->settling.first != NULL)
+        answer(KG_CONTAINER(projects->settling.first, struct host_settling, wait));
 }

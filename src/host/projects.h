@@ -6,6 +6,7 @@
 #ifndef KAGED_HOST_PROJECTS_H
 #define KAGED_HOST_PROJECTS_H
 
+#include "base/wait.h"
 #include "host/host.h"
 #include "project/project.h"
 
@@ -70,10 +71,19 @@ int host_project_enter(struct host *host, struct kg_str id, struct kg_err *err);
 void host_project_leave(struct host *host, struct kg_str id);
 /*
  * Once, maybe before it returns: when each plugin that is ready for use runs, or has failed to, or
- * limits.initialize_timeout_ms are over. Nobody can take it back: look up what you need by id.
+ * limits.initialize_timeout_ms are over. The id and the struct, which is the host's until then,
+ * have to last as long, or be withdrawn.
  */
-void host_project_when_settled(struct host *host, struct kg_str id, void (*on_settled)(void *data),
-                               void *data);
+struct host_settling {
+    struct kg_wait wait;
+    struct host *host;
+    const char *project_id;
+    struct loop_timer timer;
+    bool is_over; /* it waited for long enough */
+};
+void host_project_when_settled(struct host *host, const char *id, struct host_settling *settling,
+                               void (*on_settled)(struct kg_wait *wait, const struct kg_err *err));
+void host_settling_withdraw(struct host_settling *settling); /* also of one that does not wait */
 
 /*
  * The process that serves this use of a plugin: the plugin's own, or plugin@project. NULL while

@@ -49,9 +49,6 @@ struct host_project {
     struct host_watch *watch; /* owned; NULL: it is not watched */
 };
 
-/* One who waits until the plugins of a project have started. */
-struct project_waiter;
-
 struct host_projects {
     struct host_project **items; /* owned, by id */
     size_t count;
@@ -62,7 +59,7 @@ struct host_projects {
     struct project_load *failed; /* answered at the end of the turn */
     struct host_project_listener *listeners;
     struct consent_listener consents;
-    struct project_waiter *waiters; /* owned */
+    struct kg_waits settling; /* who waits for plugins of a project */
     struct loop_task settle_check;
 };
 

@@ -38,19 +38,19 @@ static struct change *change_new(struct sessions *sessions, const struct session
 
 static struct audit *audit_of(const struct live_op *op)
 {
-    return host_audit(op->sessions->host);
+    return host_audit(op->work.sessions->host);
 }
 
 static const char *operator_of(const struct live_op *op)
 {
-    return op->asker->operator_id ? op->asker->operator_id : UNKNOWN_OPERATOR;
+    return op->work.asker->operator_id ? op->work.asker->operator_id : UNKNOWN_OPERATOR;
 }
 
 static void answer_session(struct live_op *op)
 {
     struct change *change = KG_CONTAINER(op, struct change, op);
     struct kg_json_writer json = kg_json_writer(&op->json);
-    live_session_write(op->sessions, &change->session, &change->agents, &json);
+    live_session_write(op->work.sessions, &change->session, &change->agents, &json);
     live_op_answer(op);
 }
 
@@ -71,7 +71,7 @@ static char *copy(struct kg_str text)
 
 static int run_create(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    struct change *change = KG_CONTAINER(job, struct change, op.work.job);
     const struct session_new new = {.project_id = change->project_id,
                                     .workdir = change->workdir,
                                     .operator_id = operator_of(&change->op),
@@ -84,13 +84,13 @@ static void on_created(struct live_op *op)
 {
     struct change *change = KG_CONTAINER(op, struct change, op);
     const struct session *session = &change->session;
-    audit_emit(audit_of(op), AUDIT_SESSION_CREATED, kg_str(op->asker->request_id),
+    audit_emit(audit_of(op), AUDIT_SESSION_CREATED, kg_str(op->work.asker->request_id),
                AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                AUDIT_V_TEXT(session->seat), AUDIT_V_TEXT(session->workdir),
-               AUDIT_V_TEXT(op->asker->operator_id));
+               AUDIT_V_TEXT(op->work.asker->operator_id));
     struct kg_err err;
     struct live_session *live =
-        op->sessions->stopping ? NULL : live_adopt(op->sessions, session, false, &err);
+        op->work.sessions->stopping ? NULL : live_adopt(op->work.sessions, session, false, &err);
     if (live != NULL && live_enter(live, &err) < 0)
         kg_log(KG_DEBUG, "%s", err.message);
     answer_session(op);
@@ -98,7 +98,7 @@ static void on_created(struct live_op *op)
 
 static int check_project(struct change *change, struct kg_err *err)
 {
-    const struct sessions *sessions = change->op.sessions;
+    const struct sessions *sessions = change->op.work.sessions;
     struct host_project *project =
         host_project_find(sessions->host, kg_str(change->project_id), err);
     if (project == NULL)
@@ -136,7 +136,7 @@ void sessions_create(struct sessions *sessions, const struct sessions_request *r
 
 static int run_fork(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    struct change *change = KG_CONTAINER(job, struct change, op.work.job);
     kg_auto(session_clear) struct session parent = {0};
     int result = session_find(state, kg_str(change->op.session), &parent, err);
     if (result == 0)
@@ -151,10 +151,10 @@ static void on_forked(struct live_op *op)
     struct change *change = KG_CONTAINER(op, struct change, op);
     const struct session *session = &change->session;
     const char *entry = session->parent_entry.text;
-    audit_emit(audit_of(op), AUDIT_SESSION_FORKED, kg_str(op->asker->request_id),
+    audit_emit(audit_of(op), AUDIT_SESSION_FORKED, kg_str(op->work.asker->request_id),
                AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                AUDIT_V_TEXT(session->parent.text), AUDIT_V_TEXT(entry[0] ? entry : NULL),
-               AUDIT_V_TEXT(op->asker->operator_id));
+               AUDIT_V_TEXT(op->work.asker->operator_id));
     answer_session(op);
 }
 
@@ -171,30 +171,29 @@ void sessions_fork(struct sessions *sessions, const struct sessions_request *req
 
 static int run_close(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct change *change = KG_CONTAINER(job, struct change, op.job);
-    const char *id = change->op.live->id.text;
+    struct change *change = KG_CONTAINER(job, struct change, op.work.job);
+    const char *id = change->op.work.live->id.text;
     int result = session_set_state(state, id, SESSION_CLOSED, err);
     return result < 0 ? result : read_back(change, state, id, err);
 }
 
 static void on_closed(struct live_op *op)
 {
-    const struct live_session *live = op->live;
+    const struct live_session *live = op->work.live;
     bool was_closed = live->state == SESSION_CLOSED;
-    live_set_state(op->live, SESSION_CLOSED);
+    live_set_state(op->work.live, SESSION_CLOSED);
     if (!was_closed)
-        audit_emit(audit_of(op), AUDIT_SESSION_CLOSED, kg_str(op->asker->request_id),
+        audit_emit(audit_of(op), AUDIT_SESSION_CLOSED, kg_str(op->work.asker->request_id),
                    AUDIT_V_TEXT(live->id.text), AUDIT_V_TEXT(live->project_id),
-                   AUDIT_V_TEXT(op->asker->operator_id));
+                   AUDIT_V_TEXT(op->work.asker->operator_id));
     answer_session(op);
 }
 
 static void close_open(struct live_op *op)
 {
     struct kg_err why;
-    kg_fail(&why, KG_E_CONFLICT, "session %s: it is being closed", op->live->id.text);
-    if (op->live->run != NULL)
-        op->live->run->cancel(op->live->run, &why);
+    kg_fail(&why, KG_E_CONFLICT, "session %s: it is being closed", op->work.live->id.text);
+    live_run_cancel(op->work.live, &why);
     live_op_write(op, run_close, on_closed);
 }
 
@@ -207,8 +206,8 @@ void sessions_close(struct sessions *sessions, const struct sessions_request *re
 
 static int run_resume(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct change *change = KG_CONTAINER(job, struct change, op.job);
-    const char *id = change->op.live->id.text;
+    struct change *change = KG_CONTAINER(job, struct change, op.work.job);
+    const char *id = change->op.work.live->id.text;
     int result = session_set_state(state, id, SESSION_ACTIVE, err);
     if (result == 0 && change->seat != NULL)
         result = session_move_seat(state, id, change->seat, err);
@@ -220,41 +219,38 @@ static void audit_resumed(const struct change *change)
     const struct live_op *op = &change->op;
     const struct session *session = &change->session;
     if (change->state_before != SESSION_ACTIVE)
-        audit_emit(audit_of(op), AUDIT_SESSION_RESUMED, kg_str(op->asker->request_id),
+        audit_emit(audit_of(op), AUDIT_SESSION_RESUMED, kg_str(op->work.asker->request_id),
                    AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                    AUDIT_V_TEXT(session_state_names[change->state_before]),
-                   AUDIT_V_TEXT(op->asker->operator_id));
+                   AUDIT_V_TEXT(op->work.asker->operator_id));
     if (strcmp(change->seat_before, session->seat) != 0)
-        audit_emit(audit_of(op), AUDIT_SESSION_SEAT_MOVED, kg_str(op->asker->request_id),
+        audit_emit(audit_of(op), AUDIT_SESSION_SEAT_MOVED, kg_str(op->work.asker->request_id),
                    AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                    AUDIT_V_TEXT(change->seat_before), AUDIT_V_TEXT(session->seat),
-                   AUDIT_V_TEXT(op->asker->operator_id));
+                   AUDIT_V_TEXT(op->work.asker->operator_id));
 }
 
 static void on_resumed(struct live_op *op)
 {
     struct change *change = KG_CONTAINER(op, struct change, op);
-    struct live_session *live = op->live;
+    struct live_session *live = op->work.live;
     struct kg_err err;
     live_set_state(live, SESSION_ACTIVE);
     free(live->seat);
     live->seat = kg_strdup(change->session.seat);
     audit_resumed(change);
-    if (!op->sessions->stopping && live_enter(live, &err) < 0)
+    if (!op->work.sessions->stopping && live_enter(live, &err) < 0)
         kg_log(KG_DEBUG, "%s", err.message);
     answer_session(op);
 }
 
 static int check_resume(struct change *change, struct kg_err *err)
 {
-    const struct live_session *live = change->op.live;
+    const struct live_session *live = change->op.work.live;
     struct live_agent agent;
-    if (live->run != NULL) {
-        kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text,
-                live->run->agent);
-        kg_hint(err, "wait for its end, or kaged session cancel %s", live->id.text);
-        return -EBUSY;
-    }
+    int result = live_check_no_run(live, err);
+    if (result < 0)
+        return result;
     return live_agent_find(live->sessions, live->project_id,
                            change->seat ? change->seat : live->seat, &agent, err);
 }
@@ -267,8 +263,8 @@ static void resume_open(struct live_op *op)
         live_op_fail(op, &err);
         return;
     }
-    change->state_before = op->live->state;
-    change->seat_before = kg_strdup(op->live->seat);
+    change->state_before = op->work.live->state;
+    change->seat_before = kg_strdup(op->work.live->seat);
     live_op_write(op, run_resume, on_resumed);
 }
 
@@ -285,7 +281,7 @@ void sessions_resume(struct sessions *sessions, const struct sessions_request *r
 
 static int run_pin(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct change *change = KG_CONTAINER(job, struct change, op.job);
+    struct change *change = KG_CONTAINER(job, struct change, op.work.job);
     kg_auto(session_clear) struct session session = {0};
     kg_auto(session_entries_clear) struct session_entries found = {0};
     int result = session_find(state, kg_str(change->op.session), &session, err);
@@ -314,8 +310,8 @@ void sessions_pin(struct sessions *sessions, const struct sessions_request *requ
 
 static int run_undo(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct change *change = KG_CONTAINER(job, struct change, op.job);
-    const char *id = change->op.live->id.text;
+    struct change *change = KG_CONTAINER(job, struct change, op.work.job);
+    const char *id = change->op.work.live->id.text;
     int result = session_compaction_undo(state, id, change->agent, &change->mark, err);
     if (result == 0)
         result = read_back(change, state, id, err);
@@ -328,11 +324,11 @@ static void on_undone(struct live_op *op)
 {
     struct change *change = KG_CONTAINER(op, struct change, op);
     struct kg_json_writer json = kg_json_writer(&op->json);
-    if (op->live->state == SESSION_STOPPED)
-        live_set_state(op->live, change->session.state);
-    audit_emit(audit_of(op), AUDIT_COMPACTION_UNDONE, kg_str(op->asker->request_id),
-               AUDIT_V_TEXT(op->live->id.text), AUDIT_V_TEXT(change->agent),
-               AUDIT_V_TEXT(change->mark.text), AUDIT_V_TEXT(op->asker->operator_id));
+    if (op->work.live->state == SESSION_STOPPED)
+        live_set_state(op->work.live, change->session.state);
+    audit_emit(audit_of(op), AUDIT_COMPACTION_UNDONE, kg_str(op->work.asker->request_id),
+               AUDIT_V_TEXT(op->work.live->id.text), AUDIT_V_TEXT(change->agent),
+               AUDIT_V_TEXT(change->mark.text), AUDIT_V_TEXT(op->work.asker->operator_id));
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "mark", change->mark.text);
     kg_json_named_text(&json, "agent", change->agent);
@@ -342,23 +338,17 @@ static void on_undone(struct live_op *op)
     live_op_answer(op);
 }
 
-static void on_undo_free(void *data, struct live_session *live_or_null,
-                         const struct kg_err *err_or_null)
+static void undo_free(struct live_op *op)
 {
-    struct live_op *op = data;
-    (void)live_or_null;
-    if (err_or_null != NULL)
-        live_op_fail(op, err_or_null);
-    else
-        live_op_write(op, run_undo, on_undone);
+    live_op_write(op, run_undo, on_undone);
 }
 
 static void undo_open(struct live_op *op)
 {
     struct change *change = KG_CONTAINER(op, struct change, op);
     if (change->agent == NULL)
-        change->agent = kg_strdup(op->live->seat);
-    live_when_compacted(op->live, change->agent, on_undo_free, op);
+        change->agent = kg_strdup(op->work.live->seat);
+    live_when_compacted(&op->work, change->agent, live_op_then(op, undo_free));
 }
 
 void sessions_undo(struct sessions *sessions, const struct sessions_request *request,

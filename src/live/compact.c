@@ -15,12 +15,9 @@
 
 struct live_compaction {
     struct live_compaction *next; /* of the session */
-    struct session_job job;
-    struct live_wait wait;
-    struct live_session *live; /* held */
-    struct host_asker *asker;  /* the agent's */
-    const char *agent;         /* the same */
-    char *trigger;             /* owned */
+    struct live_work work;        /* as the agent */
+    const char *agent;            /* of its asker */
+    const char *trigger;
     bool has_strategy, has_keep_recent;
     enum session_strategy strategy;
     uint32_t keep_recent;
@@ -36,8 +33,8 @@ struct live_compaction {
     struct session_compaction *plan; /* owned */
     struct kg_buf for_observers, for_compactor;
     bool truncated; /* the compactor could not be told all */
-    struct host_hook_round *round;
     struct live_notes notes;
+    struct live_summary summary;
     char *plugin;         /* owned: the compactor's own name, once it has answered */
     struct kg_buf result; /* the compactor's */
     bool has_result;
@@ -48,7 +45,7 @@ struct live_compaction {
     bool marked; /* of a checkpoint */
     live_compacted_fn *on_done;
     void *data;
-    struct live_waiter *waiters;
+    struct kg_waits waiters;
 };
 
 /* -- its life ---------------------------------------------------------------------------------- */
@@ -66,13 +63,13 @@ bool live_is_compacting(const struct live_session *live, const char *agent)
     return find(live, agent) != NULL;
 }
 
-void live_when_compacted(struct live_session *live, const char *agent, live_fn *on_free, void *data)
+void live_when_compacted(struct live_work *work, const char *agent, live_next_fn *next)
 {
-    struct live_compaction *under_way = find(live, agent);
+    struct live_compaction *under_way = find(work->live, agent);
     if (under_way == NULL)
-        on_free(data, live, NULL);
+        next(work, NULL);
     else
-        live_waiters_add(live, &under_way->waiters, on_free, data);
+        live_wait(work, &under_way->waiters, next);
 }
 
 static void clear_answer(struct live_compaction *compaction)
@@ -90,12 +87,12 @@ static void compaction_free(struct live_compaction *compaction)
     session_compaction_free(compaction->plan);
     clear_answer(compaction);
     live_notes_clear(&compaction->notes);
+    kg_buf_free(&compaction->summary.text);
     kg_buf_free(&compaction->result);
     kg_buf_free(&compaction->for_observers);
     kg_buf_free(&compaction->for_compactor);
-    host_asker_unref(compaction->asker);
-    free(compaction->trigger);
     free(compaction->compactor);
+    live_work_end(&compaction->work);
     free(compaction);
 }
 
@@ -106,7 +103,7 @@ static struct live_compacted describe(const struct live_compaction *compaction)
         .mark = compaction->mark.id,
         .strategy = compaction->reason ? SESSION_BY_DROP : compaction->strategy,
         .fell_back = compaction->reason,
-        .state = compaction->live->state,
+        .state = compaction->work.live->state,
     };
     if (compaction->plan != NULL)
         compacted.sums = session_compaction_sums(compaction->plan);
@@ -118,29 +115,26 @@ static struct live_compacted describe(const struct live_compaction *compaction)
 
 static void tell(struct live_compaction *compaction, const struct kg_err *err_or_null)
 {
-    struct live_run *run = compaction->live->run;
     struct live_compacted compacted = {0};
     if (err_or_null == NULL)
         compacted = describe(compaction);
-    if (err_or_null == NULL && run != NULL && run->on_compacted != NULL &&
-        strcmp(run->agent, compaction->agent) == 0)
-        run->on_compacted(run, &compacted);
+    for (struct live_run *run = compaction->work.live->run; err_or_null == NULL && run != NULL;
+         run = run->outer)
+        if (run->on_compacted != NULL && strcmp(run->agent, compaction->agent) == 0)
+            run->on_compacted(run, &compacted);
     if (compaction->on_done != NULL)
         compaction->on_done(compaction->data, err_or_null ? NULL : &compacted, err_or_null);
 }
 
 static void end(struct live_compaction *compaction, const struct kg_err *err_or_null)
 {
-    struct live_session *live = compaction->live;
-    struct live_compaction **link = &live->compactions;
-    live_wait_remove(&compaction->wait);
+    struct live_compaction **link = &compaction->work.live->compactions;
     while (*link != compaction)
         link = &(*link)->next;
     *link = compaction->next;
     tell(compaction, err_or_null);
-    live_waiters_tell(live, &compaction->waiters, NULL);
+    kg_waits_tell(&compaction->waiters, NULL);
     compaction_free(compaction);
-    live_release(live);
 }
 
 static void end_stopping(struct live_compaction *compaction)
@@ -150,27 +144,21 @@ static void end_stopping(struct live_compaction *compaction)
     end(compaction, &err);
 }
 
-static void on_abort(struct live_wait *wait)
+static struct live_compaction *compaction_of(struct live_work *work)
 {
-    struct live_compaction *compaction = KG_CONTAINER(wait, struct live_compaction, wait);
-    if (compaction->round != NULL)
-        host_hook_cancel(kg_steal(&compaction->round));
-    if (compaction->mark.seq > 0)
-        end(compaction, NULL);
-    else
-        end_stopping(compaction);
+    return KG_CONTAINER(work, struct live_compaction, work);
 }
 
 /* -- what is audited --------------------------------------------------------------------------- */
 
 static struct audit *audit_of(const struct live_compaction *compaction)
 {
-    return host_audit(compaction->live->sessions->host);
+    return host_audit(compaction->work.live->sessions->host);
 }
 
 static struct kg_str request_of(const struct live_compaction *compaction)
 {
-    return kg_str(compaction->asker->request_id);
+    return kg_str(compaction->work.asker->request_id);
 }
 
 static const char *strategy_of(const struct live_compaction *compaction)
@@ -184,7 +172,7 @@ static void audit_triggered(struct live_compaction *compaction, uint64_t tokens)
         return;
     compaction->told_triggered = true;
     audit_emit(audit_of(compaction), AUDIT_COMPACTION_TRIGGERED, request_of(compaction),
-               AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+               AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
                AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
                AUDIT_V_INT((int64_t)tokens), AUDIT_V_INT((int64_t)compaction->window_tokens));
 }
@@ -195,10 +183,10 @@ static void audit_failed(const struct live_compaction *compaction, const char *r
     if (compaction->fault == SESSION_FAULT_DROPPED_ALWAYS_KEEP)
         audit_emit(audit_of(compaction), AUDIT_PLUGIN_COMPACTOR_DROPPED_ALWAYS_KEEP,
                    request_of(compaction), AUDIT_V_TEXT(compaction->plugin),
-                   AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+                   AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
                    AUDIT_V_TEXT(error));
     audit_emit(audit_of(compaction), AUDIT_COMPACTION_FAILED, request_of(compaction),
-               AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+               AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
                AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
                AUDIT_V_TEXT(compaction->plugin), AUDIT_V_TEXT(reason), AUDIT_V_TEXT(error));
 }
@@ -209,7 +197,7 @@ static void audit_completed(const struct live_compaction *compaction)
     if (compaction->reason != NULL)
         audit_failed(compaction, compaction->reason, compaction->error);
     audit_emit(audit_of(compaction), AUDIT_COMPACTION_COMPLETED, request_of(compaction),
-               AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+               AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
                AUDIT_V_TEXT(session_strategy_names[done.strategy]),
                AUDIT_V_TEXT(compaction->trigger), AUDIT_V_TEXT(done.mark.text),
                AUDIT_V_INT((int64_t)done.sums.superseded),
@@ -221,7 +209,7 @@ static void audit_flagged(struct live_compaction *compaction)
 {
     audit_triggered(compaction, compaction->mark.context_tokens);
     audit_emit(audit_of(compaction), AUDIT_COMPACTION_FLAGGED, request_of(compaction),
-               AUDIT_V_TEXT(compaction->live->id.text), AUDIT_V_TEXT(compaction->agent),
+               AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
                AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
                AUDIT_V_TEXT(compaction->mark.id.text),
                AUDIT_V_INT((int64_t)compaction->mark.context_tokens));
@@ -229,46 +217,30 @@ static void audit_flagged(struct live_compaction *compaction)
 
 /* -- post_compact ------------------------------------------------------------------------------ */
 
-static struct host_hook_fire hook_of(struct live_compaction *compaction, enum manifest_hook hook)
+static void on_noted(struct live_work *work, const struct kg_err *err_or_null)
 {
-    return (struct host_hook_fire){
-        .hook = hook,
-        .asker = compaction->asker,
-        .params = kg_buf_view(&compaction->for_observers),
-        .data = compaction,
-    };
-}
-
-static void on_noted(void *data, const struct live_appended *appended_or_null,
-                     const struct kg_err *err_or_null)
-{
-    struct live_compaction *compaction = data;
-    (void)appended_or_null;
     if (err_or_null != NULL)
         kg_log(KG_WARN, "what plugins add to a compaction is lost: %s", err_or_null->message);
-    end(compaction, NULL);
+    end(compaction_of(work), NULL);
 }
 
-static void on_post(void *data, const struct host_hook_answer *answers, size_t count)
+/* An error is that the daemon stops: the compaction is done all the same. */
+static void on_post(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct live_compaction *compaction = data;
-    compaction->round = NULL;
-    live_wait_remove(&compaction->wait);
-    for (size_t i = 0; i < count; i++)
-        live_notes_take(&compaction->notes, &answers[i]);
-    if (compaction->notes.count == 0)
+    struct live_compaction *compaction = compaction_of(work);
+    for (size_t i = 0; i < work->answer_count; i++)
+        live_notes_take(&compaction->notes, &work->answers[i]);
+    if (err_or_null != NULL || compaction->notes.count == 0)
         end(compaction, NULL);
     else
-        live_notes_append(&compaction->notes, compaction->live, compaction->asker,
-                          compaction->agent, compaction->mark.id.text, on_noted, compaction);
+        live_notes_append(&compaction->notes, work, compaction->mark.id.text, on_noted);
 }
 
 static void fire_post(struct live_compaction *compaction)
 {
-    struct host_hook_fire fire = hook_of(compaction, MANIFEST_POST_COMPACT);
-    fire.on_done = on_post;
-    live_wait_add(compaction->live->sessions, &compaction->wait, on_abort);
-    compaction->round = host_hook_fire(compaction->live->sessions->host, &fire);
+    const struct host_hook_fire fire = {.hook = MANIFEST_POST_COMPACT,
+                                        .params = kg_buf_view(&compaction->for_observers)};
+    live_fire(&compaction->work, &fire, on_post);
 }
 
 /* -- applying the plan ------------------------------------------------------------------------- */
@@ -297,7 +269,7 @@ static void take_result(struct live_compaction *compaction)
 
 static int run_apply(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, work.job);
     if (compaction->has_result)
         take_result(compaction);
     int result = session_compaction_apply(state, compaction->plan, &compaction->mark, err);
@@ -309,11 +281,11 @@ static int run_apply(struct session_job *job, struct state *state, struct kg_err
     return 0;
 }
 
-static void on_applied(struct session_job *job, const struct kg_err *err_or_null)
+static void on_applied(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
-    struct live_session *live = compaction->live;
-    bool stopping = live->sessions->stopping;
+    struct live_compaction *compaction = compaction_of(work);
+    struct live_session *live = work->live;
+    bool stopping = work->sessions->stopping;
     if (err_or_null != NULL) {
         compaction->mark = (struct session_added){0};
         if (err_or_null->code == KG_E_CONFLICT && ++compaction->attempts < ATTEMPTS_MAX &&
@@ -336,35 +308,18 @@ static void on_applied(struct session_job *job, const struct kg_err *err_or_null
 
 static void step_apply(struct live_compaction *compaction)
 {
-    compaction->job.run = run_apply;
-    compaction->job.done = on_applied;
-    session_store_write(compaction->live->sessions->store, &compaction->job);
+    live_write(&compaction->work, run_apply, on_applied);
 }
 
 /* -- pre_compact ------------------------------------------------------------------------------- */
 
-static void on_summary(void *data, struct kg_str text, const struct kg_err *err_or_null)
+static void on_summary(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct live_compaction *compaction = data;
+    struct live_compaction *compaction = compaction_of(work);
     if (err_or_null != NULL)
         fall_back(compaction, "summary_failed", err_or_null->message);
     else
-        session_compaction_set_summary(compaction->plan, text);
-    step_apply(compaction);
-}
-
-static void step_summarize(struct live_compaction *compaction)
-{
-    struct sessions *sessions = compaction->live->sessions;
-    const struct live_summary summary = {.compaction = compaction->plan,
-                                         .asker = compaction->asker,
-                                         .on_done = on_summary,
-                                         .data = compaction};
-    if (sessions->summarize != NULL) {
-        sessions->summarize(compaction->live, &summary);
-        return;
-    }
-    fall_back(compaction, "summary_failed", "no model can be asked for a summary");
+        session_compaction_set_summary(compaction->plan, kg_buf_view(&compaction->summary.text));
     step_apply(compaction);
 }
 
@@ -399,20 +354,22 @@ static void take_compactor(struct live_compaction *compaction,
         kg_buf_str(&compaction->result, answer->raw);
 }
 
-static void on_pre(void *data, const struct host_hook_answer *answers, size_t count)
+static void on_pre(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct live_compaction *compaction = data;
+    struct live_compaction *compaction = compaction_of(work);
     struct kg_err error = {0};
-    compaction->round = NULL;
-    live_wait_remove(&compaction->wait);
-    for (size_t i = 0; i < count; i++) {
-        if (is_designated(compaction, &answers[i]))
-            take_compactor(compaction, &answers[i], &error);
+    if (err_or_null != NULL) {
+        end(compaction, err_or_null);
+        return;
+    }
+    for (size_t i = 0; i < work->answer_count; i++) {
+        if (is_designated(compaction, &work->answers[i]))
+            take_compactor(compaction, &work->answers[i], &error);
         else
-            live_notes_take(&compaction->notes, &answers[i]);
+            live_notes_take(&compaction->notes, &work->answers[i]);
     }
     if (compaction->strategy == SESSION_BY_SUMMARY) {
-        step_summarize(compaction);
+        live_summarize(&compaction->summary, work, compaction->plan, on_summary);
         return;
     }
     if (compaction->strategy == SESSION_BY_DELEGATE && !compaction->has_result)
@@ -422,16 +379,15 @@ static void on_pre(void *data, const struct host_hook_answer *answers, size_t co
 
 static void fire_pre(struct live_compaction *compaction)
 {
-    struct host_hook_fire fire = hook_of(compaction, MANIFEST_PRE_COMPACT);
-    fire.on_done = on_pre;
+    struct host_hook_fire fire = {.hook = MANIFEST_PRE_COMPACT,
+                                  .params = kg_buf_view(&compaction->for_observers)};
     if (compaction->compactor != NULL && !compaction->truncated) {
         fire.designated = compaction->compactor;
         fire.designated_params = kg_buf_view(&compaction->for_compactor);
     }
     clear_answer(compaction);
     live_notes_clear(&compaction->notes);
-    live_wait_add(compaction->live->sessions, &compaction->wait, on_abort);
-    compaction->round = host_hook_fire(compaction->live->sessions->host, &fire);
+    live_fire(&compaction->work, &fire, on_pre);
 }
 
 /* -- the plan ---------------------------------------------------------------------------------- */
@@ -471,7 +427,7 @@ static bool is_manual(const struct live_compaction *compaction)
 
 static int run_plan(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, work.job);
     const struct session_compaction_options options = {
         .strategy = compaction->strategy,
         .trigger = compaction->trigger,
@@ -483,28 +439,28 @@ static int run_plan(struct session_job *job, struct state *state, struct kg_err 
         return -EINVAL;
     }
     session_compaction_cleanup(&compaction->plan);
-    int result = session_compaction_read(state, compaction->live->id.text, compaction->agent,
+    int result = session_compaction_read(state, compaction->work.live->id.text, compaction->agent,
                                          &options, &compaction->plan, err);
     if (result < 0)
         return result;
     if (!is_manual(compaction) && !takes_what_was_said(compaction->plan))
         return kg_fail(err, KG_E_CONFLICT,
                        "session %s: compact %s: only what the last compaction left may go",
-                       compaction->live->id.text, compaction->agent);
+                       compaction->work.live->id.text, compaction->agent);
     write_payloads(compaction);
     return 0;
 }
 
-static void on_planned(struct session_job *job, const struct kg_err *err_or_null)
+static void on_planned(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    struct live_compaction *compaction = compaction_of(work);
     if (err_or_null != NULL) {
         if (compaction->told_triggered)
             audit_failed(compaction, "not_planned", err_or_null->message);
         end(compaction, err_or_null);
         return;
     }
-    if (compaction->live->sessions->stopping) {
+    if (compaction->work.live->sessions->stopping) {
         end_stopping(compaction);
         return;
     }
@@ -514,31 +470,29 @@ static void on_planned(struct session_job *job, const struct kg_err *err_or_null
 
 static void step_plan(struct live_compaction *compaction)
 {
-    compaction->job.run = run_plan;
-    compaction->job.done = on_planned;
-    session_store_read(compaction->live->sessions->store, &compaction->job);
+    live_read(&compaction->work, run_plan, on_planned);
 }
 
 /* -- a checkpoint instead ---------------------------------------------------------------------- */
 
 static int run_checkpoint(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, work.job);
     bool once = !is_manual(compaction);
-    return session_checkpoint(state, compaction->live->id.text, compaction->agent,
+    return session_checkpoint(state, compaction->work.live->id.text, compaction->agent,
                               compaction->trigger, once, &compaction->mark, &compaction->marked,
                               err);
 }
 
-static void on_checkpoint(struct session_job *job, const struct kg_err *err_or_null)
+static void on_checkpoint(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, job);
+    struct live_compaction *compaction = compaction_of(work);
     struct kg_err err = err_or_null ? *err_or_null : (struct kg_err){0};
     if (err_or_null == NULL && !compaction->marked)
         kg_fail(&err, KG_E_CONFLICT, "session %s: %s was flagged since its last compaction",
-                compaction->live->id.text, compaction->agent);
+                compaction->work.live->id.text, compaction->agent);
     if (err.code == KG_OK) {
-        live_set_state(compaction->live, SESSION_STOPPED);
+        live_set_state(compaction->work.live, SESSION_STOPPED);
         audit_flagged(compaction);
     }
     end(compaction, err.code != KG_OK ? &err : NULL);
@@ -546,16 +500,14 @@ static void on_checkpoint(struct session_job *job, const struct kg_err *err_or_n
 
 static void step_checkpoint(struct live_compaction *compaction)
 {
-    compaction->job.run = run_checkpoint;
-    compaction->job.done = on_checkpoint;
-    session_store_write(compaction->live->sessions->store, &compaction->job);
+    live_write(&compaction->work, run_checkpoint, on_checkpoint);
 }
 
 /* -- beginning --------------------------------------------------------------------------------- */
 
 static void read_project(struct live_compaction *compaction)
 {
-    const struct live_session *live = compaction->live;
+    const struct live_session *live = compaction->work.live;
     struct live_agent agent;
     compaction->payload_max = live_payload_max(live->sessions);
     if (live_agent_find(live->sessions, live->project_id, compaction->agent, &agent,
@@ -572,19 +524,19 @@ static void read_project(struct live_compaction *compaction)
         compaction->target_tokens = session_target_tokens(agent.window_tokens, agent.threshold);
 }
 
-static void begin(void *data, struct live_session *live_or_null, const struct kg_err *err_or_null)
+/* How the one before ended is nothing to this one. */
+static void begin(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct live_compaction *compaction = data;
-    struct live_session *live = compaction->live;
-    (void)live_or_null;
-    (void)err_or_null; /* how the one before ended is nothing to this one */
+    struct live_compaction *compaction = compaction_of(work);
+    struct live_session *live = work->live;
+    (void)err_or_null;
     if (live_is_compacting(live, compaction->agent)) {
-        live_when_compacted(live, compaction->agent, begin, compaction);
+        live_when_compacted(work, compaction->agent, begin);
         return;
     }
     compaction->next = live->compactions;
     live->compactions = compaction;
-    if (live->sessions->stopping)
+    if (work->sessions->stopping)
         live_fail_stopping(&compaction->problem);
     else
         read_project(compaction);
@@ -599,10 +551,11 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
 {
     struct live_compaction *compaction = kg_alloc(sizeof(*compaction));
     live_hold(live);
-    compaction->live = live;
-    compaction->asker = live_asker_for(live, compact->asker, compact->agent);
-    compaction->agent = compaction->asker->agent_path;
-    compaction->trigger = kg_strdup(compact->trigger);
+    compaction->work.live = live;
+    live_work_begin(&compaction->work, live->sessions, compact->asker);
+    live_work_for(&compaction->work, compact->agent);
+    compaction->agent = compaction->work.asker->agent_path;
+    compaction->trigger = compact->trigger;
     compaction->has_strategy = compact->strategy != NULL;
     compaction->has_keep_recent = compact->keep_recent != NULL;
     if (compact->strategy != NULL)
@@ -611,5 +564,5 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
         compaction->keep_recent = *compact->keep_recent;
     compaction->on_done = on_done;
     compaction->data = data;
-    begin(compaction, live, NULL);
+    begin(&compaction->work, NULL);
 }

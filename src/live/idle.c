@@ -7,111 +7,82 @@
 #include <stdlib.h>
 
 struct idling {
-    struct session_job job;
-    struct live_wait wait;
-    struct live_session *live; /* held */
-    struct host_asker *asker;  /* the primary's */
+    struct live_work work; /* as the primary */
     const char *reason;
     size_t payload_max;
     struct kg_buf params;
-    struct host_hook_round *round;
     live_idle_fn *on_done;
     void *data;
 };
 
-static void end(struct idling *idling, const struct host_hook_answer *answers, size_t count,
-                const struct kg_err *err_or_null)
+static struct idling *idling_of(struct live_work *work)
 {
-    struct live_session *live = idling->live;
-    live_wait_remove(&idling->wait);
+    return KG_CONTAINER(work, struct idling, work);
+}
+
+/* With what the hooks said, if they were asked. */
+static void end(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct idling *idling = idling_of(work);
     if (idling->on_done != NULL)
-        idling->on_done(idling->data, answers, count, err_or_null);
+        idling->on_done(idling->data, work->answers, work->answer_count, err_or_null);
     kg_buf_free(&idling->params);
-    host_asker_unref(idling->asker);
+    live_work_end(work);
     free(idling);
-    live_release(live);
-}
-
-static void on_hooks(void *data, const struct host_hook_answer *answers, size_t count)
-{
-    end(data, answers, count, NULL);
-}
-
-static void on_abort(struct live_wait *wait)
-{
-    struct idling *idling = KG_CONTAINER(wait, struct idling, wait);
-    struct kg_err err;
-    host_hook_cancel(idling->round);
-    live_fail_stopping(&err);
-    end(idling, NULL, 0, &err);
-}
-
-static void fire(struct idling *idling)
-{
-    struct live_session *live = idling->live;
-    const struct host_hook_fire fire = {
-        .hook = MANIFEST_ON_SESSION_IDLE,
-        .asker = idling->asker,
-        .params = kg_buf_view(&idling->params),
-        .on_done = on_hooks,
-        .data = idling,
-    };
-    live_wait_add(live->sessions, &idling->wait, on_abort);
-    idling->round = host_hook_fire(live->sessions->host, &fire);
 }
 
 /* -- on kaged.db ------------------------------------------------------------------------------- */
 
 static int run_idle(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct idling *idling = KG_CONTAINER(job, struct idling, job);
-    return session_set_state(state, idling->live->id.text, SESSION_IDLE, err);
+    struct live_work *work = KG_CONTAINER(job, struct live_work, job);
+    return session_set_state(state, work->live->id.text, SESSION_IDLE, err);
 }
 
-static void on_idle(struct session_job *job, const struct kg_err *err_or_null)
+static void on_idle(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct idling *idling = KG_CONTAINER(job, struct idling, job);
-    struct live_session *live = idling->live;
-    struct kg_err err = err_or_null ? *err_or_null : (struct kg_err){0};
-    if (err_or_null == NULL) {
-        live_set_state(live, SESSION_IDLE);
-        audit_emit(host_audit(live->sessions->host), AUDIT_SESSION_IDLE,
-                   kg_str(idling->asker->request_id), AUDIT_V_TEXT(live->id.text),
-                   AUDIT_V_TEXT(live->project_id), AUDIT_V_TEXT(idling->reason),
-                   AUDIT_V_TEXT(idling->asker->operator_id));
+    struct idling *idling = idling_of(work);
+    struct live_session *live = work->live;
+    const struct host_hook_fire fire = {.hook = MANIFEST_ON_SESSION_IDLE,
+                                        .params = kg_buf_view(&idling->params)};
+    struct kg_err err;
+    if (err_or_null != NULL) {
+        end(work, err_or_null);
+        return;
     }
-    if (err_or_null == NULL && live->sessions->stopping)
+    live_set_state(live, SESSION_IDLE);
+    audit_emit(host_audit(work->sessions->host), AUDIT_SESSION_IDLE,
+               kg_str(work->asker->request_id), AUDIT_V_TEXT(live->id.text),
+               AUDIT_V_TEXT(live->project_id), AUDIT_V_TEXT(idling->reason),
+               AUDIT_V_TEXT(work->asker->operator_id));
+    if (work->sessions->stopping) {
         live_fail_stopping(&err);
-    if (err.code != KG_OK)
-        end(idling, NULL, 0, &err);
-    else if (live->start != LIVE_STARTED)
-        end(idling, NULL, 0, NULL); /* nobody was told of a start */
-    else
-        fire(idling);
+        end(work, &err);
+    } else if (live->start != LIVE_STARTED) {
+        end(work, NULL); /* nobody was told of a start */
+    } else {
+        live_fire(work, &fire, end);
+    }
 }
 
 static int run_transcript(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct idling *idling = KG_CONTAINER(job, struct idling, job);
+    struct idling *idling = KG_CONTAINER(job, struct idling, work.job);
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     uint64_t left = 0;
-    int result = session_transcript_read(state, idling->live->id.text, "primary", 0,
+    int result = session_transcript_read(state, idling->work.live->id.text, "primary", 0,
                                          idling->payload_max, &entries, &left, err);
     if (result == 0)
         session_transcript_write(&entries, left, idling->payload_max, &idling->params);
     return result;
 }
 
-static void on_transcript(struct session_job *job, const struct kg_err *err_or_null)
+static void on_transcript(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct idling *idling = KG_CONTAINER(job, struct idling, job);
-    if (err_or_null != NULL) {
-        end(idling, NULL, 0, err_or_null);
-        return;
-    }
-    job->run = run_idle;
-    job->done = on_idle;
-    session_store_write(idling->live->sessions->store, job);
+    if (err_or_null != NULL)
+        end(work, err_or_null);
+    else
+        live_write(work, run_idle, on_idle);
 }
 
 /* -- why it begins ----------------------------------------------------------------------------- */
@@ -119,9 +90,8 @@ static void on_transcript(struct session_job *job, const struct kg_err *err_or_n
 static int check(struct live_session *live, struct kg_err *err)
 {
     int result = live_check_open(live, err);
-    if (result == 0 && live->run != NULL)
-        result = kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text,
-                         live->run->agent);
+    if (result == 0)
+        result = live_check_no_run(live, err);
     return result < 0 ? result : live_enter(live, err);
 }
 
@@ -132,17 +102,16 @@ int live_idle(struct live_session *live, const char *reason, struct host_asker *
     if (result < 0)
         return result;
     struct idling *idling = kg_alloc(sizeof(*idling));
+    live_work_begin(&idling->work, live->sessions, asker);
     live_hold(live);
+    idling->work.live = live;
+    live_work_for(&idling->work, "primary");
     loop_timer_stop(live->sessions->loop, &live->idle_timer);
-    idling->live = live;
     idling->reason = reason;
     idling->payload_max = live_payload_max(live->sessions);
-    idling->asker = live_asker_for(live, asker, "primary");
     idling->on_done = on_done;
     idling->data = data;
-    idling->job.run = run_transcript;
-    idling->job.done = on_transcript;
-    session_store_read(live->sessions->store, &idling->job);
+    live_read(&idling->work, run_transcript, on_transcript);
     return 0;
 }
 

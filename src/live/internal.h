@@ -9,36 +9,27 @@
 #ifndef KAGED_LIVE_INTERNAL_H
 #define KAGED_LIVE_INTERNAL_H
 
+#include "base/wait.h"
 #include "live/live.h"
 #include "model/model.h"
 
 #define LIVE_WORK_MAX 256 /* that holds one session at the same time */
 
-struct live_session;
 struct live_compaction;
 struct live_compacted;
-struct live_summary;
-struct models;
 
-/* The turn that runs in a session. Embed one; see live_run_begin. */
+/* A turn that runs in a session. Embed one; see live_run_begin. */
 struct live_run {
+    struct live_run *outer; /* the turn that it runs inside of; NULL: of none */
     const char *agent;
+    bool cancelled; /* it was told to */
     /*
      * End soon, for this reason: the session is closed, its project unloaded, the daemon stops, or
-     * the operator wants it. live_run_end follows, now or later; it may be called more than once.
+     * the operator wants it. live_run_end follows, now or later.
      */
     void (*cancel)(struct live_run *run, const struct kg_err *why);
     /* A compaction of its agent is over, before whoever waits for that hears of it; or NULL. */
     void (*on_compacted)(struct live_run *run, const struct live_compacted *compacted);
-};
-
-/*
- * Something outside of kaged.db that is waited for: a hook, a tool, a model. When the sessions
- * stop, each is told to end at once. Embed one; adding it twice is wrong, removing it twice is not.
- */
-struct live_wait {
-    struct live_wait *next, **link;        /* the sessions' */
-    void (*abort)(struct live_wait *wait); /* it is removed already */
 };
 
 struct sessions {
@@ -48,12 +39,8 @@ struct sessions {
     struct models *models;       /* owned; what turns and summaries ask */
     struct kg_map *live;         /* by id; owned, and so are the sessions in it */
     struct host_project_listener listener;
-    struct live_wait *waits;
-    uint64_t forgotten; /* live sessions, so far: what was read before that may be stale */
-    /*
-     * How a summary is made of what goes; NULL: nobody can. on_done once, maybe before it returns.
-     */
-    void (*summarize)(struct live_session *live, const struct live_summary *summary);
+    struct kg_waits stop; /* work that waits for something outside of kaged.db */
+    uint64_t forgotten;   /* live sessions, so far: what was read before that may be stale */
     bool stopping;
 };
 
@@ -72,31 +59,21 @@ struct live_session {
     uint64_t used_ms;  /* when it was held last */
     char *operator_id; /* who used it last, for what timers do; NULL: unknown */
     struct loop_timer idle_timer;
-    struct live_waiter *starting;        /* who waits for the start */
+    struct kg_waits starting;            /* who waits for the start */
     struct live_compaction *compactions; /* under way, one for each agent at most */
-    struct live_run *run;                /* NULL: no turn runs */
+    struct live_run *run;                /* the innermost turn; NULL: none runs */
 };
 
 /* Whether the session can be used now; err says why not. */
 int live_check_open(const struct live_session *live, struct kg_err *err);
 
-/* Who asks, as an agent of this session. */
-struct host_asker *live_asker_for(const struct live_session *live, const struct host_asker *asker,
-                                  const char *agent);
+/* What an operation that cannot go on answers. */
+int live_fail_stopping(struct kg_err *err);
 
-/* -- finding and holding one, see live.c ------------------------------------------------------- */
+/* -- the table, see live.c --------------------------------------------------------------------- */
 
-typedef void live_fn(void *data, struct live_session *live_or_null,
-                     const struct kg_err *err_or_null);
-/*
- * By its id, or a prefix that only one has. It is held for the callback's owner, who releases it.
- * Never before this returns. KG_E_BUSY if too much is under way.
- */
-void live_open(struct sessions *sessions, struct kg_str id, live_fn *on_open, void *data);
 void live_hold(struct live_session *live);
 void live_release(struct live_session *live); /* it may be freed by this */
-/* The one with exactly this id, if it is in memory; not held. */
-struct live_session *live_find(const struct sessions *sessions, const char *id);
 /* Something happened in it: the idle timer starts anew. */
 void live_activity(struct live_session *live);
 /* What was just written. */
@@ -106,23 +83,71 @@ struct live_session *live_adopt(struct sessions *sessions, const struct session 
                                 bool started, struct kg_err *err);
 /* Into its project, if it is not; KG_E_CONFLICT if that is not loaded, KG_E_REFUSED if pending. */
 int live_enter(struct live_session *live, struct kg_err *err);
-void live_wait_add(struct sessions *sessions, struct live_wait *wait,
-                   void (*abort)(struct live_wait *wait));
-void live_wait_remove(struct live_wait *wait);
 
-/* Who waits for something of a session; the list owns them, and it holds the session for each. */
-struct live_waiter {
-    struct live_waiter *next;
-    live_fn *on_done;
-    void *data;
+/* -- steps, see work.c ------------------------------------------------------------------------- */
+
+struct live_work;
+typedef void live_next_fn(struct live_work *work, const struct kg_err *err_or_null);
+typedef int live_run_fn(struct session_job *job, struct state *state, struct kg_err *err);
+
+/*
+ * Something that is done with a session, step by step, up to its one end. It waits for one thing at
+ * a time, and `next` says how it goes on then. Embed one, zeroed; see live_work_begin.
+ */
+struct live_work {
+    struct sessions *sessions;
+    struct host_asker *asker;  /* a reference */
+    struct live_session *live; /* held, once it is open */
+    live_next_fn *next;
+    void *awaited;
+    void (*withdraw)(void *awaited); /* NULL: it waits for nothing, or for the store */
+    struct kg_wait wait;             /* for something of the session */
+    struct kg_wait stop;             /* the sessions' */
+    struct loop_task task;
+    struct session_job job;
+    const struct host_hook_answer *answers; /* of hooks that were fired, while `next` runs */
+    size_t answer_count;
+    struct live_tool *tool;             /* that is called */
+    const struct session_draft *drafts; /* of live_append */
+    size_t draft_count;
+    struct session_added one, *added; /* one for each draft; owned where it is not `one` */
+    void (*on_added)(struct live_work *work);
+    bool compacting; /* one of the contexts is too full, and a compaction is under way */
 };
-void live_waiters_add(struct live_session *live, struct live_waiter **list, live_fn *on_done,
-                      void *data);
-/* Tells all of them, and forgets them. */
-void live_waiters_tell(struct live_session *live, struct live_waiter **list,
-                       const struct kg_err *err_or_null);
-/* What an operation that cannot go on answers. */
-int live_fail_stopping(struct kg_err *err);
+void live_work_begin(struct live_work *work, struct sessions *sessions, struct host_asker *asker);
+void live_work_end(struct live_work *work); /* lets go of all; the session may be gone then */
+/* It goes on for an agent of its session: who asks is that agent from now on. */
+void live_work_for(struct live_work *work, const char *agent);
+
+/*
+ * Each of these is one step. Where it does not say otherwise, `next` comes never before it returns.
+ * When the sessions stop, what is waited for outside of kaged.db ends with KG_E_STOPPING.
+ */
+
+/* With a session by its id, or a prefix that only one has. KG_E_BUSY if too much is under way. */
+void live_open(struct live_work *work, struct kg_str id, live_next_fn *next);
+/* At the end of this turn of the loop, with that error. */
+void live_later(struct live_work *work, const struct kg_err *err_or_null, live_next_fn *next);
+/* On the store's threads: `run` gets the job of the work. */
+void live_read(struct live_work *work, live_run_fn *run, live_next_fn *next);
+void live_write(struct live_work *work, live_run_fn *run, live_next_fn *next);
+/*
+ * Writes the drafts, which are the caller's until then, and looks whether a context is too full by
+ * now. The session must be started. `added` and `compacting` are there for `next`; on_added_or_null
+ * comes on the store's thread, before the commit.
+ */
+void live_append(struct live_work *work, const struct session_draft *drafts, size_t count,
+                 void (*on_added_or_null)(struct live_work *work), live_next_fn *next);
+/* Hooks are fired as the work's asker; on_done and data of `fire` are not looked at. */
+void live_fire(struct live_work *work, const struct host_hook_fire *fire, live_next_fn *next);
+/* Something else, which `withdraw` takes back, is waited for until live_arrived. */
+void live_await(struct live_work *work, void *awaited, void (*withdraw)(void *awaited),
+                live_next_fn *next);
+void live_arrived(struct live_work *work, const struct kg_err *err_or_null);
+/* For something of the session that is told of to that list: `next` comes then. */
+void live_wait(struct live_work *work, struct kg_waits *list, live_next_fn *next);
+/* Takes back what it waits for: `next` does not come. False if that is the store. */
+bool live_withdraw(struct live_work *work);
 
 /* The same session is idle, by its timer or by request; see idle.c. */
 void live_on_idle_timer(struct loop_timer *timer);
@@ -151,67 +176,46 @@ size_t live_payload_max(const struct sessions *sessions);
 /* -- before the first message, see start.c ----------------------------------------------------- */
 
 /*
- * Enters the project; if nothing was said yet, waits for the plugins, fires on_session_start and
- * adds what it injects. Maybe before it returns. The session is held until then.
+ * A step: enters the project; if nothing was said yet, waits for the plugins, fires
+ * on_session_start and adds what it injects. Maybe before it returns.
  */
-void live_ensure_started(struct live_session *live, const struct host_asker *asker,
-                         live_fn *on_started, void *data);
-
-/* -- entries, see append.c --------------------------------------------------------------------- */
-
-struct live_appended {
-    const struct session_added *added; /* one for each draft; dies with the callback */
-    size_t count;
-    bool compacting; /* one of the contexts is too full, and a compaction is under way */
-};
-/*
- * Copies the drafts, writes them, and looks whether a context is too full by now. The session must
- * be started. Never before it returns.
- */
-void live_append(struct live_session *live, struct host_asker *asker,
-                 const struct session_draft *drafts, size_t count,
-                 void (*on_done)(void *data, const struct live_appended *appended_or_null,
-                                 const struct kg_err *err_or_null),
-                 void *data);
+void live_start(struct live_work *work, live_next_fn *next);
 
 /* -- tools, see tool.c ------------------------------------------------------------------------- */
 
-struct live_tool_result {
-    const char *plugin;           /* whose tool it is; NULL: nobody's */
-    struct kg_id call, entry;     /* their entries */
-    uint64_t call_seq, entry_seq; /* the same */
-    bool blocked;                 /* the plugin could not be reached */
-    bool is_error;        /* and also: unknown tool, bad arguments, the plugin's own error */
-    struct kg_str result; /* JSON: the tool's, or of an error a string with words for the model */
-    bool compacting;
-};
+/* A call of a tool, embedded in what makes it; it takes the steps of that. */
 struct live_tool {
-    struct host_asker *asker;
-    const char *agent;
-    struct kg_str tool;      /* "plugin.tool", or as models write it */
-    struct kg_str arguments; /* JSON, maybe none that fits; empty: {} */
-    struct kg_str call_id;   /* the model's name for the call, kept in the entry; empty: none */
-    const char *recorded;    /* the id of the tool_call's entry if it is there already; or NULL */
-    /* Once, never before live_tool_call returns. Everything dies with the callback. */
-    void (*on_done)(void *data, const struct live_tool_result *result_or_null,
-                    const struct kg_err *err_or_null);
-    void *data;
+    struct live_work *work; /* the asker is the agent's */
+    struct kg_str name; /* "plugin.tool", or as models write it; the caller's until it is done */
+    struct kg_str arguments; /* JSON, the same */
+    struct kg_id call;       /* its entry */
+    /* What came of it. */
+    char *plugin;               /* owned: whose tool it is; NULL: nobody's */
+    bool blocked;               /* the plugin could not be reached */
+    bool is_error;              /* and also: unknown tool, bad arguments, the plugin's own error */
+    struct kg_buf content;      /* of the result's entry, */
+    size_t from, length;        /* and where in it the result stands */
+    struct session_draft draft; /* the result's */
+    void (*on_added)(struct live_work *work);
+    live_next_fn *next;
 };
+void live_tool_clear(struct live_tool *tool);
+/* JSON: what the tool said, or of an error a string with words for the model. */
+struct kg_str live_tool_result(const struct live_tool *tool);
 /*
- * Records the call, calls the tool, records its result, whatever it is: one belongs to each call.
- * The session must be started; it is held. What is returned is valid until on_done.
+ * A step, after its call was recorded: calls the tool, and records its result, whatever it is: one
+ * belongs to each call. problem_or_null is why it is not called. on_added_or_null as of
+ * live_append.
  */
-struct live_calling;
-struct live_calling *live_tool_call(struct live_session *live, const struct live_tool *tool);
-/* If the plugin still works on it, its result is that it was cancelled. on_done comes as always. */
-void live_tool_cancel(struct live_calling *calling);
+void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null,
+                    void (*on_added_or_null)(struct live_work *work), live_next_fn *next);
 
 /* -- compaction, see compact.c ----------------------------------------------------------------- */
 
 struct live_compact {
     struct host_asker *asker;
     const char *agent;
-    const char *trigger;                   /* "manual", "threshold_crossed", ... */
+    const char *trigger;                   /* "manual", "threshold_crossed", ...; static */
     const enum session_strategy *strategy; /* NULL: the agent's */
     const uint32_t *keep_recent;           /* NULL: the agent's */
 };
@@ -234,29 +238,31 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
                   live_compacted_fn *on_done, void *data);
 /* Whether one of that agent is under way. */
 bool live_is_compacting(const struct live_session *live, const char *agent);
-/* When none of that agent is under way: maybe before it returns. The session is held until then. */
-void live_when_compacted(struct live_session *live, const char *agent, live_fn *on_free,
-                         void *data);
+/* A step: when none of that agent is under way. Maybe before it returns. */
+void live_when_compacted(struct live_work *work, const char *agent, live_next_fn *next);
 /* As a JSON object: what the route answers, and what a turn tells. */
 void live_compacted_write(const struct live_compacted *compacted, struct kg_json_writer *json);
 
-/* What goes, to be summarized by a model. Valid until on_done. */
-struct live_summary {
-    const struct session_compaction *compaction;
-    struct host_asker *asker; /* the agent's */
-    void (*on_done)(void *data, struct kg_str text, const struct kg_err *err_or_null);
-    void *data;
-};
+/* -- the turns that run, see live.c ------------------------------------------------------------ */
 
-/* -- the turn that runs, see live.c ------------------------------------------------------------ */
-
-/* KG_E_CONFLICT while another runs. Held until live_run_end. No idle timer goes meanwhile. */
-int live_run_begin(struct live_session *live, struct live_run *run, struct kg_err *err);
-void live_run_end(struct live_session *live);
+/*
+ * KG_E_CONFLICT while another runs, unless it is the innermost and this one runs inside of it, for
+ * an agent that has no turn. Held until live_run_end. No idle timer goes meanwhile.
+ */
+int live_run_begin(struct live_session *live, struct live_run *run, struct live_run *outer_or_null,
+                   struct kg_err *err);
+void live_run_end(struct live_session *live, struct live_run *run);
+/* All of them, the innermost first. False: none runs. */
+bool live_run_cancel(struct live_session *live, const struct kg_err *why);
+/* KG_E_CONFLICT while one runs. */
+int live_check_no_run(const struct live_session *live, struct kg_err *err);
 
 /* -- JSON, see json.c -------------------------------------------------------------------------- */
 
 void live_entry_write(const struct session_entry *entry, struct kg_json_writer *json);
+/* The entry that a draft became. */
+void live_added_write(const struct session_draft *draft, const struct session_added *added,
+                      struct kg_json_writer *json);
 void live_session_write(const struct sessions *sessions, const struct session *session,
                         const struct session_agents *agents, struct kg_json_writer *json);
 
@@ -264,21 +270,19 @@ void live_session_write(const struct sessions *sessions, const struct session *s
 
 /* One text for each of them. */
 struct live_note {
-    char *plugin; /* owned */
-    struct kg_buf text;
+    char *plugin;                /* owned */
+    struct kg_buf text, content; /* which is JSON */
 };
 struct live_notes {
-    struct live_note *items; /* owned */
+    struct live_note *items;      /* owned */
+    struct session_draft *drafts; /* owned */
     size_t count;
 };
 /* Adds what the observers among them say: a second text of a plugin stands behind its first. */
 void live_notes_take(struct live_notes *notes, const struct host_hook_answer *answer);
-/* As injections that belong to a mark; not before live_notes_append returns. */
-void live_notes_append(const struct live_notes *notes, struct live_session *live,
-                       struct host_asker *asker, const char *agent, const char *mark,
-                       void (*on_done)(void *data, const struct live_appended *appended_or_null,
-                                       const struct kg_err *err_or_null),
-                       void *data);
+/* A step: they are appended, as injections that belong to a mark. */
+void live_notes_append(struct live_notes *notes, struct live_work *work, const char *mark,
+                       live_next_fn *next);
 void live_notes_clear(struct live_notes *notes);
 
 /* -- idle, see idle.c -------------------------------------------------------------------------- */
@@ -292,24 +296,23 @@ int live_idle(struct live_session *live, const char *reason, struct host_asker *
 
 /* -- summaries that models write, see summary.c ------------------------------------------------ */
 
-/* `summarize` of struct sessions. */
-void session_summarize(struct live_session *live, const struct live_summary *summary);
+struct live_summary {
+    struct live_work *work;
+    struct kg_buf text;
+};
+/* A step: what goes is summarized, in `text`. Maybe before it returns. */
+void live_summarize(struct live_summary *summary, struct live_work *work,
+                    const struct session_compaction *compaction, live_next_fn *next);
 
-/* -- what all operations have in common, see op.c ---------------------------------------------- */
+/* -- operations: what a request asks for, see op.c --------------------------------------------- */
 
 /* Embed it first: the whole is freed with it. */
 struct live_op {
-    struct session_job job;
-    struct loop_task task; /* of a failure that is told later, */
-    struct live_wait wait; /* or at the latest when the sessions are freed */
-    struct sessions *sessions;
-    struct host_asker *asker;
-    char *session; /* owned */
+    struct live_work work;
+    char *session; /* owned: as the request names it */
     sessions_done_fn *on_done;
     void *data;
-    struct live_session *live; /* held once it is open */
-    struct kg_err err;         /* of a failure that is told later */
-    struct kg_buf json;        /* the answer */
+    struct kg_buf json; /* the answer */
     void (*next)(struct live_op *op);
     void (*clear)(struct live_op *op); /* frees what is behind it; NULL: nothing */
 };
@@ -325,12 +328,11 @@ void live_op_fail_later(struct live_op *op, const struct kg_err *err);
 int live_op_check(const struct sessions *sessions, bool writes, struct kg_err *err);
 /* Whether it may begin; if not, it is as good as answered. `writes`: it changes something. */
 bool live_op_admit(struct live_op *op, bool writes);
-/* Opens the session, then `next`. Fails by itself. */
+/* For a step that has no function of its own here: what to pass as its `next`. */
+live_next_fn *live_op_then(struct live_op *op, void (*next)(struct live_op *op));
 void live_op_open(struct live_op *op, void (*next)(struct live_op *op));
-/* Runs on the store, then `next`. Fails by itself. */
-typedef int live_op_run_fn(struct session_job *job, struct state *state, struct kg_err *err);
-void live_op_read(struct live_op *op, live_op_run_fn *run, void (*next)(struct live_op *op));
-void live_op_write(struct live_op *op, live_op_run_fn *run, void (*next)(struct live_op *op));
+void live_op_read(struct live_op *op, live_run_fn *run, void (*next)(struct live_op *op));
+void live_op_write(struct live_op *op, live_run_fn *run, void (*next)(struct live_op *op));
 
 /* -- what a model says in one step, see turn_answer.c ------------------------------------------ */
 
@@ -375,22 +377,14 @@ enum turn_stop {
 };
 extern const char *const turn_stop_names[];
 
-/* Who waits for a compaction cannot take it back. */
-struct turn_wait {
-    struct turn *turn; /* NULL: it does not */
-};
-
 struct turn {
+    struct live_work work; /* the asker is the agent's once the session is found */
     struct live_run run;
-    struct sessions *sessions;
-    struct live_session *live; /* held; NULL before it is found */
     const struct turn_ops *ops;
     void *data;
-    struct host_asker *asker; /* the agent's once the session is found */
-    char *agent;              /* owned */
-    struct kg_buf said;       /* by the user, as content */
+    struct kg_buf said; /* by the user, as content */
     int64_t steps, steps_max;
-    bool begun;     /* it is the session's turn */
+    bool begun;     /* it is a turn of the session */
     bool started;   /* the reader was told so */
     bool cancelled; /* and has not ended yet */
     bool ending;
@@ -400,15 +394,16 @@ struct turn {
     uint64_t began_ms;
     int64_t input_tokens, output_tokens;
 
-    struct session_job job; /* reads the context */
-    char *prompt;           /* owned; NULL: none */
+    char *prompt; /* owned; NULL: none */
     struct session_conversation conversation;
-    struct models_call *asking; /* NULL: no model is asked */
+    enum model_failure failure;
     enum model_stop model_stop;
     struct turn_answer answer;
-    size_t next_call;          /* the first of the answer's that has no result */
-    struct live_calling *tool; /* NULL: none is called */
-    struct turn_wait *waiting; /* for a compaction */
+    size_t next_call; /* the first of the answer's that has no result */
+    bool calling;     /* that one */
+    struct live_tool tool;
+    struct kg_buf content; /* of what is appended */
+    struct session_draft drafts[1 + TURN_CALLS_MAX];
 };
 
 /* -- what the reader is told, see turn_lines.c ------------------------------------------------- */

@@ -30,6 +30,25 @@ void live_entry_write(const struct session_entry *entry, struct kg_json_writer *
     kg_json_end(json, '}');
 }
 
+void live_added_write(const struct session_draft *draft, const struct session_added *added,
+                      struct kg_json_writer *json)
+{
+    struct session_entry entry = {
+        .id = added->id,
+        .seq = added->seq,
+        .kind = draft->kind,
+        .role = draft->role,
+        .agent = draft->agent,
+        .source = draft->source,
+        .created_ms = added->created_ms,
+        .tokens = added->tokens,
+        .content = draft->content,
+    };
+    if (draft->parent != NULL)
+        kg_str_copy(kg_str(draft->parent), entry.parent.text, sizeof(entry.parent.text));
+    live_entry_write(&entry, json);
+}
+
 static void write_agent(const struct sessions *sessions, const char *project_id,
                         const struct session_agent *agent, struct kg_json_writer *json)
 {
@@ -55,7 +74,7 @@ static void write_agent(const struct sessions *sessions, const char *project_id,
 void live_session_write(const struct sessions *sessions, const struct session *session,
                         const struct session_agents *agents, struct kg_json_writer *json)
 {
-    const struct live_session *live = live_find(sessions, session->id.text);
+    const struct live_session *live = kg_map_get(sessions->live, kg_str(session->id.text));
     kg_json_begin(json, '{');
     kg_json_named_text(json, "id", session->id.text);
     kg_json_named_text(json, "project_id", session->project_id);

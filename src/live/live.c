@@ -8,58 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* -- waiting ----------------------------------------------------------------------------------- */
-
-void live_wait_add(struct sessions *sessions, struct live_wait *wait,
-                   void (*abort)(struct live_wait *wait))
-{
-    wait->abort = abort;
-    wait->next = sessions->waits;
-    wait->link = &sessions->waits;
-    if (wait->next != NULL)
-        wait->next->link = &wait->next;
-    sessions->waits = wait;
-}
-
-void live_wait_remove(struct live_wait *wait)
-{
-    if (wait->link == NULL)
-        return;
-    *wait->link = wait->next;
-    if (wait->next != NULL)
-        wait->next->link = wait->link;
-    wait->next = NULL;
-    wait->link = NULL;
-}
-
-void live_waiters_add(struct live_session *live, struct live_waiter **list, live_fn *on_done,
-                      void *data)
-{
-    struct live_waiter *waiter = kg_alloc(sizeof(*waiter));
-    waiter->on_done = on_done;
-    waiter->data = data;
-    live_hold(live);
-    while (*list != NULL)
-        list = &(*list)->next;
-    *list = waiter;
-}
-
-void live_waiters_tell(struct live_session *live, struct live_waiter **list,
-                       const struct kg_err *err_or_null)
-{
-    struct live_waiter *waiter = kg_steal(list);
-    while (waiter != NULL) {
-        struct live_waiter *next = waiter->next;
-        waiter->on_done(waiter->data, err_or_null ? NULL : live, err_or_null);
-        free(waiter);
-        if (next == NULL)
-            live_release(live);
-        else
-            live->work--; /* those behind it hold the session too */
-        waiter = next;
-    }
-}
-
 int live_fail_stopping(struct kg_err *err)
 {
     return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
@@ -128,15 +76,10 @@ static int make_room(struct sessions *sessions, struct kg_err *err)
     return 0;
 }
 
-struct live_session *live_find(const struct sessions *sessions, const char *id)
-{
-    return kg_map_get(sessions->live, kg_str(id));
-}
-
 struct live_session *live_adopt(struct sessions *sessions, const struct session *session,
                                 bool started, struct kg_err *err)
 {
-    struct live_session *live = live_find(sessions, session->id.text);
+    struct live_session *live = kg_map_get(sessions->live, kg_str(session->id.text));
     if (live != NULL)
         return live;
     if (make_room(sessions, err) < 0)
@@ -167,81 +110,6 @@ void live_release(struct live_session *live)
         forget(live);
 }
 
-/* -- finding one ------------------------------------------------------------------------------- */
-
-struct opening {
-    struct session_job job;
-    struct sessions *sessions;
-    char *id; /* owned, as it was given */
-    uint64_t forgotten;
-    struct session session;
-    bool started;
-    live_fn *on_open;
-    void *data;
-};
-
-static int run_opening(struct session_job *job, struct state *state, struct kg_err *err)
-{
-    struct opening *opening = KG_CONTAINER(job, struct opening, job);
-    kg_auto(session_agents_clear) struct session_agents agents = {0};
-    session_clear(&opening->session);
-    int result = session_find(state, kg_str(opening->id), &opening->session, err);
-    if (result == 0)
-        result = session_agents_read(state, opening->session.id.text, &agents, err);
-    opening->started = agents.count > 0;
-    return result;
-}
-
-static int open_found(struct opening *opening, struct live_session **ret_live, struct kg_err *err)
-{
-    struct sessions *sessions = opening->sessions;
-    if (sessions->stopping)
-        return live_fail_stopping(err);
-    struct live_session *live = live_adopt(sessions, &opening->session, opening->started, err);
-    if (live == NULL)
-        return -EBUSY;
-    if (live->work >= LIVE_WORK_MAX)
-        return kg_fail(err, KG_E_BUSY, "session %s: %d operations are under way in it",
-                       live->id.text, LIVE_WORK_MAX);
-    *ret_live = live;
-    return 0;
-}
-
-static void on_opened(struct session_job *job, const struct kg_err *err_or_null)
-{
-    struct opening *opening = KG_CONTAINER(job, struct opening, job);
-    struct sessions *sessions = opening->sessions;
-    struct live_session *live = NULL;
-    struct kg_err err = err_or_null ? *err_or_null : (struct kg_err){0};
-    if (err_or_null == NULL && live_find(sessions, opening->session.id.text) == NULL &&
-        opening->forgotten != sessions->forgotten) {
-        opening->forgotten = sessions->forgotten; /* it may have been this one: look again */
-        session_store_read(sessions->store, job);
-        return;
-    }
-    if (err_or_null == NULL)
-        open_found(opening, &live, &err);
-    if (live != NULL)
-        live_hold(live);
-    opening->on_open(opening->data, live, live ? NULL : &err);
-    session_clear(&opening->session);
-    free(opening->id);
-    free(opening);
-}
-
-void live_open(struct sessions *sessions, struct kg_str id, live_fn *on_open, void *data)
-{
-    struct opening *opening = kg_alloc(sizeof(*opening));
-    opening->sessions = sessions;
-    opening->id = kg_str_dup(id);
-    opening->forgotten = sessions->forgotten;
-    opening->on_open = on_open;
-    opening->data = data;
-    opening->job.run = run_opening;
-    opening->job.done = on_opened;
-    session_store_read(sessions->store, &opening->job);
-}
-
 /* -- one session ------------------------------------------------------------------------------- */
 
 int live_check_open(const struct live_session *live, struct kg_err *err)
@@ -260,12 +128,6 @@ int live_check_open(const struct live_session *live, struct kg_err *err)
             "room first",
             id, id);
     return -EINVAL;
-}
-
-struct host_asker *live_asker_for(const struct live_session *live, const struct host_asker *asker,
-                                  const char *agent)
-{
-    return host_asker_for(asker, live->project_id, agent, live->id.text);
 }
 
 int live_enter(struct live_session *live, struct kg_err *err)
@@ -303,26 +165,62 @@ void live_set_state(struct live_session *live, enum session_state state)
         leave_project(live);
 }
 
-int live_run_begin(struct live_session *live, struct live_run *run, struct kg_err *err)
+/* -- turns ------------------------------------------------------------------------------------- */
+
+int live_check_no_run(const struct live_session *live, struct kg_err *err)
 {
-    if (live->run != NULL) {
-        kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text,
-                live->run->agent);
-        kg_hint(err, "wait for its end, or kaged session cancel %s", live->id.text);
-        return -EBUSY;
-    }
+    if (live->run == NULL)
+        return 0;
+    kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text, live->run->agent);
+    kg_hint(err, "wait for its end, or kaged session cancel %s", live->id.text);
+    return -EBUSY;
+}
+
+int live_run_begin(struct live_session *live, struct live_run *run, struct live_run *outer_or_null,
+                   struct kg_err *err)
+{
+    int result = live->run != outer_or_null ? live_check_no_run(live, err) : 0;
+    if (result < 0)
+        return result;
+    if (live->run != outer_or_null)
+        return kg_fail(err, KG_E_CONFLICT, "session %s: the turn around it is over", live->id.text);
+    for (const struct live_run *at = live->run; at != NULL; at = at->outer)
+        if (strcmp(at->agent, run->agent) == 0)
+            return kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs already",
+                           live->id.text, run->agent);
+    run->outer = live->run;
     live->run = run;
     live_hold(live);
     loop_timer_stop(live->sessions->loop, &live->idle_timer);
     return 0;
 }
 
-void live_run_end(struct live_session *live)
+void live_run_end(struct live_session *live, struct live_run *run)
 {
-    live->run = NULL;
-    if (live->state == SESSION_ACTIVE && live->entered)
+    struct live_run **link = &live->run;
+    while (*link != run)
+        link = &(*link)->outer;
+    *link = run->outer;
+    if (live->run == NULL && live->state == SESSION_ACTIVE && live->entered)
         live_activity(live);
     live_release(live);
+}
+
+bool live_run_cancel(struct live_session *live, const struct kg_err *why)
+{
+    bool any = live->run != NULL;
+    live_hold(live);
+    for (struct live_run *run = live->run; run != NULL;) {
+        if (run->cancelled) {
+            run = run->outer;
+            continue;
+        }
+        run->cancelled = true;
+        run->cancel(run, why);
+        run = live->run; /* it may have ended, and others with it */
+    }
+    live_release(live);
+    return any;
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */
@@ -334,8 +232,7 @@ static void let_go(struct live_session *live, const char *project_id)
     live->entered = false;
     live->leaving = true;
     loop_timer_stop(live->sessions->loop, &live->idle_timer);
-    if (live->run != NULL)
-        live->run->cancel(live->run, &why);
+    live_run_cancel(live, &why);
 }
 
 /* A project that is gone has no sessions left. */
@@ -368,19 +265,18 @@ struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err 
     sessions->store = store;
     sessions->live = kg_map_new();
     sessions->models = models_new(parts->host);
-    sessions->summarize = session_summarize;
     sessions->listener.on_change = on_project_change;
     host_projects_listen(sessions->host, &sessions->listener);
     return sessions;
 }
 
-static void abort_waits(struct sessions *sessions)
+/* Who ends may begin to wait anew. */
+static void end_waits(struct sessions *sessions)
 {
-    while (sessions->waits != NULL) {
-        struct live_wait *wait = sessions->waits;
-        live_wait_remove(wait);
-        wait->abort(wait);
-    }
+    struct kg_err err;
+    live_fail_stopping(&err);
+    while (sessions->stop.first != NULL)
+        kg_waits_tell(&sessions->stop, &err);
 }
 
 void sessions_stop(struct sessions *sessions)
@@ -395,12 +291,9 @@ void sessions_stop(struct sessions *sessions)
     for (size_t at = 0; kg_map_next(sessions->live, &at, &id, &value);) {
         struct live_session *live = value;
         loop_timer_stop(sessions->loop, &live->idle_timer);
-        live_hold(live);
-        if (live->run != NULL)
-            live->run->cancel(live->run, &why);
-        live_release(live);
+        live_run_cancel(live, &why);
     }
-    abort_waits(sessions);
+    end_waits(sessions);
     models_close(sessions->models);
 }
 
@@ -414,7 +307,7 @@ void sessions_free(struct sessions *sessions)
     if (sessions == NULL)
         return;
     sessions_stop(sessions);
-    abort_waits(sessions);
+    end_waits(sessions);
     session_store_free(sessions->store);
     struct kg_str id;
     void *value;

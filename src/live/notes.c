@@ -27,27 +27,23 @@ void live_notes_take(struct live_notes *notes, const struct host_hook_answer *an
     kg_buf_str(&note->text, kg_buf_view(&text));
 }
 
-void live_notes_append(const struct live_notes *notes, struct live_session *live,
-                       struct host_asker *asker, const char *agent, const char *mark,
-                       void (*on_done)(void *data, const struct live_appended *appended_or_null,
-                                       const struct kg_err *err_or_null),
-                       void *data)
+void live_notes_append(struct live_notes *notes, struct live_work *work, const char *mark,
+                       live_next_fn *next)
 {
     size_t count = notes->count < SESSION_APPEND_MAX ? notes->count : SESSION_APPEND_MAX;
-    kg_auto(kg_free) struct session_draft *drafts = kg_alloc_array(count, sizeof(drafts[0]));
-    kg_auto(kg_free) struct kg_buf *contents = kg_alloc_array(count, sizeof(contents[0]));
+    free(notes->drafts);
+    notes->drafts = kg_alloc_array(count, sizeof(notes->drafts[0]));
     for (size_t i = 0; i < count; i++) {
-        kg_json_put_string(&contents[i], kg_buf_view(&notes->items[i].text));
-        drafts[i] = (struct session_draft){.agent = agent,
-                                           .kind = SESSION_INJECTION,
-                                           .role = SESSION_SYSTEM,
-                                           .source = notes->items[i].plugin,
-                                           .parent = mark,
-                                           .content = kg_buf_view(&contents[i])};
+        struct live_note *note = &notes->items[i];
+        kg_json_put_string(&note->content, kg_buf_view(&note->text));
+        notes->drafts[i] = (struct session_draft){.agent = work->asker->agent_path,
+                                                  .kind = SESSION_INJECTION,
+                                                  .role = SESSION_SYSTEM,
+                                                  .source = note->plugin,
+                                                  .parent = mark,
+                                                  .content = kg_buf_view(&note->content)};
     }
-    live_append(live, asker, drafts, count, on_done, data);
-    for (size_t i = 0; i < count; i++)
-        kg_buf_free(&contents[i]);
+    live_append(work, notes->drafts, count, NULL, next);
 }
 
 void live_notes_clear(struct live_notes *notes)
@@ -55,7 +51,9 @@ void live_notes_clear(struct live_notes *notes)
     for (size_t i = 0; i < notes->count; i++) {
         free(notes->items[i].plugin);
         kg_buf_free(&notes->items[i].text);
+        kg_buf_free(&notes->items[i].content);
     }
     free(notes->items);
+    free(notes->drafts);
     *notes = (struct live_notes){0};
 }

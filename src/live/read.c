@@ -40,7 +40,7 @@ static int check_listing(const struct listing *listing, enum session_state *ret_
 
 static int run_listing(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct listing *listing = KG_CONTAINER(job, struct listing, op.job);
+    struct listing *listing = KG_CONTAINER(job, struct listing, op.work.job);
     enum session_state only = SESSION_ACTIVE;
     int result = check_listing(listing, &only, err);
     if (result < 0)
@@ -67,7 +67,7 @@ static void answer_listing(struct live_op *op)
     kg_json_key(&json, "sessions");
     kg_json_begin(&json, '[');
     for (size_t i = 0; i < listing->list.count; i++)
-        live_session_write(op->sessions, &listing->list.items[i], &listing->agents[i], &json);
+        live_session_write(op->work.sessions, &listing->list.items[i], &listing->agents[i], &json);
     kg_json_end(&json, ']');
     kg_json_named_bool(&json, "more", listing->list.more);
     kg_json_end(&json, '}');
@@ -93,7 +93,7 @@ void sessions_list(struct sessions *sessions, const struct sessions_request *req
 
 static int run_show(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct listing *listing = KG_CONTAINER(job, struct listing, op.job);
+    struct listing *listing = KG_CONTAINER(job, struct listing, op.work.job);
     struct session session = {0};
     int result = session_find(state, kg_str(listing->op.session), &session, err);
     if (result < 0)
@@ -109,7 +109,7 @@ static void answer_show(struct live_op *op)
 {
     struct listing *listing = KG_CONTAINER(op, struct listing, op);
     struct kg_json_writer json = kg_json_writer(&op->json);
-    live_session_write(op->sessions, &listing->list.items[0], &listing->agents[0], &json);
+    live_session_write(op->work.sessions, &listing->list.items[0], &listing->agents[0], &json);
     live_op_answer(op);
 }
 
@@ -149,7 +149,7 @@ static void write_page(const struct session_entries *entries, struct kg_buf *buf
 
 static int run_page(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct paging *paging = KG_CONTAINER(job, struct paging, op.job);
+    struct paging *paging = KG_CONTAINER(job, struct paging, op.work.job);
     kg_auto(session_clear) struct session session = {0};
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     const struct session_page_query query = {
@@ -192,11 +192,11 @@ static void clear_showing(struct live_op *op)
 
 static int run_context(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct showing *showing = KG_CONTAINER(job, struct showing, op.job);
+    struct showing *showing = KG_CONTAINER(job, struct showing, op.work.job);
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     struct kg_buf *json = &showing->op.json;
     int result =
-        session_context_read(state, showing->op.live->id.text, showing->agent, &entries, err);
+        session_context_read(state, showing->op.work.live->id.text, showing->agent, &entries, err);
     if (result < 0)
         return result;
     session_context_write(showing->agent, &entries, json, NULL);
@@ -205,15 +205,9 @@ static int run_context(struct session_job *job, struct state *state, struct kg_e
     return 0;
 }
 
-static void on_context_free(void *data, struct live_session *live_or_null,
-                            const struct kg_err *err_or_null)
+static void on_context_free(struct live_op *op)
 {
-    struct showing *showing = data;
-    (void)live_or_null;
-    if (err_or_null != NULL)
-        live_op_fail(&showing->op, err_or_null);
-    else
-        live_op_read(&showing->op, run_context, live_op_answer);
+    live_op_read(op, run_context, live_op_answer);
 }
 
 /* `,"model":...}`: the project may change before the context is read. */
@@ -252,16 +246,17 @@ static void show_context(struct live_op *op)
     struct live_agent agent;
     struct kg_err err;
     if (showing->agent == NULL)
-        showing->agent = kg_strdup(op->live->seat);
+        showing->agent = kg_strdup(op->work.live->seat);
     int result = showing->dialect ? find_dialect(showing->dialect, &dialect, &err) : 0;
     if (result == 0)
-        result = live_agent_find(op->sessions, op->live->project_id, showing->agent, &agent, &err);
+        result = live_agent_find(op->work.sessions, op->work.live->project_id, showing->agent,
+                                 &agent, &err);
     if (result < 0) {
         live_op_fail(op, &err);
         return;
     }
     write_more(showing, &agent, showing->dialect ? &dialect : NULL);
-    live_when_compacted(op->live, showing->agent, on_context_free, showing);
+    live_when_compacted(&op->work, showing->agent, live_op_then(op, on_context_free));
 }
 
 void sessions_context(struct sessions *sessions, const struct sessions_request *request,

@@ -8,131 +8,116 @@
 #include <stdlib.h>
 
 struct starting {
-    struct live_wait wait;
-    struct live_session *live;     /* held */
-    struct host_asker *asker;      /* the primary's */
-    struct settling *settling;     /* while plugins are waited for */
-    struct host_hook_round *round; /* while hooks are */
+    struct live_work work; /* as the primary */
+    struct host_settling settling;
+    struct session_draft *drafts; /* owned, like the next */
+    struct kg_buf *texts;
+    char **plugins; /* a list */
+    size_t count;   /* of injections */
 };
 
-/* Nobody can take that wait back, so it outlives who waits. */
-struct settling {
-    struct starting *starting; /* NULL: nobody waits any more */
-};
-
-static void end(struct starting *starting, const struct kg_err *err_or_null)
+static void end(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct live_session *live = starting->live;
-    live_wait_remove(&starting->wait);
+    struct starting *starting = KG_CONTAINER(work, struct starting, work);
+    struct live_session *live = work->live;
     live->start = err_or_null ? LIVE_NOT_STARTED : LIVE_STARTED;
-    live_waiters_tell(live, &live->starting, err_or_null);
-    host_asker_unref(starting->asker);
+    kg_waits_tell(&live->starting, err_or_null);
+    for (size_t i = 0; i < starting->count; i++)
+        kg_buf_free(&starting->texts[i]);
+    kg_list_free(starting->plugins);
+    free(starting->texts);
+    free(starting->drafts);
+    live_work_end(work);
     free(starting);
-    live_release(live);
-}
-
-static void on_abort(struct live_wait *wait)
-{
-    struct starting *starting = KG_CONTAINER(wait, struct starting, wait);
-    struct kg_err err;
-    if (starting->settling != NULL)
-        starting->settling->starting = NULL;
-    if (starting->round != NULL)
-        host_hook_cancel(starting->round);
-    live_fail_stopping(&err);
-    end(starting, &err);
 }
 
 /* -- what plugins inject ----------------------------------------------------------------------- */
 
-static void on_recorded(void *data, const struct live_appended *appended_or_null,
-                        const struct kg_err *err_or_null)
+static void on_recorded(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct starting *starting = data;
-    struct live_session *live = starting->live;
-    if (appended_or_null != NULL)
-        audit_emit(host_audit(live->sessions->host), AUDIT_SESSION_STARTED,
-                   kg_str(starting->asker->request_id), AUDIT_V_TEXT(live->id.text),
-                   AUDIT_V_TEXT(live->project_id),
-                   AUDIT_V_INT((int64_t)appended_or_null->count - 1),
-                   AUDIT_V_TEXT(starting->asker->operator_id));
-    end(starting, err_or_null);
+    const struct live_session *live = work->live;
+    if (err_or_null == NULL)
+        audit_emit(host_audit(work->sessions->host), AUDIT_SESSION_STARTED,
+                   kg_str(work->asker->request_id), AUDIT_V_TEXT(live->id.text),
+                   AUDIT_V_TEXT(live->project_id), AUDIT_V_INT((int64_t)work->draft_count - 1),
+                   AUDIT_V_TEXT(work->asker->operator_id));
+    end(work, err_or_null);
 }
 
-static void record(struct starting *starting, const struct session_draft *drafts, size_t count)
+static void add_injection(struct starting *starting, const struct host_hook_answer *answer)
 {
-    live_append(starting->live, starting->asker, drafts, count, on_recorded, starting);
+    size_t at = starting->count++;
+    char *plugin = kg_strdup(answer->plugin);
+    kg_list_add(&starting->plugins, plugin);
+    kg_json_put_string(&starting->texts[at], kg_buf_view(&answer->result->inject));
+    starting->drafts[at] = (struct session_draft){.agent = "primary",
+                                                  .kind = SESSION_INJECTION,
+                                                  .role = SESSION_SYSTEM,
+                                                  .source = plugin,
+                                                  .content = kg_buf_view(&starting->texts[at]),
+                                                  .first = true};
 }
 
-static void on_hooks(void *data, const struct host_hook_answer *answers, size_t count)
+static void on_hooks(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct starting *starting = data;
-    kg_auto(kg_free) struct session_draft *drafts = kg_alloc_array(count + 1, sizeof(drafts[0]));
-    kg_auto(kg_free) struct kg_buf *texts = kg_alloc_array(count + 1, sizeof(texts[0]));
-    size_t used = 0;
-    starting->round = NULL;
-    live_wait_remove(&starting->wait);
-    for (size_t i = 0; i < count && used < SESSION_APPEND_MAX - 1; i++) {
-        const struct host_hook_answer *answer = &answers[i];
-        if (answer->error.code != KG_OK || answer->result == NULL ||
-            answer->result->inject.length == 0)
-            continue;
-        kg_json_put_string(&texts[used], kg_buf_view(&answer->result->inject));
-        drafts[used] = (struct session_draft){.agent = "primary",
-                                              .kind = SESSION_INJECTION,
-                                              .role = SESSION_SYSTEM,
-                                              .source = answer->plugin,
-                                              .content = kg_buf_view(&texts[used]),
-                                              .first = true};
-        used++;
-    }
-    drafts[used] = (struct session_draft){.agent = "primary",
-                                          .kind = SESSION_EVENT,
-                                          .role = SESSION_SYSTEM,
-                                          .content = KG_STR("{\"event\":\"started\"}")};
-    record(starting, drafts, used + 1);
-    for (size_t i = 0; i < used; i++)
-        kg_buf_free(&texts[i]);
-}
-
-static void fire(struct starting *starting)
-{
-    struct live_session *live = starting->live;
-    const struct host_hook_fire fire = {
-        .hook = MANIFEST_ON_SESSION_START,
-        .asker = starting->asker,
-        .on_done = on_hooks,
-        .data = starting,
-    };
-    starting->round = host_hook_fire(live->sessions->host, &fire);
-}
-
-static void on_settled(void *data)
-{
-    struct settling *settling = data;
-    struct starting *starting = settling->starting;
-    free(settling);
-    if (starting == NULL)
+    struct starting *starting = KG_CONTAINER(work, struct starting, work);
+    if (err_or_null != NULL) {
+        end(work, err_or_null);
         return;
-    starting->settling = NULL;
-    fire(starting);
+    }
+    size_t most = work->answer_count < SESSION_APPEND_MAX ? work->answer_count : SESSION_APPEND_MAX;
+    starting->drafts = kg_alloc_array(most + 1, sizeof(starting->drafts[0]));
+    starting->plugins = kg_list_new(0);
+    starting->texts = kg_alloc_array(most + 1, sizeof(starting->texts[0]));
+    for (size_t i = 0; i < work->answer_count && starting->count < SESSION_APPEND_MAX - 1; i++) {
+        const struct host_hook_answer *answer = &work->answers[i];
+        if (answer->error.code == KG_OK && answer->result != NULL &&
+            answer->result->inject.length > 0)
+            add_injection(starting, answer);
+    }
+    starting->drafts[starting->count] =
+        (struct session_draft){.agent = "primary",
+                               .kind = SESSION_EVENT,
+                               .role = SESSION_SYSTEM,
+                               .content = KG_STR("{\"event\":\"started\"}")};
+    live_append(work, starting->drafts, starting->count + 1, NULL, on_recorded);
+}
+
+/* -- when the plugins run ---------------------------------------------------------------------- */
+
+static void withdraw(void *settling)
+{
+    host_settling_withdraw(settling);
+}
+
+static void on_plugins(struct live_work *work, const struct kg_err *err_or_null)
+{
+    const struct host_hook_fire fire = {.hook = MANIFEST_ON_SESSION_START};
+    if (err_or_null != NULL)
+        end(work, err_or_null);
+    else
+        live_fire(work, &fire, on_hooks);
+}
+
+static void on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
+{
+    live_arrived(&KG_CONTAINER(wait, struct starting, settling.wait)->work, err_or_null);
+}
+
+static void begin(struct live_session *live, struct host_asker *asker)
+{
+    struct starting *starting = kg_alloc(sizeof(*starting));
+    live->start = LIVE_STARTING;
+    live_hold(live);
+    starting->work.live = live;
+    live_work_begin(&starting->work, live->sessions, asker);
+    live_work_for(&starting->work, "primary");
+    live_await(&starting->work, &starting->settling, withdraw, on_plugins);
+    host_project_when_settled(live->sessions->host, live->project_id, &starting->settling,
+                              on_settled);
 }
 
 /* -- asking for it ----------------------------------------------------------------------------- */
-
-static void begin(struct live_session *live, const struct host_asker *asker)
-{
-    struct starting *starting = kg_alloc(sizeof(*starting));
-    struct settling *settling = kg_alloc(sizeof(*settling));
-    live->start = LIVE_STARTING;
-    live_hold(live);
-    starting->live = live;
-    starting->asker = live_asker_for(live, asker, "primary");
-    starting->settling = settling;
-    settling->starting = starting;
-    live_wait_add(live->sessions, &starting->wait, on_abort);
-    host_project_when_settled(live->sessions->host, kg_str(live->project_id), on_settled, settling);
-}
 
 static int check(struct live_session *live, struct kg_err *err)
 {
@@ -143,23 +128,23 @@ static int check(struct live_session *live, struct kg_err *err)
     return live_enter(live, err);
 }
 
-void live_ensure_started(struct live_session *live, const struct host_asker *asker,
-                         live_fn *on_started, void *data)
+void live_start(struct live_work *work, live_next_fn *next)
 {
+    struct live_session *live = work->live;
     struct kg_err err = {0};
     if (check(live, &err) < 0) {
-        on_started(data, NULL, &err);
+        next(work, &err);
         return;
     }
-    if (asker->operator_id != NULL) {
-        free(live->operator_id);
-        live->operator_id = kg_strdup(asker->operator_id);
-    }
+    const char *operator_id = work->asker->operator_id;
+    if (operator_id != NULL &&
+        (live->operator_id == NULL || strcmp(live->operator_id, operator_id)))
+        kg_replace(&live->operator_id, operator_id);
     if (live->start == LIVE_STARTED) {
-        on_started(data, live, NULL);
+        next(work, NULL);
         return;
     }
-    live_waiters_add(live, &live->starting, on_started, data);
+    live_wait(work, &live->starting, next);
     if (live->start == LIVE_NOT_STARTED)
-        begin(live, asker);
+        begin(live, work->asker);
 }

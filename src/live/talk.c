@@ -115,50 +115,40 @@ static int read_saying(struct saying *saying, struct kg_err *err)
     return result < 0 ? result : read_messages(saying, messages, err);
 }
 
-static void on_said(void *data, const struct live_appended *appended_or_null,
-                    const struct kg_err *err_or_null)
+static void on_said(struct live_op *op)
 {
-    struct live_op *op = data;
-    if (err_or_null != NULL) {
-        live_op_fail(op, err_or_null);
-        return;
-    }
     struct kg_json_writer json = kg_json_writer(&op->json);
-    const struct session_added *added = appended_or_null->added;
+    const struct session_added *added = op->work.added;
+    size_t count = op->work.draft_count;
     kg_json_begin(&json, '{');
     kg_json_key(&json, "added");
     kg_json_begin(&json, '[');
-    for (size_t i = 0; i < appended_or_null->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         kg_json_begin(&json, '{');
         kg_json_named_text(&json, "id", added[i].id.text);
         kg_json_named_int(&json, "seq", (int64_t)added[i].seq);
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, ']');
-    kg_json_named_int(&json, "context_tokens",
-                      (int64_t)added[appended_or_null->count - 1].context_tokens);
-    kg_json_named_bool(&json, "compacting", appended_or_null->compacting);
+    kg_json_named_int(&json, "context_tokens", (int64_t)added[count - 1].context_tokens);
+    kg_json_named_bool(&json, "compacting", op->work.compacting);
     kg_json_end(&json, '}');
     live_op_answer(op);
 }
 
-static void say_started(void *data, struct live_session *live_or_null,
-                        const struct kg_err *err_or_null)
+static void say_started(struct live_op *op)
 {
-    struct saying *saying = data;
-    if (err_or_null != NULL)
-        live_op_fail(&saying->op, err_or_null);
-    else
-        live_append(live_or_null, saying->op.asker, saying->drafts, saying->count, on_said, saying);
+    struct saying *saying = KG_CONTAINER(op, struct saying, op);
+    live_append(&op->work, saying->drafts, saying->count, NULL, live_op_then(op, on_said));
 }
 
 static void say_open(struct live_op *op)
 {
     struct saying *saying = KG_CONTAINER(op, struct saying, op);
     struct kg_err err;
-    int result = live_check_open(op->live, &err);
+    int result = live_check_open(op->work.live, &err);
     if (result == 0)
-        result = settle_agent(op->live, &saying->agent, &err);
+        result = settle_agent(op->work.live, &saying->agent, &err);
     for (size_t i = 0; i < saying->count && result == 0; i++) {
         saying->drafts[i].agent = saying->agent;
         result = session_check_draft(&saying->drafts[i], &err);
@@ -166,7 +156,7 @@ static void say_open(struct live_op *op)
     if (result < 0)
         live_op_fail(op, &err);
     else
-        live_ensure_started(op->live, op->asker, say_started, saying);
+        live_start(&op->work, live_op_then(op, say_started));
 }
 
 void sessions_append(struct sessions *sessions, const struct sessions_request *request,
@@ -188,100 +178,105 @@ void sessions_append(struct sessions *sessions, const struct sessions_request *r
 struct using
 {
     struct live_op op;
-    char *agent, *tool; /* owned */
-    struct kg_buf arguments, result;
-    char *plugin; /* owned */
-    struct kg_id call, entry;
-    bool blocked, is_error;
+    char *agent, *tool;   /* owned; the first is NULL for the seat */
+    struct kg_buf record; /* the content of the call's entry, */
+    size_t from, length;  /* and where in it the arguments stand */
+    struct kg_err unfit;  /* why they are none; KG_OK: they are */
+    struct session_draft draft;
+    struct session_added call;
+    struct live_tool called;
 };
 
 static void clear_using(struct live_op *op)
 {
     struct using *using = KG_CONTAINER(op, struct using, op);
-    kg_buf_free(&using->arguments);
-    kg_buf_free(&using->result);
+    live_tool_clear(&using->called);
+    kg_buf_free(&using->record);
     free(using->agent);
     free(using->tool);
-    free(using->plugin);
 }
 
-static int write_entry(struct state *state, const char *session, const struct kg_id *entry,
-                       struct kg_json_writer *json, struct kg_err *err)
+/* {"name", "arguments"}: arguments that are no JSON are kept as the text that they are. */
+static void write_call(struct using *using, struct kg_str arguments)
 {
-    kg_auto(session_entries_clear) struct session_entries found = {0};
-    int result = session_entry_find(state, session, kg_str(entry->text), &found, err);
-    if (result == 0)
-        live_entry_write(&found.items[0], json);
-    return result;
+    struct kg_json_writer json = kg_json_writer(&using->record);
+    size_t offset = 0;
+    enum kg_json_fault fault = kg_json_check(arguments, &offset);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", using->tool);
+    kg_json_key(&json, "arguments");
+    using->from = using->record.length;
+    using->length = arguments.length;
+    if (fault == KG_JSON_OK) {
+        kg_json_raw(&json, arguments);
+    } else {
+        kg_json_str(&json, arguments);
+        kg_fail(&using->unfit, KG_E_PARSE, "the arguments are not JSON: byte %zu: %s", offset + 1,
+                kg_json_fault_text(fault));
+    }
+    kg_json_end(&json, '}');
 }
 
-static int run_used(struct session_job *job, struct state *state, struct kg_err *err)
+/* On the store's thread, since both may be large. */
+static void write_used(struct live_work *work)
 {
-    struct using *using = KG_CONTAINER(job, struct using, op.job);
-    const char *session = using->op.live->id.text;
+    struct using *using = KG_CONTAINER(work, struct using, op.work);
+    const struct live_tool *called = &using->called;
+    using->op.json.length = 0;
     struct kg_json_writer json = kg_json_writer(&using->op.json);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "tool", using->tool);
-    kg_json_named_text(&json, "plugin", using->plugin);
+    kg_json_named_text(&json, "plugin", called->plugin);
     kg_json_key(&json, "call");
-    int result = write_entry(state, session, &using->call, &json, err);
+    live_added_write(&using->draft, &using->call, &json);
     kg_json_key(&json, "entry");
-    if (result == 0)
-        result = write_entry(state, session, &using->entry, &json, err);
-    kg_json_named_bool(&json, "blocked", using->blocked);
-    kg_json_named_bool(&json, "is_error", using->is_error);
+    live_added_write(&called->draft, work->added, &json);
+    kg_json_named_bool(&json, "blocked", called->blocked);
+    kg_json_named_bool(&json, "is_error", called->is_error);
     kg_json_key(&json, "result");
-    kg_json_raw(&json, kg_buf_view(&using->result));
+    kg_json_raw(&json, live_tool_result(called));
     kg_json_end(&json, '}');
-    return result;
 }
 
-static void on_used(void *data, const struct live_tool_result *result_or_null,
-                    const struct kg_err *err_or_null)
+static void use_recorded(struct live_op *op)
 {
-    struct using *using = data;
-    if (err_or_null != NULL) {
-        live_op_fail(&using->op, err_or_null);
-        return;
-    }
-    using->plugin = kg_strdup(result_or_null->plugin);
-    using->call = result_or_null->call;
-    using->entry = result_or_null->entry;
-    using->blocked = result_or_null->blocked;
-    using->is_error = result_or_null->is_error;
-    kg_buf_str(&using->result, result_or_null->result);
-    live_op_read(&using->op, run_used, live_op_answer);
-}
-
-static void use_started(void *data, struct live_session *live_or_null,
-                        const struct kg_err *err_or_null)
-{
-    struct using *using = data;
-    const struct live_tool tool = {
-        .asker = using->op.asker,
-        .agent = using->agent,
-        .tool = kg_str(using->tool),
-        .arguments = kg_buf_view(&using->arguments),
-        .on_done = on_used,
-        .data = using,
+    struct using *using = KG_CONTAINER(op, struct using, op);
+    using->call = op->work.added[0];
+    using->called = (struct live_tool){
+        .work = &op->work,
+        .name = kg_str(using->tool),
+        .arguments = {using->record.data + using->from, using->length},
+        .call = using->call.id,
     };
-    if (err_or_null != NULL)
-        live_op_fail(&using->op, err_or_null);
-    else
-        live_tool_call(live_or_null, &tool);
+    live_tool_call(&using->called, using->unfit.code != KG_OK ? &using->unfit : NULL, write_used,
+                   live_op_then(op, live_op_answer));
+}
+
+static void use_started(struct live_op *op)
+{
+    struct using *using = KG_CONTAINER(op, struct using, op);
+    using->draft = (struct session_draft){
+        .agent = op->work.asker->agent_path,
+        .kind = SESSION_TOOL_CALL,
+        .role = SESSION_ASSISTANT,
+        .content = kg_buf_view(&using->record),
+    };
+    live_append(&op->work, &using->draft, 1, NULL, live_op_then(op, use_recorded));
 }
 
 static void use_open(struct live_op *op)
 {
     struct using *using = KG_CONTAINER(op, struct using, op);
     struct kg_err err;
-    int result = live_check_open(op->live, &err);
+    int result = live_check_open(op->work.live, &err);
     if (result == 0)
-        result = settle_agent(op->live, &using->agent, &err);
-    if (result < 0)
+        result = settle_agent(op->work.live, &using->agent, &err);
+    if (result < 0) {
         live_op_fail(op, &err);
-    else
-        live_ensure_started(op->live, op->asker, use_started, using);
+        return;
+    }
+    live_work_for(&op->work, using->agent);
+    live_start(&op->work, live_op_then(op, use_started));
 }
 
 void sessions_tool(struct sessions *sessions, const struct sessions_request *request,
@@ -290,7 +285,7 @@ void sessions_tool(struct sessions *sessions, const struct sessions_request *req
     struct using *using = live_op_new(sizeof(*using), sessions, request, clear_using);
     using->agent = agent.data ? kg_str_dup(agent) : NULL;
     using->tool = kg_str_dup(tool);
-    kg_buf_str(&using->arguments, arguments);
+    write_call(using, arguments.length > 0 ? arguments : KG_STR("{}"));
     if (live_op_admit(&using->op, true))
         live_op_open(&using->op, use_open);
 }
@@ -326,7 +321,7 @@ static void on_idle(void *data, const struct host_hook_answer *answers, size_t c
 static void idle_open(struct live_op *op)
 {
     struct kg_err err;
-    if (live_idle(op->live, "request", op->asker, on_idle, op, &err) < 0)
+    if (live_idle(op->work.live, "request", op->work.asker, on_idle, op, &err) < 0)
         live_op_fail(op, &err);
 }
 
@@ -368,7 +363,7 @@ static void on_compacted(void *data, const struct live_compacted *compacted_or_n
 static int check_compact(struct compacting *compacting, enum session_strategy *ret_strategy,
                          struct kg_err *err)
 {
-    struct live_session *live = compacting->op.live;
+    struct live_session *live = compacting->op.work.live;
     if (compacting->strategy != NULL &&
         !session_strategy_find(kg_str(compacting->strategy), ret_strategy))
         return kg_fail(err, KG_E_INVALID_PARAMS,
@@ -391,13 +386,13 @@ static void compact_open(struct live_op *op)
         return;
     }
     const struct live_compact compact = {
-        .asker = op->asker,
+        .asker = op->work.asker,
         .agent = compacting->agent,
         .trigger = "manual",
         .strategy = compacting->strategy ? &strategy : NULL,
         .keep_recent = compacting->keep_recent >= 0 ? &keep_recent : NULL,
     };
-    live_compact(op->live, &compact, on_compacted, op);
+    live_compact(op->work.live, &compact, on_compacted, op);
 }
 
 void sessions_compact(struct sessions *sessions, const struct sessions_request *request,

@@ -9,247 +9,132 @@
 
 #define WORDS_MAX 2048 /* bytes of what is told of a failure */
 
-struct live_calling {
-    struct live_wait wait;
-    struct live_session *live; /* held */
-    struct host_asker *asker;  /* the agent's */
-    char *plugin, *tool;       /* owned */
-    struct kg_buf arguments, call_id;
-    struct host_tool_call *call; /* while the plugin works */
-    struct kg_buf content;       /* of the result's entry */
-    struct kg_buf result;        /* as it is told; JSON */
-    bool blocked, is_error;
-    bool kept_words; /* the result itself could not be kept */
-    struct session_added call_entry, entry;
-    bool compacting;
-    void (*on_done)(void *data, const struct live_tool_result *result_or_null,
-                    const struct kg_err *err_or_null);
-    void *data;
-};
-
-static void end(struct live_calling *calling, const struct kg_err *err_or_null)
+void live_tool_clear(struct live_tool *tool)
 {
-    struct live_session *live = calling->live;
-    const struct live_tool_result result = {
-        .plugin = calling->plugin,
-        .call = calling->call_entry.id,
-        .entry = calling->entry.id,
-        .call_seq = calling->call_entry.seq,
-        .entry_seq = calling->entry.seq,
-        .blocked = calling->blocked,
-        .is_error = calling->is_error,
-        .result = kg_buf_view(&calling->result),
-        .compacting = calling->compacting,
-    };
-    calling->on_done(calling->data, err_or_null ? NULL : &result, err_or_null);
-    host_asker_unref(calling->asker);
-    free(calling->plugin);
-    free(calling->tool);
-    kg_buf_free(&calling->arguments);
-    kg_buf_free(&calling->call_id);
-    kg_buf_free(&calling->content);
-    kg_buf_free(&calling->result);
-    free(calling);
-    live_release(live);
+    kg_free(&tool->plugin);
+    kg_buf_free(&tool->content);
+    *tool = (struct live_tool){0};
 }
 
-static void append(struct live_calling *calling, const struct session_draft *draft,
-                   void (*on_done)(void *data, const struct live_appended *appended_or_null,
-                                   const struct kg_err *err_or_null))
+struct kg_str live_tool_result(const struct live_tool *tool)
 {
-    live_append(calling->live, calling->asker, draft, 1, on_done, calling);
+    return (struct kg_str){tool->content.data + tool->from, tool->length};
 }
 
 /* -- the result -------------------------------------------------------------------------------- */
 
-static void record_result(struct live_calling *calling);
+static void record(struct live_tool *tool);
 
-static void set_words(struct live_calling *calling, const char *words)
+/* `{"result":...` or `{"error":...`, to be closed. */
+static void put_result(struct live_tool *tool, struct kg_str json)
 {
-    calling->is_error = true;
-    calling->result.length = calling->content.length = 0;
-    kg_json_put_string(&calling->result, kg_str(words));
-    kg_buf_text(&calling->content, "{\"error\":");
-    kg_buf_str(&calling->content, kg_buf_view(&calling->result));
-    if (calling->blocked)
-        kg_buf_text(&calling->content, ",\"blocked\":true");
-    kg_buf_char(&calling->content, '}');
+    tool->content.length = 0;
+    kg_buf_text(&tool->content, tool->is_error ? "{\"error\":" : "{\"result\":");
+    tool->from = tool->content.length;
+    tool->length = json.length;
+    kg_buf_str(&tool->content, json);
 }
 
-static void on_result_recorded(void *data, const struct live_appended *appended_or_null,
-                               const struct kg_err *err_or_null)
+static void set_words(struct live_tool *tool, const char *words)
 {
-    struct live_calling *calling = data;
-    if (appended_or_null != NULL) {
-        calling->entry = appended_or_null->added[0];
-        calling->compacting |= appended_or_null->compacting;
-    } else if (!calling->kept_words && !calling->is_error) {
-        /* What a plugin returned may be too deep, or too large, to be kept. */
-        kg_auto(kg_free) char *words =
-            kg_format("The tool's result cannot be used: %s", err_or_null->message);
-        calling->kept_words = true;
-        set_words(calling, words);
-        record_result(calling);
+    kg_auto(kg_buf_free) struct kg_buf json = {0};
+    kg_json_put_string(&json, kg_str(words));
+    tool->is_error = true;
+    put_result(tool, kg_buf_view(&json));
+    if (tool->blocked)
+        kg_buf_text(&tool->content, ",\"blocked\":true");
+    kg_buf_char(&tool->content, '}');
+}
+
+/* What a plugin returned may be too deep, or too large, to be kept; words can be. */
+static void on_recorded(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct live_tool *tool = work->tool;
+    if (err_or_null == NULL || tool->is_error) {
+        tool->next(work, err_or_null);
         return;
     }
-    end(calling, err_or_null);
+    kg_auto(kg_free) char *words =
+        kg_format("The tool's result cannot be used: %s", err_or_null->message);
+    set_words(tool, words);
+    record(tool);
 }
 
-static void record_result(struct live_calling *calling)
+static void record(struct live_tool *tool)
 {
-    const struct session_draft draft = {
-        .agent = calling->asker->agent_path,
+    tool->draft = (struct session_draft){
+        .agent = tool->work->asker->agent_path,
         .kind = SESSION_TOOL_RESULT,
         .role = SESSION_TOOL,
-        .source = calling->plugin,
-        .parent = calling->call_entry.id.text,
-        .content = kg_buf_view(&calling->content),
+        .source = tool->plugin,
+        .parent = tool->call.text,
+        .content = kg_buf_view(&tool->content),
     };
-    append(calling, &draft, on_result_recorded);
+    live_append(tool->work, &tool->draft, 1, tool->on_added, on_recorded);
 }
 
-static void fail(struct live_calling *calling, const struct kg_err *err, bool blocked)
+static void fail(struct live_tool *tool, const struct kg_err *err)
 {
     /* Whoever made a name up can do better with those that there are. */
     bool unknown = err->code == KG_E_METHOD_NOT_FOUND && err->hint[0] != '\0';
+    tool->blocked |= err->code == KG_E_STOPPING;
     kg_auto(kg_free) char *words =
-        kg_format("%s%.*s%s%.*s", blocked ? "[BLOCKED] " : "", WORDS_MAX, err->message,
+        kg_format("%s%.*s%s%.*s", tool->blocked ? "[BLOCKED] " : "", WORDS_MAX, err->message,
                   unknown ? "; " : "", WORDS_MAX, unknown ? err->hint : "");
-    calling->blocked = blocked;
-    set_words(calling, words);
-    record_result(calling);
+    set_words(tool, words);
+    record(tool);
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-static void on_abort(struct live_wait *wait)
+static void withdraw(void *call)
 {
-    struct live_calling *calling = KG_CONTAINER(wait, struct live_calling, wait);
-    struct kg_err err;
-    host_tool_cancel(calling->call);
-    calling->call = NULL;
-    live_fail_stopping(&err);
-    fail(calling, &err, true);
+    host_tool_cancel(call);
 }
 
-void live_tool_cancel(struct live_calling *calling)
+static void on_called(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (calling->call == NULL)
-        return; /* it was answered, and that is being recorded */
-    live_wait_remove(&calling->wait);
-    host_tool_cancel(kg_steal(&calling->call));
-    set_words(calling, "[CANCELLED] the turn ended before this tool did");
-    record_result(calling);
+    if (err_or_null != NULL)
+        fail(work->tool, err_or_null);
+    else
+        record(work->tool);
 }
 
 static void on_reply(void *data, const struct host_tool_reply *reply)
 {
-    struct live_calling *calling = data;
-    live_wait_remove(&calling->wait);
-    calling->call = NULL;
-    calling->plugin = kg_strdup(reply->plugin);
-    if (reply->error.code != KG_OK) {
-        fail(calling, &reply->error, reply->blocked);
-        return;
+    struct live_tool *tool = data;
+    bool failed = reply->error.code != KG_OK;
+    tool->plugin = kg_strdup(reply->plugin);
+    tool->blocked = reply->blocked;
+    if (!failed) {
+        put_result(tool, reply->result);
+        kg_buf_char(&tool->content, '}');
     }
-    kg_buf_str(&calling->result, reply->result);
-    kg_buf_text(&calling->content, "{\"result\":");
-    kg_buf_str(&calling->content, reply->result);
-    kg_buf_char(&calling->content, '}');
-    record_result(calling);
+    live_arrived(tool->work, failed ? &reply->error : NULL);
 }
 
-static void ask_plugin(struct live_calling *calling)
+void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null,
+                    void (*on_added_or_null)(struct live_work *work), live_next_fn *next)
 {
-    struct live_session *live = calling->live;
+    struct live_work *work = tool->work;
+    struct host *host = work->sessions->host;
     const struct host_tool_request request = {
-        .asker = calling->asker,
-        .tool = kg_str(calling->tool),
-        .arguments = kg_buf_view(&calling->arguments),
+        .asker = work->asker,
+        .tool = tool->name,
+        .arguments = tool->arguments,
         .on_done = on_reply,
-        .data = calling,
+        .data = tool,
     };
-    live_wait_add(live->sessions, &calling->wait, on_abort);
-    calling->call = host_tool_call(live->sessions->host, &request);
-}
-
-static void go_on(struct live_calling *calling)
-{
     struct kg_err err;
-    size_t offset = 0;
-    enum kg_json_fault fault = kg_json_check(kg_buf_view(&calling->arguments), &offset);
-    if (fault != KG_JSON_OK) {
-        kg_fail(&err, KG_E_PARSE, "the arguments are not JSON: byte %zu: %s", offset + 1,
-                kg_json_fault_text(fault));
-        fail(calling, &err, false);
-    } else if (calling->live->sessions->stopping) {
+    work->tool = tool;
+    tool->on_added = on_added_or_null;
+    tool->next = next;
+    if (problem_or_null == NULL && work->sessions->stopping) {
         live_fail_stopping(&err);
-        fail(calling, &err, true);
-    } else {
-        ask_plugin(calling);
+        problem_or_null = &err;
     }
-}
-
-static void on_call_recorded(void *data, const struct live_appended *appended_or_null,
-                             const struct kg_err *err_or_null)
-{
-    struct live_calling *calling = data;
-    if (err_or_null != NULL) {
-        end(calling, err_or_null);
-        return;
-    }
-    calling->call_entry = appended_or_null->added[0];
-    calling->compacting = appended_or_null->compacting;
-    go_on(calling);
-}
-
-/* Arguments that are no JSON are kept as the text that they are. */
-static void write_call(const struct live_calling *calling, struct kg_buf *buf)
-{
-    struct kg_json_writer writer = kg_json_writer(buf);
-    struct kg_str arguments = kg_buf_view(&calling->arguments);
-    kg_json_begin(&writer, '{');
-    kg_json_named_text(&writer, "name", calling->tool);
-    kg_json_key(&writer, "arguments");
-    if (kg_json_check(arguments, NULL) == KG_JSON_OK)
-        kg_json_raw(&writer, arguments);
+    if (problem_or_null != NULL)
+        fail(tool, problem_or_null);
     else
-        kg_json_str(&writer, arguments);
-    if (calling->call_id.length > 0)
-        kg_json_named_str(&writer, "call_id", kg_buf_view(&calling->call_id));
-    kg_json_end(&writer, '}');
-}
-
-static void record_call(struct live_calling *calling)
-{
-    kg_auto(kg_buf_free) struct kg_buf content = {0};
-    write_call(calling, &content);
-    const struct session_draft draft = {
-        .agent = calling->asker->agent_path,
-        .kind = SESSION_TOOL_CALL,
-        .role = SESSION_ASSISTANT,
-        .content = kg_buf_view(&content),
-    };
-    append(calling, &draft, on_call_recorded);
-}
-
-struct live_calling *live_tool_call(struct live_session *live, const struct live_tool *tool)
-{
-    struct live_calling *calling = kg_alloc(sizeof(*calling));
-    struct kg_str none = KG_STR("{}");
-    live_hold(live);
-    calling->live = live;
-    calling->asker = live_asker_for(live, tool->asker, tool->agent);
-    calling->tool = kg_str_dup(tool->tool);
-    kg_buf_str(&calling->arguments, tool->arguments.length > 0 ? tool->arguments : none);
-    kg_buf_str(&calling->call_id, tool->call_id);
-    calling->on_done = tool->on_done;
-    calling->data = tool->data;
-    if (tool->recorded == NULL) {
-        record_call(calling);
-        return calling;
-    }
-    strncpy(calling->call_entry.id.text, tool->recorded, KG_ID_MAX - 1);
-    go_on(calling);
-    return calling;
+        live_await(work, host_tool_call(host, &request), withdraw, on_called);
 }

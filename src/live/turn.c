@@ -1,6 +1,6 @@
 /*
  * The life of a turn. At each moment it waits for one thing: the session, the store, a compaction,
- * the model or a tool; whoever cancels it ends that wait, or it ends by itself. However a turn
+ * the model or a tool; whoever cancels it withdraws that wait, or it ends by itself. However a turn
  * ends, what was said is kept, each call that was recorded has its result, and the reader hears the
  * end.
  *
@@ -27,20 +27,28 @@ const char *const turn_stop_names[] = {
 static void step(struct turn *turn);
 static void make_next_call(struct turn *turn);
 
+static struct turn *turn_of(struct live_work *work)
+{
+    return KG_CONTAINER(work, struct turn, work);
+}
+
+static const char *agent_of(const struct turn *turn)
+{
+    return turn->work.asker->agent_path;
+}
+
 /* -- its end ----------------------------------------------------------------------------------- */
 
 static void turn_free(struct turn *turn)
 {
-    struct live_session *live = turn->live;
-    loop_undefer(turn->sessions->loop, &turn->cancel_task);
+    loop_undefer(turn->work.sessions->loop, &turn->cancel_task);
     if (turn->begun)
-        live_run_end(live);
-    if (live != NULL)
-        live_release(live);
-    free(turn->agent);
-    host_asker_unref(turn->asker);
+        live_run_end(turn->work.live, &turn->run);
+    live_tool_clear(&turn->tool);
+    live_work_end(&turn->work);
     free(turn->prompt);
     kg_buf_free(&turn->said);
+    kg_buf_free(&turn->content);
     session_conversation_clear(&turn->conversation);
     turn_answer_clear(&turn->answer);
     free(turn);
@@ -59,10 +67,11 @@ static void refuse(struct turn *turn, const struct kg_err *why)
 
 static void tell_audit(const struct turn *turn)
 {
-    uint64_t took_ms = loop_now_ms(turn->sessions->loop) - turn->began_ms;
-    audit_emit(host_audit(turn->sessions->host), AUDIT_SESSION_TURN_ENDED,
-               kg_str(turn->asker->request_id), AUDIT_V_TEXT(turn->live->id.text),
-               AUDIT_V_TEXT(turn->agent), AUDIT_V_TEXT(turn_stop_names[turn->stop]),
+    const struct live_work *work = &turn->work;
+    uint64_t took_ms = loop_now_ms(work->sessions->loop) - turn->began_ms;
+    audit_emit(host_audit(work->sessions->host), AUDIT_SESSION_TURN_ENDED,
+               kg_str(work->asker->request_id), AUDIT_V_TEXT(work->live->id.text),
+               AUDIT_V_TEXT(agent_of(turn)), AUDIT_V_TEXT(turn_stop_names[turn->stop]),
                AUDIT_V_INT(turn->steps), AUDIT_V_INT(turn->input_tokens),
                AUDIT_V_INT(turn->output_tokens), AUDIT_V_INT((int64_t)took_ms),
                AUDIT_V_TEXT(turn->why.code != KG_OK ? turn->why.message : NULL));
@@ -78,43 +87,52 @@ static void wrap_up(struct turn *turn)
     ops->on_end(data);
 }
 
-static void on_last_words(void *data, const struct live_appended *appended_or_null,
-                          const struct kg_err *err_or_null)
+static void on_last_words(struct live_work *work, const struct kg_err *err_or_null)
 {
-    (void)appended_or_null;
     if (err_or_null != NULL)
         kg_log(KG_WARN, "a turn's last words could not be kept: %s", err_or_null->message);
-    wrap_up(data);
+    wrap_up(turn_of(work));
 }
 
-/* Results for calls from that one on, which nobody will make any more. */
-static size_t cancelled_drafts(const struct turn *turn, size_t from, struct session_draft *drafts)
+#define CANCELLED(what) "\"[CANCELLED] the turn ended before this tool " what "\""
+
+static struct session_draft result_draft(const struct turn *turn, const struct turn_call *call,
+                                         struct kg_str content)
 {
-    static const struct kg_str cancelled = KG_STR("{\"error\":\"[CANCELLED] the turn ended before "
-                                                  "this tool was called\"}");
+    return (struct session_draft){.agent = agent_of(turn),
+                                  .kind = SESSION_TOOL_RESULT,
+                                  .role = SESSION_TOOL,
+                                  .parent = call->id.text,
+                                  .content = content};
+}
+
+/* Results for calls that have none, the first of which may have been made. */
+static size_t cancelled_drafts(const struct turn *turn, struct session_draft *drafts)
+{
     size_t count = 0;
-    for (size_t i = from; i < turn->answer.call_count; i++)
-        if (turn->answer.calls[i].id.text[0] != '\0')
-            drafts[count++] = (struct session_draft){.agent = turn->agent,
-                                                     .kind = SESSION_TOOL_RESULT,
-                                                     .role = SESSION_TOOL,
-                                                     .parent = turn->answer.calls[i].id.text,
-                                                     .content = cancelled};
+    for (size_t i = turn->next_call; i < turn->answer.call_count; i++) {
+        const struct turn_call *call = &turn->answer.calls[i];
+        bool made = turn->calling && i == turn->next_call;
+        if (call->id.text[0] != '\0')
+            drafts[count++] =
+                result_draft(turn, call,
+                             made ? KG_STR("{\"error\":" CANCELLED("did") "}")
+                                  : KG_STR("{\"error\":" CANCELLED("was called") "}"));
+    }
     return count;
 }
 
 /* The turn may be gone afterwards. */
 static void finish(struct turn *turn, enum turn_stop stop, const struct kg_err *why_or_null)
 {
-    kg_auto(kg_buf_free) struct kg_buf content = {0};
-    struct session_draft drafts[1 + TURN_CALLS_MAX];
     turn->ending = true;
     turn->stop = stop;
     turn->why = why_or_null != NULL ? *why_or_null : (struct kg_err){0};
-    size_t count = turn_answer_message(&turn->answer, turn->agent, &content, drafts);
-    count += cancelled_drafts(turn, turn->next_call, drafts + count);
+    turn->content.length = 0;
+    size_t count = turn_answer_message(&turn->answer, agent_of(turn), &turn->content, turn->drafts);
+    count += cancelled_drafts(turn, turn->drafts + count);
     if (count > 0)
-        live_append(turn->live, turn->asker, drafts, count, on_last_words, turn);
+        live_append(&turn->work, turn->drafts, count, NULL, on_last_words);
     else
         wrap_up(turn);
 }
@@ -134,38 +152,15 @@ static bool ends(struct turn *turn, const struct kg_err *err_or_null)
 
 /* -- cancelling -------------------------------------------------------------------------------- */
 
-static void on_rest_kept(void *data, const struct live_appended *appended_or_null,
-                         const struct kg_err *err_or_null)
-{
-    (void)data, (void)appended_or_null;
-    if (err_or_null != NULL)
-        kg_log(KG_WARN, "calls of a cancelled turn have no result: %s", err_or_null->message);
-}
-
-/* Now, and not when the tool has ended: whoever cancels may be closing the session. */
-static void cancel_tools(struct turn *turn)
-{
-    struct session_draft drafts[TURN_CALLS_MAX];
-    size_t count = cancelled_drafts(turn, turn->next_call + 1, drafts);
-    live_tool_cancel(turn->tool);
-    if (count > 0)
-        live_append(turn->live, turn->asker, drafts, count, on_rest_kept, NULL);
-    turn_answer_cut(&turn->answer, turn->next_call + 1);
-}
-
+/* What the store does ends soon, and the turn with it. */
 static void stop_waiting(struct turn *turn)
 {
     struct kg_err why = turn->why;
-    if (turn->ending || !turn->started)
+    if (turn->ending || !turn->started || !live_withdraw(&turn->work))
         return;
-    if (turn->tool != NULL)
-        cancel_tools(turn);
-    if (turn->asking != NULL)
-        models_cancel(kg_steal(&turn->asking));
-    else if (turn->waiting != NULL)
-        kg_steal(&turn->waiting)->turn = NULL;
-    else
-        return; /* for the store, which answers soon */
+    if (turn->calling)
+        turn_tell_result(turn, &turn->answer.calls[turn->next_call], false, true,
+                         KG_STR(CANCELLED("did")));
     finish(turn, TURN_CANCELLED, &why);
 }
 
@@ -186,7 +181,7 @@ static void on_cancel_task(struct loop_task *task)
 void turn_cancel(struct turn *turn, const struct kg_err *why)
 {
     note_cancelled(turn, why);
-    loop_defer(turn->sessions->loop, &turn->cancel_task);
+    loop_defer(turn->work.sessions->loop, &turn->cancel_task);
 }
 
 static void on_run_cancel(struct live_run *run, const struct kg_err *why)
@@ -198,38 +193,34 @@ static void on_run_cancel(struct live_run *run, const struct kg_err *why)
 
 /* -- tools ------------------------------------------------------------------------------------- */
 
-static void on_tool(void *data, const struct live_tool_result *result_or_null,
-                    const struct kg_err *err_or_null)
+static void on_tool(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = data;
+    struct turn *turn = turn_of(work);
     const struct turn_call *call = &turn->answer.calls[turn->next_call++];
-    turn->tool = NULL;
-    if (result_or_null != NULL)
-        turn_tell_result(turn, call, result_or_null->blocked, result_or_null->is_error,
-                         result_or_null->result);
+    turn->calling = false;
+    if (err_or_null == NULL)
+        turn_tell_result(turn, call, turn->tool.blocked, turn->tool.is_error,
+                         live_tool_result(&turn->tool));
     if (!ends(turn, err_or_null))
         make_next_call(turn);
 }
 
 static void make_call(struct turn *turn, const struct turn_call *call)
 {
-    const struct live_tool tool = {
-        .asker = turn->asker,
-        .agent = turn->agent,
-        .tool = kg_str(call->name),
+    live_tool_clear(&turn->tool);
+    turn->tool = (struct live_tool){
+        .work = &turn->work,
+        .name = kg_str(call->name),
         .arguments = kg_buf_view(&call->arguments),
-        .recorded = call->id.text,
-        .on_done = on_tool,
-        .data = turn,
+        .call = call->id,
     };
-    turn->tool = live_tool_call(turn->live, &tool);
+    turn->calling = true;
+    live_tool_call(&turn->tool, NULL, NULL, on_tool);
 }
 
-static void on_refusal_kept(void *data, const struct live_appended *appended_or_null,
-                            const struct kg_err *err_or_null)
+static void on_refusal_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = data;
-    (void)appended_or_null;
+    struct turn *turn = turn_of(work);
     turn->next_call++;
     if (!ends(turn, err_or_null))
         make_next_call(turn);
@@ -238,19 +229,16 @@ static void on_refusal_kept(void *data, const struct live_appended *appended_or_
 /* A call that cannot be made gets its result all the same, for the model to see. */
 static void refuse_call(struct turn *turn, const struct turn_call *call)
 {
-    kg_auto(kg_buf_free) struct kg_buf content = {0};
-    kg_buf_text(&content, "{\"error\":");
-    size_t from = content.length;
-    kg_json_put_string(&content, kg_str(call->problem));
-    struct kg_str words = {content.data + from, content.length - from};
+    struct kg_buf *content = &turn->content;
+    content->length = 0;
+    kg_buf_text(content, "{\"error\":");
+    size_t from = content->length;
+    kg_json_put_string(content, kg_str(call->problem));
+    struct kg_str words = {content->data + from, content->length - from};
     turn_tell_result(turn, call, false, true, words);
-    kg_buf_char(&content, '}');
-    const struct session_draft draft = {.agent = turn->agent,
-                                        .kind = SESSION_TOOL_RESULT,
-                                        .role = SESSION_TOOL,
-                                        .parent = call->id.text,
-                                        .content = kg_buf_view(&content)};
-    live_append(turn->live, turn->asker, &draft, 1, on_refusal_kept, turn);
+    kg_buf_char(content, '}');
+    turn->drafts[0] = result_draft(turn, call, kg_buf_view(content));
+    live_append(&turn->work, turn->drafts, 1, NULL, on_refusal_kept);
 }
 
 static void make_next_call(struct turn *turn)
@@ -278,15 +266,14 @@ static enum turn_stop stop_of(enum model_stop stop)
     return stops[stop];
 }
 
-static void on_answer_kept(void *data, const struct live_appended *appended_or_null,
-                           const struct kg_err *err_or_null)
+static void on_answer_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = data;
+    struct turn *turn = turn_of(work);
     struct turn_answer *answer = &turn->answer;
     size_t texts = answer->text.length > 0;
     kg_buf_free(&answer->text);
-    for (size_t i = 0; appended_or_null != NULL && i < answer->call_count; i++) {
-        answer->calls[i].id = appended_or_null->added[texts + i].id;
+    for (size_t i = 0; err_or_null == NULL && i < answer->call_count; i++) {
+        answer->calls[i].id = work->added[texts + i].id;
         turn_tell_call(turn, &answer->calls[i]);
     }
     if (ends(turn, err_or_null))
@@ -299,11 +286,10 @@ static void on_answer_kept(void *data, const struct live_appended *appended_or_n
 
 static void keep_answer(struct turn *turn)
 {
-    kg_auto(kg_buf_free) struct kg_buf content = {0};
-    struct session_draft drafts[1 + TURN_CALLS_MAX];
-    size_t count = turn_answer_drafts(&turn->answer, turn->agent, &content, drafts);
+    turn->content.length = 0;
+    size_t count = turn_answer_drafts(&turn->answer, agent_of(turn), &turn->content, turn->drafts);
     if (count > 0)
-        live_append(turn->live, turn->asker, drafts, count, on_answer_kept, turn);
+        live_append(&turn->work, turn->drafts, count, NULL, on_answer_kept);
     else
         finish(turn, stop_of(turn->model_stop), NULL);
 }
@@ -324,13 +310,19 @@ static int take_thought(struct turn *turn, const struct model_event *event, stru
     return result;
 }
 
+static int find_own(const struct turn *turn, struct live_agent *ret_agent, struct kg_err *err)
+{
+    return live_agent_find(turn->work.sessions, turn->work.live->project_id, agent_of(turn),
+                           ret_agent, err);
+}
+
 /* A tool has one name wherever people look; models have another, since they take no dot. */
 static struct kg_str own_name(const struct turn *turn, struct kg_str called)
 {
     struct live_agent agent;
     const struct project_use *use;
     const struct project_tool *tool = NULL;
-    if (live_agent_find(turn->sessions, turn->live->project_id, turn->agent, &agent, NULL) == 0)
+    if (find_own(turn, &agent, NULL) == 0)
         tool = project_tool_called(agent.resolved, called, &use);
     return tool != NULL ? kg_str(tool->name) : called;
 }
@@ -368,31 +360,41 @@ static void on_event(void *data, const struct model_event *event)
     struct kg_err err = {0};
     if (take[event->kind](turn, event, &err) == 0)
         return;
-    models_cancel(kg_steal(&turn->asking));
+    live_withdraw(&turn->work);
     finish(turn, TURN_FAILED, &err);
 }
 
 static void on_model_done(void *data, const struct model_end *end)
 {
     struct turn *turn = data;
-    turn->asking = NULL;
+    turn->failure = end->failure;
     turn->model_stop = end->stop;
-    if (end->failure == MODEL_OK)
+    live_arrived(&turn->work, end->failure != MODEL_OK ? &end->err : NULL);
+}
+
+static void on_answered(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    if (err_or_null == NULL)
         keep_answer(turn);
     else
-        finish(turn, end->failure == MODEL_CANCELLED ? TURN_CANCELLED : TURN_FAILED, &end->err);
+        finish(turn, turn->failure == MODEL_CANCELLED ? TURN_CANCELLED : TURN_FAILED, err_or_null);
+}
+
+static void withdraw_model(void *call)
+{
+    models_cancel(call);
 }
 
 /* -- one step ---------------------------------------------------------------------------------- */
 
-static int find_agent(const struct turn *turn, struct live_agent *ret_agent,
+static int find_model(const struct turn *turn, struct live_agent *ret_agent,
                       const struct local_model **ret_model, struct kg_err *err)
 {
-    kg_auto(kg_free) char *who = kg_format("agent %s", turn->agent);
-    int result =
-        live_agent_find(turn->sessions, turn->live->project_id, turn->agent, ret_agent, err);
+    kg_auto(kg_free) char *who = kg_format("agent %s", agent_of(turn));
+    int result = find_own(turn, ret_agent, err);
     return result < 0 ? result
-                      : models_find(turn->sessions->models, ret_agent->resolved->model, who,
+                      : models_find(turn->work.sessions->models, ret_agent->resolved->model, who,
                                     ret_model, err);
 }
 
@@ -403,80 +405,63 @@ static int ask(struct turn *turn, struct kg_err *err)
     struct kg_json_writer json = kg_json_writer(&tools);
     struct live_agent agent;
     const struct local_model *model;
-    int result = find_agent(turn, &agent, &model, err);
+    struct models_call *call;
+    int result = find_model(turn, &agent, &model, err);
     if (result < 0)
         return result;
     project_tools_json(agent.resolved, PROJECT_NEUTRAL, &json);
-    const struct models_purpose purpose = {.word = "turn", .asker = turn->asker};
+    const struct models_purpose purpose = {.word = "turn", .asker = turn->work.asker};
     const struct model_request request = {
         .model = model,
         .system = kg_buf_view(&turn->conversation.system),
         .messages = kg_buf_view(&turn->conversation.messages),
         .tools = kg_str_is(kg_buf_view(&tools), "[]") ? KG_STR_NULL : kg_buf_view(&tools),
     };
-    result = models_ask(turn->sessions->models, &purpose, &request, &ops, turn, &turn->asking, err);
+    result = models_ask(turn->work.sessions->models, &purpose, &request, &ops, turn, &call, err);
     session_conversation_clear(&turn->conversation);
-    turn->steps += result == 0;
-    return result;
+    if (result < 0)
+        return result;
+    turn->steps++;
+    turn->failure = MODEL_OK;
+    live_await(&turn->work, call, withdraw_model, on_answered);
+    return 0;
 }
 
 /* On the store's thread: the turn waits, and nobody else touches these fields. */
 static int read_context(struct session_job *job, struct state *state, struct kg_err *err)
 {
-    struct turn *turn = KG_CONTAINER(job, struct turn, job);
+    struct turn *turn = KG_CONTAINER(job, struct turn, work.job);
     kg_auto(session_entries_clear) struct session_entries entries = {0};
-    int result = session_context_read(state, turn->live->id.text, turn->agent, &entries, err);
+    int result =
+        session_context_read(state, turn->work.live->id.text, agent_of(turn), &entries, err);
     if (result == 0)
         session_conversation_write(turn->prompt, &entries, &turn->conversation);
     return result;
 }
 
-static void on_context(struct session_job *job, const struct kg_err *err_or_null)
+static void on_context(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = KG_CONTAINER(job, struct turn, job);
+    struct turn *turn = turn_of(work);
     struct kg_err err = {0};
     if (!ends(turn, err_or_null) && ask(turn, &err) < 0)
         finish(turn, TURN_FAILED, &err);
 }
 
-static struct turn_wait *wait_new(struct turn *turn)
+static void on_uncompacting(struct live_work *work, const struct kg_err *err_or_null)
 {
-    turn->waiting = kg_alloc(sizeof(*turn->waiting));
-    turn->waiting->turn = turn;
-    return turn->waiting;
-}
-
-/* The turn that waited, or NULL; the wait is over. */
-static struct turn *wait_end(struct turn_wait *wait)
-{
-    struct turn *turn = wait->turn;
-    if (turn != NULL)
-        turn->waiting = NULL;
-    free(wait);
-    return turn;
-}
-
-static void on_uncompacting(void *data, struct live_session *live_or_null,
-                            const struct kg_err *err_or_null)
-{
-    struct turn *turn = wait_end(data);
+    struct turn *turn = turn_of(work);
     struct live_agent agent;
     struct kg_err err = {0};
-    (void)live_or_null;
-    if (turn == NULL || ends(turn, err_or_null))
+    if (ends(turn, err_or_null))
         return;
-    if (turn->live->state == SESSION_STOPPED) {
+    if (work->live->state == SESSION_STOPPED) {
         finish(turn, TURN_CHECKPOINT, NULL);
-        return;
-    }
-    if (live_agent_find(turn->sessions, turn->live->project_id, turn->agent, &agent, &err) < 0) {
+    } else if (find_own(turn, &agent, &err) < 0) {
         finish(turn, TURN_FAILED, &err);
-        return;
+    } else {
+        kg_replace(&turn->prompt, agent.resolved->prompt);
+        live_read(work, read_context, on_context);
     }
-    free(turn->prompt);
-    turn->prompt = kg_strdup(agent.resolved->prompt);
-    turn->job = (struct session_job){.run = read_context, .done = on_context};
-    session_store_read(turn->sessions->store, &turn->job);
 }
 
 static void step(struct turn *turn)
@@ -486,16 +471,14 @@ static void step(struct turn *turn)
     if (turn->steps == turn->steps_max)
         finish(turn, TURN_STEPS, NULL);
     else
-        live_when_compacted(turn->live, turn->agent, on_uncompacting, wait_new(turn));
+        live_when_compacted(&turn->work, agent_of(turn), on_uncompacting);
 }
 
 /* -- its beginning ----------------------------------------------------------------------------- */
 
-static void on_said(void *data, const struct live_appended *appended_or_null,
-                    const struct kg_err *err_or_null)
+static void on_said(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = data;
-    (void)appended_or_null;
+    struct turn *turn = turn_of(work);
     if (err_or_null != NULL) {
         refuse(turn, err_or_null);
         return;
@@ -508,31 +491,30 @@ static void on_said(void *data, const struct live_appended *appended_or_null,
 
 static void tell_started(const struct turn *turn, const struct local_model *model)
 {
-    audit_emit(host_audit(turn->sessions->host), AUDIT_SESSION_TURN_STARTED,
-               kg_str(turn->asker->request_id), AUDIT_V_TEXT(turn->live->id.text),
-               AUDIT_V_TEXT(turn->live->project_id), AUDIT_V_TEXT(turn->agent),
-               AUDIT_V_STR(model->alias), AUDIT_V_TEXT(turn->asker->operator_id));
+    const struct live_work *work = &turn->work;
+    audit_emit(host_audit(work->sessions->host), AUDIT_SESSION_TURN_STARTED,
+               kg_str(work->asker->request_id), AUDIT_V_TEXT(work->live->id.text),
+               AUDIT_V_TEXT(work->live->project_id), AUDIT_V_TEXT(agent_of(turn)),
+               AUDIT_V_STR(model->alias), AUDIT_V_TEXT(work->asker->operator_id));
 }
 
-static void on_started(void *data, struct live_session *live_or_null,
-                       const struct kg_err *err_or_null)
+static void on_started(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = data;
-    const struct session_draft draft = {.agent = turn->agent,
-                                        .kind = SESSION_MESSAGE,
-                                        .role = SESSION_USER,
-                                        .content = kg_buf_view(&turn->said)};
+    struct turn *turn = turn_of(work);
     struct live_agent agent;
     const struct local_model *model;
     struct kg_err err = {0};
-    (void)live_or_null;
     if (err_or_null != NULL || turn->cancelled) {
         refuse(turn, err_or_null != NULL ? err_or_null : &turn->why);
-    } else if (find_agent(turn, &agent, &model, &err) < 0) {
+    } else if (find_model(turn, &agent, &model, &err) < 0) {
         refuse(turn, &err);
     } else {
         tell_started(turn, model);
-        live_append(turn->live, turn->asker, &draft, 1, on_said, turn);
+        turn->drafts[0] = (struct session_draft){.agent = agent_of(turn),
+                                                 .kind = SESSION_MESSAGE,
+                                                 .role = SESSION_USER,
+                                                 .content = kg_buf_view(&turn->said)};
+        live_append(work, turn->drafts, 1, NULL, on_said);
     }
 }
 
@@ -545,33 +527,30 @@ static void on_compacted(struct live_run *run, const struct live_compacted *comp
 
 static int begin(struct turn *turn, struct kg_err *err)
 {
+    struct live_session *live = turn->work.live;
     struct live_agent agent;
     const struct local_model *model;
-    int result = live_check_open(turn->live, err);
+    int result = live_check_open(live, err);
     if (result < 0)
         return result;
-    struct host_asker *asker = live_asker_for(turn->live, turn->asker, turn->live->seat);
-    host_asker_unref(turn->asker);
-    turn->asker = asker;
-    turn->agent = kg_strdup(turn->live->seat);
+    live_work_for(&turn->work, live->seat);
     turn->run = (struct live_run){
-        .agent = turn->agent, .cancel = on_run_cancel, .on_compacted = on_compacted};
-    result = live_run_begin(turn->live, &turn->run, err);
+        .agent = agent_of(turn), .cancel = on_run_cancel, .on_compacted = on_compacted};
+    result = live_run_begin(live, &turn->run, NULL, err);
     turn->begun = result == 0;
-    return result < 0 ? result : find_agent(turn, &agent, &model, err);
+    return result < 0 ? result : find_model(turn, &agent, &model, err);
 }
 
-static void on_open(void *data, struct live_session *live_or_null, const struct kg_err *err_or_null)
+static void on_open(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = data;
+    struct turn *turn = turn_of(work);
     struct kg_err err = {0};
-    turn->live = live_or_null;
     if (err_or_null != NULL || turn->cancelled)
         refuse(turn, err_or_null != NULL ? err_or_null : &turn->why);
     else if (begin(turn, &err) < 0)
         refuse(turn, &err);
     else
-        live_ensure_started(turn->live, turn->asker, on_started, turn);
+        live_start(work, on_started);
 }
 
 struct turn *turn_start(struct sessions *sessions, const struct sessions_request *request,
@@ -582,15 +561,14 @@ struct turn *turn_start(struct sessions *sessions, const struct sessions_request
         return NULL;
     struct turn *turn = kg_alloc(sizeof(*turn));
     int64_t steps_max = host_config(sessions->host)->sessions_steps_max;
-    turn->sessions = sessions;
+    live_work_begin(&turn->work, sessions, request->asker);
     turn->ops = ops;
     turn->data = data;
     turn->steps_max = steps < steps_max ? steps : steps_max;
     kg_json_put_string(&turn->said, text);
     turn->cancel_task.run = on_cancel_task;
     turn->began_ms = loop_now_ms(sessions->loop);
-    turn->asker = host_asker_ref(request->asker);
-    live_open(sessions, request->session, on_open, turn);
+    live_open(&turn->work, request->session, on_open);
     return turn;
 }
 
@@ -599,10 +577,8 @@ struct turn *turn_start(struct sessions *sessions, const struct sessions_request
 static void cancel_open(struct live_op *op)
 {
     const struct kg_err by_operator = {0}; /* who asked for it needs no reason */
-    struct live_run *run = op->live->run;
-    if (run != NULL)
-        run->cancel(run, &by_operator);
-    kg_buf_printf(&op->json, "{\"cancelled\":%s}", run != NULL ? "true" : "false");
+    bool any = live_run_cancel(op->work.live, &by_operator);
+    kg_buf_printf(&op->json, "{\"cancelled\":%s}", any ? "true" : "false");
     live_op_answer(op);
 }
 

@@ -21,7 +21,7 @@ void turn_tell_start(struct turn *turn)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = begin_line(&line, "start");
-    kg_json_named_text(&json, "agent", turn->agent);
+    kg_json_named_text(&json, "agent", turn->work.asker->agent_path);
     end_line(turn, &json);
 }
 

@@ -216,7 +216,10 @@ static int append_one(struct state *state, struct session *session,
     if (result == 0)
         result = state_agent_add(state, session->number, &more, err);
     if (result == 0)
-        *ret_added = (struct session_added){.id = entry.id, .seq = entry.seq};
+        *ret_added = (struct session_added){.id = entry.id,
+                                            .seq = entry.seq,
+                                            .tokens = entry.tokens,
+                                            .created_ms = entry.created_ms};
     return result;
 }
 

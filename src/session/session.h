@@ -184,7 +184,8 @@ struct session_draft {
 int session_check_draft(const struct session_draft *draft, struct kg_err *err);
 struct session_added {
     struct kg_id id;
-    uint64_t seq;
+    uint64_t seq, tokens;
+    int64_t created_ms;
     uint64_t context_tokens; /* of the agent, now */
 };
 /*

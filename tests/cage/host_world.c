@@ -266,9 +266,15 @@ static bool is_active(void *data)
     return host_project_facts(project).state == HOST_PROJECT_ACTIVE;
 }
 
-static void on_settled(void *data)
+struct settled {
+    struct host_settling settling;
+    bool done;
+};
+
+static void on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
 {
-    *(bool *)data = true;
+    (void)err_or_null;
+    KG_CONTAINER(wait, struct settled, settling.wait)->done = true;
 }
 
 void host_world_load(struct host_world *world, const char *yaml)
@@ -276,7 +282,7 @@ void host_world_load(struct host_world *world, const char *yaml)
     kg_auto(kg_free) char *folder = kg_format("%s/.kaged", world->project);
     kg_auto(kg_free) char *file = kg_format("%s/project.yaml", folder);
     struct loading loading = {.world = world};
-    bool settled = false;
+    struct settled settled = {0};
     struct kg_err err;
     assert_int_equal(kg_make_dirs(folder, 0755, &err), 0);
     write_file(file, kg_str(yaml), 0644);
@@ -285,7 +291,7 @@ void host_world_load(struct host_world *world, const char *yaml)
     host_world_wait(world, is_active, &loading);
     if (host_project_enter(world->host, kg_str(loading.id), &err) < 0)
         fail_msg("%s", err.message);
-    host_project_when_settled(world->host, kg_str(loading.id), on_settled, &settled);
-    host_world_wait(world, is_done, &settled);
+    host_project_when_settled(world->host, loading.id, &settled.settling, on_settled);
+    host_world_wait(world, is_done, &settled.done);
     free(loading.id);
 }

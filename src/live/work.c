@@ -1,0 +1,312 @@
+/*
+ * One machine of steps for all that is done with sessions: operations, starts, compactions, turns.
+ * At each moment a work waits for one thing: the store, the end of the loop's turn, something of
+ * its session, or something outside, which is hooks, tools and models. What is not the store can be
+ * withdrawn, and what is outside ends when the sessions stop.
+ */
+#include "live/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* -- its life ---------------------------------------------------------------------------------- */
+
+static void free_added(struct live_work *work)
+{
+    if (work->added != &work->one)
+        free(work->added);
+    work->added = NULL;
+}
+
+void live_work_begin(struct live_work *work, struct sessions *sessions, struct host_asker *asker)
+{
+    work->sessions = sessions;
+    work->asker = host_asker_ref(asker);
+}
+
+void live_work_end(struct live_work *work)
+{
+    free_added(work);
+    host_asker_unref(kg_steal(&work->asker));
+    if (work->live != NULL)
+        live_release(kg_steal(&work->live));
+}
+
+void live_work_for(struct live_work *work, const char *agent)
+{
+    struct host_asker *before = work->asker;
+    work->asker = host_asker_for(before, work->live->project_id, agent, work->live->id.text);
+    host_asker_unref(before);
+}
+
+/* -- waiting ----------------------------------------------------------------------------------- */
+
+static void go_on(struct live_work *work, const struct kg_err *err_or_null)
+{
+    live_next_fn *next = work->next;
+    work->withdraw = NULL;
+    next(work, err_or_null);
+}
+
+static void on_stop(struct kg_wait *wait, const struct kg_err *err_or_null)
+{
+    struct live_work *work = KG_CONTAINER(wait, struct live_work, stop);
+    work->withdraw(work->awaited);
+    go_on(work, err_or_null);
+}
+
+void live_await(struct live_work *work, void *awaited, void (*withdraw)(void *awaited),
+                live_next_fn *next)
+{
+    work->next = next;
+    work->awaited = awaited;
+    work->withdraw = withdraw;
+    kg_wait_add(&work->sessions->stop, &work->stop, on_stop);
+}
+
+void live_arrived(struct live_work *work, const struct kg_err *err_or_null)
+{
+    kg_wait_withdraw(&work->stop);
+    go_on(work, err_or_null);
+}
+
+bool live_withdraw(struct live_work *work)
+{
+    if (work->withdraw == NULL)
+        return false;
+    kg_wait_withdraw(&work->stop);
+    work->withdraw(work->awaited);
+    work->withdraw = NULL;
+    return true;
+}
+
+static void withdraw_task(void *awaited)
+{
+    struct live_work *work = awaited;
+    loop_undefer(work->sessions->loop, &work->task);
+}
+
+static void on_task(struct loop_task *task)
+{
+    struct live_work *work = KG_CONTAINER(task, struct live_work, task);
+    live_arrived(work, work->job.err.code != KG_OK ? &work->job.err : NULL);
+}
+
+void live_later(struct live_work *work, const struct kg_err *err_or_null, live_next_fn *next)
+{
+    if (err_or_null != NULL)
+        work->job.err = *err_or_null;
+    else
+        work->job.err.code = KG_OK;
+    work->task.run = on_task;
+    live_await(work, work, withdraw_task, next);
+    loop_defer(work->sessions->loop, &work->task);
+}
+
+static void withdraw_wait(void *awaited)
+{
+    kg_wait_withdraw(awaited);
+}
+
+static void on_told(struct kg_wait *wait, const struct kg_err *err_or_null)
+{
+    go_on(KG_CONTAINER(wait, struct live_work, wait), err_or_null);
+}
+
+void live_wait(struct live_work *work, struct kg_waits *list, live_next_fn *next)
+{
+    work->next = next;
+    work->awaited = &work->wait;
+    work->withdraw = withdraw_wait;
+    kg_wait_add(list, &work->wait, on_told);
+}
+
+/* -- hooks ------------------------------------------------------------------------------------- */
+
+static void withdraw_hooks(void *awaited)
+{
+    host_hook_cancel(awaited);
+}
+
+static void on_hooks(void *data, const struct host_hook_answer *answers, size_t count)
+{
+    struct live_work *work = data;
+    work->answers = answers;
+    work->answer_count = count;
+    live_arrived(work, NULL);
+}
+
+void live_fire(struct live_work *work, const struct host_hook_fire *fire, live_next_fn *next)
+{
+    struct host_hook_fire own = *fire;
+    own.asker = work->asker;
+    own.on_done = on_hooks;
+    own.data = work;
+    work->answer_count = 0;
+    live_await(work, host_hook_fire(work->sessions->host, &own), withdraw_hooks, next);
+}
+
+/* -- the store --------------------------------------------------------------------------------- */
+
+static void on_stored(struct session_job *job, const struct kg_err *err_or_null)
+{
+    go_on(KG_CONTAINER(job, struct live_work, job), err_or_null);
+}
+
+static struct session_job *job_of(struct live_work *work, live_run_fn *run, live_next_fn *next)
+{
+    work->next = next;
+    work->job.run = run;
+    work->job.done = on_stored;
+    return &work->job;
+}
+
+void live_read(struct live_work *work, live_run_fn *run, live_next_fn *next)
+{
+    session_store_read(work->sessions->store, job_of(work, run, next));
+}
+
+void live_write(struct live_work *work, live_run_fn *run, live_next_fn *next)
+{
+    session_store_write(work->sessions->store, job_of(work, run, next));
+}
+
+/* -- entries ----------------------------------------------------------------------------------- */
+
+static int run_append(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct live_work *work = KG_CONTAINER(job, struct live_work, job);
+    int result = session_append(state, work->live->id.text, work->drafts, work->draft_count,
+                                work->added, err);
+    if (result == 0 && work->on_added != NULL)
+        work->on_added(work);
+    return result;
+}
+
+/* Whether the context is, or is about to be, compacted: behind the back of who added to it. */
+static bool compact_if_full(struct live_work *work, size_t at)
+{
+    struct live_session *live = work->live;
+    const char *agent = work->drafts[at].agent;
+    struct live_agent facts;
+    if (live_is_compacting(live, agent))
+        return true;
+    if (live->sessions->stopping || live->state == SESSION_STOPPED ||
+        live_agent_find(live->sessions, live->project_id, agent, &facts, NULL) < 0 ||
+        !session_over_threshold(work->added[at].context_tokens, facts.window_tokens,
+                                facts.threshold))
+        return false;
+    const struct live_compact compact = {
+        .asker = work->asker, .agent = agent, .trigger = "threshold_crossed"};
+    live_compact(live, &compact, NULL, NULL);
+    return true;
+}
+
+static void on_appended(struct session_job *job, const struct kg_err *err_or_null)
+{
+    struct live_work *work = KG_CONTAINER(job, struct live_work, job);
+    struct live_session *live = work->live;
+    if (err_or_null == NULL && live->state == SESSION_IDLE)
+        live->state = SESSION_ACTIVE;
+    if (err_or_null == NULL && live->state == SESSION_ACTIVE && live->run == NULL)
+        live_activity(live);
+    for (size_t i = 0; err_or_null == NULL && i < work->draft_count; i++)
+        work->compacting |= compact_if_full(work, i);
+    go_on(work, err_or_null);
+}
+
+void live_append(struct live_work *work, const struct session_draft *drafts, size_t count,
+                 void (*on_added_or_null)(struct live_work *work), live_next_fn *next)
+{
+    free_added(work);
+    work->added = count == 1 ? &work->one : kg_alloc_array(count, sizeof(work->added[0]));
+    work->drafts = drafts;
+    work->draft_count = count;
+    work->on_added = on_added_or_null;
+    work->compacting = false;
+    job_of(work, run_append, next)->done = on_appended;
+    session_store_write(work->sessions->store, &work->job);
+}
+
+/* -- finding a session ------------------------------------------------------------------------- */
+
+/* What a session that is not in memory, or that is named by a prefix, is looked up with. */
+struct opening {
+    struct session_job job;
+    struct live_work *work;
+    char *id; /* owned, as it was given */
+    uint64_t forgotten;
+    struct session session;
+    bool started;
+};
+
+static int run_opening(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct opening *opening = KG_CONTAINER(job, struct opening, job);
+    kg_auto(session_agents_clear) struct session_agents agents = {0};
+    session_clear(&opening->session);
+    int result = session_find(state, kg_str(opening->id), &opening->session, err);
+    if (result == 0)
+        result = session_agents_read(state, opening->session.id.text, &agents, err);
+    opening->started = agents.count > 0;
+    return result;
+}
+
+static int take(struct live_work *work, struct live_session *live, struct kg_err *err)
+{
+    if (work->sessions->stopping)
+        return live_fail_stopping(err);
+    if (live->work >= LIVE_WORK_MAX)
+        return kg_fail(err, KG_E_BUSY, "session %s: %d operations are under way in it",
+                       live->id.text, LIVE_WORK_MAX);
+    live_hold(live);
+    work->live = live;
+    return 0;
+}
+
+static void on_opened(struct session_job *job, const struct kg_err *err_or_null)
+{
+    struct opening *opening = KG_CONTAINER(job, struct opening, job);
+    struct live_work *work = opening->work;
+    struct sessions *sessions = work->sessions;
+    struct kg_err err = err_or_null ? *err_or_null : (struct kg_err){0};
+    if (err_or_null == NULL && opening->forgotten != sessions->forgotten &&
+        kg_map_get(sessions->live, kg_str(opening->session.id.text)) == NULL) {
+        opening->forgotten = sessions->forgotten; /* it may have been this one: look again */
+        session_store_read(sessions->store, job);
+        return;
+    }
+    struct live_session *live = NULL;
+    if (err_or_null == NULL)
+        live = live_adopt(sessions, &opening->session, opening->started, &err);
+    if (live != NULL)
+        take(work, live, &err);
+    session_clear(&opening->session);
+    free(opening->id);
+    free(opening);
+    go_on(work, work->live != NULL ? NULL : &err);
+}
+
+static void look_up(struct live_work *work, struct kg_str id, live_next_fn *next)
+{
+    struct opening *opening = kg_alloc(sizeof(*opening));
+    opening->work = work;
+    opening->id = kg_str_dup(id);
+    opening->forgotten = work->sessions->forgotten;
+    opening->job.run = run_opening;
+    opening->job.done = on_opened;
+    work->next = next;
+    session_store_read(work->sessions->store, &opening->job);
+}
+
+void live_open(struct live_work *work, struct kg_str id, live_next_fn *next)
+{
+    struct live_session *live = kg_map_get(work->sessions->live, id);
+    struct kg_err err;
+    if (live == NULL)
+        look_up(work, id, next);
+    else if (take(work, live, &err) < 0)
+        live_later(work, &err, next);
+    else
+        live_later(work, NULL, next);
+}
