@@ -385,20 +385,23 @@ static struct kg_str inside_braces(struct kg_str object)
 static int call(struct dialect_call *call, const struct dialect_message *message,
                 struct kg_err *err)
 {
-    struct kg_str inner = message->params.length ? inside_braces(message->params) : KG_STR_NULL;
-    bool has_config = message->config.length > 0;
     if (message->context.length == 0)
         return dialect_send(call, message->method, &message->params, 1, err);
-    const struct kg_str params[] = {
-        KG_STR("{\"_context\":"),
-        message->context,
-        has_config ? KG_STR(",\"_config\":") : KG_STR_NULL,
-        message->config,
-        inner.length > 0 ? KG_STR(",") : KG_STR_NULL,
-        inner,
-        KG_STR("}"),
-    };
-    return dialect_send(call, message->method, params, KG_COUNT(params), err);
+    struct kg_str inner = message->params.length ? inside_braces(message->params) : KG_STR_NULL;
+    struct kg_str params[7]; /* only as many as there are: every call goes through here */
+    size_t count = 0;
+    params[count++] = KG_STR("{\"_context\":");
+    params[count++] = message->context;
+    if (message->config.length > 0) {
+        params[count++] = KG_STR(",\"_config\":");
+        params[count++] = message->config;
+    }
+    if (inner.length > 0) {
+        params[count++] = KG_STR(",");
+        params[count++] = inner;
+    }
+    params[count++] = KG_STR("}");
+    return dialect_send(call, message->method, params, count, err);
 }
 
 static const char *check_pong(struct kg_str result)

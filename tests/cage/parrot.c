@@ -40,8 +40,9 @@ static void on_words(struct dialect_talk *talk, struct kg_str words,
         dialect_go_on(talk, dialect_fail(talk, "%s", err_or_null->message));
         return;
     }
-    talk->tools.length = 0;
     kg_buf_str(&talk->tools, words);
+    for (size_t i = 0; talk->methods[i] != NULL; i++)
+        talk->method_offered[i] = false;
     cursor = kg_json_inside(words);
     while (kg_json_next_item(&cursor, &item))
         for (size_t i = 0; talk->methods[i] != NULL && kg_json_member(item, "word", &word); i++)
