@@ -11,25 +11,16 @@
 
 #include <sched.h>
 
-static struct host_plugin *find_plugin(struct world *world, const char *name)
+static bool is_running(const struct world *world, const char *name)
 {
-    struct kg_err err;
-    struct host_plugin *plugin = host_plugin_find(world->host, kg_str(name), &err);
-    if (plugin == NULL)
-        contender_die(name, err.message);
-    return plugin;
-}
-
-static bool is_running(const struct host_plugin *plugin)
-{
-    return instance_state(plugin->instance) == INSTANCE_RUNNING;
+    return world_status(world, name).state == INSTANCE_RUNNING;
 }
 
 static void run_calls(void *data, const long numbers[])
 {
     struct world *world = data;
     struct load load = {numbers[0], numbers[1], numbers[2], numbers[3] != 0};
-    if (!is_running(find_plugin(world, "fast")))
+    if (!is_running(world, "fast"))
         world_start_plugin(world, "fast");
     double seconds;
     double calls = (double)world_call(world, &load, &seconds);
@@ -39,29 +30,29 @@ static void run_calls(void *data, const long numbers[])
 
 static void run_flood(void *data, const long numbers[])
 {
-    struct host_plugin *flood = world_start_plugin(data, "flood");
     cpu_set_t core;
     CPU_ZERO(&core);
     CPU_SET((size_t)numbers[3], &core);
-    sched_setaffinity(instance_facts(flood->instance).pid, sizeof(core), &core);
+    world_start_plugin(data, "flood");
+    pid_t flood = instance_facts(world_status(data, "flood").instance).pid;
+    sched_setaffinity(flood, sizeof(core), &core);
     run_calls(data, (long[CONTENDER_NUMBERS]){numbers[0], numbers[1], numbers[2], 0});
-    world_stop_plugin(data, flood);
+    world_stop_plugin(data, "flood");
 }
 
 static void run_start(void *data, const long numbers[])
 {
     static const struct load once = {0, 1, 5, false};
     struct world *world = data;
-    struct host_plugin *fast = find_plugin(world, "fast");
     double seconds;
     (void)numbers;
-    if (is_running(fast))
-        world_stop_plugin(world, fast);
+    if (is_running(world, "fast"))
+        world_stop_plugin(world, "fast");
     uint64_t start_ns = kg_monotonic_ns();
     world_start_plugin(world, "fast");
     world_call(world, &once, &seconds);
     contender_figure("ms", (double)(kg_monotonic_ns() - start_ns) / 1e6);
-    world_stop_plugin(world, fast);
+    world_stop_plugin(world, "fast");
 }
 
 int main(int argc, char **argv)

@@ -88,16 +88,25 @@ void world_run_until(struct world *world, bool (*done)(void *data), void *data, 
 
 /* -- plugins ----------------------------------------------------------------------------------- */
 
-static bool is_running(void *data)
+struct host_status world_status(const struct world *world, const char *name)
 {
-    struct host_plugin *plugin = data;
-    return instance_state(plugin->instance) == INSTANCE_RUNNING;
+    struct kg_err err;
+    struct host_named named;
+    if (host_find(world->host, kg_str(name), &named, &err) < 0)
+        contender_die(name, err.message);
+    return host_status(named);
 }
 
-static bool is_disabled(void *data)
+struct awaited {
+    const struct world *world;
+    const char *name;
+    enum instance_state state;
+};
+
+static bool is_in_state(void *data)
 {
-    struct host_plugin *plugin = data;
-    return instance_state(plugin->instance) == INSTANCE_DISABLED;
+    const struct awaited *awaited = data;
+    return world_status(awaited->world, awaited->name).state == awaited->state;
 }
 
 static void on_enabled(void *data, const struct kg_err *err_or_null)
@@ -107,23 +116,20 @@ static void on_enabled(void *data, const struct kg_err *err_or_null)
         contender_die("enable", err_or_null->message);
 }
 
-struct host_plugin *world_start_plugin(struct world *world, const char *name)
+void world_start_plugin(struct world *world, const char *name)
 {
-    struct kg_err err;
-    struct host_plugin *plugin = host_plugin_find(world->host, kg_str(name), &err);
-    if (plugin == NULL)
-        contender_die("enable", err.message);
+    struct awaited awaited = {world, name, INSTANCE_RUNNING};
     host_enable(world->host, kg_str(name), "bench", on_enabled, NULL);
-    world_run_until(world, is_running, plugin, "a plugin does not run");
-    return plugin;
+    world_run_until(world, is_in_state, &awaited, "a plugin does not run");
 }
 
-void world_stop_plugin(struct world *world, struct host_plugin *plugin)
+void world_stop_plugin(struct world *world, const char *name)
 {
+    struct awaited awaited = {world, name, INSTANCE_DISABLED};
     struct kg_err err;
-    if (host_disable(world->host, kg_str(plugin->name), "bench", &err) < 0)
+    if (host_disable(world->host, kg_str(name), "bench", &err) < 0)
         contender_die("disable", err.message);
-    world_run_until(world, is_disabled, plugin, "a plugin does not stop");
+    world_run_until(world, is_in_state, &awaited, "a plugin does not stop");
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */

@@ -25,8 +25,9 @@ void world_wait_command(void *world);
 void world_run_until(struct world *world, bool (*done)(void *data), void *data, const char *what);
 
 /* Enables a plugin of the home and waits until it runs. */
-struct host_plugin *world_start_plugin(struct world *world, const char *name);
-void world_stop_plugin(struct world *world, struct host_plugin *plugin);
+struct host_status world_status(const struct world *world, const char *name);
+void world_start_plugin(struct world *world, const char *name);
+void world_stop_plugin(struct world *world, const char *name);
 
 /* Calls of plugin `fast` for so long, with so many in flight: how many, and samples of latency. */
 struct load {

@@ -223,20 +223,18 @@ static void tell_ready(struct daemon *daemon)
 
 /* -- the service manager ----------------------------------------------------------------------- */
 
-static size_t count_running(const struct host *host)
+static size_t count_running(const struct host *host, size_t *ret_count)
 {
     size_t running = 0;
-    for (size_t i = 0; i < host_plugin_count(host); i++) {
-        const struct host_plugin *plugin = host_plugin_at(host, i);
-        running += plugin->instance && instance_state(plugin->instance) == INSTANCE_RUNNING;
-    }
+    kg_auto(kg_free) struct host_named *names = host_names(host, ret_count);
+    for (size_t i = 0; i < *ret_count; i++)
+        running += host_status(names[i]).state == INSTANCE_RUNNING;
     return running;
 }
 
 static void tell_plugins(struct daemon *daemon, const char *state)
 {
-    daemon->told_running = count_running(daemon->host);
-    daemon->told_count = host_plugin_count(daemon->host);
+    daemon->told_running = count_running(daemon->host, &daemon->told_count);
     systemd_tell(daemon->systemd, state, "%zu of %zu plugins running; cages: %s",
                  daemon->told_running, daemon->told_count, daemon->cages);
 }
@@ -244,9 +242,10 @@ static void tell_plugins(struct daemon *daemon, const char *state)
 static void on_status_check(struct loop_timer *timer)
 {
     struct daemon *daemon = KG_CONTAINER(timer, struct daemon, status_timer);
+    size_t count, running = count_running(daemon->host, &count);
     audit_listen(host_audit(daemon->host), &daemon->status_listener);
-    if (!host_is_stopping(daemon->host) && (count_running(daemon->host) != daemon->told_running ||
-                                            host_plugin_count(daemon->host) != daemon->told_count))
+    if (!host_is_stopping(daemon->host) &&
+        (running != daemon->told_running || count != daemon->told_count))
         tell_plugins(daemon, "");
 }
 

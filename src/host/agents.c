@@ -31,16 +31,8 @@ int host_place_find(const struct host *host, const struct host_asker *asker,
     return 0;
 }
 
-bool host_plugin_is_starting(const struct host_plugin *plugin)
+void host_agents_look(struct host_process *process)
 {
-    if (plugin->instance == NULL || plugin->host->stopping)
-        return false;
-    return instance_state(plugin->instance) == INSTANCE_SPAWNING ||
-           (plugin->checks > 0 && !instance_has_process(plugin->instance));
-}
-
-void host_agents_look(struct host_plugin *plugin)
-{
-    host_tools_look(plugin);
-    host_hooks_look(plugin);
+    host_tools_look(process);
+    host_hooks_look(process);
 }

@@ -42,67 +42,68 @@ uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms)
 /* -- before ------------------------------------------------------------------------------------ */
 
 /* With the reason, where the end of its last process is one. */
-static void say_state(const struct host_plugin *plugin, enum instance_state state,
+static void say_state(const struct host_process *process, enum instance_state state,
                       struct kg_err *err)
 {
-    const struct exit_report *last = instance_facts(plugin->instance).last_exit;
+    const struct exit_report *last = instance_facts(process->instance).last_exit;
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     if (last != NULL && (state == INSTANCE_CRASHED || state == INSTANCE_FAILED))
         exit_report_words(last, &words);
-    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s%s%.300s", plugin->name,
+    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s%s%.300s", process->name,
             instance_state_name(state), words.length ? ": " : "", kg_buf_terminate(&words));
 }
 
-static int check_plugin(struct host *host, struct host_plugin *plugin, struct kg_err *err)
+static int check_door(struct host *host, struct kg_err *err)
 {
     const char *why;
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (!audit_ready(host->audit, &why)) {
-        kg_fail(err, KG_E_AUDIT_UNAVAILABLE,
-                "no call is taken while the audit log cannot be "
-                "written: %s",
-                why);
-        kg_hint(err, "make room on the disk of %s", host->paths->audit_dir);
-        return -EINVAL;
-    }
-    if (plugin->instance == NULL)
-        return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s: %s", plugin->name,
-                       plugin->problem.message);
-    if (instance_talk(plugin->instance) != NULL)
+    if (audit_ready(host->audit, &why))
         return 0;
-    if (host_check_no_template(plugin, err) < 0)
-        return -EINVAL;
-    enum instance_state state = instance_state(plugin->instance);
-    if (plugin->drift.code != KG_OK) {
-        kg_fail(err, KG_E_PLUGIN_DOWN, "%s", plugin->drift.message);
-        kg_hint(err, "%s", plugin->drift.hint);
-        return -EINVAL;
-    }
-    say_state(plugin, state, err);
-    if (state == INSTANCE_DISABLED || state == INSTANCE_FAILED)
-        kg_hint(err, "kaged plugin enable %s", plugin->name);
-    else
-        kg_hint(err, "kaged plugin status %s says more", plugin->name);
+    kg_fail(err, KG_E_AUDIT_UNAVAILABLE,
+            "no call is taken while the audit log cannot be "
+            "written: %s",
+            why);
+    kg_hint(err, "make room on the disk of %s", host->paths->audit_dir);
     return -EINVAL;
 }
 
-static int check_method(const struct host_plugin *plugin, struct kg_str method, struct kg_err *err)
+static int check_process(const struct host_process *process, struct kg_err *err)
 {
-    switch (instance_method(plugin->instance, method)) {
+    const struct kg_err *drift = &process->plugin->drift;
+    if (instance_talk(process->instance) != NULL)
+        return 0;
+    enum instance_state state = instance_state(process->instance);
+    if (drift->code != KG_OK) {
+        kg_fail(err, KG_E_PLUGIN_DOWN, "%s", drift->message);
+        kg_hint(err, "%s", drift->hint);
+        return -EINVAL;
+    }
+    say_state(process, state, err);
+    if (state == INSTANCE_DISABLED || state == INSTANCE_FAILED)
+        kg_hint(err, "kaged plugin enable %s", process->name);
+    else
+        kg_hint(err, "kaged plugin status %s says more", process->name);
+    return -EINVAL;
+}
+
+static int check_method(const struct host_process *process, struct kg_str method,
+                        struct kg_err *err)
+{
+    switch (instance_method(process->instance, method)) {
     case METHOD_OFFERED:
         return 0;
     case METHOD_MISSING:
         return kg_fail(err, KG_E_METHOD_NOT_FOUND,
                        "plugin %s: its manifest declares the method %.*s, but the running plugin "
                        "does not offer it",
-                       plugin->name, KG_STR_CUT(method, RPC_METHOD_MAX));
+                       process->name, KG_STR_CUT(method, RPC_METHOD_MAX));
     case METHOD_UNKNOWN:
         break;
     }
-    kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no method %.*s", plugin->name,
+    kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no method %.*s", process->name,
             KG_STR_CUT(method, RPC_METHOD_MAX));
-    kg_hint(err, "kaged plugin status %s lists its methods", plugin->name);
+    kg_hint(err, "kaged plugin status %s lists its methods", process->name);
     return -EINVAL;
 }
 
@@ -194,9 +195,9 @@ static void fill_plugin_error(struct host_reply *reply, const struct host_call *
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     rpc_error_message(error, &message);
     kg_fail(&reply->error, kg_code_from_rpc(rpc_error_code(error)), "plugin %s: %s: %.400s",
-            call->plugin->name, call->method, kg_buf_terminate(&message));
+            call->process->name, call->method, kg_buf_terminate(&message));
     if (rpc_error_code(error) == kg_error_row(KG_E_INTERNAL)->rpc_code)
-        kg_hint(&reply->error, "kaged plugin logs %s may say more", call->plugin->name);
+        kg_hint(&reply->error, "kaged plugin logs %s may say more", call->process->name);
     reply->plugin_error = error;
 }
 
@@ -213,7 +214,7 @@ static int take_result(const struct host_call *call, struct kg_str result, struc
 static void fill_reply(struct host_reply *reply, const struct host_call *call,
                        enum peer_outcome outcome, struct kg_str payload)
 {
-    const char *plugin = call->plugin->name;
+    const char *plugin = call->process->name;
     switch (outcome) {
     case PEER_RESULT:
         reply->result = payload;
@@ -242,19 +243,19 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
     }
 }
 
-static void count_error(struct host_plugin *plugin, enum kg_code code)
+static void count_error(struct host_process *process, enum kg_code code)
 {
-    plugin->errors++;
-    plugin->errors_by_code[code]++;
+    process->usage.errors++;
+    process->usage.errors_by_code[code]++;
 }
 
 /* Counts it and writes it to the audit log. */
 static void end_call(const struct host_call *call, const struct kg_err *error)
 {
     uint64_t duration_ns = loop_now_ns(call->host->loop) - call->started_ns;
-    host_histogram_add(&call->plugin->latency, duration_ns);
+    host_histogram_add(&call->process->usage.latency, duration_ns);
     if (error->code != KG_OK)
-        count_error(call->plugin, error->code);
+        count_error(call->process, error->code);
     call->kind->audit_ended(call, error, (int64_t)(duration_ns / 1000000));
 }
 
@@ -279,7 +280,7 @@ void host_audit_called(const struct host_call *call)
 {
     const struct host_asker *asker = call->asker;
     audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, kg_str(asker->request_id),
-               AUDIT_V_TEXT(call->plugin->name), AUDIT_V_TEXT(call->method),
+               AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(call->method),
                AUDIT_V_TEXT(asker->operator_id), AUDIT_V_TEXT(asker->project_id));
 }
 
@@ -288,7 +289,7 @@ void host_audit_returned(const struct host_call *call, const struct kg_err *erro
 {
     bool success = error->code == KG_OK;
     audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->asker->request_id),
-               AUDIT_V_TEXT(call->plugin->name), AUDIT_V_TEXT(call->method),
+               AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(call->method),
                AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
                success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(error->code)->name));
 }
@@ -306,7 +307,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
 {
     struct kg_buf *context = &call->host->context; /* the same memory for each call */
     context->length = 0;
-    put_context(context, passage->asker, call->plugin->project_root);
+    put_context(context, passage->asker, call->process->whom.root);
     const struct dialect_message message = {
         .act = passage->kind->act,
         .method = passage->method,
@@ -315,7 +316,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
         .config = passage->config,
     };
     struct dialect_call *wire = &call->wire;
-    wire->talk = instance_talk(call->plugin->instance);
+    wire->talk = instance_talk(call->process->instance);
     wire->timeout_ms = passage->timeout_ms;
     wire->caller_timeout_ms = passage->caller_timeout_ms;
     wire->on_done = on_done;
@@ -337,20 +338,20 @@ static int check_passage(const struct host_passage *passage, struct kg_err *err)
     int checked = check_schema(passage->params_schema, params.length ? params : KG_STR("{}"),
                                KG_E_INVALID_PARAMS, "the params", err);
     return checked == 0 ? 0
-                        : kg_wrap(err, checked, "plugin %s: %.*s", passage->plugin->name,
+                        : kg_wrap(err, checked, "plugin %s: %.*s", passage->process->name,
                                   KG_STR_CUT(passage->method, RPC_METHOD_MAX));
 }
 
-/* The plugin was checked. */
+/* The process was checked. */
 static struct host_call *pass(struct host *host, const struct host_passage *passage,
                               struct kg_err *err)
 {
-    struct host_plugin *plugin = passage->plugin;
+    struct host_process *process = passage->process;
     if (check_passage(passage, err) < 0)
         return NULL;
     struct host_call *call = new_call(host);
     call->host = host;
-    call->plugin = plugin;
+    call->process = process;
     call->kind = passage->kind;
     call->result_schema = passage->result_schema;
     call->started_ns = loop_now_ns(host->loop);
@@ -360,12 +361,12 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
     kg_str_copy(passage->method, call->method, sizeof(call->method));
     call->asker = host_asker_ref(passage->asker);
     if (send_request(call, passage, err) < 0) {
-        count_error(plugin, err->code);
-        kg_wrap(err, 0, "plugin %s: %s", plugin->name, call->method);
+        count_error(process, err->code);
+        kg_wrap(err, 0, "plugin %s: %s", process->name, call->method);
         release_call(call);
         return NULL;
     }
-    plugin->calls++;
+    process->usage.calls++;
     call->kind->audit_sent(call);
     return call;
 }
@@ -373,7 +374,9 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
 struct host_call *host_pass(struct host *host, const struct host_passage *passage,
                             struct kg_err *err)
 {
-    return check_plugin(host, passage->plugin, err) < 0 ? NULL : pass(host, passage, err);
+    if (check_door(host, err) < 0 || check_process(passage->process, err) < 0)
+        return NULL;
+    return pass(host, passage, err);
 }
 
 struct host_call *host_call(struct host *host, const struct host_call_request *request,
@@ -384,14 +387,15 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
         .audit_sent = host_audit_called,
         .audit_ended = host_audit_returned,
     };
-    struct host_plugin *plugin = host_plugin_find(host, request->plugin, err);
-    if (plugin == NULL || check_plugin(host, plugin, err) < 0 ||
-        check_method(plugin, request->method, err) < 0)
+    struct host_named named;
+    if (host_find(host, request->plugin, &named, err) < 0 || check_door(host, err) < 0 ||
+        host_check_process(named, err) < 0 || check_process(named.process, err) < 0 ||
+        check_method(named.process, request->method, err) < 0)
         return NULL;
     const struct manifest_method *declared =
-        manifest_method_find(plugin->manifest, request->method);
+        manifest_method_find(named.process->manifest, request->method);
     const struct host_passage passage = {
-        .plugin = plugin,
+        .process = named.process,
         .method = request->method,
         .params = request->params,
         .asker = request->asker,

@@ -10,7 +10,6 @@
 #include "host/dev_internal.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define RUNS_MAX  16 /* at the same time */
 #define NAMES_MAX 5  /* of what was changed, to be told */
@@ -77,7 +76,7 @@ static void line_end(struct host_dev *dev, struct kg_buf *line, struct kg_json_w
 
 static const struct host_plugin *plugin_of(const struct host_dev *dev)
 {
-    return dev->name ? host_plugin_find(dev->host, kg_str(dev->name), NULL) : NULL;
+    return dev->name ? host_plugin_find(dev->host, kg_str(dev->name)) : NULL;
 }
 
 static void tell_started(struct host_dev *dev, const char *type)
@@ -89,7 +88,8 @@ static void tell_started(struct host_dev *dev, const char *type)
     kg_json_named_text(&json, "folder", dev->path);
     kg_json_named_text(&json, "version",
                        plugin && plugin->manifest ? plugin->manifest->version : NULL);
-    kg_json_named_bool(&json, "of_project", plugin && host_is_template(plugin));
+    kg_json_named_bool(&json, "of_project",
+                       plugin && plugin->manifest && !host_process_find(plugin, &host_nobody));
     line_end(dev, &line, &json);
 }
 
@@ -150,12 +150,12 @@ static void on_record(struct host_trace_listener *listener, uint64_t at_ns, stru
 {
     const struct tap *tap = KG_CONTAINER(listener, struct tap, listener);
     struct host_dev *dev = tap->dev;
-    const struct host_plugin *plugin = listener->plugin;
+    const struct host_process *process = listener->process;
     kg_auto(kg_buf_free) struct kg_buf line = {0}, whole = {0};
     if (dev->ops == NULL)
         return;
-    if (plugin->project_id != NULL) /* it is one of several, and has a name that needs no escapes */
-        kg_buf_printf(&whole, "\"process\":\"%s\",", plugin->name);
+    if (process->whom.kind != HOST_NOBODY) /* it is one of several; no name needs escapes */
+        kg_buf_printf(&whole, "\"process\":\"%s\",", process->name);
     kg_buf_str(&whole, body);
     int64_t t_us = since_start_us(dev, at_ns);
     trace_put_record(&line, t_us, kg_buf_view(&whole));
@@ -176,24 +176,23 @@ static void on_tap_end(struct host_trace_listener *listener)
     tap_free(KG_CONTAINER(listener, struct tap, listener));
 }
 
-void host_dev_joined(struct host_dev *dev, struct host_plugin *plugin)
+void host_dev_joined(struct host_dev *dev, struct host_process *process)
 {
     struct kg_err err;
     struct tap *tap = kg_alloc(sizeof(*tap));
     *tap = (struct tap){{.on_record = on_record, .on_end = on_tap_end}, dev, dev->taps};
     dev->taps = tap;
-    if (host_trace_listen(plugin, &tap->listener, &err) == 0)
+    if (host_trace_listen(process, &tap->listener, &err) == 0)
         return;
     tap_free(tap);
-    if (!host_is_template(plugin))
-        tell_problem(dev, "warning", &err, NULL);
+    tell_problem(dev, "warning", &err, NULL);
 }
 
-void host_dev_left(struct host_dev *dev, const struct host_plugin *plugin)
+void host_dev_left(struct host_dev *dev, const struct host_process *process)
 {
     for (struct tap *tap = dev->taps, *next; tap != NULL; tap = next) {
         next = tap->next;
-        if (tap->listener.plugin != plugin)
+        if (tap->listener.process != process)
             continue;
         host_trace_unlisten(&tap->listener);
         tap_free(tap);
@@ -269,25 +268,16 @@ void host_dev_leave(struct host_dev *dev)
 static void put_in(void *data)
 {
     struct host_dev *dev = data;
-    struct host *host = dev->host;
-    if (host_plugin_find(host, kg_str(dev->name), NULL) == NULL)
-        host_add_dev(host, dev->name);
-    for (size_t i = 0; i < host->plugin_count; i++)
-        if (strcmp(host->plugins[i]->base, dev->name) == 0)
-            host_plugin_move(host->plugins[i], dev);
+    struct host_plugin *plugin = host_plugin_find(dev->host, kg_str(dev->name));
+    host_plugin_move(plugin ? plugin : host_plugin_add(dev->host, dev->name), dev);
 }
 
 static void put_out(void *data)
 {
     struct host_dev *dev = data;
-    struct host *host = dev->host;
-    for (size_t i = 0; i < host->plugin_count; i++) {
-        struct host_plugin *plugin = host->plugins[i];
-        if (plugin->dev != dev)
-            continue;
+    struct host_plugin *plugin = host_plugin_find(dev->host, kg_str(dev->name));
+    if (plugin != NULL && plugin->dev == dev)
         host_plugin_move(plugin, NULL);
-        plugin->leaving |= access(plugin->dir, F_OK) < 0; /* it is not installed */
-    }
 }
 
 static void on_out(void *data, const struct host_changed *changed, const struct kg_err *err_or_null)
@@ -389,10 +379,9 @@ static void on_consent(struct consent_listener *listener, struct consent *consen
 /* All of its processes, as host_dev_may_run says. */
 static void follow(struct host_dev *dev)
 {
-    struct host *host = dev->host;
-    for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->dev == dev)
-            host_follow_choice(host, host->plugins[i]);
+    struct host_plugin *plugin = dev->name ? host_plugin_find(dev->host, kg_str(dev->name)) : NULL;
+    if (plugin != NULL && plugin->dev == dev)
+        host_plugin_follow(plugin);
 }
 
 /* Takes the offer over. */

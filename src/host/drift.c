@@ -4,36 +4,37 @@
  * reads them in full, and the start waits for it.
  */
 #include "host/internal.h"
-#include "host/projects_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-typedef void checked_fn(struct host *host, struct host_plugin *plugin, void *data,
-                        const struct kg_err *err_or_null);
-
 struct check {
     struct loop_job job;
     struct host *host;
-    char *name; /* owned: the plugin may be gone when the answer comes */
-    char *base; /* owned; whose files they are */
+    struct host_named named; /* one reference each: they may be gone when the answer comes */
     int result;
     struct kg_err err;
-    checked_fn *on_done;
+    host_checked_fn *on_done;
     void *data;
 };
 
-/* That it could not be told is a reason not to start it, too, but no drift. */
-static void note_drift(struct host *host, struct host_plugin *plugin, const struct kg_err *err)
+void host_note_drift(struct host_named named, const struct kg_err *err)
 {
+    struct host_plugin *plugin = named.plugin;
+    const char *name = named.process ? named.process->name : plugin->name;
     if (plugin->dev != NULL)
         return; /* by now it is run from elsewhere */
     plugin->drift = *err;
-    kg_log(KG_ERROR_LEVEL, "%s; %s is not started", err->message, plugin->name);
+    kg_log(KG_ERROR_LEVEL, "%s; %s is not started", err->message, name);
     if (err->code != KG_E_NOT_APPROVED)
         return;
-    audit_emit(host->audit, AUDIT_PLUGIN_DRIFTED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
+    audit_emit(plugin->host->audit, AUDIT_PLUGIN_DRIFTED, KG_STR_NULL, AUDIT_V_TEXT(name),
                AUDIT_V_TEXT(err->message));
+}
+
+static void note_well(struct host_plugin *plugin)
+{
+    plugin->drift = (struct kg_err){.code = KG_OK};
 }
 
 /* -- in full ----------------------------------------------------------------------------------- */
@@ -41,236 +42,114 @@ static void note_drift(struct host *host, struct host_plugin *plugin, const stru
 static void run_check(struct loop_job *job)
 {
     struct check *check = KG_CONTAINER(job, struct check, job);
-    check->result = store_check_full(check->host->store, check->base, &check->err);
+    check->result = store_check_full(check->host->store, check->named.plugin->name, &check->err);
+}
+
+static uint32_t *count_of(struct host_named named)
+{
+    return named.process ? &named.process->checks : &named.plugin->checks;
+}
+
+static bool is_gone(struct host_named named)
+{
+    return named.plugin->gone || (named.process != NULL && named.process->instance == NULL);
 }
 
 static void on_check_done(struct loop_job *job)
 {
     struct check *check = KG_CONTAINER(job, struct check, job);
-    struct host *host = check->host;
-    struct kg_err gone;
-    struct host_plugin *plugin = host_plugin_find(host, kg_str(check->name), &gone);
+    struct host_named named = check->named;
     const struct kg_err *err = check->result < 0 ? &check->err : NULL;
-    host_store_job_done(host);
-    if (plugin != NULL && plugin->checks > 0) /* else it is another one of that name */
-        plugin->checks--;
-    if (plugin == NULL)
+    struct kg_err gone;
+    host_store_job_done(check->host);
+    --*count_of(named);
+    if (is_gone(named)) {
+        kg_fail(&gone, KG_E_NOT_FOUND, "plugin %s is gone", named.plugin->name);
         err = &gone;
-    else if (err == NULL)
-        plugin->drift = (struct kg_err){.code = KG_OK};
-    else
-        note_drift(host, plugin, err);
-    check->on_done(host, plugin, check->data, err);
-    if (plugin != NULL)
-        host_agents_look(plugin);
-    free(check->name);
-    free(check->base);
+    } else if (err == NULL) {
+        note_well(named.plugin);
+    } else {
+        host_note_drift(named, err);
+    }
+    check->on_done(named, check->data, err);
+    if (named.process != NULL) {
+        host_agents_look(named.process);
+        host_process_drop(named.process);
+    }
+    host_plugin_drop(named.plugin);
     free(check);
 }
 
-static void check_in_full(struct host *host, struct host_plugin *plugin, checked_fn *on_done,
-                          void *data)
+void host_check_in_full(struct host_named named, host_checked_fn *on_done, void *data)
 {
-    plugin->checks++;
     struct check *check = kg_alloc(sizeof(*check));
-    check->host = host;
-    check->name = kg_strdup(plugin->name);
-    check->base = kg_strdup(plugin->base);
+    check->host = named.plugin->host;
+    check->named.plugin = host_plugin_keep(named.plugin);
+    check->named.process = named.process ? host_process_keep(named.process) : NULL;
     check->on_done = on_done;
     check->data = data;
     check->job.run = run_check;
     check->job.done = on_check_done;
-    host_store_job(host, &check->job);
+    ++*count_of(named);
+    host_store_job(check->host, &check->job);
 }
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
 /* The check that was just made is the one of the start, if that follows at once. */
-static void start_checked(struct host_plugin *plugin)
+void host_start_checked(struct host_process *process)
 {
-    plugin->checked = !instance_has_process(plugin->instance);
-    instance_enable(plugin->instance);
-    plugin->checked = false;
+    process->checked = !host_process_runs(process);
+    instance_enable(process->instance);
+    process->checked = false;
 }
 
-static void on_checked_to_start(struct host *host, struct host_plugin *plugin, void *data,
+static void on_checked_to_start(struct host_named named, void *data,
                                 const struct kg_err *err_or_null)
 {
     struct kg_err err;
     (void)data;
-    if (err_or_null == NULL && !host->closing && plugin->change == NULL &&
-        host_is_enabled(host, plugin) && host_check_startable(host, plugin, &err) == 0)
-        start_checked(plugin);
+    if (err_or_null == NULL && !named.plugin->host->closing && named.plugin->change == NULL &&
+        host_process_is_wanted(named.process) && host_check_startable(named.plugin, &err) == 0)
+        host_start_checked(named.process);
 }
 
 /* What is run from elsewhere was approved by its manifest, which it is started with. */
-static int check_quick(struct host *host, const struct host_plugin *plugin, struct kg_err *err)
+int host_check_quick(const struct host_process *process, struct kg_err *err)
 {
-    return plugin->dev ? 0 : store_check_quick(host->store, plugin->base, err);
+    const struct host_plugin *plugin = process->plugin;
+    return plugin->dev ? 0 : store_check_quick(plugin->host->store, plugin->name, err);
 }
 
-void host_start_if_approved(struct host *host, struct host_plugin *plugin)
+/* Where it does not tell, a full check follows, and the start that. */
+static int look(struct host_process *process, struct kg_err *err)
+{
+    int result = host_check_quick(process, err);
+    if (result == -EAGAIN)
+        host_check_in_full((struct host_named){process->plugin, process}, on_checked_to_start,
+                           NULL);
+    return result;
+}
+
+void host_start_if_approved(struct host_process *process)
 {
     struct kg_err err = {0};
-    int result = check_quick(host, plugin, &err);
+    int result = look(process, &err);
     if (result == 0) {
-        plugin->drift = (struct kg_err){.code = KG_OK};
-        start_checked(plugin);
-    } else if (result == -EAGAIN) {
-        check_in_full(host, plugin, on_checked_to_start, NULL);
-    } else {
-        note_drift(host, plugin, &err);
+        note_well(process->plugin);
+        host_start_checked(process);
+    } else if (result != -EAGAIN) {
+        host_note_drift((struct host_named){process->plugin, process}, &err);
     }
 }
 
-int host_check_start(struct host *host, struct host_plugin *plugin, struct kg_err *err)
+int host_check_start(struct host_process *process, struct kg_err *err)
 {
-    if (plugin->checked)
-        return 0;
-    int result = check_quick(host, plugin, err);
+    int result = process->checked ? 0 : look(process, err);
     if (result == 0)
         return 0;
     err->code = KG_E_NOT_APPROVED; /* what cannot be looked at is not approved either */
-    if (result == -EAGAIN)
-        check_in_full(host, plugin, on_checked_to_start, NULL); /* it may start yet */
-    else
-        note_drift(host, plugin, err);
+    if (result != -EAGAIN)
+        host_note_drift((struct host_named){process->plugin, process}, err);
     return result;
-}
-
-/* -- what the operator asks for ---------------------------------------------------------------- */
-
-/* An act of the operator that waits for the check. */
-struct wanted {
-    char *operator_id; /* owned */
-    host_acted_fn *on_done;
-    void *data;
-};
-
-static struct wanted *wanted_new(const char *operator_id, host_acted_fn *on_done, void *data)
-{
-    struct wanted *wanted = kg_alloc(sizeof(*wanted));
-    *wanted = (struct wanted){kg_strdup(operator_id), on_done, data};
-    return wanted;
-}
-
-static void answer(struct wanted *wanted, const struct kg_err *err_or_null)
-{
-    wanted->on_done(wanted->data, err_or_null);
-    free(wanted->operator_id);
-    free(wanted);
-}
-
-static int enable_now(struct host *host, struct host_plugin *plugin, const char *operator_id,
-                      struct kg_err *err)
-{
-    int result = host_check_unchanging(plugin, err);
-    if (result == 0)
-        result = host_check_not_dev(plugin, err);
-    if (result == 0)
-        result = host_check_startable(host, plugin, err);
-    if (result == 0)
-        result = state_plugin_choice_set(host->state, kg_str(plugin->name), STATE_ENABLED, err);
-    if (result < 0)
-        return result;
-    audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-               AUDIT_V_TEXT(operator_id));
-    if (!host_is_template(plugin))
-        start_checked(plugin);
-    host_projects_follow(host, plugin);
-    return 0;
-}
-
-static void on_checked_to_enable(struct host *host, struct host_plugin *plugin, void *data,
-                                 const struct kg_err *err_or_null)
-{
-    struct wanted *wanted = data;
-    struct kg_err err;
-    if (err_or_null == NULL && enable_now(host, plugin, wanted->operator_id, &err) < 0)
-        err_or_null = &err;
-    answer(wanted, err_or_null);
-}
-
-void host_enable(struct host *host, struct kg_str name, const char *operator_id,
-                 host_acted_fn *on_done, void *data)
-{
-    struct kg_err err = {0};
-    struct host_plugin *plugin = host_plugin_find(host, name, &err);
-    if (plugin != NULL && host_read_local_again(host, &err) == 0) {
-        if (plugin->problem.code != KG_OK)
-            host_load_plugin(host, plugin); /* its author may have mended it */
-        if (host_check_unchanging(plugin, &err) == 0 && host_check_not_dev(plugin, &err) == 0 &&
-            host_check_startable(host, plugin, &err) == 0) {
-            check_in_full(host, plugin, on_checked_to_enable,
-                          wanted_new(operator_id, on_done, data));
-            return;
-        }
-    }
-    on_done(data, &err);
-}
-
-static void restart_now(struct host *host, struct host_plugin *plugin, const char *operator_id)
-{
-    audit_emit(host->audit, AUDIT_PLUGIN_RESTARTED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-               AUDIT_V_TEXT(operator_id));
-    instance_restart(plugin->instance);
-}
-
-static int check_restart(struct host *host, struct host_plugin *plugin, struct kg_err *err)
-{
-    int result = host_check_unchanging(plugin, err);
-    if (result == 0)
-        result = host_check_startable(host, plugin, err);
-    if (result == 0)
-        result = host_check_no_template(plugin, err);
-    if (result < 0 || host_is_enabled(host, plugin))
-        return result;
-    if (plugin->dev != NULL) {
-        result =
-            kg_fail(err, KG_E_CONFLICT, "plugin %s asks for more than was agreed to", plugin->name);
-        kg_hint(err, "answer where kaged plugin dev runs");
-        return result;
-    }
-    result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", plugin->name);
-    kg_hint(err, "kaged plugin enable %s", plugin->name);
-    return result;
-}
-
-static void on_checked_to_restart(struct host *host, struct host_plugin *plugin, void *data,
-                                  const struct kg_err *err_or_null)
-{
-    struct wanted *wanted = data;
-    struct kg_err err;
-    if (err_or_null == NULL && check_restart(host, plugin, &err) < 0)
-        err_or_null = &err;
-    if (err_or_null == NULL)
-        restart_now(host, plugin, wanted->operator_id);
-    answer(wanted, err_or_null);
-}
-
-/* One that runs goes on if what would follow it must not start. */
-void host_restart(struct host *host, struct kg_str name, const char *operator_id,
-                  host_acted_fn *on_done, void *data)
-{
-    struct kg_err err = {0};
-    struct host_plugin *plugin = host_plugin_find(host, name, &err);
-    if (plugin == NULL || check_restart(host, plugin, &err) < 0) {
-        on_done(data, &err);
-        return;
-    }
-    int result = check_quick(host, plugin, &err);
-    if (result == -EAGAIN) {
-        check_in_full(host, plugin, on_checked_to_restart, wanted_new(operator_id, on_done, data));
-        return;
-    }
-    if (result < 0)
-        note_drift(host, plugin, &err);
-    else
-        restart_now(host, plugin, operator_id);
-    on_done(data, result < 0 ? &err : NULL);
-}
-
-const struct kg_err *host_plugin_problem(const struct host_plugin *plugin)
-{
-    return plugin->problem.code != KG_OK ? &plugin->problem : &plugin->drift;
 }

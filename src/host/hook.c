@@ -35,7 +35,7 @@ struct hook_call {
 };
 
 struct host_hook_queue {
-    struct host_plugin *plugin;
+    struct host_process *process;
     struct hook_call *first; /* alone may be sent */
     size_t waiting_bytes;    /* of params that are not sent */
     struct loop_task pump;
@@ -115,7 +115,7 @@ static void audit_fired(const struct host_call *sent)
 {
     const struct hook_call *call = sent->data;
     audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_FIRED, kg_str(sent->asker->request_id),
-               AUDIT_V_TEXT(sent->plugin->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
+               AUDIT_V_TEXT(sent->process->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
                AUDIT_V_TEXT(call->asker->agent_path), AUDIT_V_TEXT(sent->asker->session_id));
 }
 
@@ -139,10 +139,10 @@ static void audit_ended(const struct host_call *sent, const struct kg_err *error
 {
     const struct hook_call *call = sent->data;
     if (error->code != KG_OK)
-        audit_problem(call, sent->plugin->name, error);
+        audit_problem(call, sent->process->name, error);
     else
         audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_RETURNED, kg_str(sent->asker->request_id),
-                   AUDIT_V_TEXT(sent->plugin->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
+                   AUDIT_V_TEXT(sent->process->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
                    AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(call->has_result));
 }
 
@@ -209,7 +209,7 @@ static void on_deadline(struct loop_timer *timer)
     struct kg_err err;
     say_timeout(call, &err);
     leave_queue(queue, call);
-    fail(call, queue->plugin->name, &err);
+    fail(call, queue->process->name, &err);
 }
 
 /* What an observer returned is read at once; what it retains of the line is bounded. */
@@ -263,7 +263,7 @@ static int find_config(const struct hook_call *call, struct kg_str *ret_config, 
     if (host_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
     const struct project_use *use = find_use(place.agent, call);
-    if (use == NULL || host_project_plugin(place.project, use) != call->queue->plugin)
+    if (use == NULL || host_project_process(place.project, use) != call->queue->process)
         return kg_fail(err, KG_E_NOT_APPLICABLE,
                        "the agent %s does not use it for this hook any more",
                        call->asker->agent_path);
@@ -284,7 +284,7 @@ static int send_call(struct hook_call *call, struct kg_err *err)
         return kg_wrap(err, -EINVAL, "plugin %s: hook %s", call->plugin,
                        host_hook_row(call->hook)->name);
     const struct host_passage passage = {
-        .plugin = call->queue->plugin,
+        .process = call->queue->process,
         .method = kg_str(host_hook_row(call->hook)->method),
         .params = params_of(call),
         .params_are_checked = true,
@@ -304,7 +304,7 @@ static void pump(struct loop_task *task)
     while (queue->first != NULL && !queue->first->sent) {
         struct hook_call *call = queue->first;
         struct kg_err err;
-        if (host_plugin_is_starting(queue->plugin))
+        if (host_process_is_starting(queue->process))
             return;
         if (send_call(call, &err) == 0) {
             call->sent = true;
@@ -313,43 +313,47 @@ static void pump(struct loop_task *task)
             return;
         }
         leave_queue(queue, call);
-        fail(call, queue->plugin->name, &err);
+        fail(call, queue->process->name, &err);
     }
 }
 
-void host_hooks_look(struct host_plugin *plugin)
+void host_hooks_look(struct host_process *process)
 {
-    if (plugin->hooks != NULL)
-        loop_defer(plugin->host->loop, &plugin->hooks->pump);
+    if (process->hooks != NULL)
+        loop_defer(process->plugin->host->loop, &process->hooks->pump);
 }
 
-/* The host goes away, and the plugin has no process: nothing of its queue can be sent. */
-void host_hooks_end(struct host_plugin *plugin)
+/* Nothing of its queue can be sent any more. */
+void host_hooks_end(struct host_process *process)
 {
-    struct host_hook_queue *queue = plugin->hooks;
+    struct host_hook_queue *queue = process->hooks;
+    struct host *host = process->plugin->host;
     if (queue == NULL)
         return;
     while (queue->first != NULL) {
         struct hook_call *call = queue->first;
         struct kg_err err;
-        kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+        if (host->stopping)
+            kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+        else
+            kg_fail(&err, KG_E_PLUGIN_DOWN, "plugin %s: its process is gone", process->name);
         leave_queue(queue, call);
-        fail(call, plugin->name, &err);
+        fail(call, process->name, &err);
     }
-    loop_undefer(plugin->host->loop, &queue->pump);
-    free(kg_steal(&plugin->hooks));
+    loop_undefer(host->loop, &queue->pump);
+    free(kg_steal(&process->hooks));
 }
 
 /* -- a round ----------------------------------------------------------------------------------- */
 
-static struct host_hook_queue *queue_of(struct host_plugin *plugin)
+static struct host_hook_queue *queue_of(struct host_process *process)
 {
-    if (plugin->hooks == NULL) {
-        plugin->hooks = kg_alloc(sizeof(*plugin->hooks));
-        plugin->hooks->plugin = plugin;
-        plugin->hooks->pump.run = pump;
+    if (process->hooks == NULL) {
+        process->hooks = kg_alloc(sizeof(*process->hooks));
+        process->hooks->process = process;
+        process->hooks->pump.run = pump;
     }
-    return plugin->hooks;
+    return process->hooks;
 }
 
 static bool asks(const struct host_hook_round *round, const struct project_use *use)
@@ -372,18 +376,17 @@ static struct hook_call *add_call(struct host_hook_round *round, const struct pr
     return call;
 }
 
-static int ask(struct hook_call *call, struct host_plugin *plugin_or_null, struct kg_err *err)
+static int ask(struct hook_call *call, struct host_process *process_or_null, struct kg_err *err)
 {
-    if (plugin_or_null == NULL)
+    if (process_or_null == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
                        call->plugin, call->asker->project_id);
-    struct host_hook_queue *queue = queue_of(plugin_or_null);
+    struct host_hook_queue *queue = queue_of(process_or_null);
     int room = check_room(queue, call, err);
     if (room < 0)
         return room;
-    const struct manifest *manifest = plugin_or_null->manifest;
     call->timeout_ms =
-        host_hook_timeout_ms(manifest ? manifest->hook_timeout_sec : 0, call->host->config);
+        host_hook_timeout_ms(process_or_null->manifest->hook_timeout_sec, call->host->config);
     call->due_ms = loop_now_ms(call->host->loop) + call->timeout_ms;
     loop_timer_start(call->host->loop, &call->deadline, call->timeout_ms, on_deadline);
     enter_queue(queue, call);
@@ -402,9 +405,9 @@ static void ask_all(struct host_hook_round *round, const struct host_place *plac
         if (!asks(round, use))
             continue;
         struct hook_call *call = add_call(round, use);
-        struct host_plugin *plugin = host_project_plugin(place->project, use);
-        if (ask(call, plugin, &err) < 0)
-            fail(call, plugin ? plugin->name : call->plugin, &err);
+        struct host_process *process = host_project_process(place->project, use);
+        if (ask(call, process, &err) < 0)
+            fail(call, process ? process->name : call->plugin, &err);
     }
     round->left--;
 }

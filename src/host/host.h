@@ -140,48 +140,59 @@ struct host_events *host_events(struct host *host);
 
 /* -- plugins ----------------------------------------------------------------------------------- */
 
-struct host_plugin {
-    struct host *host;         /* borrowed */
-    char *name;                /* the plugin's, or plugin@project */
-    char *base;                /* the plugin's: its folder's, which equals the manifest's */
-    char *project_id;          /* whose process it is alone; NULL: everybody's */
-    char *project_root;        /* of that one, like the next */
-    char *project_file;        /* absolute */
-    char *dir;                 /* absolute */
-    struct manifest *manifest; /* NULL: invalid */
-    struct kg_err problem;     /* why, then */
-    struct kg_err drift; /* why its files may not be started; KG_OK: nobody knows of a reason */
-    struct instance *instance; /* NULL while invalid and never started */
-    uint64_t calls, errors;    /* since the daemon started */
+/*
+ * A plugin is what is installed, approved, configured and wanted. What runs is a process of it, for
+ * whom it serves: `p` is the one for nobody in particular, `p@project` that of a project.
+ */
+struct host_plugin;
+struct host_process;
+
+/* What a name finds, until the next turn of the loop. */
+struct host_named {
+    struct host_plugin *plugin;
+    struct host_process *process; /* NULL: it works in projects only, or cannot be used */
+};
+/* KG_E_NOT_FOUND, and the nearest name. */
+int host_find(const struct host *host, struct kg_str name, struct host_named *ret_named,
+              struct kg_err *err);
+/* All that can be found, by name, ascending; the array is owned. */
+struct host_named *host_names(const struct host *host, size_t *ret_count);
+/* Fails if it has no process, with the reason and where to look instead. */
+int host_check_process(struct host_named named, struct kg_err *err);
+
+/* How much a process was used since it came to be. */
+struct host_usage {
+    uint64_t calls, errors;
     uint64_t errors_by_code[KG_CODE_COUNT];
     struct host_histogram latency; /* of calls that ended, whatever way */
     uint64_t memory_bytes;         /* of its cage, when host_measure_plugins looked last */
-    struct storage *storage;       /* NULL until it is asked for */
-    uint32_t start_settings;       /* of the host, when it was started last */
-    struct kg_buf cage_words;      /* of the cage of its last process; empty: never started */
-    struct host_change *change;    /* that owns it now, or NULL */
-    bool checked;                  /* the start that follows at once has been checked */
-    bool on_trial;                 /* it has to run before the change counts as done */
-    bool leaving;                  /* its project is gone, and so is it once it has ended */
-    uint32_t checks;               /* of its files, in full, that are under way */
-    struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
-    struct host_dev *dev;          /* whose folder it is run from; NULL: from the store */
-    struct host_trace *trace;      /* owned; NULL until somebody asks for it; see trace.c */
 };
-size_t host_plugin_count(const struct host *host);
-struct host_plugin *host_plugin_at(const struct host *host, size_t index); /* by name, ascending */
-struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name,
-                                     struct kg_err *err);
+
+/* Borrowed, until the next turn of the loop. */
+struct host_status {
+    const char *name;   /* as it is found by */
+    const char *plugin; /* its own, as its manifest has it */
+    const char *dir;
+    bool is_dev;                     /* it is run from its author's folder */
+    bool is_checked;                 /* its files are being compared with what was approved */
+    const struct manifest *manifest; /* that it runs by, or would; NULL: it is invalid */
+    const struct kg_err *problem;    /* with its manifest or configuration; KG_OK: none */
+    const struct kg_err *drift;      /* why its files may not be started; KG_OK: none is known */
+    enum instance_state state;       /* disabled without a process */
+    struct instance *instance;       /* NULL without a process */
+    const struct host_usage *usage;  /* of nothing without one */
+    struct kg_str cage_words;        /* of the cage of its last start; empty: there was none */
+};
+struct host_status host_status(struct host_named named);
+/* What runs of it, how, and what it was limited to; without a process, what it would be. */
+struct instance_facts host_run_facts(struct host_named named);
+
 /* Looks at the memory of the daemon off the loop; and at that of all cages too, or of one. */
 typedef void host_measured_fn(void *data);
 void host_measure(struct host *host, host_measured_fn *on_done, void *data);
-void host_measure_plugins(struct host *host, struct host_plugin *only, host_measured_fn *on_done,
-                          void *data);
-/* The word for status: the instance's state, or "disabled" for an invalid manifest. */
-const char *host_plugin_state(const struct host_plugin *plugin);
-
-/* What is wrong with its manifest, or else with its files; KG_OK: nothing is known. */
-const struct kg_err *host_plugin_problem(const struct host_plugin *plugin);
+void host_measure_all(struct host *host, host_measured_fn *on_done, void *data);
+void host_measure_one(struct host *host, struct host_named named, host_measured_fn *on_done,
+                      void *data);
 
 /*
  * Exactly once, maybe before the call returns; NULL: it was done. Who enables a plugin has its
@@ -211,10 +222,10 @@ struct host_reloaded {
  * Reads its manifest and local.toml again, takes both or neither, and restarts the plugin if it
  * needs that; if only its configuration changed, it is told.
  */
-int host_plugin_reload(struct host *host, struct host_plugin *plugin, const char *operator_id,
+int host_plugin_reload(struct host *host, struct host_named named, const char *operator_id,
                        struct host_reloaded *ret_reloaded, struct kg_err *err);
 /* What the operator set of config_schema, with its defaults; no secret is in it. Owned, or NULL. */
-struct kg_doc *host_plugin_settings(const struct host *host, const struct host_plugin *plugin);
+struct kg_doc *host_plugin_settings(const struct host *host, const struct manifest *manifest);
 
 /* -- changes of the store in a running daemon, see install.c ----------------------------------- */
 
@@ -259,8 +270,6 @@ void host_promote(struct host *host, struct kg_str name, const char *operator_id
                   host_changed_fn *on_done, void *data);
 /* What waits for the operator's word. See consents.c. */
 struct consent_queue *host_consents(struct host *host);
-/* How many sessions use it now. */
-size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin);
 
 /* -- a plugin that is run from its author's folder while he changes it, see dev.c ---------------
  */
@@ -301,9 +310,8 @@ struct host_cage_parts {
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
 /* Whether it reaches into a project, by a capability or where a setting points. */
 bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
-/* The plan for the next start of a plugin that has an instance. */
-struct cage_plan *host_plugin_plan(struct host *host, const struct host_plugin *plugin,
-                                   bool make_folders, struct kg_err *err);
+/* The plan for the next start of what has a manifest; NULL with err. */
+struct cage_plan *host_plan(struct host_named named, bool make_folders, struct kg_err *err);
 
 /* What plugins may ask of the host: one row for each method. See service.c. */
 struct host_service {
@@ -318,42 +326,41 @@ int host_service_check(const struct host_service *service, const struct manifest
 /* What the configuration allows a plugin's database. */
 struct storage_limits host_storage_limits(const struct config *config);
 /* Whether it may have storage. */
-bool host_plugin_stores(const struct host_plugin *plugin);
-/* The plugin's storage; made when it is first asked for. */
-struct storage *host_plugin_storage(struct host_plugin *plugin);
+bool host_stores(const struct host_process *process);
+/* Its storage; made when it is first asked for. */
+struct storage *host_storage(struct host_process *process);
 /* Copies its database into the state folder; *ret_path, owned, is where to. */
-int host_storage_export(struct host *host, struct host_plugin *plugin, storage_done_fn *on_done,
-                        void *data, char **ret_path, struct kg_err *err);
+int host_storage_export(struct host_process *process, storage_done_fn *on_done, void *data,
+                        char **ret_path, struct kg_err *err);
 /* After damage: lets it start with an empty one. */
-int host_storage_reset(struct host *host, struct host_plugin *plugin, const char *operator_id,
-                       struct kg_err *err);
+int host_storage_reset(struct host_process *process, const char *operator_id, struct kg_err *err);
 
 /* What the plugin was refused, as a JSON object, newest first. See why.c. */
-void host_why(struct host *host, const struct host_plugin *plugin, host_audit_done_fn *on_done,
-              void *data);
+void host_why(struct host *host, struct host_named named, host_audit_done_fn *on_done, void *data);
 
 /* -- what is said with a plugin, see trace.c ----------------------------------------------------
  */
 
 struct host_trace_listener {
     struct host_trace_listener *next;
-    struct host_plugin *plugin;
+    struct host_process *process;
     /* A record without its time, which is monotonic; dies with the callback. */
     void (*on_record)(struct host_trace_listener *listener, uint64_t at_ns, struct kg_str body);
-    /* Nothing more comes: the plugin is gone, or the daemon stops. It listens no more by then. */
+    /* Nothing more comes: the process is gone for good, or the daemon stops. It listens no more by
+     * then. */
     void (*on_end)(struct host_trace_listener *listener);
 };
 /* KG_E_BUSY: too many do. */
-int host_trace_listen(struct host_plugin *plugin, struct host_trace_listener *listener,
+int host_trace_listen(struct host_process *process, struct host_trace_listener *listener,
                       struct kg_err *err);
 void host_trace_unlisten(struct host_trace_listener *listener);
 /* The first line of a trace; at_ms is the wall clock when its time is 0. */
-void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_buf *out);
+void host_trace_put_header(struct host_process *process, int64_t at_ms, struct kg_buf *out);
 /* Switches the recorder; off forgets what it has. */
-int host_trace_record(struct host_plugin *plugin, bool on, struct kg_err *err);
-const struct trace_ring *host_trace_recorded(const struct host_plugin *plugin); /* NULL: off */
+void host_trace_record(struct host_process *process, bool on);
+const struct trace_ring *host_trace_recorded(const struct host_process *process); /* NULL: off */
 /* What was recorded when the plugin last died, and the wall clock of that exit; or NULL. */
-const struct trace_ring *host_trace_crash(const struct host_plugin *plugin, int64_t *ret_at_ms);
+const struct trace_ring *host_trace_crash(const struct host_process *process, int64_t *ret_at_ms);
 
 /* -- the one door ------------------------------------------------------------------------------ */
 

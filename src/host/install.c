@@ -84,7 +84,7 @@ static struct host_change *change_new(struct host *host, const char *name, const
     change->on_done = on_done;
     change->data = data;
     change->task.run = on_task;
-    change->plugin = host_plugin_find(host, kg_str(name), NULL);
+    change->plugin = host_plugin_find(host, kg_str(name));
     host->change_count++;
     return change;
 }
@@ -106,29 +106,17 @@ static void change_free(struct host_change *change)
         loop_defer(host->loop, &host->stop_check);
 }
 
-/* The index-th process that the change has, the plugin's own among them; NULL at the end. */
-static struct host_plugin *held(const struct host_change *change, size_t index)
+/* The first process that the change has; NULL: there is none. */
+static struct host_process *held(const struct host_change *change)
 {
-    for (size_t i = 0; i < change->host->plugin_count; i++)
-        if (change->host->plugins[i]->change == change && index-- == 0)
-            return change->host->plugins[i];
-    return NULL;
-}
-
-/* Takes the plugin and its processes in projects. */
-static void hold(struct host_change *change)
-{
-    for (size_t i = 0; i < change->host->plugin_count; i++)
-        if (strcmp(change->host->plugins[i]->base, change->name) == 0)
-            change->host->plugins[i]->change = change;
+    return change->plugin ? change->plugin->processes : NULL;
 }
 
 /* The plugin is everybody's again. */
 static void let_go(struct host_change *change)
 {
-    struct host_plugin *plugin;
-    while ((plugin = held(change, 0)) != NULL)
-        plugin->change = NULL;
+    if (change->plugin != NULL)
+        change->plugin->change = NULL;
     change->plugin = NULL;
     host_look_for_left(change->host);
 }
@@ -207,7 +195,7 @@ static bool take_hold(struct host_change *change)
         change->plugin = NULL;
         return false;
     }
-    hold(change);
+    change->plugin->change = change;
     return true;
 }
 
@@ -231,33 +219,28 @@ static void work(struct host_change *change, void (*run)(struct loop_job *job),
 
 static bool has_stopped(const struct host_change *change)
 {
-    struct host_plugin *plugin;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        if (plugin->instance != NULL && instance_has_process(plugin->instance))
+    for (const struct host_process *at = held(change); at != NULL; at = at->next)
+        if (host_process_runs(at))
             return false;
     return true;
 }
 
 static void stop_first(struct host_change *change, void (*go_on)(struct host_change *change))
 {
-    struct host_plugin *plugin;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        if (plugin->instance != NULL)
-            instance_disable(plugin->instance);
+    for (struct host_process *at = held(change); at != NULL; at = at->next)
+        instance_disable(at->instance);
     wait_until(change, has_stopped, go_on);
 }
 
 /* What was enabled runs, whatever became of the change. */
 static void start_again(struct host_change *change)
 {
-    struct host_plugin *plugin;
     struct kg_err err;
-    if (change->host->stopping)
+    if (change->plugin == NULL || host_check_startable(change->plugin, &err) < 0)
         return;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        if (plugin->instance != NULL && host_is_enabled(change->host, plugin) &&
-            host_check_startable(change->host, plugin, &err) == 0)
-            host_start_if_approved(change->host, plugin);
+    for (struct host_process *at = held(change); at != NULL; at = at->next)
+        if (host_process_is_wanted(at))
+            host_start_if_approved(at);
 }
 
 /* Manifest and local.toml are others now; what is wrong with them is the plugin's problem. */
@@ -266,12 +249,12 @@ static void read_again(struct host_change *change)
     struct kg_err err = {0};
     if (host_read_local_again(change->host, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, change->name, "%s", err.message);
-    struct host_plugin *plugin;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++) {
-        plugin->drift = (struct kg_err){.code = KG_OK};
-        if (!plugin->leaving && host_load_plugin(change->host, plugin) < 0)
-            kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
-    }
+    struct host_plugin *plugin = change->plugin;
+    if (plugin == NULL)
+        return;
+    plugin->drift = (struct kg_err){.code = KG_OK};
+    if (!plugin->leaving && host_plugin_load(plugin) < 0)
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
 }
 
 /* -- taking an offer --------------------------------------------------------------------------- */
@@ -341,16 +324,17 @@ static void revert_files(struct host_change *change)
     work(change, run_revert, on_reverted);
 }
 
-static void keep_reason(struct host_change *change, const struct host_plugin *plugin)
+static void keep_reason(struct host_change *change, const struct host_process *process)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    const struct kg_err *problem = host_plugin_problem(plugin);
+    const struct host_plugin *plugin = process->plugin;
+    const struct kg_err *problem =
+        plugin->problem.code != KG_OK ? &plugin->problem : &plugin->drift;
     if (problem->code != KG_OK) {
         change->reason = *problem;
         return;
     }
-    const struct exit_report *report =
-        plugin->instance ? instance_facts(plugin->instance).last_exit : NULL;
+    const struct exit_report *report = instance_facts(process->instance).last_exit;
     if (report != NULL)
         exit_report_words(report, &words);
     kg_fail(&change->reason, KG_E_PLUGIN_DOWN, "%s", kg_buf_terminate(&words));
@@ -358,23 +342,21 @@ static void keep_reason(struct host_change *change, const struct host_plugin *pl
 
 static bool has_settled(const struct host_change *change)
 {
-    struct host_plugin *plugin;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        if (plugin->on_trial && (instance_state(plugin->instance) == INSTANCE_SPAWNING ||
-                                 instance_state(plugin->instance) == INSTANCE_STOPPING))
+    for (const struct host_process *at = held(change); at != NULL; at = at->next)
+        if (at->on_trial && (instance_state(at->instance) == INSTANCE_SPAWNING ||
+                             instance_state(at->instance) == INSTANCE_STOPPING))
             return false;
     return true;
 }
 
 /* The first process that should run by now, and does not. */
-static struct host_plugin *find_failed(struct host_change *change)
+static struct host_process *find_failed(struct host_change *change)
 {
-    struct host_plugin *plugin, *failed = NULL;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++) {
-        if (plugin->on_trial && failed == NULL &&
-            instance_state(plugin->instance) != INSTANCE_RUNNING)
-            failed = plugin;
-        plugin->on_trial = false;
+    struct host_process *failed = NULL;
+    for (struct host_process *at = held(change); at != NULL; at = at->next) {
+        if (at->on_trial && failed == NULL && instance_state(at->instance) != INSTANCE_RUNNING)
+            failed = at;
+        at->on_trial = false;
     }
     return failed;
 }
@@ -382,7 +364,7 @@ static struct host_plugin *find_failed(struct host_change *change)
 /* The handshake is done, or is not. A daemon that stops meanwhile keeps what was approved. */
 static void on_settled(struct host_change *change)
 {
-    const struct host_plugin *failed = find_failed(change);
+    const struct host_process *failed = find_failed(change);
     if (change->host->stopping || failed == NULL) {
         store_report_taken(change->report, change->host->audit);
         work(change, run_keep, finish_well);
@@ -395,29 +377,17 @@ static void on_settled(struct host_change *change)
 /* Which of them ran before, when all of them ended. */
 static void put_on_trial(struct host_change *change)
 {
-    struct host_plugin *plugin;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        plugin->on_trial = plugin->instance != NULL && instance_has_process(plugin->instance);
-}
-
-static int check_trial(struct host_change *change, struct kg_err *err)
-{
-    struct host_plugin *plugin;
-    int result = host_check_startable(change->host, change->plugin, err);
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        if (result == 0 && plugin->on_trial)
-            result = host_check_startable(change->host, plugin, err);
-    return result;
+    for (struct host_process *at = held(change); at != NULL; at = at->next)
+        at->on_trial = host_process_runs(at);
 }
 
 static void start_new_version(struct host_change *change)
 {
-    struct host_plugin *plugin;
     struct kg_err err;
-    if (check_trial(change, &err) == 0) {
-        for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-            if (plugin->on_trial)
-                instance_enable(plugin->instance);
+    if (host_check_startable(change->plugin, &err) == 0) {
+        for (struct host_process *at = held(change); at != NULL; at = at->next)
+            if (at->on_trial)
+                instance_enable(at->instance);
         wait_until(change, has_settled, on_settled);
     } else if (change->host->stopping) {
         store_report_taken(change->report, change->host->audit);
@@ -428,6 +398,15 @@ static void start_new_version(struct host_change *change)
     }
 }
 
+/* It is there now, and the change's. */
+static void find_new(struct host_change *change)
+{
+    host_find_plugins(change->host);
+    change->plugin = host_plugin_find(change->host, kg_str(change->name));
+    if (change->plugin != NULL)
+        change->plugin->change = change;
+}
+
 static void on_taken(struct host_change *change)
 {
     if (change->result < 0) {
@@ -436,8 +415,7 @@ static void on_taken(struct host_change *change)
         return;
     }
     if (change->plugin == NULL)
-        change->plugin = host_add_plugin(change->host, change->name);
-    hold(change);
+        find_new(change);
     read_again(change);
     if (change->trial != NULL && change->plugin != NULL) {
         start_new_version(change);
@@ -489,20 +467,19 @@ static void run_remove(struct loop_job *job)
 }
 
 /* The store has forgotten what was said of the plugin, and knows nothing of its processes. */
-static void forget_choice(struct host *host, const struct host_plugin *plugin)
+static void forget_choice(struct host *host, const struct host_process *process)
 {
     struct kg_err err;
-    if (plugin->project_id != NULL &&
-        state_plugin_choice_set(host->state, kg_str(plugin->name), STATE_UNSAID, &err) < 0)
-        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", err.message);
+    if (process->whom.kind != HOST_NOBODY &&
+        state_plugin_choice_set(host->state, kg_str(process->name), STATE_UNSAID, &err) < 0)
+        kg_log_about(KG_ERROR_LEVEL, process->name, "%s", err.message);
 }
 
 static void on_removed(struct host_change *change)
 {
     struct host *host = change->host;
-    struct host_plugin *plugin;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        storage_free(kg_steal(&plugin->storage)); /* a new one is made when it is asked for */
+    for (struct host_process *at = held(change); at != NULL; at = at->next)
+        storage_free(kg_steal(&at->storage)); /* a new one is made when it is asked for */
     if (change->result < 0 && access(change->plugin->dir, F_OK) == 0) {
         start_again(change);
         finish(change, &change->err);
@@ -511,21 +488,18 @@ static void on_removed(struct host_change *change)
     change->removed_all = change->result == 0;
     change->version = kg_strdup(change->removed.version);
     store_report_removed(host->audit, change->name, &change->removed, change->operator_id);
-    while ((plugin = held(change, 0)) != NULL) {
-        forget_choice(host, plugin);
-        plugin->change = NULL;
-        host_remove_plugin(host, plugin);
-    }
-    change->plugin = NULL;
+    for (const struct host_process *at = held(change); at != NULL; at = at->next)
+        forget_choice(host, at);
+    change->plugin->change = NULL;
+    host_plugin_remove(kg_steal(&change->plugin));
     read_again(change);
     finish(change, change->result < 0 ? &change->err : NULL);
 }
 
 static bool has_closed(const struct host_change *change)
 {
-    struct host_plugin *plugin;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        if (plugin->storage != NULL && !storage_is_closed(plugin->storage))
+    for (const struct host_process *at = held(change); at != NULL; at = at->next)
+        if (at->storage != NULL && !storage_is_closed(at->storage))
             return false;
     return true;
 }
@@ -543,10 +517,9 @@ static void remove_now(struct host_change *change)
 /* The plugin may still be storing something while it leaves, so its storage closes after it. */
 static void close_storage(struct host_change *change, void (*go_on)(struct host_change *change))
 {
-    struct host_plugin *plugin;
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        if (plugin->storage != NULL)
-            storage_close(plugin->storage);
+    for (struct host_process *at = held(change); at != NULL; at = at->next)
+        if (at->storage != NULL)
+            storage_close(at->storage);
     wait_until(change, has_closed, go_on);
 }
 
@@ -558,21 +531,22 @@ static void close_to_remove(struct host_change *change)
 /* A process of one project is no plugin of its own. */
 static int check_whole(struct host_change *change)
 {
-    if (change->plugin == NULL || change->plugin->project_id == NULL)
+    struct host_named named;
+    if (host_find(change->host, kg_str(change->name), &named, &change->err) < 0)
+        return -ENOENT;
+    if (named.plugin == change->plugin)
         return 0;
     kg_fail(&change->err, KG_E_USAGE, "%s is the process of one project", change->name);
-    kg_hint(&change->err, "name the plugin: %s", change->plugin->base);
+    kg_hint(&change->err, "name the plugin: %s", named.plugin->name);
     return -EINVAL;
 }
 
 static int check_uninstall(struct host_change *change, bool force)
 {
     struct kg_err *err = &change->err;
-    if (change->plugin == NULL)
-        return host_plugin_find(change->host, kg_str(change->name), err) ? 0 : -ENOENT;
     if (check_whole(change) < 0)
         return -EINVAL;
-    size_t sessions = host_plugin_sessions(change->host, change->plugin);
+    size_t sessions = host_plugin_sessions(change->plugin);
     if (sessions == 0 || force)
         return 0;
     int result =
@@ -600,19 +574,18 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
 static void exchange_now(struct host_change *change)
 {
     struct host *host = change->host;
-    struct host_plugin *plugin;
     if (host->stopping) {
         kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
         finish(change, &change->err);
         return;
     }
-    for (size_t i = 0; (plugin = held(change, i)) != NULL; i++)
-        storage_free(kg_steal(&plugin->storage)); /* a closed one takes nothing any more */
+    for (struct host_process *at = held(change); at != NULL; at = at->next)
+        storage_free(kg_steal(&at->storage)); /* a closed one takes nothing any more */
     change->exchange(change->data);
-    hold(change); /* what is new */
-    change->plugin = host_plugin_find(host, kg_str(change->name), NULL);
+    change->plugin = host_plugin_find(host, kg_str(change->name));
+    change->plugin->change = change; /* it may be new */
     read_again(change);
-    if (change->plugin != NULL && change->plugin->manifest != NULL)
+    if (change->plugin->manifest != NULL)
         change->version = kg_strdup(change->plugin->manifest->version);
     start_again(change);
     finish(change, NULL);
@@ -659,8 +632,7 @@ void host_promote(struct host *host, struct kg_str name, const char *operator_id
 {
     kg_auto(kg_free) char *text = kg_str_dup(name);
     struct host_change *change = change_new(host, text, operator_id, on_done, data);
-    if (host_plugin_find(host, name, &change->err) == NULL || check_whole(change) < 0 ||
-        !take_hold(change)) {
+    if (check_whole(change) < 0 || !take_hold(change)) {
         fail_later(change);
         return;
     }

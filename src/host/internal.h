@@ -28,10 +28,8 @@ struct host {
     struct consent_queue *consents; /* owned */
     struct work *fetches;           /* of consents.c; owned by what is under way */
     struct host_dev *devs;          /* owned; runs of plugins that their authors change */
-    struct host_plugin **plugins;   /* owned, sorted by name */
+    struct host_plugin **plugins;   /* one reference each, sorted by name */
     size_t plugin_count;
-    struct host_plugin **gone; /* owned; uninstalled, but somebody may still point at them */
-    size_t gone_count;
     struct store *store;               /* owned */
     struct loop_worker *store_worker;  /* owned; does what blocks */
     size_t store_jobs;                 /* that it has, or will have */
@@ -59,6 +57,120 @@ struct host {
     struct loop_task stop_check;
 };
 
+/* -- plugins, see plugin.c --------------------------------------------------------------------- */
+
+struct host_plugin {
+    struct host *host;         /* borrowed */
+    uint32_t references;       /* of the host's list, of its processes, of checks */
+    char *name;                /* its folder's, which equals the manifest's */
+    char *dir;                 /* absolute */
+    struct manifest *manifest; /* owned; as it was read last; NULL: it never could be */
+    struct kg_err problem;     /* why it could not be used when it was read last; KG_OK: it can */
+    struct kg_err drift;  /* why its files may not be started; KG_OK: nobody knows of a reason */
+    struct host_dev *dev; /* whose folder it is run from; NULL: from the store */
+    struct host_change *change;     /* that owns it now, or NULL */
+    bool leaving;                   /* it is not in the store, and nobody runs it from elsewhere */
+    bool gone;                      /* it is in no list: what is left are references */
+    uint32_t checks;                /* of its files, for the plugin itself, that are under way */
+    struct host_process *processes; /* one reference each; nobody's first, then by whom */
+};
+struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name);
+/* Lists what is not known yet: folders in the store; a plugin that is not in the store. */
+void host_find_plugins(struct host *host);
+struct host_plugin *host_plugin_add(struct host *host, const char *name);
+/* It is gone from the store, and its processes have neither a process nor storage. */
+void host_plugin_remove(struct host_plugin *plugin);
+void host_plugins_free(struct host *host);
+struct host_plugin *host_plugin_keep(struct host_plugin *plugin);
+void host_plugin_drop(struct host_plugin *plugin);
+/* Whose folder it is run from; NULL: the store's. */
+void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null);
+
+struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err);
+/* Reads its manifest again, and whether its configuration fits; on failure it keeps the reason. */
+int host_plugin_read(struct host_plugin *plugin);
+/*
+ * The same, and sees to its processes: those that do not run are started with it next. One that
+ * runs goes on with what it was started with, since its calls point into that.
+ */
+int host_plugin_load(struct host_plugin *plugin);
+/* Reads what may be another now, and tells its configuration to the processes that run. */
+void host_plugin_refresh(struct host_plugin *plugin);
+/* Fails if nothing of it can be started, whoever wants it. */
+int host_check_startable(const struct host_plugin *plugin, struct kg_err *err);
+
+/* -- processes, see process.c ------------------------------------------------------------------ */
+
+/* Whom a process serves. */
+enum host_whom_kind { HOST_NOBODY, HOST_PROJECT };
+struct host_whom {
+    enum host_whom_kind kind;
+    const char *id;   /* NULL of nobody, like the next two */
+    const char *root; /* of a project */
+    const char *file; /* of a project; absolute */
+};
+extern const struct host_whom host_nobody;
+
+/* How a process is made: what its cage is built by. */
+struct host_tier {
+    const char *name;
+    struct cage_plan *(*plan)(const struct host_cage_parts *parts, struct kg_err *err);
+};
+
+struct host_process {
+    struct host_plugin *plugin; /* one reference */
+    struct host_process *next;  /* of the plugin */
+    uint32_t references;        /* of the plugin's list, of checks, of those who measure */
+    const struct host_tier *tier;
+    char *name;                /* see host_process_name */
+    struct host_whom whom;     /* its texts are owned */
+    struct manifest *manifest; /* one reference; of the version that it was started with */
+    struct instance *instance; /* NULL: the process is gone for good */
+    struct host_usage usage;
+    struct storage *storage;       /* NULL until it is asked for */
+    uint32_t start_settings;       /* of the host, when it was started last */
+    struct kg_buf cage_words;      /* of the cage of its last start; empty: never started */
+    bool checked;                  /* the start that follows at once has been checked */
+    bool on_trial;                 /* it has to run before the change counts as done */
+    bool leaving;                  /* whom it serves is gone, and so is it once it has ended */
+    uint32_t checks;               /* of its files, in full, that are under way */
+    struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
+    struct host_trace *trace;      /* owned; NULL until somebody asks for it; see trace.c */
+};
+/* The name in status, logs, metrics, events and routes; owned. */
+char *host_process_name(const char *plugin, const struct host_whom *whom);
+struct host_process *host_process_find(const struct host_plugin *plugin,
+                                       const struct host_whom *whom);
+/* Each of all plugins in turn: NULL asks for the first, and is after the last. */
+struct host_process *host_process_after(const struct host *host,
+                                        const struct host_process *process_or_null);
+/* The plugin has a manifest, and no process that serves the same. */
+struct host_process *host_process_add(struct host_plugin *plugin, const struct host_whom *whom);
+/* Ends it; it is removed once nothing of it is left. */
+void host_process_leave(struct host_process *process);
+/* What may have ended, of those that leave, is removed at the end of the turn. */
+void host_look_for_left(struct host *host);
+/* It, or its storage, is in another state: whoever waits for its end looks. */
+void host_process_moved(struct host_process *process);
+/* Takes it out of its plugin's list. It has neither a process nor storage that is open. */
+void host_process_remove(struct host_process *process);
+struct host_process *host_process_keep(struct host_process *process);
+void host_process_drop(struct host_process *process);
+/* It will be started with the plugin's manifest, and the configuration of whom it serves. */
+int host_process_load(struct host_process *process);
+/* Tells it its configuration anew, if it runs. */
+void host_process_refresh(struct host_process *process);
+bool host_process_runs(const struct host_process *process); /* something of it does */
+/* The same, or its storage is open, which is closed then. */
+bool host_process_is_busy(struct host_process *process);
+/* Whether it should run: the operator's word, or else that of the projects in use. */
+bool host_process_is_wanted(const struct host_process *process);
+/* It does not run yet, and that it will is decided. */
+bool host_process_is_starting(const struct host_process *process);
+/* Starts or ends it as host_process_is_wanted says. */
+void host_process_follow(struct host_process *process);
+void host_plugin_follow(struct host_plugin *plugin); /* all of its processes */
+
 /* -- the one door, see call.c ------------------------------------------------------------------ */
 
 struct host_call;
@@ -77,7 +189,7 @@ void host_audit_returned(const struct host_call *call, const struct kg_err *erro
 
 struct host_call {
     struct host *host;
-    struct host_plugin *plugin;
+    struct host_process *process;
     struct dialect_call wire;
     const struct host_call_kind *kind;
     const struct schema *result_schema; /* in the plugin's manifest, or NULL */
@@ -92,7 +204,7 @@ struct host_call {
 
 /* One request to a plugin's process. Schemas live in its manifest; the kind is static. */
 struct host_passage {
-    struct host_plugin *plugin;
+    struct host_process *process;
     struct kg_str method;
     struct kg_str params;    /* a JSON object, or empty */
     bool params_are_checked; /* by host_check_params: once is enough for several plugins */
@@ -124,16 +236,14 @@ struct host_place {
 };
 int host_place_find(const struct host *host, const struct host_asker *asker,
                     struct host_place *ret_place, struct kg_err *err);
-/* It does not run yet, and that it will is decided. */
-bool host_plugin_is_starting(const struct host_plugin *plugin);
 
-/* Something happened to the plugin that tools or hooks may wait for. */
-void host_agents_look(struct host_plugin *plugin);
-void host_tools_look(struct host_plugin *plugin);
-void host_hooks_look(struct host_plugin *plugin);
-/* The host goes away: what is left is answered. */
+/* Something happened to the process that tools or hooks may wait for. */
+void host_agents_look(struct host_process *process);
+void host_tools_look(struct host_process *process);
+void host_hooks_look(struct host_process *process);
+/* The host, or the process, goes away: what is left is answered. */
 void host_tools_end(struct host *host);
-void host_hooks_end(struct host_plugin *plugin);
+void host_hooks_end(struct host_process *process);
 
 /* See consents.c. */
 int host_consents_open(struct host *host, struct kg_err *err);
@@ -142,43 +252,22 @@ void host_fetch_network(void *data, const struct store_source *source,
 void host_consents_set_limits(struct host *host);
 void host_consents_close(struct host *host);
 
-/* What reload.c needs of host.c. */
-struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err);
-/*
- * Reads the manifest again; on failure the plugin keeps its reason. One that runs goes on with what
- * it was started with, since its calls point into that, until its next start.
- */
-int host_load_plugin(struct host *host, struct host_plugin *plugin);
-/* Whether it should run: the operator's word, or else that of the projects in use. */
-bool host_is_enabled(struct host *host, const struct host_plugin *plugin);
-/* Whether it never runs itself, since each project has a process of its own. */
-bool host_is_template(const struct host_plugin *plugin);
-/* Fails for such a one, with where to look instead. */
-int host_check_no_template(const struct host_plugin *plugin, struct kg_err *err);
 /* Reads local.toml again: the operator, or we ourselves, may have edited it. */
 int host_read_local_again(struct host *host, struct kg_err *err);
-/* A folder that appeared in the store. NULL: there is none of that name. */
-struct host_plugin *host_add_plugin(struct host *host, const char *name);
-/* One that is gone from the store, has no process and no storage. */
-void host_remove_plugin(struct host *host, struct host_plugin *plugin);
-/* A process for one project alone; given back by host_leave_plugin. */
-struct host_plugin *host_add_instance(struct host *host, const struct host_plugin *base,
-                                      const struct host_project_facts *project);
-/* Ends it; it is removed once nothing of it is left. */
-void host_leave_plugin(struct host_plugin *plugin);
-/* What may have ended, of those that leave, is removed at the end of the turn. */
-void host_look_for_left(struct host *host);
-/* Reads its configuration again, and tells it; the manifest too if it does not run. */
-void host_refresh_plugin(struct host *host, struct host_plugin *plugin);
-/* Starts or ends it as host_is_enabled says. */
-void host_follow_choice(struct host *host, struct host_plugin *plugin);
-int host_check_startable(const struct host *host, const struct host_plugin *plugin,
-                         struct kg_err *err);
 
-/* What starts only if its files are those that were approved. See drift.c. */
-void host_start_if_approved(struct host *host, struct host_plugin *plugin);
+/* -- only what was approved starts, see drift.c ------------------------------------------------ */
+
+typedef void host_checked_fn(struct host_named named, void *data, const struct kg_err *err_or_null);
+/* On a worker. Who is told has references until the callback returns; they may be gone. */
+void host_check_in_full(struct host_named named, host_checked_fn *on_done, void *data);
+/* -EAGAIN: only a check in full can tell. */
+int host_check_quick(const struct host_process *process, struct kg_err *err);
+/* That it could not be told is a reason not to start it, too, but no drift. */
+void host_note_drift(struct host_named named, const struct kg_err *err);
+void host_start_if_approved(struct host_process *process);
+void host_start_checked(struct host_process *process); /* which was checked just now */
 /* Before each start of a process; KG_E_NOT_APPROVED. */
-int host_check_start(struct host *host, struct host_plugin *plugin, struct kg_err *err);
+int host_check_start(struct host_process *process, struct kg_err *err);
 
 /* -- runs for development, see dev.c ----------------------------------------------------------- */
 
@@ -194,11 +283,8 @@ struct kg_str host_dev_text(const struct host_dev *dev);
 /* Fails for a plugin that is run so: the store has no say in it then. */
 int host_check_not_dev(const struct host_plugin *plugin, struct kg_err *err);
 /* One of its processes came, or goes. */
-void host_dev_joined(struct host_dev *dev, struct host_plugin *plugin);
-void host_dev_left(struct host_dev *dev, const struct host_plugin *plugin);
-/* A plugin that is not in the store; and from where one is run: NULL is the store. See host.c. */
-void host_add_dev(struct host *host, const char *name);
-void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null);
+void host_dev_joined(struct host_dev *dev, struct host_process *process);
+void host_dev_left(struct host_dev *dev, const struct host_process *process);
 
 /* Changes of the store, see install.c. */
 /*
@@ -232,11 +318,11 @@ void host_watch_add(struct host_watch *watch, const char *folder, const char *na
 size_t host_watch_begin(struct host_watch *watch, struct kg_err *ret_first);
 
 /* See trace.c. */
-void host_trace_loaded(struct host_plugin *plugin); /* its manifest may be another */
-void host_trace_moved(struct host_plugin *plugin, enum instance_state from, enum instance_state to,
-                      const char *reason);
-void host_trace_end(struct host_plugin *plugin); /* nobody listens any more */
-void host_trace_free(struct host_plugin *plugin);
+void host_trace_loaded(struct host_process *process); /* its manifest may be another */
+void host_trace_moved(struct host_process *process, enum instance_state from,
+                      enum instance_state to, const char *reason);
+void host_trace_end(struct host_process *process); /* nobody listens any more */
+void host_trace_free(struct host_process *process);
 void host_traces_set_limits(struct host *host);
 
 /* See meter.c. */
@@ -247,7 +333,7 @@ void meter_stop(struct host *host);
  * The whole configuration of a plugin as a JSON object, appended; nothing if it takes none. What
  * does not fit its schema is audited. See plugin_config.c.
  */
-int plugin_config_make(struct host *host, const struct host_plugin *plugin,
+int plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
                        const struct manifest *manifest, struct kg_buf *ret_json,
                        struct kg_err *err);
 /* The same of what a project gives, which was checked, and the operator's secrets. */
@@ -255,9 +341,8 @@ void plugin_config_merge(const struct host *host, const struct manifest *manifes
                          const struct kg_node *project, struct kg_buf *ret_json);
 
 /* What plugins ask of the host, see service.c. False: there is no such method. */
-bool host_serve(struct host *host, struct host_plugin *plugin, int64_t id, struct kg_str method,
+bool host_serve(struct host_process *process, int64_t id, struct kg_str method,
                 struct kg_str params);
-bool host_has_storage(const struct host *host, const struct host_plugin *plugin);
 
 /*
  * The cage refuses links in a path; those above kaged's own folders are followed here. Owned; the

@@ -59,27 +59,30 @@ static int find_use(struct host *host, struct kg_str project, struct kg_str agen
     knobs->agent = project_agent_find(facts.resolved, agent_path, err);
     if (knobs->agent == NULL)
         return kg_wrap(err, -ENOENT, "project %s", facts.id);
-    knobs->use = use_of(knobs->agent, knobs->plugin->base);
+    knobs->use = use_of(knobs->agent, knobs->plugin);
     if (knobs->use == NULL)
-        return say_undeclared(facts.resolved, facts.id, knobs->agent->path, knobs->plugin->base,
-                              err);
+        return say_undeclared(facts.resolved, facts.id, knobs->agent->path, knobs->plugin, err);
     return 0;
 }
 
 int host_knobs_find(struct host *host, struct kg_str plugin, struct kg_str project_or_none,
                     struct kg_str agent_path, struct host_knobs *ret_knobs, struct kg_err *err)
 {
-    struct host_knobs knobs = {.plugin = host_plugin_find(host, plugin, err)};
-    if (knobs.plugin == NULL)
+    struct host_named named;
+    if (host_find(host, plugin, &named, err) < 0)
         return -ENOENT;
-    if (knobs.plugin->manifest == NULL) {
-        *err = knobs.plugin->problem;
+    const struct host_status status = host_status(named);
+    if (status.manifest == NULL) {
+        *err = *status.problem;
         return -EINVAL;
     }
-    if (project_or_none.length == 0 && knobs.plugin->project_id != NULL)
-        project_or_none = kg_str(knobs.plugin->project_id);
+    struct host_knobs knobs = {
+        .name = status.name, .plugin = status.plugin, .manifest = status.manifest};
+    if (project_or_none.length == 0 && named.process != NULL &&
+        named.process->whom.kind == HOST_PROJECT)
+        project_or_none = kg_str(named.process->whom.id);
     if (project_or_none.length == 0)
-        knobs.settings = host_plugin_settings(host, knobs.plugin);
+        knobs.settings = host_plugin_settings(host, knobs.manifest);
     else if (find_use(host, project_or_none, agent_path, &knobs, err) < 0)
         return -ENOENT;
     *ret_knobs = knobs;
@@ -89,7 +92,7 @@ int host_knobs_find(struct host *host, struct kg_str plugin, struct kg_str proje
 const struct manifest_knob *host_knob_find(const struct host_knobs *knobs, struct kg_str name,
                                            struct kg_err *err)
 {
-    const struct manifest *manifest = knobs->plugin->manifest;
+    const struct manifest *manifest = knobs->manifest;
     const char **names = kg_alloc_array(manifest->knob_count + 1, sizeof(*names));
     const struct manifest_knob *found = NULL;
     for (size_t i = 0; i < manifest->knob_count && found == NULL; i++) {
@@ -99,12 +102,12 @@ const struct manifest_knob *host_knob_find(const struct host_knobs *knobs, struc
     }
     if (found == NULL) {
         const char *nearest = kg_str_nearest(name, names, manifest->knob_count);
-        kg_fail(err, KG_E_NOT_FOUND, "plugin %s: it has no knob \"%.*s\"", knobs->plugin->name,
+        kg_fail(err, KG_E_NOT_FOUND, "plugin %s: it has no knob \"%.*s\"", knobs->name,
                 KG_STR_CUT(name, 64));
         if (nearest != NULL)
             kg_hint(err, "did you mean %s?", nearest);
         else
-            kg_hint(err, "kaged plugin knobs %s lists them", knobs->plugin->name);
+            kg_hint(err, "kaged plugin knobs %s lists them", knobs->name);
     }
     free(names);
     return found;
@@ -129,10 +132,9 @@ static bool is_own(const struct project_use *use, const char *key)
 
 /* What the operator's defaults have for it, or NULL. */
 static const struct kg_node *operators_value(const struct host *host,
-                                             const struct host_plugin *plugin, const char *key)
+                                             const struct manifest *manifest, const char *key)
 {
-    const struct local_plugin *table =
-        local_plugin_find(host->local, kg_str(plugin->manifest->package));
+    const struct local_plugin *table = local_plugin_find(host->local, kg_str(manifest->package));
     return table && table->config ? kg_node_get(table->config, key) : NULL;
 }
 
@@ -141,11 +143,11 @@ static struct host_knob_value value_alone(struct host *host, const struct host_k
 {
     const struct kg_node *value =
         knobs->settings ? kg_node_get(knobs->settings->root, knob->field) : NULL;
-    bool operators = operators_value(host, knobs->plugin, knob->field) != NULL;
+    bool operators = operators_value(host, knobs->manifest, knob->field) != NULL;
     return (struct host_knob_value){
         .node = value,
         .origin = project_origin_names[operators ? PROJECT_ORIGIN_OPERATOR : PROJECT_ORIGIN_SCHEMA],
-        .hidden = project_hides(knobs->plugin->manifest, knob->field),
+        .hidden = project_hides(knobs->manifest, knob->field),
     };
 }
 
@@ -185,7 +187,7 @@ static const struct kg_node *value_below(const struct host *host, const struct h
         if (strcmp(use->name, knobs->use->name) == 0 && is_own(use, key))
             return setting_of(use, key)->value;
     }
-    return operators_value(host, knobs->plugin, key);
+    return operators_value(host, knobs->manifest, key);
 }
 
 /* Whether a JSON pointer leads to the field, or into it. */
@@ -215,14 +217,14 @@ static int say_unfit(const struct host_knobs *knobs, const struct manifest_knob 
                      const struct kg_node *value_or_null, const struct schema_error *error,
                      struct kg_err *err)
 {
-    bool hidden = project_hides(knobs->plugin->manifest, knob->field);
+    bool hidden = project_hides(knobs->manifest, knob->field);
     bool own = is_about(error->instance_path, knob->field);
     kg_auto(kg_free) char *value =
         value_or_null ? host_knob_shown(value_or_null, hidden) : kg_strdup("no value");
     struct kg_str message = sayable(error->message, hidden || !own);
     return kg_fail(err, KG_E_INVALID_PARAMS,
                    "knob %s: %s does not fit the config_schema of %s: %.*s%s%.*s", knob->name,
-                   value, knobs->plugin->base, own ? 0 : (int)error->instance_path.length,
+                   value, knobs->plugin, own ? 0 : (int)error->instance_path.length,
                    error->instance_path.data, own ? "" : " ", KG_STR_CUT(message, 300));
 }
 
@@ -231,7 +233,7 @@ static int check_config(const struct host_knobs *knobs, const struct manifest_kn
                         const struct kg_node *value_or_null, const struct kg_node *config,
                         struct kg_err *err)
 {
-    const struct manifest *manifest = knobs->plugin->manifest;
+    const struct manifest *manifest = knobs->manifest;
     kg_auto(schema_report_free) struct schema_report found = {0};
     bool was_fine = knobs->use->state == PROJECT_READY;
     if (manifest->config_schema == NULL || schema_check(manifest->config_schema, config, &found))
@@ -239,7 +241,7 @@ static int check_config(const struct host_knobs *knobs, const struct manifest_kn
     if (found.gave_up)
         return kg_fail(err, KG_E_INVALID_PARAMS,
                        "knob %s: checking it against the config_schema of %s took too long",
-                       knob->name, knobs->plugin->base);
+                       knob->name, knobs->plugin);
     for (size_t i = 0; i < found.count; i++)
         if (was_fine || is_about(found.errors[i].instance_path, knob->field))
             return say_unfit(knobs, knob, value_or_null, &found.errors[i], err);
@@ -250,7 +252,7 @@ static int check_config(const struct host_knobs *knobs, const struct manifest_kn
 static int check_whole(const struct host_knobs *knobs, const struct manifest_knob *knob,
                        const struct kg_node *value_or_null, struct kg_err *err)
 {
-    const struct manifest *manifest = knobs->plugin->manifest;
+    const struct manifest *manifest = knobs->manifest;
     const struct kg_node *config = knobs->use->config ? knobs->use->config : &nothing;
     struct kg_member *members = kg_alloc_array(config->count + 1u, sizeof(*members));
     struct kg_node changed = {.type = KG_OBJECT, .line = 1, .column = 1, .members = members};
@@ -272,7 +274,7 @@ static int check(struct host *host, const struct host_knobs *knobs,
     if (value->type == KG_NULL)
         return check_whole(knobs, knob, value_below(host, knobs, knob->field), err);
     const struct host_knob_check bounds = {knob, value, host->local,
-                                           project_hides(knobs->plugin->manifest, knob->field)};
+                                           project_hides(knobs->manifest, knob->field)};
     int result = host_knob_check(&bounds, err);
     return result < 0 ? result : check_whole(knobs, knob, value, err);
 }
@@ -324,9 +326,9 @@ static void take_path(struct turning *turning, const struct host_knobs *knobs,
     const char *slash = memchr(value->text.data, '/', value->text.length);
     size_t skip = slash ? (size_t)(slash + 1 - value->text.data) : value->text.length;
     turning->path = kg_str_dup((struct kg_str){value->text.data + skip, value->text.length - skip});
-    turning->path_root = is_projects ? kg_strdup(host_project_facts(knobs->project).root)
-                                     : kg_format("%s/%s", turning->host->paths->plugin_data_dir,
-                                                 knobs->plugin->base);
+    turning->path_root =
+        is_projects ? kg_strdup(host_project_facts(knobs->project).root)
+                    : kg_format("%s/%s", turning->host->paths->plugin_data_dir, knobs->plugin);
 }
 
 static struct project_location location_of(const struct host_project_facts *facts)
@@ -426,7 +428,7 @@ int host_knob_write(struct host *host, const struct host_knobs *knobs,
 {
     int result = check(host, knobs, knob, write->value, err);
     if (result < 0)
-        return kg_wrap(err, result, "plugin %s", knobs->plugin->base);
+        return kg_wrap(err, result, "plugin %s", knobs->plugin);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
     const struct host_project_facts facts = host_project_facts(knobs->project);
@@ -439,7 +441,7 @@ int host_knob_write(struct host *host, const struct host_knobs *knobs,
     turning->agent_path = kg_strdup(knobs->agent->path);
     turning->use = kg_strdup(knobs->use->name);
     turning->field = kg_strdup(knob->field);
-    turning->plugin = kg_strdup(knobs->plugin->base);
+    turning->plugin = kg_strdup(knobs->plugin);
     turning->knob = kg_strdup(knob->name);
     turning->project_id = kg_strdup(facts.id);
     turning->operator_id = kg_strdup(write->operator_id);

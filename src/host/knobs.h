@@ -11,8 +11,9 @@
 
 /* Whose knobs: a plugin's, by itself or as an agent of a project has it. */
 struct host_knobs {
-    struct host_plugin *plugin;                 /* whose manifest declares them */
-    struct host_project *project;               /* NULL, like the next two: by itself */
+    const char *name, *plugin;       /* as it is found by, and the plugin's own; like the next */
+    const struct manifest *manifest; /* that declares them; until the next turn of the loop */
+    struct host_project *project;    /* NULL, like the next two: by itself */
     const struct project_resolved_agent *agent; /* until the next reload of the project */
     const struct project_use *use;
     struct kg_doc *settings; /* owned; of a plugin by itself, or NULL */

@@ -101,8 +101,8 @@ const struct host_figures *host_figures(const struct host *host)
 /* -- memory ------------------------------------------------------------------------------------ */
 
 struct measured_cage {
-    char *name; /* owned: the plugin may be gone when the answer comes */
-    pid_t process;
+    struct host_process *process; /* one reference */
+    pid_t pid;
     uint64_t bytes;
 };
 
@@ -133,7 +133,7 @@ static void run_measuring(struct loop_job *job)
 {
     struct measuring *measuring = KG_CONTAINER(job, struct measuring, job);
     for (size_t i = 0; i < measuring->count; i++)
-        measuring->cages[i].bytes = cage_memory_of(measuring->cages[i].process);
+        measuring->cages[i].bytes = cage_memory_of(measuring->cages[i].pid);
     measuring->own_bytes = cage_process_memory(getpid());
     measuring->open_fds = count_open_fds();
 }
@@ -144,10 +144,8 @@ static void on_measured(struct loop_job *job)
     struct host *host = measuring->host;
     for (size_t i = 0; i < measuring->count; i++) {
         struct measured_cage *cage = &measuring->cages[i];
-        struct host_plugin *plugin = host_plugin_find(host, kg_str(cage->name), NULL);
-        if (plugin != NULL)
-            plugin->memory_bytes = cage->bytes;
-        free(cage->name);
+        cage->process->usage.memory_bytes = cage->bytes;
+        host_process_drop(cage->process);
     }
     host->figures.memory_bytes = measuring->own_bytes;
     host->figures.open_fds = measuring->open_fds;
@@ -156,18 +154,20 @@ static void on_measured(struct loop_job *job)
     free(measuring);
 }
 
-static void add_cage(struct measuring *measuring, struct host_plugin *plugin)
+static void add_cage(struct measuring *measuring, struct host_process *process)
 {
-    pid_t process = plugin->instance ? instance_cage_process(plugin->instance) : 0;
-    if (process == 0)
-        plugin->memory_bytes = 0;
-    else
-        measuring->cages[measuring->count++] =
-            (struct measured_cage){.name = kg_strdup(plugin->name), .process = process};
+    pid_t pid = instance_cage_process(process->instance);
+    if (pid == 0) {
+        process->usage.memory_bytes = 0;
+        return;
+    }
+    measuring->cages =
+        kg_realloc(measuring->cages, (measuring->count + 1) * sizeof(*measuring->cages));
+    measuring->cages[measuring->count++] =
+        (struct measured_cage){.process = host_process_keep(process), .pid = pid};
 }
 
-static struct measuring *measuring_new(struct host *host, size_t cages, host_measured_fn *on_done,
-                                       void *data)
+static struct measuring *measuring_new(struct host *host, host_measured_fn *on_done, void *data)
 {
     struct measuring *measuring = kg_alloc(sizeof(*measuring));
     measuring->host = host;
@@ -175,22 +175,28 @@ static struct measuring *measuring_new(struct host *host, size_t cages, host_mea
     measuring->data = data;
     measuring->job.run = run_measuring;
     measuring->job.done = on_measured;
-    measuring->cages = kg_alloc_array(cages + 1, sizeof(*measuring->cages));
     return measuring;
 }
 
 void host_measure(struct host *host, host_measured_fn *on_done, void *data)
 {
-    struct measuring *measuring = measuring_new(host, 0, on_done, data);
+    struct measuring *measuring = measuring_new(host, on_done, data);
     loop_worker_submit(host->reader, &measuring->job);
 }
 
-void host_measure_plugins(struct host *host, struct host_plugin *only, host_measured_fn *on_done,
-                          void *data)
+void host_measure_all(struct host *host, host_measured_fn *on_done, void *data)
 {
-    size_t most = only ? 1 : host->plugin_count;
-    struct measuring *measuring = measuring_new(host, most, on_done, data);
-    for (size_t i = 0; i < most; i++)
-        add_cage(measuring, only ? only : host->plugins[i]);
+    struct measuring *measuring = measuring_new(host, on_done, data);
+    for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
+        add_cage(measuring, at);
+    loop_worker_submit(host->reader, &measuring->job);
+}
+
+void host_measure_one(struct host *host, struct host_named named, host_measured_fn *on_done,
+                      void *data)
+{
+    struct measuring *measuring = measuring_new(host, on_done, data);
+    if (named.process != NULL)
+        add_cage(measuring, named.process);
     loop_worker_submit(host->reader, &measuring->job);
 }

@@ -115,10 +115,9 @@ static void put_side(struct kg_json_writer *json, const struct schema *schema,
     }
 }
 
-struct kg_doc *host_plugin_settings(const struct host *host, const struct host_plugin *plugin)
+struct kg_doc *host_plugin_settings(const struct host *host, const struct manifest *manifest)
 {
-    const struct manifest *manifest = plugin->manifest;
-    if (manifest == NULL || manifest->config_schema == NULL)
+    if (manifest->config_schema == NULL)
         return NULL;
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
     const struct kg_node *project = local && local->config ? local->config : &nothing;
@@ -136,13 +135,14 @@ void plugin_config_merge(const struct host *host, const struct manifest *manifes
     kg_json_end(&json, '}');
 }
 
-int plugin_config_make(struct host *host, const struct host_plugin *plugin,
+int plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
                        const struct manifest *manifest, struct kg_buf *ret_json, struct kg_err *err)
 {
+    struct host *host = plugin->host;
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
     const struct kg_node *project = local && local->config ? local->config : &nothing;
     const struct kg_node *system = local ? local->system : &nothing;
-    const struct kg_node *given = host_projects_config(host, plugin);
+    const struct kg_node *given = host_projects_config(plugin, whom);
     if (manifest->config_schema == NULL && manifest->system_config_schema == NULL &&
         project->count == 0 && system->count == 0 && (given == NULL || given->count == 0))
         return 0; /* it takes none */

@@ -41,29 +41,28 @@ static size_t index_of(const struct project_resolved *resolved, const struct pro
 /* With the operator's secrets; made once, and kept until the project is read again. */
 static struct kg_str config_of(struct host_project *project, const struct project_use *use)
 {
-    const struct host_plugin *base =
-        host_plugin_find(project->host, kg_str(use->plugin->name), NULL);
+    const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(use->plugin->name));
     size_t index = index_of(project->resolved, use);
     if (project->configs == NULL) {
         project->config_count = project_count_uses(project->resolved);
         project->configs = kg_alloc_array(project->config_count + 1, sizeof(*project->configs));
     }
-    if (base == NULL || base->manifest == NULL || index >= project->config_count)
+    if (plugin == NULL || plugin->manifest == NULL || index >= project->config_count)
         return KG_STR("{}");
     struct kg_buf *config = &project->configs[index];
     if (config->length == 0)
-        plugin_config_merge(project->host, base->manifest, use->config, config);
+        plugin_config_merge(project->host, plugin->manifest, use->config, config);
     return kg_buf_view(config);
 }
 
 struct kg_str host_project_config_for(const struct host_project *project,
                                       const struct project_use *use)
 {
-    const struct host_plugin *plugin = host_project_plugin(project, use);
+    const struct host_process *process = host_project_process(project, use);
     struct host_project *own = project_find(project->host, kg_str(project->id));
-    if (plugin == NULL || plugin->instance == NULL || own == NULL)
+    if (process == NULL || own == NULL)
         return KG_STR_NULL;
-    struct kg_str told = instance_config(plugin->instance);
+    struct kg_str told = instance_config(process->instance);
     struct kg_str config = config_of(own, use);
     return kg_str_equal(config, told.length > 0 ? told : KG_STR("{}")) ? KG_STR_NULL : config;
 }
@@ -116,19 +115,19 @@ static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload
 }
 
 /* The host's deadline does not count: who has no answer to this may still have others. */
-static bool send_request(const struct host_project *project, const struct project_server *server,
-                         struct dialect_talk *talk, const char *method, struct kg_str params)
+static bool send_request(const struct host_project *project, const struct host_process *process,
+                         const char *method, struct kg_str params)
 {
     struct telling *telling = kg_alloc(sizeof(*telling));
     struct kg_err err;
     *telling = (struct telling){
         .host = project->host,
         .project = kg_strdup(project->id),
-        .process = kg_strdup(server->process),
+        .process = kg_strdup(process->name),
         .method = method,
         .wire =
             {
-                .talk = talk,
+                .talk = instance_talk(process->instance),
                 .caller_timeout_ms = (uint64_t)project->host->config->limits_call_timeout_ms,
                 .on_done = on_told,
                 .data = telling,
@@ -138,7 +137,7 @@ static bool send_request(const struct host_project *project, const struct projec
                                             .params = params};
     if (dialect_call(&telling->wire, &message, &err) == 0)
         return true;
-    kg_log_about(KG_ERROR_LEVEL, server->process, "%s of %s: %s", method, project->id, err.message);
+    kg_log_about(KG_ERROR_LEVEL, process->name, "%s of %s: %s", method, project->id, err.message);
     telling_free(telling);
     return false;
 }
@@ -156,33 +155,29 @@ static void put_params(struct kg_buf *params, const char *project, struct kg_str
 }
 
 /* The process, if it can be told of projects, and now. */
-static struct host_plugin *process_of(const struct host_project *project,
-                                      const struct project_server *server,
-                                      struct dialect_talk **ret_talk)
+static const struct host_process *listener_of(const struct host_project *project,
+                                              const struct project_server *server)
 {
-    struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->process), NULL);
-    if (plugin == NULL || plugin->instance == NULL)
-        return NULL;
-    *ret_talk = instance_talk(plugin->instance);
-    return *ret_talk != NULL && (*ret_talk)->dialect->knows[DIALECT_PROJECT] ? plugin : NULL;
+    const struct host_process *process = project_server_process(project, server);
+    const struct dialect_talk *talk = process ? instance_talk(process->instance) : NULL;
+    return talk != NULL && talk->dialect->knows[DIALECT_PROJECT] ? process : NULL;
 }
 
 void project_tell(struct host_project *project, struct project_server *server)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    struct dialect_talk *talk = NULL;
     if (!project_serves(project) || !project_server_is_used(server))
         return;
-    const struct host_plugin *plugin = process_of(project, server, &talk);
-    if (plugin == NULL || plugin->leaving)
+    const struct host_process *process = listener_of(project, server);
+    if (process == NULL || process->leaving)
         return;
     struct kg_str config = config_of(project, server->use);
-    uint32_t start = instance_start_count(plugin->instance);
+    uint32_t start = instance_start_count(process->instance);
     if (server->told_start == start && kg_str_equal(kg_buf_view(&server->told), config))
         return;
     put_params(&params, project->id, config);
     server->told_start = 0;
-    if (!send_request(project, server, talk, activated, kg_buf_view(&params)))
+    if (!send_request(project, process, activated, kg_buf_view(&params)))
         return;
     server->told_start = start;
     server->told.length = 0;
@@ -192,12 +187,11 @@ void project_tell(struct host_project *project, struct project_server *server)
 void project_tell_gone(struct host_project *project, struct project_server *server)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    struct dialect_talk *talk = NULL;
-    const struct host_plugin *plugin = process_of(project, server, &talk);
-    if (plugin == NULL || server->told_start == 0 ||
-        server->told_start != instance_start_count(plugin->instance))
+    const struct host_process *process = listener_of(project, server);
+    if (process == NULL || server->told_start == 0 ||
+        server->told_start != instance_start_count(process->instance))
         return;
     put_params(&params, project->id, KG_STR_NULL);
-    (void)send_request(project, server, talk, deactivated, kg_buf_view(&params));
+    (void)send_request(project, process, deactivated, kg_buf_view(&params));
     server->told_start = 0;
 }

@@ -35,7 +35,7 @@ bool project_may_use(const struct host_project *project, const struct project_us
 {
     const struct host *host = project->host;
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(use->package));
-    const struct host_plugin *plugin = host_plugin_find(host, kg_str(name_of(use->package)), NULL);
+    const struct host_plugin *plugin = host_plugin_find(host, kg_str(name_of(use->package)));
     bool active = (local != NULL && local->local) || (plugin != NULL && plugin->dev != NULL);
     struct kg_err err;
     if (!active && host->consents != NULL &&

@@ -19,14 +19,11 @@ struct project_load *project_load_new(struct host *host, enum project_load_kind 
     load->local_file = kg_strdup(host->paths->local_file);
     load->plugins = kg_list_new(host->plugin_count);
     load->texts = kg_alloc_array(host->plugin_count + 1, sizeof(char *));
-    size_t count = 0;
     for (size_t i = 0; i < host->plugin_count; i++) {
         const struct host_plugin *plugin = host->plugins[i];
-        if (plugin->project_id != NULL)
-            continue;
+        load->plugins[i] = kg_strdup(plugin->name);
         if (plugin->dev != NULL)
-            load->texts[count] = kg_str_dup(host_dev_text(plugin->dev));
-        load->plugins[count++] = kg_strdup(plugin->name);
+            load->texts[i] = kg_str_dup(host_dev_text(plugin->dev));
     }
     return load;
 }

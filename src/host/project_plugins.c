@@ -13,7 +13,6 @@ void project_servers_free(struct project_server *servers, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         free(servers[i].plugin);
-        free(servers[i].process);
         kg_buf_free(&servers[i].told);
     }
     free(servers);
@@ -43,16 +42,32 @@ struct project_server *project_server_find(const struct host_project *project, c
     return find_in(project->servers, project->server_count, plugin);
 }
 
+/* Whom the process of a server serves. */
+static struct host_whom whom_of(const struct host_project *project,
+                                const struct project_server *server)
+{
+    return server->own ? (struct host_whom){HOST_PROJECT, project->id, project->root, project->path}
+                       : host_nobody;
+}
+
+struct host_process *project_server_process(const struct host_project *project,
+                                            const struct project_server *server)
+{
+    const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
+    const struct host_whom whom = whom_of(project, server);
+    return plugin ? host_process_find(plugin, &whom) : NULL;
+}
+
 static bool reaches_project(const struct host *host, const struct project_use *use)
 {
-    const struct host_plugin *base = host_plugin_find(host, kg_str(use->plugin->name), NULL);
+    const struct host_plugin *plugin = host_plugin_find(host, kg_str(use->plugin->name));
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_json_writer json = kg_json_writer(&settings);
-    if (base == NULL || base->manifest == NULL || use->state != PROJECT_READY)
+    if (plugin == NULL || plugin->manifest == NULL || use->state != PROJECT_READY)
         return false;
     if (use->config != NULL)
         kg_json_node(&json, use->config);
-    return policy_is_of_project(base->manifest, kg_buf_view(&settings));
+    return policy_is_of_project(plugin->manifest, kg_buf_view(&settings));
 }
 
 static void add_use(struct host_project *project, const struct project_use *use)
@@ -76,7 +91,7 @@ static void add_use(struct host_project *project, const struct project_use *use)
 /* What a process was told it still knows, if it is the same one. */
 static void remember(struct project_server *server, struct project_server *before)
 {
-    if (before == NULL || strcmp(before->process, server->process) != 0)
+    if (before == NULL || before->own != server->own)
         return;
     server->told = before->told;
     server->told_start = before->told_start;
@@ -97,8 +112,6 @@ static void make_servers(struct host_project *project, struct project_server *be
     }
     for (size_t i = 0; i < project->server_count; i++) {
         struct project_server *server = &project->servers[i];
-        server->process = server->own ? kg_format("%s@%s", server->plugin, project->id)
-                                      : kg_strdup(server->plugin);
         if (project_server_is_used(server))
             remember(server, find_in(before, before_count, server->plugin));
     }
@@ -108,54 +121,58 @@ static void make_servers(struct host_project *project, struct project_server *be
 
 static bool wants_own(const struct host_project *project, const struct host_plugin *plugin)
 {
-    const struct project_server *server = project_server_find(project, plugin->base);
+    const struct project_server *server = project_server_find(project, plugin->name);
     return server != NULL && server->own && project_serves(project) &&
            project_server_is_used(server);
 }
 
+/* Whether it is the process of this project alone, and stays. */
+static bool is_own(const struct host_project *project, const struct host_process *process)
+{
+    return process->whom.kind == HOST_PROJECT && !process->leaving &&
+           strcmp(process->whom.id, project->id) == 0;
+}
+
 static void leave_unwanted(struct host_project *project, bool all)
 {
-    struct host *host = project->host;
-    for (size_t i = 0; i < host->plugin_count; i++) {
-        struct host_plugin *plugin = host->plugins[i];
-        if (plugin->project_id != NULL && !plugin->leaving &&
-            strcmp(plugin->project_id, project->id) == 0 && (all || !wants_own(project, plugin)))
-            host_leave_plugin(plugin);
-    }
+    for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;)
+        if (is_own(project, at) && (all || !wants_own(project, at->plugin)))
+            host_process_leave(at);
 }
 
 /* One that still leaves is followed by another when it is gone. */
 static void add_wanted(struct host_project *project)
 {
-    struct host *host = project->host;
-    const struct host_project_facts facts = host_project_facts(project);
     for (size_t i = 0; i < project->server_count; i++) {
         const struct project_server *server = &project->servers[i];
-        const struct host_plugin *base = host_plugin_find(host, kg_str(server->plugin), NULL);
-        if (base != NULL && wants_own(project, base) &&
-            host_plugin_find(host, kg_str(server->process), NULL) == NULL)
-            host_add_instance(host, base, &facts);
+        struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
+        const struct host_whom whom = whom_of(project, server);
+        if (plugin != NULL && wants_own(project, plugin) && !plugin->leaving &&
+            host_process_find(plugin, &whom) == NULL)
+            host_process_add(plugin, &whom);
     }
 }
 
 /* -- applying ---------------------------------------------------------------------------------- */
 
-/* The plugin itself too: it may have served the project until now. */
-static void see_to(struct host *host, const struct project_server *server)
+/* Also its process for nobody: that may have served the project until now. */
+static void see_to(const struct host_project *project, const struct project_server *server)
 {
-    const char *const names[] = {server->plugin, server->process};
-    for (size_t i = 0; i < (server->own ? 2 : 1); i++) {
-        struct host_plugin *plugin = host_plugin_find(host, kg_str(names[i]), NULL);
-        if (plugin == NULL || plugin->leaving)
-            continue;
-        host_refresh_plugin(host, plugin);
-        host_follow_choice(host, plugin);
-    }
+    struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
+    if (plugin == NULL)
+        return;
+    host_plugin_refresh(plugin);
+    struct host_process *const processes[] = {
+        host_process_find(plugin, &host_nobody),
+        server->own ? project_server_process(project, server) : NULL,
+    };
+    for (size_t i = 0; i < KG_COUNT(processes); i++)
+        if (processes[i] != NULL)
+            host_process_follow(processes[i]);
 }
 
 void project_apply(struct host_project *project)
 {
-    struct host *host = project->host;
     struct project_server *before = project->servers;
     size_t before_count = project->server_count;
     make_servers(project, before, before_count);
@@ -165,9 +182,9 @@ void project_apply(struct host_project *project)
     add_wanted(project);
     for (size_t i = 0; i < before_count; i++)
         if (project_server_find(project, before[i].plugin) == NULL)
-            see_to(host, &before[i]);
+            see_to(project, &before[i]);
     for (size_t i = 0; i < project->server_count; i++)
-        see_to(host, &project->servers[i]);
+        see_to(project, &project->servers[i]);
     for (size_t i = 0; i < project->server_count; i++)
         project_tell(project, &project->servers[i]);
     project_servers_free(before, before_count);
@@ -175,25 +192,18 @@ void project_apply(struct host_project *project)
 
 void project_follow(struct host_project *project)
 {
-    struct host *host = project->host;
     for (size_t i = 0; i < project->server_count; i++) {
-        struct host_plugin *plugin =
-            host_plugin_find(host, kg_str(project->servers[i].process), NULL);
-        if (plugin != NULL && project_server_is_used(&project->servers[i]))
-            host_follow_choice(host, plugin);
+        struct host_process *process = project_server_process(project, &project->servers[i]);
+        if (process != NULL && project_server_is_used(&project->servers[i]))
+            host_process_follow(process);
     }
 }
 
 void project_restart_own(struct host_project *project)
 {
-    struct host *host = project->host;
-    for (size_t i = 0; i < host->plugin_count; i++) {
-        struct host_plugin *plugin = host->plugins[i];
-        if (plugin->project_id != NULL && strcmp(plugin->project_id, project->id) == 0 &&
-            !plugin->leaving && plugin->change == NULL && plugin->instance != NULL &&
-            instance_has_process(plugin->instance))
-            instance_restart(plugin->instance);
-    }
+    for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;)
+        if (is_own(project, at) && at->plugin->change == NULL && host_process_runs(at))
+            instance_restart(at->instance);
 }
 
 void project_withdraw(struct host_project *project)
@@ -202,7 +212,7 @@ void project_withdraw(struct host_project *project)
         project_tell_gone(project, &project->servers[i]);
     leave_unwanted(project, true);
     for (size_t i = 0; i < project->server_count; i++)
-        see_to(project->host, &project->servers[i]);
+        see_to(project, &project->servers[i]);
 }
 
 /* -- what others ask --------------------------------------------------------------------------- */
@@ -213,40 +223,36 @@ void host_projects_look_again(struct host *host)
         project_apply(host->projects->items[i]);
 }
 
-void host_projects_follow(struct host *host, const struct host_plugin *base)
-{
-    for (size_t i = 0; i < host->plugin_count; i++) {
-        struct host_plugin *plugin = host->plugins[i];
-        if (plugin != base && strcmp(plugin->base, base->name) == 0)
-            host_follow_choice(host, plugin);
-    }
-}
-
-/* The server of the project if this is its process, and in use; else NULL. */
+/* The server of the project if such a process of the plugin is its, and in use; else NULL. */
 static struct project_server *served_by(const struct host_project *project,
-                                        const struct host_plugin *plugin)
+                                        const struct host_plugin *plugin,
+                                        const struct host_whom *whom)
 {
-    struct project_server *server = project_server_find(project, plugin->base);
-    return server != NULL && strcmp(server->process, plugin->name) == 0 &&
+    struct project_server *server = project_server_find(project, plugin->name);
+    return server != NULL && server->own == (whom->kind == HOST_PROJECT) &&
+                   (!server->own || strcmp(whom->id, project->id) == 0) &&
                    project_serves(project) && project_server_is_used(server)
                ? server
                : NULL;
 }
 
-bool host_projects_want(const struct host *host, const struct host_plugin *plugin)
+bool host_projects_want(const struct host_process *process)
 {
-    for (size_t i = 0; i < host->projects->count; i++)
-        if (host->projects->items[i]->entered && served_by(host->projects->items[i], plugin))
+    const struct host_projects *projects = process->plugin->host->projects;
+    for (size_t i = 0; i < projects->count; i++)
+        if (projects->items[i]->entered &&
+            served_by(projects->items[i], process->plugin, &process->whom))
             return true;
     return false;
 }
 
-const struct kg_node *host_projects_config(const struct host *host,
-                                           const struct host_plugin *plugin)
+const struct kg_node *host_projects_config(const struct host_plugin *plugin,
+                                           const struct host_whom *whom)
 {
+    const struct host_projects *projects = plugin->host->projects;
     const struct project_server *found = NULL;
-    for (size_t i = 0; host->projects != NULL && i < host->projects->count; i++) {
-        const struct project_server *server = served_by(host->projects->items[i], plugin);
+    for (size_t i = 0; projects != NULL && i < projects->count; i++) {
+        const struct project_server *server = served_by(projects->items[i], plugin, whom);
         if (server != NULL && found != NULL)
             return NULL;
         found = server != NULL ? server : found;
@@ -254,19 +260,20 @@ const struct kg_node *host_projects_config(const struct host *host,
     return found != NULL ? found->use->config : NULL;
 }
 
-void host_projects_put(const struct host *host, const struct host_plugin *plugin,
-                       struct kg_json_writer *json)
+void host_projects_put(const struct host_process *process, struct kg_json_writer *json)
 {
-    for (size_t i = 0; i < host->projects->count; i++)
-        if (served_by(host->projects->items[i], plugin) != NULL)
-            kg_json_text(json, host->projects->items[i]->id);
+    const struct host_projects *projects = process->plugin->host->projects;
+    for (size_t i = 0; i < projects->count; i++)
+        if (served_by(projects->items[i], process->plugin, &process->whom) != NULL)
+            kg_json_text(json, projects->items[i]->id);
 }
 
-void host_projects_on_state(struct host *host, struct host_plugin *plugin)
+void host_projects_on_state(struct host *host, struct host_process *process)
 {
     struct host_projects *projects = host->projects;
     for (size_t i = 0; i < projects->count; i++) {
-        struct project_server *server = served_by(projects->items[i], plugin);
+        struct project_server *server =
+            served_by(projects->items[i], process->plugin, &process->whom);
         if (server != NULL)
             project_tell(projects->items[i], server);
     }
@@ -274,27 +281,26 @@ void host_projects_on_state(struct host *host, struct host_plugin *plugin)
         loop_defer(host->loop, &projects->settle_check);
 }
 
-size_t host_plugin_sessions(const struct host *host, const struct host_plugin *plugin)
+size_t host_plugin_sessions(const struct host_plugin *plugin)
 {
+    const struct host_projects *projects = plugin->host->projects;
     size_t sessions = 0;
-    for (size_t i = 0; i < host->projects->count; i++) {
-        const struct host_project *project = host->projects->items[i];
-        bool is_meant = plugin->project_id == NULL || strcmp(plugin->project_id, project->id) == 0;
-        const struct project_server *server = project_server_find(project, plugin->base);
-        if (is_meant && server != NULL && project_server_is_used(server))
-            sessions += project->sessions;
+    for (size_t i = 0; i < projects->count; i++) {
+        const struct project_server *server = project_server_find(projects->items[i], plugin->name);
+        if (server != NULL && project_server_is_used(server))
+            sessions += projects->items[i]->sessions;
     }
     return sessions;
 }
 
-struct host_plugin *host_project_plugin(const struct host_project *project,
-                                        const struct project_use *use)
+struct host_process *host_project_process(const struct host_project *project,
+                                          const struct project_use *use)
 {
     const struct project_server *server =
         use->plugin ? project_server_find(project, use->plugin->name) : NULL;
     if (server == NULL || use->state != PROJECT_READY || !project_serves(project) ||
         !project_server_is_used(server))
         return NULL;
-    struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->process), NULL);
-    return plugin != NULL && !plugin->leaving ? plugin : NULL;
+    struct host_process *process = project_server_process(project, server);
+    return process != NULL && !process->leaving ? process : NULL;
 }

@@ -35,24 +35,23 @@ void host_project_leave(struct host *host, struct kg_str id)
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
-static bool is_starting(struct host *host, const struct project_server *server)
+static bool is_starting(const struct host_project *project, const struct project_server *server)
 {
-    const struct host_plugin *plugin = host_plugin_find(host, kg_str(server->process), NULL);
-    if (plugin == NULL || plugin->instance == NULL || !project_server_is_used(server) ||
-        !host_is_enabled(host, plugin))
+    const struct host_process *process = project_server_process(project, server);
+    if (process == NULL || !project_server_is_used(server) || !host_process_is_wanted(process))
         return false;
-    enum instance_state state = instance_state(plugin->instance);
-    return plugin->checks > 0 || state == INSTANCE_SPAWNING || state == INSTANCE_STOPPING;
+    enum instance_state state = instance_state(process->instance);
+    return process->checks > 0 || state == INSTANCE_SPAWNING || state == INSTANCE_STOPPING;
 }
 
 static bool has_settled(const struct host_settling *settling)
 {
-    struct host *host = settling->host;
+    const struct host *host = settling->host;
     const struct host_project *project = project_find(host, kg_str(settling->project_id));
     if (settling->is_over || project == NULL || host->stopping)
         return true;
     for (size_t i = 0; i < project->server_count; i++)
-        if (is_starting(host, &project->servers[i]))
+        if (is_starting(project, &project->servers[i]))
             return false;
     return true;
 }

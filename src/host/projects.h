@@ -89,8 +89,8 @@ void host_settling_withdraw(struct host_settling *settling); /* also of one that
  * The process that serves this use of a plugin: the plugin's own, or plugin@project. NULL while
  * there is none.
  */
-struct host_plugin *host_project_plugin(const struct host_project *project,
-                                        const struct project_use *use);
+struct host_process *host_project_process(const struct host_project *project,
+                                          const struct project_use *use);
 /*
  * What calls for this agent have to carry as _config, since it is not what config.update told last:
  * a JSON object, secrets included. Empty: nothing. Until the next turn of the loop.

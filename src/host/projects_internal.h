@@ -9,7 +9,6 @@
 /* A plugin that agents of a project use, and the process that serves them. */
 struct project_server {
     char *plugin;                  /* owned: its name */
-    char *process;                 /* owned: the plugin's name, or plugin@project */
     const struct project_use *use; /* of the first agent that has it */
     bool allowed;                  /* the operator let the project use it */
     bool own;                      /* the process is this project's alone */
@@ -75,17 +74,16 @@ bool host_projects_busy(const struct host *host);
 void host_projects_refresh(struct host *host);
 /* Sees to the processes of each, now. */
 void host_projects_look_again(struct host *host);
-/* Starts or ends the processes of projects that are made of this plugin. */
-void host_projects_follow(struct host *host, const struct host_plugin *base);
 /* Whether a project that is in use needs this process. */
-bool host_projects_want(const struct host *host, const struct host_plugin *plugin);
-/* What the one project gives it that it serves; NULL: none, or there are several. */
-const struct kg_node *host_projects_config(const struct host *host,
-                                           const struct host_plugin *plugin);
+bool host_projects_want(const struct host_process *process);
+/* What the one project gives it that a process for these serves; NULL: none, or several do. */
+const struct kg_node *host_projects_config(const struct host_plugin *plugin,
+                                           const struct host_whom *whom);
 /* The ids of those that it serves, as strings of an open list. */
-void host_projects_put(const struct host *host, const struct host_plugin *plugin,
-                       struct kg_json_writer *json);
-void host_projects_on_state(struct host *host, struct host_plugin *plugin);
+void host_projects_put(const struct host_process *process, struct kg_json_writer *json);
+void host_projects_on_state(struct host *host, struct host_process *process);
+/* How many sessions use it now. */
+size_t host_plugin_sessions(const struct host_plugin *plugin);
 
 /* -- reading, see project_load.c --------------------------------------------------------------- */
 
@@ -156,6 +154,9 @@ void project_withdraw(struct host_project *project);
 /* Whether sessions can be served: it is active, or was when they entered it. */
 bool project_serves(const struct host_project *project);
 struct project_server *project_server_find(const struct host_project *project, const char *plugin);
+/* The process that serves it; NULL while there is none. */
+struct host_process *project_server_process(const struct host_project *project,
+                                            const struct project_server *server);
 bool project_server_is_used(const struct project_server *server);
 void project_servers_free(struct project_server *servers, size_t count);
 

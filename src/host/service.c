@@ -17,8 +17,7 @@ static const struct host_service services[] = {
 
 /* A request of a plugin that is being answered. */
 struct served {
-    struct host *host;
-    struct host_plugin *plugin;
+    struct host_process *process;
     uint32_t start; /* which process asked */
     int64_t id;
     struct kg_buf sql; /* as it came, in case it is denied */
@@ -48,64 +47,54 @@ int host_service_check(const struct host_service *service, const struct manifest
                    service->method, needed);
 }
 
-bool host_has_storage(const struct host *host, const struct host_plugin *plugin)
+bool host_stores(const struct host_process *process)
 {
-    return host->facts != NULL && has_capability(plugin->manifest, CAPABILITY_STORAGE_READ);
-}
-
-bool host_plugin_stores(const struct host_plugin *plugin)
-{
-    return plugin->manifest != NULL && host_has_storage(plugin->host, plugin);
+    return process->plugin->host->facts != NULL &&
+           has_capability(process->manifest, CAPABILITY_STORAGE_READ);
 }
 
 /* -- the plugin's storage ---------------------------------------------------------------------- */
 
 static void on_damaged(void *data, const char *moved_to)
 {
-    struct host_plugin *plugin = data;
-    audit_emit(plugin->host->audit, AUDIT_PLUGIN_STORAGE_DAMAGED, KG_STR_NULL,
-               AUDIT_V_TEXT(plugin->name), AUDIT_V_TEXT(moved_to));
+    struct host_process *process = data;
+    audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_STORAGE_DAMAGED, KG_STR_NULL,
+               AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(moved_to));
 }
 
 static void on_closed(void *data)
 {
-    struct host_plugin *plugin = data;
-    if (plugin->change != NULL)
-        host_change_look(plugin->change);
-    if (plugin->leaving)
-        host_look_for_left(plugin->host);
-    if (plugin->host->stopping)
-        loop_defer(plugin->host->loop, &plugin->host->stop_check);
+    host_process_moved(data);
 }
 
-struct storage *host_plugin_storage(struct host_plugin *plugin)
+struct storage *host_storage(struct host_process *process)
 {
     static const struct storage_ops ops = {on_damaged, on_closed};
-    if (plugin->storage == NULL)
-        plugin->storage = storage_new(&plugin->host->storage, plugin->name, &ops, plugin);
-    return plugin->storage;
+    if (process->storage == NULL)
+        process->storage =
+            storage_new(&process->plugin->host->storage, process->name, &ops, process);
+    return process->storage;
 }
 
-int host_storage_export(struct host *host, struct host_plugin *plugin, storage_done_fn *on_done,
-                        void *data, char **ret_path, struct kg_err *err)
+int host_storage_export(struct host_process *process, storage_done_fn *on_done, void *data,
+                        char **ret_path, struct kg_err *err)
 {
+    struct host *host = process->plugin->host;
     struct kg_id id = kg_id_new("");
     kg_auto(kg_free) char *path =
-        kg_format("%s/%s.export-%s.db", host->storage_dir, plugin->name, id.text);
-    int result =
-        storage_export(host_plugin_storage(plugin), path, host->reader, on_done, data, err);
+        kg_format("%s/%s.export-%s.db", host->storage_dir, process->name, id.text);
+    int result = storage_export(host_storage(process), path, host->reader, on_done, data, err);
     if (result == 0)
         *ret_path = kg_steal(&path);
     return result;
 }
 
-int host_storage_reset(struct host *host, struct host_plugin *plugin, const char *operator_id,
-                       struct kg_err *err)
+int host_storage_reset(struct host_process *process, const char *operator_id, struct kg_err *err)
 {
-    int result = storage_reset(host_plugin_storage(plugin), err);
+    int result = storage_reset(host_storage(process), err);
     if (result == 0)
-        audit_emit(host->audit, AUDIT_PLUGIN_STORAGE_RESET, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-                   AUDIT_V_TEXT(operator_id));
+        audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_STORAGE_RESET, KG_STR_NULL,
+                   AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(operator_id));
     return result;
 }
 
@@ -120,18 +109,19 @@ static void keep_sql(struct kg_str params, struct kg_buf *out)
         kg_buf_str(out, sql);
 }
 
-static void audit_denied(struct host *host, const struct host_plugin *plugin, struct kg_str sql)
+static void audit_denied(const struct host_process *process, struct kg_str sql)
 {
     kg_auto(kg_buf_free) struct kg_buf redacted = {0};
     uint32_t suppressed;
-    if (!instance_may_complain(plugin->instance, &suppressed))
+    if (!instance_may_complain(process->instance, &suppressed))
         return;
     storage_redact(sql, &redacted);
-    audit_emit(host->audit, AUDIT_PLUGIN_STORAGE_DENIED, KG_STR_NULL, AUDIT_V_TEXT(plugin->name),
-               AUDIT_V_STR(kg_buf_view(&redacted)), AUDIT_V_INT(suppressed));
+    audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_STORAGE_DENIED, KG_STR_NULL,
+               AUDIT_V_TEXT(process->name), AUDIT_V_STR(kg_buf_view(&redacted)),
+               AUDIT_V_INT(suppressed));
 }
 
-static void answer_failure(struct host_plugin *plugin, uint32_t start, int64_t id,
+static void answer_failure(struct host_process *process, uint32_t start, int64_t id,
                            const struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf error = {0};
@@ -142,38 +132,37 @@ static void answer_failure(struct host_plugin *plugin, uint32_t start, int64_t i
     kg_json_key(&json, "message");
     kg_json_text(&json, err->message);
     kg_json_end(&json, '}');
-    instance_answer(plugin->instance, start, id, PEER_ANSWER_ERROR, kg_buf_view(&error));
+    instance_answer(process->instance, start, id, PEER_ANSWER_ERROR, kg_buf_view(&error));
 }
 
 static void on_storage_done(void *data, enum storage_outcome outcome, struct kg_str payload)
 {
     struct served *served = data;
-    struct host_plugin *plugin = served->plugin;
+    struct host_process *process = served->process;
     bool denied = outcome == STORAGE_ERROR &&
                   rpc_error_code(payload) == kg_error_row(KG_E_STORAGE_DENIED)->rpc_code;
     if (denied)
-        audit_denied(served->host, plugin, kg_buf_view(&served->sql));
-    instance_answer(plugin->instance, served->start, served->id,
+        audit_denied(process, kg_buf_view(&served->sql));
+    instance_answer(process->instance, served->start, served->id,
                     outcome == STORAGE_RESULT ? PEER_ANSWER_RESULT : PEER_ANSWER_ERROR, payload);
     kg_buf_free(&served->sql);
     free(served);
 }
 
-static int serve(struct host *host, struct host_plugin *plugin, const struct host_service *service,
-                 int64_t id, struct kg_str params, struct kg_err *err)
+static int serve(struct host_process *process, const struct host_service *service, int64_t id,
+                 struct kg_str params, struct kg_err *err)
 {
-    int result = host_service_check(service, plugin->manifest, err);
+    int result = host_service_check(service, process->manifest, err);
     if (result < 0) {
         kg_auto(kg_buf_free) struct kg_buf sql = {0};
         keep_sql(params, &sql);
-        audit_denied(host, plugin, kg_buf_view(&sql));
+        audit_denied(process, kg_buf_view(&sql));
         return result;
     }
     struct served *served = kg_alloc(sizeof(*served));
     *served = (struct served){
-        .host = host,
-        .plugin = plugin,
-        .start = instance_start_count(plugin->instance),
+        .process = process,
+        .start = instance_start_count(process->instance),
         .id = id,
     };
     keep_sql(params, &served->sql);
@@ -183,7 +172,7 @@ static int serve(struct host *host, struct host_plugin *plugin, const struct hos
         .on_done = on_storage_done,
         .data = served,
     };
-    result = storage_ask(host_plugin_storage(plugin), &request, err);
+    result = storage_ask(host_storage(process), &request, err);
     if (result < 0) {
         kg_buf_free(&served->sql);
         free(served);
@@ -191,14 +180,14 @@ static int serve(struct host *host, struct host_plugin *plugin, const struct hos
     return result;
 }
 
-bool host_serve(struct host *host, struct host_plugin *plugin, int64_t id, struct kg_str method,
+bool host_serve(struct host_process *process, int64_t id, struct kg_str method,
                 struct kg_str params)
 {
     struct kg_err err = {0};
     const struct host_service *service = host_service_find(method);
     if (service == NULL)
         return false;
-    if (serve(host, plugin, service, id, params, &err) < 0)
-        answer_failure(plugin, instance_start_count(plugin->instance), id, &err);
+    if (serve(process, service, id, params, &err) < 0)
+        answer_failure(process, instance_start_count(process->instance), id, &err);
     return true;
 }

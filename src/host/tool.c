@@ -18,12 +18,12 @@ struct host_tool_call {
     struct host_asker *asker;
     char *tool;
     struct kg_buf arguments;
-    struct loop_task task;         /* tries to send it */
-    struct loop_timer patience;    /* how long a plugin that starts is waited for */
-    struct host_plugin *waits_for; /* NULL: it does not wait */
-    bool waited;                   /* for as long as that */
-    struct host_call *sent;        /* NULL: it is not */
-    char *plugin;                  /* whose tool it is; NULL until that is known */
+    struct loop_task task;          /* tries to send it */
+    struct loop_timer patience;     /* how long a plugin that starts is waited for */
+    struct host_process *waits_for; /* NULL: it does not wait */
+    bool waited;                    /* for as long as that */
+    struct host_call *sent;         /* NULL: it is not */
+    char *plugin;                   /* whose tool it is; NULL until that is known */
     void (*on_done)(void *data, const struct host_tool_reply *reply);
     void *data;
 };
@@ -198,33 +198,33 @@ static void on_returned(void *data, const struct host_reply *reply)
 }
 
 /* What runs may be another version than the project was resolved with. */
-static const struct manifest_tool *offered(const struct host_plugin *plugin,
+static const struct manifest_tool *offered(const struct host_process *process,
                                            const struct project_tool *tool, struct kg_err *err)
 {
     const char *dot = strchr(tool->name, '.');
-    const struct manifest_tool *found = manifest_tool_find(plugin->manifest, kg_str(dot + 1));
+    const struct manifest_tool *found = manifest_tool_find(process->manifest, kg_str(dot + 1));
     if (found == NULL) {
         kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s: the version %s that runs has no tool %s",
-                plugin->name, plugin->manifest->version, tool->name);
+                process->name, process->manifest->version, tool->name);
         kg_hint(err, "reload the project");
     }
     return found;
 }
 
-static int send_to(struct host_tool_call *call, struct host_plugin *plugin,
+static int send_to(struct host_tool_call *call, struct host_process *process,
                    const struct project_tool *tool, struct kg_str config, struct kg_err *err)
 {
-    const struct manifest_tool *declared = NULL;
-    if (plugin->manifest != NULL && (declared = offered(plugin, tool, err)) == NULL)
+    const struct manifest_tool *declared = offered(process, tool, err);
+    if (declared == NULL)
         return -EINVAL;
     const struct host_passage passage = {
-        .plugin = plugin,
+        .process = process,
         .method = kg_str(tool->name),
         .params = kg_buf_view(&call->arguments),
         .config = config,
         .asker = call->asker,
-        .params_schema = declared ? declared->parameters : NULL,
-        .timeout_ms = host_call_timeout_ms(call->host, declared ? declared->timeout_ms : 0),
+        .params_schema = declared->parameters,
+        .timeout_ms = host_call_timeout_ms(call->host, declared->timeout_ms),
         .kind = &tool_kind,
         .on_done = on_returned,
         .data = call,
@@ -241,17 +241,17 @@ static void on_patience_over(struct loop_timer *timer)
 }
 
 /* -EAGAIN: it will be tried again when the plugin has started, or has not. */
-static int wait_for_start(struct host_tool_call *call, struct host_plugin *plugin,
+static int wait_for_start(struct host_tool_call *call, struct host_process *process,
                           struct kg_err *err)
 {
     int64_t patience_ms = call->host->config->limits_initialize_timeout_ms;
     if (call->waited) {
-        kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is still starting after %lld ms", plugin->name,
+        kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is still starting after %lld ms", process->name,
                 (long long)patience_ms);
-        kg_hint(err, "kaged plugin status %s says more", plugin->name);
+        kg_hint(err, "kaged plugin status %s says more", process->name);
         return -EINVAL;
     }
-    call->waits_for = plugin;
+    call->waits_for = process;
     if (!loop_timer_running(&call->patience))
         loop_timer_start(call->host->loop, &call->patience, (uint64_t)patience_ms,
                          on_patience_over);
@@ -269,13 +269,13 @@ static int try_call(struct host_tool_call *call, struct kg_err *err)
         return -EINVAL;
     free(call->plugin);
     call->plugin = kg_strdup(use->plugin->name);
-    struct host_plugin *plugin = host_project_plugin(place.project, use);
-    if (plugin == NULL)
+    struct host_process *process = host_project_process(place.project, use);
+    if (process == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
                        call->plugin, call->asker->project_id);
-    if (host_plugin_is_starting(plugin))
-        return wait_for_start(call, plugin, err);
-    return send_to(call, plugin, tool, host_project_config_for(place.project, use), err);
+    if (host_process_is_starting(process))
+        return wait_for_start(call, process, err);
+    return send_to(call, process, tool, host_project_config_for(place.project, use), err);
 }
 
 static void on_task(struct loop_task *task)
@@ -312,10 +312,11 @@ void host_tool_cancel(struct host_tool_call *call)
     free_call(call);
 }
 
-void host_tools_look(struct host_plugin *plugin)
+void host_tools_look(struct host_process *process)
 {
-    for (struct host_tool_call *call = plugin->host->tool_calls; call != NULL; call = call->next)
-        if (call->waits_for == plugin)
+    struct host_tool_call *call = process->plugin->host->tool_calls;
+    for (; call != NULL; call = call->next)
+        if (call->waits_for == process)
             loop_defer(call->host->loop, &call->task);
 }
 

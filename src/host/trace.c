@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 struct host_trace {
-    struct host_plugin *plugin;
+    struct host_process *process;
     struct trace_redactor *redactor; /* owned; NULL while the wire is not tapped */
     struct host_trace_listener *listeners;
     struct host_trace_listener *next; /* to be told after the one that is being told */
@@ -22,13 +22,13 @@ struct host_trace {
     struct kg_buf record;     /* the last one; kept for reuse */
 };
 
-static struct host_trace *trace_of(struct host_plugin *plugin)
+static struct host_trace *trace_of(struct host_process *process)
 {
-    if (plugin->trace == NULL) {
-        plugin->trace = kg_alloc(sizeof(*plugin->trace));
-        plugin->trace->plugin = plugin;
+    if (process->trace == NULL) {
+        process->trace = kg_alloc(sizeof(*process->trace));
+        process->trace->process = process;
     }
-    return plugin->trace;
+    return process->trace;
 }
 
 /* -- records ----------------------------------------------------------------------------------- */
@@ -55,21 +55,21 @@ static void on_tapped(void *data, enum instance_way way, struct kg_str line)
     bool redacted = trace_redact(trace->redactor, kinds[way], line, &shown);
     trace->record.length = 0;
     trace_put_line(&trace->record, kinds[way], kg_buf_view(&shown), redacted,
-                   (size_t)trace->plugin->host->config->limits_trace_line_bytes);
+                   (size_t)trace->process->plugin->host->config->limits_trace_line_bytes);
     tell(trace);
 }
 
 /* -- the tap ----------------------------------------------------------------------------------- */
 
-static struct trace_redactor *new_redactor(const struct host_plugin *plugin,
+static struct trace_redactor *new_redactor(const struct host_process *process,
                                            struct trace_redactor *before_or_null)
 {
     const struct local_plugin *local =
-        local_plugin_find(plugin->host->local, kg_str(plugin->manifest->package));
+        local_plugin_find(process->plugin->host->local, kg_str(process->manifest->package));
     const struct trace_secret_parts parts = {
-        .manifest = plugin->manifest,
+        .manifest = process->manifest,
         .system = local ? local->system : NULL,
-        .config = instance_config(plugin->instance),
+        .config = instance_config(process->instance),
     };
     return trace_redactor_new(&parts, before_or_null);
 }
@@ -77,45 +77,45 @@ static struct trace_redactor *new_redactor(const struct host_plugin *plugin,
 /* The wire is tapped exactly while somebody wants it. */
 static void follow_interest(struct host_trace *trace)
 {
-    struct host_plugin *plugin = trace->plugin;
+    struct host_process *process = trace->process;
     bool wanted = trace->listeners != NULL || trace->ring != NULL;
-    if (plugin->instance == NULL || plugin->manifest == NULL || wanted == (trace->redactor != NULL))
+    if (wanted == (trace->redactor != NULL))
         return;
     if (wanted)
-        trace->redactor = new_redactor(plugin, NULL);
+        trace->redactor = new_redactor(process, NULL);
     else
         trace_redactor_free(kg_steal(&trace->redactor));
-    instance_set_tap(plugin->instance, wanted ? on_tapped : NULL, trace);
+    instance_set_tap(process->instance, wanted ? on_tapped : NULL, trace);
 }
 
 /* Another manifest or configuration may have other secrets. */
 static void look_again(struct host_trace *trace)
 {
-    if (trace->redactor != NULL && trace->plugin->manifest != NULL)
-        trace->redactor = new_redactor(trace->plugin, trace->redactor);
+    if (trace->redactor != NULL)
+        trace->redactor = new_redactor(trace->process, trace->redactor);
     follow_interest(trace);
 }
 
 /* A process that is started anew is loaded after its move to spawning. */
-void host_trace_loaded(struct host_plugin *plugin)
+void host_trace_loaded(struct host_process *process)
 {
-    if (plugin->trace != NULL)
-        look_again(plugin->trace);
+    if (process->trace != NULL)
+        look_again(process->trace);
 }
 
 /* Whether the exit is one that somebody will ask about. */
-static bool is_bad_end(const struct host_plugin *plugin, enum instance_state from,
+static bool is_bad_end(const struct host_process *process, enum instance_state from,
                        enum instance_state to)
 {
-    const struct exit_report *last = instance_facts(plugin->instance).last_exit;
+    const struct exit_report *last = instance_facts(process->instance).last_exit;
     return to == INSTANCE_CRASHED || (from == INSTANCE_STOPPED && to == INSTANCE_FAILED) ||
            (to == INSTANCE_STOPPED && last != NULL && last->signal != 0);
 }
 
-void host_trace_moved(struct host_plugin *plugin, enum instance_state from, enum instance_state to,
-                      const char *reason)
+void host_trace_moved(struct host_process *process, enum instance_state from,
+                      enum instance_state to, const char *reason)
 {
-    struct host_trace *trace = plugin->trace;
+    struct host_trace *trace = process->trace;
     if (trace == NULL)
         return;
     if (to == INSTANCE_SPAWNING)
@@ -128,31 +128,29 @@ void host_trace_moved(struct host_plugin *plugin, enum instance_state from, enum
     trace_put_state(&trace->record, instance_state_name(from), instance_state_name(to),
                     kg_buf_terminate(&shown));
     tell(trace);
-    if (trace->ring == NULL || !is_bad_end(plugin, from, to))
+    if (trace->ring == NULL || !is_bad_end(process, from, to))
         return;
     trace_ring_free(trace->crash);
     trace->crash = trace_ring_copy(trace->ring);
-    trace->crash_at_ms = instance_facts(plugin->instance).last_exit->at_ms;
+    trace->crash_at_ms = instance_facts(process->instance).last_exit->at_ms;
 }
 
 /* -- listeners --------------------------------------------------------------------------------- */
 
-int host_trace_listen(struct host_plugin *plugin, struct host_trace_listener *listener,
+int host_trace_listen(struct host_process *process, struct host_trace_listener *listener,
                       struct kg_err *err)
 {
-    if (plugin->host->stopping)
+    if (process->plugin->host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (host_check_no_template(plugin, err) < 0)
-        return -EINVAL;
-    struct host_trace *trace = trace_of(plugin);
-    size_t most = (size_t)plugin->host->config->limits_trace_readers;
+    struct host_trace *trace = trace_of(process);
+    size_t most = (size_t)process->plugin->host->config->limits_trace_readers;
     if (trace->listener_count >= most) {
-        int result = kg_fail(err, KG_E_BUSY, "plugin %s: %zu read its trace already", plugin->name,
+        int result = kg_fail(err, KG_E_BUSY, "plugin %s: %zu read its trace already", process->name,
                              trace->listener_count);
         kg_hint(err, "limits.trace_readers says how many may");
         return result;
     }
-    listener->plugin = plugin;
+    listener->process = process;
     listener->next = trace->listeners;
     trace->listeners = listener;
     trace->listener_count++;
@@ -162,7 +160,7 @@ int host_trace_listen(struct host_plugin *plugin, struct host_trace_listener *li
 
 void host_trace_unlisten(struct host_trace_listener *listener)
 {
-    struct host_trace *trace = listener->plugin->trace;
+    struct host_trace *trace = listener->process->trace;
     struct host_trace_listener **link = &trace->listeners;
     while (*link != listener)
         link = &(*link)->next;
@@ -173,9 +171,9 @@ void host_trace_unlisten(struct host_trace_listener *listener)
     follow_interest(trace);
 }
 
-void host_trace_end(struct host_plugin *plugin)
+void host_trace_end(struct host_process *process)
 {
-    struct host_trace *trace = plugin->trace;
+    struct host_trace *trace = process->trace;
     while (trace != NULL && trace->listeners != NULL) {
         struct host_trace_listener *listener = trace->listeners;
         host_trace_unlisten(listener);
@@ -183,60 +181,57 @@ void host_trace_end(struct host_plugin *plugin)
     }
 }
 
-void host_trace_free(struct host_plugin *plugin)
+void host_trace_free(struct host_process *process)
 {
-    struct host_trace *trace = plugin->trace;
+    struct host_trace *trace = process->trace;
     if (trace == NULL)
         return;
-    host_trace_end(plugin);
-    if (plugin->instance != NULL)
-        instance_set_tap(plugin->instance, NULL, NULL);
+    host_trace_end(process);
+    instance_set_tap(process->instance, NULL, NULL);
     trace_redactor_free(trace->redactor);
     trace_ring_free(trace->ring);
     trace_ring_free(trace->crash);
     kg_buf_free(&trace->record);
     free(trace);
-    plugin->trace = NULL;
+    process->trace = NULL;
 }
 
 /* -- the header -------------------------------------------------------------------------------- */
 
 /* Of what lies in its folder now; empty if that cannot be read. */
-static void hash_manifest(const struct host_plugin *plugin, char ret_hash[STORE_HASH_TEXT])
+static void hash_manifest(const struct host_process *process, char ret_hash[STORE_HASH_TEXT])
 {
-    kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);
+    kg_auto(kg_free) char *path = kg_format("%s/%s", process->plugin->dir, MANIFEST_FILE);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     ret_hash[0] = '\0';
     if (kg_read_file(path, KG_DOC_BYTES_MAX, &text, NULL) == 0)
         store_hash_text(kg_buf_view(&text), ret_hash);
 }
 
-void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_buf *out)
+void host_trace_put_header(struct host_process *process, int64_t at_ms, struct kg_buf *out)
 {
     kg_auto(kg_buf_free) struct kg_buf greeting = {0}, config = {0};
     kg_auto(kg_free) char *config_root =
-        kg_format("%s/%s", plugin->host->paths->plugin_data_dir, plugin->base);
+        kg_format("%s/%s", process->plugin->host->paths->plugin_data_dir, process->plugin->name);
     char hash[STORE_HASH_TEXT];
-    hash_manifest(plugin, hash);
+    hash_manifest(process, hash);
     struct trace_header header = {
-        .plugin = plugin->base,
-        .process = plugin->name,
-        .version = plugin->manifest ? plugin->manifest->version : NULL,
+        .plugin = process->plugin->name,
+        .process = process->name,
+        .version = process->manifest->version,
         .manifest_hash = hash[0] != '\0' ? hash : NULL,
         .at_ms = at_ms,
         .config_root = config_root,
-        .project_root = plugin->project_root,
+        .project_root = process->whom.root,
     };
-    if (plugin->instance != NULL && plugin->manifest != NULL) {
-        struct kg_str told = instance_config(plugin->instance);
-        struct trace_redactor *redactor = new_redactor(plugin, NULL);
-        instance_put_greeting(plugin->instance, &greeting);
-        if (told.length > 0)
-            trace_redact_config(redactor, told, &config);
-        trace_redactor_free(redactor);
-        header.greeting = kg_buf_view(&greeting);
-        header.config = kg_buf_view(&config);
-    }
+    struct kg_str told = instance_config(process->instance);
+    struct trace_redactor *redactor = new_redactor(process, NULL);
+    instance_put_greeting(process->instance, &greeting);
+    if (told.length > 0)
+        trace_redact_config(redactor, told, &config);
+    trace_redactor_free(redactor);
+    header.greeting = kg_buf_view(&greeting);
+    header.config = kg_buf_view(&config);
     trace_put_header(out, &header);
 }
 
@@ -244,18 +239,16 @@ void host_trace_put_header(struct host_plugin *plugin, int64_t at_ms, struct kg_
 
 static void set_ring_limits(struct host_trace *trace)
 {
-    const struct config *config = trace->plugin->host->config;
+    const struct config *config = trace->process->plugin->host->config;
     trace_ring_set_limits(trace->ring, (size_t)config->limits_trace_records,
                           (size_t)config->limits_trace_bytes);
 }
 
-int host_trace_record(struct host_plugin *plugin, bool on, struct kg_err *err)
+void host_trace_record(struct host_process *process, bool on)
 {
-    if (host_check_no_template(plugin, err) < 0)
-        return -EINVAL;
-    struct host_trace *trace = trace_of(plugin);
+    struct host_trace *trace = trace_of(process);
     if (on == (trace->ring != NULL))
-        return 0;
+        return;
     if (on) {
         trace->ring = trace_ring_new();
         set_ring_limits(trace);
@@ -263,24 +256,23 @@ int host_trace_record(struct host_plugin *plugin, bool on, struct kg_err *err)
         trace_ring_free(kg_steal(&trace->ring));
     }
     follow_interest(trace);
-    return 0;
 }
 
 void host_traces_set_limits(struct host *host)
 {
-    for (size_t i = 0; i < host->plugin_count; i++)
-        if (host->plugins[i]->trace != NULL && host->plugins[i]->trace->ring != NULL)
-            set_ring_limits(host->plugins[i]->trace);
+    for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
+        if (at->trace != NULL && at->trace->ring != NULL)
+            set_ring_limits(at->trace);
 }
 
-const struct trace_ring *host_trace_recorded(const struct host_plugin *plugin)
+const struct trace_ring *host_trace_recorded(const struct host_process *process)
 {
-    return plugin->trace ? plugin->trace->ring : NULL;
+    return process->trace ? process->trace->ring : NULL;
 }
 
-const struct trace_ring *host_trace_crash(const struct host_plugin *plugin, int64_t *ret_at_ms)
+const struct trace_ring *host_trace_crash(const struct host_process *process, int64_t *ret_at_ms)
 {
-    const struct host_trace *trace = plugin->trace;
+    const struct host_trace *trace = process->trace;
     if (trace == NULL || trace->crash == NULL)
         return NULL;
     *ret_at_ms = trace->crash_at_ms;

@@ -21,8 +21,9 @@ struct refusal {
 
 struct why {
     struct host *host;
-    const struct host_plugin *plugin;
-    size_t next; /* of the kinds of events */
+    char *name;                /* owned */
+    struct manifest *manifest; /* one reference; NULL: it is broken */
+    size_t next;               /* of the kinds of events */
     struct refusal items[REFUSALS_MAX];
     size_t count;
     host_audit_done_fn *on_done;
@@ -37,7 +38,7 @@ static char *allowing(const struct why *why, char *text)
     kg_auto(kg_free) char *owned = text;
     kg_auto(capability_free) struct capability capability = {0};
     kg_auto(kg_buf_free) struct kg_buf canonical = {0};
-    const struct manifest *manifest = why->plugin->manifest; /* NULL: it is broken by now */
+    const struct manifest *manifest = why->manifest;
     if (capability_parse(kg_str(owned), &capability, NULL) < 0 ||
         (manifest != NULL && capability_set_covers(&manifest->capability_set, &capability)))
         return NULL;
@@ -157,7 +158,7 @@ static void answer(struct why *why)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", why->plugin->name);
+    kg_json_named_text(&json, "name", why->name);
     kg_json_key(&json, "refusals");
     kg_json_begin(&json, '[');
     for (size_t i = why->count; i > 0; i--)
@@ -172,6 +173,8 @@ static void why_free(struct why *why)
 {
     for (size_t i = 0; i < why->count; i++)
         refusal_free(&why->items[i]);
+    manifest_free(why->manifest);
+    free(why->name);
     free(why);
 }
 
@@ -187,7 +190,7 @@ static void on_lines(void *data, struct kg_str lines, const struct kg_err *err_o
 {
     struct why *why = data;
     struct kg_err err = {0};
-    if (why->host->closing) /* the plugins are gone, and the log can be asked no more */
+    if (why->host->closing) /* the log can be asked no more */
         kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
     if (err_or_null != NULL || err.code != KG_OK) {
         give_up(why, err_or_null != NULL ? err_or_null : &err);
@@ -212,19 +215,20 @@ static void ask_next(struct why *why)
         return;
     }
     const struct audit_filter filter = {
-        .plugin = kg_str(why->plugin->name),
+        .plugin = kg_str(why->name),
         .event = kg_str(kinds[why->next].event),
         .limit = EVENTS_MAX,
     };
     host_audit_query(why->host, &filter, on_lines, why);
 }
 
-void host_why(struct host *host, const struct host_plugin *plugin, host_audit_done_fn *on_done,
-              void *data)
+void host_why(struct host *host, struct host_named named, host_audit_done_fn *on_done, void *data)
 {
+    struct manifest *manifest = named.process ? named.process->manifest : named.plugin->manifest;
     struct why *why = kg_alloc(sizeof(*why));
     why->host = host;
-    why->plugin = plugin;
+    why->name = kg_strdup(host_status(named).name);
+    why->manifest = manifest ? manifest_keep(manifest) : NULL;
     why->on_done = on_done;
     why->data = data;
     ask_next(why);

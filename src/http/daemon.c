@@ -12,10 +12,10 @@ void http_handle_health(struct http_request *request)
 static void put_plugin_counts(struct kg_json_writer *json, const struct host *host)
 {
     unsigned counts[INSTANCE_STATE_COUNT] = {0};
-    for (size_t i = 0; i < host_plugin_count(host); i++) {
-        const struct host_plugin *plugin = host_plugin_at(host, i);
-        counts[plugin->instance ? instance_state(plugin->instance) : INSTANCE_DISABLED]++;
-    }
+    size_t count;
+    kg_auto(kg_free) struct host_named *names = host_names(host, &count);
+    for (size_t i = 0; i < count; i++)
+        counts[host_status(names[i]).state]++;
     kg_json_key(json, "plugins");
     kg_json_begin(json, '{');
     for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
@@ -28,9 +28,11 @@ static void put_figures(struct kg_json_writer *json, struct host *host)
 {
     const struct host_figures *figures = host_figures(host);
     uint64_t calls = 0, errors = 0;
-    for (size_t i = 0; i < host_plugin_count(host); i++) {
-        calls += host_plugin_at(host, i)->calls;
-        errors += host_plugin_at(host, i)->errors;
+    size_t count;
+    kg_auto(kg_free) struct host_named *names = host_names(host, &count);
+    for (size_t i = 0; i < count; i++) {
+        calls += host_status(names[i]).usage->calls;
+        errors += host_status(names[i]).usage->errors;
     }
     kg_json_named_int(json, "calls", (int64_t)calls);
     kg_json_named_int(json, "errors", (int64_t)errors);

@@ -5,13 +5,15 @@
 #include "http/internal.h"
 
 /* The plugin of the path, if its manifest can be used; answers itself otherwise. */
-static struct host_plugin *find_declared(struct http_request *request)
+static bool find_declared(struct http_request *request, struct host_status *ret_status)
 {
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL || plugin->manifest != NULL)
-        return plugin;
-    http_reply_error(request, &plugin->problem);
-    return NULL;
+    struct host_named named;
+    if (!http_find_plugin(request, &named))
+        return false;
+    *ret_status = host_status(named);
+    if (ret_status->manifest == NULL)
+        http_reply_error(request, ret_status->problem);
+    return ret_status->manifest != NULL;
 }
 
 static void put_node(struct kg_json_writer *json, const char *key, const struct kg_node *node)
@@ -39,17 +41,17 @@ static void put_tool(struct kg_json_writer *json, const struct manifest *manifes
 
 void http_handle_tools(struct http_request *request)
 {
-    struct host_plugin *plugin = find_declared(request);
-    if (plugin == NULL)
+    struct host_status status;
+    if (!find_declared(request, &status))
         return;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "name", status.name);
     kg_json_key(&json, "tools");
     kg_json_begin(&json, '[');
-    for (size_t i = 0; i < plugin->manifest->tool_count; i++)
-        put_tool(&json, plugin->manifest, &plugin->manifest->tools[i]);
+    for (size_t i = 0; i < status.manifest->tool_count; i++)
+        put_tool(&json, status.manifest, &status.manifest->tools[i]);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
@@ -70,15 +72,15 @@ static void put_method(struct kg_json_writer *json, const char *method,
 
 void http_handle_schema(struct http_request *request)
 {
-    struct host_plugin *plugin = find_declared(request);
-    if (plugin == NULL)
+    struct host_status status;
+    if (!find_declared(request, &status))
         return;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    const struct manifest *manifest = plugin->manifest;
+    const struct manifest *manifest = status.manifest;
     const struct kg_node *schemas = kg_node_get(manifest->doc->root, "schemas");
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "name", status.name);
     put_node(&json, "config_schema", manifest->config_schema_node);
     put_node(&json, "system_config_schema", manifest->system_config_schema_node);
     kg_json_key(&json, "methods");
@@ -96,25 +98,26 @@ void http_handle_plugin_reload(struct http_request *request)
 {
     struct host_reloaded reloaded;
     struct kg_err err = {0};
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
+    struct host_named named;
+    if (!http_find_plugin(request, &named))
         return;
-    if (host_plugin_reload(http_host(request), plugin, http_operator(request), &reloaded, &err) <
+    if (host_plugin_reload(http_host(request), named, http_operator(request), &reloaded, &err) <
         0) {
         http_reply_error(request, &err);
         return;
     }
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
+    const struct host_status status = host_status(named);
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "name", status.name);
     kg_json_named_text(&json, "action", host_reload_names[reloaded.act]);
     kg_json_key(&json, "reasons");
     kg_json_begin(&json, '[');
     for (size_t i = 0; reloaded.reasons[i] != NULL; i++)
         kg_json_text(&json, reloaded.reasons[i]);
     kg_json_end(&json, ']');
-    kg_json_named_text(&json, "state", host_plugin_state(plugin));
+    kg_json_named_text(&json, "state", instance_state_name(status.state));
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }

@@ -89,15 +89,14 @@ static void ask_logs(struct question *question)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, body = {0};
     struct kg_err err = {0};
-    struct host_plugin *plugin =
-        host_plugin_find(http_host(question->request), kg_str(question->plugin), &err);
+    struct host_named named;
     int64_t cursor = 0;
     int64_t lines = http_query_int(question->request, "lines", 100);
     bool follows = question->cursor >= 0;
-    if (plugin == NULL ||
-        (plugin->instance != NULL &&
-         instance_log_read(plugin->instance, question->cursor, lines > 0 ? (size_t)lines : 1, &text,
-                           &cursor, &err) < 0)) {
+    int found = host_find(http_host(question->request), kg_str(question->plugin), &named, &err);
+    if (found < 0 || (named.process != NULL &&
+                      instance_log_read(host_status(named).instance, question->cursor,
+                                        lines > 0 ? (size_t)lines : 1, &text, &cursor, &err) < 0)) {
         question_fail(question, &err);
         return;
     }
@@ -113,11 +112,11 @@ static void ask_logs(struct question *question)
 
 void http_handle_logs(struct http_request *request)
 {
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
+    struct host_named named;
+    if (!http_find_plugin(request, &named))
         return;
     struct question *question = question_new(request, ask_logs);
-    question->plugin = kg_strdup(plugin->name);
+    question->plugin = kg_strdup(host_status(named).name);
     question->cursor = http_query_int(request, "after", -1);
     ask_logs(question);
 }

@@ -132,9 +132,9 @@ void http_handle_plugin_install(struct http_request *request)
 
 void http_handle_plugin_upgrade(struct http_request *request)
 {
-    const struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        raise_from_source(request, CONSENT_UPGRADE, plugin->name);
+    struct host_named named;
+    if (http_find_plugin(request, &named))
+        raise_from_source(request, CONSENT_UPGRADE, host_status(named).name);
 }
 
 /* A folder that somebody copied into the store since the daemon looked is no plugin of it yet. */
@@ -150,7 +150,8 @@ static bool is_in_store(struct http_request *request, struct kg_str name)
 void http_handle_plugin_approve(struct http_request *request)
 {
     struct kg_str name = http_path_parameter(request, "name");
-    if (!is_in_store(request, name) && http_find_plugin(request) == NULL)
+    struct host_named named;
+    if (!is_in_store(request, name) && !http_find_plugin(request, &named))
         return; /* answered */
     kg_auto(kg_free) char *plugin = kg_str_dup(name);
     raise_consent(request, &(struct consent_wish){.kind = CONSENT_APPROVE, .plugin = plugin});

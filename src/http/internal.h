@@ -260,8 +260,9 @@ bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part)
 
 /* -- plugins.c --------------------------------------------------------------------------------- */
 
-/* The plugin of the path; answers 404 itself. */
-struct host_plugin *http_find_plugin(struct http_request *request);
+/* What the path names; answers itself if there is none, and the second if it has no process. */
+bool http_find_plugin(struct http_request *request, struct host_named *ret_named);
+bool http_find_process(struct http_request *request, struct host_named *ret_named);
 /* Answers with the plugin of the path, as GET does. */
 void http_reply_plugin(struct http_request *request);
 /* A list of texts: each line, without its newline. */
@@ -286,7 +287,7 @@ http_handler_fn http_handle_events;
 http_handler_fn http_handle_trace;
 http_handler_fn http_handle_trace_switch;
 /* Of an exit: what was recorded before it, if anything was. */
-void http_put_exit_trace(struct kg_json_writer *json, const struct host_plugin *plugin,
+void http_put_exit_trace(struct kg_json_writer *json, struct host_named named,
                          int64_t exit_at_ms);
 http_handler_fn http_handle_storage;
 http_handler_fn http_handle_storage_export;

@@ -63,9 +63,9 @@ void http_handle_knobs(struct http_request *request)
         http_reply_error(request, &err);
         return;
     }
-    const struct manifest *manifest = knobs.plugin->manifest;
+    const struct manifest *manifest = knobs.manifest;
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", knobs.plugin->name);
+    kg_json_named_text(&json, "name", knobs.name);
     kg_json_named_text(&json, "project_id",
                        knobs.project ? host_project_facts(knobs.project).id : NULL);
     kg_json_named_text(&json, "agent_path", knobs.agent ? knobs.agent->path : NULL);

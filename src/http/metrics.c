@@ -10,7 +10,7 @@
 
 /* One plugin, looked at once. */
 struct sample {
-    struct host_plugin *plugin;
+    struct host_status status;
     struct instance_facts facts;
     uint64_t storage_bytes;
 };
@@ -47,7 +47,7 @@ static void put_label(struct kg_buf *out, const char *label, const char *value)
 static void put_plugin(struct kg_buf *out, const char *name, const struct sample *sample)
 {
     kg_buf_printf(out, "%s{", name);
-    put_label(out, "plugin", sample->plugin->name);
+    put_label(out, "plugin", sample->status.name);
 }
 
 static void put_labelled(struct kg_buf *out, const char *name, const struct sample *sample,
@@ -78,14 +78,9 @@ static void put_histogram(struct kg_buf *out, const char *name, const char *labe
 
 /* -- of a plugin ------------------------------------------------------------------------------- */
 
-static enum instance_state state_of(const struct sample *sample)
-{
-    return sample->plugin->instance ? instance_state(sample->plugin->instance) : INSTANCE_DISABLED;
-}
-
 static void put_info(struct kg_buf *out, const char *name, const struct sample *sample)
 {
-    const struct manifest *manifest = sample->plugin->manifest;
+    const struct manifest *manifest = sample->status.manifest;
     put_labelled(out, name, sample, "version", manifest ? manifest->version : "", 1);
 }
 
@@ -93,32 +88,32 @@ static void put_state(struct kg_buf *out, const char *name, const struct sample 
 {
     for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
         put_labelled(out, name, sample, "state", instance_state_name(state),
-                     state == state_of(sample));
+                     state == sample->status.state);
 }
 
 static void put_errors(struct kg_buf *out, const char *name, const struct sample *sample)
 {
     for (int code = 1; code < KG_CODE_COUNT; code++)
-        if (sample->plugin->errors_by_code[code] > 0)
+        if (sample->status.usage->errors_by_code[code] > 0)
             put_labelled(out, name, sample, "code", kg_error_row((enum kg_code)code)->name,
-                         sample->plugin->errors_by_code[code]);
+                         sample->status.usage->errors_by_code[code]);
 }
 
 static void put_latency(struct kg_buf *out, const char *name, const struct sample *sample)
 {
     kg_auto(kg_buf_free) struct kg_buf labels = {0};
-    put_label(&labels, "plugin", sample->plugin->name);
-    put_histogram(out, name, kg_buf_terminate(&labels), &sample->plugin->latency);
+    put_label(&labels, "plugin", sample->status.name);
+    put_histogram(out, name, kg_buf_terminate(&labels), &sample->status.usage->latency);
 }
 
 static uint64_t is_up(const struct sample *sample)
 {
-    return state_of(sample) == INSTANCE_RUNNING;
+    return sample->status.state == INSTANCE_RUNNING;
 }
 
 static uint64_t calls(const struct sample *sample)
 {
-    return sample->plugin->calls;
+    return sample->status.usage->calls;
 }
 
 static uint64_t in_flight(const struct sample *sample)
@@ -153,7 +148,7 @@ static uint64_t storage_bytes(const struct sample *sample)
 
 static uint64_t memory_bytes(const struct sample *sample)
 {
-    return sample->plugin->memory_bytes;
+    return sample->status.usage->memory_bytes;
 }
 
 static uint64_t net_connections(const struct sample *sample)
@@ -202,22 +197,21 @@ static void put_plugin_family(struct kg_buf *out, const struct plugin_family *fa
     }
 }
 
-static struct sample take_sample(struct host_plugin *plugin)
+static struct sample take_sample(struct host_named named)
 {
-    struct sample sample = {.plugin = plugin};
-    if (plugin->instance != NULL)
-        sample.facts = instance_facts(plugin->instance);
-    if (host_plugin_stores(plugin))
-        sample.storage_bytes = storage_facts(host_plugin_storage(plugin)).bytes;
+    struct sample sample = {.status = host_status(named), .facts = host_run_facts(named)};
+    if (named.process != NULL && host_stores(named.process))
+        sample.storage_bytes = storage_facts(host_storage(named.process)).bytes;
     return sample;
 }
 
 static void put_plugins(struct kg_buf *out, struct host *host)
 {
-    size_t count = host_plugin_count(host);
+    size_t count;
+    kg_auto(kg_free) struct host_named *names = host_names(host, &count);
     struct sample *samples = kg_alloc_array(count + 1, sizeof(*samples));
     for (size_t i = 0; i < count; i++)
-        samples[i] = take_sample(host_plugin_at(host, i));
+        samples[i] = take_sample(names[i]);
     for (size_t i = 0; i < KG_COUNT(plugin_families); i++)
         put_plugin_family(out, &plugin_families[i], samples, count);
     free(samples);
@@ -268,5 +262,5 @@ static void on_measured(void *data)
 
 void http_handle_metrics(struct http_request *request)
 {
-    host_measure_plugins(http_host(request), NULL, on_measured, request);
+    host_measure_all(http_host(request), on_measured, request);
 }

@@ -39,7 +39,7 @@ static void put_limits(struct kg_json_writer *json, const struct instance_limits
     kg_json_end(json, '}');
 }
 
-static void put_exit(struct kg_json_writer *json, const struct host_plugin *plugin,
+static void put_exit(struct kg_json_writer *json, struct host_named named,
                      const struct exit_report *report)
 {
     kg_json_key(json, "last_exit");
@@ -67,7 +67,7 @@ static void put_exit(struct kg_json_writer *json, const struct host_plugin *plug
     kg_json_named_int(json, "failures", report->failures);
     put_hits(json, report->hits);
     http_put_lines(json, "last_stderr", kg_buf_view(&report->last_stderr));
-    http_put_exit_trace(json, plugin, report->at_ms);
+    http_put_exit_trace(json, named, report->at_ms);
     kg_json_end(json, '}');
 }
 
@@ -80,9 +80,10 @@ static void put_method(void *data, const char *method, bool offered)
     kg_json_end(json, '}');
 }
 
-static void put_problem(struct kg_json_writer *json, const struct host_plugin *plugin)
+/* With its manifest, or else with its files. */
+static void put_problem(struct kg_json_writer *json, const struct host_status *status)
 {
-    const struct kg_err *problem = host_plugin_problem(plugin);
+    const struct kg_err *problem = status->problem->code != KG_OK ? status->problem : status->drift;
     bool invalid = problem->code != KG_OK;
     kg_json_named_text(json, "problem", invalid ? problem->message : NULL);
     kg_json_named_text(json, "problem_code", invalid ? kg_error_row(problem->code)->name : NULL);
@@ -90,25 +91,18 @@ static void put_problem(struct kg_json_writer *json, const struct host_plugin *p
         kg_json_named_text(json, "problem_hint", problem->hint);
 }
 
-/* Read once for an answer: it looks into /proc. */
-static struct instance_facts facts_of(const struct host_plugin *plugin)
-{
-    return plugin->instance ? instance_facts(plugin->instance)
-                            : (struct instance_facts){.cage_id = ""};
-}
-
 /* What a plugin is, in a list and alone. */
-static void put_identity(struct kg_json_writer *json, const struct host_plugin *plugin,
+static void put_identity(struct kg_json_writer *json, const struct host_status *status,
                          const struct instance_facts *facts)
 {
-    const struct manifest *manifest = plugin->manifest;
-    kg_json_named_text(json, "name", plugin->name);
+    const struct manifest *manifest = status->manifest;
+    kg_json_named_text(json, "name", status->name);
     kg_json_named_text(json, "version", manifest ? manifest->version : NULL);
-    kg_json_named_text(json, "state", host_plugin_state(plugin));
+    kg_json_named_text(json, "state", instance_state_name(status->state));
     kg_json_named_text(json, "description", manifest ? manifest->description : NULL);
     kg_json_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
-    kg_json_named_text(json, "dir", plugin->dir);
-    kg_json_named_bool(json, "dev", plugin->dev != NULL);
+    kg_json_named_text(json, "dir", status->dir);
+    kg_json_named_bool(json, "dev", status->is_dev);
     if (manifest != NULL)
         kg_json_named_list(json, "capabilities", manifest->capabilities);
     kg_json_key(json, "pid");
@@ -116,37 +110,51 @@ static void put_identity(struct kg_json_writer *json, const struct host_plugin *
         kg_json_int(json, facts->pid);
     else
         kg_json_null(json);
-    put_problem(json, plugin);
+    put_problem(json, status);
 }
 
 /* How much it is used, in a list and alone. */
-static void put_use(struct kg_json_writer *json, const struct host_plugin *plugin,
+static void put_use(struct kg_json_writer *json, const struct host_usage *usage,
                     const struct instance_facts *facts)
 {
     kg_json_named_time(json, "started_at", facts->started_at_ms);
     kg_json_named_int(json, "starts", facts->starts);
-    kg_json_named_int(json, "calls", (int64_t)plugin->calls);
-    kg_json_named_int(json, "errors", (int64_t)plugin->errors);
+    kg_json_named_int(json, "calls", (int64_t)usage->calls);
+    kg_json_named_int(json, "errors", (int64_t)usage->errors);
     kg_json_named_int(json, "in_flight", facts->in_flight);
-    kg_json_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 50));
-    kg_json_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&plugin->latency, 99));
-    kg_json_named_int(json, "memory_bytes", (int64_t)plugin->memory_bytes);
+    kg_json_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&usage->latency, 50));
+    kg_json_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&usage->latency, 99));
+    kg_json_named_int(json, "memory_bytes", (int64_t)usage->memory_bytes);
 }
 
-static void put_life(struct kg_json_writer *json, const struct host_plugin *plugin,
+static const char *meaning_of(const struct host_status *status)
+{
+    if (status->state == INSTANCE_DISABLED && status->problem->code != KG_OK)
+        return "what it declares, or is configured with, cannot be used";
+    if (status->state == INSTANCE_DISABLED && status->is_checked)
+        return "its files are being compared with those that were approved";
+    if (status->state == INSTANCE_DISABLED && status->drift->code != KG_OK)
+        return "its files are not those that were approved; no process";
+    return instance_state_meaning(status->state);
+}
+
+static void put_methods(struct kg_json_writer *json, const struct host_status *status)
+{
+    kg_json_key(json, "methods");
+    kg_json_begin(json, '[');
+    if (status->instance != NULL)
+        instance_methods(status->instance, put_method, json);
+    else if (status->manifest != NULL)
+        for (char **method = status->manifest->method_names; *method != NULL; method++)
+            put_method(json, *method, false);
+    kg_json_end(json, ']');
+}
+
+static void put_life(struct kg_json_writer *json, struct host_named named,
                      const struct instance_facts *facts, const char *cages)
 {
-    enum instance_state state = INSTANCE_DISABLED;
-    if (plugin->instance != NULL)
-        state = instance_state(plugin->instance);
-    const char *meaning = instance_state_meaning(state);
-    if (state == INSTANCE_DISABLED && plugin->problem.code != KG_OK)
-        meaning = "what it declares, or is configured with, cannot be used";
-    else if (state == INSTANCE_DISABLED && plugin->checks > 0)
-        meaning = "its files are being compared with those that were approved";
-    else if (state == INSTANCE_DISABLED && plugin->drift.code != KG_OK)
-        meaning = "its files are not those that were approved; no process";
-    kg_json_named_text(json, "state_meaning", meaning);
+    const struct host_status status = host_status(named);
+    kg_json_named_text(json, "state_meaning", meaning_of(&status));
     kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
     kg_json_named_text(json, "cages", cages);
     kg_json_named_int(json, "failures", facts->failures);
@@ -156,29 +164,26 @@ static void put_life(struct kg_json_writer *json, const struct host_plugin *plug
     kg_json_named_int(json, "notifications_dropped", (int64_t)facts->notifications_dropped);
     kg_json_named_int(json, "net_connections", facts->net_connections);
     put_hits(json, facts->hits);
-    if (plugin->instance != NULL)
+    if (status.manifest != NULL)
         put_limits(json, &facts->limits, facts->limits_mode);
-    kg_json_key(json, "methods");
-    kg_json_begin(json, '[');
-    if (plugin->instance != NULL)
-        instance_methods(plugin->instance, put_method, json);
-    kg_json_end(json, ']');
-    kg_json_named_bool(json, "recording", host_trace_recorded(plugin) != NULL);
-    put_exit(json, plugin, facts->last_exit);
+    put_methods(json, &status);
+    kg_json_named_bool(json, "recording",
+                       named.process != NULL && host_trace_recorded(named.process) != NULL);
+    put_exit(json, named, facts->last_exit);
 }
 
 /* A running plugin's cage as it is, else what the next start would build, or why it would not. */
-static void put_cage(struct kg_json_writer *json, struct host *host,
-                     const struct host_plugin *plugin)
+static void put_cage(struct kg_json_writer *json, struct host_named named)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    struct kg_err err = plugin->problem;
+    const struct host_status status = host_status(named);
+    struct kg_err err = *status.problem;
     kg_json_key(json, "cage");
     kg_json_begin(json, '{');
-    if (plugin->instance != NULL && instance_has_process(plugin->instance)) {
-        kg_buf_str(&words, kg_buf_view(&plugin->cage_words));
-    } else if (plugin->instance != NULL) {
-        struct cage_plan *plan = host_plugin_plan(host, plugin, false, &err);
+    if (status.instance != NULL && instance_has_process(status.instance)) {
+        kg_buf_str(&words, status.cage_words);
+    } else if (status.manifest != NULL) {
+        struct cage_plan *plan = host_plan(named, false, &err);
         if (plan != NULL)
             cage_plan_words(plan, &words);
         cage_plan_free(plan);
@@ -192,32 +197,28 @@ static void put_cage(struct kg_json_writer *json, struct host *host,
 static void on_plugin_measured(void *data)
 {
     struct http_request *request = data;
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
+    struct host_named named;
+    if (!http_find_plugin(request, &named))
         return;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    struct instance_facts facts = facts_of(plugin);
-    put_identity(&json, plugin, &facts);
-    put_use(&json, plugin, &facts);
-    put_life(&json, plugin, &facts, host_cages(http_host(request)));
+    const struct host_status status = host_status(named);
+    const struct instance_facts facts = host_run_facts(named);
+    put_identity(&json, &status, &facts);
+    put_use(&json, status.usage, &facts);
+    put_life(&json, named, &facts, host_cages(http_host(request)));
     if (http_query_flag(request, "cage"))
-        put_cage(&json, http_host(request), plugin);
+        put_cage(&json, named);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }
 
-static void reply_plugin(struct http_request *request, struct host_plugin *plugin)
-{
-    host_measure_plugins(http_host(request), plugin, on_plugin_measured, request);
-}
-
 void http_reply_plugin(struct http_request *request)
 {
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        reply_plugin(request, plugin);
+    struct host_named named;
+    if (http_find_plugin(request, &named))
+        host_measure_one(http_host(request), named, on_plugin_measured, request);
 }
 
 /* -- all of them, and what is done with one ---------------------------------------------------- */
@@ -225,17 +226,19 @@ void http_reply_plugin(struct http_request *request)
 static void on_plugins_measured(void *data)
 {
     struct http_request *request = data;
-    struct host *host = http_host(request);
+    size_t count;
+    kg_auto(kg_free) struct host_named *names = host_names(http_host(request), &count);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     kg_json_key(&json, "plugins");
     kg_json_begin(&json, '[');
-    for (size_t i = 0; i < host_plugin_count(host); i++) {
+    for (size_t i = 0; i < count; i++) {
+        const struct host_status status = host_status(names[i]);
+        const struct instance_facts facts = host_run_facts(names[i]);
         kg_json_begin(&json, '{');
-        struct instance_facts facts = facts_of(host_plugin_at(host, i));
-        put_identity(&json, host_plugin_at(host, i), &facts);
-        put_use(&json, host_plugin_at(host, i), &facts);
+        put_identity(&json, &status, &facts);
+        put_use(&json, status.usage, &facts);
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, ']');
@@ -245,17 +248,28 @@ static void on_plugins_measured(void *data)
 
 void http_handle_plugins(struct http_request *request)
 {
-    host_measure_plugins(http_host(request), NULL, on_plugins_measured, request);
+    host_measure_all(http_host(request), on_plugins_measured, request);
 }
 
-struct host_plugin *http_find_plugin(struct http_request *request)
+bool http_find_plugin(struct http_request *request, struct host_named *ret_named)
 {
     struct kg_err err;
-    struct host_plugin *plugin =
-        host_plugin_find(http_host(request), http_path_parameter(request, "name"), &err);
-    if (plugin == NULL)
+    int found =
+        host_find(http_host(request), http_path_parameter(request, "name"), ret_named, &err);
+    if (found < 0)
         http_reply_error(request, &err);
-    return plugin;
+    return found == 0;
+}
+
+bool http_find_process(struct http_request *request, struct host_named *ret_named)
+{
+    struct kg_err err;
+    if (!http_find_plugin(request, ret_named))
+        return false;
+    int found = host_check_process(*ret_named, &err);
+    if (found < 0)
+        http_reply_error(request, &err);
+    return found == 0;
 }
 
 static void on_acted(void *data, const struct kg_err *err_or_null)
@@ -291,7 +305,7 @@ void http_handle_restart(struct http_request *request)
 
 void http_handle_why(struct http_request *request)
 {
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin != NULL)
-        host_why(http_host(request), plugin, http_on_answer, request);
+    struct host_named named;
+    if (http_find_plugin(request, &named))
+        host_why(http_host(request), named, http_on_answer, request);
 }

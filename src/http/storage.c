@@ -9,16 +9,15 @@
 
 struct storage_question {
     struct http_request *request;
-    struct host_plugin *plugin;
+    struct host_named named;
     char *path; /* owned; of an export */
 };
 
-static struct storage_question *question_new(struct http_request *request,
-                                             struct host_plugin *plugin)
+static struct storage_question *question_new(struct http_request *request, struct host_named named)
 {
     struct storage_question *question = kg_alloc(sizeof(*question));
     question->request = request;
-    question->plugin = plugin;
+    question->named = named;
     return question;
 }
 
@@ -71,14 +70,15 @@ static void put_table(struct kg_json_writer *json, const char *plugin, const str
     kg_json_end(json, '}');
 }
 
-static void reply_contents(struct http_request *request, struct host_plugin *plugin,
+static void reply_contents(struct http_request *request, struct host_named named,
                            const struct kg_node *tables)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
-    struct storage_facts facts = storage_facts(host_plugin_storage(plugin));
+    struct storage_facts facts = storage_facts(host_storage(named.process));
+    const char *name = host_status(named).name;
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_named_text(&json, "name", name);
     kg_json_named_text(&json, "file", facts.file);
     kg_json_named_int(&json, "bytes", (int64_t)facts.bytes);
     kg_json_named_int(&json, "bytes_max",
@@ -89,7 +89,7 @@ static void reply_contents(struct http_request *request, struct host_plugin *plu
     kg_json_key(&json, "tables");
     kg_json_begin(&json, '[');
     for (uint32_t i = 0; tables != NULL && i < tables->count; i++)
-        put_table(&json, plugin->name, &tables->items[i]);
+        put_table(&json, name, &tables->items[i]);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
@@ -103,7 +103,7 @@ static void on_contents(void *data, enum storage_outcome outcome, struct kg_str 
         reply_storage_error(question->request, payload);
     } else {
         doc = kg_json_read(payload, NULL);
-        reply_contents(question->request, question->plugin,
+        reply_contents(question->request, question->named,
                        doc ? kg_node_get(doc->root, "tables") : NULL);
     }
     question_free(question);
@@ -119,14 +119,14 @@ static void on_rows(void *data, enum storage_outcome outcome, struct kg_str payl
     question_free(question);
 }
 
-static void ask(struct http_request *request, struct host_plugin *plugin, const char *method,
+static void ask(struct http_request *request, struct host_named named, const char *method,
                 struct kg_str params, storage_done_fn *on_done)
 {
     struct kg_err err = {0};
-    struct storage_question *question = question_new(request, plugin);
+    struct storage_question *question = question_new(request, named);
     const struct storage_request asked = {
         .method = method, .params = params, .on_done = on_done, .data = question};
-    if (storage_ask(host_plugin_storage(plugin), &asked, &err) == 0)
+    if (storage_ask(host_storage(named.process), &asked, &err) == 0)
         return;
     question_free(question);
     http_reply_error(request, &err);
@@ -135,21 +135,21 @@ static void ask(struct http_request *request, struct host_plugin *plugin, const 
 /* With a statement its rows; else the tables, if there is a file at all. */
 void http_handle_storage(struct http_request *request)
 {
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
+    struct host_named named;
+    if (!http_find_process(request, &named))
         return; /* answered, and so freed */
     struct kg_str sql = http_query_parameter(request, "sql");
-    struct storage_facts facts = storage_facts(host_plugin_storage(plugin));
+    struct storage_facts facts = storage_facts(host_storage(named.process));
     if (sql.data == NULL && (facts.bytes == 0 || facts.damaged)) {
-        reply_contents(request, plugin, NULL);
+        reply_contents(request, named, NULL);
     } else if (sql.data == NULL) {
-        ask(request, plugin, "size", KG_STR("{}"), on_contents);
+        ask(request, named, "size", KG_STR("{}"), on_contents);
     } else {
         kg_auto(kg_buf_free) struct kg_buf params = {0};
         kg_buf_text(&params, "{\"sql\":");
         kg_json_put_string(&params, sql);
         kg_buf_char(&params, '}');
-        ask(request, plugin, "query", kg_buf_view(&params), on_rows);
+        ask(request, named, "query", kg_buf_view(&params), on_rows);
     }
 }
 
@@ -173,12 +173,11 @@ static void on_exported(void *data, enum storage_outcome outcome, struct kg_str 
 void http_handle_storage_export(struct http_request *request)
 {
     struct kg_err err = {0};
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
+    struct host_named named;
+    if (!http_find_process(request, &named))
         return;
-    struct storage_question *question = question_new(request, plugin);
-    if (host_storage_export(http_host(request), plugin, on_exported, question, &question->path,
-                            &err) == 0)
+    struct storage_question *question = question_new(request, named);
+    if (host_storage_export(named.process, on_exported, question, &question->path, &err) == 0)
         return;
     question_free(question);
     http_reply_error(request, &err);
@@ -187,11 +186,11 @@ void http_handle_storage_export(struct http_request *request)
 void http_handle_storage_reset(struct http_request *request)
 {
     struct kg_err err = {0};
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
+    struct host_named named;
+    if (!http_find_process(request, &named))
         return;
-    if (host_storage_reset(http_host(request), plugin, http_operator(request), &err) < 0)
+    if (host_storage_reset(named.process, http_operator(request), &err) < 0)
         http_reply_error(request, &err);
     else
-        reply_contents(request, plugin, NULL);
+        reply_contents(request, named, NULL);
 }

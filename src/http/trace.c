@@ -98,21 +98,22 @@ static void on_gone(void *data)
     on_end(&reader->listener);
 }
 
-static void audit_traced(const struct http_request *request, const struct host_plugin *plugin,
+static void audit_traced(const struct http_request *request, struct host_named named,
                          const char *act)
 {
     audit_emit(host_audit(http_host(request)), AUDIT_PLUGIN_TRACED, kg_str(request->request_id),
-               AUDIT_V_TEXT(plugin->name), AUDIT_V_TEXT(act), AUDIT_V_TEXT(http_operator(request)));
+               AUDIT_V_TEXT(host_status(named).name), AUDIT_V_TEXT(act),
+               AUDIT_V_TEXT(http_operator(request)));
 }
 
-static void follow(struct http_request *request, struct host_plugin *plugin)
+static void follow(struct http_request *request, struct host_named named)
 {
     struct kg_err err;
     struct host *host = http_host(request);
     struct reader *reader = kg_alloc(sizeof(*reader));
     reader->listener.on_record = on_record;
     reader->listener.on_end = on_end;
-    if (host_trace_listen(plugin, &reader->listener, &err) < 0) {
+    if (host_trace_listen(named.process, &reader->listener, &err) < 0) {
         free(reader);
         http_reply_error(request, &err);
         return;
@@ -122,8 +123,8 @@ static void follow(struct http_request *request, struct host_plugin *plugin)
     reader->task.run = on_flush;
     reader->start_ns = kg_monotonic_ns();
     reader->queue_max = (size_t)host_config(host)->limits_trace_queue_bytes;
-    host_trace_put_header(plugin, kg_wall_ms(), &reader->queue);
-    audit_traced(request, plugin, "followed");
+    host_trace_put_header(named.process, kg_wall_ms(), &reader->queue);
+    audit_traced(request, named, "followed");
     http_on_gone(request, on_gone, reader);
     http_on_room(request, on_room, reader);
     http_reply_begin(request, 200, ndjson);
@@ -135,14 +136,15 @@ static void follow(struct http_request *request, struct host_plugin *plugin)
 
 /* -- what was kept ----------------------------------------------------------------------------- */
 
-static void reply_ring(struct http_request *request, struct host_plugin *plugin,
+static void reply_ring(struct http_request *request, struct host_named named,
                        const struct trace_ring *ring)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, missed = {0};
     uint64_t start_ns = kg_monotonic_ns(), at_ns = start_ns;
     if (trace_ring_count(ring) > 0)
         (void)trace_ring_at(ring, 0, &start_ns);
-    host_trace_put_header(plugin, kg_wall_ms() - (int64_t)((at_ns - start_ns) / 1000000), &text);
+    host_trace_put_header(named.process, kg_wall_ms() - (int64_t)((at_ns - start_ns) / 1000000),
+                          &text);
     if (trace_ring_dropped(ring) > 0) {
         trace_put_missed(&missed, trace_ring_dropped(ring));
         trace_put_record(&text, 0, kg_buf_view(&missed));
@@ -154,33 +156,33 @@ static void reply_ring(struct http_request *request, struct host_plugin *plugin,
     http_reply_text(request, 200, ndjson, kg_buf_view(&text));
 }
 
-static void reply_recorded(struct http_request *request, struct host_plugin *plugin)
+static void reply_recorded(struct http_request *request, struct host_named named)
 {
     struct kg_err err;
-    const struct trace_ring *ring = host_trace_recorded(plugin);
+    const struct trace_ring *ring = host_trace_recorded(named.process);
     if (ring != NULL) {
-        audit_traced(request, plugin, "read");
-        reply_ring(request, plugin, ring);
+        audit_traced(request, named, "read");
+        reply_ring(request, named, ring);
         return;
     }
-    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: its recorder is off", plugin->name);
-    kg_hint(&err, "kaged plugin trace %s --on", plugin->name);
+    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: its recorder is off", host_status(named).name);
+    kg_hint(&err, "kaged plugin trace %s --on", host_status(named).name);
     http_reply_error(request, &err);
 }
 
-static void reply_crash(struct http_request *request, struct host_plugin *plugin)
+static void reply_crash(struct http_request *request, struct host_named named)
 {
     struct kg_err err;
     int64_t at_ms;
-    const struct trace_ring *ring = host_trace_crash(plugin, &at_ms);
+    const struct trace_ring *ring = host_trace_crash(named.process, &at_ms);
     if (ring != NULL) {
-        audit_traced(request, plugin, "read");
-        reply_ring(request, plugin, ring);
+        audit_traced(request, named, "read");
+        reply_ring(request, named, ring);
         return;
     }
-    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: no exit of it was recorded", plugin->name);
-    if (host_trace_recorded(plugin) == NULL)
-        kg_hint(&err, "the next one is, with: kaged plugin trace %s --on", plugin->name);
+    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: no exit of it was recorded", host_status(named).name);
+    if (host_trace_recorded(named.process) == NULL)
+        kg_hint(&err, "the next one is, with: kaged plugin trace %s --on", host_status(named).name);
     http_reply_error(request, &err);
 }
 
@@ -189,15 +191,15 @@ static void reply_crash(struct http_request *request, struct host_plugin *plugin
 void http_handle_trace(struct http_request *request)
 {
     struct kg_str of = http_query_parameter(request, "of");
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
+    struct host_named named;
+    if (!http_find_process(request, &named))
         return;
     if (kg_str_is(of, "recorded"))
-        reply_recorded(request, plugin);
+        reply_recorded(request, named);
     else if (kg_str_is(of, "crash"))
-        reply_crash(request, plugin);
+        reply_crash(request, named);
     else
-        follow(request, plugin);
+        follow(request, named);
 }
 
 static void put_ring(struct kg_json_writer *json, const char *key, const struct trace_ring *ring)
@@ -214,30 +216,25 @@ static void put_ring(struct kg_json_writer *json, const char *key, const struct 
     kg_json_end(json, '}');
 }
 
-void http_put_exit_trace(struct kg_json_writer *json, const struct host_plugin *plugin,
-                         int64_t exit_at_ms)
+void http_put_exit_trace(struct kg_json_writer *json, struct host_named named, int64_t exit_at_ms)
 {
     int64_t at_ms = 0;
-    const struct trace_ring *ring = host_trace_crash(plugin, &at_ms);
+    const struct trace_ring *ring = named.process ? host_trace_crash(named.process, &at_ms) : NULL;
     put_ring(json, "trace", at_ms == exit_at_ms ? ring : NULL);
 }
 
 void http_handle_trace_switch(struct http_request *request)
 {
-    struct kg_err err;
     bool record = http_body_flag(request, "record", true);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    struct host_plugin *plugin = http_find_plugin(request);
-    if (plugin == NULL)
+    struct host_named named;
+    if (!http_find_process(request, &named))
         return;
-    if (host_trace_record(plugin, record, &err) < 0) {
-        http_reply_error(request, &err);
-        return;
-    }
-    audit_traced(request, plugin, record ? "recorder_on" : "recorder_off");
+    host_trace_record(named.process, record);
+    audit_traced(request, named, record ? "recorder_on" : "recorder_off");
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_ring(&json, "recorded", host_trace_recorded(plugin));
+    put_ring(&json, "recorded", host_trace_recorded(named.process));
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }

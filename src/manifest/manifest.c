@@ -40,9 +40,15 @@ static void free_tools(struct manifest *manifest)
     free(manifest->tools);
 }
 
+struct manifest *manifest_keep(struct manifest *manifest)
+{
+    manifest->references++;
+    return manifest;
+}
+
 void manifest_free(struct manifest *manifest)
 {
-    if (manifest == NULL)
+    if (manifest == NULL || manifest->references-- > 0)
         return;
     free_methods(manifest);
     free_tools(manifest);

@@ -63,7 +63,8 @@ struct manifest_knob {
 
 /* Texts and nodes live in `doc`. Lists of texts are owned, NULL-ended, never NULL. */
 struct manifest {
-    struct kg_doc *doc; /* owned */
+    uint32_t references; /* that manifest_keep gave */
+    struct kg_doc *doc;  /* owned */
     const char *name;
     const char *package; /* the name, if it was not given */
     const char *version;
@@ -96,6 +97,8 @@ struct manifest {
 struct manifest *manifest_read(struct kg_str text, struct kg_problems *problems);
 /* Reads DIR/kaged-plugin.yaml; a file that cannot be read is a problem, too. */
 struct manifest *manifest_load(const char *dir, struct kg_problems *problems);
+/* One more that has it, on the same thread; each gives its own back with manifest_free. */
+struct manifest *manifest_keep(struct manifest *manifest);
 void manifest_free(struct manifest *manifest);
 
 const struct manifest_method *manifest_method_find(const struct manifest *manifest,

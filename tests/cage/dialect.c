@@ -57,7 +57,7 @@ static int teardown(void **state)
 
 static struct instance *instance_of(const char *plugin)
 {
-    return host_world_plugin(world, plugin)->instance;
+    return host_world_status(world, plugin).instance;
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */

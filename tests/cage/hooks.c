@@ -349,7 +349,7 @@ static void a_hung_hook_costs_its_time_and_nobody_elses(void **state)
     (void)state;
     struct fired hung[4], after;
     begin();
-    uint32_t starts = instance_start_count(host_world_plugin(world, "alpha")->instance);
+    uint32_t starts = instance_start_count(host_world_status(world, "alpha").instance);
     uint64_t began_ms = kg_monotonic_ms();
     for (size_t i = 0; i < KG_COUNT(hung); i++)
         fire(&hung[i], "{\"acts\":{\"alpha\":{\"hang\":true},\"beta\":{\"result\":\"b\"}}}");
@@ -363,7 +363,7 @@ static void a_hung_hook_costs_its_time_and_nobody_elses(void **state)
     fire(&after, "{\"acts\":{\"result\":\"y\"}}");
     wait_for(&after);
     assert_text(&after, 1, "y");
-    assert_int_equal(instance_start_count(host_world_plugin(world, "alpha")->instance), starts);
+    assert_int_equal(instance_start_count(host_world_status(world, "alpha").instance), starts);
     assert_non_null(EVENT(world, "\"plugin.hook.timeout\"", "alpha", "pre_compact", "\"primary\"",
                           "\"timeout_sec\":2"));
     forget(&after);

@@ -77,29 +77,30 @@ void host_world_wait(struct host_world *world, bool (*done)(void *data), void *d
         fail_msg("it did not happen in time; the log: %s", kg_buf_terminate(&world->events));
 }
 
-struct host_plugin *host_world_plugin(struct host_world *world, const char *name)
+struct host_status host_world_status(struct host_world *world, const char *name)
 {
     struct kg_err err;
-    struct host_plugin *plugin = host_plugin_find(world->host, kg_str(name), &err);
-    if (plugin == NULL)
+    struct host_named named;
+    if (host_find(world->host, kg_str(name), &named, &err) < 0)
         fail_msg("%s", err.message);
-    return plugin;
+    return host_status(named);
 }
 
 struct awaited {
-    struct host_plugin *plugin;
+    struct host_world *world;
+    const char *name;
     enum instance_state state;
 };
 
 static bool is_in_state(void *data)
 {
     struct awaited *awaited = data;
-    return instance_state(awaited->plugin->instance) == awaited->state;
+    return host_world_status(awaited->world, awaited->name).state == awaited->state;
 }
 
 void host_world_wait_state(struct host_world *world, const char *plugin, enum instance_state state)
 {
-    struct awaited awaited = {host_world_plugin(world, plugin), state};
+    struct awaited awaited = {world, plugin, state};
     host_world_wait(world, is_in_state, &awaited);
 }
 

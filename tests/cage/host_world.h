@@ -29,7 +29,7 @@ void host_world_start(struct host_world *world);
 void host_world_load(struct host_world *world, const char *yaml);
 void host_world_wait(struct host_world *world, bool (*done)(void *data), void *data);
 void host_world_wait_state(struct host_world *world, const char *plugin, enum instance_state state);
-struct host_plugin *host_world_plugin(struct host_world *world, const char *name);
+struct host_status host_world_status(struct host_world *world, const char *name);
 
 /* The audit log. */
 void host_world_forget(struct host_world *world);

@@ -267,7 +267,7 @@ static void an_error_of_the_plugin_is_its_answer(void **state)
 static void a_tool_that_takes_too_long_is_blocked(void **state)
 {
     (void)state;
-    uint32_t starts = instance_start_count(host_world_plugin(world, "alpha")->instance);
+    uint32_t starts = instance_start_count(host_world_status(world, "alpha").instance);
     struct asked asked = answer_of("primary", "alpha.brief", "{\"acts\":{\"hang\":true}}");
     assert_refused(&asked, KG_E_PLUGIN_TIMEOUT, "within 1000 ms");
     assert_true(asked.blocked);
@@ -276,7 +276,7 @@ static void a_tool_that_takes_too_long_is_blocked(void **state)
     forget(&asked);
     asked = answer_of("primary", "alpha.act", "");
     assert_result_has(&asked, "null");
-    assert_int_not_equal(instance_start_count(host_world_plugin(world, "alpha")->instance), starts);
+    assert_int_not_equal(instance_start_count(host_world_status(world, "alpha").instance), starts);
     forget(&asked);
 }
 

@@ -1,0 +1,304 @@
+/*
+ * What the operator does to a plugin, or to one process of it: enable, disable, restart, reload.
+ * Each is checked before anything is touched, remembered where it has to outlive the daemon, and in
+ * the audit log. Nobody enables or restarts files that were not approved: where a quick look does
+ * not tell, the act waits for the check.
+ */
+#include "host/internal.h"
+#include "host/projects_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static const char *name_of(struct host_named named)
+{
+    return named.process ? named.process->name : named.plugin->name;
+}
+
+/* -- an act that waits for a check ------------------------------------------------------------- */
+
+struct act {
+    char *operator_id; /* owned */
+    host_acted_fn *on_done;
+    void *data;
+};
+
+static struct act *act_new(const char *operator_id, host_acted_fn *on_done, void *data)
+{
+    struct act *act = kg_alloc(sizeof(*act));
+    *act = (struct act){kg_strdup(operator_id), on_done, data};
+    return act;
+}
+
+static void answer(struct act *act, const struct kg_err *err_or_null)
+{
+    act->on_done(act->data, err_or_null);
+    free(act->operator_id);
+    free(act);
+}
+
+/* -- enable, disable --------------------------------------------------------------------------- */
+
+static int check_enable(const struct host_plugin *plugin, struct kg_err *err)
+{
+    int result = host_check_unchanging(plugin, err);
+    if (result == 0)
+        result = host_check_not_dev(plugin, err);
+    return result < 0 ? result : host_check_startable(plugin, err);
+}
+
+static int enable_now(struct host_named named, const char *operator_id, struct kg_err *err)
+{
+    struct host *host = named.plugin->host;
+    const char *name = name_of(named);
+    int result = check_enable(named.plugin, err);
+    if (result == 0)
+        result = state_plugin_choice_set(host->state, kg_str(name), STATE_ENABLED, err);
+    if (result < 0)
+        return result;
+    audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(name),
+               AUDIT_V_TEXT(operator_id));
+    if (named.process != NULL)
+        host_start_checked(named.process);
+    if (named.process == NULL || named.process->whom.kind == HOST_NOBODY)
+        host_plugin_follow(named.plugin); /* in projects, too */
+    return 0;
+}
+
+static void on_checked_to_enable(struct host_named named, void *data,
+                                 const struct kg_err *err_or_null)
+{
+    struct act *act = data;
+    struct kg_err err;
+    if (err_or_null == NULL && enable_now(named, act->operator_id, &err) < 0)
+        err_or_null = &err;
+    answer(act, err_or_null);
+}
+
+void host_enable(struct host *host, struct kg_str name, const char *operator_id,
+                 host_acted_fn *on_done, void *data)
+{
+    struct kg_err err = {0};
+    struct host_named named;
+    if (host_find(host, name, &named, &err) == 0 && host_read_local_again(host, &err) == 0) {
+        if (named.plugin->problem.code != KG_OK)
+            (void)host_plugin_load(named.plugin); /* its author may have mended it */
+        if (check_enable(named.plugin, &err) == 0 && host_find(host, name, &named, &err) == 0) {
+            host_check_in_full(named, on_checked_to_enable, act_new(operator_id, on_done, data));
+            return;
+        }
+    }
+    on_done(data, &err);
+}
+
+int host_disable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
+{
+    struct host_named named;
+    if (host_find(host, name, &named, err) < 0 || host_check_unchanging(named.plugin, err) < 0 ||
+        host_check_not_dev(named.plugin, err) < 0 ||
+        state_plugin_choice_set(host->state, kg_str(name_of(named)), STATE_DISABLED, err) < 0)
+        return -EINVAL;
+    audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(name_of(named)),
+               AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(operator_id));
+    if (named.process != NULL && named.process->whom.kind != HOST_NOBODY)
+        host_process_follow(named.process);
+    else
+        host_plugin_follow(named.plugin); /* in projects, too */
+    return 0;
+}
+
+/* -- restart ----------------------------------------------------------------------------------- */
+
+static void restart_now(struct host_process *process, const char *operator_id)
+{
+    audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_RESTARTED, KG_STR_NULL,
+               AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(operator_id));
+    instance_restart(process->instance);
+}
+
+static int check_restart(struct host_named named, struct kg_err *err)
+{
+    int result = host_check_unchanging(named.plugin, err);
+    if (result == 0)
+        result = host_check_startable(named.plugin, err);
+    if (result == 0)
+        result = host_check_process(named, err);
+    if (result < 0 || host_process_is_wanted(named.process))
+        return result;
+    if (named.plugin->dev != NULL) {
+        result = kg_fail(err, KG_E_CONFLICT, "plugin %s asks for more than was agreed to",
+                         name_of(named));
+        kg_hint(err, "answer where kaged plugin dev runs");
+        return result;
+    }
+    result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", name_of(named));
+    kg_hint(err, "kaged plugin enable %s", name_of(named));
+    return result;
+}
+
+static void on_checked_to_restart(struct host_named named, void *data,
+                                  const struct kg_err *err_or_null)
+{
+    struct act *act = data;
+    struct kg_err err;
+    if (err_or_null == NULL && check_restart(named, &err) < 0)
+        err_or_null = &err;
+    if (err_or_null == NULL)
+        restart_now(named.process, act->operator_id);
+    answer(act, err_or_null);
+}
+
+/* One that runs goes on if what would follow it must not start. */
+void host_restart(struct host *host, struct kg_str name, const char *operator_id,
+                  host_acted_fn *on_done, void *data)
+{
+    struct kg_err err = {0};
+    struct host_named named;
+    if (host_find(host, name, &named, &err) < 0 || check_restart(named, &err) < 0) {
+        on_done(data, &err);
+        return;
+    }
+    int result = host_check_quick(named.process, &err);
+    if (result == -EAGAIN) {
+        host_check_in_full(named, on_checked_to_restart, act_new(operator_id, on_done, data));
+        return;
+    }
+    if (result < 0)
+        host_note_drift(named, &err);
+    else
+        restart_now(named.process, operator_id);
+    on_done(data, result < 0 ? &err : NULL);
+}
+
+/* -- reload ------------------------------------------------------------------------------------ */
+
+const char *const host_reload_names[] = {
+    [HOST_RELOAD_NOTHING] = "nothing",
+    [HOST_RELOAD_READ] = "read",
+    [HOST_RELOAD_TOLD] = "told",
+    [HOST_RELOAD_RESTART] = "restarted",
+};
+
+static void add_reason(struct host_reloaded *reloaded, const char *reason)
+{
+    size_t count = 0;
+    while (reloaded->reasons[count] != NULL)
+        count++;
+    reloaded->reasons[count] = reason;
+    reloaded->act = HOST_RELOAD_RESTART;
+}
+
+static bool same_manifest(const struct manifest *a, const struct manifest *b)
+{
+    kg_auto(kg_buf_free) struct kg_buf one = {0}, other = {0};
+    struct kg_json_writer one_json = kg_json_writer(&one), other_json = kg_json_writer(&other);
+    kg_json_node(&one_json, a->doc->root);
+    kg_json_node(&other_json, b->doc->root);
+    return kg_str_equal(kg_buf_view(&one), kg_buf_view(&other));
+}
+
+static bool same_limits(const struct instance_limits *a, const struct instance_limits *b)
+{
+    return a->memory_bytes == b->memory_bytes && a->cpu_shares == b->cpu_shares &&
+           a->processes_max == b->processes_max && a->tmp_bytes == b->tmp_bytes;
+}
+
+/* What is new for a process that runs. */
+static struct host_reloaded compare(const struct host_process *process,
+                                    const struct manifest *manifest, struct kg_str settings)
+{
+    const struct host *host = process->plugin->host;
+    struct host_reloaded reloaded = {.act = HOST_RELOAD_NOTHING};
+    struct kg_str before = instance_config(process->instance);
+    struct instance_limits limits = policy_limits(host->config, process->plugin->name);
+    struct instance_limits running = instance_facts(process->instance).limits;
+    if (!kg_str_equal(before, settings))
+        reloaded.act = HOST_RELOAD_TOLD;
+    if (!same_manifest(process->manifest, manifest))
+        add_reason(&reloaded, "manifest");
+    else if (policy_paths_differ(manifest, before, settings))
+        add_reason(&reloaded, "paths");
+    if (!same_limits(&limits, &running))
+        add_reason(&reloaded, "limits");
+    if (process->start_settings != host->start_settings)
+        add_reason(&reloaded, "settings");
+    return reloaded;
+}
+
+/* Both of them, or neither: *ret_manifest is owned, and one that was approved. */
+static int read_both(struct host_named named, struct manifest **ret_manifest,
+                     struct kg_buf *ret_settings, struct kg_err *err)
+{
+    const struct host_plugin *plugin = named.plugin;
+    const struct host_whom *whom = named.process ? &named.process->whom : &host_nobody;
+    struct host *host = plugin->host;
+    struct manifest *manifest = host_read_manifest(plugin, err);
+    struct local *before = host->local, *local = NULL;
+    if (manifest != NULL && store_check_quick(host->store, plugin->name, err) == 0)
+        local = local_load(host->paths->local_file, LOCAL_REPLACE, err);
+    if (local == NULL) {
+        manifest_free(manifest);
+        return -EINVAL;
+    }
+    host->local = local;
+    if (plugin_config_make(plugin, whom, manifest, ret_settings, err) < 0) {
+        host->local = before;
+        local_free(local);
+        manifest_free(manifest);
+        return -EINVAL;
+    }
+    local_free(before);
+    *ret_manifest = manifest;
+    return 0;
+}
+
+/* Without a process there is nobody to tell; one that should run is given another try. */
+static int reload_idle(struct host_named *named, struct host_reloaded *ret_reloaded,
+                       struct kg_err *err)
+{
+    if (host_plugin_load(named->plugin) < 0) {
+        *err = named->plugin->problem;
+        return -EINVAL;
+    }
+    *ret_reloaded = (struct host_reloaded){.act = HOST_RELOAD_READ};
+    if (named->process == NULL)
+        named->process = host_process_find(named->plugin, &host_nobody); /* it may be new */
+    if (named->process == NULL || !host_process_is_wanted(named->process))
+        return 0;
+    if (host_check_startable(named->plugin, err) < 0)
+        return -EINVAL;
+    add_reason(ret_reloaded, "not running");
+    return 0;
+}
+
+int host_plugin_reload(struct host *host, struct host_named named, const char *operator_id,
+                       struct host_reloaded *ret_reloaded, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    struct host_reloaded reloaded = {0};
+    struct manifest *manifest = NULL;
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host_check_unchanging(named.plugin, err) < 0 || host_check_not_dev(named.plugin, err) < 0)
+        return -EINVAL;
+    int result = read_both(named, &manifest, &settings, err);
+    if (result < 0)
+        return result;
+    if (named.process != NULL && host_process_runs(named.process)) {
+        reloaded = compare(named.process, manifest, kg_buf_view(&settings));
+        named.plugin->problem = (struct kg_err){.code = KG_OK};
+    } else {
+        result = reload_idle(&named, &reloaded, err);
+    }
+    manifest_free(manifest);
+    if (result < 0)
+        return result;
+    audit_emit(host->audit, AUDIT_PLUGIN_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(name_of(named)),
+               AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(host_reload_names[reloaded.act]));
+    if (reloaded.act == HOST_RELOAD_RESTART)
+        instance_restart(named.process->instance); /* which reads both once more */
+    else if (reloaded.act == HOST_RELOAD_TOLD)
+        instance_set_config(named.process->instance, kg_buf_view(&settings));
+    *ret_reloaded = reloaded;
+    return 0;
+}

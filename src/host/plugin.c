@@ -1,0 +1,402 @@
+/*
+ * The list of plugins. A plugin is a folder in the plugins folder, or its author's; one whose
+ * manifest cannot be used is listed with the reason and never runs. Who keeps a plugin or a process
+ * over a turn of the loop holds a reference, and finds out when it is gone.
+ */
+#include "host/internal.h"
+#include "host/projects_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* -- references -------------------------------------------------------------------------------- */
+
+struct host_plugin *host_plugin_keep(struct host_plugin *plugin)
+{
+    plugin->references++;
+    return plugin;
+}
+
+void host_plugin_drop(struct host_plugin *plugin)
+{
+    if (--plugin->references > 0)
+        return;
+    manifest_free(plugin->manifest);
+    free(plugin->name);
+    free(plugin->dir);
+    free(plugin);
+}
+
+/* -- the list ---------------------------------------------------------------------------------- */
+
+/* The index of the first whose name is not below that one. */
+static size_t place_of(const struct host *host, struct kg_str name)
+{
+    size_t low = 0, high = host->plugin_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (kg_str_compare(name, kg_str(host->plugins[middle]->name)) <= 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name)
+{
+    size_t place = place_of(host, name);
+    return place < host->plugin_count && kg_str_is(name, host->plugins[place]->name)
+               ? host->plugins[place]
+               : NULL;
+}
+
+struct host_process *host_process_after(const struct host *host,
+                                        const struct host_process *process_or_null)
+{
+    size_t place = 0;
+    if (process_or_null != NULL && process_or_null->next != NULL)
+        return process_or_null->next;
+    if (process_or_null != NULL)
+        place = place_of(host, kg_str(process_or_null->plugin->name)) + 1;
+    while (place < host->plugin_count && host->plugins[place]->processes == NULL)
+        place++;
+    return place < host->plugin_count ? host->plugins[place]->processes : NULL;
+}
+
+static void insert(struct host *host, struct host_plugin *plugin)
+{
+    size_t place = place_of(host, kg_str(plugin->name));
+    host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
+    memmove(&host->plugins[place + 1], &host->plugins[place],
+            (host->plugin_count - place) * sizeof(*host->plugins));
+    host->plugins[place] = plugin;
+    host->plugin_count++;
+}
+
+/* Who has just copied it there sees why it cannot start; that files changed is seen at a start. */
+static void look_for_approval(struct host_plugin *plugin)
+{
+    plugin->drift = (struct kg_err){.code = KG_OK};
+    struct kg_err err;
+    if (plugin->dev == NULL && store_check_known(plugin->host->store, plugin->name, &err) < 0)
+        plugin->drift = err;
+}
+
+struct host_plugin *host_plugin_add(struct host *host, const char *name)
+{
+    struct host_plugin *plugin = kg_alloc(sizeof(*plugin));
+    plugin->host = host;
+    plugin->references = 1;
+    plugin->name = kg_strdup(name);
+    plugin->dir = kg_format("%s/%s", host->plugins_dir, name);
+    insert(host, plugin);
+    return plugin;
+}
+
+static void list_folder(struct host *host, const char *name)
+{
+    struct host_plugin *plugin = host_plugin_add(host, name);
+    look_for_approval(plugin);
+    if (host_plugin_load(plugin) == 0)
+        return;
+    kg_log_about(KG_ERROR_LEVEL, name, "disabled: %s", plugin->problem.message);
+    audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(name),
+               AUDIT_V_TEXT(plugin->problem.message), AUDIT_V_NULL);
+}
+
+/* A link could lead anywhere: it is no plugin. */
+void host_find_plugins(struct host *host)
+{
+    DIR *dir = opendir(host->plugins_dir);
+    if (dir == NULL) {
+        kg_log(KG_WARN, "plugins folder %s: %s", host->plugins_dir, strerror(errno));
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        struct stat there;
+        if (manifest_name_is_valid(kg_str(entry->d_name)) &&
+            fstatat(dirfd(dir), entry->d_name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(there.st_mode) && host_plugin_find(host, kg_str(entry->d_name)) == NULL)
+            list_folder(host, entry->d_name);
+    }
+    closedir(dir);
+}
+
+void host_plugin_remove(struct host_plugin *plugin)
+{
+    struct host *host = plugin->host;
+    size_t place = place_of(host, kg_str(plugin->name));
+    while (plugin->processes != NULL)
+        host_process_remove(plugin->processes);
+    host->plugin_count--;
+    memmove(&host->plugins[place], &host->plugins[place + 1],
+            (host->plugin_count - place) * sizeof(*host->plugins));
+    plugin->dev = NULL;
+    plugin->gone = true;
+    host_plugin_drop(plugin);
+}
+
+void host_plugins_free(struct host *host)
+{
+    while (host->plugin_count > 0)
+        host_plugin_remove(host->plugins[host->plugin_count - 1]);
+    free(kg_steal(&host->plugins));
+}
+
+/* -- from where it is run ---------------------------------------------------------------------- */
+
+void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
+{
+    struct host_dev *before = plugin->dev;
+    free(plugin->dir);
+    plugin->dev = dev_or_null;
+    plugin->dir = dev_or_null ? kg_strdup(host_dev_path(dev_or_null))
+                              : kg_format("%s/%s", plugin->host->plugins_dir, plugin->name);
+    plugin->leaving = dev_or_null == NULL && access(plugin->dir, F_OK) < 0;
+    look_for_approval(plugin);
+    for (struct host_process *at = plugin->processes; at != NULL && before != dev_or_null;
+         at = at->next) {
+        if (before != NULL)
+            host_dev_left(before, at);
+        if (dev_or_null != NULL)
+            host_dev_joined(dev_or_null, at);
+    }
+}
+
+/* -- reading it -------------------------------------------------------------------------------- */
+
+static void log_warnings(const struct host_plugin *plugin, const struct kg_problems *problems)
+{
+    for (size_t i = 0; i < problems->count; i++)
+        if (problems->items[i].row->severity == KG_SEVERITY_WARNING)
+            kg_log_about(KG_WARN, plugin->name, "%s:%u:%u: %s", MANIFEST_FILE,
+                         problems->items[i].line, problems->items[i].column,
+                         problems->items[i].message);
+}
+
+struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err)
+{
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    struct manifest *manifest = plugin->dev ? manifest_read(host_dev_text(plugin->dev), &problems)
+                                            : manifest_load(plugin->dir, &problems);
+    log_warnings(plugin, &problems);
+    if (manifest == NULL) {
+        kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);
+        manifest_problems_fail(&problems, path, err);
+    } else if (strcmp(manifest->name, plugin->name) != 0) {
+        kg_fail(err, KG_E_INVALID_MANIFEST,
+                "%s/%s: the name is \"%s\", but the folder is called \"%s\"", plugin->dir,
+                MANIFEST_FILE, manifest->name, plugin->name);
+        kg_hint(err, "give both one name");
+        manifest_free(kg_steal(&manifest));
+    }
+    return manifest;
+}
+
+int host_plugin_read(struct host_plugin *plugin)
+{
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    struct kg_err err = {0};
+    struct manifest *manifest = host_read_manifest(plugin, &err);
+    if (manifest == NULL ||
+        plugin_config_make(plugin, &host_nobody, manifest, &settings, &err) < 0) {
+        plugin->problem = err;
+        manifest_free(manifest);
+        return -EINVAL;
+    }
+    plugin->problem = (struct kg_err){.code = KG_OK};
+    manifest_free(plugin->manifest);
+    plugin->manifest = manifest;
+    return 0;
+}
+
+/* Who reaches into a project, by a capability or where a setting points, serves only projects. */
+static void see_to_nobody(struct host_plugin *plugin)
+{
+    struct host_process *process = host_process_find(plugin, &host_nobody);
+    const struct manifest *manifest =
+        process != NULL && host_process_runs(process) ? process->manifest : plugin->manifest;
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    struct kg_err err;
+    if (manifest == NULL || plugin_config_make(plugin, &host_nobody, manifest, &settings, &err) < 0)
+        return;
+    bool serves = !policy_is_of_project(manifest, kg_buf_view(&settings));
+    if (process == NULL && serves)
+        host_process_add(plugin, &host_nobody);
+    else if (process != NULL && !serves)
+        host_process_leave(process);
+}
+
+int host_plugin_load(struct host_plugin *plugin)
+{
+    if (host_plugin_read(plugin) < 0)
+        return -EINVAL;
+    see_to_nobody(plugin);
+    for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+        if (!at->leaving && !host_process_runs(at))
+            (void)host_process_load(at);
+    return plugin->problem.code == KG_OK ? 0 : -EINVAL;
+}
+
+static bool all_run(const struct host_plugin *plugin)
+{
+    bool all = host_process_find(plugin, &host_nobody) != NULL;
+    for (const struct host_process *at = plugin->processes; at != NULL && all; at = at->next)
+        all = host_process_runs(at);
+    return all;
+}
+
+void host_plugin_refresh(struct host_plugin *plugin)
+{
+    struct instance_limits limits = policy_limits(plugin->host->config, plugin->name);
+    if (plugin->change != NULL || plugin->leaving)
+        return; /* a change reads it itself */
+    for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+        instance_set_limits(at->instance, &limits);
+    if (all_run(plugin))
+        see_to_nobody(plugin);
+    else
+        (void)host_plugin_load(plugin);
+    for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+        host_process_refresh(at);
+}
+
+int host_check_startable(const struct host_plugin *plugin, struct kg_err *err)
+{
+    const struct host *host = plugin->host;
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (plugin->problem.code != KG_OK) {
+        *err = plugin->problem;
+        return -EINVAL;
+    }
+    if (host->no_cage.code != KG_OK) {
+        *err = host->no_cage;
+        return kg_wrap(err, -EINVAL, "plugin %s: start", plugin->name);
+    }
+    return 0;
+}
+
+void host_plugin_follow(struct host_plugin *plugin)
+{
+    for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+        host_process_follow(at);
+}
+
+/* -- names ------------------------------------------------------------------------------------- */
+
+static const char *name_of(struct host_named named)
+{
+    return named.process ? named.process->name : named.plugin->name;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(name_of(*(const struct host_named *)a), name_of(*(const struct host_named *)b));
+}
+
+struct host_named *host_names(const struct host *host, size_t *ret_count)
+{
+    size_t count = 0, most = host->plugin_count;
+    for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
+        most++;
+    struct host_named *names = kg_alloc_array(most + 1, sizeof(*names));
+    for (size_t i = 0; i < host->plugin_count; i++) {
+        struct host_plugin *plugin = host->plugins[i];
+        if (host_process_find(plugin, &host_nobody) == NULL)
+            names[count++] = (struct host_named){plugin, NULL};
+        for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+            names[count++] = (struct host_named){plugin, at};
+    }
+    qsort(names, count, sizeof(*names), compare_names);
+    *ret_count = count;
+    return names;
+}
+
+static int say_unknown(const struct host *host, struct kg_str name, struct kg_err *err)
+{
+    size_t count;
+    kg_auto(kg_free) struct host_named *names = host_names(host, &count);
+    kg_auto(kg_free) const char **texts = kg_alloc_array(count + 1, sizeof(*texts));
+    for (size_t i = 0; i < count; i++)
+        texts[i] = name_of(names[i]);
+    const char *nearest = kg_str_nearest(name, texts, count);
+    kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%.*s\"", KG_STR_CUT(name, 64));
+    if (nearest != NULL)
+        kg_hint(err, "did you mean %s?", nearest);
+    else
+        kg_hint(err, "plugins are folders in %s; new ones are found by: kaged reload",
+                host->plugins_dir);
+    return -ENOENT;
+}
+
+int host_find(const struct host *host, struct kg_str name, struct host_named *ret_named,
+              struct kg_err *err)
+{
+    const char *at = name.length > 0 ? memchr(name.data, '@', name.length) : NULL;
+    struct kg_str plugin = {name.data, at ? (size_t)(at - name.data) : name.length};
+    struct host_named named = {.plugin = host_plugin_find(host, plugin)};
+    if (named.plugin != NULL)
+        named.process = named.plugin->processes;
+    while (named.process != NULL && !kg_str_is(name, named.process->name))
+        named.process = named.process->next;
+    if (named.plugin == NULL || (at != NULL && named.process == NULL))
+        return say_unknown(host, name, err);
+    *ret_named = named;
+    return 0;
+}
+
+int host_check_process(struct host_named named, struct kg_err *err)
+{
+    const struct host_plugin *plugin = named.plugin;
+    if (named.process != NULL)
+        return 0;
+    if (plugin->manifest == NULL)
+        return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s: %s", plugin->name,
+                       plugin->problem.message);
+    kg_fail(err, KG_E_PLUGIN_DOWN,
+            "plugin %s works in a project: each that uses it has a process of its own",
+            plugin->name);
+    kg_hint(err, "name one of them: %s@PROJECT", plugin->name);
+    return -EINVAL;
+}
+
+/* -- what is told of it ------------------------------------------------------------------------ */
+
+struct host_status host_status(struct host_named named)
+{
+    static const struct host_usage unused = {0};
+    const struct host_plugin *plugin = named.plugin;
+    struct host_process *process = named.process;
+    return (struct host_status){
+        .name = name_of(named),
+        .plugin = plugin->name,
+        .dir = plugin->dir,
+        .is_dev = plugin->dev != NULL,
+        .is_checked = (process ? process->checks : plugin->checks) > 0,
+        .manifest = process ? process->manifest : plugin->manifest,
+        .problem = &plugin->problem,
+        .drift = &plugin->drift,
+        .state = process ? instance_state(process->instance) : INSTANCE_DISABLED,
+        .instance = process ? process->instance : NULL,
+        .usage = process ? &process->usage : &unused,
+        .cage_words = process ? kg_buf_view(&process->cage_words) : KG_STR_NULL,
+    };
+}
+
+struct instance_facts host_run_facts(struct host_named named)
+{
+    const struct host *host = named.plugin->host;
+    if (named.process != NULL)
+        return instance_facts(named.process->instance);
+    return (struct instance_facts){
+        .cage_id = "",
+        .limits = policy_limits(host->config, named.plugin->name),
+        .limits_mode = host_limits(host)->mode,
+    };
+}

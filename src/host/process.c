@@ -1,0 +1,446 @@
+/*
+ * The processes of plugins: one for nobody in particular, and one for each project whose folder the
+ * plugin reaches into, since its cage may see no other. A process keeps the manifest that it was
+ * started with, whatever the plugin's is by now. One whose project is gone leaves: it ends, its
+ * storage is closed, and then it is removed.
+ */
+#include "host/internal.h"
+#include "host/projects_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* -- names ------------------------------------------------------------------------------------- */
+
+const struct host_whom host_nobody = {.kind = HOST_NOBODY};
+
+char *host_process_name(const char *plugin, const struct host_whom *whom)
+{
+    return whom->kind == HOST_NOBODY ? kg_strdup(plugin) : kg_format("%s@%s", plugin, whom->id);
+}
+
+/* By whom they serve; nobody comes first. */
+static int compare(const struct host_whom *a, const struct host_whom *b)
+{
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    return a->kind == HOST_NOBODY ? 0 : strcmp(a->id, b->id);
+}
+
+struct host_process *host_process_find(const struct host_plugin *plugin,
+                                       const struct host_whom *whom)
+{
+    struct host_process *process = plugin->processes;
+    while (process != NULL && compare(&process->whom, whom) != 0)
+        process = process->next;
+    return process;
+}
+
+/* -- its tier, its cage ------------------------------------------------------------------------ */
+
+static const struct host_tier tiers[] = {
+    {"caged", host_cage_plan},
+};
+
+/* Without a process, for nobody. */
+struct cage_plan *host_plan(struct host_named named, bool make_folders, struct kg_err *err)
+{
+    const struct host_process *process = named.process;
+    const struct host *host = named.plugin->host;
+    if (host->no_cage.code != KG_OK) {
+        *err = host->no_cage;
+        return NULL;
+    }
+    const struct host_whom *whom = process ? &process->whom : &host_nobody;
+    const struct host_cage_parts parts = {
+        .manifest = process ? process->manifest : named.plugin->manifest,
+        .dir = named.plugin->dir,
+        .plugins_dir = host->plugins_dir,
+        .config = host->config,
+        .paths = host->paths,
+        .settings = process ? instance_config(process->instance) : KG_STR_NULL,
+        .project_root = whom->root,
+        .project_id = whom->id,
+        .project_file = whom->file,
+        .facts = host->facts,
+        .make_folders = make_folders,
+    };
+    return (process ? process->tier : &tiers[0])->plan(&parts, err);
+}
+
+static struct instance_times times_of(const struct manifest *manifest, const struct config *config)
+{
+    return (struct instance_times){
+        .shutdown_timeout_ms = manifest->shutdown_timeout_sec
+                                   ? (uint64_t)manifest->shutdown_timeout_sec * 1000
+                                   : (uint64_t)config->limits_shutdown_timeout_ms,
+        .health_interval_ms = manifest->health_interval_sec
+                                  ? (uint64_t)manifest->health_interval_sec * 1000
+                                  : (uint64_t)config->limits_health_interval_ms,
+    };
+}
+
+/* -- what the supervisor tells and asks -------------------------------------------------------- */
+
+/* What the cage of a running process is made of is kept, since its plan could be another by now. */
+static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err)
+{
+    struct host_process *process = data;
+    const struct host *host = process->plugin->host;
+    struct instance_times times = times_of(process->manifest, host->config);
+    instance_set_times(instance, &times); /* a restart after a crash takes new settings, too */
+    process->start_settings = host->start_settings;
+    if (host_check_start(process, err) < 0)
+        return NULL;
+    struct cage_plan *plan = host_plan((struct host_named){process->plugin, process}, true, err);
+    kg_buf_free(&process->cage_words);
+    if (plan != NULL)
+        cage_plan_words(plan, &process->cage_words);
+    return plan;
+}
+
+void host_process_moved(struct host_process *process)
+{
+    struct host *host = process->plugin->host;
+    if (process->plugin->change != NULL)
+        host_change_look(process->plugin->change);
+    if (process->leaving || process->plugin->leaving)
+        host_look_for_left(host);
+    if (host->stopping)
+        loop_defer(host->loop, &host->stop_check);
+}
+
+static void on_state(void *data, struct instance *instance)
+{
+    struct host_process *process = data;
+    (void)instance;
+    host_process_moved(process);
+    host_projects_on_state(process->plugin->host, process);
+    host_agents_look(process);
+}
+
+static void on_move(void *data, struct instance *instance, enum instance_state from,
+                    enum instance_state to, const char *reason)
+{
+    struct host_process *process = data;
+    (void)instance;
+    host_events_state(process->plugin->host->events, process->name, instance_state_name(from),
+                      instance_state_name(to), reason);
+    host_trace_moved(process, from, to, reason);
+}
+
+static void on_notification(void *data, struct instance *instance, struct kg_str method,
+                            struct kg_str params)
+{
+    struct host_process *process = data;
+    (void)instance;
+    host_events_notification(process->plugin->host->events, process->name, method, params);
+}
+
+static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
+                       struct kg_str params)
+{
+    (void)instance;
+    return host_serve(data, id, method, params);
+}
+
+static bool has_storage(void *data, struct instance *instance)
+{
+    (void)instance;
+    return host_stores(data);
+}
+
+static bool may_claim(void *data, struct instance *instance, struct kg_str capability)
+{
+    const struct host_process *process = data;
+    kg_auto(capability_free) struct capability claimed = {0};
+    (void)instance;
+    return capability_parse(capability, &claimed, NULL) == 0 &&
+           capability_set_covers(&process->manifest->capability_set, &claimed);
+}
+
+static void put_projects(void *data, struct instance *instance, struct kg_json_writer *json)
+{
+    (void)instance;
+    host_projects_put(data, json);
+}
+
+/*
+ * The author may have mended the manifest since; if it is broken now, what ran before runs again.
+ */
+static void on_fresh_start(void *data, struct instance *instance)
+{
+    struct host_process *process = data;
+    (void)instance;
+    if (host_plugin_read(process->plugin) < 0 || host_process_load(process) < 0)
+        kg_log_about(KG_ERROR_LEVEL, process->name, "%s", process->plugin->problem.message);
+}
+
+/* -- what it is started with ------------------------------------------------------------------- */
+
+/* The lists are owned by the manifest; the supervisor only reads them. */
+#define LIST(list) ((const char *const *)(list))
+
+static void set_spec(struct host_process *process, struct kg_str settings)
+{
+    struct host *host = process->plugin->host;
+    const struct manifest *manifest = process->manifest;
+    const struct instance_spec spec = {
+        .name = process->name,
+        .plugin = process->plugin->name,
+        .version = manifest->version,
+        .methods = LIST(manifest->method_names),
+        .capabilities = LIST(manifest->capabilities),
+        .times = times_of(manifest, host->config),
+        .limits = policy_limits(host->config, process->plugin->name),
+        .config = settings,
+    };
+    static const struct instance_ops ops = {
+        .on_state = on_state,
+        .on_move = on_move,
+        .on_notification = on_notification,
+        .on_fresh_start = on_fresh_start,
+        .make_plan = make_plan,
+        .on_request = on_request,
+        .has_storage = has_storage,
+        .may_claim = may_claim,
+        .put_projects = put_projects,
+    };
+    if (process->instance == NULL)
+        process->instance = instance_new(&host->supervisor, &spec, &ops, process);
+    else
+        instance_set_spec(process->instance, &spec);
+    host_trace_loaded(process);
+}
+
+int host_process_load(struct host_process *process)
+{
+    struct host_plugin *plugin = process->plugin;
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    struct kg_err err = {0};
+    if (plugin_config_make(plugin, &process->whom, plugin->manifest, &settings, &err) < 0) {
+        plugin->problem = err;
+        return -EINVAL;
+    }
+    manifest_free(process->manifest);
+    process->manifest = manifest_keep(plugin->manifest);
+    set_spec(process, kg_buf_view(&settings));
+    return 0;
+}
+
+/* Where a setting of the type `path` points is a part of the cage: a change needs a new one. */
+static void apply_settings(struct host_process *process, struct kg_str settings)
+{
+    bool moves =
+        policy_paths_differ(process->manifest, instance_config(process->instance), settings);
+    instance_set_config(process->instance, settings);
+    if (moves)
+        instance_restart(process->instance);
+}
+
+/* It keeps the old one if the new one does not fit. */
+void host_process_refresh(struct host_process *process)
+{
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    struct kg_err err;
+    if (process->leaving || !host_process_runs(process))
+        return;
+    if (plugin_config_make(process->plugin, &process->whom, process->manifest, &settings, &err) < 0)
+        kg_log_about(KG_ERROR_LEVEL, process->name, "keeps its configuration: %s", err.message);
+    else
+        apply_settings(process, kg_buf_view(&settings));
+}
+
+/* -- its life ---------------------------------------------------------------------------------- */
+
+struct host_process *host_process_keep(struct host_process *process)
+{
+    process->references++;
+    return process;
+}
+
+void host_process_drop(struct host_process *process)
+{
+    if (--process->references > 0)
+        return;
+    host_plugin_drop(process->plugin);
+    free(process->name);
+    free((char *)process->whom.id);
+    free((char *)process->whom.root);
+    free((char *)process->whom.file);
+    free(process);
+}
+
+static void link_process(struct host_process *process)
+{
+    struct host_process **at = &process->plugin->processes;
+    while (*at != NULL && compare(&(*at)->whom, &process->whom) < 0)
+        at = &(*at)->next;
+    process->next = *at;
+    *at = process;
+}
+
+struct host_process *host_process_add(struct host_plugin *plugin, const struct host_whom *whom)
+{
+    struct host_process *process = kg_alloc(sizeof(*process));
+    process->plugin = host_plugin_keep(plugin);
+    process->references = 1;
+    process->tier = &tiers[0];
+    process->name = host_process_name(plugin->name, whom);
+    process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->root),
+                                       kg_strdup(whom->file)};
+    process->manifest = manifest_keep(plugin->manifest);
+    if (host_process_load(process) < 0)
+        set_spec(process, KG_STR_NULL); /* it is not started while that is so */
+    link_process(process);
+    if (plugin->dev != NULL)
+        host_dev_joined(plugin->dev, process);
+    return process;
+}
+
+void host_process_remove(struct host_process *process)
+{
+    struct host_process **at = &process->plugin->processes;
+    while (*at != process)
+        at = &(*at)->next;
+    *at = process->next;
+    host_trace_free(process);
+    instance_free(kg_steal(&process->instance));
+    storage_free(kg_steal(&process->storage));
+    host_hooks_end(process);
+    host_tools_look(process);
+    manifest_free(kg_steal(&process->manifest));
+    kg_buf_free(&process->cage_words);
+    host_process_drop(process);
+}
+
+bool host_process_runs(const struct host_process *process)
+{
+    return instance_has_process(process->instance);
+}
+
+/* A plugin may still be storing something while it leaves, so its storage closes after it. */
+bool host_process_is_busy(struct host_process *process)
+{
+    if (host_process_runs(process))
+        return true;
+    if (process->storage == NULL || storage_is_closed(process->storage))
+        return false;
+    storage_close(process->storage);
+    return true;
+}
+
+/* One that serves nobody is missed if it could serve again. */
+static void remove_process(struct host_process *process)
+{
+    struct host_plugin *plugin = process->plugin;
+    bool was_nobodys = process->whom.kind == HOST_NOBODY;
+    host_process_remove(process);
+    if (was_nobodys && !plugin->leaving && host_plugin_load(plugin) == 0)
+        host_plugin_follow(plugin);
+}
+
+static bool remove_left_of(struct host_plugin *plugin)
+{
+    bool any = false, busy = false;
+    for (struct host_process *at = plugin->processes, *next; at != NULL; at = next) {
+        next = at->next;
+        if (!at->leaving && !plugin->leaving)
+            continue;
+        if (host_process_is_busy(at)) {
+            busy = true;
+            continue;
+        }
+        remove_process(at);
+        any = true;
+    }
+    if (plugin->leaving && !busy)
+        host_plugin_remove(plugin);
+    return any;
+}
+
+static void remove_left(struct loop_task *task)
+{
+    struct host *host = KG_CONTAINER(task, struct host, leave_check);
+    bool any = false;
+    for (size_t i = host->plugin_count; i-- > 0;)
+        if (host->plugins[i]->change == NULL)
+            any |= remove_left_of(host->plugins[i]);
+    if (any)
+        host_projects_look_again(host); /* one may want a new process of that name */
+}
+
+void host_look_for_left(struct host *host)
+{
+    host->leave_check.run = remove_left;
+    loop_defer(host->loop, &host->leave_check);
+}
+
+void host_process_leave(struct host_process *process)
+{
+    process->leaving = true;
+    instance_disable(process->instance);
+    host_look_for_left(process->plugin->host);
+}
+
+/* -- whether it runs --------------------------------------------------------------------------- */
+
+static enum state_choice choice_of(struct host *host, const char *name)
+{
+    enum state_choice choice = STATE_UNSAID;
+    struct kg_err err;
+    if (state_plugin_choice_get(host->state, kg_str(name), &choice, &err) < 0)
+        kg_log(KG_ERROR_LEVEL, "%s", err.message);
+    return choice;
+}
+
+/* Who disables a plugin disables it in every project. */
+bool host_process_is_wanted(const struct host_process *process)
+{
+    const struct host_plugin *plugin = process->plugin;
+    struct host *host = plugin->host;
+    bool is_nobodys = process->whom.kind == HOST_NOBODY;
+    if (process->leaving || plugin->leaving)
+        return false;
+    if (plugin->dev != NULL && (is_nobodys || !host_dev_may_run(plugin->dev)))
+        return host_dev_may_run(plugin->dev);
+    if (!is_nobodys && plugin->dev == NULL && choice_of(host, plugin->name) == STATE_DISABLED)
+        return false;
+    enum state_choice choice = choice_of(host, process->name);
+    if (choice != STATE_UNSAID)
+        return choice == STATE_ENABLED;
+    return kg_list_has(host->config->plugins_enabled, kg_str(process->name)) ||
+           host_projects_want(process);
+}
+
+bool host_process_is_starting(const struct host_process *process)
+{
+    if (process->instance == NULL || process->plugin->host->stopping)
+        return false;
+    return instance_state(process->instance) == INSTANCE_SPAWNING ||
+           (process->checks > 0 && !host_process_runs(process));
+}
+
+static void start(struct host_process *process)
+{
+    struct kg_err err;
+    if (host_check_startable(process->plugin, &err) == 0) {
+        host_start_if_approved(process);
+        return;
+    }
+    kg_log_about(KG_ERROR_LEVEL, process->name, "%s%s%s", err.message,
+                 err.hint[0] != '\0' ? "; to mend it: " : "", err.hint);
+    audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL,
+               AUDIT_V_TEXT(process->name), AUDIT_V_INT(0), AUDIT_V_TEXT(err.message));
+}
+
+void host_process_follow(struct host_process *process)
+{
+    enum instance_state state = instance_state(process->instance);
+    if (process->plugin->change != NULL || process->plugin->host->stopping)
+        return;
+    if (!host_process_is_wanted(process))
+        instance_disable(process->instance);
+    else if (state == INSTANCE_DISABLED || state == INSTANCE_STOPPING)
+        start(process);
+}
