@@ -319,6 +319,31 @@ static void put_calls(struct kg_buf *out)
         kg_buf_printf(out, "%s%s", calls[i], i + 1 < KG_COUNT(calls) ? ",\n" : ".\n");
 }
 
+/* Those with that rule, as a list in a sentence. */
+static void put_places(struct kg_buf *out, const char *wanted)
+{
+    static const struct {
+        const char *path, *rule;
+    } places[] = {
+#define PLACE(path, rule) {path, #rule},
+#include "cage/places.def"
+#undef PLACE
+    };
+    for (size_t i = 0; i < KG_COUNT(places); i++)
+        if (strcmp(places[i].rule, wanted) == 0)
+            kg_buf_printf(out, ".IR %s ,\n", places[i].path);
+}
+
+static void put_whole_places(struct kg_buf *out)
+{
+    put_places(out, "WHOLE");
+}
+
+static void put_trees(struct kg_buf *out)
+{
+    put_places(out, "TREE");
+}
+
 static void put_version(struct kg_buf *out)
 {
     kg_buf_text(out, KAGED_VERSION);
@@ -454,6 +479,8 @@ static const struct {
     {"@problems@", put_problems},
     {"@project-problems@", put_project_problems},
     {"@calls@", put_calls},
+    {"@places-whole@", put_whole_places},
+    {"@places-trees@", put_trees},
     {"@kit-rules@", put_kit_rules},
     {"@consents@", put_consents},
 };

@@ -63,8 +63,13 @@ struct cage_policy {
 
 /* What realpath says, but sooner where there is no link in the path. Owned, or NULL. */
 char *cage_real_path(const char *path);
-/* True if path is one of those folders, or within one of those trees, that no cage shows whole. */
-bool cage_files_refused(const char *path);
+
+/* -- places of the system, as places.def has them ---------------------------------------------- */
+
+bool cage_place_may_be_given(const char *path);     /* by a capability */
+bool cage_place_may_be_installed(const char *path); /* as a plugin's own folder */
+/* Says why it may not be given, as an error with that code. */
+int cage_place_check(const char *path, enum kg_code code, struct kg_err *err);
 
 /* -- host facts: what this machine offers; probed once, given to the pure planner -------------- */
 

@@ -7,13 +7,6 @@
 
 #include <stdlib.h>
 
-/* The cage has its own of these; nothing of the host's is shown in them. */
-static const char *const own_trees[] = {"/proc", "/sys", "/dev"};
-
-/* Too much to be asked for by one name; what is below them may be. */
-static const char *const whole_folders[] = {"/",    "/boot", "/etc", "/home", "/root",
-                                            "/run", "/tmp",  "/usr", "/var"};
-
 /* One path of the policy, or the folder of one of its programs. */
 struct file {
     const char *path;    /* borrowed from the policy */
@@ -37,17 +30,6 @@ static void files_free(struct files *files)
     free(files->items);
 }
 
-bool cage_files_refused(const char *path)
-{
-    for (size_t i = 0; i < KG_COUNT(own_trees); i++)
-        if (kg_path_within(path, own_trees[i]))
-            return true;
-    for (size_t i = 0; i < KG_COUNT(whole_folders); i++)
-        if (strcmp(path, whole_folders[i]) == 0)
-            return true;
-    return false;
-}
-
 /* -- whether one may be granted ---------------------------------------------------------------- */
 
 static int refuse(const struct files *files, const struct file *file, const char *why)
@@ -69,10 +51,11 @@ static int check_name(const struct files *files, const struct file *file)
 {
     if (strcmp(file->path, "/") != 0 && !cage_path_plain(file->path))
         return refuse(files, file, "it is not a plain absolute path");
-    if (!cage_files_refused(file->path))
+    struct kg_err why;
+    if (cage_place_check(file->path, KG_E_CAGE, &why) == 0)
         return 0;
-    int result = refuse(files, file, "it is the system's own");
-    kg_hint(files->err, "name the file or folder below it that the plugin needs");
+    int result = refuse(files, file, why.message);
+    kg_hint(files->err, "%s", why.hint);
     return result;
 }
 

@@ -44,10 +44,6 @@ static const char *const device_links[][2] = {
  */
 static const char *const masked_files[] = {"/proc/keys", "/proc/cmdline"};
 
-/* Whole trees that are never a plugin's folder, besides those that the plan itself makes. */
-static const char *const refused_folders[] = {"/boot", "/etc", "/home", "/media", "/mnt", "/opt",
-                                              "/root", "/run", "/srv",  "/sys",   "/usr", "/var"};
-
 /* True if the steps bring the path, or something below it, into the cage. */
 static bool is_made(const struct cage_steps *steps, const char *path)
 {
@@ -171,9 +167,7 @@ static int check_not_system(const struct cage_policy *policy, const struct cage_
                             struct kg_err *err)
 {
     const char *folder = policy->install_dir;
-    bool refused = kg_path_within(folder, "/proc") || kg_path_within(folder, "/sys");
-    for (size_t i = 0; i < KG_COUNT(refused_folders); i++)
-        refused = refused || strcmp(folder, refused_folders[i]) == 0;
+    bool refused = !cage_place_may_be_installed(folder);
     for (size_t i = 0; i < steps->count; i++)
         refused = refused || kg_path_within(steps->items[i].path, folder);
     if (!refused)

@@ -205,7 +205,7 @@ static int add_listed_support(struct search *search, const char *path)
         if (!is_named(path, listed->program))
             continue;
         for (const char *const *folder = listed->folders; *folder != NULL; folder++) {
-            if (!cage_path_plain(*folder) || cage_files_refused(*folder))
+            if (!cage_path_plain(*folder) || !cage_place_may_be_given(*folder))
                 return kg_fail(search->err, KG_E_CAGE,
                                "plugin %s: program %s: %s cannot be a folder for it", policy->name,
                                listed->program, *folder);

@@ -71,7 +71,7 @@ static int check_real(const struct dev_place *place, struct kg_err *err)
 
 static int check_owner(const struct dev_place *place, struct kg_err *err)
 {
-    if (cage_files_refused(place->path))
+    if (!cage_place_may_be_installed(place->path))
         return refuse(place, "it is the system's own", "give the plugin a folder of its own", err);
     for (char **kept = place->kept; *kept != NULL; kept++)
         if (kg_path_within(place->path, *kept) || kg_path_within(*kept, place->path))

@@ -5,6 +5,8 @@
  */
 #include "manifest/capability.h"
 
+#include "cage/cage.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -56,27 +58,6 @@ static bool is_plain(struct kg_str text)
 }
 
 /* -- paths ------------------------------------------------------------------------------------- */
-
-/* A plugin that had these would hold the machine, or uncover what the cage hides. */
-static const struct refused_place {
-    const char *path;
-    bool below; /* refused with all that is in it */
-} refused_places[] = {
-    {"/", false},    {"/proc", true}, {"/sys", true},  {"/dev", true},
-    {"/etc", false}, {"/usr", false}, {"/run", false}, {"/boot", false},
-};
-
-static int check_place(const char *path, struct kg_err *err)
-{
-    for (size_t i = 0; i < KG_COUNT(refused_places); i++) {
-        const struct refused_place *place = &refused_places[i];
-        if (place->below && kg_path_within(path, place->path))
-            return refuse(err, "%s and what is in it cannot be given to a plugin", place->path);
-        if (strcmp(path, place->path) == 0)
-            return refuse(err, "%s cannot be given as a whole: name a folder or file in it", path);
-    }
-    return 0;
-}
 
 /* Finds what comes before the first slash: nothing, "config:" or "project:". */
 static bool find_root(struct kg_str text, size_t *ret_length)
@@ -132,7 +113,7 @@ static int read_path(struct kg_str text, char **ret_path, struct kg_err *err)
     kg_buf_str(&path, kg_str_first(text, root));
     int result = put_segments(kg_str_from(text, root), &path, err);
     if (result == 0)
-        result = check_place(kg_buf_terminate(&path), err);
+        result = cage_place_check(kg_buf_terminate(&path), KG_E_INVALID_MANIFEST, err);
     if (result == 0)
         *ret_path = kg_str_dup(kg_buf_view(&path));
     return result;
@@ -481,8 +462,6 @@ static void say_target(const struct capability *capability, struct kg_buf *out)
 static const char *danger_of_reading(const struct capability *capability)
 {
     const char *path = capability->path, *rest = NULL;
-    if (strcmp(path, "/home") == 0)
-        return "it can read the home folder of every user";
     if (kg_path_within(path, "/root"))
         rest = path + strlen("/root");
     else if (kg_path_within(path, "/home"))

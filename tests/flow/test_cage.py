@@ -307,6 +307,19 @@ class Words(FlowTest):
             finally:
                 daemon.discard()
 
+    def test_validate_refuses_what_the_cage_would(self):
+        daemon = Told()
+        try:
+            for capability, says in (("read:fs:/home", "/home cannot be given as a whole"),
+                                     ("write:fs:/var", "/var cannot be given as a whole"),
+                                     ("exec:git:/proc/1", "/proc and what is in it cannot")):
+                daemon.redeclare(capability)
+                code, out, _ = daemon.cli("plugin", "validate", os.path.dirname(daemon.manifest))
+                self.assertEqual(code, 6, out)
+                self.assertIn(f'capability "{capability}": {says}', out)
+        finally:
+            daemon.discard()
+
     def test_manifest_without_a_folder_has_no_cage(self):
         daemon = Told()
         try:

@@ -565,16 +565,25 @@ static void part_of_the_system_is_read_only_again_below_a_writable_folder(void *
     expect_lines(plan, FILE_STEPS, "write /usr/share\nbind /usr/share/zoneinfo\n" INSTALLED);
 }
 
-static void whole_folders_of_the_system_are_refused(void **state)
+static void places_of_the_system_are_refused(void **state)
 {
     (void)state;
-    static const char *const folders[] = {"/",    "/proc/self", "/sys/fs", "/dev/shm", "/etc",
-                                          "/usr", "/run",       "/boot",   "/home",    "/root",
-                                          "/var", "/tmp",       "/proc",   "/dev"};
-    for (size_t i = 0; i < KG_COUNT(folders); i++) {
+    static const char *const wholes[] = {"/",    "/boot", "/etc", "/home", "/root",
+                                         "/run", "/tmp",  "/usr", "/var"};
+    static const char *const trees[][2] = {
+        {"/proc", "/proc"}, {"/proc/self", "/proc"}, {"/sys/fs", "/sys"}, {"/dev/shm", "/dev"}};
+    for (size_t i = 0; i < KG_COUNT(wholes); i++) {
         kg_auto(kg_free) char *message =
-            kg_format("plugin git: read %s: it is the system's own", folders[i]);
-        expect_path_refused(folders[i], false, message);
+            kg_format("plugin git: read %s: %s cannot be given as a whole: it is the system's own",
+                      wholes[i], wholes[i]);
+        expect_path_refused(wholes[i], false, message);
+    }
+    for (size_t i = 0; i < KG_COUNT(trees); i++) {
+        kg_auto(kg_free) char *message = kg_format(
+            "plugin git: read %s: %s and what is in it cannot be given to a plugin: it is the "
+            "system's own",
+            trees[i][0], trees[i][1]);
+        expect_path_refused(trees[i][0], false, message);
     }
     static const struct cage_path srv[] = {{"/srv", false, false}};
     struct cage_policy policy = with_paths(srv, 1);
@@ -792,7 +801,8 @@ static void folder_of_a_program_follows_the_rules_of_paths(void **state)
          "plugin git: run git in /opt/x/deep/file: it is not a folder"},
         {{"git", "/opt/x/link"},
          "plugin git: run git in /opt/x/link: there is a link in this path"},
-        {{"git", "/etc"}, "plugin git: run git in /etc: it is the system's own"},
+        {{"git", "/etc"},
+         "plugin git: run git in /etc: /etc cannot be given as a whole: it is the system's own"},
         {{"git", "/opt/y"}, "plugin git: run git in /opt/y: it is not there"},
         {{"hg", "/opt/x"}, "plugin git: program hg is not on this machine"},
     };
@@ -1255,7 +1265,7 @@ int main(void)
         cmocka_unit_test(path_that_is_granted_twice_may_be_written_if_one_says_so),
         cmocka_unit_test(what_can_be_read_anyway_adds_nothing),
         cmocka_unit_test(part_of_the_system_is_read_only_again_below_a_writable_folder),
-        cmocka_unit_test(whole_folders_of_the_system_are_refused),
+        cmocka_unit_test(places_of_the_system_are_refused),
         cmocka_unit_test(path_that_is_not_what_it_says_is_refused),
         cmocka_unit_test(install_folder_cannot_be_written),
         cmocka_unit_test(folders_of_kaged_are_refused_unless_kept_for_the_plugin),

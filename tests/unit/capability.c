@@ -1,4 +1,5 @@
 /* Capabilities: the grammar and its refusals, what covers what, and what an operator reads. */
+#include "cage/cage.h"
 #include "manifest/capability.h"
 
 #include <setjmp.h>
@@ -218,7 +219,7 @@ static void places_of_the_system_are_refused(void **state)
 {
     (void)state;
     static const struct rule rules[] = {
-        {"read:fs:/", "/ cannot be given as a whole: name a folder or file in it"},
+        {"read:fs:/", "/ cannot be given as a whole: it is the system's own"},
         {"write:fs:///", "/ cannot be given as a whole"},
         {"read:fs:/etc", "/etc cannot be given as a whole"},
         {"read:fs:/usr/", "/usr cannot be given as a whole"},
@@ -228,9 +229,34 @@ static void places_of_the_system_are_refused(void **state)
         {"read:fs:/proc/self/environ", "/proc and what is in it cannot"},
         {"write:fs:/sys/fs/cgroup", "/sys and what is in it cannot"},
         {"read:fs:/dev/sda", "/dev and what is in it cannot"},
+        {"read:fs:/home", "/home cannot be given as a whole"},
+        {"write:fs:/root", "/root cannot be given as a whole"},
+        {"read:fs:/tmp", "/tmp cannot be given as a whole"},
+        {"exec:git:/var/", "/var cannot be given as a whole"},
         {"exec:bash:/", "/ cannot be given as a whole"},
     };
     CHECK_REFUSALS(rules);
+    assert_refused_str(KG_STR("read:fs:/home"), "/home", "name the file or folder below it");
+    assert_refused_str(KG_STR("read:fs:/proc"), "/proc", "the cage has a /proc of its own");
+}
+
+/* Once there were three lists, and what was valid here was refused when the plugin started. */
+static void what_is_taken_here_the_cage_takes_too(void **state)
+{
+    (void)state;
+    static const char *const places[] = {
+#define PLACE(path, rule) path, path "/below",
+#include "cage/places.def"
+#undef PLACE
+    };
+    for (size_t i = 0; i < KG_COUNT(places); i++) {
+        struct capability capability = {0};
+        kg_auto(kg_free) char *text = kg_format("read:fs:%s", places[i]);
+        bool taken = capability_parse(kg_str(text), &capability, NULL) == 0;
+        capability_free(&capability);
+        if (taken != cage_place_may_be_given(places[i]))
+            fail_msg("%s is %s", text, taken ? "taken" : "refused");
+    }
 }
 
 static void programs_are_refused_with_the_reason(void **state)
@@ -713,8 +739,6 @@ static void dangerous_ones_say_why(void **state)
         {"net:192.168.1.1:80", "a private network"},
         {"net:100.127.0.1:80", "a private network"},
         {"net:[fdab::1]:80", "a private network"},
-        {"read:fs:/home", "home folder of every user"},
-        {"read:fs:/root", "a user's own files"},
         {"read:fs:/home/ann", "a user's own files"},
         {"read:fs:/home/ann/.ssh/id", "a user's own files"},
         {"read:fs:/root/.config", "a user's own files"},
@@ -757,6 +781,7 @@ int main(void)
         cmocka_unit_test(unknown_kinds_are_refused_with_the_nearest),
         cmocka_unit_test(paths_are_refused_with_the_reason),
         cmocka_unit_test(places_of_the_system_are_refused),
+        cmocka_unit_test(what_is_taken_here_the_cage_takes_too),
         cmocka_unit_test(programs_are_refused_with_the_reason),
         cmocka_unit_test(ports_are_refused_with_the_reason),
         cmocka_unit_test(hosts_are_refused_with_the_reason),
