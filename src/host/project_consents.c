@@ -24,22 +24,17 @@ static void needs_free(struct needs *needs)
     free(needs->items);
 }
 
-/* The plugin's own name: the last part of its package. */
-static const char *name_of(const char *package)
-{
-    const char *slash = strrchr(package, '/');
-    return slash ? slash + 1 : package;
-}
-
 bool project_may_use(const struct host_project *project, const struct project_use *use)
 {
     const struct host *host = project->host;
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(use->package));
-    const struct host_plugin *plugin = host_plugin_find(host, kg_str(name_of(use->package)));
+    const struct host_plugin *plugin =
+        host_plugin_find(host, kg_str(manifest_name_in(use->package)));
     bool active = (local != NULL && local->local) || (plugin != NULL && plugin->dev != NULL);
     struct kg_err err;
     if (!active && host->consents != NULL &&
-        consent_is_active(host->consents, project->id, name_of(use->package), &active, &err) < 0)
+        consent_is_active(host->consents, project->id, manifest_name_in(use->package), &active,
+                          &err) < 0)
         kg_log(KG_ERROR_LEVEL, "project %s: %s", project->id, err.message);
     return active;
 }
@@ -128,7 +123,7 @@ static void forget_others(const struct host_project *project, const struct needs
     size_t count = 0;
     for (size_t i = 0; i < needs->count; i++)
         if (needs->items[i].is_needed)
-            names[count++] = kg_strdup(name_of(needs->items[i].package));
+            names[count++] = kg_strdup(manifest_name_in(needs->items[i].package));
     consent_keep_wanted(project->host->consents, project->id, names);
     kg_list_free(names);
 }

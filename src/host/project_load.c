@@ -81,8 +81,7 @@ static void add_manifest(const struct project_load *load, const char *package,
                          struct manifests *manifests)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
-    const char *slash = strrchr(package, '/');
-    struct kg_str name = kg_str(slash ? slash + 1 : package);
+    struct kg_str name = manifest_package_name(kg_str(package));
     size_t at = index_of(load, name);
     if (load->plugins[at] == NULL || has_manifest(manifests, name))
         return;

@@ -86,11 +86,9 @@ static void finish(struct host_tool_call *call, struct host_tool_reply *reply)
 
 /* -- which tool -------------------------------------------------------------------------------- */
 
-/* The last segment of a package is the plugin's name. */
 static const char *plugin_name(const struct project_use *use)
 {
-    const char *slash = strrchr(use->package, '/');
-    return use->plugin != NULL ? use->plugin->name : slash != NULL ? slash + 1 : use->package;
+    return use->plugin != NULL ? use->plugin->name : manifest_name_in(use->package);
 }
 
 /* Whether that plugin's tools have such names: "memory.recall", "memory__recall". */

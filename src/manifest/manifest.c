@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-#define NAME_MAX_BYTES 64
+#define NAME_MAX_BYTES    64
+#define PACKAGE_MAX_BYTES 214
 
 bool manifest_name_is_valid(struct kg_str name)
 {
@@ -21,6 +22,38 @@ bool manifest_name_is_valid(struct kg_str name)
             return false;
     }
     return true;
+}
+
+struct kg_str manifest_package_name(struct kg_str package)
+{
+    const char *slash = package.length > 0 ? memrchr(package.data, '/', package.length) : NULL;
+    return slash != NULL ? kg_str_from(package, (size_t)(slash - package.data) + 1) : package;
+}
+
+const char *manifest_name_in(const char *package)
+{
+    return manifest_package_name(kg_str(package)).data;
+}
+
+static bool is_scope(struct kg_str scope)
+{
+    for (size_t i = 0; i < scope.length; i++) {
+        char c = scope.data[i];
+        bool mark = c == '.' || c == '_' || c == '-';
+        if (!kg_is_lower(c) && !kg_is_digit(c) && (!mark || i == 0))
+            return false;
+    }
+    return scope.length > 0;
+}
+
+bool manifest_package_is_valid(struct kg_str package)
+{
+    struct kg_str name = manifest_package_name(package);
+    size_t before = package.length - name.length; /* with the slash */
+    if (package.length > PACKAGE_MAX_BYTES || !manifest_name_is_valid(name))
+        return false;
+    return before == 0 || (before > 2 && package.data[0] == '@' &&
+                           is_scope((struct kg_str){package.data + 1, before - 2}));
 }
 
 static void free_methods(struct manifest *manifest)

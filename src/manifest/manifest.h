@@ -106,6 +106,11 @@ const struct manifest_method *manifest_method_find(const struct manifest *manife
 const struct manifest_tool *manifest_tool_find(const struct manifest *manifest, struct kg_str name);
 /* ^[a-z][a-z0-9-]*$, at most 64 characters. */
 bool manifest_name_is_valid(struct kg_str name);
+/* NAME or @SCOPE/NAME, as the published schemas have it. */
+bool manifest_package_is_valid(struct kg_str package);
+/* The plugin's name in its package: the last part. */
+struct kg_str manifest_package_name(struct kg_str package);
+const char *manifest_name_in(const char *package); /* the same, within a terminated text */
 /* Whether built-in tools have it as their namespace: not forbidden, but easy to confuse. */
 bool manifest_name_is_builtin(struct kg_str name);
 

@@ -156,8 +156,7 @@ static void check_package(const struct reading *reading)
     manifest->package = package ? package : manifest->name;
     if (package == NULL || manifest->name == NULL)
         return;
-    const char *slash = strrchr(package, '/');
-    if (strcmp(slash ? slash + 1 : package, manifest->name) != 0)
+    if (!kg_str_is(manifest_package_name(kg_str(package)), manifest->name))
         problems_at(reading->problems, PACKAGE_NAME, text(reading, "package"), NULL,
                     "the package \"%s\" does not end with the name \"%s\"", package,
                     manifest->name);

@@ -108,13 +108,6 @@ static void list_missing(struct project_resolved *resolved, const struct project
     };
 }
 
-/* The last segment of a package is the plugin's name. */
-static const char *name_in(const char *package)
-{
-    const char *slash = strrchr(package, '/');
-    return slash ? slash + 1 : package;
-}
-
 static void set_not_installed(const struct resolving *resolving, struct project_use *use,
                               const struct kg_member *place)
 {
@@ -122,7 +115,7 @@ static void set_not_installed(const struct resolving *resolving, struct project_
     kg_auto(kg_free) char *hint =
         kg_format("kaged plugin install %.200s", use->source ? use->source : "SOURCE");
     for (size_t i = 0; i < world->manifest_count; i++)
-        if (strcmp(world->manifests[i]->name, name_in(use->package)) == 0) {
+        if (strcmp(world->manifests[i]->name, manifest_name_in(use->package)) == 0) {
             free(hint);
             hint = kg_format("the plugin %s that is installed is the package %s",
                              world->manifests[i]->name, world->manifests[i]->package);
@@ -156,8 +149,8 @@ static void find(const struct resolving *resolving, enum project_code code,
     resolved->findings[resolved->finding_count++] = (struct project_finding){
         .code = code,
         .agent = project_keep_text(resolved->arena, agent->path),
-        .plugin = project_keep_text(resolved->arena,
-                                    use->plugin ? use->plugin->name : name_in(use->package)),
+        .plugin = project_keep_text(resolved->arena, use->plugin ? use->plugin->name
+                                                                 : manifest_name_in(use->package)),
         .use = use->name,
         .other = other_or_null ? other_or_null->name : NULL,
         .what = project_keep_text(resolved->arena, what),
@@ -352,7 +345,7 @@ static bool may_be_of_missing(const struct project_resolved_agent *agent, const 
 {
     size_t length = strcspn(tool, ".");
     for (size_t i = 0; i < agent->use_count; i++) {
-        const char *name = name_in(agent->uses[i].package);
+        const char *name = manifest_name_in(agent->uses[i].package);
         if (agent->uses[i].plugin == NULL && strlen(name) == length &&
             strncmp(name, tool, length) == 0)
             return true;

@@ -66,13 +66,6 @@ static void consent_free(struct consent *consent)
     free(consent);
 }
 
-/* The manifest's name: a package's last part. */
-static const char *name_of(const char *package)
-{
-    const char *slash = strrchr(package, '/');
-    return slash != NULL ? slash + 1 : package;
-}
-
 #define tell(consent, event, ...)                                                                  \
     do {                                                                                           \
         if ((consent)->queue->parts.audit != NULL)                                                 \
@@ -135,7 +128,7 @@ struct consent *consent_of_project(const struct consent_queue *queue, const char
     for (size_t i = 0; i < queue->count; i++) {
         struct consent *consent = queue->items[i];
         if (consent->project != NULL && strcmp(consent->project, project) == 0 &&
-            strcmp(name_of(consent->plugin), name_of(plugin)) == 0)
+            strcmp(manifest_name_in(consent->plugin), manifest_name_in(plugin)) == 0)
             return consent;
     }
     return NULL;
@@ -215,7 +208,7 @@ void consent_keep_wanted(struct consent_queue *queue, const char *project, char 
         struct consent *consent = queue->items[i];
         if (consent->project == NULL || strcmp(consent->project, project) != 0 ||
             consent_state_is_settled(consent->state) || consent->state == CONSENT_INSTALLING ||
-            kg_list_has(plugins, kg_str(name_of(consent->plugin))))
+            kg_list_has(plugins, kg_str(manifest_name_in(consent->plugin))))
             continue;
         consent_unkeep(consent);
         remove_at(queue, i);
@@ -264,7 +257,7 @@ static int start_fetching(struct consent *consent, const char *source, const cha
 {
     const struct consent_wish wish = {
         .kind = consent->kind,
-        .plugin = consent->plugin != NULL ? name_of(consent->plugin) : NULL,
+        .plugin = consent->plugin != NULL ? manifest_name_in(consent->plugin) : NULL,
         .source = needs_source(consent) ? source : NULL,
         .base = base,
         .version = consent->version,
@@ -323,23 +316,13 @@ static bool is_bounded(const char *text_or_null)
     return text_or_null == NULL || strlen(text_or_null) <= TEXT_MAX;
 }
 
-/* "name" or "@scope/name" */
-static bool is_package(const char *text)
-{
-    const char *slash = strrchr(text, '/');
-    struct kg_str scope = {text + 1,
-                           slash != NULL && slash > text ? (size_t)(slash - text - 1) : 0};
-    return manifest_name_is_valid(kg_str(name_of(text))) &&
-           (slash == NULL || (text[0] == '@' && manifest_name_is_valid(scope)));
-}
-
 static int check_request(const struct consent_request *request, struct kg_err *err)
 {
     const struct consent_wish *wish = &request->wish;
     if (!is_bounded(wish->plugin) || !is_bounded(wish->source) || !is_bounded(wish->base) ||
         !is_bounded(wish->version) || !is_bounded(request->project))
         return kg_fail(err, KG_E_TOO_LARGE, "a text is longer than %d bytes", TEXT_MAX);
-    if (wish->plugin != NULL && !is_package(wish->plugin))
+    if (wish->plugin != NULL && !manifest_package_is_valid(kg_str(wish->plugin)))
         return kg_fail(err, KG_E_USAGE, "\"%.64s\" cannot be the name of a plugin", wish->plugin);
     if (wish->plugin == NULL && (request->project != NULL || wish->source == NULL))
         return kg_fail(err, KG_E_USAGE, "neither a plugin nor a source is named");

@@ -81,8 +81,6 @@ int store_record_write(struct store *store, const struct store_record *record, s
 /* Removes the whole table of that package; none is fine. */
 int store_record_remove(struct store *store, const char *package, struct kg_err *err);
 bool store_record_equal(const struct store_record *a, const struct store_record *b);
-/* The package's last segment. */
-struct kg_str store_package_name(struct kg_str package);
 
 /* -- the journal, see journal.c ---------------------------------------------------------------- */
 

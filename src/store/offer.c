@@ -88,7 +88,7 @@ static int take_manifest(struct store_offer *offer, struct manifest *manifest,
     if (manifest == NULL)
         return manifest_problems_fail(problems, MANIFEST_FILE, err);
     keep_warnings(offer, problems);
-    if (!kg_str_is(store_package_name(kg_str(manifest->package)), manifest->name))
+    if (!kg_str_is(manifest_package_name(kg_str(manifest->package)), manifest->name))
         return kg_fail(err, KG_E_INVALID_MANIFEST,
                        "plugin %s: its package \"%s\" does not end in its name", manifest->name,
                        manifest->package);

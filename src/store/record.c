@@ -17,13 +17,6 @@ void store_record_free(struct store_record *record)
     *record = (struct store_record){0};
 }
 
-struct kg_str store_package_name(struct kg_str package)
-{
-    const char *slash = package.length > 0 ? memrchr(package.data, '/', package.length) : NULL;
-    size_t start = slash != NULL ? (size_t)(slash + 1 - package.data) : 0;
-    return (struct kg_str){package.data + start, package.length - start};
-}
-
 /* -- reading ----------------------------------------------------------------------------------- */
 
 const struct local_plugin *store_record_find(const struct local *local, const char *name)
@@ -31,7 +24,7 @@ const struct local_plugin *store_record_find(const struct local *local, const ch
     const struct local_plugin *found = NULL;
     for (size_t i = 0; i < local->plugin_count; i++) {
         const struct local_plugin *plugin = &local->plugins[i];
-        if (!kg_str_is(store_package_name(plugin->package), name))
+        if (!kg_str_is(manifest_package_name(plugin->package), name))
             continue;
         if (found == NULL || (found->hash.length == 0 && plugin->hash.length > 0))
             found = plugin;

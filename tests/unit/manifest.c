@@ -631,6 +631,50 @@ static void who_has_hooks_is_an_observer(void **state)
     assert_int_equal(roles_of("roles: []\nhooks: [post_compact]\n"), 0);
 }
 
+/* Of seven copies of this rule one took fewer scopes than the schema does. */
+static void the_name_is_the_last_part_of_a_package(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *package, *name;
+        bool valid;
+    } rows[] = {
+        {"echo", "echo", true},
+        {"@can1/oh-my-pi", "oh-my-pi", true},
+        {"@2fa/echo", "echo", true},
+        {"@my.org_a-b/echo", "echo", true},
+        {"@a/b/echo", "echo", false},
+        {"a/echo", "echo", false},
+        {"/echo", "echo", false},
+        {"@/echo", "echo", false},
+        {"@.a/echo", "echo", false},
+        {"@A/echo", "echo", false},
+        {"@a/Echo", "Echo", false},
+        {"@a/", "", false},
+        {"@a", "@a", false},
+        {"/", "", false},
+        {"", "", false},
+    };
+    for (size_t i = 0; i < KG_COUNT(rows); i++) {
+        struct kg_str package = kg_str(rows[i].package);
+        assert_string_equal(manifest_name_in(rows[i].package), rows[i].name);
+        assert_true(kg_str_is(manifest_package_name(package), rows[i].name));
+        if (manifest_package_is_valid(package) != rows[i].valid)
+            fail_msg("%s is %s", rows[i].package, rows[i].valid ? "refused" : "taken");
+    }
+}
+
+static void packages_are_what_the_schema_says(void **state)
+{
+    (void)state;
+    char package[512] = "@";
+    memset(package + 1, 'a', 208);
+    strcpy(package + 209, "/echo");
+    assert_true(manifest_package_is_valid(kg_str(package)));
+    strcpy(package + 209, "x/echo");
+    assert_false(manifest_package_is_valid(kg_str(package)));
+}
+
 static void the_package_is_the_name_by_default(void **state)
 {
     (void)state;
@@ -1425,6 +1469,8 @@ int main(void)
         cmocka_unit_test(the_list_of_problems_is_bounded),
         cmocka_unit_test(role_and_roles_mean_the_same),
         cmocka_unit_test(who_has_hooks_is_an_observer),
+        cmocka_unit_test(the_name_is_the_last_part_of_a_package),
+        cmocka_unit_test(packages_are_what_the_schema_says),
         cmocka_unit_test(the_package_is_the_name_by_default),
         cmocka_unit_test(net_may_be_written_as_a_map),
         cmocka_unit_test(capabilities_are_kept_in_canonical_form),
