@@ -83,8 +83,6 @@ int cli_option_number(const struct cli *cli, const char *name, int64_t min, int6
 
 /* -- help -------------------------------------------------------------------------------------- */
 
-/* Appends "kaged plugin logs NAME [--follow] [--lines N]", broken to lines of 80 columns. */
-void help_usage(struct kg_buf *out, const struct cli_command *command);
 /* Help on a command, on a family ("plugin"), or with "" on all. */
 void help_topic(struct kg_buf *out, const char *words);
 /* Appends the table as JSON, for tools that write documentation. */

@@ -65,7 +65,8 @@ static void put_option_name(struct kg_buf *out, const struct cli_option *option)
         kg_buf_printf(out, " %s", option->argument);
 }
 
-void help_usage(struct kg_buf *out, const struct cli_command *command)
+/* "kaged plugin logs NAME [--follow] [--lines N]", broken to lines of 80 columns. */
+static void put_usage(struct kg_buf *out, const struct cli_command *command)
 {
     size_t start = out->length, indent = 13;
     kg_buf_printf(out, "kaged %s", command->words);
@@ -113,7 +114,7 @@ static void put_commands(struct kg_buf *out, const char *words)
 static void put_command(struct kg_buf *out, const struct cli_command *command)
 {
     kg_buf_text(out, "Usage: ");
-    help_usage(out, command);
+    put_usage(out, command);
     kg_buf_text(out, "\n\n");
     put_paragraphs(out, command->help);
     if (command->options[0].name != NULL)

@@ -26,7 +26,8 @@ int door_answer_read(struct door_answer *answer)
     return answer->doc != NULL ? CLI_DONE : print_error(&err);
 }
 
-int door_open(const struct cli *cli, enum door_needs needs, struct door **ret_door)
+/* To the daemon if one runs; else to the store, if that is enough. */
+static int open_door(const struct cli *cli, enum door_needs needs, struct door **ret_door)
 {
     if (needs != DOOR_DAEMON && !door_daemon_runs(cli))
         return door_to_store(cli, needs == DOOR_FETCH, ret_door);
@@ -58,7 +59,7 @@ int dialogue_begin(struct cli *cli, enum door_needs needs, struct dialogue *ret_
             return print_error(&err);
         }
     }
-    int code = door_open(cli, needs, &dialogue.door);
+    int code = open_door(cli, needs, &dialogue.door);
     if (code != CLI_DONE) {
         dialogue_end(&dialogue);
         return code;
@@ -320,7 +321,7 @@ int cli_plugin_uninstall(struct cli *cli)
     kg_auto(door_answer_free) struct door_answer removed = {0};
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct door *door = NULL;
-    int code = door_open(cli, DOOR_STORE, &door);
+    int code = open_door(cli, DOOR_STORE, &door);
     if (code != CLI_DONE)
         return code;
     code = door->ops->uninstall(door, cli_argument(cli, 0), cli_has(cli, "force"),
@@ -341,7 +342,7 @@ int cli_plugin_promote(struct cli *cli)
 {
     kg_auto(door_answer_free) struct door_answer plugin = {0};
     struct door *door = NULL;
-    int code = door_open(cli, DOOR_STORE, &door);
+    int code = open_door(cli, DOOR_STORE, &door);
     if (code != CLI_DONE)
         return code;
     code = door->ops->promote(door, cli_argument(cli, 0), &plugin);

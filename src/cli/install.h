@@ -51,8 +51,6 @@ enum door_needs {
     DOOR_STORE,
     DOOR_FETCH, /* the store, and something that is not in it yet */
 };
-/* To the daemon if one runs; else to the store, if that is enough. */
-int door_open(const struct cli *cli, enum door_needs needs, struct door **ret_door);
 /* A daemon that is there but cannot be asked runs, too. */
 bool door_daemon_runs(const struct cli *cli);
 struct door *door_to_daemon(const struct cli *cli);

@@ -764,43 +764,6 @@ bool capability_set_covers(const struct capability_set *allowed, const struct ca
     return false;
 }
 
-bool capability_set_covers_all(const struct capability_set *allowed,
-                               const struct capability_set *claimed)
-{
-    for (size_t i = 0; i < claimed->count; i++)
-        if (!capability_set_covers(allowed, &claimed->items[i]))
-            return false;
-    return true;
-}
-
-static struct capability copy_of(const struct capability *capability)
-{
-    return (struct capability){
-        .kind = capability->kind,
-        .path = kg_strdup(capability->path),
-        .program = kg_strdup(capability->program),
-        .host = kg_strdup(capability->host),
-        .port = capability->port,
-    };
-}
-
-static struct capability_set uncovered(const struct capability_set *set,
-                                       const struct capability_set *by)
-{
-    struct capability_set rest = {kg_alloc_array(set->count, sizeof(*rest.items)), 0};
-    for (size_t i = 0; i < set->count; i++)
-        if (!capability_set_covers(by, &set->items[i]))
-            rest.items[rest.count++] = copy_of(&set->items[i]);
-    return rest;
-}
-
-void capability_set_difference(const struct capability_set *old, const struct capability_set *new,
-                               struct capability_set *ret_added, struct capability_set *ret_removed)
-{
-    *ret_added = uncovered(new, old);
-    *ret_removed = uncovered(old, new);
-}
-
 /* -- sets -------------------------------------------------------------------------------------- */
 
 /* A list while it is read: items stand where their entries do, bad ones are empty. */

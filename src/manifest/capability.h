@@ -85,12 +85,5 @@ void capability_set_free(struct capability_set *set);             /* both also f
 void capability_remarks_free(struct capability_remarks *remarks); /* and leave an empty one */
 
 bool capability_set_covers(const struct capability_set *allowed, const struct capability *claimed);
-/* Whether every capability of `claimed` is covered. */
-bool capability_set_covers_all(const struct capability_set *allowed,
-                               const struct capability_set *claimed);
-/* What `new` has and `old` does not cover, and what `old` had and `new` does not cover. */
-void capability_set_difference(const struct capability_set *old, const struct capability_set *new,
-                               struct capability_set *ret_added,
-                               struct capability_set *ret_removed);
 
 #endif

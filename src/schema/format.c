@@ -173,7 +173,7 @@ static bool hostname(struct kg_str text)
     }
 }
 
-bool schema_is_ipv4(struct kg_str text)
+static bool is_ipv4(struct kg_str text)
 {
     for (int part = 0; part < 4; part++) {
         size_t digits = 0;
@@ -216,7 +216,7 @@ bool schema_is_ipv6(struct kg_str text)
         after_gap = false;
         size_t length = hex_length(text);
         if (length < text.length && text.data[length] == '.')
-            return schema_is_ipv4(text) && (gap ? groups + 2 < 8 : groups + 2 == 8);
+            return is_ipv4(text) && (gap ? groups + 2 < 8 : groups + 2 == 8);
         if (length == 0 || length > 4)
             return false;
         groups++;
@@ -264,7 +264,7 @@ static bool is_mail_domain(struct kg_str text)
     struct kg_str address = {text.data + 1, text.length - 2};
     if (kg_str_starts(address, "IPv6:"))
         return schema_is_ipv6(kg_str_from(address, 5));
-    return schema_is_ipv4(address);
+    return is_ipv4(address);
 }
 
 static bool email(struct kg_str text)
@@ -329,7 +329,7 @@ static const struct schema_format formats[] = {
     {"duration", duration, 1},
     {"email", email, 8},
     {"hostname", hostname, 8},
-    {"ipv4", schema_is_ipv4, 1},
+    {"ipv4", is_ipv4, 1},
     {"ipv6", schema_is_ipv6, 1},
     {"uri", uri, 1},
     {"uri-reference", uri_reference, 1},

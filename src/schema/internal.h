@@ -223,7 +223,6 @@ struct schema_format {
     uint32_t work; /* steps for each byte */
 };
 const struct schema_format *schema_format_find(struct kg_str name); /* NULL: not known */
-bool schema_is_ipv4(struct kg_str text);
 bool schema_is_ipv6(struct kg_str text);
 bool schema_is_idn_label(struct kg_str label); /* what stands behind "xn--" is a valid label */
 
@@ -402,7 +401,6 @@ static inline const struct kg_node *schema_value(const struct schema *schema, ui
 void schema_place_text(const struct schema *schema, uint32_t number, enum schema_keyword keyword,
                        struct kg_buf *ret_text);
 void schema_step_text(struct schema_step step, struct kg_buf *ret_text);
-void schema_pointer_token(struct kg_str key, struct kg_buf *ret_text); /* "/a~1b" */
 
 /* -- compiling: compile.c finds and numbers the subschemas, emit.c makes their tests ----------- */
 

@@ -13,7 +13,8 @@
 
 /* -- places ------------------------------------------------------------------------------------ */
 
-void schema_pointer_token(struct kg_str key, struct kg_buf *ret_text)
+/* "/a~1b" */
+static void put_pointer_token(struct kg_str key, struct kg_buf *ret_text)
 {
     kg_buf_char(ret_text, '/');
     for (size_t i = 0; i < key.length; i++) {
@@ -29,9 +30,9 @@ void schema_pointer_token(struct kg_str key, struct kg_buf *ret_text)
 void schema_step_text(struct schema_step step, struct kg_buf *ret_text)
 {
     if (step.keyword != SCHEMA_KEYWORD_COUNT)
-        schema_pointer_token(kg_str(schema_keywords[step.keyword].name), ret_text);
+        put_pointer_token(kg_str(schema_keywords[step.keyword].name), ret_text);
     if (step.key.data != NULL)
-        schema_pointer_token(step.key, ret_text);
+        put_pointer_token(step.key, ret_text);
     if (step.position != SCHEMA_NONE)
         kg_buf_printf(ret_text, "/%u", step.position);
 }
@@ -60,7 +61,7 @@ static void path_text(const struct schema_path *path, struct kg_buf *ret_text)
         return;
     path_text(path->up, ret_text);
     if (path->member != NULL)
-        schema_pointer_token(path->member->key, ret_text);
+        put_pointer_token(path->member->key, ret_text);
     else
         kg_buf_printf(ret_text, "/%u", path->item);
 }

@@ -56,8 +56,6 @@ void store_hold_end(struct store_hold *hold); /* also for kg_auto */
 
 /* Removes from the quarantine what nobody holds. See quarantine.c. */
 void store_sweep(const struct store_hold *hold);
-/* plugins/.store/quarantine/ID, or a negative errno. */
-int store_open_quarantine(const struct store_hold *hold, const char *id);
 
 /* -- entries of local.toml, see record.c --------------------------------------------------------
  */

@@ -87,12 +87,6 @@ void store_fetched_free(struct store_fetched *fetched)
     free(fetched);
 }
 
-int store_open_quarantine(const struct store_hold *hold, const char *id)
-{
-    kg_auto(kg_close) int all = store_open_dir(hold->folder_fd, QUARANTINE_NAME);
-    return all < 0 ? all : store_open_dir(all, id);
-}
-
 /* -- what is left over ------------------------------------------------------------------------- */
 
 static void sweep_one(int all_fd, const char *id)

@@ -53,7 +53,7 @@ struct peer {
     int in_fd, out_fd; /* owned; -1 when closed */
     uv_poll_t in_poll, out_poll;
     unsigned open_handles; /* of the two; libuv holds on to them for a while */
-    bool writable_armed, paused, held, closing_input, closed, freed;
+    bool writable_armed, held, closing_input, closed, freed;
 
     struct frame frame;
     struct outbox answers; /* to its own requests; they go first */
@@ -801,8 +801,7 @@ static void update_reading(struct peer *peer)
 {
     if (peer->closed || peer->out_fd < 0)
         return;
-    bool held =
-        peer->paused || waiting_bytes(&peer->answers) > peer->limits.write_queue_max_bytes / 2;
+    bool held = waiting_bytes(&peer->answers) > peer->limits.write_queue_max_bytes / 2;
     if (held == peer->held)
         return;
     peer->held = held;
@@ -810,12 +809,6 @@ static void update_reading(struct peer *peer)
         uv_poll_stop(&peer->out_poll);
     else
         uv_poll_start(&peer->out_poll, UV_READABLE, on_readable);
-}
-
-void peer_pause(struct peer *peer, bool paused)
-{
-    peer->paused = paused;
-    update_reading(peer);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */

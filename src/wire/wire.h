@@ -136,8 +136,6 @@ void peer_set_phase(struct peer *peer, enum peer_phase phase);
 void peer_set_limits(struct peer *peer, const struct peer_limits *limits);
 /* Who hears all lines from now on; NULL: nobody. */
 void peer_set_tap(struct peer *peer, peer_tap_fn *tap_or_null, void *data);
-/* Stops reading for a while: the plugin is then held back by its own full pipe. */
-void peer_pause(struct peer *peer, bool paused);
 /* No more from or to the plugin; calls that wait are answered PEER_GONE. */
 void peer_close(struct peer *peer);
 /* Writes what is queued, then closes the plugin's stdin; its stdout is still read. */

@@ -1,6 +1,6 @@
 /* Capabilities: the grammar and its refusals, what covers what, and what an operator reads. */
-#include "cage/cage.h"
 #include "manifest/capability.h"
+#include "cage/cage.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -533,20 +533,6 @@ static void a_set_covers_what_one_of_it_covers(void **state)
     assert_true(capability_set_covers(&none, &nothing));
 }
 
-static void a_set_within_another_is_covered(void **state)
-{
-    (void)state;
-    kg_auto(capability_set_free) struct capability_set large =
-        must_parse_set(LIST("write:fs:/a", "net:*", "kaged:storage:write"));
-    kg_auto(capability_set_free) struct capability_set small =
-        must_parse_set(LIST("read:fs:/a/b", "net:a:1", "kaged:storage:read"));
-    kg_auto(capability_set_free) struct capability_set none = must_parse_set(LIST("net:[]"));
-    assert_true(capability_set_covers_all(&large, &large));
-    assert_true(capability_set_covers_all(&large, &small));
-    assert_false(capability_set_covers_all(&small, &large));
-    assert_true(capability_set_covers_all(&none, &none));
-}
-
 /* -- sets -------------------------------------------------------------------------------------- */
 
 static void assert_remark(const struct capability_remark *remark, size_t index, bool is_error,
@@ -645,45 +631,6 @@ static void the_number_of_entries_is_bounded(void **state)
     assert_int_equal(set.count, CAPABILITY_COUNT_MAX);
     capability_set_free(&set);
     kg_list_free(list);
-}
-
-/* -- differences ------------------------------------------------------------------------------- */
-
-static void check_difference(char *const *old_list, char *const *new_list, const char *added_text,
-                             const char *removed_text)
-{
-    kg_auto(capability_set_free) struct capability_set old = must_parse_set(old_list);
-    kg_auto(capability_set_free) struct capability_set new = must_parse_set(new_list);
-    kg_auto(capability_set_free) struct capability_set added = {0};
-    kg_auto(capability_set_free) struct capability_set removed = {0};
-    capability_set_difference(&old, &new, &added, &removed);
-    assert_set_prints(&added, added_text);
-    assert_set_prints(&removed, removed_text);
-}
-
-static void the_difference_of_the_documents_upgrade(void **state)
-{
-    (void)state;
-    check_difference(LIST("read:fs:/opt/oh-my-pi", "exec:bash:/opt/oh-my-pi", "net:[]"),
-                     LIST("read:fs:/opt/oh-my-pi", "net:api.openai.com:443"),
-                     "net:api.openai.com:443", "exec:bash:/opt/oh-my-pi");
-}
-
-static void a_wider_capability_is_added_and_a_narrower_one_removed(void **state)
-{
-    (void)state;
-    check_difference(LIST("read:fs:/a"), LIST("write:fs:/a"), "write:fs:/a", "");
-    check_difference(LIST("write:fs:/a"), LIST("read:fs:/a"), "", "write:fs:/a");
-    check_difference(LIST("net:*"), LIST("net:a:80"), "", "net:*");
-    check_difference(LIST("net:*"), LIST("net:*", "net:localhost:80"), "net:localhost:80", "");
-}
-
-static void asking_for_nothing_is_no_difference(void **state)
-{
-    (void)state;
-    check_difference(LIST("net:[]"), LIST(NULL), "", "");
-    check_difference(LIST(NULL), LIST("net:[]"), "", "");
-    check_difference(LIST("read:fs:/a/"), LIST("read:fs://a"), "", "");
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
@@ -796,16 +743,12 @@ int main(void)
         cmocka_unit_test(a_capability_does_not_cover_more),
         cmocka_unit_test(any_host_does_not_cover_this_machine_and_its_networks),
         cmocka_unit_test(a_set_covers_what_one_of_it_covers),
-        cmocka_unit_test(a_set_within_another_is_covered),
         cmocka_unit_test(every_bad_entry_of_a_list_is_reported),
         cmocka_unit_test(duplicates_are_warned_of_and_kept_once),
         cmocka_unit_test(redundant_entries_are_warned_of),
         cmocka_unit_test(asking_for_no_network_is_not_redundant),
         cmocka_unit_test(no_network_and_some_network_contradict),
         cmocka_unit_test(the_number_of_entries_is_bounded),
-        cmocka_unit_test(the_difference_of_the_documents_upgrade),
-        cmocka_unit_test(a_wider_capability_is_added_and_a_narrower_one_removed),
-        cmocka_unit_test(asking_for_nothing_is_no_difference),
         cmocka_unit_test(each_kind_is_said_in_words),
         cmocka_unit_test(dangerous_ones_say_why),
         cmocka_unit_test(ordinary_ones_are_not_dangerous),

@@ -79,7 +79,6 @@ static inline bool kg_json_seen_wide(uint64_t seen)
     return (seen & KG_JSON_EACH(0x80)) != 0;
 }
 
-struct kg_arena *kg_arena_new_for(size_t bytes); /* about so much will be asked for */
 /* A copy of the text with so many NULs behind it. */
 const char *kg_arena_padded(struct kg_arena *arena, struct kg_str text, size_t padding);
 

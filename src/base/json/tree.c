@@ -31,7 +31,8 @@ struct kg_arena {
     struct chunk first; /* last, for its data */
 };
 
-struct kg_arena *kg_arena_new_for(size_t bytes)
+/* About so much will be asked for. */
+static struct kg_arena *arena_new_for(size_t bytes)
 {
     size_t size = bytes < CHUNK_BYTES_MIN   ? CHUNK_BYTES_MIN
                   : bytes > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX
@@ -46,7 +47,7 @@ struct kg_arena *kg_arena_new_for(size_t bytes)
 
 struct kg_arena *kg_arena_new(void)
 {
-    return kg_arena_new_for(CHUNK_BYTES_MIN);
+    return arena_new_for(CHUNK_BYTES_MIN);
 }
 
 void kg_arena_free(struct kg_arena *arena)
@@ -239,7 +240,7 @@ int64_t kg_node_number(const struct kg_node *node, const char *key)
 
 void kg_builder_begin(struct kg_builder *builder, size_t bytes)
 {
-    builder->arena = kg_arena_new_for(bytes);
+    builder->arena = arena_new_for(bytes);
     builder->children = builder->few_children;
     builder->next = builder->few_children;
     builder->end = builder->few_children + KG_COUNT(builder->few_children);
