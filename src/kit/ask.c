@@ -5,8 +5,6 @@
  */
 #include "kit/run.h"
 
-#include "supervisor/supervisor.h"
-
 #include <stdio.h>
 
 #define SIMPLE_GRACE_MS 500  /* after a later ping was answered */
@@ -17,7 +15,7 @@
 /* "it ended with exit code 3" */
 static void put_end(struct kit_seat *seat, struct kg_buf *out)
 {
-    const struct cage_exit *how = kit_seat_exit(seat);
+    const struct cage_exit *how = helper_child_exit(seat->child);
     if (how->signal != 0)
         kg_buf_printf(out, "it was ended by signal %d", how->signal);
     else
@@ -28,12 +26,12 @@ static void put_end(struct kit_seat *seat, struct kg_buf *out)
 void kit_find_end(struct kit_run *run, enum kit_rule_id rule)
 {
     kg_auto(kg_buf_free) struct kg_buf end = {0};
-    struct kit_seat *seat = kit_talk_seat(run->talk);
+    struct kit_seat *seat = run->talk->seat;
     put_end(seat, &end);
     struct kit_finding *finding = kit_find(
         run, rule, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"initialized\",\"params\":{}}"),
         KG_STR(""), "%s", end.data);
-    kit_finding_quote(finding, kit_seat_stderr(seat));
+    kit_finding_quote(finding, helper_child_errors(seat->child));
 }
 
 static void count_timeout(struct kit_run *run)
@@ -45,15 +43,15 @@ static void count_timeout(struct kit_run *run)
 void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct kit_ask *ask,
                         const char *method)
 {
-    struct kit_seat *seat = kit_talk_seat(run->talk);
+    struct kit_seat *seat = run->talk->seat;
     kg_auto(kg_buf_free) struct kg_buf end = {0};
-    if (kit_room_was_interrupted(run->room)) {
+    if (run->room->interrupted) {
         kit_be_unclear(run, "interrupted");
-    } else if (kit_seat_exit(seat) != NULL) {
+    } else if (helper_child_exit(seat->child) != NULL) {
         put_end(seat, &end);
         struct kit_finding *finding = kit_find(run, rule, kg_buf_view(&ask->sent), KG_STR(""),
                                                "%s is not answered: %s", method, end.data);
-        kit_finding_quote(finding, kit_seat_stderr(seat));
+        kit_finding_quote(finding, helper_child_errors(seat->child));
     } else if (kit_talk_is_spent(run->talk)) {
         kit_be_unclear(run, "it cannot be talked to any more");
     } else {
@@ -61,7 +59,7 @@ void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct
         kit_find(run, rule, kg_buf_view(&ask->sent), KG_STR(""), "%s is not answered in time",
                  method);
     }
-    kit_talk_spend(run->talk);
+    run->talk->spent = true;
 }
 
 /* Who answers a later ping, and is then silent for a moment, will not answer. */
@@ -92,7 +90,7 @@ const struct kit_ask *kit_question(struct kit_run *run, const struct kit_questio
 
 bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
 {
-    struct kit_seat *seat = kit_talk_seat(run->talk);
+    struct kit_seat *seat = run->talk->seat;
     if (run->answers_ping) {
         struct kit_ask *ping = kit_talk_ask(run->talk, NULL, "ping", KG_STR("{}"));
         if (kit_talk_wait(run->talk, &ping, 1, run->timeout_ms))
@@ -101,65 +99,69 @@ bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
         return !kit_talk_is_spent(run->talk);
     }
     kg_auto(kg_buf_free) struct kg_buf end = {0};
-    if (kit_seat_exit(seat) != NULL) {
+    if (helper_child_exit(seat->child) != NULL) {
         put_end(seat, &end);
         struct kit_finding *finding =
             kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
                      "it answered, and then %s", end.data);
-        kit_finding_quote(finding, kit_seat_stderr(seat));
+        kit_finding_quote(finding, helper_child_errors(seat->child));
     } else if (!kit_talk_is_spent(run->talk)) {
         count_timeout(run);
         kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
                  "it answered, and then no ping any more");
     }
-    kit_talk_spend(run->talk);
+    run->talk->spent = true;
     return false;
 }
 
 void kit_expect_exit(struct kit_run *run, const char *sent)
 {
-    struct kit_seat *seat = kit_talk_seat(run->talk);
+    struct kit_seat *seat = run->talk->seat;
     int64_t declared_sec = kit_manifest(run)->shutdown_timeout_sec;
     uint64_t wait_ms = run->timeout_ms;
     if (declared_sec > 0 && (uint64_t)declared_sec * 1000 < wait_ms)
         wait_ms = (uint64_t)declared_sec * 1000;
     kg_auto(kg_buf_free) struct kg_buf end = {0};
     if (!kit_seat_wait_exit(seat, wait_ms)) {
-        if (kit_room_was_interrupted(run->room))
+        if (run->room->interrupted)
             kit_be_unclear(run, "interrupted");
         else
             kit_find(run, run->rule, kg_str(sent), KG_STR(""), "it is still there after %llu s",
                      (unsigned long long)(wait_ms + 500) / 1000);
-    } else if (kit_seat_exit(seat)->exit_code != 0) {
+    } else if (helper_child_exit(seat->child)->exit_code != 0) {
         put_end(seat, &end);
         struct kit_finding *finding =
             kit_find(run, run->rule, kg_str(sent), KG_STR(""), "%s", end.data);
-        kit_finding_quote(finding, kit_seat_stderr(seat));
+        kit_finding_quote(finding, helper_child_errors(seat->child));
     }
-    kit_talk_spend(run->talk);
+    run->talk->spent = true;
 }
 
 /* -- the handshake ----------------------------------------------------------------------------- */
 
-const struct kit_ask *kit_send_initialize(struct kit_run *run)
+static bool has_storage(void *data)
 {
-    const struct manifest *manifest = kit_manifest(run);
+    const struct kit_run *run = data;
     const struct capability storage = {
         .kind = CAPABILITY_STORAGE_READ, .path = "", .program = "", .host = ""};
-    kg_auto(kg_buf_free) struct kg_buf params = {0};
-    struct kg_json_writer json = kg_json_writer(&params);
-    kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "daemon_version", KAGED_VERSION);
-    kg_json_named_int(&json, "api_version", DIALECT_API_VERSION);
-    kg_json_named_text(&json, "plugin_name", manifest->name);
-    kg_json_named_bool(&json, "storage_available",
-                       capability_set_covers(&manifest->capability_set, &storage));
-    kg_json_key(&json, "projects");
-    kg_json_begin(&json, '[');
+    return capability_set_covers(&kit_manifest(run)->capability_set, &storage);
+}
+
+static void put_projects(void *data, struct kg_json_writer *json)
+{
+    const struct kit_run *run = data;
     if (kit_room_project_root(run->room) != NULL)
-        kg_json_text(&json, KIT_PROJECT);
-    kg_json_end(&json, ']');
-    kg_json_end(&json, '}');
+        kg_json_text(json, KIT_PROJECT);
+}
+
+/* As the daemon says it; the rest of its greeting is rules here, one for each thing it looks at. */
+const struct kit_ask *kit_send_initialize(struct kit_run *run)
+{
+    static const struct dialect_ops ops = {.has_storage = has_storage,
+                                           .put_projects = put_projects};
+    struct dialect_talk talk = {.ops = &ops, .data = run, .plugin = kit_manifest(run)->name};
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    dialect_kaged.put_greeting(&talk, &params);
     struct kit_ask *ask = kit_talk_ask(run->talk, NULL, "initialize", kg_buf_view(&params));
     kit_talk_wait(run->talk, &ask, 1, run->options->timeout_ms * 2);
     return ask;
@@ -203,7 +205,7 @@ static bool shake_hands(struct kit_run *run)
     const struct kit_ask *hello = kit_send_initialize(run);
     if (hello->answer != KIT_RESULT)
         return false;
-    struct kg_str config = kit_room_settings(run->room);
+    struct kg_str config = kg_buf_view(&run->room->settings);
     if (config.length > 0) {
         kg_auto(kg_buf_free) struct kg_buf params = {0};
         put_config(config, &params);
@@ -228,7 +230,7 @@ struct kit_talk *kit_open(struct kit_run *run)
     run->talk = kit_talk_new(run, &err);
     if (run->talk != NULL && shake_hands(run))
         return run->talk;
-    if (run->report->finding_count == 0 && !kit_room_was_interrupted(run->room))
+    if (run->report->finding_count == 0 && !run->room->interrupted)
         kit_find(run, KIT_RULE_INITIALIZED_LIVES, KG_STR("a second handshake"), KG_STR(""),
                  "it worked once and not again%s%s", err.message[0] ? ": " : "", err.message);
     kit_be_unclear(run, "it could not be started again%s%s", err.message[0] ? ": " : "",

@@ -74,7 +74,7 @@ static void find_internal(struct kit_run *run, const struct kit_target *target,
     struct kit_finding *finding =
         kit_find(run, KIT_RULE_ANSWER_INTERNAL, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
                  "%s answers an internal error", target->method);
-    kit_finding_quote(finding, kit_seat_stderr(kit_talk_seat(run->talk)));
+    kit_finding_quote(finding, helper_child_errors(run->talk->seat->child));
 }
 
 static bool check_answer(struct kit_run *run, struct kit_target *target)

@@ -12,7 +12,7 @@ void kit_check_cage_start(struct kit_run *run)
     run->talk = kit_talk_new(run, &err);
     if (run->talk != NULL)
         return;
-    if (kit_room_was_interrupted(run->room))
+    if (run->room->interrupted)
         kit_be_unclear(run, "interrupted");
     else
         kit_find(run, run->rule, KG_STR(""), KG_STR(""), "%s%s%s", err.message,
@@ -23,10 +23,10 @@ void kit_check_cage_start(struct kit_run *run)
 
 static const struct kit_ask *no_result(struct kit_run *run, const struct kit_ask *hello)
 {
-    struct kit_seat *seat = kit_talk_seat(run->talk);
-    const struct cage_exit *how = kit_seat_exit(seat);
+    struct kit_seat *seat = run->talk->seat;
+    const struct cage_exit *how = helper_child_exit(seat->child);
     if (how != NULL && !how->built) {
-        kit_find(run, KIT_RULE_CAGE_START, KG_STR(""), kit_seat_stderr(seat),
+        kit_find(run, KIT_RULE_CAGE_START, KG_STR(""), helper_child_errors(seat->child),
                  "its command could not be run in its cage");
         kit_be_unclear(run, "it does not start");
     } else if (hello->answer == KIT_NO_ANSWER && !kit_has_found(run, KIT_RULE_INITIALIZE_SILENCE)) {
@@ -37,7 +37,7 @@ static const struct kit_ask *no_result(struct kit_run *run, const struct kit_ask
     } else {
         kit_be_unclear(run, "what came cannot be read as an answer");
     }
-    kit_talk_spend(run->talk);
+    run->talk->spent = true;
     return NULL;
 }
 
@@ -59,7 +59,7 @@ void kit_check_initialize_answer(struct kit_run *run)
     kit_find(run, run->rule, kg_buf_view(&hello->sent), kg_buf_view(&hello->payload), "%s",
              run->hello != NULL ? "the result of initialize is not an object" : err.message);
     kg_doc_free(kg_steal(&run->hello));
-    kit_talk_spend(run->talk);
+    run->talk->spent = true;
 }
 
 /* The answer, or NULL, and the rule is unclear. */
@@ -78,7 +78,7 @@ static void reject(struct kit_run *run, const struct kg_node *node, const char *
     if (node != NULL)
         kg_json_node(&json, node);
     kit_find(run, run->rule, KG_STR("initialize"), kg_buf_view(&came), "%s", sentence);
-    kit_talk_spend(run->talk);
+    run->talk->spent = true;
 }
 
 static void check_text(struct kit_run *run, const char *key, const char *expected)
@@ -214,13 +214,13 @@ void kit_check_config_start(struct kit_run *run)
 {
     if (!goes_on(run))
         return;
-    const struct kit_ask *told = kit_send_config(run, kit_room_settings(run->room));
+    const struct kit_ask *told = kit_send_config(run, kg_buf_view(&run->room->settings));
     if (told == NULL || told->answer == KIT_RESULT || is_code(told, KG_E_METHOD_NOT_FOUND) ||
         is_code(told, KG_E_NOT_INITIALIZED))
         return;
     kit_find(run, run->rule, kg_buf_view(&told->sent), kg_buf_view(&told->payload),
              "it refuses its first configuration, so it is not started");
-    kit_talk_spend(run->talk);
+    run->talk->spent = true;
 }
 
 void kit_check_initialized_lives(struct kit_run *run)
@@ -229,7 +229,7 @@ void kit_check_initialized_lives(struct kit_run *run)
         return;
     kit_send_initialized(run, run->talk);
     kit_settle(run);
-    if (kit_seat_exit(kit_talk_seat(run->talk)) != NULL)
+    if (helper_child_exit(run->talk->seat->child) != NULL)
         kit_find_end(run, run->rule);
 }
 

@@ -24,7 +24,7 @@ static const struct kit_ask *fire(struct kit_run *run, enum manifest_hook hook,
         .method = host_hook_row(hook)->method,
         .params = kg_buf_view(&all),
         .timeout_ms =
-            host_hook_timeout_ms(kit_manifest(run)->hook_timeout_sec, kit_room_config(run->room)),
+            host_hook_timeout_ms(kit_manifest(run)->hook_timeout_sec, run->room->parts.config),
     };
     return kit_question(run, &question);
 }

@@ -24,7 +24,7 @@ void kit_check_big_line(struct kit_run *run)
 {
     const struct kit_target *target = any_target(run);
     kg_auto(kg_buf_free) struct kg_buf object = {0}, params = {0};
-    size_t bytes = (size_t)kit_room_config(run->room)->limits_line_max_bytes - BELOW_LIMIT;
+    size_t bytes = (size_t)run->room->parts.config->limits_line_max_bytes - BELOW_LIMIT;
     if (target == NULL && !run->answers_ping) {
         kit_be_unclear(run, "it answers nothing that could be so long");
         return;

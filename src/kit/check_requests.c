@@ -77,7 +77,7 @@ static void tell_project(struct kit_run *run, const char *method, const char *pa
 
 void kit_check_projects(struct kit_run *run)
 {
-    struct kg_str settings = kit_room_settings(run->room);
+    struct kg_str settings = kg_buf_view(&run->room->settings);
     kg_auto(kg_free) char *activated =
         kg_format("{\"project\":\"" KIT_PROJECT "\",\"config\":%.*s}",
                   KG_STR_ARG(settings.length > 0 ? settings : KG_STR("{}")));
@@ -91,6 +91,6 @@ void kit_check_projects(struct kit_run *run)
 
 void kit_check_shutdown_eof(struct kit_run *run)
 {
-    kit_seat_close_input(kit_talk_seat(run->talk));
+    peer_close_input(run->talk->seat->peer);
     kit_expect_exit(run, "the end of stdin");
 }

@@ -2,9 +2,15 @@
 #ifndef KAGED_KIT_INTERNAL_H
 #define KAGED_KIT_INTERNAL_H
 
-#include "kit/seat.h"
+#include "dialect/dialect.h"
+#include "helper/helper.h"
+#include "kit/room.h"
+#include "storage/storage.h"
+
+/* -- the room ---------------------------------------------------------------------------------- */
 
 #define KIT_SIGNALS 3
+#define KIT_PROJECT "kit" /* the name of the project */
 
 struct kit_room {
     struct kit_room_parts parts;
@@ -14,9 +20,9 @@ struct kit_room {
     struct cage_facts *facts;
     struct cage_spawner *spawner;
     struct gate *gate;
-    char *folder, *project; /* owned; the temporary one, and the project in it */
-    struct config_paths paths;
-    struct kg_buf settings;
+    char *folder, *project;    /* owned; the temporary one, and the project in it */
+    struct config_paths paths; /* the temporary folders; also for kaged.db */
+    struct kg_buf settings;    /* what it is configured with if nobody says anything; or empty */
     struct storage_place storage_place;
     struct storage *storage;   /* NULL until it is asked for */
     struct kit_served *served; /* owned; requests that it has */
@@ -26,18 +32,55 @@ struct kit_room {
 
 /* The plan of the plugin's cage. */
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err);
+/* NULL if the plugin's process would not be one of a project's own. */
+const char *kit_room_project_root(const struct kit_room *room);
+/* The plugin's database, kept from seat to seat; made when it is first asked for. */
+struct storage *kit_room_storage(struct kit_room *room);
+/* Until done(data), for timeout_ms at most; false: it is not done. */
+bool kit_room_wait(struct kit_room *room, bool (*done)(void *data), void *data,
+                   uint64_t timeout_ms);
+
+/* -- the seat: one process, with the daemon's own peer ----------------------------------------- */
+
+struct kit_seat;
+
+/* None may free the seat. Texts die with the callback. NULL: nobody asks. */
+struct kit_seat_ops {
+    /* A line of its stdout, maybe no JSON, no UTF-8. The peer takes it next; not to be touched. */
+    void (*on_line)(void *data, struct kg_str line);
+    /* A line without its end: stdout ended there, or limits.line_max_bytes was reached. */
+    void (*on_cut)(void *data, struct kg_str line, bool too_long);
+    void (*on_sent)(void *data, struct kg_str line); /* queued for it */
+    /* A request that the peer has no answer to: for peer_answer. */
+    void (*on_request)(void *data, int64_t request, struct kg_str method, struct kg_str params);
+    void (*on_network)(void *data, const struct gate_event *event);
+};
+
+struct kit_seat {
+    struct kit_room *room; /* borrowed */
+    struct kit_seat_ops ops;
+    void *data;
+    struct helper_child *child; /* owned; its exit is known once all that it wrote was told */
+    struct peer *peer;          /* owned; closed after its end */
+    uint64_t started_ns;
+    bool in_closed, out_closed; /* by the plugin, maybe by ending */
+    struct kg_err error;        /* of the cage */
+};
+
+/* Starts the plugin; when this returns its pipes are there, or err says why not. */
+struct kit_seat *kit_seat_new(struct kit_room *room, const struct kit_seat_ops *ops, void *data,
+                              struct kg_err *err);
+/* Kills what still lives and waits until it is gone. Takes NULL. */
+void kit_seat_free(struct kit_seat *seat);
+uint64_t kit_seat_ns(const struct kit_seat *seat); /* since it was taken */
+bool kit_seat_wait_exit(struct kit_seat *seat, uint64_t timeout_ms);
 
 /* -- requests of the plugin, see serve.c ------------------------------------------------------- */
 
 struct host_service;
-struct rpc_message;
-/* key: "result" or "error". */
-void kit_seat_answer(struct kit_seat *seat, int64_t id, const char *key, struct kg_str json);
-void kit_seat_answer_error(struct kit_seat *seat, int64_t id, enum kg_code code,
-                           const char *message);
 /* Has the plugin's database answer; on failure nothing is answered. */
 int kit_serve(struct kit_room *room, struct kit_seat *seat, const struct host_service *service,
-              const struct rpc_message *message, struct kg_err *err);
+              int64_t request, struct kg_str params, struct kg_err *err);
 /* Whether an answer of the database to this seat is still to come. */
 bool kit_serves(const struct kit_room *room, const struct kit_seat *seat);
 /* The seat takes no more answers. */

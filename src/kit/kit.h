@@ -7,7 +7,7 @@
 #ifndef KAGED_KIT_H
 #define KAGED_KIT_H
 
-#include "kit/seat.h"
+#include "kit/room.h"
 
 /* -- rules ------------------------------------------------------------------------------------- */
 

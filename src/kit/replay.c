@@ -12,7 +12,6 @@
 #include "kit/internal.h"
 
 #include "host/host.h"
-#include "wire/wire.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -22,7 +21,6 @@
 #define GRACE_MS    2000 /* for an end that the trace has */
 #define WINDOW      256  /* requests of the plugin that one may be, since order may differ */
 #define IGNORED_MAX 64
-#define GREETING_ID (INT64_C(1) << 52) /* and the next: far from those of a trace */
 #define NOTE_MAX    200
 
 struct replay {
@@ -36,7 +34,6 @@ struct replay {
 
     /* the life that is played */
     struct kit_event *first, *end;
-    struct kg_map *sent;    /* owned: requests of the host, by id */
     struct kit_event *asks; /* the first request of the plugin that may not have come again */
     bool greeted;           /* its handshake is not in the trace */
     bool is_over;           /* the process had ended here */
@@ -45,7 +42,7 @@ struct replay {
     bool hung;              /* it was killed for its silence */
     int64_t base_us;        /* of the trace, when the seat's time was base_ns */
     uint64_t base_ns;
-    uint64_t greeting_answers; /* bits: which parts of the handshake were answered */
+    unsigned greetings; /* parts of a handshake that was made up, and answered */
 };
 
 const char *const kit_outcome_names[KIT_OUTCOME_COUNT] = {
@@ -82,7 +79,7 @@ static void list_ignored(const struct replay *replay, const char *method,
 
 static void describe_end(const struct replay *replay, char note[NOTE_MAX])
 {
-    const struct cage_exit *how = kit_seat_exit(replay->seat);
+    const struct cage_exit *how = helper_child_exit(replay->seat->child);
     if (replay->hung)
         snprintf(note, NOTE_MAX, "it did not answer within %lld ms, and was killed",
                  (long long)replay->parts->room.config->limits_call_timeout_ms);
@@ -154,27 +151,50 @@ static void pass_over(struct replay *replay, const struct kit_event *event, cons
 
 /* -- what the plugin asks ---------------------------------------------------------------------- */
 
-static void send_answer(struct kit_seat *seat, int64_t id, struct kg_str body)
+/* With the paths of now for those of then. */
+static void put_moved(const struct replay *replay, struct kg_str body, struct kg_buf *out)
 {
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_printf(&line, "{\"jsonrpc\":\"2.0\",\"id\":%lld,", (long long)id);
-    kg_buf_append(&line, body.data + 1, body.length - 1);
-    kit_seat_send(seat, kg_buf_view(&line));
+    kg_buf_str(out, body);
+    for (const struct kit_place *place = replay->places; place->then.length > 0; place++) {
+        kg_auto(kg_buf_free) struct kg_buf before = *out;
+        *out = (struct kg_buf){0};
+        kit_put_moved(out, kg_buf_view(&before), place->then, place->now);
+    }
 }
 
-static void send_moved(struct replay *replay, int64_t id, struct kg_str body)
+/* body: {"result":...} or {"error":...}. */
+static void send_answer(const struct replay *replay, int64_t request, struct kg_str body)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_buf_str(&text, body);
-    for (const struct kit_place *place = replay->places; place->then.length > 0; place++) {
-        kg_auto(kg_buf_free) struct kg_buf before = text;
-        text = (struct kg_buf){0};
-        kit_put_moved(&text, kg_buf_view(&before), place->then, place->now);
-    }
-    if (id != 0)
-        send_answer(replay->seat, id, kg_buf_view(&text));
-    else
-        kit_seat_send(replay->seat, kg_buf_view(&text));
+    kg_auto(kg_buf_free) struct kg_buf moved = {0};
+    struct kg_str payload;
+    put_moved(replay, body, &moved);
+    bool is_result = kg_json_member(kg_buf_view(&moved), "result", &payload);
+    if (is_result || kg_json_member(kg_buf_view(&moved), "error", &payload))
+        peer_answer(replay->seat->peer, request, is_result ? PEER_ANSWER_RESULT : PEER_ANSWER_ERROR,
+                    payload);
+}
+
+static void send_request(const struct replay *replay, const char *method, struct kg_str params,
+                         peer_done_fn *on_done, void *data)
+{
+    kg_auto(kg_buf_free) struct kg_buf moved = {0};
+    put_moved(replay, params, &moved);
+    struct kg_str view = kg_buf_view(&moved);
+    const struct peer_call call = {
+        .method = kg_str(method),
+        .params = &view,
+        .params_count = 1,
+        .on_done = on_done,
+        .data = data,
+    };
+    (void)peer_call(replay->seat->peer, &call, NULL, NULL);
+}
+
+static void send_notification(const struct replay *replay, const char *method, struct kg_str params)
+{
+    kg_auto(kg_buf_free) struct kg_buf moved = {0};
+    put_moved(replay, params, &moved);
+    (void)peer_notify(replay->seat->peer, method, kg_buf_view(&moved), NULL);
 }
 
 static bool is_same(const struct replay *replay, struct kg_str was, struct kg_str is)
@@ -211,15 +231,16 @@ static struct kit_event *find_asked(struct replay *replay, const char *method, s
 }
 
 /* An empty database answers what was asked before the trace began. */
-static bool ask_storage(struct replay *replay, const struct rpc_message *message)
+static bool ask_storage(struct replay *replay, int64_t request, struct kg_str method,
+                        struct kg_str params)
 {
-    const struct host_service *service = host_service_find(kg_str(message->method));
+    const struct host_service *service = host_service_find(method);
     return service != NULL &&
-           host_service_check(service, kit_room_manifest(replay->room), NULL) == 0 &&
-           kit_serve(replay->room, replay->seat, service, message, NULL) == 0;
+           host_service_check(service, replay->room->parts.manifest, NULL) == 0 &&
+           kit_serve(replay->room, replay->seat, service, request, params, NULL) == 0;
 }
 
-static void tell_asked(struct replay *replay, const struct rpc_message *message,
+static void tell_asked(struct replay *replay, const char *method,
                        const struct kit_event *other_or_null, struct kg_str params)
 {
     static const char *const none[] = {NULL};
@@ -227,7 +248,7 @@ static void tell_asked(struct replay *replay, const struct rpc_message *message,
                                                                       .places = replay->places};
     struct kit_step step = {
         .number = other_or_null ? other_or_null->record->number : 0,
-        .method = message->method,
+        .method = method,
         .outcome = other_or_null ? KIT_ASKS_OTHER : KIT_ASKS_NEW,
         .was_us = -1,
         .is_us = -1,
@@ -239,72 +260,65 @@ static void tell_asked(struct replay *replay, const struct rpc_message *message,
     tell(replay, &step);
 }
 
-static void on_request(struct replay *replay, const struct rpc_message *message)
+static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
-    struct kg_str params = message->params.length > 0 ? message->params : KG_STR("{}");
+    struct replay *replay = data;
+    kg_auto(kg_free) char *name = kg_str_dup(method);
     struct kit_event *other = NULL;
-    struct kit_event *asked = find_asked(replay, message->method, params, &other);
+    params = params.length > 0 ? params : KG_STR("{}");
+    struct kit_event *asked = find_asked(replay, name, params, &other);
     bool is_lacking = replay->greeted || replay->has_gap;
-    if (asked == NULL && is_lacking && ask_storage(replay, message))
+    if (asked == NULL && is_lacking && ask_storage(replay, request, method, params))
         return;
     if (asked == NULL) {
-        tell_asked(replay, message, other, params);
+        tell_asked(replay, name, other, params);
         asked = other;
     }
     if (asked == NULL) {
-        kit_seat_answer_error(replay->seat, message->id, KG_E_INTERNAL,
-                              "the trace that is played has no answer to this");
+        peer_answer_error(replay->seat->peer, request, kg_error_row(KG_E_INTERNAL)->rpc_code,
+                          "the trace that is played has no answer to this");
         return;
     }
     asked->used = true;
     if (asked->pair != NULL)
-        send_moved(replay, message->id, asked->pair->body);
+        send_answer(replay, request, asked->pair->body);
 }
 
 /* -- what the plugin answers ------------------------------------------------------------------- */
 
-static void on_answer(struct replay *replay, const struct kit_line *line,
-                      const struct rpc_message *message)
+static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
-    char text[24];
-    struct kit_event *asked = kg_map_get(replay->sent, kit_id_text(message->id, text));
-    if (message->id == GREETING_ID || message->id == GREETING_ID + 1)
-        replay->greeting_answers |= 1U << (message->id - GREETING_ID);
-    if (asked == NULL || asked->answer.length > 0)
+    struct kit_event *asked = data;
+    if (outcome != PEER_RESULT && outcome != PEER_ERROR)
         return;
-    asked->answered_ns = line->at_ns;
-    kit_put_outcome(&asked->answer, message);
+    asked->answered_ns = kit_seat_ns(asked->seat);
+    kit_put_outcome(&asked->answer, outcome == PEER_RESULT, payload);
 }
 
-static void on_line(void *data, const struct kit_line *line)
+static void on_greeted(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct replay *replay = data;
-    struct rpc_message message;
-    rpc_parse(line->text, &message);
-    if (message.kind == RPC_REQUEST)
-        on_request(replay, &message);
-    else if (message.kind == RPC_RESULT || message.kind == RPC_ERROR)
-        on_answer(replay, line, &message);
+    (void)payload;
+    replay->greetings += outcome == PEER_RESULT || outcome == PEER_ERROR;
 }
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
 static bool is_gone(const struct replay *replay)
 {
-    return kit_seat_exit(replay->seat) != NULL || kit_seat_stdout_is_closed(replay->seat);
+    return helper_child_exit(replay->seat->child) != NULL || replay->seat->out_closed;
 }
 
 struct wait {
     const struct replay *replay;
     const struct kit_event *asked; /* NULL: only for the end */
-    uint64_t greeting;             /* bits that must be there; 0: the event is waited for */
+    unsigned greetings;            /* that must be there; 0: the event is waited for */
 };
 
 static bool is_done(void *data)
 {
     const struct wait *wait = data;
-    bool is_greeted =
-        wait->greeting != 0 && (wait->replay->greeting_answers & wait->greeting) == wait->greeting;
+    bool is_greeted = wait->greetings != 0 && wait->replay->greetings == wait->greetings;
     bool is_answered = wait->asked != NULL && wait->asked->answer.length > 0;
     return is_greeted || is_answered || is_gone(wait->replay);
 }
@@ -326,7 +340,7 @@ static void wait_for(struct replay *replay, struct wait wait)
         return;
     if (!in_time) {
         replay->hung = true;
-        kit_seat_signal(replay->seat, SIGKILL); /* as the daemon would */
+        helper_child_signal(replay->seat->child, SIGKILL); /* as the daemon would */
     }
     (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
 }
@@ -348,53 +362,43 @@ static void keep_time(struct replay *replay, const struct kit_event *event)
 
 /* -- one life ---------------------------------------------------------------------------------- */
 
-static void send_made_up(struct replay *replay, int64_t id, const char *method,
-                         struct kg_str params)
-{
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_text(&line, "{\"jsonrpc\":\"2.0\",");
-    if (id != 0)
-        kg_buf_printf(&line, "\"id\":%lld,", (long long)id);
-    kg_buf_printf(&line, "\"method\":\"%s\",\"params\":", method);
-    kg_buf_str(&line, params);
-    kg_buf_char(&line, '}');
-    send_moved(replay, 0, kg_buf_view(&line));
-}
-
 /* The handshake that the trace does not have. */
 static void greet(struct replay *replay)
 {
     const struct trace *trace = replay->parts->trace;
     kg_auto(kg_buf_free) struct kg_buf config = {0};
     replay->greeted = true;
-    send_made_up(replay, GREETING_ID, "initialize",
-                 trace->greeting.length > 0 ? trace->greeting : KG_STR("{\"api_version\":1}"));
-    wait_for(replay, (struct wait){.greeting = 1});
+    send_request(replay, "initialize",
+                 trace->greeting.length > 0 ? trace->greeting : KG_STR("{\"api_version\":1}"),
+                 on_greeted, replay);
+    wait_for(replay, (struct wait){.greetings = 1});
     if (trace->config.length > 0 && !is_gone(replay)) {
         kg_buf_text(&config, "{\"config\":");
         kg_buf_str(&config, trace->config);
         kg_buf_char(&config, '}');
-        send_made_up(replay, GREETING_ID + 1, "config.update", kg_buf_view(&config));
-        wait_for(replay, (struct wait){.greeting = 2});
+        send_request(replay, "config.update", kg_buf_view(&config), on_greeted, replay);
+        wait_for(replay, (struct wait){.greetings = 2});
     }
     if (!is_gone(replay))
-        send_made_up(replay, 0, "initialized", KG_STR("{}"));
+        send_notification(replay, "initialized", KG_STR("{}"));
 }
 
 static void say(struct replay *replay, struct kit_event *event)
 {
-    char text[24];
     if (is_gone(replay))
         return;
     keep_time(replay, event);
     replay->counts->redacted += event->record->redacted;
     event->sent = true;
     event->sent_ns = kit_seat_ns(replay->seat);
-    if (event->type == KIT_HOST_ASKS)
-        kg_map_set(replay->sent, kit_id_text(event->id, text), event);
-    send_moved(replay, 0, event->record->line);
-    if (event->type == KIT_HOST_TELLS && strcmp(event->method, "shutdown") == 0) {
-        kit_seat_close_input(replay->seat);
+    event->seat = replay->seat;
+    if (event->type == KIT_HOST_ASKS) {
+        send_request(replay, event->method, event->body, on_answer, event);
+        return;
+    }
+    send_notification(replay, event->method, event->body);
+    if (strcmp(event->method, "shutdown") == 0) {
+        peer_close_input(replay->seat->peer);
         replay->shut = true;
     }
 }
@@ -449,31 +453,28 @@ static void play(struct replay *replay, struct kit_event *event)
 static void dismiss(struct replay *replay)
 {
     if (!is_gone(replay) && !replay->shut) {
-        send_made_up(replay, 0, "shutdown", KG_STR("{}"));
-        kit_seat_close_input(replay->seat);
+        send_notification(replay, "shutdown", KG_STR("{}"));
+        peer_close_input(replay->seat->peer);
     }
     (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
     kit_seat_free(kg_steal(&replay->seat));
-    kg_map_free(kg_steal(&replay->sent));
 }
 
 static int play_life(struct replay *replay, struct kg_err *err)
 {
-    static const struct kit_seat_ops ops = {.on_line = on_line};
-    replay->sent = kg_map_new();
+    static const struct kit_seat_ops ops = {.on_request = on_request};
     replay->asks = replay->first;
     replay->greeted = replay->is_over = replay->has_gap = replay->shut = replay->hung = false;
     replay->base_ns = 0;
-    replay->greeting_answers = 0;
+    replay->greetings = 0;
     replay->seat = kit_seat_new(replay->room, &ops, replay, err);
-    if (replay->seat == NULL) {
-        kg_map_free(kg_steal(&replay->sent));
+    if (replay->seat == NULL)
         return -EINVAL;
-    }
+    peer_set_phase(replay->seat->peer, PEER_OPEN); /* the trace says what comes when */
     if (!kit_event_is_start(replay->first))
         greet(replay);
-    for (struct kit_event *event = replay->first;
-         event < replay->end && !kit_room_was_interrupted(replay->room); event++)
+    for (struct kit_event *event = replay->first; event < replay->end && !replay->room->interrupted;
+         event++)
         play(replay, event);
     for (struct kit_event *event = replay->first; event < replay->end; event++)
         if (event->type == KIT_HOST_ASKS && !event->judged && event->sent)
@@ -502,7 +503,7 @@ static int play_all(struct replay *replay, struct kg_err *err)
         replay->end = at;
         if (is_worth_playing(replay->first, replay->end))
             result = play_life(replay, err);
-        if (result == 0 && kit_room_was_interrupted(replay->room))
+        if (result == 0 && replay->room->interrupted)
             result = kg_fail(err, KG_E_CANCELLED, "interrupted");
     }
     return result;
@@ -513,8 +514,8 @@ static void find_places(struct replay *replay)
     const struct trace *trace = replay->parts->trace;
     const char *project_root = kit_room_project_root(replay->room);
     size_t count = 0;
-    replay->config_root = kg_format("%s/%s", kit_room_paths(replay->room)->plugin_data_dir,
-                                    replay->parts->room.manifest->name);
+    replay->config_root =
+        kg_format("%s/%s", replay->room->paths.plugin_data_dir, replay->parts->room.manifest->name);
     if (trace->config_root.length > 0)
         replay->places[count++] =
             (struct kit_place){trace->config_root, kg_str(replay->config_root)};

@@ -5,7 +5,7 @@
 #ifndef KAGED_KIT_REPLAY_H
 #define KAGED_KIT_REPLAY_H
 
-#include "kit/seat.h"
+#include "kit/room.h"
 #include "trace/trace.h"
 
 /* -- comparing, see compare.c ------------------------------------------------------------------ */

@@ -18,16 +18,16 @@ bool kit_event_is_start(const struct kit_event *event)
     return event->type == KIT_HOST_ASKS && strcmp(event->method, "initialize") == 0;
 }
 
-struct kg_str kit_id_text(int64_t id, char text[24])
+/* An id as the key of a map. */
+static struct kg_str id_text(int64_t id, char text[24])
 {
     return (struct kg_str){text, (size_t)snprintf(text, 24, "%lld", (long long)id)};
 }
 
-void kit_put_outcome(struct kg_buf *out, const struct rpc_message *answer)
+void kit_put_outcome(struct kg_buf *out, bool is_result, struct kg_str payload)
 {
-    bool is_result = answer->kind == RPC_RESULT;
     kg_buf_text(out, is_result ? "{\"result\":" : "{\"error\":");
-    kg_buf_str(out, is_result ? answer->result : answer->error);
+    kg_buf_str(out, payload);
     kg_buf_char(out, '}');
 }
 
@@ -66,7 +66,7 @@ static void add_request(struct pairing *pairing, const struct trace_record *reco
     if (kit_event_is_start(event))
         begin_life(pairing);
     if (is_request)
-        kg_map_set(of_host ? pairing->host : pairing->plugin, kit_id_text(event->id, text), event);
+        kg_map_set(of_host ? pairing->host : pairing->plugin, id_text(event->id, text), event);
 }
 
 static void add_answer(struct pairing *pairing, const struct trace_record *record,
@@ -76,12 +76,13 @@ static void add_answer(struct pairing *pairing, const struct trace_record *recor
     char text[24];
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kit_event *request =
-        kg_map_remove(of_host ? pairing->plugin : pairing->host, kit_id_text(message->id, text));
+        kg_map_remove(of_host ? pairing->plugin : pairing->host, id_text(message->id, text));
     if (request == NULL)
         return; /* it was asked before the trace began */
     struct kit_event *event =
         add(pairing->events, of_host ? KIT_HOST_ANSWERS : KIT_PLUGIN_ANSWERS, record);
-    kit_put_outcome(&body, message);
+    bool is_result = message->kind == RPC_RESULT;
+    kit_put_outcome(&body, is_result, is_result ? message->result : message->error);
     event->body = kg_arena_str(pairing->events->arena, kg_buf_view(&body));
     event->pair = request;
     request->pair = event;

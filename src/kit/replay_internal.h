@@ -27,7 +27,8 @@ struct kit_event {
 
     /* while it is played */
     bool sent, judged;
-    bool used; /* a request of the plugin's that came again */
+    bool used;                   /* a request of the plugin's that came again */
+    const struct kit_seat *seat; /* that it was sent to */
     uint64_t sent_ns, answered_ns;
     struct kg_buf answer; /* {"result":...} or {"error":...}; empty: none yet */
 };
@@ -39,11 +40,8 @@ struct kit_events {
 };
 void kit_events_read(const struct trace *trace, struct kit_events *ret_events);
 void kit_events_free(struct kit_events *events); /* also for kg_auto */
-/* An id as the key of a map. */
-struct kg_str kit_id_text(int64_t id, char text[24]);
-struct rpc_message;
 /* {"result":...} or {"error":...} of an answer. */
-void kit_put_outcome(struct kg_buf *out, const struct rpc_message *answer);
+void kit_put_outcome(struct kg_buf *out, bool is_result, struct kg_str payload);
 /* Whether a process starts here. */
 bool kit_event_is_start(const struct kit_event *event);
 

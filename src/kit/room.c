@@ -152,11 +152,6 @@ bool kit_room_wait(struct kit_room *room, bool (*done)(void *data), void *data, 
     return done(data);
 }
 
-bool kit_room_was_interrupted(const struct kit_room *room)
-{
-    return room->interrupted;
-}
-
 /* -- the cage ---------------------------------------------------------------------------------- */
 
 static void on_lost(void *data)
@@ -275,28 +270,8 @@ void kit_room_free(struct kit_room *room)
     free(room);
 }
 
-const struct manifest *kit_room_manifest(const struct kit_room *room)
-{
-    return room->parts.manifest;
-}
-
-const struct config *kit_room_config(const struct kit_room *room)
-{
-    return room->parts.config;
-}
-
-const struct config_paths *kit_room_paths(const struct kit_room *room)
-{
-    return &room->paths;
-}
-
 const char *kit_room_project_root(const struct kit_room *room)
 {
     bool is_of_project = policy_is_of_project(room->parts.manifest, kg_buf_view(&room->settings));
     return is_of_project ? room->project : NULL;
-}
-
-struct kg_str kit_room_settings(const struct kit_room *room)
-{
-    return kg_buf_view(&room->settings);
 }

@@ -110,7 +110,7 @@ static void check_rule(struct kit_run *run, enum kit_rule_id rule)
     const char *reason = row->applies != NULL ? row->applies(run) : NULL;
     run->rule = rule;
     run->unclear.length = 0;
-    if (kit_room_was_interrupted(run->room))
+    if (run->room->interrupted)
         reason = "interrupted";
     if (reason != NULL) {
         skip(run, rule, reason);
@@ -185,7 +185,7 @@ void kit_run(struct kit_room *room, const struct kit_options *options,
         check_group(&run, group);
     judge(&run);
     drop_unasked(ret_report, options);
-    ret_report->interrupted = kit_room_was_interrupted(room);
+    ret_report->interrupted = room->interrupted;
     ret_report->duration_ms = kg_monotonic_ms() - started_ms;
     kit_story_free(run.story);
     kg_doc_free(run.hello);

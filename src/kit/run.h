@@ -70,7 +70,7 @@ struct kit_run {
 
 static inline const struct manifest *kit_manifest(const struct kit_run *run)
 {
-    return kit_room_manifest(run->room);
+    return run->room->parts.manifest;
 }
 
 /* -- findings, see report.c -------------------------------------------------------------------- */
@@ -106,14 +106,25 @@ struct kit_ask {
     struct kg_buf payload; /* the result, or the error object */
 };
 
+struct kit_talk {
+    struct kit_run *run;   /* borrowed */
+    struct kit_seat *seat; /* owned */
+    enum peer_phase phase;
+    struct kit_ask **asks; /* owned */
+    size_t ask_count;
+    struct kg_buf last_sent; /* of us, its start; for findings */
+    bool sending;            /* it is being sent */
+    struct kg_str line;      /* the one that the peer takes now */
+    struct kg_rate notifications;
+    bool spent; /* it did what ends a plugin, or is past hope */
+};
+
 /* A process that has not been spoken to. NULL with err if there is no cage for it. */
 struct kit_talk *kit_talk_new(struct kit_run *run, struct kg_err *err);
 void kit_talk_free(struct kit_talk *talk); /* takes NULL */
-struct kit_seat *kit_talk_seat(struct kit_talk *talk);
 void kit_talk_set_phase(struct kit_talk *talk, enum peer_phase phase);
-/* It did what ends a plugin, or is past hope: the next rule takes another process. */
+/* That, or it has ended, or is about to: the next rule takes another process. */
 bool kit_talk_is_spent(const struct kit_talk *talk);
-void kit_talk_spend(struct kit_talk *talk);
 
 /* id is JSON; NULL: the next number. Lives as long as the talk. */
 struct kit_ask *kit_talk_ask(struct kit_talk *talk, const char *id, const char *method,

@@ -5,7 +5,6 @@
 #include "kit/internal.h"
 
 #include "host/host.h"
-#include "wire/wire.h"
 
 #include <stdlib.h>
 
@@ -14,29 +13,8 @@ struct kit_served {
     struct kit_served *next; /* in room->served */
     struct kit_room *room;
     struct kit_seat *seat; /* NULL: it is gone */
-    int64_t id;
+    int64_t request;
 };
-
-void kit_seat_answer(struct kit_seat *seat, int64_t id, const char *key, struct kg_str json)
-{
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_printf(&line, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"%s\":", (long long)id, key);
-    kg_buf_str(&line, json);
-    kg_buf_char(&line, '}');
-    kit_seat_send(seat, kg_buf_view(&line));
-}
-
-void kit_seat_answer_error(struct kit_seat *seat, int64_t id, enum kg_code code,
-                           const char *message)
-{
-    kg_auto(kg_buf_free) struct kg_buf error = {0};
-    struct kg_json_writer json = kg_json_writer(&error);
-    kg_json_begin(&json, '{');
-    kg_json_named_int(&json, "code", kg_error_row(code)->rpc_code);
-    kg_json_named_text(&json, "message", message);
-    kg_json_end(&json, '}');
-    kit_seat_answer(seat, id, "error", kg_buf_view(&error));
-}
 
 static void on_stored(void *data, enum storage_outcome outcome, struct kg_str payload)
 {
@@ -46,23 +24,23 @@ static void on_stored(void *data, enum storage_outcome outcome, struct kg_str pa
         link = &(*link)->next;
     *link = served->next;
     if (served->seat != NULL)
-        kit_seat_answer(served->seat, served->id, outcome == STORAGE_RESULT ? "result" : "error",
-                        payload);
+        peer_answer(served->seat->peer, served->request,
+                    outcome == STORAGE_RESULT ? PEER_ANSWER_RESULT : PEER_ANSWER_ERROR, payload);
     free(served);
 }
 
 int kit_serve(struct kit_room *room, struct kit_seat *seat, const struct host_service *service,
-              const struct rpc_message *message, struct kg_err *err)
+              int64_t request, struct kg_str params, struct kg_err *err)
 {
     struct kit_served *served = kg_alloc(sizeof(*served));
-    *served = (struct kit_served){room->served, room, seat, message->id};
-    const struct storage_request request = {
+    *served = (struct kit_served){room->served, room, seat, request};
+    const struct storage_request asked = {
         .method = service->asks,
-        .params = message->params.length > 0 ? message->params : KG_STR("{}"),
+        .params = params.length > 0 ? params : KG_STR("{}"),
         .on_done = on_stored,
         .data = served,
     };
-    int result = storage_ask(kit_room_storage(room), &request, err);
+    int result = storage_ask(kit_room_storage(room), &asked, err);
     if (result < 0)
         free(served);
     else

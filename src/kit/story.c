@@ -122,8 +122,8 @@ struct kit_story *kit_story_new(const struct kit_room *room, struct kg_err *err)
 {
     struct kit_story *story = kg_alloc(sizeof(*story));
     const struct session_new new = {
-        .project_id = KIT_PROJECT, .workdir = kit_room_paths(room)->home, .operator_id = "kit"};
-    story->state = state_open(kit_room_paths(room)->state_db, err);
+        .project_id = KIT_PROJECT, .workdir = room->paths.home, .operator_id = "kit"};
+    story->state = state_open(room->paths.state_db, err);
     if (story->state == NULL || session_create(story->state, &new, &story->session, err) < 0 ||
         talk_for_a_while(story, err) < 0 || tell_all(story, err) < 0) {
         kit_story_free(story);

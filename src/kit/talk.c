@@ -14,18 +14,6 @@
 #define SENT_KEPT_BYTES 512
 #define WAIT_STEPS      8 /* of a timeout: when it is looked whether something moves */
 
-struct kit_talk {
-    struct kit_run *run; /* borrowed */
-    struct kit_seat *seat;
-    enum peer_phase phase;
-    struct kit_ask **asks; /* owned */
-    size_t ask_count;
-    int64_t last_id;
-    struct kg_buf last_sent; /* its start; for findings */
-    struct kg_rate notifications;
-    bool spent;
-};
-
 static struct kg_str last_sent(const struct kit_talk *talk)
 {
     return kg_buf_view(&talk->last_sent);
@@ -92,8 +80,6 @@ static void take_answer(struct kit_talk *talk, struct kit_ask *ask,
             break_waiting(talk);
         return;
     }
-    if (talk->phase == PEER_SILENT)
-        talk->phase = PEER_WAITING;
     if (ask->answer != KIT_NO_ANSWER)
         return;
     ask->answer = ok ? KIT_RESULT : KIT_ERROR;
@@ -182,37 +168,50 @@ static void on_response(struct kit_talk *talk, struct kit_ask *ask,
 
 /* -- requests of the plugin -------------------------------------------------------------------- */
 
-static void on_request(struct kit_talk *talk, const struct rpc_message *message, struct kg_str line)
+static void answer_error(const struct kit_talk *talk, int64_t request, enum kg_code code,
+                         const char *message)
 {
+    peer_answer_error(talk->seat->peer, request, kg_error_row(code)->rpc_code, message);
+}
+
+static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+{
+    struct kit_talk *talk = data;
     struct kit_run *run = talk->run;
-    const struct host_service *service = host_service_find(kg_str(message->method));
+    const struct host_service *service = host_service_find(method);
     struct kg_err err = {0};
-    if (talk->phase != PEER_OPEN) {
-        kit_find(run, KIT_RULE_MESSAGE_EARLY, last_sent(talk), line,
-                 "it asked for %s before it was told initialized", message->method);
-        kit_seat_answer_error(talk->seat, message->id, KG_E_NOT_INITIALIZED,
-                              "the handshake is not done yet");
-    } else if (service == NULL) {
-        kit_find(run, KIT_RULE_REQUEST_KNOWN, last_sent(talk), line,
-                 "it asked for %s, which the daemon does not have", message->method);
-        kg_auto(kg_free) char *words = kg_format("kaged has no method %s", message->method);
-        kit_seat_answer_error(talk->seat, message->id, KG_E_METHOD_NOT_FOUND, words);
+    if (talk->spent)
+        return;
+    if (service == NULL) {
+        kit_find(run, KIT_RULE_REQUEST_KNOWN, last_sent(talk), talk->line,
+                 "it asked for %.*s, which the daemon does not have", KG_STR_ARG(method));
+        kg_auto(kg_free) char *words = kg_format("kaged has no method %.*s", KG_STR_ARG(method));
+        answer_error(talk, request, KG_E_METHOD_NOT_FOUND, words);
     } else if (host_service_check(service, kit_manifest(run), &err) < 0) {
-        kit_find(run, KIT_RULE_STORAGE_DECLARED, last_sent(talk), line, "%s", err.message);
-        kit_seat_answer_error(talk->seat, message->id, err.code, err.message);
+        kit_find(run, KIT_RULE_STORAGE_DECLARED, last_sent(talk), talk->line, "%s", err.message);
+        answer_error(talk, request, err.code, err.message);
     } else {
         bool writes = service->needs == CAPABILITY_STORAGE_WRITE;
         *(writes ? &run->seen.storage_write : &run->seen.storage_read) = true;
-        if (kit_serve(run->room, talk->seat, service, message, &err) < 0)
-            kit_seat_answer_error(talk->seat, message->id, err.code, err.message);
+        if (kit_serve(run->room, talk->seat, service, request, params, &err) < 0)
+            answer_error(talk, request, err.code, err.message);
     }
 }
 
-static void on_notification(struct kit_talk *talk, const struct rpc_message *message,
-                            struct kg_str line)
+/* Those that come in time go to on_request. */
+static void check_request(struct kit_talk *talk, const struct rpc_message *message,
+                          struct kg_str line)
+{
+    if (talk->phase != PEER_OPEN)
+        kit_find(talk->run, KIT_RULE_MESSAGE_EARLY, last_sent(talk), line,
+                 "it asked for %s before it was told initialized", message->method);
+}
+
+static void check_notification(struct kit_talk *talk, const struct rpc_message *message,
+                               struct kg_str line)
 {
     struct kit_run *run = talk->run;
-    uint32_t per_sec = (uint32_t)kit_room_config(run->room)->limits_notifications_per_sec;
+    uint32_t per_sec = (uint32_t)run->room->parts.config->limits_notifications_per_sec;
     if (talk->phase != PEER_OPEN) {
         kit_find(run, KIT_RULE_MESSAGE_EARLY, last_sent(talk), line,
                  "it sent %s before it was told initialized", message->method);
@@ -269,19 +268,16 @@ static void on_message(struct kit_talk *talk, const struct rpc_message *message,
     switch (message->kind) {
     case RPC_BATCH:
         kit_find(run, KIT_RULE_STDOUT_BATCH, last_sent(talk), line, "it sent a batch");
-        kit_seat_answer_error(talk->seat, 0, KG_E_INVALID_REQUEST, "batches are not supported");
         break_waiting(talk);
         break;
     case RPC_INVALID_REQUEST:
         kit_find(run, KIT_RULE_STDOUT_REQUEST, last_sent(talk), line, "%s", message->problem);
-        kit_seat_answer_error(talk->seat, message->has_id ? message->id : 0, KG_E_INVALID_REQUEST,
-                              message->problem);
         break;
     case RPC_REQUEST:
-        on_request(talk, message, line);
+        check_request(talk, message, line);
         break;
     case RPC_NOTIFICATION:
-        on_notification(talk, message, line);
+        check_notification(talk, message, line);
         break;
     default:
         take_noise(talk, message->problem, line);
@@ -304,31 +300,38 @@ static void read_line(struct kit_talk *talk, struct kg_str line)
 }
 
 /* A line without its end may still be an answer; but only who leaves cuts one off. */
-static void on_unfinished(struct kit_talk *talk, const struct kit_line *line)
-{
-    if (line->text.length == 0)
-        return;
-    kit_find(talk->run, KIT_RULE_LINE_END, last_sent(talk), line->text,
-             "stdout ended in the middle of a line");
-    break_waiting(talk);
-}
-
-static void on_line(void *data, const struct kit_line *line)
+static void on_cut(void *data, struct kg_str line, bool too_long)
 {
     struct kit_talk *talk = data;
     if (talk->spent)
         return;
-    if (line->too_long) {
-        kit_find(talk->run, KIT_RULE_LINE_LENGTH, last_sent(talk), line->text,
+    if (too_long)
+        kit_find(talk->run, KIT_RULE_LINE_LENGTH, last_sent(talk), line,
                  "a line has more than %lld bytes",
-                 (long long)kit_room_config(talk->run->room)->limits_line_max_bytes);
-        break_waiting(talk);
-        talk->spent = true;
-    } else if (line->unfinished) {
-        on_unfinished(talk, line);
-    } else {
-        read_line(talk, line->text);
-    }
+                 (long long)talk->run->room->parts.config->limits_line_max_bytes);
+    else
+        kit_find(talk->run, KIT_RULE_LINE_END, last_sent(talk), line,
+                 "stdout ended in the middle of a line");
+    break_waiting(talk);
+    talk->spent = talk->spent || too_long;
+}
+
+static void on_line(void *data, struct kg_str line)
+{
+    struct kit_talk *talk = data;
+    talk->line = line;
+    if (!talk->spent)
+        read_line(talk, line);
+}
+
+static void on_sent(void *data, struct kg_str line)
+{
+    struct kit_talk *talk = data;
+    if (!talk->sending)
+        return; /* an answer */
+    talk->last_sent.length = 0;
+    kg_buf_append(&talk->last_sent, line.data,
+                  line.length < SENT_KEPT_BYTES ? line.length : SENT_KEPT_BYTES);
 }
 
 static void on_network(void *data, const struct gate_event *event)
@@ -344,7 +347,13 @@ static void on_network(void *data, const struct gate_event *event)
 
 struct kit_talk *kit_talk_new(struct kit_run *run, struct kg_err *err)
 {
-    static const struct kit_seat_ops ops = {.on_line = on_line, .on_network = on_network};
+    static const struct kit_seat_ops ops = {
+        .on_line = on_line,
+        .on_cut = on_cut,
+        .on_sent = on_sent,
+        .on_request = on_request,
+        .on_network = on_network,
+    };
     struct kit_talk *talk = kg_alloc(sizeof(*talk));
     talk->run = run;
     talk->seat = kit_seat_new(run->room, &ops, talk, err);
@@ -371,68 +380,77 @@ void kit_talk_free(struct kit_talk *talk)
     free(talk);
 }
 
-struct kit_seat *kit_talk_seat(struct kit_talk *talk)
-{
-    return talk->seat;
-}
-
 void kit_talk_set_phase(struct kit_talk *talk, enum peer_phase phase)
 {
     talk->phase = phase;
+    peer_set_phase(talk->seat->peer, phase);
 }
 
 bool kit_talk_is_spent(const struct kit_talk *talk)
 {
-    return talk->spent || kit_seat_exit(talk->seat) != NULL ||
-           kit_seat_stdin_is_closed(talk->seat) || kit_seat_stdout_is_closed(talk->seat);
-}
-
-void kit_talk_spend(struct kit_talk *talk)
-{
-    talk->spent = true;
+    return talk->spent || helper_child_exit(talk->seat->child) != NULL || talk->seat->in_closed ||
+           talk->seat->out_closed;
 }
 
 /* -- sending ----------------------------------------------------------------------------------- */
 
-/* id NULL: a notification. */
-static void send_message(struct kit_talk *talk, const char *id, const char *method,
-                         struct kg_str params)
+/* What it says next is not before the answer to initialize any more. */
+static void on_answered(void *data, enum peer_outcome outcome, struct kg_str payload)
+{
+    struct kit_talk *talk = data;
+    (void)payload;
+    if (talk->phase == PEER_SILENT && (outcome == PEER_RESULT || outcome == PEER_ERROR))
+        kit_talk_set_phase(talk, PEER_WAITING);
+}
+
+/* The peer's own ids are numbers in turn: an answer to another is ours alone to read. */
+static void say(struct kit_talk *talk, const char *id, const char *method, struct kg_str params)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = kg_json_writer(&line);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "jsonrpc", "2.0");
-    if (id != NULL) {
-        kg_json_key(&json, "id");
-        kg_json_raw(&json, kg_str(id));
-    }
+    kg_json_key(&json, "id");
+    kg_json_raw(&json, kg_str(id));
     kg_json_named_text(&json, "method", method);
-    if (params.length > 0) {
-        kg_json_key(&json, "params");
-        kg_json_raw(&json, params);
-    }
+    kg_json_key(&json, "params");
+    kg_json_raw(&json, params);
     kg_json_end(&json, '}');
-    talk->last_sent.length = 0;
-    kg_buf_append(&talk->last_sent, line.data,
-                  line.length < SENT_KEPT_BYTES ? line.length : SENT_KEPT_BYTES);
-    kit_seat_send(talk->seat, kg_buf_view(&line));
+    (void)peer_say(talk->seat->peer, kg_buf_view(&line), NULL);
 }
 
+/* One that it does not take any more stays without an answer. */
 struct kit_ask *kit_talk_ask(struct kit_talk *talk, const char *id, const char *method,
                              struct kg_str params)
 {
+    const struct peer_call call = {
+        .method = kg_str(method),
+        .params = &params,
+        .params_count = 1,
+        .on_done = on_answered,
+        .data = talk,
+    };
     struct kit_ask *ask = kg_alloc(sizeof(*ask));
-    ask->id = id != NULL ? kg_strdup(id) : kg_format("%lld", (long long)++talk->last_id);
+    uint64_t number = 0;
+    talk->last_sent.length = 0;
+    talk->sending = true;
+    if (id != NULL)
+        say(talk, id, method, params);
+    else
+        (void)peer_call(talk->seat->peer, &call, &number, NULL);
+    talk->sending = false;
+    ask->id = id != NULL ? kg_strdup(id) : kg_format("%llu", (unsigned long long)number);
+    kg_buf_str(&ask->sent, last_sent(talk));
     talk->asks = kg_realloc(talk->asks, (talk->ask_count + 1) * sizeof(*talk->asks));
     talk->asks[talk->ask_count++] = ask;
-    send_message(talk, ask->id, method, params);
-    kg_buf_str(&ask->sent, last_sent(talk));
     return ask;
 }
 
 void kit_talk_notify(struct kit_talk *talk, const char *method, struct kg_str params)
 {
-    send_message(talk, NULL, method, params);
+    talk->sending = true;
+    (void)peer_notify(talk->seat->peer, method, params, NULL);
+    talk->sending = false;
 }
 
 /* -- waiting ----------------------------------------------------------------------------------- */
@@ -460,10 +478,11 @@ static bool is_over(void *data)
 /* A closed stream is mostly the first sign of an exit. */
 static void check_streams(struct kit_talk *talk)
 {
-    bool in_is_closed = kit_seat_stdin_is_closed(talk->seat);
-    if (!in_is_closed && !kit_seat_stdout_is_closed(talk->seat))
+    bool in_is_closed = talk->seat->in_closed;
+    if (!in_is_closed && !talk->seat->out_closed)
         return;
-    if (kit_seat_exit(talk->seat) == NULL && !kit_seat_wait_exit(talk->seat, talk->run->timeout_ms))
+    if (helper_child_exit(talk->seat->child) == NULL &&
+        !kit_seat_wait_exit(talk->seat, talk->run->timeout_ms))
         kit_find(talk->run, KIT_RULE_STREAM_OPEN, last_sent(talk), KG_STR(""),
                  "it closed its %s and lives on", in_is_closed ? "stdin" : "stdout");
 }
@@ -474,11 +493,12 @@ bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t co
     struct waiting waiting = {talk, asks, count};
     uint64_t step_ms = timeout_ms / WAIT_STEPS + 1;
     for (uint64_t quiet_ms = 0; quiet_ms < timeout_ms; quiet_ms += step_ms) {
-        size_t unsent = kit_seat_unsent(talk->seat), before = answered(&waiting);
+        uint64_t taken = peer_counters(talk->seat->peer).bytes_out;
+        size_t before = answered(&waiting);
         if (kit_room_wait(talk->run->room, is_over, &waiting, step_ms) ||
-            kit_room_was_interrupted(talk->run->room))
+            talk->run->room->interrupted)
             break;
-        if (kit_seat_unsent(talk->seat) < unsent || answered(&waiting) > before)
+        if (peer_counters(talk->seat->peer).bytes_out > taken || answered(&waiting) > before)
             quiet_ms = 0;
     }
     if (answered(&waiting) < count)

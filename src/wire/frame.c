@@ -33,11 +33,12 @@ static bool deliver(struct frame *frame, struct kg_str line, frame_line_fn *on_l
         return true;
     }
     if (line.length > frame->line_max) {
+        line.length = frame->line_max;
         if (!frame->truncates) {
+            frame->over = line;
             *ret_oversize = true;
             return false;
         }
-        line.length = frame->line_max;
     }
     return on_line(data, line);
 }
@@ -77,8 +78,10 @@ static enum frame_result bound_partial(struct frame *frame, frame_line_fn *on_li
     struct kg_str line = {frame->partial.data, frame->line_max};
     frame->skipping = true;
     frame->partial.length = 0;
-    if (!frame->truncates)
+    if (!frame->truncates) {
+        frame->over = line;
         return FRAME_OVERSIZE;
+    }
     return on_line(data, line) ? FRAME_OK : FRAME_STOPPED;
 }
 
@@ -114,7 +117,8 @@ enum frame_result frame_advance(struct frame *frame, char *space, size_t length,
             return result;
     }
     result = bound_partial(frame, on_line, data);
-    give_back(frame, used);
+    if (result != FRAME_OVERSIZE)
+        give_back(frame, used);
     return result;
 }
 

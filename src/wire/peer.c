@@ -547,6 +547,16 @@ int peer_notify(struct peer *peer, const char *method, struct kg_str params, str
     return 0;
 }
 
+int peer_say(struct peer *peer, struct kg_str line, struct kg_err *err)
+{
+    int result = begin_line(peer, &peer->calls, line.length, err);
+    if (result < 0)
+        return result;
+    put_on_one_line(&peer->calls.lines, line);
+    end_line(peer, &peer->calls);
+    return 0;
+}
+
 static void put_answer_id(struct kg_buf *lines, struct kg_str id)
 {
     kg_buf_str(lines, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":"));
@@ -773,6 +783,7 @@ static bool read_some(struct peer *peer)
         snprintf(detail, sizeof(detail), "a line of more than %zu bytes",
                  peer->limits.line_max_bytes);
         violate(peer, PEER_OVERSIZE, detail);
+        peer->frame.over = KG_STR_NULL;
         return false;
     }
     case FRAME_STOPPED:
@@ -920,6 +931,12 @@ void peer_free(struct peer *peer)
     peer_close(peer);
     peer->freed = true;
     release_if_done(peer);
+}
+
+struct kg_str peer_rest(const struct peer *peer)
+{
+    const struct frame *frame = &peer->frame;
+    return frame->partial.length > 0 ? kg_buf_view(&frame->partial) : frame->over;
 }
 
 struct peer_counters peer_counters(const struct peer *peer)

@@ -17,6 +17,7 @@ struct frame {
     size_t line_max;       /* bytes, without the newline */
     bool truncates;        /* a longer line is cut to line_max; otherwise it is an error */
     bool skipping;         /* the rest of a cut line is being passed over */
+    struct kg_str over;    /* the start of a line that was an error, while that is told */
 };
 enum frame_result { FRAME_OK, FRAME_OVERSIZE, FRAME_STOPPED };
 /* A line without its newline; false stops the delivery. */
@@ -175,6 +176,10 @@ void peer_abandon(struct peer *peer, uint64_t id);
 /* A notification of the child that is about that call. False: nobody waits for it any more. */
 bool peer_progress(struct peer *peer, uint64_t id, struct kg_str params);
 int peer_notify(struct peer *peer, const char *method, struct kg_str params, struct kg_err *err);
+/* A line as it is, for who tries a child out: an answer to it is one that nobody asked for. */
+int peer_say(struct peer *peer, struct kg_str line, struct kg_err *err);
+/* What has come of a line without its end, or of one that was too long, cut there. */
+struct kg_str peer_rest(const struct peer *peer);
 /* The answer to a request of the child; a second one to the same is passed over. */
 void peer_answer_error(struct peer *peer, int64_t request, int rpc_code, const char *message);
 /*

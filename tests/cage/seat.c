@@ -1,7 +1,8 @@
 /* A plugin in its cage without a daemon: what goes in and out, and that nothing of it is left. */
-#include "kit/seat.h"
+#include "kit/internal.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -16,19 +17,26 @@ struct world {
     struct kit_room *room;
     struct kg_buf lines; /* what the plugin said */
     size_t count;
-    bool too_long;
+    bool cut, too_long;
 };
 
-static void on_line(void *data, const struct kit_line *line)
+static void on_line(void *data, struct kg_str line)
 {
     struct world *world = data;
-    kg_buf_str(&world->lines, line->text);
+    kg_buf_str(&world->lines, line);
     kg_buf_char(&world->lines, '\n');
-    world->too_long = world->too_long || line->too_long;
     world->count++;
 }
 
-static const struct kit_seat_ops ops = {.on_line = on_line};
+static void on_cut(void *data, struct kg_str line, bool too_long)
+{
+    struct world *world = data;
+    on_line(data, line);
+    world->cut = true;
+    world->too_long = too_long;
+}
+
+static const struct kit_seat_ops ops = {.on_line = on_line, .on_cut = on_cut};
 
 static struct world *world_new(const char *plugin)
 {
@@ -49,7 +57,7 @@ static struct world *world_new(const char *plugin)
 
 static void world_free(struct world *world)
 {
-    kg_auto(kg_free) char *folder = kg_strdup(kit_room_paths(world->room)->home);
+    kg_auto(kg_free) char *folder = kg_strdup(world->room->paths.home);
     kit_room_free(world->room);
     assert_int_equal(access(folder, F_OK), -1);
     manifest_free(world->manifest);
@@ -76,7 +84,7 @@ static bool has_line(void *data)
 static void ask(struct world *world, struct kit_seat *seat, const char *line)
 {
     world->lines.length = world->count = 0;
-    kit_seat_send(seat, kg_str(line));
+    assert_int_equal(peer_say(seat->peer, kg_str(line), NULL), 0);
     assert_true(kit_room_wait(world->room, has_line, world, WAIT_MS));
 }
 
@@ -88,9 +96,9 @@ static void lines_go_in_and_come_out(void **state)
     ask(world, seat, "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}");
     assert_string_equal(kg_buf_terminate(&world->lines),
                         "{\"jsonrpc\": \"2.0\", \"id\": 7, \"result\": {\"status\": \"ok\"}}\n");
-    kit_seat_close_input(seat);
+    peer_close_input(seat->peer);
     assert_true(kit_seat_wait_exit(seat, WAIT_MS));
-    assert_int_equal(kit_seat_exit(seat)->exit_code, 0);
+    assert_int_equal(helper_child_exit(seat->child)->exit_code, 0);
     kit_seat_free(seat);
     world_free(world);
 }
@@ -101,8 +109,32 @@ static void line_past_the_bound_is_cut_and_marked(void **state)
     struct world *world = world_new("long-line");
     struct kit_seat *seat = sit(world);
     ask(world, seat, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"work.do\"}");
-    assert_true(world->too_long);
+    assert_true(world->cut && world->too_long);
     assert_int_equal(world->lines.length, (4 << 20) + 1);
+    kit_seat_free(seat);
+    world_free(world);
+}
+
+static bool has_said(void *data)
+{
+    return peer_counters(data).bytes_in > 0;
+}
+
+static void line_without_its_end_is_told_at_the_end(void **state)
+{
+    (void)state;
+    struct world *world = world_new("half-line");
+    struct kit_seat *seat = sit(world);
+    struct peer *peer = seat->peer;
+    struct kg_str request =
+        KG_STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"half.send\",\"params\":{\"bytes\":5}}");
+    assert_int_equal(peer_say(peer, request, NULL), 0);
+    assert_true(kit_room_wait(world->room, has_said, peer, WAIT_MS));
+    helper_child_signal(seat->child, SIGKILL);
+    assert_true(kit_seat_wait_exit(seat, WAIT_MS));
+    assert_true(world->cut && !world->too_long);
+    assert_string_equal(kg_buf_terminate(&world->lines),
+                        "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"xxxxx\n");
     kit_seat_free(seat);
     world_free(world);
 }
@@ -112,11 +144,13 @@ static void words_on_stderr_and_the_exit_code_are_kept(void **state)
     (void)state;
     struct world *world = world_new("last-words");
     struct kit_seat *seat = sit(world);
-    kit_seat_send(seat, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"work.do\"}"));
+    assert_int_equal(
+        peer_say(seat->peer, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"work.do\"}"), NULL),
+        0);
     assert_true(kit_seat_wait_exit(seat, WAIT_MS));
-    kg_auto(kg_free) char *errors = kg_str_dup(kit_seat_stderr(seat));
+    kg_auto(kg_free) char *errors = kg_str_dup(helper_child_errors(seat->child));
     assert_non_null(strstr(errors, "FATAL: the reason"));
-    assert_int_equal(kit_seat_exit(seat)->exit_code, 3);
+    assert_int_equal(helper_child_exit(seat->child)->exit_code, 3);
     kit_seat_free(seat);
     world_free(world);
 }
@@ -128,7 +162,7 @@ static void project_and_storage_are_the_rooms_own(void **state)
     kg_auto(kg_free) char *docs = kg_format("%s/docs", kit_room_project_root(world->room));
     assert_int_equal(access(docs, F_OK), 0);
     struct kit_seat *first = sit(world), *second = sit(world);
-    assert_null(kit_seat_exit(first));
+    assert_null(helper_child_exit(first->child));
     assert_non_null(kit_room_storage(world->room));
     kit_seat_free(first);
     kit_seat_free(second);
@@ -140,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_go_in_and_come_out),
         cmocka_unit_test(line_past_the_bound_is_cut_and_marked),
+        cmocka_unit_test(line_without_its_end_is_told_at_the_end),
         cmocka_unit_test(words_on_stderr_and_the_exit_code_are_kept),
         cmocka_unit_test(project_and_storage_are_the_rooms_own),
     };
