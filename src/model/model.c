@@ -25,19 +25,18 @@ struct process {
     struct model_client *client;
     char *provider, *host; /* owned */
     uint16_t port;
-    struct helper *helper;            /* owned */
-    struct model_call *first, **last; /* owned, oldest first */
-    uint32_t calls;
+    struct helper *helper;       /* owned */
+    struct model_call *lost;     /* owned; those that lost their connection */
+    struct loop_timer reason;    /* of these: the gatekeeper may know more */
     char refusal[REFUSAL_BYTES]; /* why the gatekeeper's last connection came to nothing */
 };
 
 struct model_call {
-    struct model_call *next;
+    struct model_call *next; /* in process->lost */
     struct process *process;
-    struct helper_call *asked; /* NULL: it lost its connection, and the gatekeeper may know more */
-    struct loop_timer finish;  /* then */
-    struct model_end end;
-    uint64_t bytes; /* of its events */
+    struct helper_call *asked; /* NULL: it is answered */
+    struct model_end end;      /* of one that is lost */
+    uint64_t bytes;            /* of its events */
     int64_t total_ms;
     struct model_ops ops;
     void *data;
@@ -59,26 +58,6 @@ static struct loop *loop_of(const struct process *process)
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-static void unlink_call(struct process *process, struct model_call *call)
-{
-    struct model_call **at = &process->first;
-    while (*at != call)
-        at = &(*at)->next;
-    *at = call->next;
-    if (process->last == &call->next)
-        process->last = at;
-    process->calls--;
-}
-
-static void call_free(struct model_call *call)
-{
-    unlink_call(call->process, call);
-    loop_timer_stop(loop_of(call->process), &call->finish);
-    if (call->asked != NULL)
-        helper_withdraw(call->asked);
-    free(call);
-}
-
 /* The call is gone before its caller hears of it, who may ask again at once. */
 static void end_call(struct model_call *call, const struct model_end *end)
 {
@@ -87,7 +66,7 @@ static void end_call(struct model_call *call, const struct model_end *end)
     struct model_end last = *end;
     if (last.failure != MODEL_OK)
         kg_wrap(&last.err, 0, "provider %s", call->process->provider);
-    call_free(call);
+    free(call);
     ops.on_done(data, &last);
 }
 
@@ -100,17 +79,21 @@ static void fail_call(struct model_call *call, enum model_failure failure, enum 
 }
 
 /* To the process a connection that the gatekeeper refuses, or cannot make, is just lost. */
-static void finish_call(struct model_call *call)
+static void finish_lost(struct process *process)
 {
-    struct model_end end = call->end;
-    if (call->process->refusal[0] != '\0')
-        kg_fail(&end.err, KG_E_MODEL, "it could not be reached: %s", call->process->refusal);
-    end_call(call, &end);
+    while (process->lost != NULL) {
+        struct model_call *call = process->lost;
+        struct model_end end = call->end;
+        process->lost = call->next;
+        if (process->refusal[0] != '\0')
+            kg_fail(&end.err, KG_E_MODEL, "it could not be reached: %s", process->refusal);
+        end_call(call, &end);
+    }
 }
 
-static void on_finish(struct loop_timer *timer)
+static void on_reason(struct loop_timer *timer)
 {
-    finish_call(KG_CONTAINER(timer, struct model_call, finish));
+    finish_lost(KG_CONTAINER(timer, struct process, reason));
 }
 
 /* -- what a helper says ------------------------------------------------------------------------ */
@@ -171,14 +154,17 @@ static void read_answer(struct model_call *call, const struct helper_answer *ans
         end_call(call, &end);
     } else {
         call->end = end;
-        loop_timer_start(loop_of(process), &call->finish,
-                         process->refusal[0] != '\0' ? 0 : REASON_MS, on_finish);
+        call->next = process->lost;
+        process->lost = call;
+        loop_timer_start(loop_of(process), &process->reason,
+                         process->refusal[0] != '\0' ? 0 : REASON_MS, on_reason);
     }
 }
 
 static void on_answer(void *data, const struct helper_answer *answer)
 {
     struct model_call *call = data;
+    bool is_stopping = call->process->client->closing;
     call->asked = NULL;
     switch (answer->outcome) {
     case HELPER_RESULT:
@@ -186,7 +172,8 @@ static void on_answer(void *data, const struct helper_answer *answer)
         read_answer(call, answer);
         break;
     case HELPER_REFUSED:
-        fail_call(call, MODEL_UNAVAILABLE, answer->code, answer->words);
+        fail_call(call, is_stopping ? MODEL_CANCELLED : MODEL_UNAVAILABLE, answer->code,
+                  answer->words);
         break;
     case HELPER_UNBUILT:
         fail_ended(call, KG_E_CAGE, "could not be started", answer->words);
@@ -198,7 +185,8 @@ static void on_answer(void *data, const struct helper_answer *answer)
         fail_late(call);
         break;
     case HELPER_GONE:
-        break; /* every call was withdrawn before */
+        free(call);
+        break;
     }
 }
 
@@ -206,9 +194,8 @@ static void note_refusal(struct process *process, const struct gate_event *event
 {
     snprintf(process->refusal, sizeof(process->refusal), "%s port %u: %s", event->host, event->port,
              event->reason);
-    for (struct model_call *call = process->first; call != NULL; call = call->next)
-        if (loop_timer_running(&call->finish))
-            loop_timer_start(loop_of(process), &call->finish, 0, on_finish);
+    if (process->lost != NULL)
+        loop_timer_start(loop_of(process), &process->reason, 0, on_reason);
 }
 
 static void on_network(void *data, const struct gate_event *event)
@@ -264,6 +251,12 @@ static void process_free(struct process *process)
     while (*at != process)
         at = &(*at)->next;
     *at = process->next;
+    while (process->lost != NULL) {
+        struct model_call *call = process->lost;
+        process->lost = call->next;
+        free(call);
+    }
+    loop_timer_stop(loop_of(process), &process->reason);
     helper_free(process->helper);
     free(process->provider);
     free(process->host);
@@ -287,9 +280,8 @@ static void on_rest(void *data)
 {
     struct process *process = data;
     struct model_client *client = process->client;
-    while (process->first != NULL && process->first->asked == NULL)
-        finish_call(process->first);
-    if (process->first != NULL)
+    finish_lost(process);
+    if (helper_calls(process->helper) > 0)
         return;
     process_free(process);
     check_closed(client);
@@ -315,7 +307,6 @@ static struct process *process_new(struct model_client *client,
     process->host = kg_strdup(provider->host);
     process->port = provider->port;
     process->helper = helper_new(&where, &ops, process);
-    process->last = &process->first;
     process->next = client->first;
     client->first = process;
     return process;
@@ -339,25 +330,13 @@ static struct process *process_of(struct model_client *client,
     return found != NULL ? found : process_new(client, provider);
 }
 
-static struct model_call *call_new(struct process *process, const struct model_ops *ops, void *data)
-{
-    struct model_call *call = kg_alloc(sizeof(*call));
-    call->process = process;
-    call->ops = *ops;
-    call->data = data;
-    *process->last = call;
-    process->last = &call->next;
-    process->calls++;
-    return call;
-}
-
 static int check_room(const struct model_client *client, const struct local_provider *provider,
                       struct kg_err *err)
 {
     uint32_t calls = 0;
     for (const struct process *at = client->first; at != NULL; at = at->next)
         if (kg_str_is(provider->name, at->provider))
-            calls += at->calls;
+            calls += helper_calls(at->helper);
     if (calls < client->place->calls_max)
         return 0;
     return kg_fail(err, KG_E_BUSY, "provider %.*s is asked %u things already",
@@ -380,8 +359,9 @@ int model_ask(struct model_client *client, const struct model_request *request,
         return kg_fail(err, KG_E_TOO_LARGE, "the request has %zu bytes, and may have %zu",
                        params.length, MODEL_LINE_BYTES);
     struct process *process = process_of(client, provider);
-    struct model_call *call = call_new(process, ops, data);
-    call->total_ms = total_ms;
+    struct model_call *call = kg_alloc(sizeof(*call));
+    *call =
+        (struct model_call){.process = process, .total_ms = total_ms, .ops = *ops, .data = data};
     const struct helper_request asked = {
         .method = "chat",
         .params = kg_buf_view(&params),
@@ -391,7 +371,7 @@ int model_ask(struct model_client *client, const struct model_request *request,
     };
     int result = helper_ask(process->helper, &asked, &call->asked, err);
     if (result < 0)
-        call_free(call);
+        free(call);
     else
         *ret_call = call;
     return result;
@@ -399,7 +379,14 @@ int model_ask(struct model_client *client, const struct model_request *request,
 
 void model_cancel(struct model_call *call)
 {
-    call_free(call);
+    struct model_call **at = &call->process->lost;
+    while (*at != NULL && *at != call)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = call->next;
+    else
+        helper_withdraw(call->asked);
+    free(call);
 }
 
 /* -- the client -------------------------------------------------------------------------------- */
@@ -412,26 +399,17 @@ struct model_client *model_client_new(const struct model_place *place)
     return client;
 }
 
-/* What was answered already keeps its answer. */
-static void end_calls(struct process *process)
-{
-    while (process->first != NULL) {
-        struct model_call *call = process->first;
-        if (call->asked == NULL)
-            finish_call(call);
-        else
-            fail_call(call, MODEL_CANCELLED, KG_E_STOPPING, "the daemon is stopping");
-    }
-}
-
 void model_client_close(struct model_client *client, void (*on_closed)(void *data), void *data)
 {
+    struct kg_err err;
+    kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
     client->closing = true;
     client->on_closed = on_closed;
     client->closed_data = data;
     for (struct process *at = client->first, *next; at != NULL; at = next) {
         next = at->next;
-        end_calls(at);
+        finish_lost(at); /* what was answered already keeps its answer */
+        helper_refuse(at->helper, &err);
         helper_retire(at->helper, true);
         if (helper_is_closed(at->helper))
             process_free(at);
@@ -443,11 +421,8 @@ void model_client_free(struct model_client *client)
 {
     if (client == NULL)
         return;
-    while (client->first != NULL) {
-        while (client->first->first != NULL)
-            call_free(client->first->first);
+    while (client->first != NULL)
         process_free(client->first);
-    }
     loop_undefer(client->place->loop, &client->closed);
     free(client);
 }
