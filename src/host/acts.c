@@ -59,7 +59,7 @@ static int enable_now(struct host_named named, const char *operator_id, struct k
     audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(name),
                AUDIT_V_TEXT(operator_id));
     if (named.process != NULL)
-        host_start_checked(named.process);
+        host_process_raise(named.process, HOST_ON_APPROVED);
     if (named.process == NULL || named.process->whom.kind == HOST_NOBODY)
         host_plugin_follow(named.plugin); /* in projects, too */
     return 0;
@@ -113,7 +113,7 @@ static void restart_now(struct host_process *process, const char *operator_id)
 {
     audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_RESTARTED, KG_STR_NULL,
                AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(operator_id));
-    instance_restart(process->instance);
+    host_process_raise(process, HOST_ON_RESTART);
 }
 
 static int check_restart(struct host_named named, struct kg_err *err)
@@ -296,7 +296,7 @@ int host_plugin_reload(struct host *host, struct host_named named, const char *o
     audit_emit(host->audit, AUDIT_PLUGIN_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(name_of(named)),
                AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(host_reload_names[reloaded.act]));
     if (reloaded.act == HOST_RELOAD_RESTART)
-        instance_restart(named.process->instance); /* which reads both once more */
+        host_process_raise(named.process, HOST_ON_RESTART); /* which reads both once more */
     else if (reloaded.act == HOST_RELOAD_TOLD)
         instance_set_config(named.process->instance, kg_buf_view(&settings));
     *ret_reloaded = reloaded;

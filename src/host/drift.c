@@ -45,14 +45,9 @@ static void run_check(struct loop_job *job)
     check->result = store_check_full(check->host->store, check->named.plugin->name, &check->err);
 }
 
-static uint32_t *count_of(struct host_named named)
-{
-    return named.process ? &named.process->checks : &named.plugin->checks;
-}
-
 static bool is_gone(struct host_named named)
 {
-    return named.plugin->gone || (named.process != NULL && named.process->instance == NULL);
+    return named.plugin->gone || (named.process != NULL && named.process->standing == HOST_GONE);
 }
 
 static void on_check_done(struct loop_job *job)
@@ -62,7 +57,6 @@ static void on_check_done(struct loop_job *job)
     const struct kg_err *err = check->result < 0 ? &check->err : NULL;
     struct kg_err gone;
     host_store_job_done(check->host);
-    --*count_of(named);
     if (is_gone(named)) {
         kg_fail(&gone, KG_E_NOT_FOUND, "plugin %s is gone", named.plugin->name);
         err = &gone;
@@ -73,6 +67,7 @@ static void on_check_done(struct loop_job *job)
     }
     check->on_done(named, check->data, err);
     if (named.process != NULL) {
+        host_process_raise(named.process, HOST_ON_CHECKED);
         host_agents_look(named.process);
         host_process_drop(named.process);
     }
@@ -90,28 +85,21 @@ void host_check_in_full(struct host_named named, host_checked_fn *on_done, void 
     check->data = data;
     check->job.run = run_check;
     check->job.done = on_check_done;
-    ++*count_of(named);
+    if (named.process != NULL)
+        host_process_raise(named.process, HOST_ON_CHECK);
     host_store_job(check->host, &check->job);
 }
 
 /* -- starting ---------------------------------------------------------------------------------- */
-
-/* The check that was just made is the one of the start, if that follows at once. */
-void host_start_checked(struct host_process *process)
-{
-    process->checked = !host_process_runs(process);
-    instance_enable(process->instance);
-    process->checked = false;
-}
 
 static void on_checked_to_start(struct host_named named, void *data,
                                 const struct kg_err *err_or_null)
 {
     struct kg_err err;
     (void)data;
-    if (err_or_null == NULL && !named.plugin->host->closing && named.plugin->change == NULL &&
-        host_process_is_wanted(named.process) && host_check_startable(named.plugin, &err) == 0)
-        host_start_checked(named.process);
+    if (err_or_null == NULL && host_process_is_wanted(named.process) &&
+        host_check_startable(named.plugin, &err) == 0)
+        host_process_raise(named.process, HOST_ON_APPROVED);
 }
 
 /* What is run from elsewhere was approved by its manifest, which it is started with. */
@@ -131,13 +119,25 @@ static int look(struct host_process *process, struct kg_err *err)
     return result;
 }
 
+static void report_unstartable(const struct host_process *process, const struct kg_err *err)
+{
+    kg_log_about(KG_ERROR_LEVEL, process->name, "%s%s%s", err->message,
+                 err->hint[0] != '\0' ? "; to mend it: " : "", err->hint);
+    audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL,
+               AUDIT_V_TEXT(process->name), AUDIT_V_INT(0), AUDIT_V_TEXT(err->message));
+}
+
 void host_start_if_approved(struct host_process *process)
 {
     struct kg_err err = {0};
+    if (host_check_startable(process->plugin, &err) < 0) {
+        report_unstartable(process, &err);
+        return;
+    }
     int result = look(process, &err);
     if (result == 0) {
         note_well(process->plugin);
-        host_start_checked(process);
+        host_process_raise(process, HOST_ON_APPROVED);
     } else if (result != -EAGAIN) {
         host_note_drift((struct host_named){process->plugin, process}, &err);
     }
@@ -145,7 +145,7 @@ void host_start_if_approved(struct host_process *process)
 
 int host_check_start(struct host_process *process, struct kg_err *err)
 {
-    int result = process->checked ? 0 : look(process, err);
+    int result = process->standing == HOST_STARTS ? 0 : look(process, err);
     if (result == 0)
         return 0;
     err->code = KG_E_NOT_APPROVED; /* what cannot be looked at is not approved either */

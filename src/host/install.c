@@ -112,12 +112,24 @@ static struct host_process *held(const struct host_change *change)
     return change->plugin ? change->plugin->processes : NULL;
 }
 
-/* The plugin is everybody's again. */
+/* The plugin is the change's alone. */
+static void hold(struct host_change *change, struct host_plugin *plugin)
+{
+    change->plugin = plugin;
+    plugin->change = change;
+    for (struct host_process *at = held(change); at != NULL; at = at->next)
+        host_process_raise(at, HOST_ON_HELD);
+}
+
+/* It is everybody's again: what was enabled runs, whatever became of the change. */
 static void let_go(struct host_change *change)
 {
-    if (change->plugin != NULL)
-        change->plugin->change = NULL;
-    change->plugin = NULL;
+    struct host_plugin *plugin = kg_steal(&change->plugin);
+    if (plugin == NULL || plugin->change != change)
+        return;
+    plugin->change = NULL;
+    for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+        host_process_raise(at, HOST_ON_FREED);
     host_look_for_left(change->host);
 }
 
@@ -195,7 +207,7 @@ static bool take_hold(struct host_change *change)
         change->plugin = NULL;
         return false;
     }
-    change->plugin->change = change;
+    hold(change, change->plugin);
     return true;
 }
 
@@ -230,17 +242,6 @@ static void stop_first(struct host_change *change, void (*go_on)(struct host_cha
     for (struct host_process *at = held(change); at != NULL; at = at->next)
         instance_disable(at->instance);
     wait_until(change, has_stopped, go_on);
-}
-
-/* What was enabled runs, whatever became of the change. */
-static void start_again(struct host_change *change)
-{
-    struct kg_err err;
-    if (change->plugin == NULL || host_check_startable(change->plugin, &err) < 0)
-        return;
-    for (struct host_process *at = held(change); at != NULL; at = at->next)
-        if (host_process_is_wanted(at))
-            host_start_if_approved(at);
 }
 
 /* Manifest and local.toml are others now; what is wrong with them is the plugin's problem. */
@@ -315,7 +316,6 @@ static void on_reverted(struct host_change *change)
                AUDIT_V_TEXT(change->name), AUDIT_V_TEXT(change->old_version),
                AUDIT_V_TEXT(change->version), AUDIT_V_TEXT(change->reason.message));
     read_again(change);
-    start_again(change);
     finish(change, NULL);
 }
 
@@ -343,22 +343,19 @@ static void keep_reason(struct host_change *change, const struct host_process *p
 static bool has_settled(const struct host_change *change)
 {
     for (const struct host_process *at = held(change); at != NULL; at = at->next)
-        if (at->on_trial && (instance_state(at->instance) == INSTANCE_SPAWNING ||
-                             instance_state(at->instance) == INSTANCE_STOPPING))
+        if (at->standing == HOST_TRIED && (instance_state(at->instance) == INSTANCE_SPAWNING ||
+                                           instance_state(at->instance) == INSTANCE_STOPPING))
             return false;
     return true;
 }
 
 /* The first process that should run by now, and does not. */
-static struct host_process *find_failed(struct host_change *change)
+static const struct host_process *find_failed(const struct host_change *change)
 {
-    struct host_process *failed = NULL;
-    for (struct host_process *at = held(change); at != NULL; at = at->next) {
-        if (at->on_trial && failed == NULL && instance_state(at->instance) != INSTANCE_RUNNING)
-            failed = at;
-        at->on_trial = false;
-    }
-    return failed;
+    for (const struct host_process *at = held(change); at != NULL; at = at->next)
+        if (at->standing == HOST_TRIED && instance_state(at->instance) != INSTANCE_RUNNING)
+            return at;
+    return NULL;
 }
 
 /* The handshake is done, or is not. A daemon that stops meanwhile keeps what was approved. */
@@ -378,7 +375,8 @@ static void on_settled(struct host_change *change)
 static void put_on_trial(struct host_change *change)
 {
     for (struct host_process *at = held(change); at != NULL; at = at->next)
-        at->on_trial = host_process_runs(at);
+        if (host_process_runs(at))
+            host_process_raise(at, HOST_ON_TRIED);
 }
 
 static void start_new_version(struct host_change *change)
@@ -386,7 +384,7 @@ static void start_new_version(struct host_change *change)
     struct kg_err err;
     if (host_check_startable(change->plugin, &err) == 0) {
         for (struct host_process *at = held(change); at != NULL; at = at->next)
-            if (at->on_trial)
+            if (at->standing == HOST_TRIED)
                 instance_enable(at->instance);
         wait_until(change, has_settled, on_settled);
     } else if (change->host->stopping) {
@@ -410,7 +408,6 @@ static void find_new(struct host_change *change)
 static void on_taken(struct host_change *change)
 {
     if (change->result < 0) {
-        start_again(change);
         finish(change, &change->err);
         return;
     }
@@ -422,8 +419,6 @@ static void on_taken(struct host_change *change)
         return;
     }
     store_report_taken(change->report, change->host->audit);
-    if (change->kind != STORE_INSTALL)
-        start_again(change);
     finish(change, NULL);
 }
 
@@ -481,7 +476,6 @@ static void on_removed(struct host_change *change)
     for (struct host_process *at = held(change); at != NULL; at = at->next)
         storage_free(kg_steal(&at->storage)); /* a new one is made when it is asked for */
     if (change->result < 0 && access(change->plugin->dir, F_OK) == 0) {
-        start_again(change);
         finish(change, &change->err);
         return;
     }
@@ -582,12 +576,10 @@ static void exchange_now(struct host_change *change)
     for (struct host_process *at = held(change); at != NULL; at = at->next)
         storage_free(kg_steal(&at->storage)); /* a closed one takes nothing any more */
     change->exchange(change->data);
-    change->plugin = host_plugin_find(host, kg_str(change->name));
-    change->plugin->change = change; /* it may be new */
+    hold(change, host_plugin_find(host, kg_str(change->name))); /* it may be new */
     read_again(change);
     if (change->plugin->manifest != NULL)
         change->version = kg_strdup(change->plugin->manifest->version);
-    start_again(change);
     finish(change, NULL);
 }
 

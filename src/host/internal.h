@@ -71,7 +71,6 @@ struct host_plugin {
     struct host_change *change;     /* that owns it now, or NULL */
     bool leaving;                   /* it is not in the store, and nobody runs it from elsewhere */
     bool gone;                      /* it is in no list: what is left are references */
-    uint32_t checks;                /* of its files, for the plugin itself, that are under way */
     struct host_process *processes; /* one reference each; nobody's first, then by whom */
 };
 struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name);
@@ -117,6 +116,35 @@ struct host_tier {
     struct cage_plan *(*plan)(const struct host_cage_parts *parts, struct kg_err *err);
 };
 
+/* What a process is to the host, and what moves it from one to the other: see standing.c. */
+enum host_standing {
+    HOST_RESTS,   /* nobody wants it to start, or it may not */
+    HOST_CHECKED, /* its files are being compared in full with what was approved */
+    HOST_STARTS,  /* they are what was approved, and the start follows at once */
+    HOST_ENABLED, /* it is the supervisor's: it runs, or failed to */
+    HOST_HELD,    /* a change of the store has its plugin; who starts and ends it is the change */
+    HOST_TRIED,   /* the same, and it has to run before the change counts as done */
+    HOST_LEAVES,  /* whom it serves is gone, and so is it once nothing of it is left */
+    HOST_GONE,
+    HOST_STANDING_COUNT
+};
+enum host_standing_event {
+    HOST_ON_WANTED,   /* the operator or a project in use wants it to run */
+    HOST_ON_UNWANTED, /* nobody does */
+    HOST_ON_CHECK,    /* a check in full has begun */
+    HOST_ON_CHECKED,  /* it is over, and nothing came of it */
+    HOST_ON_APPROVED, /* its files are what was approved, and it shall start */
+    HOST_ON_RESTART,  /* the same, and what runs shall end first */
+    HOST_ON_STARTED,  /* the supervisor has it */
+    HOST_ON_HELD,     /* a change has its plugin */
+    HOST_ON_TRIED,    /* and will have to see it run */
+    HOST_ON_FREED,    /* the change is done */
+    HOST_ON_LEFT,     /* whom it serves, or its plugin, is gone */
+    HOST_ON_ENDED,    /* nothing of it runs, and its storage is closed */
+    HOST_STANDING_EVENT_COUNT
+};
+void host_process_raise(struct host_process *process, enum host_standing_event event);
+
 struct host_process {
     struct host_plugin *plugin; /* one reference */
     struct host_process *next;  /* of the plugin */
@@ -125,15 +153,12 @@ struct host_process {
     char *name;                /* see host_process_name */
     struct host_whom whom;     /* its texts are owned */
     struct manifest *manifest; /* one reference; of the version that it was started with */
-    struct instance *instance; /* NULL: the process is gone for good */
+    enum host_standing standing;
+    struct instance *instance; /* NULL: it is gone */
     struct host_usage usage;
     struct storage *storage;       /* NULL until it is asked for */
     uint32_t start_settings;       /* of the host, when it was started last */
     struct kg_buf cage_words;      /* of the cage of its last start; empty: never started */
-    bool checked;                  /* the start that follows at once has been checked */
-    bool on_trial;                 /* it has to run before the change counts as done */
-    bool leaving;                  /* whom it serves is gone, and so is it once it has ended */
-    uint32_t checks;               /* of its files, in full, that are under way */
     struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
     struct host_trace *trace;      /* owned; NULL until somebody asks for it; see trace.c */
 };
@@ -146,13 +171,11 @@ struct host_process *host_process_after(const struct host *host,
                                         const struct host_process *process_or_null);
 /* The plugin has a manifest, and no process that serves the same. */
 struct host_process *host_process_add(struct host_plugin *plugin, const struct host_whom *whom);
-/* Ends it; it is removed once nothing of it is left. */
-void host_process_leave(struct host_process *process);
 /* What may have ended, of those that leave, is removed at the end of the turn. */
 void host_look_for_left(struct host *host);
 /* It, or its storage, is in another state: whoever waits for its end looks. */
 void host_process_moved(struct host_process *process);
-/* Takes it out of its plugin's list. It has neither a process nor storage that is open. */
+/* Takes it out of its plugin's list. Nothing of it runs, and its storage is closed. */
 void host_process_remove(struct host_process *process);
 struct host_process *host_process_keep(struct host_process *process);
 void host_process_drop(struct host_process *process);
@@ -264,8 +287,8 @@ void host_check_in_full(struct host_named named, host_checked_fn *on_done, void 
 int host_check_quick(const struct host_process *process, struct kg_err *err);
 /* That it could not be told is a reason not to start it, too, but no drift. */
 void host_note_drift(struct host_named named, const struct kg_err *err);
+/* Looks, and has it start if it may; after a check in full, if only that can tell. */
 void host_start_if_approved(struct host_process *process);
-void host_start_checked(struct host_process *process); /* which was checked just now */
 /* Before each start of a process; KG_E_NOT_APPROVED. */
 int host_check_start(struct host_process *process, struct kg_err *err);
 

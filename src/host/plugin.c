@@ -159,12 +159,13 @@ void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
                               : kg_format("%s/%s", plugin->host->plugins_dir, plugin->name);
     plugin->leaving = dev_or_null == NULL && access(plugin->dir, F_OK) < 0;
     look_for_approval(plugin);
-    for (struct host_process *at = plugin->processes; at != NULL && before != dev_or_null;
-         at = at->next) {
-        if (before != NULL)
+    for (struct host_process *at = plugin->processes; at != NULL; at = at->next) {
+        if (before != NULL && before != dev_or_null)
             host_dev_left(before, at);
-        if (dev_or_null != NULL)
+        if (dev_or_null != NULL && before != dev_or_null)
             host_dev_joined(dev_or_null, at);
+        if (plugin->leaving)
+            host_process_raise(at, HOST_ON_LEFT);
     }
 }
 
@@ -229,7 +230,7 @@ static void see_to_nobody(struct host_plugin *plugin)
     if (process == NULL && serves)
         host_process_add(plugin, &host_nobody);
     else if (process != NULL && !serves)
-        host_process_leave(process);
+        host_process_raise(process, HOST_ON_LEFT);
 }
 
 int host_plugin_load(struct host_plugin *plugin)
@@ -238,7 +239,7 @@ int host_plugin_load(struct host_plugin *plugin)
         return -EINVAL;
     see_to_nobody(plugin);
     for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
-        if (!at->leaving && !host_process_runs(at))
+        if (at->standing != HOST_LEAVES && !host_process_runs(at))
             (void)host_process_load(at);
     return plugin->problem.code == KG_OK ? 0 : -EINVAL;
 }
@@ -378,7 +379,7 @@ struct host_status host_status(struct host_named named)
         .plugin = plugin->name,
         .dir = plugin->dir,
         .is_dev = plugin->dev != NULL,
-        .is_checked = (process ? process->checks : plugin->checks) > 0,
+        .is_checked = process != NULL && process->standing == HOST_CHECKED,
         .manifest = process ? process->manifest : plugin->manifest,
         .problem = &plugin->problem,
         .drift = &plugin->drift,

@@ -104,7 +104,7 @@ void host_process_moved(struct host_process *process)
     struct host *host = process->plugin->host;
     if (process->plugin->change != NULL)
         host_change_look(process->plugin->change);
-    if (process->leaving || process->plugin->leaving)
+    if (process->standing == HOST_LEAVES)
         host_look_for_left(host);
     if (host->stopping)
         loop_defer(host->loop, &host->stop_check);
@@ -243,7 +243,7 @@ void host_process_refresh(struct host_process *process)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_err err;
-    if (process->leaving || !host_process_runs(process))
+    if (process->standing == HOST_LEAVES || !host_process_runs(process))
         return;
     if (plugin_config_make(process->plugin, &process->whom, process->manifest, &settings, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, process->name, "keeps its configuration: %s", err.message);
@@ -285,6 +285,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     struct host_process *process = kg_alloc(sizeof(*process));
     process->plugin = host_plugin_keep(plugin);
     process->references = 1;
+    process->standing = plugin->change ? HOST_HELD : HOST_RESTS;
     process->tier = &tiers[0];
     process->name = host_process_name(plugin->name, whom);
     process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->root),
@@ -335,26 +336,22 @@ static void remove_process(struct host_process *process)
 {
     struct host_plugin *plugin = process->plugin;
     bool was_nobodys = process->whom.kind == HOST_NOBODY;
-    host_process_remove(process);
+    host_process_raise(process, HOST_ON_ENDED);
     if (was_nobodys && !plugin->leaving && host_plugin_load(plugin) == 0)
         host_plugin_follow(plugin);
 }
 
 static bool remove_left_of(struct host_plugin *plugin)
 {
-    bool any = false, busy = false;
+    bool any = false;
     for (struct host_process *at = plugin->processes, *next; at != NULL; at = next) {
         next = at->next;
-        if (!at->leaving && !plugin->leaving)
+        if (at->standing != HOST_LEAVES || host_process_is_busy(at))
             continue;
-        if (host_process_is_busy(at)) {
-            busy = true;
-            continue;
-        }
         remove_process(at);
         any = true;
     }
-    if (plugin->leaving && !busy)
+    if (plugin->leaving && plugin->processes == NULL)
         host_plugin_remove(plugin);
     return any;
 }
@@ -376,13 +373,6 @@ void host_look_for_left(struct host *host)
     loop_defer(host->loop, &host->leave_check);
 }
 
-void host_process_leave(struct host_process *process)
-{
-    process->leaving = true;
-    instance_disable(process->instance);
-    host_look_for_left(process->plugin->host);
-}
-
 /* -- whether it runs --------------------------------------------------------------------------- */
 
 static enum state_choice choice_of(struct host *host, const char *name)
@@ -400,7 +390,7 @@ bool host_process_is_wanted(const struct host_process *process)
     const struct host_plugin *plugin = process->plugin;
     struct host *host = plugin->host;
     bool is_nobodys = process->whom.kind == HOST_NOBODY;
-    if (process->leaving || plugin->leaving)
+    if (process->standing >= HOST_LEAVES)
         return false;
     if (plugin->dev != NULL && (is_nobodys || !host_dev_may_run(plugin->dev)))
         return host_dev_may_run(plugin->dev);
@@ -415,32 +405,15 @@ bool host_process_is_wanted(const struct host_process *process)
 
 bool host_process_is_starting(const struct host_process *process)
 {
-    if (process->instance == NULL || process->plugin->host->stopping)
+    if (process->standing == HOST_GONE || process->plugin->host->stopping)
         return false;
     return instance_state(process->instance) == INSTANCE_SPAWNING ||
-           (process->checks > 0 && !host_process_runs(process));
-}
-
-static void start(struct host_process *process)
-{
-    struct kg_err err;
-    if (host_check_startable(process->plugin, &err) == 0) {
-        host_start_if_approved(process);
-        return;
-    }
-    kg_log_about(KG_ERROR_LEVEL, process->name, "%s%s%s", err.message,
-                 err.hint[0] != '\0' ? "; to mend it: " : "", err.hint);
-    audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL,
-               AUDIT_V_TEXT(process->name), AUDIT_V_INT(0), AUDIT_V_TEXT(err.message));
+           (process->standing == HOST_CHECKED && !host_process_runs(process));
 }
 
 void host_process_follow(struct host_process *process)
 {
-    enum instance_state state = instance_state(process->instance);
-    if (process->plugin->change != NULL || process->plugin->host->stopping)
-        return;
-    if (!host_process_is_wanted(process))
-        instance_disable(process->instance);
-    else if (state == INSTANCE_DISABLED || state == INSTANCE_STOPPING)
-        start(process);
+    if (!process->plugin->host->stopping)
+        host_process_raise(process,
+                           host_process_is_wanted(process) ? HOST_ON_WANTED : HOST_ON_UNWANTED);
 }

@@ -169,7 +169,7 @@ void project_tell(struct host_project *project, struct project_server *server)
     if (!project_serves(project) || !project_server_is_used(server))
         return;
     const struct host_process *process = listener_of(project, server);
-    if (process == NULL || process->leaving)
+    if (process == NULL || process->standing == HOST_LEAVES)
         return;
     struct kg_str config = config_of(project, server->use);
     uint32_t start = instance_start_count(process->instance);

@@ -129,7 +129,7 @@ static bool wants_own(const struct host_project *project, const struct host_plug
 /* Whether it is the process of this project alone, and stays. */
 static bool is_own(const struct host_project *project, const struct host_process *process)
 {
-    return process->whom.kind == HOST_PROJECT && !process->leaving &&
+    return process->whom.kind == HOST_PROJECT && process->standing != HOST_LEAVES &&
            strcmp(process->whom.id, project->id) == 0;
 }
 
@@ -137,7 +137,7 @@ static void leave_unwanted(struct host_project *project, bool all)
 {
     for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;)
         if (is_own(project, at) && (all || !wants_own(project, at->plugin)))
-            host_process_leave(at);
+            host_process_raise(at, HOST_ON_LEFT);
 }
 
 /* One that still leaves is followed by another when it is gone. */
@@ -202,8 +202,8 @@ void project_follow(struct host_project *project)
 void project_restart_own(struct host_project *project)
 {
     for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;)
-        if (is_own(project, at) && at->plugin->change == NULL && host_process_runs(at))
-            instance_restart(at->instance);
+        if (is_own(project, at) && host_process_runs(at))
+            host_process_raise(at, HOST_ON_RESTART);
 }
 
 void project_withdraw(struct host_project *project)
@@ -302,5 +302,5 @@ struct host_process *host_project_process(const struct host_project *project,
         !project_server_is_used(server))
         return NULL;
     struct host_process *process = project_server_process(project, server);
-    return process != NULL && !process->leaving ? process : NULL;
+    return process != NULL && process->standing != HOST_LEAVES ? process : NULL;
 }

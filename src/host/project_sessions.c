@@ -41,7 +41,8 @@ static bool is_starting(const struct host_project *project, const struct project
     if (process == NULL || !project_server_is_used(server) || !host_process_is_wanted(process))
         return false;
     enum instance_state state = instance_state(process->instance);
-    return process->checks > 0 || state == INSTANCE_SPAWNING || state == INSTANCE_STOPPING;
+    return process->standing == HOST_CHECKED || state == INSTANCE_SPAWNING ||
+           state == INSTANCE_STOPPING;
 }
 
 static bool has_settled(const struct host_settling *settling)
