@@ -11,6 +11,14 @@
 
 #define SHOWN_MAX 100 /* bytes of a place or a name that an error repeats */
 
+struct kg_str http_schemas(void)
+{
+    static const char text[] =
+#include "api-schemas.h"
+        ;
+    return (struct kg_str){text, sizeof(text) - 1};
+}
+
 static bool is_checked(const struct http_route *route)
 {
     return route->body != NULL && !route->passes_body;

@@ -343,15 +343,12 @@ http_handler_fn http_handle_agent;
 
 /* -- body.c ------------------------------------------------------------------------------------ */
 
+/* schema/api-v1.json, the shapes of bodies and answers by their names. */
+struct kg_str http_schemas(void);
 /* A schema for each route whose row names one that the router checks; NULL for the others. */
 struct schema **http_bodies_new(const struct http_route *routes, size_t count);
 void http_bodies_free(struct schema **bodies, size_t count);
 /* Reads and checks the body as the row says; refuses the request if it does not fit. */
 int http_body_check(const struct http_server *server, struct http_request *request);
-
-/* -- openapi.c --------------------------------------------------------------------------------- */
-
-/* schema/api-v1.json, the shapes of bodies and answers by their names. */
-struct kg_str http_schemas(void);
 
 #endif

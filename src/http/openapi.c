@@ -8,14 +8,6 @@
 #include <ctype.h>
 #include <stdio.h>
 
-struct kg_str http_schemas(void)
-{
-    static const char text[] =
-#include "api-schemas.h"
-        ;
-    return (struct kg_str){text, sizeof(text) - 1};
-}
-
 static void put_raw(struct kg_json_writer *json, const char *key, const char *text)
 {
     kg_json_key(json, key);
