@@ -183,16 +183,11 @@ static void put_report_json(struct kg_buf *out, const struct audit_report *repor
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "files");
-    kg_json_int(&json, (int64_t)report->files);
-    kg_json_key(&json, "blocks");
-    kg_json_int(&json, (int64_t)report->blocks);
-    kg_json_key(&json, "events");
-    kg_json_int(&json, (int64_t)report->events);
-    kg_json_key(&json, "unsealed");
-    kg_json_int(&json, (int64_t)report->unsealed);
-    kg_json_key(&json, "problem");
-    kg_json_text(&json, report->problem[0] ? report->problem : NULL);
+    kg_json_named_int(&json, "files", (int64_t)report->files);
+    kg_json_named_int(&json, "blocks", (int64_t)report->blocks);
+    kg_json_named_int(&json, "events", (int64_t)report->events);
+    kg_json_named_int(&json, "unsealed", (int64_t)report->unsealed);
+    kg_json_named_text(&json, "problem", report->problem[0] ? report->problem : NULL);
     kg_json_end(&json, '}');
     kg_buf_char(out, '\n');
 }

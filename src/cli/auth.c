@@ -97,13 +97,11 @@ static void put_wish(const struct cli *cli, struct kg_buf *out)
     const char *scopes = cli_option_value(cli, "scope");
     const char *expires = cli_option_value(cli, "expires");
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "name");
-    kg_json_text(&json, cli_option_value(cli, "name"));
+    kg_json_named_text(&json, "name", cli_option_value(cli, "name"));
     if (scopes != NULL)
         put_scopes(&json, scopes);
     if (expires != NULL) {
-        kg_json_key(&json, "expires");
-        kg_json_text(&json, expires);
+        kg_json_named_text(&json, "expires", expires);
     }
     kg_json_end(&json, '}');
 }

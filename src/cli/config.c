@@ -21,10 +21,8 @@ int cli_config_path(struct cli *cli)
     if (cli->json) {
         struct kg_json_writer json = kg_json_writer(&out);
         kg_json_begin(&json, '{');
-        kg_json_key(&json, "config");
-        kg_json_text(&json, cli->paths.config_file);
-        kg_json_key(&json, "local");
-        kg_json_text(&json, cli->paths.local_file);
+        kg_json_named_text(&json, "config", cli->paths.config_file);
+        kg_json_named_text(&json, "local", cli->paths.local_file);
         kg_json_end(&json, '}');
         kg_buf_char(&out, '\n');
     } else {

@@ -202,14 +202,12 @@ static void put_json(struct kg_buf *out, const struct cage_checks *checks)
                                           {"remedy", check->remedy}};
         kg_json_begin(&json, '{');
         for (size_t k = 0; k < KG_COUNT(members); k++) {
-            kg_json_key(&json, members[k][0]);
-            kg_json_text(&json, members[k][1]);
+            kg_json_named_text(&json, members[k][0], members[k][1]);
         }
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, ']');
-    kg_json_key(&json, "verdict");
-    kg_json_text(&json, verdicts[cage_checks_worst(checks)].verdict);
+    kg_json_named_text(&json, "verdict", verdicts[cage_checks_worst(checks)].verdict);
     kg_json_end(&json, '}');
 }
 

@@ -47,8 +47,7 @@ static void put_text(struct kg_json_writer *json, const char *key, const char *t
 {
     if (text_or_null == NULL)
         return;
-    kg_json_key(json, key);
-    kg_json_text(json, text_or_null);
+    kg_json_named_text(json, key, text_or_null);
 }
 
 static int want(struct door *door, const struct door_wish *wish, struct door_answer *ret_consent)
@@ -83,8 +82,7 @@ static int approve(struct door *door, const char *id, const struct door_yes *yes
     kg_json_begin(&json, '{');
     put_text(&json, "hash", yes->hash);
     put_text(&json, "path", yes->path);
-    kg_json_key(&json, "allow_new_capabilities");
-    kg_json_bool(&json, yes->allow_new_capabilities);
+    kg_json_named_bool(&json, "allow_new_capabilities", yes->allow_new_capabilities);
     kg_json_end(&json, '}');
     return ask(door, "POST", kg_buf_terminate(&target), kg_buf_view(&body), ret_consent);
 }

@@ -165,14 +165,11 @@ static void put_json_options(struct kg_json_writer *json, const char *key,
     kg_json_begin(json, '[');
     for (; option->name != NULL; option++) {
         kg_json_begin(json, '{');
-        kg_json_key(json, "name");
-        kg_json_text(json, option->name);
+        kg_json_named_text(json, "name", option->name);
         kg_json_named_str(json, "letter",
                           option->letter ? (struct kg_str){&option->letter, 1} : KG_STR_NULL);
-        kg_json_key(json, "argument");
-        kg_json_text(json, option->argument);
-        kg_json_key(json, "meaning");
-        kg_json_text(json, option->meaning);
+        kg_json_named_text(json, "argument", option->argument);
+        kg_json_named_text(json, "meaning", option->meaning);
         kg_json_end(json, '}');
     }
     kg_json_end(json, ']');
@@ -181,20 +178,16 @@ static void put_json_options(struct kg_json_writer *json, const char *key,
 static void put_json_command(struct kg_json_writer *json, const struct cli_command *command)
 {
     kg_json_begin(json, '{');
-    kg_json_key(json, "words");
-    kg_json_text(json, command->words);
+    kg_json_named_text(json, "words", command->words);
     kg_json_key(json, "arguments");
     kg_json_begin(json, '[');
     for (size_t i = 0; command->arguments[i] != NULL; i++)
         kg_json_text(json, command->arguments[i]);
     kg_json_end(json, ']');
     put_json_options(json, "options", command->options);
-    kg_json_key(json, "summary");
-    kg_json_text(json, command->summary);
-    kg_json_key(json, "help");
-    kg_json_text(json, command->help);
-    kg_json_key(json, "needs_daemon");
-    kg_json_bool(json, command->needs == CLI_DAEMON);
+    kg_json_named_text(json, "summary", command->summary);
+    kg_json_named_text(json, "help", command->help);
+    kg_json_named_bool(json, "needs_daemon", command->needs == CLI_DAEMON);
     kg_json_end(json, '}');
 }
 

@@ -160,8 +160,7 @@ static void put_json(struct kg_buf *out, struct shown *shown, const struct manif
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "plugin", manifest->name);
     kg_json_named_text(&json, "version", manifest->version);
-    kg_json_key(&json, "recorded_version");
-    kg_json_str(&json, trace->version);
+    kg_json_named_str(&json, "recorded_version", trace->version);
     kg_json_named_bool(&json, "same", different(counts) == 0);
     kg_json_key(&json, "steps");
     kg_json_end(&shown->json, ']');

@@ -89,10 +89,8 @@ static void put_json(struct kg_buf *out, const char *path, const struct kg_probl
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "path");
-    kg_json_text(&json, path);
-    kg_json_key(&json, "valid");
-    kg_json_bool(&json, problems->errors == 0);
+    kg_json_named_text(&json, "path", path);
+    kg_json_named_bool(&json, "valid", problems->errors == 0);
     kg_json_key(&json, "problems");
     kg_problems_json(problems, &json);
     if (cage_words->length > 0)

@@ -502,8 +502,7 @@ static void put_change(struct kg_json_writer *json, const struct config_key *key
     config_key_print(key, name, &text);
     kg_json_begin(json, '{');
     kg_json_named_str(json, "key", kg_buf_view(&text));
-    kg_json_key(json, "applies");
-    kg_json_text(json, config_applies_words(key->applies));
+    kg_json_named_text(json, "applies", config_applies_words(key->applies));
     kg_json_end(json, '}');
 }
 

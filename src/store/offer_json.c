@@ -3,8 +3,7 @@
 
 static void put_number(struct kg_json_writer *json, const char *key, uint64_t value)
 {
-    kg_json_key(json, key);
-    kg_json_int(json, (int64_t)value);
+    kg_json_named_int(json, key, (int64_t)value);
 }
 
 static void put_hash(struct kg_json_writer *json, const char *key, const char *hash)
