@@ -25,6 +25,7 @@ struct host_tool_reply {
 };
 struct host_tool_request {
     struct host_asker *asker; /* an agent's; referred to for as long as it takes */
+    /* Both last until on_done or the cancel. */
     struct kg_str tool; /* "memory-markdown.recall", or "memory-markdown__recall" as models do */
     struct kg_str arguments; /* a JSON object, or empty */
     void (*on_done)(void *data,

@@ -16,8 +16,7 @@ struct host_tool_call {
     struct host *host;
     struct host_tool_call *next, *previous; /* in the host's list */
     struct host_asker *asker;
-    char *tool;
-    struct kg_buf arguments;
+    struct kg_str tool, arguments;  /* the caller's */
     struct loop_task task;          /* tries to send it */
     struct loop_timer patience;     /* how long a plugin that starts is waited for */
     struct host_process *waits_for; /* NULL: it does not wait */
@@ -55,8 +54,6 @@ static void free_call(struct host_tool_call *call)
     loop_undefer(call->host->loop, &call->task);
     loop_timer_stop(call->host->loop, &call->patience);
     host_asker_unref(call->asker);
-    kg_buf_free(&call->arguments);
-    free(call->tool);
     free(call->plugin);
     free(call);
 }
@@ -218,7 +215,7 @@ static int send_to(struct host_tool_call *call, struct host_process *process,
     const struct host_passage passage = {
         .process = process,
         .method = kg_str(tool->name),
-        .params = kg_buf_view(&call->arguments),
+        .params = call->arguments,
         .config = config,
         .asker = call->asker,
         .params_schema = declared->parameters,
@@ -262,7 +259,7 @@ static int try_call(struct host_tool_call *call, struct kg_err *err)
     const struct project_use *use;
     if (host_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
-    const struct project_tool *tool = find_tool(place.agent, kg_str(call->tool), &use, err);
+    const struct project_tool *tool = find_tool(place.agent, call->tool, &use, err);
     if (tool == NULL)
         return -EINVAL;
     free(call->plugin);
@@ -292,12 +289,12 @@ struct host_tool_call *host_tool_call(struct host *host, const struct host_tool_
 {
     struct host_tool_call *call = kg_alloc(sizeof(*call));
     call->host = host;
-    call->tool = kg_str_dup(request->tool);
+    call->tool = request->tool;
+    call->arguments = request->arguments;
     call->on_done = request->on_done;
     call->data = request->data;
     call->task.run = on_task;
     call->asker = host_asker_ref(request->asker);
-    kg_buf_str(&call->arguments, request->arguments);
     link_call(call);
     loop_defer(host->loop, &call->task);
     return call;

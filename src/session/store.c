@@ -12,6 +12,8 @@
 
 #define BATCH_MAX    256 /* jobs in one transaction */
 #define BATCH_MAX_MS 50  /* others, the loop among them, wait for the lock at most a second */
+#define PAUSE_MIN_NS UINT64_C(1000000) /* shorter ones add up: a sleep takes longer than they do   \
+                                        */
 #define PAUSE_MAX_NS UINT64_C(25000000)
 
 struct lane {
@@ -26,7 +28,8 @@ struct lane {
     struct loop_job job;
     void (*run_batch)(struct lane *lane);
     size_t finished;   /* of the batch */
-    uint64_t ready_ns; /* not before this is the lock asked for again */
+    uint64_t ended_ns; /* when the lock was given back, */
+    uint64_t owed_ns;  /* and for how long others may still want to find it free */
 };
 
 struct session_store {
@@ -46,9 +49,18 @@ static void fail_all(struct lane *lane, int result, const struct kg_err *err)
     }
 }
 
-/* One job with a place to return to; false if the whole transaction is lost. */
+/*
+ * One job with a place to return to; false if the whole transaction is lost. One that is alone in
+ * it needs no place.
+ */
 static bool run_in_place(struct lane *lane, struct session_job *job, struct kg_err *err)
 {
+    if (job == lane->batch && job->next == NULL) {
+        job->result = job->run(job, lane->state, &job->err);
+        if (job->result < 0)
+            *err = job->err;
+        return job->result == 0;
+    }
     job->result = state_step(lane->state, STATE_SAVE, &job->err);
     if (job->result == 0)
         job->result = job->run(job, lane->state, &job->err);
@@ -59,13 +71,18 @@ static bool run_in_place(struct lane *lane, struct session_job *job, struct kg_e
     return state_step(lane->state, job->result < 0 ? STATE_RETURN : STATE_FORGET, err) == 0;
 }
 
-/* SQLite's lock knows no queue: who has just had it leaves others the time to find it free. */
-static void wait_for_turn(const struct lane *lane)
+/*
+ * SQLite's lock knows no queue: who has had it leaves others the time to find it free, half as long
+ * as it was held. While nothing is to be written it is free anyway.
+ */
+static void wait_for_turn(struct lane *lane)
 {
-    uint64_t now = kg_monotonic_ns();
-    if (now >= lane->ready_ns)
+    uint64_t idle_ns = kg_monotonic_ns() - lane->ended_ns;
+    lane->owed_ns -= idle_ns < lane->owed_ns ? idle_ns : lane->owed_ns;
+    if (lane->owed_ns < PAUSE_MIN_NS)
         return;
-    const struct timespec pause = {.tv_nsec = (long)(lane->ready_ns - now)};
+    const struct timespec pause = {.tv_nsec = (long)lane->owed_ns};
+    lane->owed_ns = 0;
     nanosleep(&pause, NULL);
 }
 
@@ -96,9 +113,10 @@ static void write_batch(struct lane *lane)
     wait_for_turn(lane);
     uint64_t start_ns = kg_monotonic_ns();
     run_writers(lane);
-    uint64_t end_ns = kg_monotonic_ns();
-    uint64_t pause_ns = (end_ns - start_ns) / 2;
-    lane->ready_ns = end_ns + (pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS);
+    lane->ended_ns = kg_monotonic_ns();
+    lane->owed_ns += (lane->ended_ns - start_ns) / 2;
+    if (lane->owed_ns > PAUSE_MAX_NS)
+        lane->owed_ns = PAUSE_MAX_NS;
 }
 
 /* One at a time, so that nobody waits for the reading of another. */
