@@ -48,9 +48,8 @@ struct helper {
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-static void unlink_call(struct helper_call *call)
+static void unlink_call(struct helper *helper, struct helper_call *call)
 {
-    struct helper *helper = call->helper;
     struct helper_call **at = &helper->first;
     while (*at != call)
         at = &(*at)->next;
@@ -61,9 +60,8 @@ static void unlink_call(struct helper_call *call)
 }
 
 /* The peer must not answer to what is not there any more. */
-static void call_free(struct helper_call *call)
+static void call_free(struct helper *helper, struct helper_call *call)
 {
-    struct helper *helper = call->helper;
     if (call->id != 0 && helper->peer != NULL)
         peer_abandon(helper->peer, call->id);
     loop_timer_stop(helper->place.loop, &call->deadline);
@@ -74,12 +72,12 @@ static void call_free(struct helper_call *call)
 static void look(struct helper *helper);
 
 /* The call is gone before its caller hears of it, who may ask again at once. */
-static void end_call(struct helper_call *call, const struct helper_answer *answer)
+static void end_call(struct helper *helper, struct helper_call *call,
+                     const struct helper_answer *answer)
 {
-    struct helper *helper = call->helper;
     struct helper_call last = *call;
-    unlink_call(call);
-    call_free(call);
+    unlink_call(helper, call);
+    call_free(helper, call);
     look(helper);
     last.on_done(last.data, answer);
 }
@@ -94,7 +92,7 @@ static void end_calls(struct helper *helper, bool only_sent, const struct helper
         struct helper_call *call = helper->first;
         if (call == NULL || (only_sent && call->id == 0))
             return;
-        end_call(call, answer);
+        end_call(helper, call, answer);
     }
 }
 
@@ -149,7 +147,7 @@ static void on_deadline(struct loop_timer *timer)
     static const struct helper_answer answer = {.outcome = HELPER_LATE, .words = ""};
     struct helper_call *call = KG_CONTAINER(timer, struct helper_call, deadline);
     kill_process(call->helper);
-    end_call(call, &answer);
+    end_call(call->helper, call, &answer);
 }
 
 static void time_turn(struct helper *helper)
@@ -270,7 +268,7 @@ static void on_answer(void *data, enum peer_outcome outcome, struct kg_str paylo
         .words = "",
     };
     call->helper->answered = true;
-    end_call(call, &answer);
+    end_call(call->helper, call, &answer);
 }
 
 /* -- starting ---------------------------------------------------------------------------------- */
@@ -298,7 +296,7 @@ static void send_waiting(struct helper *helper)
         }
         const struct helper_answer answer = {
             .outcome = HELPER_REFUSED, .code = err.code, .words = err.message};
-        end_call(call, &answer);
+        end_call(helper, call, &answer);
         call = helper->first; /* the caller may have changed the list */
     }
 }
@@ -418,8 +416,8 @@ void helper_withdraw(struct helper_call *call)
         snprintf(params, sizeof(params), "{\"id\":%llu}", (unsigned long long)call->id);
         (void)peer_notify(helper->peer, "cancel", kg_str(params), NULL);
     }
-    unlink_call(call);
-    call_free(call);
+    unlink_call(helper, call);
+    call_free(helper, call);
     look(helper);
 }
 

@@ -421,8 +421,10 @@ void model_client_free(struct model_client *client)
 {
     if (client == NULL)
         return;
-    while (client->first != NULL)
-        process_free(client->first);
+    for (struct process *at = client->first, *next; at != NULL; at = next) {
+        next = at->next;
+        process_free(at);
+    }
     loop_undefer(client->place->loop, &client->closed);
     free(client);
 }
