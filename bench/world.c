@@ -109,26 +109,23 @@ static bool is_in_state(void *data)
     return world_status(awaited->world, awaited->name).state == awaited->state;
 }
 
-static void on_enabled(void *data, const struct kg_err *err_or_null)
+static void on_acted(void *data, const struct kg_err *err_or_null)
 {
-    (void)data;
     if (err_or_null != NULL)
-        contender_die("enable", err_or_null->message);
+        contender_die(data, err_or_null->message);
 }
 
 void world_start_plugin(struct world *world, const char *name)
 {
     struct awaited awaited = {world, name, INSTANCE_RUNNING};
-    host_enable(world->host, kg_str(name), "bench", on_enabled, NULL);
+    host_enable(world->host, kg_str(name), "bench", on_acted, "enable");
     world_run_until(world, is_in_state, &awaited, "a plugin does not run");
 }
 
 void world_stop_plugin(struct world *world, const char *name)
 {
     struct awaited awaited = {world, name, INSTANCE_DISABLED};
-    struct kg_err err;
-    if (host_disable(world->host, kg_str(name), "bench", &err) < 0)
-        contender_die("disable", err.message);
+    host_disable(world->host, kg_str(name), "bench", on_acted, "disable");
     world_run_until(world, is_in_state, &awaited, "a plugin does not stop");
 }
 

@@ -470,7 +470,7 @@ static int open_auth(struct daemon *daemon, struct kg_err *err)
     if (result < 0)
         return result;
     const struct http_auth_options options = {
-        .state = host_state(daemon->host),
+        .keeper = host_keeper(daemon->host),
         .audit = host_audit(daemon->host),
         .launch_file = daemon->paths->launch_file,
         .mode = daemon->insecure ? HTTP_AUTH_INSECURE

@@ -18,7 +18,8 @@ static const char *name_of(struct host_named named)
 /* -- an act that waits for a check ------------------------------------------------------------- */
 
 struct act {
-    char *operator_id; /* owned */
+    struct host_named named; /* one reference each, once it waits to be kept */
+    char *operator_id;       /* owned */
     host_acted_fn *on_done;
     void *data;
 };
@@ -26,7 +27,9 @@ struct act {
 static struct act *act_new(const char *operator_id, host_acted_fn *on_done, void *data)
 {
     struct act *act = kg_alloc(sizeof(*act));
-    *act = (struct act){kg_strdup(operator_id), on_done, data};
+    act->operator_id = kg_strdup(operator_id);
+    act->on_done = on_done;
+    act->data = data;
     return act;
 }
 
@@ -35,6 +38,25 @@ static void answer(struct act *act, const struct kg_err *err_or_null)
     act->on_done(act->data, err_or_null);
     free(act->operator_id);
     free(act);
+}
+
+static void choose(struct act *act, struct host_named named, enum state_choice choice,
+                   host_acted_fn *on_kept)
+{
+    act->named.plugin = host_plugin_keep(named.plugin);
+    act->named.process = named.process ? host_process_keep(named.process) : NULL;
+    host_choose(named.plugin->host, name_of(named), choice, on_kept, act);
+}
+
+static void end_choice(struct act *act, const struct kg_err *err_or_null)
+{
+    struct host_named named = act->named;
+    answer(act, err_or_null);
+    if (named.process != NULL) {
+        host_agents_look(named.process);
+        host_process_drop(named.process);
+    }
+    host_plugin_drop(named.plugin);
 }
 
 /* -- enable, disable --------------------------------------------------------------------------- */
@@ -47,17 +69,16 @@ static int check_enable(const struct host_plugin *plugin, struct kg_err *err)
     return result < 0 ? result : host_check_startable(plugin, err);
 }
 
-static int enable_now(struct host_named named, const char *operator_id, struct kg_err *err)
+static int enable_now(const struct act *act, struct kg_err *err)
 {
-    struct host *host = named.plugin->host;
-    const char *name = name_of(named);
+    struct host_named named = act->named;
+    if (host_is_gone(named))
+        return kg_fail(err, KG_E_NOT_FOUND, "plugin %s is gone", named.plugin->name);
+    audit_emit(named.plugin->host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL,
+               AUDIT_V_TEXT(name_of(named)), AUDIT_V_TEXT(act->operator_id));
     int result = check_enable(named.plugin, err);
-    if (result == 0)
-        result = state_plugin_choice_set(host->state, kg_str(name), STATE_ENABLED, err);
     if (result < 0)
         return result;
-    audit_emit(host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL, AUDIT_V_TEXT(name),
-               AUDIT_V_TEXT(operator_id));
     if (named.process != NULL)
         host_process_raise(named.process, HOST_ON_APPROVED);
     if (named.process == NULL || named.process->whom.kind == HOST_NOBODY)
@@ -65,14 +86,31 @@ static int enable_now(struct host_named named, const char *operator_id, struct k
     return 0;
 }
 
-static void on_checked_to_enable(struct host_named named, void *data,
-                                 const struct kg_err *err_or_null)
+static void on_enabled(void *data, const struct kg_err *err_or_null)
 {
     struct act *act = data;
     struct kg_err err;
-    if (err_or_null == NULL && enable_now(named, act->operator_id, &err) < 0)
+    if (err_or_null == NULL && enable_now(act, &err) < 0)
         err_or_null = &err;
-    answer(act, err_or_null);
+    if (act->named.process != NULL)
+        host_process_raise(act->named.process, HOST_ON_CHECKED);
+    end_choice(act, err_or_null);
+}
+
+static void on_checked_to_enable(struct host_named named, void *data,
+                                 const struct kg_err *err_or_null)
+{
+    struct kg_err err;
+    if (err_or_null == NULL && check_enable(named.plugin, &err) < 0)
+        err_or_null = &err;
+    if (err_or_null != NULL) {
+        answer(data, err_or_null);
+        return;
+    }
+    if (named.process != NULL)
+        host_process_raise(named.process,
+                           HOST_ON_CHECK); /* who wants it to run waits for this, too */
+    choose(data, named, STATE_ENABLED, on_enabled);
 }
 
 void host_enable(struct host *host, struct kg_str name, const char *operator_id,
@@ -91,20 +129,33 @@ void host_enable(struct host *host, struct kg_str name, const char *operator_id,
     on_done(data, &err);
 }
 
-int host_disable(struct host *host, struct kg_str name, const char *operator_id, struct kg_err *err)
+static void on_disabled(void *data, const struct kg_err *err_or_null)
+{
+    struct act *act = data;
+    struct host_named named = act->named;
+    if (err_or_null == NULL)
+        audit_emit(named.plugin->host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL,
+                   AUDIT_V_TEXT(name_of(named)), AUDIT_V_TEXT("the operator disabled it"),
+                   AUDIT_V_TEXT(act->operator_id));
+    if (err_or_null == NULL && !host_is_gone(named)) {
+        if (named.process != NULL && named.process->whom.kind != HOST_NOBODY)
+            host_process_follow(named.process);
+        else
+            host_plugin_follow(named.plugin); /* in projects, too */
+    }
+    end_choice(act, err_or_null);
+}
+
+void host_disable(struct host *host, struct kg_str name, const char *operator_id,
+                  host_acted_fn *on_done, void *data)
 {
     struct host_named named;
-    if (host_find(host, name, &named, err) < 0 || host_check_unchanging(named.plugin, err) < 0 ||
-        host_check_not_dev(named.plugin, err) < 0 ||
-        state_plugin_choice_set(host->state, kg_str(name_of(named)), STATE_DISABLED, err) < 0)
-        return -EINVAL;
-    audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(name_of(named)),
-               AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(operator_id));
-    if (named.process != NULL && named.process->whom.kind != HOST_NOBODY)
-        host_process_follow(named.process);
+    struct kg_err err;
+    if (host_find(host, name, &named, &err) < 0 || host_check_unchanging(named.plugin, &err) < 0 ||
+        host_check_not_dev(named.plugin, &err) < 0)
+        on_done(data, &err);
     else
-        host_plugin_follow(named.plugin); /* in projects, too */
-    return 0;
+        choose(act_new(operator_id, on_done, data), named, STATE_DISABLED, on_disabled);
 }
 
 /* -- restart ----------------------------------------------------------------------------------- */

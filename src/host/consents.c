@@ -220,7 +220,7 @@ int host_consents_open(struct host *host, struct kg_err *err)
     };
     const struct consent_parts parts = {
         .loop = host->loop,
-        .state = host->state,
+        .keeper = host->keeper,
         .audit = host->audit,
         .ops = &ops,
         .data = host,

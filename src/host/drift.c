@@ -45,7 +45,7 @@ static void run_check(struct loop_job *job)
     check->result = store_check_full(check->host->store, check->named.plugin->name, &check->err);
 }
 
-static bool is_gone(struct host_named named)
+bool host_is_gone(struct host_named named)
 {
     return named.plugin->gone || (named.process != NULL && named.process->standing == HOST_GONE);
 }
@@ -57,7 +57,9 @@ static void on_check_done(struct loop_job *job)
     const struct kg_err *err = check->result < 0 ? &check->err : NULL;
     struct kg_err gone;
     host_store_job_done(check->host);
-    if (is_gone(named)) {
+    if (named.process != NULL)
+        host_process_raise(named.process, HOST_ON_CHECKED);
+    if (host_is_gone(named)) {
         kg_fail(&gone, KG_E_NOT_FOUND, "plugin %s is gone", named.plugin->name);
         err = &gone;
     } else if (err == NULL) {
@@ -67,7 +69,6 @@ static void on_check_done(struct loop_job *job)
     }
     check->on_done(named, check->data, err);
     if (named.process != NULL) {
-        host_process_raise(named.process, HOST_ON_CHECKED);
         host_agents_look(named.process);
         host_process_drop(named.process);
     }

@@ -160,8 +160,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                      : parts->paths->plugins_dir);
     host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
-    host->state = host->local ? state_open(parts->paths->state_db, err) : NULL;
-    if (host->state != NULL)
+    host->keeper = host->local ? state_keeper_new(host->loop, parts->paths->state_db, err) : NULL;
+    if (host->keeper != NULL && host_choices_open(host, err) == 0)
         host->audit = open_audit(host, err);
     if (host->audit == NULL) {
         host_free(host);
@@ -349,6 +349,8 @@ void host_free(struct host *host)
     if (host == NULL)
         return;
     host->closing = true;
+    if (host->keeper != NULL)
+        state_keeper_drain(host->keeper); /* what it has to say is said to plugins and projects */
     host_projects_close(host);
     host_consents_close(host);
     meter_stop(host);
@@ -365,7 +367,8 @@ void host_free(struct host *host)
     audit_close(host->audit);
     host_events_free(host->events);
     loop_worker_free(host->reader);
-    state_close(host->state);
+    state_keeper_free(host->keeper);
+    kg_map_free(host->choices);
     store_free(host->store);
     config_free(host->config);
     local_free(host->local);
@@ -387,9 +390,9 @@ struct audit *host_audit(struct host *host)
     return host->audit;
 }
 
-struct state *host_state(struct host *host)
+struct state_keeper *host_keeper(struct host *host)
 {
-    return host->state;
+    return host->keeper;
 }
 
 struct host_events *host_events(struct host *host)

@@ -40,7 +40,7 @@ void host_free(struct host *host); /* after on_stopped */
 
 struct loop *host_loop(struct host *host);
 struct audit *host_audit(struct host *host);
-struct state *host_state(struct host *host);
+struct state_keeper *host_keeper(struct host *host);
 const struct config *host_config(const struct host *host);
 const struct config_paths *host_paths(const struct host *host);
 /* local.toml, as it was read last; until the next turn of the loop. */
@@ -203,8 +203,8 @@ void host_enable(struct host *host, struct kg_str name, const char *operator_id,
                  host_acted_fn *on_done, void *data);
 void host_restart(struct host *host, struct kg_str name, const char *operator_id,
                   host_acted_fn *on_done, void *data);
-int host_disable(struct host *host, struct kg_str name, const char *operator_id,
-                 struct kg_err *err);
+void host_disable(struct host *host, struct kg_str name, const char *operator_id,
+                  host_acted_fn *on_done, void *data);
 
 /* What a reload of one plugin did, and the reasons for a restart. */
 enum host_reload_act {

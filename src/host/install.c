@@ -411,6 +411,8 @@ static void on_taken(struct host_change *change)
         finish(change, &change->err);
         return;
     }
+    if (change->kind == STORE_INSTALL)
+        host_choices_removed(change->host, change->name); /* said of another of that name */
     if (change->plugin == NULL)
         find_new(change);
     read_again(change);
@@ -464,10 +466,8 @@ static void run_remove(struct loop_job *job)
 /* The store has forgotten what was said of the plugin, and knows nothing of its processes. */
 static void forget_choice(struct host *host, const struct host_process *process)
 {
-    struct kg_err err;
-    if (process->whom.kind != HOST_NOBODY &&
-        state_plugin_choice_set(host->state, kg_str(process->name), STATE_UNSAID, &err) < 0)
-        kg_log_about(KG_ERROR_LEVEL, process->name, "%s", err.message);
+    if (process->whom.kind != HOST_NOBODY)
+        host_choose(host, process->name, STATE_UNSAID, NULL, NULL);
 }
 
 static void on_removed(struct host_change *change)
@@ -482,6 +482,7 @@ static void on_removed(struct host_change *change)
     change->removed_all = change->result == 0;
     change->version = kg_strdup(change->removed.version);
     store_report_removed(host->audit, change->name, &change->removed, change->operator_id);
+    host_choices_removed(host, change->name);
     for (const struct host_process *at = held(change); at != NULL; at = at->next)
         forget_choice(host, at);
     change->plugin->change = NULL;

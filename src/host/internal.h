@@ -10,7 +10,8 @@ struct host {
     const struct config_paths *paths;
     struct config *config;          /* owned */
     struct local *local;            /* owned */
-    struct state *state;            /* owned */
+    struct state_keeper *keeper;    /* owned; all that outlives the daemon goes there */
+    struct kg_map *choices;         /* owned; see choices.c */
     struct audit *audit;            /* owned */
     struct audit_listener listener; /* counts events and passes them on */
     struct host_events *events;     /* owned */
@@ -56,6 +57,17 @@ struct host {
     void *on_stopped_data;
     struct loop_task stop_check;
 };
+
+/* -- what the operator said, see choices.c ----------------------------------------------------- */
+
+int host_choices_open(struct host *host, struct kg_err *err);
+/* Of a plugin, or of its process in a project. */
+enum state_choice host_choice(const struct host *host, const char *name);
+/* Counts once it is kept, before on_done. NULL: a failure is logged. */
+void host_choose(struct host *host, const char *name, enum state_choice choice,
+                 host_acted_fn *on_done, void *data);
+/* The store has made kaged.db forget what was said of it, and where it may be used. */
+void host_choices_removed(struct host *host, const char *name);
 
 /* -- plugins, see plugin.c --------------------------------------------------------------------- */
 
@@ -283,6 +295,7 @@ int host_read_local_again(struct host *host, struct kg_err *err);
 typedef void host_checked_fn(struct host_named named, void *data, const struct kg_err *err_or_null);
 /* On a worker. Who is told has references until the callback returns; they may be gone. */
 void host_check_in_full(struct host_named named, host_checked_fn *on_done, void *data);
+bool host_is_gone(struct host_named named);
 /* -EAGAIN: only a check in full can tell. */
 int host_check_quick(const struct host_process *process, struct kg_err *err);
 /* That it could not be told is a reason not to start it, too, but no drift. */

@@ -375,15 +375,6 @@ void host_look_for_left(struct host *host)
 
 /* -- whether it runs --------------------------------------------------------------------------- */
 
-static enum state_choice choice_of(struct host *host, const char *name)
-{
-    enum state_choice choice = STATE_UNSAID;
-    struct kg_err err;
-    if (state_plugin_choice_get(host->state, kg_str(name), &choice, &err) < 0)
-        kg_log(KG_ERROR_LEVEL, "%s", err.message);
-    return choice;
-}
-
 /* Who disables a plugin disables it in every project. */
 bool host_process_is_wanted(const struct host_process *process)
 {
@@ -394,9 +385,9 @@ bool host_process_is_wanted(const struct host_process *process)
         return false;
     if (plugin->dev != NULL && (is_nobodys || !host_dev_may_run(plugin->dev)))
         return host_dev_may_run(plugin->dev);
-    if (!is_nobodys && plugin->dev == NULL && choice_of(host, plugin->name) == STATE_DISABLED)
+    if (!is_nobodys && plugin->dev == NULL && host_choice(host, plugin->name) == STATE_DISABLED)
         return false;
-    enum state_choice choice = choice_of(host, process->name);
+    enum state_choice choice = host_choice(host, process->name);
     if (choice != STATE_UNSAID)
         return choice == STATE_ENABLED;
     return kg_list_has(host->config->plugins_enabled, kg_str(process->name)) ||

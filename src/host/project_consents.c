@@ -31,12 +31,8 @@ bool project_may_use(const struct host_project *project, const struct project_us
     const struct host_plugin *plugin =
         host_plugin_find(host, kg_str(manifest_name_in(use->package)));
     bool active = (local != NULL && local->local) || (plugin != NULL && plugin->dev != NULL);
-    struct kg_err err;
-    if (!active && host->consents != NULL &&
-        consent_is_active(host->consents, project->id, manifest_name_in(use->package), &active,
-                          &err) < 0)
-        kg_log(KG_ERROR_LEVEL, "project %s: %s", project->id, err.message);
-    return active;
+    return active || (host->consents != NULL && consent_is_active(host->consents, project->id,
+                                                                  manifest_name_in(use->package)));
 }
 
 static struct need *need_of(struct needs *needs, const char *package)

@@ -41,6 +41,7 @@ void project_load_free(struct project_load *load)
     kg_list_free(load->plugins);
     project_location_free(&load->location);
     project_resolved_free(load->resolved);
+    project_changes_free(load->changes);
     kg_problems_free(&load->problems);
     free(load);
 }

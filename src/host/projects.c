@@ -163,7 +163,9 @@ static void tell_listeners(struct host *host, const char *id, struct host_projec
     }
 }
 
-static int keep(const struct host_project *project, bool is_loaded, struct kg_err *err)
+/* The next thing that happens to the project waits for it, or for nothing. */
+static void keep(const struct host_project *project, bool is_loaded, state_kept_fn *on_kept,
+                 void *data)
 {
     const struct state_project kept = {
         .id = project->id,
@@ -173,18 +175,11 @@ static int keep(const struct host_project *project, bool is_loaded, struct kg_er
         .operator_id = project->operator_id,
         .loaded_ms = is_loaded ? project->loaded_ms : 0,
     };
-    return state_project_set(project->host->state, &kept, err);
+    project->host->projects->jobs++;
+    state_keep_project(project->host->keeper, &kept, on_kept, data);
 }
 
 /* -- taking what was read ---------------------------------------------------------------------- */
-
-/* What a load came to. */
-struct taking {
-    struct project_load *load;
-    struct host_project *project;
-    struct project_changes *changes; /* owned; NULL of a new one */
-    bool is_new;
-};
 
 /* The id and the file belong together; who has one of them has both. */
 static int check_identity(const struct host *host, const struct project_load *load,
@@ -233,9 +228,10 @@ static void move_into(struct host_project *project, struct project_load *load)
     project->was_read = true;
 }
 
-static int take_new(struct host *host, struct project_load *load, struct host_project **ret_project,
-                    struct kg_err *err)
+/* It is in the list at once, so that nobody else takes its name. */
+static int add_new(struct project_load *load, struct kg_err *err)
 {
+    struct host *host = load->host;
     int result = check_room(host, err);
     if (result < 0)
         return result;
@@ -244,36 +240,26 @@ static int take_new(struct host *host, struct project_load *load, struct host_pr
     project->watched = load->watch;
     project->loaded_ms = kg_wall_ms();
     kg_replace(&project->operator_id, load->operator_id);
-    result = keep(project, true, err);
-    if (result < 0) {
-        project_destroy(project);
-        return kg_wrap(err, result, "remember project %s", project_resolved_name(load->resolved));
-    }
     list_add(host->projects, project);
-    *ret_project = project;
+    load->is_new = true;
     return 0;
 }
 
 /* Only who asked for it by a path says whether it is watched. */
-static void keep_again(struct host_project *project, const struct project_load *load)
+static void note_asked(struct host_project *project, const struct project_load *load)
 {
-    struct kg_err err;
     if (load->kind == PROJECT_LOAD_ASKED) {
         project->watched = load->watch;
         kg_replace(&project->operator_id, load->operator_id);
     }
     project->loaded_ms = kg_wall_ms();
-    if (keep(project, true, &err) < 0)
-        kg_log(KG_ERROR_LEVEL, "remember project %s: %s", project->id, err.message);
 }
 
-static void audit_taken(const struct taking *taking)
+static void audit_taken(const struct host_project *project, const struct project_load *load)
 {
-    const struct host_project *project = taking->project;
-    const struct project_load *load = taking->load;
     struct audit *audit = project->host->audit;
-    size_t changes = taking->changes ? taking->changes->count : 0;
-    if (taking->is_new)
+    size_t changes = load->changes ? load->changes->count : 0;
+    if (load->is_new)
         audit_emit(audit, AUDIT_PROJECT_LOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
                    AUDIT_V_TEXT(project->root),
                    AUDIT_V_INT((int64_t)project_resolved_count(project->resolved)),
@@ -299,11 +285,10 @@ static void look_at_folder(struct host_project *project, const struct project_lo
 }
 
 /* Sees to all that follows from what it says now. */
-static void follow(struct taking *taking, struct project_resolved *before)
+static void follow(struct host_project *project, const struct project_load *load,
+                   struct project_resolved *before)
 {
-    struct host_project *project = taking->project;
-    const struct project_load *load = taking->load;
-    audit_taken(taking);
+    audit_taken(project, load);
     project_audit_resolved(project, before);
     project_ask_consents(project, load->kind != PROJECT_LOAD_REFRESH, load->operator_id);
     project_apply(project);
@@ -312,31 +297,16 @@ static void follow(struct taking *taking, struct project_resolved *before)
     tell_listeners(project->host, project->id, project);
 }
 
-static int take(struct taking *taking, struct kg_err *err)
+static void take(struct host_project *project, struct project_load *load)
 {
-    struct project_load *load = taking->load;
-    struct host *host = load->host;
-    int result = check_identity(host, load, err);
-    if (result < 0)
-        return result;
-    taking->project = project_find(host, kg_str(project_resolved_name(load->resolved)));
-    taking->is_new = taking->project == NULL;
-    if (taking->is_new)
-        result = take_new(host, load, &taking->project, err);
-    else if (load->kind != PROJECT_LOAD_REFRESH)
-        keep_again(taking->project, load);
-    if (result < 0)
-        return result;
-    struct host_project *project = taking->project;
     struct project_resolved *before = project->was_read ? kg_steal(&project->resolved) : NULL;
     move_into(project, load);
     if (before != NULL)
-        taking->changes = project_diff(before, project->resolved);
-    if (taking->changes != NULL && taking->changes->count > 0)
+        load->changes = project_diff(before, project->resolved);
+    if (load->changes != NULL && load->changes->count > 0)
         project->loaded_ms = kg_wall_ms(); /* also when nobody asked: it is watched */
-    follow(taking, before);
+    follow(project, load, before);
     project_resolved_free(before);
-    return 0;
 }
 
 /* -- what could not be taken ------------------------------------------------------------------- */
@@ -400,7 +370,7 @@ static void end_refresh(struct host *host, const struct project_load *load)
 }
 
 /* Says what came of it, and is done with it. */
-static void answer(struct project_load *load, const struct taking *taking_or_null,
+static void answer(struct project_load *load, struct host_project *project_or_null,
                    const struct kg_err *err_or_null)
 {
     if (load->on_done != NULL && err_or_null != NULL)
@@ -408,34 +378,109 @@ static void answer(struct project_load *load, const struct taking *taking_or_nul
     else if (load->on_done != NULL)
         load->on_done(load->data,
                       &(struct host_project_loaded){
-                          .project = taking_or_null->project,
-                          .is_new = taking_or_null->is_new,
-                          .changes = taking_or_null->changes,
+                          .project = project_or_null,
+                          .is_new = load->is_new,
+                          .changes = load->changes,
                       },
                       NULL, NULL);
     project_load_free(load);
 }
 
-static void on_read(struct loop_job *job)
+/* The worker, and kaged.db, are done with it. */
+static void end(struct project_load *load, struct host_project *project_or_null,
+                const struct kg_err *err_or_null)
 {
-    struct project_load *load = KG_CONTAINER(job, struct project_load, job);
     struct host *host = load->host;
-    struct taking taking = {.load = load};
-    struct kg_err err = {0};
+    struct host_project *known = err_or_null != NULL && !host->stopping ? project_of(load) : NULL;
     host->projects->jobs--;
     host->projects->loads -= load->kind != PROJECT_LOAD_REFRESH;
-    int result = check_loaded(load, &err);
-    if (result == 0)
-        result = take(&taking, &err);
-    struct host_project *known = result < 0 && !host->stopping ? project_of(load) : NULL;
     if (known != NULL)
-        keep_problem(known, load, &err);
+        keep_problem(known, load, err_or_null);
     if (!host->stopping)
         end_refresh(host, load);
     else
         loop_defer(host->loop, &host->stop_check);
-    answer(load, &taking, result < 0 ? &err : NULL);
-    project_changes_free(taking.changes);
+    answer(load, project_or_null, err_or_null);
+}
+
+/* What the operator let a project of that name use was for its folder only. */
+static void note_folder(const struct host_project *project)
+{
+    struct host *host = project->host;
+    char *before = kg_map_remove(host->projects->roots, kg_str(project->id));
+    if (before != NULL && strcmp(before, project->root) != 0 && host->consents != NULL)
+        consent_project_moved(host->consents, project->id);
+    free(before);
+    kg_map_set(host->projects->roots, kg_str(project->id), kg_strdup(project->root));
+}
+
+/* A new one is taken now; of another only the answer has waited. */
+static int take_kept(struct project_load *load, struct host_project *project,
+                     const struct kg_err *err_or_null, struct kg_err *err)
+{
+    if (load->host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (project == NULL)
+        return kg_fail(err, KG_E_NOT_FOUND, "project %s was unloaded meanwhile", load->id);
+    if (err_or_null != NULL && !load->is_new)
+        kg_log(KG_ERROR_LEVEL, "remember project %s: %s", load->id, err_or_null->message);
+    if (err_or_null != NULL && load->is_new) {
+        *err = *err_or_null;
+        list_remove(load->host->projects, project);
+        project_destroy(project);
+        return kg_wrap(err, -EIO, "remember project %s", load->id);
+    }
+    if (load->is_new) {
+        note_folder(project);
+        take(project, load);
+    }
+    return 0;
+}
+
+static void on_load_kept(void *data, const struct kg_err *err_or_null)
+{
+    struct project_load *load = data;
+    struct kg_err err = {0};
+    struct host_project *project = project_find(load->host, kg_str(load->id));
+    load->host->projects->jobs--;
+    int result = take_kept(load, project, err_or_null, &err);
+    end(load, project, result < 0 ? &err : NULL);
+}
+
+static int begin_taking(struct project_load *load, struct host_project **ret_project,
+                        struct kg_err *err)
+{
+    int result = check_loaded(load, err);
+    if (result == 0)
+        result = check_identity(load->host, load, err);
+    if (result < 0)
+        return result;
+    kg_replace(&load->id, project_resolved_name(load->resolved));
+    *ret_project = project_find(load->host, kg_str(load->id));
+    if (*ret_project != NULL)
+        return 0;
+    result = add_new(load, err);
+    *ret_project = project_find(load->host, kg_str(load->id));
+    return result;
+}
+
+static void on_read(struct loop_job *job)
+{
+    struct project_load *load = KG_CONTAINER(job, struct project_load, job);
+    struct host_project *project = NULL;
+    struct kg_err err = {0};
+    if (begin_taking(load, &project, &err) < 0) {
+        end(load, NULL, &err);
+        return;
+    }
+    if (load->kind != PROJECT_LOAD_REFRESH && !load->is_new)
+        note_asked(project, load);
+    if (!load->is_new)
+        take(project, load);
+    if (load->kind != PROJECT_LOAD_REFRESH)
+        keep(project, true, on_load_kept, load);
+    else
+        end(load, project, NULL);
 }
 
 static void begin(struct project_load *load)
@@ -539,21 +584,16 @@ void host_projects_refresh(struct host *host)
 
 /* -- unloading --------------------------------------------------------------------------------- */
 
-int host_project_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
-                        struct kg_err *err)
+struct unloading {
+    struct host *host;
+    char *id, *operator_id; /* owned */
+    host_acted_fn *on_done;
+    void *data;
+};
+
+static void unload(struct host_project *project, const char *operator_id)
 {
-    struct host_project *project = host_project_find(host, id, err);
-    if (project == NULL)
-        return -ENOENT;
-    if (project->sessions > 0 && !force) {
-        kg_fail(err, KG_E_CONFLICT, "project %s has %zu session(s)", project->id,
-                project->sessions);
-        kg_hint(err, "close them first, or use --force");
-        return -EBUSY;
-    }
-    int result = keep(project, false, err);
-    if (result < 0)
-        return kg_wrap(err, result, "forget project %s", project->id);
+    struct host *host = project->host;
     if (host->consents != NULL)
         consent_forget_project(host->consents, project->id);
     list_remove(host->projects, project);
@@ -563,7 +603,53 @@ int host_project_unload(struct host *host, struct kg_str id, bool force, const c
     tell_listeners(host, project->id, NULL);
     loop_defer(host->loop, &host->projects->settle_check);
     project_destroy(project);
-    return 0;
+}
+
+static void on_unload_kept(void *data, const struct kg_err *err_or_null)
+{
+    struct unloading *unloading = data;
+    struct host *host = unloading->host;
+    struct kg_err err = {0};
+    struct host_project *project = NULL;
+    host->projects->jobs--;
+    if (err_or_null != NULL) {
+        err = *err_or_null;
+        kg_wrap(&err, 0, "forget project %s", unloading->id);
+    } else {
+        project = host_project_find(host, kg_str(unloading->id), &err);
+    }
+    if (project != NULL)
+        unload(project, unloading->operator_id);
+    if (host->stopping)
+        loop_defer(host->loop, &host->stop_check);
+    unloading->on_done(unloading->data, err.code != KG_OK ? &err : NULL);
+    free(unloading->id);
+    free(unloading->operator_id);
+    free(unloading);
+}
+
+static int check_unload(const struct host_project *project, bool force, struct kg_err *err)
+{
+    if (project->sessions == 0 || force)
+        return 0;
+    kg_fail(err, KG_E_CONFLICT, "project %s has %zu session(s)", project->id, project->sessions);
+    kg_hint(err, "close them first, or use --force");
+    return -EBUSY;
+}
+
+void host_project_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
+                         host_acted_fn *on_done, void *data)
+{
+    struct kg_err err = {0};
+    struct host_project *project = host_project_find(host, id, &err);
+    if (project == NULL || check_unload(project, force, &err) < 0) {
+        on_done(data, &err);
+        return;
+    }
+    struct unloading *unloading = kg_alloc(sizeof(*unloading));
+    *unloading =
+        (struct unloading){host, kg_strdup(project->id), kg_strdup(operator_id), on_done, data};
+    keep(project, false, on_unload_kept, unloading);
 }
 
 /* -- from the daemon's start to its end -------------------------------------------------------- */
@@ -582,6 +668,9 @@ static void on_consent(struct consent_listener *listener, struct consent *consen
 static void on_kept(void *data, const struct state_project *kept)
 {
     struct host *host = data;
+    kg_map_set(host->projects->roots, kg_str(kept->id), kg_strdup(kept->root));
+    if (kept->loaded_ms == 0)
+        return; /* it was unloaded */
     struct host_project *project = project_new(host, kept->id, kept->root, kept->file);
     project->watched = kept->watched;
     project->loaded_ms = kept->loaded_ms;
@@ -592,7 +681,7 @@ static void on_kept(void *data, const struct state_project *kept)
 void host_projects_start(struct host *host)
 {
     struct kg_err err;
-    if (state_projects(host->state, on_kept, host, &err) < 0)
+    if (state_projects(state_keeper_state(host->keeper), on_kept, host, &err) < 0)
         kg_log(KG_ERROR_LEVEL, "projects: %s", err.message);
     host->projects->consents.on_change = on_consent;
     consent_listen(host->consents, &host->projects->consents);
@@ -632,7 +721,17 @@ void host_projects_open(struct host *host)
 {
     struct host_projects *projects = host->projects = kg_alloc(sizeof(*projects));
     projects->worker = loop_worker_new(host->loop, "kaged-projects");
+    projects->roots = kg_map_new();
     project_waiters_open(host);
+}
+
+static void roots_free(struct kg_map *roots)
+{
+    struct kg_str id;
+    void *root;
+    for (size_t at = 0; kg_map_next(roots, &at, &id, &root);)
+        free(root);
+    kg_map_free(roots);
 }
 
 void host_projects_free(struct host *host)
@@ -645,6 +744,7 @@ void host_projects_free(struct host *host)
     project_waiters_close(host);
     for (size_t i = 0; i < count; i++)
         project_destroy(projects->items[i]);
+    roots_free(projects->roots);
     free(projects->items);
     free(projects);
     host->projects = NULL;

@@ -57,8 +57,8 @@ void host_project_reload(struct host *host, struct kg_str id, const char *operat
                          host_project_fn *on_done, void *data);
 /* KG_E_CONFLICT while sessions are in it, unless forced. Its plugins are told, and end if nobody
  * else wants them. */
-int host_project_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
-                        struct kg_err *err);
+void host_project_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
+                         host_acted_fn *on_done, void *data);
 
 /* -- sessions in it ---------------------------------------------------------------------------- */
 

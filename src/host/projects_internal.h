@@ -54,7 +54,8 @@ struct host_projects {
     struct loop_worker *worker;  /* owned; reads them */
     atomic_bool closing;         /* what it has not begun it need not begin */
     size_t loads;                /* asked for and under way */
-    size_t jobs;                 /* all that the worker has */
+    size_t jobs;                 /* all that the worker has, and rows that are being kept */
+    struct kg_map *roots;        /* owned, as its values; where those that are known are, or were */
     struct project_load *failed; /* answered at the end of the turn */
     struct host_project_listener *listeners;
     struct consent_listener consents;
@@ -98,7 +99,7 @@ struct project_load {
     struct project_load *next; /* of those */
     struct host *host;
     enum project_load_kind kind;
-    char *id;   /* owned; of the one that is read again; NULL: whichever it is */
+    char *id;   /* owned; of the one that is read again; NULL: whichever it is, until it is taken */
     char *path; /* owned */
     bool watch;
     char *operator_id; /* owned; NULL: nobody asked */
@@ -112,6 +113,8 @@ struct project_load {
     struct project_folder folder;
     struct project_resolved *resolved; /* owned until it is taken */
     struct kg_problems problems;       /* the same */
+    bool is_new;                       /* no project of that name was there */
+    struct project_changes *changes;   /* owned; NULL of a new one */
     bool is_files_fault;               /* the problems are what failed */
     struct kg_err err;                 /* KG_OK: it was read */
 };

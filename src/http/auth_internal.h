@@ -66,15 +66,16 @@ struct http_credential {
     char operator_id[HTTP_OPERATOR_MAX];
     int64_t created_ms, expires_ms;
     int64_t last_used_ms; /* since the daemon started; 0: never */
+    bool counts;          /* false: it is not on the disk yet, or is being removed */
 };
 
 struct http_credentials {
-    struct state *state;            /* borrowed */
+    struct state_keeper *keeper;    /* borrowed */
     struct http_credential **items; /* owned, the oldest first */
     size_t count;
     struct kg_map *by_hash;
 };
-int http_credentials_load(struct http_credentials *credentials, struct state *state,
+int http_credentials_load(struct http_credentials *credentials, struct state_keeper *keeper,
                           struct kg_err *err);
 void http_credentials_free(struct http_credentials *credentials);
 /* What the secret belongs to, also if it has expired; NULL: to nothing of this kind. */
@@ -84,12 +85,20 @@ struct http_credential *http_credentials_find(const struct http_credentials *cre
 struct http_credential *http_credentials_named(const struct http_credentials *credentials,
                                                enum state_credential_kind kind,
                                                struct kg_str id_or_name);
-/* Adds one for the secret; takes kind, name, scopes, operator_id and expires_ms of `wanted`. */
-struct http_credential *http_credentials_add(struct http_credentials *credentials,
-                                             const struct http_credential *wanted,
-                                             struct kg_str secret, struct kg_err *err);
-int http_credentials_remove(struct http_credentials *credentials,
-                            struct http_credential *credential, struct kg_err *err);
+/* Never before who asked has returned. With an error nothing has changed. */
+typedef void http_credential_fn(void *data, struct http_credential *credential,
+                                const struct kg_err *err_or_null);
+/*
+ * Adds one for the secret; takes kind, name, scopes, operator_id and expires_ms of `wanted`. On
+ * failure on_done is not called.
+ */
+int http_credentials_add(struct http_credentials *credentials, const struct http_credential *wanted,
+                         struct kg_str secret, http_credential_fn *on_done, void *data,
+                         struct kg_err *err);
+/* It is gone after on_done. */
+void http_credentials_remove(struct http_credentials *credentials,
+                             struct http_credential *credential, http_credential_fn *on_done,
+                             void *data);
 bool http_credential_has_expired(const struct http_credential *credential);
 
 /* -- launch.c ---------------------------------------------------------------------------------- */

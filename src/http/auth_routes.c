@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define DAY_MS         ((int64_t)24 * 60 * 60 * 1000)
 #define EXPIRY_MAX_MS  (3660 * DAY_MS)
@@ -107,53 +108,74 @@ void http_handle_launch_make(struct http_request *request)
     http_reply(request, 201, kg_buf_view(&body));
 }
 
-static struct http_credential *open_session(struct http_request *request, const char *operator_id,
-                                            struct kg_str secret, struct kg_err *err)
+/* A secret that is answered once its hash is kept. */
+struct entry {
+    struct http_request *request;
+    char secret[HTTP_TOKEN_TEXT];
+};
+
+static struct entry *entry_new(struct http_request *request)
 {
+    struct entry *entry = kg_alloc(sizeof(*entry));
+    entry->request = request;
+    return entry;
+}
+
+static void entry_free(struct entry *entry)
+{
+    sodium_memzero(entry, sizeof(*entry));
+    free(entry);
+}
+
+/* Answers with the cookie, and sends the browser on to where the token is not in the URL. */
+static void on_session_open(void *data, struct http_credential *session,
+                            const struct kg_err *err_or_null)
+{
+    struct entry *entry = data;
+    struct http_request *request = entry->request;
     struct http_auth *auth = server_of(request)->auth;
     char expires[KG_TIME_TEXT];
+    if (err_or_null != NULL) {
+        http_reply_error(request, err_or_null);
+        entry_free(entry);
+        return;
+    }
+    kg_map_set(auth->accepted, kg_str(session->id.text), auth);
+    audit_emit(auth->audit, AUDIT_AUTH_SESSION_OPENED, kg_str(request->request_id),
+               AUDIT_V_TEXT(session->operator_id), AUDIT_V_TEXT(session->id.text),
+               AUDIT_V_TEXT(http_connection_source(request->connection)->text),
+               AUDIT_V_TEXT(time_text(session->expires_ms, expires)));
+    http_auth_set_cookie(request, kg_str(entry->secret), auth->session_ms / 1000);
+    entry_free(entry);
+    http_add_header(request, "Location", "/");
+    http_reply_text(request, 303, "text/plain", KG_STR("welcome\n"));
+}
+
+static void launch(struct http_request *request, struct kg_str token)
+{
+    struct http_auth *auth = server_of(request)->auth;
     struct http_credential wanted = {
         .kind = STATE_SESSION,
         .name = "",
         .scopes = HTTP_SCOPES_ALL,
         .expires_ms = kg_wall_ms() + auth->session_ms,
     };
-    snprintf(wanted.operator_id, HTTP_OPERATOR_MAX, "%s", operator_id);
-    struct http_credential *session =
-        http_credentials_add(&auth->credentials, &wanted, secret, err);
-    if (session == NULL)
-        return NULL;
-    kg_map_set(auth->accepted, kg_str(session->id.text), auth);
-    audit_emit(auth->audit, AUDIT_AUTH_SESSION_OPENED, kg_str(request->request_id),
-               AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(session->id.text),
-               AUDIT_V_TEXT(http_connection_source(request->connection)->text),
-               AUDIT_V_TEXT(time_text(session->expires_ms, expires)));
-    return session;
-}
-
-/* Answers with the cookie, and sends the browser on to where the token is not in the URL. */
-static void launch(struct http_request *request, struct kg_str token)
-{
-    struct http_auth *auth = server_of(request)->auth;
-    char operator_id[HTTP_OPERATOR_MAX], secret[HTTP_SECRET_TEXT];
     struct kg_err err = {0};
     http_add_header(request, "Referrer-Policy", "no-referrer");
-    if (!http_launch_use(&auth->launch, token, operator_id)) {
+    if (!http_launch_use(&auth->launch, token, wanted.operator_id)) {
         kg_fail(&err, KG_E_UNAUTHENTICATED, "the launch URL was used already, or is not ours");
         kg_hint(&err, "kaged auth open makes a new one");
         http_auth_deny(request, "launch", &err);
         http_reply_error(request, &request->refusal->err);
         return;
     }
-    http_secret_make(secret);
-    if (open_session(request, operator_id, kg_str(secret), &err) == NULL) {
+    struct entry *entry = entry_new(request);
+    http_secret_make(entry->secret);
+    if (http_credentials_add(&auth->credentials, &wanted, kg_str(entry->secret), on_session_open,
+                             entry, &err) < 0) {
         http_reply_error(request, &err);
-        return;
+        entry_free(entry);
     }
-    http_auth_set_cookie(request, kg_str(secret), auth->session_ms / 1000);
-    sodium_memzero(secret, sizeof(secret));
-    http_add_header(request, "Location", "/");
-    http_reply_text(request, 303, "text/plain", KG_STR("welcome\n"));
 }
 
 /* A HEAD only looks: it must not use the token up. Nor is there a browser on the unix socket. */
@@ -213,6 +235,22 @@ void http_handle_session(struct http_request *request)
     http_reply(request, 200, kg_buf_view(&body));
 }
 
+static void on_session_closed(void *data, struct http_credential *session,
+                              const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    if (err_or_null != NULL) {
+        http_reply_error(request, err_or_null);
+        return;
+    }
+    audit_emit(server_of(request)->auth->audit, AUDIT_AUTH_SESSION_CLOSED,
+               kg_str(request->request_id), AUDIT_V_TEXT(request->operator_id),
+               AUDIT_V_TEXT(session->id.text));
+    http_server_doubt(server_of(request));
+    http_auth_set_cookie(request, KG_STR(""), 0);
+    http_request_answer(request, 204, NULL, KG_STR_NULL);
+}
+
 void http_handle_session_end(struct http_request *request)
 {
     struct http_auth *auth = auth_of(request);
@@ -221,17 +259,12 @@ void http_handle_session_end(struct http_request *request)
         return;
     struct http_credential *session = http_credentials_named(&auth->credentials, STATE_SESSION,
                                                              kg_str(request->credential_id.text));
-    if (session == NULL)
-        kg_fail(&err, KG_E_CONFLICT, "the request belongs to no session that could be closed");
-    if (session == NULL || http_credentials_remove(&auth->credentials, session, &err) < 0) {
-        http_reply_error(request, &err);
+    if (session != NULL) {
+        http_credentials_remove(&auth->credentials, session, on_session_closed, request);
         return;
     }
-    audit_emit(auth->audit, AUDIT_AUTH_SESSION_CLOSED, kg_str(request->request_id),
-               AUDIT_V_TEXT(request->operator_id), AUDIT_V_TEXT(request->credential_id.text));
-    http_server_doubt(server_of(request));
-    http_auth_set_cookie(request, KG_STR(""), 0);
-    http_request_answer(request, 204, NULL, KG_STR_NULL);
+    kg_fail(&err, KG_E_CONFLICT, "the request belongs to no session that could be closed");
+    http_reply_error(request, &err);
 }
 
 /* -- tokens ------------------------------------------------------------------------------------ */
@@ -265,7 +298,7 @@ void http_handle_tokens(struct http_request *request)
     kg_json_key(&json, "tokens");
     kg_json_begin(&json, '[');
     for (size_t i = 0; i < auth->credentials.count; i++)
-        if (auth->credentials.items[i]->kind == STATE_TOKEN)
+        if (auth->credentials.items[i]->counts && auth->credentials.items[i]->kind == STATE_TOKEN)
             put_token(&json, auth->credentials.items[i], NULL);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
@@ -322,59 +355,76 @@ static void tell_created(struct http_auth *auth, const struct http_request *requ
                AUDIT_V_TEXT(time_text(token->expires_ms, expires)));
 }
 
-void http_handle_token_create(struct http_request *request)
+static void on_token_created(void *data, struct http_credential *token,
+                             const struct kg_err *err_or_null)
 {
+    struct entry *entry = data;
+    struct http_request *request = entry->request;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    const struct kg_node *wish = http_body_tree(request);
-    kg_auto(kg_free) char *name = http_body_text(request, "name");
-    struct http_credential wanted = {.kind = STATE_TOKEN, .name = name}, *token = NULL;
-    char text[HTTP_TOKEN_TEXT] = HTTP_TOKEN_PREFIX;
-    struct kg_err err = {0};
-    struct http_auth *auth = auth_of(request);
-    if (auth == NULL)
-        return;
-    memcpy(wanted.operator_id, request->operator_id, HTTP_OPERATOR_MAX);
-    http_secret_make(text + sizeof(HTTP_TOKEN_PREFIX) - 1);
-    if (read_wish(wish, &wanted, &err) == 0)
-        token = http_credentials_add(&auth->credentials, &wanted, kg_str(text), &err);
-    if (token == NULL) {
-        http_reply_error(request, &err);
+    if (err_or_null != NULL) {
+        http_reply_error(request, err_or_null);
+        entry_free(entry);
         return;
     }
-    tell_created(auth, request, token);
+    tell_created(server_of(request)->auth, request, token);
     struct kg_json_writer json = kg_json_writer(&body);
-    put_token(&json, token, text);
-    sodium_memzero(text, sizeof(text));
+    put_token(&json, token, entry->secret);
+    entry_free(entry);
     http_reply(request, 201, kg_buf_view(&body));
     sodium_memzero(body.data, body.length);
 }
 
-void http_handle_token_revoke(struct http_request *request)
+void http_handle_token_create(struct http_request *request)
 {
+    kg_auto(kg_free) char *name = http_body_text(request, "name");
+    struct http_credential wanted = {.kind = STATE_TOKEN, .name = name};
+    struct kg_err err = {0};
+    struct http_auth *auth = auth_of(request);
+    if (auth == NULL)
+        return;
+    struct entry *entry = entry_new(request);
+    memcpy(wanted.operator_id, request->operator_id, HTTP_OPERATOR_MAX);
+    memcpy(entry->secret, HTTP_TOKEN_PREFIX, sizeof(HTTP_TOKEN_PREFIX));
+    http_secret_make(entry->secret + sizeof(HTTP_TOKEN_PREFIX) - 1);
+    if (read_wish(http_body_tree(request), &wanted, &err) < 0 ||
+        http_credentials_add(&auth->credentials, &wanted, kg_str(entry->secret), on_token_created,
+                             entry, &err) < 0) {
+        http_reply_error(request, &err);
+        entry_free(entry);
+    }
+}
+
+static void on_token_revoked(void *data, struct http_credential *token,
+                             const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
+    if (err_or_null != NULL) {
+        http_reply_error(request, err_or_null);
+        return;
+    }
+    audit_emit(server_of(request)->auth->audit, AUDIT_AUTH_TOKEN_REVOKED,
+               kg_str(request->request_id), AUDIT_V_TEXT(http_operator(request)),
+               AUDIT_V_TEXT(token->id.text), AUDIT_V_TEXT(token->name));
+    http_server_doubt(server_of(request));
+    put_token(&json, token, NULL);
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_token_revoke(struct http_request *request)
+{
     struct kg_str id = http_path_parameter(request, "id");
     struct kg_err err = {0};
     struct http_auth *auth = auth_of(request);
     if (auth == NULL)
         return;
     struct http_credential *token = http_credentials_named(&auth->credentials, STATE_TOKEN, id);
-    if (token == NULL) {
-        kg_fail(&err, KG_E_NOT_FOUND, "there is no token \"%.*s\"", KG_STR_CUT(id, 64));
-        kg_hint(&err, "kaged auth token list shows those that there are");
-        http_reply_error(request, &err);
+    if (token != NULL) {
+        http_credentials_remove(&auth->credentials, token, on_token_revoked, request);
         return;
     }
-    put_token(&json, token, NULL);
-    kg_auto(kg_free) char *name = kg_strdup(token->name);
-    const struct kg_id revoked = token->id;
-    if (http_credentials_remove(&auth->credentials, token, &err) < 0) {
-        http_reply_error(request, &err);
-        return;
-    }
-    audit_emit(auth->audit, AUDIT_AUTH_TOKEN_REVOKED, kg_str(request->request_id),
-               AUDIT_V_TEXT(http_operator(request)), AUDIT_V_TEXT(revoked.text),
-               AUDIT_V_TEXT(name));
-    http_server_doubt(server_of(request));
-    http_reply(request, 200, kg_buf_view(&body));
+    kg_fail(&err, KG_E_NOT_FOUND, "there is no token \"%.*s\"", KG_STR_CUT(id, 64));
+    kg_hint(&err, "kaged auth token list shows those that there are");
+    http_reply_error(request, &err);
 }

@@ -1,7 +1,9 @@
 /*
  * API tokens and browsers' sessions. All are in memory, so that a request costs no question to the
- * disk, and each change is on the disk before it counts. A secret is never kept: it is known by its
- * hash, and found by it, so what a lookup's time tells is of the hash and not of the secret.
+ * disk. One that is new is on the disk before it counts; one that goes does not count from the
+ * moment on in which that is asked for, unless the disk refuses. A secret is never kept: it is
+ * known by its hash, and found by it, so what a lookup's time tells is of the hash and not of the
+ * secret.
  */
 #include "http/auth_internal.h"
 
@@ -89,19 +91,21 @@ static void take_stored(void *data, const struct state_credential *stored)
     memcpy(credential->hash, stored->hash, STATE_HASH_BYTES);
     snprintf(credential->id.text, sizeof(credential->id.text), "%s", stored->id);
     snprintf(credential->operator_id, HTTP_OPERATOR_MAX, "%s", stored->operator_id);
+    credential->counts = true;
     keep(data, credential);
 }
 
-int http_credentials_load(struct http_credentials *credentials, struct state *state,
+int http_credentials_load(struct http_credentials *credentials, struct state_keeper *keeper,
                           struct kg_err *err)
 {
-    credentials->state = state;
+    credentials->keeper = keeper;
     credentials->by_hash = kg_map_new();
-    return state_credentials(state, take_stored, credentials, err);
+    return state_credentials(state_keeper_state(keeper), take_stored, credentials, err);
 }
 
 void http_credentials_free(struct http_credentials *credentials)
 {
+    state_keeper_drain(credentials->keeper); /* which still speaks of them */
     for (size_t i = 0; i < credentials->count; i++)
         credential_free(credentials->items[i]);
     free(credentials->items);
@@ -115,9 +119,15 @@ struct http_credential *http_credentials_find(const struct http_credentials *cre
 {
     unsigned char hash[STATE_HASH_BYTES];
     struct http_credential *found = kg_map_get(credentials->by_hash, hash_secret(secret, hash));
-    bool right = found != NULL && found->kind == kind &&
+    bool right = found != NULL && found->counts && found->kind == kind &&
                  sodium_memcmp(found->hash, hash, STATE_HASH_BYTES) == 0;
     return right ? found : NULL;
+}
+
+static bool has_name(const struct http_credential *item, struct kg_str id_or_name)
+{
+    return kg_str_is(id_or_name, item->id.text) ||
+           (item->name[0] != '\0' && kg_str_is(id_or_name, item->name));
 }
 
 struct http_credential *http_credentials_named(const struct http_credentials *credentials,
@@ -126,8 +136,7 @@ struct http_credential *http_credentials_named(const struct http_credentials *cr
 {
     for (size_t i = 0; i < credentials->count; i++) {
         struct http_credential *item = credentials->items[i];
-        if (item->kind == kind && (kg_str_is(id_or_name, item->id.text) ||
-                                   (item->name[0] != '\0' && kg_str_is(id_or_name, item->name))))
+        if (item->counts && item->kind == kind && has_name(item, id_or_name))
             return item;
     }
     return NULL;
@@ -135,13 +144,40 @@ struct http_credential *http_credentials_named(const struct http_credentials *cr
 
 /* -- changing ---------------------------------------------------------------------------------- */
 
-int http_credentials_remove(struct http_credentials *credentials,
-                            struct http_credential *credential, struct kg_err *err)
+/* A change that is on its way to the disk. */
+struct change {
+    struct http_credentials *credentials;
+    struct http_credential *credential;
+    http_credential_fn *on_done;
+    void *data;
+};
+
+static struct change *change_new(struct http_credentials *credentials,
+                                 struct http_credential *credential, http_credential_fn *on_done,
+                                 void *data)
 {
-    int result = state_credential_remove(credentials->state, credential->id.text, err);
-    if (result == 0)
-        forget(credentials, credential);
-    return result;
+    struct change *change = kg_alloc(sizeof(*change));
+    *change = (struct change){credentials, credential, on_done, data};
+    return change;
+}
+
+static void on_removed(void *data, const struct kg_err *err_or_null)
+{
+    struct change *change = data;
+    change->credential->counts = err_or_null != NULL;
+    change->on_done(change->data, change->credential, err_or_null);
+    if (err_or_null == NULL)
+        forget(change->credentials, change->credential);
+    free(change);
+}
+
+void http_credentials_remove(struct http_credentials *credentials,
+                             struct http_credential *credential, http_credential_fn *on_done,
+                             void *data)
+{
+    credential->counts = false;
+    state_forget_credential(credentials->keeper, credential->id.text, on_removed,
+                            change_new(credentials, credential, on_done, data));
 }
 
 static size_t count_kind(const struct http_credentials *credentials,
@@ -149,34 +185,51 @@ static size_t count_kind(const struct http_credentials *credentials,
 {
     size_t count = 0;
     for (size_t i = 0; i < credentials->count; i++)
-        count += credentials->items[i]->kind == kind;
+        count += credentials->items[i]->counts && credentials->items[i]->kind == kind;
     return count;
 }
 
-/* The oldest session goes, as do those that are over: nobody looks after them. */
-static int make_room(struct http_credentials *credentials, struct kg_err *err)
+static void on_pushed_out(void *data, struct http_credential *credential,
+                          const struct kg_err *err_or_null)
 {
-    int result = 0;
-    for (size_t i = credentials->count; i-- > 0 && result == 0;) {
+    (void)data;
+    if (err_or_null != NULL)
+        kg_log(KG_ERROR_LEVEL, "session %s: forget it: %s", credential->id.text,
+               err_or_null->message);
+}
+
+/* The oldest session goes, as do those that are over: nobody looks after them. */
+static void make_room(struct http_credentials *credentials)
+{
+    size_t left = count_kind(credentials, STATE_SESSION);
+    for (size_t i = 0; i < credentials->count; i++) {
         struct http_credential *item = credentials->items[i];
-        if (item->kind == STATE_SESSION && http_credential_has_expired(item))
-            result = http_credentials_remove(credentials, item, err);
+        bool goes = item->counts && item->kind == STATE_SESSION &&
+                    (http_credential_has_expired(item) || left >= SESSIONS_MAX);
+        if (goes)
+            http_credentials_remove(credentials, item, on_pushed_out, NULL);
+        left -= goes;
     }
-    for (size_t i = 0; result == 0 && count_kind(credentials, STATE_SESSION) >= SESSIONS_MAX;) {
-        if (credentials->items[i]->kind == STATE_SESSION)
-            result = http_credentials_remove(credentials, credentials->items[i], err);
-        else
-            i++;
-    }
-    return result;
+}
+
+/* A name that is on its way to the disk is taken, too. */
+static bool has_token(const struct http_credentials *credentials, const char *name)
+{
+    for (size_t i = 0; i < credentials->count; i++)
+        if (credentials->items[i]->kind == STATE_TOKEN &&
+            has_name(credentials->items[i], kg_str(name)))
+            return true;
+    return false;
 }
 
 static int check_room(struct http_credentials *credentials, const struct http_credential *wanted,
                       struct kg_err *err)
 {
-    if (wanted->kind == STATE_SESSION)
-        return make_room(credentials, err);
-    if (http_credentials_named(credentials, STATE_TOKEN, kg_str(wanted->name)) != NULL) {
+    if (wanted->kind == STATE_SESSION) {
+        make_room(credentials);
+        return 0;
+    }
+    if (has_token(credentials, wanted->name)) {
         int result = kg_fail(err, KG_E_CONFLICT, "there is a token %s already", wanted->name);
         kg_hint(err, "choose another name, or revoke that one first");
         return result;
@@ -188,9 +241,19 @@ static int check_room(struct http_credentials *credentials, const struct http_cr
     return result;
 }
 
-static int store(struct http_credentials *credentials, const struct http_credential *credential,
-                 struct kg_err *err)
+static void on_added(void *data, const struct kg_err *err_or_null)
 {
+    struct change *change = data;
+    change->credential->counts = err_or_null == NULL;
+    change->on_done(change->data, change->credential, err_or_null);
+    if (err_or_null != NULL)
+        forget(change->credentials, change->credential);
+    free(change);
+}
+
+static void store(struct change *change)
+{
+    const struct http_credential *credential = change->credential;
     kg_auto(kg_buf_free) struct kg_buf scopes = {0};
     http_scopes_print(credential->scopes, &scopes);
     struct state_credential stored = {
@@ -203,25 +266,24 @@ static int store(struct http_credentials *credentials, const struct http_credent
         .expires_ms = credential->expires_ms,
     };
     memcpy(stored.hash, credential->hash, STATE_HASH_BYTES);
-    return state_credential_add(credentials->state, &stored, err);
+    state_keep_credential(change->credentials->keeper, &stored, on_added, change);
 }
 
-struct http_credential *http_credentials_add(struct http_credentials *credentials,
-                                             const struct http_credential *wanted,
-                                             struct kg_str secret, struct kg_err *err)
+int http_credentials_add(struct http_credentials *credentials, const struct http_credential *wanted,
+                         struct kg_str secret, http_credential_fn *on_done, void *data,
+                         struct kg_err *err)
 {
-    if (check_room(credentials, wanted, err) < 0)
-        return NULL;
+    int result = check_room(credentials, wanted, err);
+    if (result < 0)
+        return result;
     struct http_credential *credential = kg_alloc(sizeof(*credential));
     *credential = *wanted;
     credential->id = kg_id_new(wanted->kind == STATE_TOKEN ? "tok_" : "web_");
     credential->name = kg_strdup(wanted->name);
     credential->created_ms = kg_wall_ms();
+    credential->counts = false;
     hash_secret(secret, credential->hash);
-    if (store(credentials, credential, err) < 0) {
-        credential_free(credential);
-        return NULL;
-    }
     keep(credentials, credential);
-    return credential;
+    store(change_new(credentials, credential, on_done, data));
+    return 0;
 }

@@ -107,9 +107,9 @@ enum http_auth_mode {
     HTTP_AUTH_INSECURE, /* everybody on this machine */
 };
 struct http_auth_options {
-    struct state *state;     /* borrowed: where tokens and sessions are kept */
-    struct audit *audit;     /* borrowed */
-    const char *launch_file; /* run/launch-url */
+    struct state_keeper *keeper; /* borrowed: where tokens and sessions are kept */
+    struct audit *audit;         /* borrowed */
+    const char *launch_file;     /* run/launch-url */
     enum http_auth_mode mode;
     struct kg_str nonce; /* the proxy's secret */
 };

@@ -59,11 +59,23 @@ void http_handle_consents(struct http_request *request)
     http_reply(request, 200, kg_buf_view(&body));
 }
 
-void http_handle_consent(struct http_request *request)
+static void reply_found(struct http_request *request, int status)
 {
     const struct consent *consent = find_consent(request);
     if (consent != NULL)
-        reply_consent(request, 200, consent);
+        reply_consent(request, status, consent);
+}
+
+void http_handle_consent(struct http_request *request)
+{
+    reply_found(request, 200);
+}
+
+/* What was said is kept now. */
+static void on_approved(void *data, const struct kg_err *err_or_null)
+{
+    (void)err_or_null;
+    reply_found(data, 202);
 }
 
 void http_handle_consent_approve(struct http_request *request)
@@ -83,7 +95,13 @@ void http_handle_consent_approve(struct http_request *request)
     if (consent_approve(consent, &answer, &err) < 0)
         http_reply_error(request, &err);
     else
-        reply_consent(request, 202, consent);
+        consent_when_kept(host_consents(http_host(request)), on_approved, request);
+}
+
+static void on_declined(void *data, const struct kg_err *err_or_null)
+{
+    (void)err_or_null;
+    reply_found(data, 200);
 }
 
 void http_handle_consent_decline(struct http_request *request)
@@ -95,7 +113,7 @@ void http_handle_consent_decline(struct http_request *request)
     if (consent_decline(consent, http_operator(request), &err) < 0)
         http_reply_error(request, &err);
     else
-        reply_consent(request, 200, consent);
+        consent_when_kept(host_consents(http_host(request)), on_declined, request);
 }
 
 /* -- raising them ------------------------------------------------------------------------------ */

@@ -289,10 +289,8 @@ void http_handle_enable(struct http_request *request)
 
 void http_handle_disable(struct http_request *request)
 {
-    struct kg_err err;
-    int result = host_disable(http_host(request), http_path_parameter(request, "name"),
-                              http_operator(request), &err);
-    on_acted(request, result < 0 ? &err : NULL);
+    host_disable(http_host(request), http_path_parameter(request, "name"), http_operator(request),
+                 on_acted, request);
 }
 
 void http_handle_restart(struct http_request *request)

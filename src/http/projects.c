@@ -169,22 +169,27 @@ void http_handle_project_reload(struct http_request *request)
                         http_operator(request), on_loaded, request);
 }
 
-void http_handle_project_unload(struct http_request *request)
+static void on_unloaded(void *data, const struct kg_err *err_or_null)
 {
-    struct kg_err err;
-    struct kg_str id = http_path_parameter(request, "id");
-    bool force = http_query_flag(request, "force");
-    if (host_project_unload(http_host(request), id, force, http_operator(request), &err) < 0) {
-        http_reply_error(request, &err);
-        return;
-    }
+    struct http_request *request = data;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
+    if (err_or_null != NULL) {
+        http_reply_error(request, err_or_null);
+        return;
+    }
     kg_json_begin(&json, '{');
-    kg_json_named_str(&json, "id", id);
+    kg_json_named_str(&json, "id", http_path_parameter(request, "id"));
     kg_json_named_bool(&json, "unloaded", true);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_project_unload(struct http_request *request)
+{
+    bool force = http_query_flag(request, "force");
+    host_project_unload(http_host(request), http_path_parameter(request, "id"), force,
+                        http_operator(request), on_unloaded, request);
 }
 
 /* -- agents ------------------------------------------------------------------------------------ */

@@ -114,9 +114,23 @@ uv_loop_t *loop_uv(struct loop *loop)
     return &loop->uv;
 }
 
+static _Thread_local bool runs_here;
+
+static void run(struct loop *loop, uv_run_mode mode)
+{
+    runs_here = true;
+    uv_run(&loop->uv, mode);
+    runs_here = false;
+}
+
+bool loop_runs_here(void)
+{
+    return runs_here;
+}
+
 void loop_run(struct loop *loop)
 {
-    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    run(loop, UV_RUN_DEFAULT);
 }
 
 void loop_stop(struct loop *loop)
@@ -147,13 +161,13 @@ bool loop_run_until(struct loop *loop, bool (*done)(void *data), void *data, uin
     loop->done = done;
     loop->done_data = data;
     while (!over && !done(data))
-        uv_run(&loop->uv, UV_RUN_ONCE);
+        run(loop, UV_RUN_ONCE);
     loop->done = NULL;
     bool closed = false;
     timer.data = &closed;
     uv_close((uv_handle_t *)&timer, on_until_closed);
     while (!closed)
-        uv_run(&loop->uv, UV_RUN_NOWAIT);
+        run(loop, UV_RUN_NOWAIT);
     loop->now_ns = 0;
     return done(data);
 }

@@ -51,10 +51,10 @@ struct state_backend {
                           struct kg_err *err);
     int (*audit_head_set)(struct state *state, const struct state_audit_head *head, bool synced,
                           struct kg_err *err);
-    int (*plugin_choice_get)(struct state *state, struct kg_str plugin,
-                             enum state_choice *ret_choice, struct kg_err *err);
-    int (*plugin_choice_set)(struct state *state, struct kg_str plugin, enum state_choice choice,
+    int (*plugin_choice_set)(struct state *state, const struct state_plugin_choice *choice,
                              struct kg_err *err);
+    int (*plugin_choices)(struct state *state, state_plugin_choice_fn *visit, void *data,
+                          struct kg_err *err);
     int (*credential_add)(struct state *state, const struct state_credential *credential,
                           struct kg_err *err);
     int (*credential_remove)(struct state *state, const char *id, struct kg_err *err);
@@ -68,16 +68,31 @@ struct state_backend {
                           struct kg_err *err);
     int (*activation_remove)(struct state *state, const char *project_or_null, const char *plugin,
                              struct kg_err *err);
-    int (*activation_get)(struct state *state, const char *project, const char *plugin,
-                          bool *ret_active, struct kg_err *err);
+    int (*activations)(struct state *state, state_activation_fn *visit, void *data,
+                       struct kg_err *err);
     int (*project_set)(struct state *state, const struct state_project *project,
                        struct kg_err *err);
     int (*projects)(struct state *state, state_project_fn *visit, void *data, struct kg_err *err);
 };
 
+#ifdef KAGED_TEST_THREADS
+void state_check_thread(void);
+#else
+static inline void state_check_thread(void)
+{
+}
+#endif
+
 struct state {
     const struct state_backend *backend;
 };
+
+/* The way to every function of a backend. A build with tests ends where a loop would wait here. */
+static inline const struct state_backend *state_backend(const struct state *state)
+{
+    state_check_thread();
+    return state->backend;
+}
 
 extern const struct state_backend state_sqlite; /* the place is the path of a file */
 extern const struct state_sessions_backend state_sessions_sqlite;

@@ -3,98 +3,98 @@
 
 int state_step(struct state *state, enum state_step step, struct kg_err *err)
 {
-    return state->backend->sessions->step(state, step, err);
+    return state_backend(state)->sessions->step(state, step, err);
 }
 
 bool state_in_transaction(struct state *state)
 {
-    return state->backend->sessions->in_transaction(state);
+    return state_backend(state)->sessions->in_transaction(state);
 }
 
 int state_session_add(struct state *state, const struct state_session *session, int64_t *ret_number,
                       struct kg_err *err)
 {
-    return state->backend->sessions->session_add(state, session, ret_number, err);
+    return state_backend(state)->sessions->session_add(state, session, ret_number, err);
 }
 
 int state_session_set(struct state *state, const struct state_session *session, struct kg_err *err)
 {
-    return state->backend->sessions->session_set(state, session, err);
+    return state_backend(state)->sessions->session_set(state, session, err);
 }
 
 int state_session_get(struct state *state, const char *id, state_session_fn *visit, void *data,
                       struct kg_err *err)
 {
-    return state->backend->sessions->session_get(state, id, visit, data, err);
+    return state_backend(state)->sessions->session_get(state, id, visit, data, err);
 }
 
 int state_sessions(struct state *state, const struct state_session_query *query,
                    state_session_fn *visit, void *data, struct kg_err *err)
 {
-    return state->backend->sessions->sessions(state, query, visit, data, err);
+    return state_backend(state)->sessions->sessions(state, query, visit, data, err);
 }
 
 int state_session_copy(struct state *state, int64_t from, int64_t to, int64_t cut,
                        struct kg_err *err)
 {
-    return state->backend->sessions->session_copy(state, from, to, cut, err);
+    return state_backend(state)->sessions->session_copy(state, from, to, cut, err);
 }
 
 int state_entry_add(struct state *state, int64_t session, const struct state_entry *entry,
                     struct kg_err *err)
 {
-    return state->backend->sessions->entry_add(state, session, entry, err);
+    return state_backend(state)->sessions->entry_add(state, session, entry, err);
 }
 
 int state_entries(struct state *state, const struct state_entry_query *query, state_entry_fn *visit,
                   void *data, struct kg_err *err)
 {
-    return state->backend->sessions->entries(state, query, visit, data, err);
+    return state_backend(state)->sessions->entries(state, query, visit, data, err);
 }
 
 int state_content_get(struct state *state, int64_t number, struct kg_buf *ret_bytes,
                       struct kg_err *err)
 {
-    return state->backend->sessions->content_get(state, number, ret_bytes, err);
+    return state_backend(state)->sessions->content_get(state, number, ret_bytes, err);
 }
 
 int state_entry_pin(struct state *state, int64_t session, int64_t seq, bool pinned,
                     struct kg_err *err)
 {
-    return state->backend->sessions->entry_pin(state, session, seq, pinned, err);
+    return state_backend(state)->sessions->entry_pin(state, session, seq, pinned, err);
 }
 
 int state_entries_supersede(struct state *state, const struct state_seq_range *range, int64_t mark,
                             int64_t *ret_count, struct kg_err *err)
 {
-    return state->backend->sessions->entries_supersede(state, range, mark, ret_count, err);
+    return state_backend(state)->sessions->entries_supersede(state, range, mark, ret_count, err);
 }
 
 int state_mark_undo(struct state *state, int64_t session, int64_t seq, const char *id,
                     struct kg_err *err)
 {
-    return state->backend->sessions->mark_undo(state, session, seq, id, err);
+    return state_backend(state)->sessions->mark_undo(state, session, seq, id, err);
 }
 
 int state_entries_spread(struct state *state, int64_t session, const char *agent, int64_t gap,
                          struct kg_err *err)
 {
-    return state->backend->sessions->entries_spread(state, session, agent, gap, err);
+    return state_backend(state)->sessions->entries_spread(state, session, agent, gap, err);
 }
 
 int state_agent_add(struct state *state, int64_t session, const struct state_agent *more,
                     struct kg_err *err)
 {
-    return state->backend->sessions->agent_add(state, session, more, err);
+    return state_backend(state)->sessions->agent_add(state, session, more, err);
 }
 
 int state_agent_sum(struct state *state, int64_t session, const char *path, struct kg_err *err)
 {
-    return state->backend->sessions->agent_sum(state, session, path, err);
+    return state_backend(state)->sessions->agent_sum(state, session, path, err);
 }
 
 int state_agents(struct state *state, int64_t session, const char *path, state_agent_fn *visit,
                  void *data, struct kg_err *err)
 {
-    return state->backend->sessions->agents(state, session, path, visit, data, err);
+    return state_backend(state)->sessions->agents(state, session, path, visit, data, err);
 }

@@ -1,6 +1,7 @@
 /*
  * kaged.db, the daemon's own database: the audit log's signed head, what the operator decided at
- * run time, and sessions (sessions.h). WAL, synchronous=NORMAL. A handle belongs to one thread. A
+ * run time, and sessions (sessions.h). WAL, synchronous=NORMAL. A handle belongs to one thread,
+ * which runs no loop meanwhile: a loop has a keeper, and what it must know it has in memory. A
  * place is the path of a file.
  */
 #ifndef KAGED_STATE_H
@@ -33,10 +34,16 @@ int state_audit_head_set_synced(struct state *state, const struct state_audit_he
 
 /* What the operator said about a plugin with enable and disable; wins over config.toml. */
 enum state_choice { STATE_UNSAID, STATE_ENABLED, STATE_DISABLED };
-int state_plugin_choice_get(struct state *state, struct kg_str plugin,
-                            enum state_choice *ret_choice, struct kg_err *err);
-int state_plugin_choice_set(struct state *state, struct kg_str plugin, enum state_choice choice,
+struct state_plugin_choice {
+    const char *plugin;
+    enum state_choice choice;
+};
+int state_plugin_choice_set(struct state *state, const struct state_plugin_choice *choice,
                             struct kg_err *err);
+/* Visits those that were said; texts die with the callback. */
+typedef void state_plugin_choice_fn(void *data, const struct state_plugin_choice *choice);
+int state_plugin_choices(struct state *state, state_plugin_choice_fn *visit, void *data,
+                         struct kg_err *err);
 
 /* A secret that lets somebody in, known by its hash only. */
 enum state_credential_kind { STATE_TOKEN, STATE_SESSION };
@@ -91,8 +98,10 @@ int state_activation_set(struct state *state, const struct state_activation *act
 /* project NULL: in every project. */
 int state_activation_remove(struct state *state, const char *project_or_null, const char *plugin,
                             struct kg_err *err);
-int state_activation_get(struct state *state, const char *project, const char *plugin,
-                         bool *ret_active, struct kg_err *err);
+/* Visits all; texts die with the callback. */
+typedef void state_activation_fn(void *data, const struct state_activation *activation);
+int state_activations(struct state *state, state_activation_fn *visit, void *data,
+                      struct kg_err *err);
 
 /* A project that the daemon knows, or knew. */
 struct state_project {
@@ -108,8 +117,40 @@ struct state_project {
  * gone. Survives a power failure from the moment it returns.
  */
 int state_project_set(struct state *state, const struct state_project *project, struct kg_err *err);
-/* Visits those that are loaded, by id; texts die with the callback. */
+/* Visits all, by id; texts die with the callback. */
 typedef void state_project_fn(void *data, const struct state_project *project);
 int state_projects(struct state *state, state_project_fn *visit, void *data, struct kg_err *err);
+
+/* -- for who runs a loop: a thread that writes, see keeper.c ----------------------------------- */
+
+struct loop;
+struct state_keeper;
+struct state_keeper *state_keeper_new(struct loop *loop, const char *place, struct kg_err *err);
+/* Finishes what was asked for, and tells who asked. Takes NULL. */
+void state_keeper_free(struct state_keeper *keeper);
+/* Waits until all that was asked for is written and told; not while the loop runs. */
+void state_keeper_drain(struct state_keeper *keeper);
+/* To read with at the start, before the loop runs and before anything is written. */
+struct state *state_keeper_state(struct state_keeper *keeper);
+
+/* On the loop, once it is written to stay; with an error nothing has changed. */
+typedef void state_kept_fn(void *data, const struct kg_err *err_or_null);
+/* Rows are copied. They are written in the order of these calls. NULL: nobody wants to know. */
+void state_keep_choice(struct state_keeper *keeper, const struct state_plugin_choice *choice,
+                       state_kept_fn *on_kept, void *data);
+void state_keep_credential(struct state_keeper *keeper, const struct state_credential *credential,
+                           state_kept_fn *on_kept, void *data);
+void state_forget_credential(struct state_keeper *keeper, const char *id, state_kept_fn *on_kept,
+                             void *data);
+void state_keep_consent(struct state_keeper *keeper, const struct state_consent *consent,
+                        state_kept_fn *on_kept, void *data);
+void state_forget_consent(struct state_keeper *keeper, const char *id, state_kept_fn *on_kept,
+                          void *data);
+void state_keep_activation(struct state_keeper *keeper, const struct state_activation *activation,
+                           state_kept_fn *on_kept, void *data);
+void state_keep_project(struct state_keeper *keeper, const struct state_project *project,
+                        state_kept_fn *on_kept, void *data);
+/* After all that was asked for until now. */
+void state_when_kept(struct state_keeper *keeper, state_kept_fn *on_kept, void *data);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define BUSY_TIMEOUT_MS 1000 /* the loop waits here too; the writer holds it for milliseconds */
+#define BUSY_TIMEOUT_MS 1000 /* a writer holds it for milliseconds */
 
 /* clang-format off */
 static const char version_1[] = ""
@@ -38,9 +38,9 @@ static const char *const migrations[] = {version_1, version_2, version_3, versio
 enum statement {
     HEAD_GET,
     HEAD_SET,
-    CHOICE_GET,
     CHOICE_SET,
     CHOICE_CLEAR,
+    CHOICES,
     CREDENTIAL_ADD,
     CREDENTIAL_REMOVE,
     CREDENTIALS,
@@ -49,7 +49,7 @@ enum statement {
     CONSENTS,
     ACTIVATION_SET,
     ACTIVATION_REMOVE,
-    ACTIVATION_GET,
+    ACTIVATIONS,
     ACTIVATION_MOVED,
     PROJECT_SET,
     PROJECTS,
@@ -65,11 +65,10 @@ static const struct {
     [HEAD_SET] = {"write the audit head", "INSERT OR REPLACE INTO audit_head (id, first_block, "
                                           "first_prev, block, events, hash, signature) "
                                           "VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)"},
-    [CHOICE_GET] = {"read a plugin's choice",
-                    "SELECT enabled FROM plugin_choice WHERE plugin = ?1"},
     [CHOICE_SET] = {"write a plugin's choice",
                     "INSERT OR REPLACE INTO plugin_choice (plugin, enabled) VALUES (?1, ?2)"},
     [CHOICE_CLEAR] = {"clear a plugin's choice", "DELETE FROM plugin_choice WHERE plugin = ?1"},
+    [CHOICES] = {"read the plugins' choices", "SELECT plugin, enabled FROM plugin_choice"},
     [CREDENTIAL_ADD] = {"add a credential",
                         "INSERT INTO credential (id, kind, hash, name, scopes, operator_id, "
                         "created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"},
@@ -90,8 +89,8 @@ static const struct {
                         "operator_id, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)"},
     [ACTIVATION_REMOVE] = {"remove an activation", "DELETE FROM activation WHERE plugin = ?2 AND "
                                                    "(?1 IS NULL OR project = ?1)"},
-    [ACTIVATION_GET] = {"read an activation",
-                        "SELECT 1 FROM activation WHERE project = ?1 AND plugin = ?2"},
+    [ACTIVATIONS] = {"read the activations",
+                     "SELECT project, plugin, consent, operator_id, at_ms FROM activation"},
     [ACTIVATION_MOVED] = {"remove the activations of another folder",
                           "DELETE FROM activation WHERE project = ?1 AND EXISTS (SELECT 1 FROM "
                           "project WHERE id = ?1 AND root <> ?2)"},
@@ -100,7 +99,7 @@ static const struct {
                      "loaded_ms) VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, 0))"},
     [PROJECTS] = {"read the projects",
                   "SELECT id, root, file, operator_id, watched, loaded_ms FROM project "
-                  "WHERE loaded_ms IS NOT NULL ORDER BY id"},
+                  "ORDER BY id"},
 };
 
 struct sqlite_state {
@@ -378,48 +377,42 @@ static int sqlite_audit_head_set(struct state *base, const struct state_audit_he
 
 /* -- the operator's choices -------------------------------------------------------------------- */
 
-static void bind_plugin(sqlite3_stmt *statement, struct kg_str plugin)
-{
-    sqlite3_bind_text64(statement, 1, plugin.data ? plugin.data : "", plugin.length, SQLITE_STATIC,
-                        SQLITE_UTF8);
-}
-
-static int sqlite_plugin_choice_get(struct state *base, struct kg_str plugin,
-                                    enum state_choice *ret_choice, struct kg_err *err)
+static int sqlite_plugin_choice_set(struct state *base, const struct state_plugin_choice *choice,
+                                    struct kg_err *err)
 {
     struct sqlite_state *state = own(base);
-    if (state->version < 1) {
-        *ret_choice = STATE_UNSAID;
-        return 0;
-    }
-    sqlite3_stmt *statement = NULL;
-    int result = ready(state, CHOICE_GET, &statement, err);
-    if (result < 0)
-        return result;
-    bind_plugin(statement, plugin);
-    enum state_choice choice = STATE_UNSAID;
-    int code = sqlite3_step(statement);
-    if (code == SQLITE_ROW)
-        choice = sqlite3_column_int(statement, 0) ? STATE_ENABLED : STATE_DISABLED;
-    result = finish(state, CHOICE_GET, code, err);
-    if (result == 0)
-        *ret_choice = choice;
-    return result;
-}
-
-static int sqlite_plugin_choice_set(struct state *base, struct kg_str plugin,
-                                    enum state_choice choice, struct kg_err *err)
-{
-    struct sqlite_state *state = own(base);
-    enum statement which = choice == STATE_UNSAID ? CHOICE_CLEAR : CHOICE_SET;
+    enum statement which = choice->choice == STATE_UNSAID ? CHOICE_CLEAR : CHOICE_SET;
     sqlite3_stmt *statement = NULL;
     int result = ready(state, which, &statement, err);
     if (result < 0)
         return result;
-    bind_plugin(statement, plugin);
+    sqlite3_bind_text(statement, 1, choice->plugin, -1, SQLITE_STATIC);
     if (which == CHOICE_SET)
-        sqlite3_bind_int(statement, 2, choice == STATE_ENABLED);
+        sqlite3_bind_int(statement, 2, choice->choice == STATE_ENABLED);
     return finish(state, which, sqlite3_step(statement), err);
+}
+
+static const char *text_at(sqlite3_stmt *row, int column)
+{
+    const unsigned char *text = sqlite3_column_text(row, column);
+    return text ? (const char *)text : "";
+}
+
+static int sqlite_plugin_choices(struct state *base, state_plugin_choice_fn *visit, void *data,
+                                 struct kg_err *err)
+{
+    struct sqlite_state *state = own(base);
+    sqlite3_stmt *row = NULL;
+    int code;
+    int result = ready(state, CHOICES, &row, err);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_plugin_choice){
+                        .plugin = text_at(row, 0),
+                        .choice = sqlite3_column_int(row, 1) ? STATE_ENABLED : STATE_DISABLED,
+                    });
+    return finish(state, CHOICES, code, err);
 }
 
 /* -- credentials ------------------------------------------------------------------------------- */
@@ -464,12 +457,6 @@ static int sqlite_credential_remove(struct state *base, const char *id, struct k
         return result;
     sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
     return step_synced(state, CREDENTIAL_REMOVE, err);
-}
-
-static const char *text_at(sqlite3_stmt *row, int column)
-{
-    const unsigned char *text = sqlite3_column_text(row, column);
-    return text ? (const char *)text : "";
 }
 
 static bool take_credential(sqlite3_stmt *row, struct state_credential *ret_credential)
@@ -597,21 +584,24 @@ static int sqlite_activation_remove(struct state *base, const char *project_or_n
     return step_synced(state, ACTIVATION_REMOVE, err);
 }
 
-static int sqlite_activation_get(struct state *base, const char *project, const char *plugin,
-                                 bool *ret_active, struct kg_err *err)
+static int sqlite_activations(struct state *base, state_activation_fn *visit, void *data,
+                              struct kg_err *err)
 {
     struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
-    const char *const texts[] = {project, plugin};
-    int result = ready(state, ACTIVATION_GET, &statement, err);
+    sqlite3_stmt *row = NULL;
+    int code;
+    int result = ready(state, ACTIVATIONS, &row, err);
     if (result < 0)
         return result;
-    bind_texts(statement, texts, KG_COUNT(texts));
-    int code = sqlite3_step(statement);
-    result = finish(state, ACTIVATION_GET, code, err);
-    if (result == 0)
-        *ret_active = code == SQLITE_ROW;
-    return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_activation){
+                        .project = text_at(row, 0),
+                        .plugin = text_at(row, 1),
+                        .consent = text_at(row, 2),
+                        .operator_id = text_at(row, 3),
+                        .at_ms = sqlite3_column_int64(row, 4),
+                    });
+    return finish(state, ACTIVATIONS, code, err);
 }
 
 /* -- projects ---------------------------------------------------------------------------------- */
@@ -693,8 +683,8 @@ const struct state_backend state_sqlite = {
     .close = sqlite_close,
     .audit_head_get = sqlite_audit_head_get,
     .audit_head_set = sqlite_audit_head_set,
-    .plugin_choice_get = sqlite_plugin_choice_get,
     .plugin_choice_set = sqlite_plugin_choice_set,
+    .plugin_choices = sqlite_plugin_choices,
     .credential_add = sqlite_credential_add,
     .credential_remove = sqlite_credential_remove,
     .credentials = sqlite_credentials,
@@ -703,7 +693,7 @@ const struct state_backend state_sqlite = {
     .consents = sqlite_consents,
     .activation_set = sqlite_activation_set,
     .activation_remove = sqlite_activation_remove,
-    .activation_get = sqlite_activation_get,
+    .activations = sqlite_activations,
     .project_set = sqlite_project_set,
     .projects = sqlite_projects,
 };

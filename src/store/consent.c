@@ -55,6 +55,8 @@ static void consent_free(struct consent *consent)
     if (consent->state == CONSENT_FETCHING)
         consent_stop_fetching(consent);
     consent_end_offer(consent);
+    if (consent->activation != NULL)
+        consent->activation->consent = NULL;
     free(consent->project);
     free(consent->plugin);
     free(consent->source);
@@ -92,6 +94,7 @@ void consent_queue_free(struct consent_queue *queue)
         return;
     for (size_t i = 0; i < queue->count; i++)
         consent_free(queue->items[i]);
+    consent_free_active(queue);
     free(queue->items);
     free(queue);
 }
@@ -364,13 +367,11 @@ static int begin_own(struct consent *consent, struct kg_err *err)
     return 0;
 }
 
-static int begin_projects(struct consent *consent, struct kg_err *err)
+/* Nothing is fetched before the operator says so. */
+static void begin_projects(struct consent *consent)
 {
-    int result = consent_keep(consent, err);
-    if (result < 0)
-        return result;
+    consent_keep(consent);
     tell_raised(consent);
-    return 0;
 }
 
 /* What is on its way, or was answered in the same words, stays as it is. */
@@ -387,9 +388,7 @@ static struct consent *raise_again(struct consent *consent, const struct consent
         consent_raise_event(consent, ON_AGAIN);
         return consent;
     }
-    struct kg_err err;
-    if (consent_keep(consent, &err) < 0)
-        kg_log(KG_ERROR_LEVEL, "consent %s: %s", consent->id.text, err.message);
+    consent_keep(consent);
     return consent;
 }
 
@@ -407,8 +406,9 @@ struct consent *consent_raise(struct consent_queue *queue, const struct consent_
         return NULL;
     struct consent *consent = consent_add(queue, request->wish.kind);
     set_wish(consent, request);
-    int result = consent->project ? begin_projects(consent, err) : begin_own(consent, err);
-    if (result < 0) {
+    if (consent->project != NULL) {
+        begin_projects(consent);
+    } else if (begin_own(consent, err) < 0) {
         remove_at(queue, queue->count - 1);
         return NULL;
     }
@@ -545,12 +545,22 @@ int consent_decline(struct consent *consent, const char *operator_id, struct kg_
     return 0;
 }
 
-static int activate(struct consent *consent, const char *plugin, struct kg_err *err)
+static void end_well(struct consent *consent, const char *version, bool was_running)
 {
-    int result = consent_activate(consent, plugin, err);
-    if (result == 0)
-        tell(consent, AUDIT_CONSENT_ACTIVATED, AUDIT_V_TEXT(consent->answered_by));
-    return result;
+    kg_replace(&consent->taken_version, version);
+    consent->was_running = was_running;
+    consent_raise_event(consent, ON_TAKEN);
+}
+
+void consent_activated(struct consent *consent, const struct consent_activation *activation,
+                       const struct kg_err *err_or_null)
+{
+    if (err_or_null != NULL) {
+        consent_failed(consent, err_or_null);
+        return;
+    }
+    tell(consent, AUDIT_CONSENT_ACTIVATED, AUDIT_V_TEXT(consent->answered_by));
+    end_well(consent, activation->version, activation->was_running);
 }
 
 void consent_taken(struct consent *consent, const struct consent_outcome *outcome)
@@ -560,15 +570,11 @@ void consent_taken(struct consent *consent, const struct consent_outcome *outcom
         kg_wrap(&err, 0, "plugin %s: the new version did not start, and %s is back", outcome->name,
                 outcome->version);
         consent_failed(consent, &err);
-        return;
+    } else if (consent->project != NULL) {
+        consent_activate(consent, outcome);
+    } else {
+        end_well(consent, outcome->version, outcome->was_running);
     }
-    if (consent->project != NULL && activate(consent, outcome->name, &err) < 0) {
-        consent_failed(consent, &err);
-        return;
-    }
-    kg_replace(&consent->taken_version, outcome->version);
-    consent->was_running = outcome->was_running;
-    consent_raise_event(consent, ON_TAKEN);
 }
 
 /* -- showing ----------------------------------------------------------------------------------- */

@@ -86,13 +86,13 @@ struct consent_limits {
 /* Borrowed; all but the limits outlive the queue. */
 struct consent_parts {
     struct loop *loop;
-    struct state *state; /* NULL: nothing is kept */
-    struct audit *audit; /* NULL: nobody is told */
+    struct state_keeper *keeper; /* NULL: nothing is kept */
+    struct audit *audit;         /* NULL: nobody is told */
     const struct consent_ops *ops;
     void *data; /* for ops */
     struct consent_limits limits;
 };
-/* With what projects still want, from kaged.db. */
+/* With what projects still want, and may use, from kaged.db: before the loop runs. */
 struct consent_queue *consent_queue_new(const struct consent_parts *parts, struct kg_err *err);
 /* Cancels what is being fetched, drops what is offered; nobody is told. Takes NULL. */
 void consent_queue_free(struct consent_queue *queue);
@@ -125,8 +125,13 @@ void consent_forget_project(struct consent_queue *queue, const char *project);
 /* It waits for these plugins only, by name and NULL-ended: what else it wanted is forgotten. */
 void consent_keep_wanted(struct consent_queue *queue, const char *project, char *const *plugins);
 /* Whether the operator let the project use the plugin. */
-int consent_is_active(const struct consent_queue *queue, const char *project, const char *plugin,
-                      bool *ret_active, struct kg_err *err);
+bool consent_is_active(const struct consent_queue *queue, const char *project, const char *plugin);
+/* No project may use it any more: the store, and kaged.db, forgot it. */
+void consent_plugin_removed(struct consent_queue *queue, const char *plugin);
+/* The name stands for another folder, which may use nothing yet; kaged.db knows it. */
+void consent_project_moved(struct consent_queue *queue, const char *project);
+/* Tells when all that happened until now is in kaged.db; without one at once. */
+void consent_when_kept(const struct consent_queue *queue, state_kept_fn *on_kept, void *data);
 
 const char *consent_id(const struct consent *consent);
 struct kg_id consent_key(const struct consent *consent);    /* the same, to be kept */

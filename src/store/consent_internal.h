@@ -18,8 +18,22 @@ enum consent_event {
     CONSENT_EVENT_COUNT
 };
 
+/* A plugin that a project may use. Both are owned. */
+struct consent_active {
+    char *project, *plugin;
+};
+
+/* What was taken, while kaged.db learns that the project may use it. Texts are owned. */
+struct consent_activation {
+    struct consent *consent; /* borrowed; NULL: it is gone */
+    char *project, *plugin, *version;
+    bool was_running;
+};
+
 struct consent_queue {
     struct consent_parts parts;
+    struct consent_active *active; /* owned */
+    size_t active_count;
     struct consent **items; /* owned, oldest first */
     size_t count;
     struct consent_listener *listeners;
@@ -44,7 +58,8 @@ struct consent {
     struct kg_buf offer_json;  /* stays when the offer was taken */
     struct loop_timer expiry;
 
-    char *taken_version; /* once it is done */
+    struct consent_activation *activation; /* under way; borrowed, or NULL */
+    char *taken_version;                   /* once it is done */
     bool was_running;
 };
 
@@ -65,11 +80,14 @@ void consent_forget_answer(struct consent *consent);
 /* -- kaged.db, see consent_keep.c -------------------------------------------------------------- */
 
 /* Writes it as it would be after a restart; only what a project wants is kept. */
-int consent_keep(const struct consent *consent, struct kg_err *err);
+void consent_keep(const struct consent *consent);
 void consent_unkeep(const struct consent *consent);
 int consent_load_kept(struct consent_queue *queue, struct kg_err *err);
-/* The project may use the plugin from now on. */
-int consent_activate(const struct consent *consent, const char *plugin, struct kg_err *err);
+void consent_free_active(struct consent_queue *queue);
+/* The project may use the plugin from now on: ends in consent_activated, unless it is freed. */
+void consent_activate(struct consent *consent, const struct consent_outcome *outcome);
+void consent_activated(struct consent *consent, const struct consent_activation *activation,
+                       const struct kg_err *err_or_null);
 
 /* Adds an empty one to the queue. */
 struct consent *consent_add(struct consent_queue *queue, enum consent_kind kind);

@@ -110,15 +110,13 @@ static void tell(struct consent *consent)
 bool consent_raise_event(struct consent *consent, enum consent_event event)
 {
     const struct cell *cell = &table[consent->state][event];
-    struct kg_err err;
     if (cell->action == NULL)
         return false;
     consent->state = cell->next;
     consent->changed_ms = kg_wall_ms();
     consent->has_progress = false;
     cell->action(consent);
-    if (consent_keep(consent, &err) < 0)
-        kg_log(KG_ERROR_LEVEL, "consent %s: keep its state: %s", consent->id.text, err.message);
+    consent_keep(consent);
     tell(consent);
     return true;
 }

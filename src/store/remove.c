@@ -96,7 +96,8 @@ int store_forget_choice(struct store *store, const char *name, struct kg_err *er
     struct state *state = state_open(place, err);
     if (state == NULL)
         return -EIO;
-    int result = state_plugin_choice_set(state, kg_str(name), STATE_UNSAID, err);
+    const struct state_plugin_choice unsaid = {name, STATE_UNSAID};
+    int result = state_plugin_choice_set(state, &unsaid, err);
     if (result == 0)
         result = state_activation_remove(state, NULL, name, err);
     state_close(state);

@@ -291,13 +291,18 @@ static void a_child_that_owes_us_the_answer_still_hangs(void **state)
     assert_int_equal(instance_start_count(instance_of("rude")), start + 1);
 }
 
+static void on_disabled(void *data, const struct kg_err *err_or_null)
+{
+    (void)data;
+    assert_null(err_or_null);
+}
+
 static void a_child_without_a_word_for_it_ends_with_its_stdin(void **state)
 {
     (void)state;
-    struct kg_err err;
     host_world_wait_state(world, "mute", INSTANCE_RUNNING);
     host_world_forget(world);
-    assert_int_equal(host_disable(world->host, KG_STR("mute"), "ann", &err), 0);
+    host_disable(world->host, KG_STR("mute"), "ann", on_disabled, NULL);
     host_world_wait_state(world, "mute", INSTANCE_DISABLED);
     WAIT_FOR_EVENT("plugin.stopped", "mute", "\"exit_code\":0");
 }

@@ -289,7 +289,7 @@ static void a_plugin_that_ends_meanwhile_blocks(void **state)
     forget(&asked);
 }
 
-static void on_enabled(void *data, const struct kg_err *err_or_null)
+static void on_acted(void *data, const struct kg_err *err_or_null)
 {
     (void)data;
     assert_null(err_or_null);
@@ -298,16 +298,15 @@ static void on_enabled(void *data, const struct kg_err *err_or_null)
 static void a_plugin_that_is_down_blocks_and_one_that_starts_is_waited_for(void **state)
 {
     (void)state;
-    struct kg_err err;
     struct asked down = {0}, starting = {0};
     host_world_wait_state(world, "alpha", INSTANCE_RUNNING);
-    assert_int_equal(host_disable(world->host, KG_STR("alpha"), "ann", &err), 0);
+    host_disable(world->host, KG_STR("alpha"), "ann", on_acted, NULL);
     host_world_wait_state(world, "alpha", INSTANCE_DISABLED);
     ask(&down, "primary", "alpha.act", "{}");
     host_world_wait(world, is_done, &down);
     assert_refused(&down, KG_E_PLUGIN_DOWN, "kaged plugin enable alpha");
     assert_true(down.blocked);
-    host_enable(world->host, KG_STR("alpha"), "ann", on_enabled, NULL);
+    host_enable(world->host, KG_STR("alpha"), "ann", on_acted, NULL);
     ask(&starting, "primary", "alpha.act", "{\"acts\":{\"result\":\"here\"}}");
     host_world_wait(world, is_done, &starting);
     assert_result_has(&starting, "here");
@@ -339,14 +338,19 @@ static void who_leaves_is_not_answered(void **state)
     forget(&other);
 }
 
+static bool is_unloaded(void *data)
+{
+    (void)data;
+    return host_project_find(world->host, KG_STR("music"), NULL) == NULL;
+}
+
 /* Last: the project is gone afterwards. */
 static void without_its_project_a_tool_is_blocked(void **state)
 {
     (void)state;
-    struct kg_err err;
     struct asked asked = {0};
-    if (host_project_unload(world->host, KG_STR("music"), true, "ann", &err) < 0)
-        fail_msg("%s", err.message);
+    host_project_unload(world->host, KG_STR("music"), true, "ann", on_acted, NULL);
+    host_world_wait(world, is_unloaded, NULL);
     ask(&asked, "primary", "alpha.act", "");
     host_world_wait(world, is_done, &asked);
     assert_refused(&asked, KG_E_PLUGIN_DOWN, "not loaded any more");

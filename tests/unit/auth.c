@@ -4,6 +4,7 @@
  */
 #include "folder.h"
 #include "http/auth_internal.h"
+#include "state/sessions.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,7 @@ static const struct http_route routes[] = {
 struct fixture {
     char root[64], audit_dir[96], db[96], key[96], launch[96], socket[96];
     struct loop *loop;
-    struct state *state;
+    struct state_keeper *keeper;
     struct audit *audit;
     struct http_auth *auth;
     struct http_server *server;
@@ -70,7 +71,7 @@ static struct fixture *fixture_new(void)
 static void open_auth(struct fixture *fixture, enum http_auth_mode mode)
 {
     const struct http_auth_options options = {
-        .state = fixture->state,
+        .keeper = fixture->keeper,
         .audit = fixture->audit,
         .launch_file = fixture->launch,
         .mode = mode,
@@ -99,8 +100,8 @@ static int set_up_mode(void **data, enum http_auth_mode mode)
     signal(SIGPIPE, SIG_IGN);
     fixture->hosts[0] = "kaged.example";
     fixture->loop = loop_new();
-    fixture->state = state_open(fixture->db, &fixture->err);
-    assert_non_null(fixture->state);
+    fixture->keeper = state_keeper_new(fixture->loop, fixture->db, &fixture->err);
+    assert_non_null(fixture->keeper);
     fixture->audit = audit_open(fixture->loop, &options, &fixture->err);
     assert_non_null(fixture->audit);
     open_auth(fixture, mode);
@@ -146,7 +147,7 @@ static int tear_down(void **data)
     assert_true(loop_run_until(fixture->loop, is_true, &fixture->freed, WAIT_MS));
     http_auth_free(fixture->auth);
     audit_close(fixture->audit);
-    state_close(fixture->state);
+    state_keeper_free(fixture->keeper);
     loop_free(fixture->loop);
     folder_remove(fixture->root);
     free(fixture);
@@ -201,14 +202,33 @@ static int status_of(struct fixture *fixture, const char *line, const char *head
 
 #define HOST "Host: 127.0.0.1\r\n"
 
+static void on_added(void *data, struct http_credential *credential,
+                     const struct kg_err *err_or_null)
+{
+    assert_null(err_or_null);
+    *(struct http_credential **)data = credential;
+}
+
+/* NULL: it was refused. */
+static struct http_credential *add(struct fixture *fixture, const struct http_credential *wanted,
+                                   const char *secret)
+{
+    struct http_credential *added = NULL;
+    if (http_credentials_add(&fixture->auth->credentials, wanted, kg_str(secret), on_added, &added,
+                             &fixture->err) < 0)
+        return NULL;
+    assert_null(http_credentials_find(&fixture->auth->credentials, wanted->kind, kg_str(secret)));
+    state_keeper_drain(fixture->keeper);
+    return added;
+}
+
 static struct http_credential *add_token(struct fixture *fixture, const char *name,
                                          const char *secret, const char *scopes, int64_t expires_ms)
 {
     struct http_credential wanted = {
         .kind = STATE_TOKEN, .name = (char *)name, .operator_id = "eve", .expires_ms = expires_ms};
     assert_int_equal(http_scopes_parse(kg_str(scopes), &wanted.scopes, &fixture->err), 0);
-    return http_credentials_add(&fixture->auth->credentials, &wanted, kg_str(secret),
-                                &fixture->err);
+    return add(fixture, &wanted, secret);
 }
 
 static void add_session(struct fixture *fixture, const char *secret)
@@ -218,8 +238,7 @@ static void add_session(struct fixture *fixture, const char *secret)
                                      .scopes = HTTP_SCOPES_ALL,
                                      .operator_id = "eve",
                                      .expires_ms = kg_wall_ms() + 3600000};
-    assert_non_null(
-        http_credentials_add(&fixture->auth->credentials, &wanted, kg_str(secret), &fixture->err));
+    assert_non_null(add(fixture, &wanted, secret));
 }
 
 /* -- scopes ------------------------------------------------------------------------------------ */
@@ -332,6 +351,37 @@ static void secret_is_not_in_the_database(void **data)
     }
     assert_non_null(memmem(bytes.data, bytes.length, "plugins:read", 12));
     assert_null(memmem(bytes.data, bytes.length, "a-very-secret-text", 18));
+}
+
+static void on_refused(void *data, struct http_credential *credential,
+                       const struct kg_err *err_or_null)
+{
+    (void)credential;
+    assert_non_null(err_or_null);
+    *(bool *)data = true;
+}
+
+/* Another's lock stands for whatever keeps kaged.db from being written. */
+static void what_the_disk_refuses_has_not_happened(void **data)
+{
+    struct fixture *fixture = *data;
+    struct http_credentials *credentials = &fixture->auth->credentials;
+    struct http_credential *token = add_token(fixture, "ci", "kgd_1", "plugins:read", 0);
+    struct http_credential wanted = {.kind = STATE_TOKEN, .name = "more", .operator_id = "eve"};
+    bool refused = false, stays = false;
+    struct state *other = state_open(fixture->db, &fixture->err);
+    assert_int_equal(state_step(other, STATE_BEGIN_WRITE, &fixture->err), 0);
+    assert_int_equal(http_credentials_add(credentials, &wanted, KG_STR("kgd_2"), on_refused,
+                                          &refused, &fixture->err),
+                     0);
+    http_credentials_remove(credentials, token, on_refused, &stays);
+    assert_null(http_credentials_find(credentials, STATE_TOKEN, KG_STR("kgd_1")));
+    state_keeper_drain(fixture->keeper);
+    state_close(other);
+    assert_true(refused && stays);
+    assert_int_equal(credentials->count, 1);
+    assert_ptr_equal(http_credentials_find(credentials, STATE_TOKEN, KG_STR("kgd_1")), token);
+    assert_non_null(add_token(fixture, "more", "kgd_2", "plugins:read", 0));
 }
 
 static void two_tokens_cannot_have_one_name(void **data)
@@ -662,7 +712,7 @@ static void short_nonce_is_refused(void **data)
 {
     struct fixture *fixture = *data;
     const struct http_auth_options options = {
-        .state = fixture->state,
+        .keeper = fixture->keeper,
         .audit = fixture->audit,
         .launch_file = fixture->launch,
         .mode = HTTP_AUTH_PROXY,
@@ -731,6 +781,7 @@ int main(void)
         TEST(secrets_differ_and_fit_a_url),
         TEST(token_is_found_by_its_secret_also_after_a_restart),
         TEST(secret_is_not_in_the_database),
+        TEST(what_the_disk_refuses_has_not_happened),
         TEST(two_tokens_cannot_have_one_name),
         TEST(the_oldest_session_goes_when_there_are_too_many),
         TEST(launch_url_works_once_and_its_file_goes),

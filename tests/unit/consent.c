@@ -4,6 +4,7 @@
  */
 #include "store/consent.h"
 #include "folder.h"
+#include "state/sessions.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@ struct fixture {
     char dir[64];
     char *db;
     struct loop *loop;
-    struct state *state;
+    struct state_keeper *keeper;
     struct consent_queue *queue;
     struct consent_limits limits;
     struct kg_err err;
@@ -81,7 +82,7 @@ static void open_queue(struct fixture *fixture)
 {
     static const struct consent_ops ops = {prepare, cancel, drop, take};
     const struct consent_parts parts = {.loop = fixture->loop,
-                                        .state = fixture->state,
+                                        .keeper = fixture->keeper,
                                         .ops = &ops,
                                         .data = fixture,
                                         .limits = fixture->limits};
@@ -97,8 +98,8 @@ static int set_up(void **data)
     fixture->db = kg_format("%s/kaged.db", fixture->dir);
     fixture->limits = (struct consent_limits){.open_max = 4, .offer_ms = 3600000};
     fixture->loop = loop_new();
-    fixture->state = state_open(fixture->db, &fixture->err);
-    assert_non_null(fixture->state);
+    fixture->keeper = state_keeper_new(fixture->loop, fixture->db, &fixture->err);
+    assert_non_null(fixture->keeper);
     open_queue(fixture);
     *data = fixture;
     return 0;
@@ -108,7 +109,7 @@ static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
     consent_queue_free(fixture->queue);
-    state_close(fixture->state);
+    state_keeper_free(fixture->keeper);
     loop_free(fixture->loop);
     folder_remove(fixture->dir);
     free(fixture->db);
@@ -295,23 +296,48 @@ static void a_source_that_cannot_be_begun_leaves_the_wish_as_it_was(void **data)
 static void a_yes_activates_the_plugin_for_its_project_only(void **data)
 {
     struct fixture *fixture = *data;
-    bool active = true;
     struct consent *consent = offered_to_project(fixture);
     assert_int_equal(say_yes(fixture, consent, HASH_A), 0);
     assert_false(fixture->yes.local);
-    assert_int_equal(consent_is_active(fixture->queue, "web", "echo", &active, NULL), 0);
-    assert_false(active);
+    assert_false(consent_is_active(fixture->queue, "web", "echo"));
     consent_taken(consent, &(struct consent_outcome){.name = "echo", .version = "2.0.0"});
-    assert_int_equal(consent_is_active(fixture->queue, "web", "echo", &active, NULL), 0);
-    assert_true(active);
-    assert_int_equal(consent_is_active(fixture->queue, "shop", "echo", &active, NULL), 0);
-    assert_false(active);
+    assert_false(consent_is_active(fixture->queue, "web", "echo")); /* it is not on the disk yet */
+    assert_state(consent, "installing");
+    state_keeper_drain(fixture->keeper);
+    assert_state(consent, "done");
+    assert_true(consent_is_active(fixture->queue, "web", "echo"));
+    assert_false(consent_is_active(fixture->queue, "shop", "echo"));
+}
+
+/* Another's lock stands for whatever keeps kaged.db from being written. */
+static void what_cannot_be_kept_is_not_activated(void **data)
+{
+    struct fixture *fixture = *data;
+    struct consent *consent = offered_to_project(fixture);
+    assert_int_equal(say_yes(fixture, consent, HASH_A), 0);
+    state_keeper_drain(fixture->keeper);
+    struct state *other = state_open(fixture->db, &fixture->err);
+    assert_int_equal(state_step(other, STATE_BEGIN_WRITE, &fixture->err), 0);
+    consent_taken(consent, &(struct consent_outcome){.name = "echo", .version = "2.0.0"});
+    state_keeper_drain(fixture->keeper);
+    assert_state(consent, "failed");
+    assert_false(consent_is_active(fixture->queue, "web", "echo"));
+    state_close(other);
+}
+
+static void a_queue_may_end_while_something_is_kept(void **data)
+{
+    struct fixture *fixture = *data;
+    struct consent *consent = offered_to_project(fixture);
+    assert_int_equal(say_yes(fixture, consent, HASH_A), 0);
+    consent_taken(consent, &(struct consent_outcome){.name = "echo", .version = "2.0.0"});
+    restart(fixture);
+    assert_true(consent_is_active(fixture->queue, "web", "echo"));
 }
 
 static void what_is_installed_is_activated_without_a_change_of_the_store(void **data)
 {
     struct fixture *fixture = *data;
-    bool active = false;
     const struct consent_request request = {.wish = {.kind = CONSENT_ACTIVATE, .plugin = "echo"},
                                             .project = "shop"};
     struct consent *consent = consent_raise(fixture->queue, &request, &fixture->err);
@@ -320,11 +346,11 @@ static void what_is_installed_is_activated_without_a_change_of_the_store(void **
     assert_int_equal(say_yes(fixture, consent, NULL), 0);
     consent_offered(consent, installed);
     assert_int_equal(say_yes(fixture, consent, HASH_A), 0);
+    state_keeper_drain(fixture->keeper);
     assert_state(consent, "done");
     assert_int_equal(fixture->taken, 0);
     assert_int_equal(fixture->dropped, 1);
-    assert_int_equal(consent_is_active(fixture->queue, "shop", "echo", &active, NULL), 0);
-    assert_true(active);
+    assert_true(consent_is_active(fixture->queue, "shop", "echo"));
 }
 
 static void a_no_is_remembered_until_it_is_asked_again(void **data)
@@ -477,6 +503,7 @@ static void listeners_hear_of_each_change(void **data)
     struct consent *consent = offered_to_project(fixture);
     assert_int_equal(say_yes(fixture, consent, HASH_A), 0);
     consent_taken(consent, &(struct consent_outcome){.name = "echo", .version = "2.0.0"});
+    state_keeper_drain(fixture->keeper);
     assert_string_equal(ear.heard, "fetching offered installing done ");
     consent_unlisten(fixture->queue, &ear.listener);
     ask_own(fixture);
@@ -525,6 +552,8 @@ int main(void)
         TEST(a_wish_without_a_source_needs_a_path),
         TEST(a_source_that_cannot_be_begun_leaves_the_wish_as_it_was),
         TEST(a_yes_activates_the_plugin_for_its_project_only),
+        TEST(what_cannot_be_kept_is_not_activated),
+        TEST(a_queue_may_end_while_something_is_kept),
         TEST(what_is_installed_is_activated_without_a_change_of_the_store),
         TEST(a_no_is_remembered_until_it_is_asked_again),
         TEST(another_wish_is_asked_again_after_a_no),

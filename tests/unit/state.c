@@ -1,13 +1,16 @@
 /* kaged.db: what was set is there after reopening, and a database from the future is left alone. */
 #include "state/state.h"
 #include "folder.h"
+#include "loop/loop.h"
 
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -119,24 +122,37 @@ static void a_readonly_handle_cannot_write(void **data)
     state_close(state);
 }
 
+static void see_choice(void *data, const struct state_plugin_choice *choice)
+{
+    struct state_plugin_choice *wanted = data;
+    if (strcmp(choice->plugin, wanted->plugin) == 0)
+        wanted->choice = choice->choice;
+}
+
 static enum state_choice choice_of(struct state *state, const char *plugin)
 {
-    enum state_choice choice = STATE_UNSAID;
-    assert_int_equal(state_plugin_choice_get(state, kg_str(plugin), &choice, NULL), 0);
-    return choice;
+    struct state_plugin_choice wanted = {plugin, STATE_UNSAID};
+    assert_int_equal(state_plugin_choices(state, see_choice, &wanted, NULL), 0);
+    return wanted.choice;
+}
+
+static void choose(struct state *state, const char *plugin, enum state_choice choice)
+{
+    const struct state_plugin_choice row = {plugin, choice};
+    assert_int_equal(state_plugin_choice_set(state, &row, NULL), 0);
 }
 
 static void the_operators_choice_is_kept_and_can_be_taken_back(void **data)
 {
     struct state *state = open_state(*data);
     assert_int_equal(choice_of(state, "git"), STATE_UNSAID);
-    assert_int_equal(state_plugin_choice_set(state, KG_STR("git"), STATE_DISABLED, NULL), 0);
-    assert_int_equal(state_plugin_choice_set(state, KG_STR("github"), STATE_ENABLED, NULL), 0);
+    choose(state, "git", STATE_DISABLED);
+    choose(state, "github", STATE_ENABLED);
     state_close(state);
     state = open_state(*data);
     assert_int_equal(choice_of(state, "git"), STATE_DISABLED);
     assert_int_equal(choice_of(state, "github"), STATE_ENABLED);
-    assert_int_equal(state_plugin_choice_set(state, KG_STR("git"), STATE_UNSAID, NULL), 0);
+    choose(state, "git", STATE_UNSAID);
     assert_int_equal(choice_of(state, "git"), STATE_UNSAID);
     state_close(state);
 }
@@ -229,11 +245,19 @@ static void consents_are_kept_and_replaced(void **data)
     state_close(state);
 }
 
+static void see_activation(void *data, const struct state_activation *activation)
+{
+    struct state_activation *wanted = data;
+    if (strcmp(activation->project, wanted->project) == 0 &&
+        strcmp(activation->plugin, wanted->plugin) == 0)
+        wanted->at_ms = activation->at_ms;
+}
+
 static bool is_active(struct state *state, const char *project, const char *plugin)
 {
-    bool active = false;
-    assert_int_equal(state_activation_get(state, project, plugin, &active, NULL), 0);
-    return active;
+    struct state_activation wanted = {.project = project, .plugin = plugin};
+    assert_int_equal(state_activations(state, see_activation, &wanted, NULL), 0);
+    return wanted.at_ms != 0;
 }
 
 static void activations_belong_to_a_project(void **data)
@@ -261,7 +285,7 @@ static void see_project(void *data, const struct state_project *project)
     assert_string_equal(project->file, expected->file);
     assert_int_equal(project->watched, expected->watched);
     assert_null(project->operator_id);
-    ((struct state_project *)data)->loaded_ms++;
+    ((struct state_project *)data)->loaded_ms = project->loaded_ms;
 }
 
 static void projects_are_kept_until_they_are_unloaded(void **data)
@@ -270,9 +294,10 @@ static void projects_are_kept_until_they_are_unloaded(void **data)
     struct state_project project = {"web", "/srv/web", ".kaged/project.yaml", true, NULL, 7};
     assert_int_equal(state_project_set(state, &project, NULL), 0);
     assert_int_equal(state_projects(state, see_project, &project, NULL), 0);
-    assert_int_equal(project.loaded_ms, 8);
+    assert_int_equal(project.loaded_ms, 7);
     project.loaded_ms = 0;
     assert_int_equal(state_project_set(state, &project, NULL), 0);
+    project.loaded_ms = 7;
     assert_int_equal(state_projects(state, see_project, &project, NULL), 0);
     assert_int_equal(project.loaded_ms, 0);
     state_close(state);
@@ -352,7 +377,92 @@ static void a_file_without_schema_reads_as_empty(void **data)
     bool found = true;
     assert_int_equal(state_audit_head_get(state, &head, &found, NULL), 0);
     assert_false(found);
-    assert_int_equal(choice_of(state, "git"), STATE_UNSAID);
+    state_close(state);
+}
+
+/* -- beside a loop ----------------------------------------------------------------------------- */
+
+static void on_kept(void *data, const struct kg_err *err_or_null)
+{
+    assert_null(err_or_null);
+    assert_true(loop_runs_here());
+    *(bool *)data = true;
+}
+
+static bool is_true(void *data)
+{
+    return *(bool *)data;
+}
+
+static void a_keeper_writes_in_order_and_tells_the_loop(void **data)
+{
+    struct fixture *fixture = *data;
+    struct loop *loop = loop_new();
+    struct state_keeper *keeper = state_keeper_new(loop, fixture->path, &fixture->err);
+    bool kept = false;
+    char name[] = "git";
+    const struct state_plugin_choice choices[] = {{name, STATE_ENABLED}, {name, STATE_DISABLED}};
+    state_keep_choice(keeper, &choices[0], NULL, NULL);
+    state_keep_choice(keeper, &choices[1], NULL, NULL);
+    state_when_kept(keeper, on_kept, &kept);
+    name[0] = 'x'; /* the rows were copied */
+    assert_true(loop_run_until(loop, is_true, &kept, 10000));
+    assert_int_equal(choice_of(state_keeper_state(keeper), "git"), STATE_DISABLED);
+    state_keeper_free(keeper);
+    loop_free(loop);
+}
+
+static void on_failed(void *data, const struct kg_err *err_or_null)
+{
+    assert_non_null(err_or_null);
+    assert_non_null(strstr(err_or_null->message, "write a plugin's choice"));
+    *(bool *)data = true;
+}
+
+static void a_keeper_tells_why_it_could_not_write_and_ends_with_nothing_left(void **data)
+{
+    struct fixture *fixture = *data;
+    struct loop *loop = loop_new();
+    struct state_keeper *keeper = state_keeper_new(loop, fixture->path, &fixture->err);
+    const struct state_plugin_choice choice = {"git", STATE_ENABLED};
+    bool failed = false;
+    run_sql(fixture->path, "DROP TABLE plugin_choice");
+    state_keep_choice(keeper, &choice, on_failed, &failed);
+    state_keeper_free(keeper);
+    assert_true(failed);
+    loop_free(loop);
+}
+
+struct asking {
+    struct loop_task task;
+    struct state *state;
+};
+
+static void ask_on_the_loop(struct loop_task *task)
+{
+    struct asking *asking = KG_CONTAINER(task, struct asking, task);
+    struct state_plugin_choice wanted = {.plugin = "git"};
+    (void)state_plugin_choices(asking->state, see_choice, &wanted, NULL);
+    _exit(0);
+}
+
+/* The daemon of each flow test is built with this check, and would end there. */
+static void who_asks_while_his_loop_runs_is_ended(void **data)
+{
+    struct state *state = open_state(*data);
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        struct asking asking = {.task.run = ask_on_the_loop, .state = state};
+        struct loop *loop = loop_new();
+        signal(SIGABRT, SIG_DFL);
+        kg_log_set(KG_ERROR_LEVEL + 1, KG_LOG_TEXT);
+        loop_defer(loop, &asking.task);
+        loop_run(loop);
+        _exit(1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     state_close(state);
 }
 
@@ -377,6 +487,9 @@ int main(void)
         TEST(a_missing_folder_is_named),
         TEST(a_damaged_head_is_an_error_not_a_missing_one),
         TEST(a_file_without_schema_reads_as_empty),
+        TEST(a_keeper_writes_in_order_and_tells_the_loop),
+        TEST(a_keeper_tells_why_it_could_not_write_and_ends_with_nothing_left),
+        TEST(who_asks_while_his_loop_runs_is_ended),
     };
     return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

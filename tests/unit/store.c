@@ -59,16 +59,21 @@ static void an_installed_plugin_is_in_the_store_and_in_local_toml(void **state)
     world_assert_whole(world, "notes");
 }
 
+static void no_choice(void *data, const struct state_plugin_choice *choice)
+{
+    (void)data;
+    fail_msg("%s is still chosen", choice->plugin);
+}
+
 static void a_new_plugin_is_disabled_whatever_had_its_name_before(void **state)
 {
     struct world *world = *state;
     struct kg_err err = {0};
-    enum state_choice choice = STATE_ENABLED;
     struct state *db = state_open(world->paths.state_db, &err);
-    assert_int_equal(state_plugin_choice_set(db, KG_STR("notes"), STATE_ENABLED, &err), 0);
+    const struct state_plugin_choice enabled = {"notes", STATE_ENABLED};
+    assert_int_equal(state_plugin_choice_set(db, &enabled, &err), 0);
     world_install(world, &notes);
-    assert_int_equal(state_plugin_choice_get(db, KG_STR("notes"), &choice, &err), 0);
-    assert_int_equal(choice, STATE_UNSAID);
+    assert_int_equal(state_plugin_choices(db, no_choice, NULL, &err), 0);
     state_close(db);
 }
 
@@ -475,17 +480,16 @@ static void uninstalling_removes_all_that_belongs_to_it(void **state)
     struct kg_err err = {0};
     const struct store_removal removal = {0};
     kg_auto(store_removed_free) struct store_removed removed = {0};
-    enum state_choice choice = STATE_ENABLED;
     world_write_file(world->paths.local_file, "# mine\n[models]\n");
     world_install(world, &notes);
     write_database(world);
     struct state *db = state_open(world->paths.state_db, &err);
-    assert_int_equal(state_plugin_choice_set(db, KG_STR("notes"), STATE_ENABLED, &err), 0);
+    const struct state_plugin_choice enabled = {"notes", STATE_ENABLED};
+    assert_int_equal(state_plugin_choice_set(db, &enabled, &err), 0);
     assert_int_equal(store_remove(world->store, "notes", &removal, &removed, &err), 0);
     assert_string_equal(removed.version, "1.2.0");
     assert_null(removed.storage);
-    assert_int_equal(state_plugin_choice_get(db, KG_STR("notes"), &choice, &err), 0);
-    assert_int_equal(choice, STATE_UNSAID);
+    assert_int_equal(state_plugin_choices(db, no_choice, NULL, &err), 0);
     state_close(db);
     assert_false(world_exists(world, "plugins/notes"));
     assert_int_equal(world_count_names(world, "state/storage"), 1);
