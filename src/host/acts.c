@@ -10,11 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static const char *name_of(struct host_named named)
-{
-    return named.process ? named.process->name : named.plugin->name;
-}
-
 /* -- an act that waits for a check ------------------------------------------------------------- */
 
 struct act {
@@ -45,7 +40,7 @@ static void choose(struct act *act, struct host_named named, enum state_choice c
 {
     act->named.plugin = host_plugin_keep(named.plugin);
     act->named.process = named.process ? host_process_keep(named.process) : NULL;
-    host_choose(named.plugin->host, name_of(named), choice, on_kept, act);
+    host_choose(named.plugin->host, host_name(named), choice, on_kept, act);
 }
 
 static void end_choice(struct act *act, const struct kg_err *err_or_null)
@@ -61,11 +56,16 @@ static void end_choice(struct act *act, const struct kg_err *err_or_null)
 
 /* -- enable, disable --------------------------------------------------------------------------- */
 
-static int check_enable(const struct host_plugin *plugin, struct kg_err *err)
+/* Neither a change nor its author has it. */
+static int check_free(const struct host_plugin *plugin, struct kg_err *err)
 {
     int result = host_check_unchanging(plugin, err);
-    if (result == 0)
-        result = host_check_not_dev(plugin, err);
+    return result < 0 ? result : host_check_not_dev(plugin, err);
+}
+
+static int check_enable(const struct host_plugin *plugin, struct kg_err *err)
+{
+    int result = check_free(plugin, err);
     return result < 0 ? result : host_check_startable(plugin, err);
 }
 
@@ -75,7 +75,7 @@ static int enable_now(const struct act *act, struct kg_err *err)
     if (host_is_gone(named))
         return kg_fail(err, KG_E_NOT_FOUND, "plugin %s is gone", named.plugin->name);
     audit_emit(named.plugin->host->audit, AUDIT_PLUGIN_ENABLED, KG_STR_NULL,
-               AUDIT_V_TEXT(name_of(named)), AUDIT_V_TEXT(act->operator_id));
+               AUDIT_V_TEXT(host_name(named)), AUDIT_V_TEXT(act->operator_id));
     int result = check_enable(named.plugin, err);
     if (result < 0)
         return result;
@@ -135,7 +135,7 @@ static void on_disabled(void *data, const struct kg_err *err_or_null)
     struct host_named named = act->named;
     if (err_or_null == NULL)
         audit_emit(named.plugin->host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL,
-                   AUDIT_V_TEXT(name_of(named)), AUDIT_V_TEXT("the operator disabled it"),
+                   AUDIT_V_TEXT(host_name(named)), AUDIT_V_TEXT("the operator disabled it"),
                    AUDIT_V_TEXT(act->operator_id));
     if (err_or_null == NULL && !host_is_gone(named)) {
         if (named.process != NULL && named.process->whom.kind != HOST_NOBODY)
@@ -151,8 +151,7 @@ void host_disable(struct host *host, struct kg_str name, const char *operator_id
 {
     struct host_named named;
     struct kg_err err;
-    if (host_find(host, name, &named, &err) < 0 || host_check_unchanging(named.plugin, &err) < 0 ||
-        host_check_not_dev(named.plugin, &err) < 0)
+    if (host_find(host, name, &named, &err) < 0 || check_free(named.plugin, &err) < 0)
         on_done(data, &err);
     else
         choose(act_new(operator_id, on_done, data), named, STATE_DISABLED, on_disabled);
@@ -178,12 +177,12 @@ static int check_restart(struct host_named named, struct kg_err *err)
         return result;
     if (named.plugin->dev != NULL) {
         result = kg_fail(err, KG_E_CONFLICT, "plugin %s asks for more than was agreed to",
-                         name_of(named));
+                         host_name(named));
         kg_hint(err, "answer where kaged plugin dev runs");
         return result;
     }
-    result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", name_of(named));
-    kg_hint(err, "kaged plugin enable %s", name_of(named));
+    result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", host_name(named));
+    kg_hint(err, "kaged plugin enable %s", host_name(named));
     return result;
 }
 
@@ -330,7 +329,7 @@ int host_plugin_reload(struct host *host, struct host_named named, const char *o
     struct manifest *manifest = NULL;
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (host_check_unchanging(named.plugin, err) < 0 || host_check_not_dev(named.plugin, err) < 0)
+    if (check_free(named.plugin, err) < 0)
         return -EINVAL;
     int result = read_both(named, &manifest, &settings, err);
     if (result < 0)
@@ -344,7 +343,7 @@ int host_plugin_reload(struct host *host, struct host_named named, const char *o
     manifest_free(manifest);
     if (result < 0)
         return result;
-    audit_emit(host->audit, AUDIT_PLUGIN_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(name_of(named)),
+    audit_emit(host->audit, AUDIT_PLUGIN_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(host_name(named)),
                AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(host_reload_names[reloaded.act]));
     if (reloaded.act == HOST_RELOAD_RESTART)
         host_process_raise(named.process, HOST_ON_RESTART); /* which reads both once more */

@@ -21,7 +21,7 @@ struct check {
 void host_note_drift(struct host_named named, const struct kg_err *err)
 {
     struct host_plugin *plugin = named.plugin;
-    const char *name = named.process ? named.process->name : plugin->name;
+    const char *name = host_name(named);
     if (plugin->dev != NULL)
         return; /* by now it is run from elsewhere */
     plugin->drift = *err;

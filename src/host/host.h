@@ -155,6 +155,7 @@ struct host_named {
 /* KG_E_NOT_FOUND, and the nearest name. */
 int host_find(const struct host *host, struct kg_str name, struct host_named *ret_named,
               struct kg_err *err);
+const char *host_name(struct host_named named);
 /* All that can be found, by name, ascending; the array is owned. */
 struct host_named *host_names(const struct host *host, size_t *ret_count);
 /* Fails if it has no process, with the reason and where to look instead. */
@@ -190,9 +191,8 @@ struct instance_facts host_run_facts(struct host_named named);
 /* Looks at the memory of the daemon off the loop; and at that of all cages too, or of one. */
 typedef void host_measured_fn(void *data);
 void host_measure(struct host *host, host_measured_fn *on_done, void *data);
-void host_measure_all(struct host *host, host_measured_fn *on_done, void *data);
-void host_measure_one(struct host *host, struct host_named named, host_measured_fn *on_done,
-                      void *data);
+void host_measure_plugins(struct host *host, const struct host_named *only_or_null,
+                          host_measured_fn *on_done, void *data);
 
 /*
  * Exactly once, maybe before the call returns; NULL: it was done. Who enables a plugin has its

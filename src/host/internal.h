@@ -122,10 +122,11 @@ struct host_whom {
 };
 extern const struct host_whom host_nobody;
 
-/* How a process is made: what its cage is built by. */
+/* How a process is made, and what is spoken with it. */
 struct host_tier {
     const char *name;
     struct cage_plan *(*plan)(const struct host_cage_parts *parts, struct kg_err *err);
+    const char *dialect;
 };
 
 /* What a process is to the host, and what moves it from one to the other: see standing.c. */

@@ -184,19 +184,12 @@ void host_measure(struct host *host, host_measured_fn *on_done, void *data)
     loop_worker_submit(host->reader, &measuring->job);
 }
 
-void host_measure_all(struct host *host, host_measured_fn *on_done, void *data)
+void host_measure_plugins(struct host *host, const struct host_named *only_or_null,
+                          host_measured_fn *on_done, void *data)
 {
     struct measuring *measuring = measuring_new(host, on_done, data);
-    for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
+    struct host_process *at = only_or_null ? only_or_null->process : host_process_after(host, NULL);
+    for (; at != NULL; at = only_or_null ? NULL : host_process_after(host, at))
         add_cage(measuring, at);
-    loop_worker_submit(host->reader, &measuring->job);
-}
-
-void host_measure_one(struct host *host, struct host_named named, host_measured_fn *on_done,
-                      void *data)
-{
-    struct measuring *measuring = measuring_new(host, on_done, data);
-    if (named.process != NULL)
-        add_cage(measuring, named.process);
     loop_worker_submit(host->reader, &measuring->job);
 }

@@ -291,14 +291,15 @@ void host_plugin_follow(struct host_plugin *plugin)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-static const char *name_of(struct host_named named)
+const char *host_name(struct host_named named)
 {
     return named.process ? named.process->name : named.plugin->name;
 }
 
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp(name_of(*(const struct host_named *)a), name_of(*(const struct host_named *)b));
+    return strcmp(host_name(*(const struct host_named *)a),
+                  host_name(*(const struct host_named *)b));
 }
 
 struct host_named *host_names(const struct host *host, size_t *ret_count)
@@ -325,7 +326,7 @@ static int say_unknown(const struct host *host, struct kg_str name, struct kg_er
     kg_auto(kg_free) struct host_named *names = host_names(host, &count);
     kg_auto(kg_free) const char **texts = kg_alloc_array(count + 1, sizeof(*texts));
     for (size_t i = 0; i < count; i++)
-        texts[i] = name_of(names[i]);
+        texts[i] = host_name(names[i]);
     const char *nearest = kg_str_nearest(name, texts, count);
     kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%.*s\"", KG_STR_CUT(name, 64));
     if (nearest != NULL)
@@ -343,8 +344,9 @@ int host_find(const struct host *host, struct kg_str name, struct host_named *re
     struct kg_str plugin = {name.data, at ? (size_t)(at - name.data) : name.length};
     struct host_named named = {.plugin = host_plugin_find(host, plugin)};
     if (named.plugin != NULL)
-        named.process = named.plugin->processes;
-    while (named.process != NULL && !kg_str_is(name, named.process->name))
+        named.process =
+            at ? named.plugin->processes : host_process_find(named.plugin, &host_nobody);
+    while (at != NULL && named.process != NULL && !kg_str_is(name, named.process->name))
         named.process = named.process->next;
     if (named.plugin == NULL || (at != NULL && named.process == NULL))
         return say_unknown(host, name, err);
@@ -375,7 +377,7 @@ struct host_status host_status(struct host_named named)
     const struct host_plugin *plugin = named.plugin;
     struct host_process *process = named.process;
     return (struct host_status){
-        .name = name_of(named),
+        .name = host_name(named),
         .plugin = plugin->name,
         .dir = plugin->dir,
         .is_dev = plugin->dev != NULL,

@@ -39,7 +39,7 @@ struct host_process *host_process_find(const struct host_plugin *plugin,
 /* -- its tier, its cage ------------------------------------------------------------------------ */
 
 static const struct host_tier tiers[] = {
-    {"caged", host_cage_plan},
+    {"caged", host_cage_plan, "kaged"},
 };
 
 /* Without a process, for nobody. */
@@ -83,12 +83,13 @@ static struct instance_times times_of(const struct manifest *manifest, const str
 /* -- what the supervisor tells and asks -------------------------------------------------------- */
 
 /* What the cage of a running process is made of is kept, since its plan could be another by now. */
-static struct cage_plan *make_plan(void *data, struct instance *instance, struct kg_err *err)
+static struct cage_plan *make_plan(void *data, struct kg_err *err)
 {
     struct host_process *process = data;
     const struct host *host = process->plugin->host;
     struct instance_times times = times_of(process->manifest, host->config);
-    instance_set_times(instance, &times); /* a restart after a crash takes new settings, too */
+    instance_set_times(process->instance,
+                       &times); /* a restart after a crash takes new settings, too */
     process->start_settings = host->start_settings;
     if (host_check_start(process, err) < 0)
         return NULL;
@@ -110,68 +111,58 @@ void host_process_moved(struct host_process *process)
         loop_defer(host->loop, &host->stop_check);
 }
 
-static void on_state(void *data, struct instance *instance)
+static void on_state(void *data)
 {
     struct host_process *process = data;
-    (void)instance;
     host_process_moved(process);
     host_projects_on_state(process->plugin->host, process);
     host_agents_look(process);
 }
 
-static void on_move(void *data, struct instance *instance, enum instance_state from,
-                    enum instance_state to, const char *reason)
+static void on_move(void *data, enum instance_state from, enum instance_state to,
+                    const char *reason)
 {
     struct host_process *process = data;
-    (void)instance;
     host_events_state(process->plugin->host->events, process->name, instance_state_name(from),
                       instance_state_name(to), reason);
     host_trace_moved(process, from, to, reason);
 }
 
-static void on_notification(void *data, struct instance *instance, struct kg_str method,
-                            struct kg_str params)
+static void on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct host_process *process = data;
-    (void)instance;
     host_events_notification(process->plugin->host->events, process->name, method, params);
 }
 
-static bool on_request(void *data, struct instance *instance, int64_t id, struct kg_str method,
-                       struct kg_str params)
+static bool on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
 {
-    (void)instance;
     return host_serve(data, id, method, params);
 }
 
-static bool has_storage(void *data, struct instance *instance)
+static bool has_storage(void *data)
 {
-    (void)instance;
     return host_stores(data);
 }
 
-static bool may_claim(void *data, struct instance *instance, struct kg_str capability)
+static bool may_claim(void *data, struct kg_str capability)
 {
     const struct host_process *process = data;
     kg_auto(capability_free) struct capability claimed = {0};
-    (void)instance;
     return capability_parse(capability, &claimed, NULL) == 0 &&
            capability_set_covers(&process->manifest->capability_set, &claimed);
 }
 
-static void put_projects(void *data, struct instance *instance, struct kg_json_writer *json)
+static void put_projects(void *data, struct kg_json_writer *json)
 {
-    (void)instance;
     host_projects_put(data, json);
 }
 
 /*
  * The author may have mended the manifest since; if it is broken now, what ran before runs again.
  */
-static void on_fresh_start(void *data, struct instance *instance)
+static void on_fresh_start(void *data)
 {
     struct host_process *process = data;
-    (void)instance;
     if (host_plugin_read(process->plugin) < 0 || host_process_load(process) < 0)
         kg_log_about(KG_ERROR_LEVEL, process->name, "%s", process->plugin->problem.message);
 }
@@ -188,6 +179,7 @@ static void set_spec(struct host_process *process, struct kg_str settings)
     const struct instance_spec spec = {
         .name = process->name,
         .plugin = process->plugin->name,
+        .dialect = dialect_find(kg_str(process->tier->dialect)),
         .version = manifest->version,
         .methods = LIST(manifest->method_names),
         .capabilities = LIST(manifest->capabilities),

@@ -227,7 +227,7 @@ void host_why(struct host *host, struct host_named named, host_audit_done_fn *on
     struct manifest *manifest = named.process ? named.process->manifest : named.plugin->manifest;
     struct why *why = kg_alloc(sizeof(*why));
     why->host = host;
-    why->name = kg_strdup(host_status(named).name);
+    why->name = kg_strdup(host_name(named));
     why->manifest = manifest ? manifest_keep(manifest) : NULL;
     why->on_done = on_done;
     why->data = data;

@@ -116,7 +116,7 @@ void http_handle_logs(struct http_request *request)
     if (!http_find_plugin(request, &named))
         return;
     struct question *question = question_new(request, ask_logs);
-    question->plugin = kg_strdup(host_status(named).name);
+    question->plugin = kg_strdup(host_name(named));
     question->cursor = http_query_int(request, "after", -1);
     ask_logs(question);
 }

@@ -152,7 +152,7 @@ void http_handle_plugin_upgrade(struct http_request *request)
 {
     struct host_named named;
     if (http_find_plugin(request, &named))
-        raise_from_source(request, CONSENT_UPGRADE, host_status(named).name);
+        raise_from_source(request, CONSENT_UPGRADE, host_name(named));
 }
 
 /* A folder that somebody copied into the store since the daemon looked is no plugin of it yet. */

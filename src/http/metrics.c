@@ -262,5 +262,5 @@ static void on_measured(void *data)
 
 void http_handle_metrics(struct http_request *request)
 {
-    host_measure_all(http_host(request), on_measured, request);
+    host_measure_plugins(http_host(request), NULL, on_measured, request);
 }

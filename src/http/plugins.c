@@ -218,7 +218,7 @@ void http_reply_plugin(struct http_request *request)
 {
     struct host_named named;
     if (http_find_plugin(request, &named))
-        host_measure_one(http_host(request), named, on_plugin_measured, request);
+        host_measure_plugins(http_host(request), &named, on_plugin_measured, request);
 }
 
 /* -- all of them, and what is done with one ---------------------------------------------------- */
@@ -248,7 +248,7 @@ static void on_plugins_measured(void *data)
 
 void http_handle_plugins(struct http_request *request)
 {
-    host_measure_all(http_host(request), on_plugins_measured, request);
+    host_measure_plugins(http_host(request), NULL, on_plugins_measured, request);
 }
 
 bool http_find_plugin(struct http_request *request, struct host_named *ret_named)

@@ -76,7 +76,7 @@ static void reply_contents(struct http_request *request, struct host_named named
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     struct storage_facts facts = storage_facts(host_storage(named.process));
-    const char *name = host_status(named).name;
+    const char *name = host_name(named);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", name);
     kg_json_named_text(&json, "file", facts.file);

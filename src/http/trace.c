@@ -102,7 +102,7 @@ static void audit_traced(const struct http_request *request, struct host_named n
                          const char *act)
 {
     audit_emit(host_audit(http_host(request)), AUDIT_PLUGIN_TRACED, kg_str(request->request_id),
-               AUDIT_V_TEXT(host_status(named).name), AUDIT_V_TEXT(act),
+               AUDIT_V_TEXT(host_name(named)), AUDIT_V_TEXT(act),
                AUDIT_V_TEXT(http_operator(request)));
 }
 
@@ -165,8 +165,8 @@ static void reply_recorded(struct http_request *request, struct host_named named
         reply_ring(request, named, ring);
         return;
     }
-    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: its recorder is off", host_status(named).name);
-    kg_hint(&err, "kaged plugin trace %s --on", host_status(named).name);
+    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: its recorder is off", host_name(named));
+    kg_hint(&err, "kaged plugin trace %s --on", host_name(named));
     http_reply_error(request, &err);
 }
 
@@ -180,9 +180,9 @@ static void reply_crash(struct http_request *request, struct host_named named)
         reply_ring(request, named, ring);
         return;
     }
-    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: no exit of it was recorded", host_status(named).name);
+    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: no exit of it was recorded", host_name(named));
     if (host_trace_recorded(named.process) == NULL)
-        kg_hint(&err, "the next one is, with: kaged plugin trace %s --on", host_status(named).name);
+        kg_hint(&err, "the next one is, with: kaged plugin trace %s --on", host_name(named));
     http_reply_error(request, &err);
 }
 

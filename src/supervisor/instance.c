@@ -213,7 +213,7 @@ static const struct cage_child_ops child_ops = {
 
 static int spawn(struct instance *instance, struct kg_err *err)
 {
-    struct cage_plan *plan = instance->ops.make_plan(instance->data, instance, err);
+    struct cage_plan *plan = instance->ops.make_plan(instance->data, err);
     if (plan != NULL)
         instance->child =
             cage_spawn(instance->supervisor->spawner, plan, &child_ops, instance, err);

@@ -22,8 +22,7 @@ static void only_move(struct instance *instance, enum instance_event event)
 static void fresh_start(struct instance *instance, enum instance_event event)
 {
     instance_forget_failures(instance);
-    if (instance->ops.on_fresh_start != NULL)
-        instance->ops.on_fresh_start(instance->data, instance);
+    instance->ops.on_fresh_start(instance->data);
     instance_start(instance, event);
 }
 
@@ -151,12 +150,11 @@ static void put_reason(const struct instance *instance, enum instance_event even
 static void tell_move(struct instance *instance, enum instance_state from,
                       enum instance_event event)
 {
-    if (instance->ops.on_move == NULL || instance->state == from)
+    if (instance->state == from)
         return;
     kg_auto(kg_buf_free) struct kg_buf reason = {0};
     put_reason(instance, event, &reason);
-    instance->ops.on_move(instance->data, instance, from, instance->state,
-                          kg_buf_terminate(&reason));
+    instance->ops.on_move(instance->data, from, instance->state, kg_buf_terminate(&reason));
 }
 
 void instance_raise(struct instance *instance, enum instance_event event)
@@ -169,8 +167,7 @@ void instance_raise(struct instance *instance, enum instance_event event)
     loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
     tell_move(instance, from, event); /* before the action, which may move on */
     cell->action(instance, event);
-    if (instance->ops.on_state != NULL)
-        instance->ops.on_state(instance->data, instance);
+    instance->ops.on_state(instance->data);
 }
 
 struct instance_transition instance_transition(enum instance_state state, size_t index)

@@ -66,7 +66,7 @@ struct instance_spec {
     struct instance_times times;
     struct instance_limits limits;
     struct kg_str config;          /* a JSON object that it is told; empty: the plugin takes none */
-    const struct dialect *dialect; /* NULL: kaged's own */
+    const struct dialect *dialect; /* which it speaks */
 };
 
 enum instance_state {
@@ -128,29 +128,29 @@ struct instance;
 
 /* What the one above is told. */
 struct instance_ops {
-    void (*on_state)(void *data, struct instance *instance); /* after each change of state */
-    /* Once for each change, in order; reason says what brought it about. NULL: nobody asks. */
-    void (*on_move)(void *data, struct instance *instance, enum instance_state from,
+    void (*on_state)(void *data); /* after each change of state */
+    /* Once for each change, in order; reason says what brought it about. */
+    void (*on_move)(void *data, enum instance_state from,
                     enum instance_state to, const char *reason);
-    /* A notification of the running plugin that is in the audit log by now. NULL: nobody asks. */
-    void (*on_notification)(void *data, struct instance *instance, struct kg_str method,
+    /* A notification of the running plugin that is in the audit log by now. */
+    void (*on_notification)(void *data, struct kg_str method,
                             struct kg_str params);
     /* Before a start that the operator asked for: the time for instance_set_spec. */
-    void (*on_fresh_start)(void *data, struct instance *instance);
+    void (*on_fresh_start)(void *data);
     /*
      * Before each start: the plan of the cage, which is the supervisor's; NULL with err. With
      * KG_E_NOT_APPROVED it is not tried again.
      */
-    struct cage_plan *(*make_plan)(void *data, struct instance *instance, struct kg_err *err);
+    struct cage_plan *(*make_plan)(void *data, struct kg_err *err);
     /* A request of the running plugin; answered by instance_answer, or false: no such method. */
-    bool (*on_request)(void *data, struct instance *instance, int64_t request, struct kg_str method,
+    bool (*on_request)(void *data, int64_t request, struct kg_str method,
                        struct kg_str params);
-    /* The projects that use it, which it is told in the handshake: strings. NULL: none do. */
-    void (*put_projects)(void *data, struct instance *instance, struct kg_json_writer *json);
+    /* The projects that use it, which it is told in the handshake: strings. */
+    void (*put_projects)(void *data, struct kg_json_writer *json);
     /* Whether the plugin is told that it has storage. */
-    bool (*has_storage)(void *data, struct instance *instance);
+    bool (*has_storage)(void *data);
     /* Whether the plugin may claim this capability. */
-    bool (*may_claim)(void *data, struct instance *instance, struct kg_str capability);
+    bool (*may_claim)(void *data, struct kg_str capability);
 };
 struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec,
                               const struct instance_ops *ops, void *data);

@@ -27,26 +27,25 @@ static void on_failed(void *data, bool mend, const char *words)
 static bool serve(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct instance *instance = data;
-    return instance->ops.on_request(instance->data, instance, request, method, params);
+    return instance->ops.on_request(instance->data, request, method, params);
 }
 
 static bool has_storage(void *data)
 {
     struct instance *instance = data;
-    return instance->ops.has_storage(instance->data, instance);
+    return instance->ops.has_storage(instance->data);
 }
 
 static bool may_claim(void *data, struct kg_str capability)
 {
     struct instance *instance = data;
-    return instance->ops.may_claim(instance->data, instance, capability);
+    return instance->ops.may_claim(instance->data, capability);
 }
 
 static void put_projects(void *data, struct kg_json_writer *json)
 {
     struct instance *instance = data;
-    if (instance->ops.put_projects != NULL)
-        instance->ops.put_projects(instance->data, instance, json);
+    instance->ops.put_projects(instance->data, json);
 }
 
 static const struct dialect_ops dialect_ops = {
@@ -61,7 +60,7 @@ static const struct dialect_ops dialect_ops = {
 void talk_set_spec(struct instance *instance, const struct instance_spec *spec)
 {
     struct dialect_talk *talk = &instance->talk;
-    talk->dialect = spec->dialect ? spec->dialect : dialect_find(KG_STR("kaged"));
+    talk->dialect = spec->dialect;
     talk->ops = &dialect_ops;
     talk->data = instance;
     talk->loop = instance->supervisor->loop;
@@ -136,8 +135,7 @@ static void tell_news(struct instance *instance, struct kg_str method, struct kg
     }
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method));
-    if (instance->ops.on_notification != NULL)
-        instance->ops.on_notification(instance->data, instance, method, params);
+    instance->ops.on_notification(instance->data, method, params);
 }
 
 static void on_flood(void *data, uint32_t notifications)
