@@ -544,7 +544,9 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         http_server_new(daemon->loop, daemon->host, &limits, http_routes, http_route_count);
     http_server_set_sessions(daemon->server, daemon->sessions);
     http_server_on_refused(daemon->server, on_refused, daemon);
-    result = open_auth(daemon, err);
+    result = http_parser_check(err);
+    if (result == 0)
+        result = open_auth(daemon, err);
     if (result == 0)
         result = listen_unix(daemon, err);
     return result < 0 ? result : open_tcp(daemon, err);

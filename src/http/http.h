@@ -70,6 +70,9 @@ struct http_limits {
     uint64_t websocket_ping_ms;   /* between two pings; the one before must be answered by then */
 };
 
+/* Whether the parser that this program found on the machine refuses what is malformed. */
+int http_parser_check(struct kg_err *err);
+
 /* host is borrowed and not looked at; handlers reach it by http_host. SIGPIPE must be ignored. */
 struct http_server *http_server_new(struct loop *loop, struct host *host,
                                     const struct http_limits *limits,

@@ -160,6 +160,33 @@ static const llhttp_settings_t parser_settings = {
     .on_message_complete = on_message_complete,
 };
 
+/* -- whether it can be trusted -------------------------------------------------------------------
+ */
+
+/* Where a chunk ends two readers must agree, or what is a body to one is a request to the other. */
+int http_parser_check(struct kg_err *err)
+{
+    static const char *const bodies[] = {
+        "2\r\n{}XX0\r\n\r\n",  "2\r\n{}\n0\r\n\r\n",         "2\n{}\r\n0\r\n\r\n",
+        "2\rX{}\r\n0\r\n\r\n", "2;a\rX{}\r\n0\r\n\r\n",      "2 \r\n{}\r\n0\r\n\r\n",
+        "2\r\n{}\r\n0\r\n\rX", "2\r\n{}\r\n0\r\nA: b\n\r\n",
+    };
+    for (size_t i = 0; i < KG_COUNT(bodies); i++) {
+        kg_auto(kg_free) char *text =
+            kg_format("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%s", bodies[i]);
+        static const llhttp_settings_t no_settings = {0};
+        llhttp_t parser;
+        llhttp_init(&parser, HTTP_REQUEST, &no_settings);
+        if (llhttp_execute(&parser, text, strlen(text)) == HPE_OK) {
+            kg_fail(err, KG_E_INTERNAL, "libllhttp %d.%d takes malformed chunks for whole ones",
+                    LLHTTP_VERSION_MAJOR, LLHTTP_VERSION_MINOR);
+            kg_hint(err, "use version 9 or newer, or one compiled with LLHTTP_STRICT_MODE");
+            return -EPROTO;
+        }
+    }
+    return 0;
+}
+
 /* -- feeding it ----------------------------------------------------------------------------------
  */
 

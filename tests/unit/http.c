@@ -1795,6 +1795,36 @@ static void ambiguous_requests_are_refused(void **state)
     }
 }
 
+/* Two bytes of any kind passed for the CRLF after a chunk, and what followed was served. */
+static void malformed_chunk_does_not_let_the_next_request_through(void **state)
+{
+    static const char *const bodies[] = {
+        "2\r\n{}XX0\r\n\r\n",       "2\r\n{}\n0\r\n\r\n",    "2\r\n{}\r\r0\r\n\r\n",
+        "2\rX{}\r\n0\r\n\r\n",      "2;a\rX{}\r\n0\r\n\r\n", "2 \r\n{}\r\n0\r\n\r\n",
+        "2\r\n{}\r\n0\r\n\rX",      "2\r\n{}\r\n0XX\r\n",    "2\r\n{}\r\n0\r\nA : b\r\n\r\n",
+        "2\r\n{}\r\n0\r\nA: b\n\n",
+    };
+    for (size_t i = 0; i < KG_COUNT(bodies); i++) {
+        kg_auto(kg_free) char *text =
+            kg_format("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" HEAD
+                      "%sGET /list HTTP/1.1\r\n" HEAD,
+                      bodies[i]);
+        kg_auto(client_free) struct client client = client_open(*state);
+        client_send(&client, kg_str(text));
+        if (client_answer(&client) != 400)
+            fail_msg("%d for %s", client.status, bodies[i]);
+        assert_true(client_ends(&client));
+        assert_int_equal(client.in.length, client.taken); /* one answer, not two */
+    }
+}
+
+static void parser_that_takes_malformed_chunks_is_found_at_start(void **state)
+{
+    (void)state;
+    struct kg_err err = {0};
+    assert_int_equal(http_parser_check(&err), 0);
+}
+
 static void nul_is_refused_wherever_it_stands(void **state)
 {
     static const char text[] = "GET / HTTP/1.1\r\nX-Test: ab\r\n" HEAD;
@@ -2013,6 +2043,8 @@ int main(void)
         TEST(stopping_closes_idle_connections_and_answers_the_rest),
         TEST(freeing_tells_running_requests_that_their_client_is_gone),
         TEST(ambiguous_requests_are_refused),
+        TEST(malformed_chunk_does_not_let_the_next_request_through),
+        TEST(parser_that_takes_malformed_chunks_is_found_at_start),
         TEST(nul_is_refused_wherever_it_stands),
         TEST(host_must_be_one_host),
         TEST(upgrade_is_passed_over),
