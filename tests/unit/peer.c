@@ -841,6 +841,18 @@ static void a_last_line_without_its_newline_is_no_message(void **state)
     kg_close(&rig->out);
     WAIT_FOR(rig, happened(rig, "end of stdout|"));
     assert_int_equal(caller.answers, 0);
+    assert_true(kg_str_is(peer_rest(rig->peer), "{" V ",\"id\":1,\"result\":1}"));
+}
+
+static void a_line_as_it_is_has_no_caller(void **state)
+{
+    struct rig *rig = *state;
+    struct kg_str line = KG_STR("{" V ",\"id\":\"x\",\"method\":\"ping\"}");
+    assert_int_equal(peer_say(rig->peer, line, NULL), 0);
+    WAIT_FOR(rig, rig->lines_heard == 1);
+    assert_string_equal(heard(rig), "{" V ",\"id\":\"x\",\"method\":\"ping\"}\n");
+    expect(rig, "{" V ",\"id\":\"x\",\"result\":1}\n", "fatal malformed_response|");
+    assert_int_equal(peer_counters(rig->peer).in_flight, 0);
 }
 
 /* -- notifications ---------------------------------------------------------------------------- */
@@ -1272,6 +1284,7 @@ int main(void)
         RIG_TEST(noise_is_reported_and_passed_over),
         RIG_TEST(a_line_is_bounded_to_the_byte),
         RIG_TEST(a_last_line_without_its_newline_is_no_message),
+        RIG_TEST(a_line_as_it_is_has_no_caller),
         RIG_TEST(a_flood_of_notifications_is_cut_and_told),
         RIG_TEST(requests_are_not_counted_as_notifications),
         RIG_TEST(calls_to_a_deaf_plugin_are_refused_at_the_bound),
