@@ -125,13 +125,7 @@ static void answer_failure(struct host_process *process, uint32_t start, int64_t
                            const struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf error = {0};
-    struct kg_json_writer json = kg_json_writer(&error);
-    kg_json_begin(&json, '{');
-    kg_json_key(&json, "code");
-    kg_json_int(&json, kg_error_row(err->code)->rpc_code);
-    kg_json_key(&json, "message");
-    kg_json_text(&json, err->message);
-    kg_json_end(&json, '}');
+    rpc_put_error(&error, err->code, err->message);
     instance_answer(process->instance, start, id, PEER_ANSWER_ERROR, kg_buf_view(&error));
 }
 

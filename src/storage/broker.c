@@ -61,11 +61,7 @@ static void answer_error(storage_done_fn *on_done, void *data, enum kg_code code
                          const char *message)
 {
     kg_auto(kg_buf_free) struct kg_buf error = {0};
-    struct kg_json_writer json = kg_json_writer(&error);
-    kg_json_begin(&json, '{');
-    kg_json_named_int(&json, "code", kg_error_row(code)->rpc_code);
-    kg_json_named_text(&json, "message", message);
-    kg_json_end(&json, '}');
+    rpc_put_error(&error, code, message);
     on_done(data, STORAGE_ERROR, kg_buf_view(&error));
 }
 

@@ -320,3 +320,12 @@ void rpc_error_message(struct kg_str error, struct kg_buf *ret_text)
     ret_text->length += kg_json_unescape((struct kg_str){text.data + 1, text.length - 2},
                                          ret_text->data + ret_text->length);
 }
+
+void rpc_put_error(struct kg_buf *out, enum kg_code code, const char *message)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    kg_json_named_int(&json, "code", kg_error_row(code)->rpc_code);
+    kg_json_named_text(&json, "message", message);
+    kg_json_end(&json, '}');
+}

@@ -66,6 +66,8 @@ void rpc_parse(struct kg_str line, struct rpc_message *ret_message);
 /* The code and message of an error object that rpc_parse accepted; the message is decoded. */
 int64_t rpc_error_code(struct kg_str error);
 void rpc_error_message(struct kg_str error, struct kg_buf *ret_text);
+/* An error object of our own. */
+void rpc_put_error(struct kg_buf *out, enum kg_code code, const char *message);
 
 /* -- peer -------------------------------------------------------------------------------------- */
 
