@@ -38,8 +38,7 @@ static void answer(struct act *act, const struct kg_err *err_or_null)
 static void choose(struct act *act, struct host_named named, enum state_choice choice,
                    host_acted_fn *on_kept)
 {
-    act->named.plugin = host_plugin_keep(named.plugin);
-    act->named.process = named.process ? host_process_keep(named.process) : NULL;
+    act->named = host_keep(named);
     host_choose(named.plugin->host, host_name(named), choice, on_kept, act);
 }
 
@@ -47,11 +46,18 @@ static void end_choice(struct act *act, const struct kg_err *err_or_null)
 {
     struct host_named named = act->named;
     answer(act, err_or_null);
-    if (named.process != NULL) {
+    if (named.process != NULL)
         host_agents_look(named.process);
-        host_process_drop(named.process);
-    }
-    host_plugin_drop(named.plugin);
+    host_drop(named);
+}
+
+/* Who names the plugin means its processes in projects, too. */
+static void follow(struct host_named named)
+{
+    if (named.process != NULL && named.process->whom.kind != HOST_NOBODY)
+        host_process_follow(named.process);
+    else
+        host_plugin_follow(named.plugin);
 }
 
 /* -- enable, disable --------------------------------------------------------------------------- */
@@ -81,8 +87,7 @@ static int enable_now(const struct act *act, struct kg_err *err)
         return result;
     if (named.process != NULL)
         host_process_raise(named.process, HOST_ON_APPROVED);
-    if (named.process == NULL || named.process->whom.kind == HOST_NOBODY)
-        host_plugin_follow(named.plugin); /* in projects, too */
+    follow(named);
     return 0;
 }
 
@@ -137,12 +142,8 @@ static void on_disabled(void *data, const struct kg_err *err_or_null)
         audit_emit(named.plugin->host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL,
                    AUDIT_V_TEXT(host_name(named)), AUDIT_V_TEXT("the operator disabled it"),
                    AUDIT_V_TEXT(act->operator_id));
-    if (err_or_null == NULL && !host_is_gone(named)) {
-        if (named.process != NULL && named.process->whom.kind != HOST_NOBODY)
-            host_process_follow(named.process);
-        else
-            host_plugin_follow(named.plugin); /* in projects, too */
-    }
+    if (err_or_null == NULL && !host_is_gone(named))
+        follow(named);
     end_choice(act, err_or_null);
 }
 

@@ -45,11 +45,6 @@ static void run_check(struct loop_job *job)
     check->result = store_check_full(check->host->store, check->named.plugin->name, &check->err);
 }
 
-bool host_is_gone(struct host_named named)
-{
-    return named.plugin->gone || (named.process != NULL && named.process->standing == HOST_GONE);
-}
-
 static void on_check_done(struct loop_job *job)
 {
     struct check *check = KG_CONTAINER(job, struct check, job);
@@ -68,11 +63,9 @@ static void on_check_done(struct loop_job *job)
         host_note_drift(named, err);
     }
     check->on_done(named, check->data, err);
-    if (named.process != NULL) {
+    if (named.process != NULL)
         host_agents_look(named.process);
-        host_process_drop(named.process);
-    }
-    host_plugin_drop(named.plugin);
+    host_drop(named);
     free(check);
 }
 
@@ -80,8 +73,7 @@ void host_check_in_full(struct host_named named, host_checked_fn *on_done, void 
 {
     struct check *check = kg_alloc(sizeof(*check));
     check->host = named.plugin->host;
-    check->named.plugin = host_plugin_keep(named.plugin);
-    check->named.process = named.process ? host_process_keep(named.process) : NULL;
+    check->named = host_keep(named);
     check->on_done = on_done;
     check->data = data;
     check->job.run = run_check;

@@ -94,6 +94,10 @@ void host_plugin_remove(struct host_plugin *plugin);
 void host_plugins_free(struct host *host);
 struct host_plugin *host_plugin_keep(struct host_plugin *plugin);
 void host_plugin_drop(struct host_plugin *plugin);
+/* The same of both; who keeps them asks whether they are gone when he comes back. */
+struct host_named host_keep(struct host_named named);
+void host_drop(struct host_named named);
+bool host_is_gone(struct host_named named);
 /* Whose folder it is run from; NULL: the store's. */
 void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null);
 
@@ -296,7 +300,6 @@ int host_read_local_again(struct host *host, struct kg_err *err);
 typedef void host_checked_fn(struct host_named named, void *data, const struct kg_err *err_or_null);
 /* On a worker. Who is told has references until the callback returns; they may be gone. */
 void host_check_in_full(struct host_named named, host_checked_fn *on_done, void *data);
-bool host_is_gone(struct host_named named);
 /* -EAGAIN: only a check in full can tell. */
 int host_check_quick(const struct host_process *process, struct kg_err *err);
 /* That it could not be told is a reason not to start it, too, but no drift. */

@@ -31,6 +31,26 @@ void host_plugin_drop(struct host_plugin *plugin)
     free(plugin);
 }
 
+struct host_named host_keep(struct host_named named)
+{
+    host_plugin_keep(named.plugin);
+    if (named.process != NULL)
+        host_process_keep(named.process);
+    return named;
+}
+
+void host_drop(struct host_named named)
+{
+    if (named.process != NULL)
+        host_process_drop(named.process);
+    host_plugin_drop(named.plugin);
+}
+
+bool host_is_gone(struct host_named named)
+{
+    return named.plugin->gone || (named.process != NULL && named.process->standing == HOST_GONE);
+}
+
 /* -- the list ---------------------------------------------------------------------------------- */
 
 /* The index of the first whose name is not below that one. */
