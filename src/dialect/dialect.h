@@ -168,7 +168,8 @@ struct dialect {
     void (*configure)(struct dialect_talk *talk);
 
     bool knows[DIALECT_ACT_COUNT]; /* what there is a message for */
-    /* Makes the first exchange of a call, by dialect_send. */
+    /* Makes the first exchange of a call, by dialect_send; or by peer_call, with what the call has,
+     * where there is nothing to read. */
     int (*call)(struct dialect_call *call, const struct dialect_message *message,
                 struct kg_err *err);
     /* NULL: every answer is as it is. */

@@ -381,15 +381,35 @@ static struct kg_str inside_braces(struct kg_str object)
     return (struct kg_str){cursor.at, (size_t)(end - cursor.at)};
 }
 
+/*
+ * One exchange, whose answer is as it is: so it goes to the wire at once, without dialect_send, and
+ * with no more pieces than there are. Every call of our own plugins passes here.
+ */
+static int send_call(struct dialect_call *call, struct kg_str method, const struct kg_str *params,
+                     size_t params_count, struct kg_err *err)
+{
+    const struct peer_call wire = {
+        .method = method,
+        .params = params,
+        .params_count = params_count,
+        .timeout_ms = call->timeout_ms,
+        .caller_timeout_ms = call->caller_timeout_ms,
+        .on_done = call->on_done,
+        .on_progress = call->on_progress,
+        .data = call->data,
+    };
+    return peer_call(call->talk->peer, &wire, &call->id, err);
+}
+
 /* Who calls, and with which settings, goes before the caller's own parameters. */
 static int call(struct dialect_call *call, const struct dialect_message *message,
                 struct kg_err *err)
 {
-    if (message->context.length == 0)
-        return dialect_send(call, message->method, &message->params, 1, err);
-    struct kg_str inner = message->params.length ? inside_braces(message->params) : KG_STR_NULL;
-    struct kg_str params[7]; /* only as many as there are: every call goes through here */
+    struct kg_str params[7];
     size_t count = 0;
+    if (message->context.length == 0)
+        return send_call(call, message->method, &message->params, 1, err);
+    struct kg_str inner = message->params.length ? inside_braces(message->params) : KG_STR_NULL;
     params[count++] = KG_STR("{\"_context\":");
     params[count++] = message->context;
     if (message->config.length > 0) {
@@ -401,7 +421,7 @@ static int call(struct dialect_call *call, const struct dialect_message *message
         params[count++] = inner;
     }
     params[count++] = KG_STR("}");
-    return dialect_send(call, message->method, params, count, err);
+    return send_call(call, message->method, params, count, err);
 }
 
 static const char *check_pong(struct kg_str result)
