@@ -513,7 +513,9 @@ const struct cli_command cli_commands[] = {
                 "loaded over restarts of the daemon. What is wrong with its file is listed, all of "
                 "it, and the exit code is 6. A project that wants plugins which you have not "
                 "allowed it is pending: what to do next is said. One that is loaded already is "
-                "read again.\n"
+                "read again. A folder PATH without a .kaged is a project, too: its agent has every "
+                "plugin that is enabled for all projects, and its id ends in a hash of its path, "
+                "since two folders can have one name.\n"
                 " kaged project load ~/src/music --watch",
         .needs = CLI_DAEMON,
         .run = cli_project_load,

@@ -121,7 +121,9 @@ int cli_project_load(struct cli *cli)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const char *path = cli_argument(cli, 0);
     struct kg_err err;
-    int result = project_locate(path ? path : ".", &location, &err);
+    /* Who names no folder has forgotten that he is in another, rather than meant this one. */
+    int result =
+        path ? project_locate_any(path, &location, &err) : project_locate(".", &location, &err);
     if (result < 0) {
         err.code = result == -ENOENT ? KG_E_NOT_FOUND : err.code;
         return print_error(&err);

@@ -58,6 +58,7 @@ static void follow(struct host_named named)
         host_process_follow(named.process);
     else
         host_plugin_follow(named.plugin);
+    host_projects_chosen(named.plugin->host);
 }
 
 /* -- enable, disable --------------------------------------------------------------------------- */
@@ -112,9 +113,8 @@ static void on_checked_to_enable(struct host_named named, void *data,
         answer(data, err_or_null);
         return;
     }
-    if (named.process != NULL)
-        host_process_raise(named.process,
-                           HOST_ON_CHECK); /* who wants it to run waits for this, too */
+    if (named.process != NULL) /* who wants it to run waits for this, too */
+        host_process_raise(named.process, HOST_ON_CHECK);
     choose(data, named, STATE_ENABLED, on_enabled);
 }
 

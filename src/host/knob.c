@@ -422,11 +422,24 @@ static void on_written(struct loop_job *job)
     host_store_job_done(host);
 }
 
+static int check_file(const struct host_knobs *knobs, struct kg_err *err)
+{
+    const struct host_project_facts facts = host_project_facts(knobs->project);
+    if (facts.path != NULL)
+        return 0;
+    int result = kg_fail(err, KG_E_CONFLICT, "project %s has no file to set it in", facts.id);
+    kg_hint(err, "write %s/%s and load that, or set a default in local.toml", PROJECT_DIR,
+            PROJECT_FILE);
+    return result;
+}
+
 int host_knob_write(struct host *host, const struct host_knobs *knobs,
                     const struct manifest_knob *knob, const struct host_knob_write *write,
                     struct kg_err *err)
 {
     int result = check(host, knobs, knob, write->value, err);
+    if (result == 0)
+        result = check_file(knobs, err);
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", knobs->plugin);
     kg_auto(kg_buf_free) struct kg_buf text = {0};

@@ -1,12 +1,35 @@
 /*
- * Reads a project on a worker: its file, the manifests of the plugins that it declares, local.toml.
- * The worker has copies of all that it needs to know of the host, and touches nothing else of it.
+ * Reads a project on a worker: what its source has, the manifests of the plugins that it declares,
+ * local.toml. The worker has copies of all that it needs to know of the host, and touches nothing
+ * else of it.
  */
 #include "host/projects_internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+
+static bool is_enabled(const struct host *host, const char *name)
+{
+    enum state_choice choice = host_choice(host, name);
+    return choice != STATE_UNSAID ? choice == STATE_ENABLED
+                                  : kg_list_has(host->config->plugins_enabled, kg_str(name));
+}
+
+static char **list_enabled(const struct host *host)
+{
+    char **enabled = kg_list_new(host->local->plugin_count);
+    size_t count = 0;
+    for (size_t i = 0; i < host->local->plugin_count; i++) {
+        const struct local_plugin *local = &host->local->plugins[i];
+        kg_auto(kg_free) char *package = kg_str_dup(local->package);
+        const struct host_plugin *plugin =
+            host_plugin_find(host, kg_str(manifest_name_in(package)));
+        if (local->local && plugin != NULL && is_enabled(host, plugin->name))
+            enabled[count++] = kg_steal(&package);
+    }
+    return enabled;
+}
 
 struct project_load *project_load_new(struct host *host, enum project_load_kind kind,
                                       const char *path)
@@ -17,6 +40,7 @@ struct project_load *project_load_new(struct host *host, enum project_load_kind 
     load->path = kg_strdup(path);
     load->plugins_dir = kg_strdup(host->plugins_dir);
     load->local_file = kg_strdup(host->paths->local_file);
+    load->enabled = list_enabled(host);
     load->plugins = kg_list_new(host->plugin_count);
     load->texts = kg_alloc_array(host->plugin_count + 1, sizeof(char *));
     for (size_t i = 0; i < host->plugin_count; i++) {
@@ -39,6 +63,7 @@ void project_load_free(struct project_load *load)
         free(load->texts[i]);
     free(load->texts);
     kg_list_free(load->plugins);
+    kg_list_free(load->enabled);
     project_location_free(&load->location);
     project_resolved_free(load->resolved);
     project_changes_free(load->changes);
@@ -153,10 +178,10 @@ void project_load_run(struct loop_job *job)
         kg_fail(&load->err, KG_E_STOPPING, "the daemon is stopping");
         return;
     }
-    if (project_locate(load->path, &load->location, &load->err) < 0)
+    if (project_source_find(load, &load->err) < 0)
         return;
     load->folder = folder_of(load->location.root);
-    struct project *project = project_load(&load->location, &load->problems);
+    struct project *project = load->source->read(load);
     if (project == NULL) {
         load->is_files_fault = true;
         project_problems_fail(&load->problems, load->location.path, &load->err);

@@ -46,7 +46,8 @@ struct project_server *project_server_find(const struct host_project *project, c
 static struct host_whom whom_of(const struct host_project *project,
                                 const struct project_server *server)
 {
-    return server->own ? (struct host_whom){HOST_PROJECT, project->id, project->root, project->path}
+    return server->own ? (struct host_whom){HOST_PROJECT, project->id, project->root,
+                                            project->source->has_file ? project->path : NULL}
                        : host_nobody;
 }
 

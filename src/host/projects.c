@@ -31,7 +31,8 @@ static struct host_project *project_new(struct host *host, const char *id, const
     project->id = kg_strdup(id);
     project->root = kg_strdup(root);
     project->file = kg_strdup(file);
-    project->path = kg_path_join(root, file);
+    project->source = project_source_kept(file);
+    project->path = file[0] != '\0' ? kg_path_join(root, file) : kg_strdup(root);
     project->resolved = resolved_empty(id);
     project->reason = kg_strdup("it is being read");
     return project;
@@ -58,7 +59,8 @@ struct host_project_facts host_project_facts(const struct host_project *project)
     return (struct host_project_facts){
         .id = project->id,
         .root = project->root,
-        .path = project->path,
+        .source = project->source->name,
+        .path = project->source->has_file ? project->path : NULL,
         .state = project->state,
         .reason = project->reason,
         .watched = project->watched,
@@ -555,6 +557,7 @@ void host_project_reload(struct host *host, struct kg_str id, const char *operat
     const struct host_project *project = host_project_find(host, id, &err);
     struct project_load *load =
         project_load_new(host, PROJECT_LOAD_AGAIN, project ? project->path : "");
+    load->source = project ? project->source : NULL;
     load->err = err;
     load->id = kg_str_dup(id);
     ask(load, operator_id, on_done, data);
@@ -570,6 +573,7 @@ void project_refresh(struct host_project *project)
     project->refreshing = true;
     struct project_load *load =
         project_load_new(project->host, PROJECT_LOAD_REFRESH, project->path);
+    load->source = project->source;
     load->id = kg_strdup(project->id);
     begin(load);
 }
@@ -580,6 +584,13 @@ void host_projects_refresh(struct host *host)
         project_forget_configs(host->projects->items[i]); /* secrets may be others now */
         project_refresh(host->projects->items[i]);
     }
+}
+
+void host_projects_chosen(struct host *host)
+{
+    for (size_t i = 0; i < host->projects->count; i++)
+        if (host->projects->items[i]->source->follows_choices)
+            project_refresh(host->projects->items[i]);
 }
 
 /* -- unloading --------------------------------------------------------------------------------- */

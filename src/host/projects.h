@@ -22,9 +22,10 @@ struct host_project *host_project_find(const struct host *host, struct kg_str id
                                        struct kg_err *err);
 
 struct host_project_facts {
-    const char *id;   /* its name */
-    const char *root; /* absolute */
-    const char *path; /* of the file */
+    const char *id;     /* its name */
+    const char *root;   /* absolute */
+    const char *source; /* "file" or "folder" */
+    const char *path;   /* of the file; NULL: it has none */
     enum host_project_state state;
     const char *reason; /* why it is pending; NULL: it is active */
     bool watched;
@@ -50,7 +51,10 @@ struct host_project_loaded {
 typedef void host_project_fn(void *data, const struct host_project_loaded *loaded_or_null,
                              const struct kg_problems *problems_or_null,
                              const struct kg_err *err_or_null);
-/* path is absolute: the root, its .kaged, or the file. One that is loaded already is read again. */
+/*
+ * path is absolute: the root, its .kaged, or the file; or a folder without a .kaged, which is a
+ * project by itself. One that is loaded already is read again.
+ */
 void host_project_load(struct host *host, const char *path, bool watch, const char *operator_id,
                        host_project_fn *on_done, void *data);
 void host_project_reload(struct host *host, struct kg_str id, const char *operator_id,

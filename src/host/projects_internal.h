@@ -23,11 +23,28 @@ struct project_folder {
     int64_t born_ns; /* since numbers of inodes are used again; 0: the file system does not say */
 };
 
+struct project_load;
+/* What load, reload, watch and show ask, a row for each kind of project: see project_source.c. */
+struct project_source {
+    const char *name;     /* as it is shown */
+    bool has_file;        /* that can be edited */
+    bool follows_choices; /* it is another one when the operator enables or disables a plugin */
+    int (*locate)(const char *path, struct project_location *ret_location, struct kg_err *err);
+    struct project *(*read)(struct project_load *load); /* on the worker; NULL: see its problems */
+    void (*watch)(struct host_project *project); /* adds what is watched; NULL: there is nothing */
+};
+extern const struct project_source project_file_source, project_folder_source;
+/* Of one that kaged.db knows. */
+const struct project_source *project_source_kept(const char *file);
+/* On the worker: where it is and, if nobody knows yet, what it is. */
+int project_source_find(struct project_load *load, struct kg_err *err);
+
 struct host_project {
-    struct host *host;      /* borrowed */
-    char *id, *root, *file; /* owned; file is below the root */
-    char *path;             /* owned; of the file */
-    char *operator_id;      /* owned; who loaded it; NULL: unknown */
+    struct host *host;                   /* borrowed */
+    const struct project_source *source; /* for as long as it is loaded */
+    char *id, *root, *file;              /* owned; file is below the root; "": it has none */
+    char *path;                          /* owned; of the file, or the root */
+    char *operator_id;                   /* owned; who loaded it; NULL: unknown */
     bool watched;
     bool was_read;      /* since the daemon started */
     bool entered;       /* a session was in it: its plugins run */
@@ -73,6 +90,8 @@ void host_projects_free(struct host *host);
 bool host_projects_busy(const struct host *host);
 /* Reads each again, off the loop: plugins or local.toml are others now. */
 void host_projects_refresh(struct host *host);
+/* A plugin was enabled or disabled. */
+void host_projects_chosen(struct host *host);
 /* Sees to the processes of each, now. */
 void host_projects_look_again(struct host *host);
 /* Whether a project that is in use needs this process. */
@@ -101,6 +120,7 @@ struct project_load {
     enum project_load_kind kind;
     char *id;   /* owned; of the one that is read again; NULL: whichever it is, until it is taken */
     char *path; /* owned */
+    const struct project_source *source; /* NULL: whichever it is, until it is read */
     bool watch;
     char *operator_id; /* owned; NULL: nobody asked */
     host_project_fn *on_done;
@@ -108,6 +128,7 @@ struct project_load {
 
     char *plugins_dir, *local_file; /* owned copies: the worker touches nothing of the host */
     char **plugins;                 /* owned; those that the host knows */
+    char **enabled;                 /* owned; packages that are for all projects, and enabled */
     char **texts; /* owned, of each; its manifest, if it is not run from the store, or NULL */
     struct project_location location;
     struct project_folder folder;

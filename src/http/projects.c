@@ -44,6 +44,7 @@ static void put_identity(struct kg_json_writer *json, const struct host_project_
 {
     kg_json_named_text(json, "id", facts->id);
     kg_json_named_text(json, "root", facts->root);
+    kg_json_named_text(json, "source", facts->source);
     kg_json_named_text(json, "file", facts->path);
     kg_json_named_text(json, "state", host_project_state_names[facts->state]);
     kg_json_named_text(json, "reason", facts->reason);

@@ -121,3 +121,36 @@ int project_locate(const char *path, struct project_location *ret_location, stru
     location = (struct project_location){0};
     return 0;
 }
+
+int project_locate_folder(const char *path, struct project_location *ret_location,
+                          struct kg_err *err)
+{
+    struct stat there;
+    kg_auto(kg_free) char *root = realpath(path, NULL);
+    if (root == NULL || stat(root, &there) < 0)
+        return fail_to_look(path, err);
+    if (!S_ISDIR(there.st_mode))
+        return kg_fail(err, KG_E_NOT_FOUND, "%s is not a folder", root);
+    ret_location->file = kg_strdup("");
+    ret_location->path = kg_strdup(root);
+    ret_location->root = kg_steal(&root);
+    return 0;
+}
+
+/* A .kaged without the file is a mistake, as is a path that is nothing at all. */
+static bool is_folder_alone(const char *path)
+{
+    struct stat there;
+    kg_auto(kg_free) char *root = realpath(path, NULL);
+    if (root == NULL || stat(root, &there) < 0 || !S_ISDIR(there.st_mode) ||
+        strcmp(kg_path_name(root), PROJECT_DIR) == 0)
+        return false;
+    kg_auto(kg_free) char *ours = kg_path_join(root, PROJECT_DIR);
+    return lstat(ours, &there) < 0 && errno == ENOENT;
+}
+
+int project_locate_any(const char *path, struct project_location *ret_location, struct kg_err *err)
+{
+    return is_folder_alone(path) ? project_locate_folder(path, ret_location, err)
+                                 : project_locate(path, ret_location, err);
+}

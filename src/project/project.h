@@ -121,11 +121,16 @@ void project_free(struct project *project);
 /* Where a project is: its root, and the file below it. Both owned. */
 struct project_location {
     char *root; /* absolute */
-    char *file; /* relative to the root */
+    char *file; /* relative to the root; "": it has none */
     char *path; /* of the file: root and file */
 };
 /* path: the project's root, its .kaged, or the file itself. */
 int project_locate(const char *path, struct project_location *ret_location, struct kg_err *err);
+/* path: a folder that is a project without a file. */
+int project_locate_folder(const char *path, struct project_location *ret_location,
+                          struct kg_err *err);
+/* Either: a folder without a .kaged has no file. */
+int project_locate_any(const char *path, struct project_location *ret_location, struct kg_err *err);
 void project_location_free(struct project_location *location); /* also for kg_auto */
 /*
  * Reads the file and the prompts that it names. None of them may be reached by a link that leads

@@ -126,6 +126,75 @@ class Consents(FlowTest):
             self.assertEqual((project["state"], project["consents"]), ("active", []))
 
 
+class Folders(FlowTest):
+    """Projects without a file."""
+
+    def folder(self, daemon, name="api"):
+        root = daemon.project_root(name)
+        os.makedirs(root)
+        return root
+
+    def test_its_agent_has_all_that_is_enabled_for_every_project(self):
+        with Projects(TOLD, AGENT, enabled=[AGENT]) as daemon:
+            root = self.folder(daemon)
+            project = daemon.load("api")
+            self.assertRegex(project["id"], "^api-[0-9a-f]{8}$")
+            self.assertEqual((project["source"], project["file"], project["root"]),
+                             ("folder", None, root))
+            self.assertEqual((project["state"], self.packages(project)), ("active", [AGENT]))
+            session = daemon.session(project["id"])
+            daemon.tool(session, f"{AGENT}.act", {})
+            daemon.act(TOLD, "enable")
+            wait_for(lambda: self.packages(daemon.project(project["id"])) == [AGENT, TOLD], "both")
+            daemon.act(AGENT, "disable")
+            wait_for(lambda: self.packages(daemon.project(project["id"])) == [TOLD], "the other")
+
+    def packages(self, project):
+        return sorted(plugin["package"] for plugin in project["agents"][0]["plugins"])
+
+    def test_two_can_have_one_name_and_both_outlive_the_daemon(self):
+        with Projects() as daemon:
+            for folder in ("a/api", "b/api"):
+                self.folder(daemon, folder)
+            ids = {daemon.load(folder)["id"] for folder in ("a/api", "b/api")}
+            self.assertEqual(len(ids), 2)
+            daemon.stop()
+            daemon.start()
+            for project in ids:
+                self.assertEqual(daemon.wait_project(project, "active")["source"], "folder")
+                self.assertEqual(daemon.api("POST", f"/projects/{project}/reload")[0], 200)
+                self.assertEqual(daemon.api("DELETE", f"/projects/{project}")[0], 200)
+
+    def test_it_stays_one_until_its_file_is_loaded(self):
+        with Projects() as daemon:
+            self.folder(daemon)
+            project = daemon.load("api")["id"]
+            daemon.write("music", {}, folder="api")
+            again = daemon.api("POST", f"/projects/{project}/reload")[1]
+            self.assertEqual((again["id"], again["source"]), (project, "folder"))
+            self.assertEqual(daemon.load("api")["id"], "music")
+
+    def test_there_is_nothing_to_watch_and_no_file_to_set_a_knob_in(self):
+        with Projects("all-knobs") as daemon:
+            root = self.folder(daemon)
+            status, answer = daemon.try_load("api", watch=True)
+            self.assertEqual((status, answer["error"]["code"]), (400, "usage"))
+            self.assertIn("nothing to watch", answer["error"]["message"])
+            status, answer = daemon.api("POST", "/projects", {"path": "/"})
+            self.assertEqual((status, answer["error"]["code"]), (403, "refused"), answer)
+            os.makedirs(os.path.join(root, ".kaged"))
+            status, answer = daemon.try_load("api")
+            self.assertEqual((status, answer["error"]["code"]), (404, "not_found"))
+            os.rmdir(os.path.join(root, ".kaged"))
+            code, out, err = daemon.cli("project", "load", root, "--json")
+            self.assertEqual((code, err), (0, ""), out)
+            project = json.loads(out)["id"]
+            path = f"/plugins/all-knobs/knobs/turns?project={project}&agent=primary"
+            status, answer = daemon.api("PUT", path, {"value": 9})
+            self.assertEqual((status, answer["error"]["code"]), (409, "conflict"), answer)
+            self.assertIn("no file to set it in", answer["error"]["message"])
+
+
 class Loading(FlowTest):
     def test_a_file_that_cannot_be_used_is_refused_with_all_that_is_wrong(self):
         with Projects() as daemon:
