@@ -14,11 +14,6 @@
 
 /* -- a file ------------------------------------------------------------------------------------ */
 
-static int locate_file(const char *path, struct project_location *ret_location, struct kg_err *err)
-{
-    return project_locate(path, ret_location, err);
-}
-
 static struct project *read_file(struct project_load *load)
 {
     return project_load(&load->location, &load->problems);
@@ -47,7 +42,7 @@ static void watch_files(struct host_project *project)
 const struct project_source project_file_source = {
     .name = "file",
     .has_file = true,
-    .locate = locate_file,
+    .locate = project_locate,
     .read = read_file,
     .watch = watch_files,
 };
