@@ -251,7 +251,7 @@ static int count_change(struct writing *writing, struct kg_err *err)
         .tokens = (int64_t)sums.tokens_after - (int64_t)sums.tokens_before,
         .generation = 1,
     };
-    int result = state_agent_add(writing->state, writing->session.number, &change, err);
+    int result = state_agent_add(writing->state, writing->session.number, &change, NULL, err);
     return result < 0 ? result : session_save(writing->state, &writing->session, err);
 }
 
@@ -363,7 +363,7 @@ int session_compaction_undo(struct state *state, const char *id, const char *age
     if (result == 0)
         result = state_agent_sum(state, session.number, agent, err);
     if (result == 0)
-        result = state_agent_add(state, session.number, &change, err);
+        result = state_agent_add(state, session.number, &change, NULL, err);
     if (result == 0)
         *ret_mark = mark->id;
     return result;

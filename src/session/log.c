@@ -212,30 +212,29 @@ static int append_one(struct state *state, struct session *session,
         entry.tokens = session_tokens(draft->content, draft->source);
     const struct state_agent more = {
         .path = draft->agent, .entries = entry.tokens > 0, .tokens = (int64_t)entry.tokens};
+    int64_t tokens = 0;
     result = session_entry_write(state, session, &entry, err);
     if (result == 0)
-        result = state_agent_add(state, session->number, &more, err);
+        result = state_agent_add(state, session->number, &more, &tokens, err);
     if (result == 0)
         *ret_added = (struct session_added){.id = entry.id,
                                             .seq = entry.seq,
                                             .tokens = entry.tokens,
-                                            .created_ms = entry.created_ms};
+                                            .created_ms = entry.created_ms,
+                                            .context_tokens = (uint64_t)tokens};
     return result;
 }
 
-static int fill_tokens(struct state *state, const struct session *session,
-                       const struct session_draft *drafts, size_t count,
-                       struct session_added *added, struct kg_err *err)
+/* What a context amounts to is known with the last entry that it got. */
+static void settle_tokens(const struct session_draft *drafts, size_t count,
+                          struct session_added *added)
 {
-    int result = 0;
-    for (size_t i = 0; i < count && result == 0; i++) {
-        if (i > 0 && strcmp(drafts[i].agent, drafts[i - 1].agent) == 0)
-            added[i].context_tokens = added[i - 1].context_tokens;
-        else
-            result = session_agent_tokens(state, session, drafts[i].agent, &added[i].context_tokens,
-                                          NULL, err);
+    for (size_t i = 0; i < count; i++) {
+        size_t last = count - 1;
+        while (strcmp(drafts[last].agent, drafts[i].agent) != 0)
+            last--;
+        added[i].context_tokens = added[last].context_tokens;
     }
-    return result;
 }
 
 static int append_all(struct state *state, struct session *session,
@@ -308,8 +307,7 @@ int session_append(struct state *state, const char *id, const struct session_dra
     if (session.state == SESSION_IDLE)
         session.state = SESSION_ACTIVE;
     result = session_save(state, &session, err);
-    if (result == 0)
-        result = fill_tokens(state, &session, drafts, count, added, err);
+    settle_tokens(drafts, count, added);
     if (result == 0)
         memcpy(ret_added, added, count * sizeof(added[0]));
     return result;

@@ -36,7 +36,7 @@ struct state_sessions_backend {
     int (*entries_spread)(struct state *state, int64_t session, const char *agent, int64_t gap,
                           struct kg_err *err);
     int (*agent_add)(struct state *state, int64_t session, const struct state_agent *more,
-                     struct kg_err *err);
+                     int64_t *ret_tokens, struct kg_err *err);
     int (*agent_sum)(struct state *state, int64_t session, const char *path, struct kg_err *err);
     int (*agents)(struct state *state, int64_t session, const char *path, state_agent_fn *visit,
                   void *data, struct kg_err *err);

@@ -83,9 +83,9 @@ int state_entries_spread(struct state *state, int64_t session, const char *agent
 }
 
 int state_agent_add(struct state *state, int64_t session, const struct state_agent *more,
-                    struct kg_err *err)
+                    int64_t *ret_tokens, struct kg_err *err)
 {
-    return state_backend(state)->sessions->agent_add(state, session, more, err);
+    return state_backend(state)->sessions->agent_add(state, session, more, ret_tokens, err);
 }
 
 int state_agent_sum(struct state *state, int64_t session, const char *path, struct kg_err *err)

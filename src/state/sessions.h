@@ -126,9 +126,9 @@ struct state_agent {
 };
 typedef void state_agent_fn(void *data, const struct state_agent *agent);
 
-/* Adds to the sums; an agent that was not known starts with zeros. */
+/* Adds to the sums; an agent that was not known starts with zeros. ret_tokens may be NULL. */
 int state_agent_add(struct state *state, int64_t session, const struct state_agent *more,
-                    struct kg_err *err);
+                    int64_t *ret_tokens, struct kg_err *err);
 /* Adds the entries up anew. */
 int state_agent_sum(struct state *state, int64_t session, const char *path, struct kg_err *err);
 /* Visits the one with that path, or all of the session with path NULL. */

@@ -144,7 +144,7 @@ static const struct {
     [AGENT_ADD] = {"add to an agent's sums",
                    "INSERT INTO session_agent VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE "
                    "SET entries = entries + ?3, tokens = tokens + ?4, "
-                   "generation = generation + ?5"},
+                   "generation = generation + ?5 RETURNING tokens"},
     [AGENT_SUM] = {"add up a context",
                    "INSERT INTO session_agent SELECT ?1, ?2, count(*), coalesce(sum(tokens), 0), "
                    "0 FROM session_entry WHERE session = ?1 AND agent = ?2 AND "
@@ -454,12 +454,17 @@ static int sqlite_entries_spread(struct state *state, int64_t session, const cha
 /* -- agents ------------------------------------------------------------------------------------ */
 
 static int sqlite_agent_add(struct state *state, int64_t session, const struct state_agent *more,
-                            struct kg_err *err)
+                            int64_t *ret_tokens, struct kg_err *err)
 {
-    return run(state, AGENT_ADD,
-               start(state, AGENT_ADD, err, "itiii", session, more->path, more->entries,
-                     more->tokens, more->generation),
-               err);
+    int result = start(state, AGENT_ADD, err, "itiii", session, more->path, more->entries,
+                       more->tokens, more->generation);
+    if (result < 0)
+        return result;
+    sqlite3_stmt *row = state_sqlite_sessions(state)[AGENT_ADD];
+    int code = sqlite3_step(row);
+    if (code == SQLITE_ROW && ret_tokens != NULL)
+        *ret_tokens = sqlite3_column_int64(row, 0);
+    return finish(state, AGENT_ADD, code, err);
 }
 
 static int sqlite_agent_sum(struct state *state, int64_t session, const char *path,
