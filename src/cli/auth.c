@@ -100,9 +100,8 @@ static void put_wish(const struct cli *cli, struct kg_buf *out)
     kg_json_named_text(&json, "name", cli_option_value(cli, "name"));
     if (scopes != NULL)
         put_scopes(&json, scopes);
-    if (expires != NULL) {
+    if (expires != NULL)
         kg_json_named_text(&json, "expires", expires);
-    }
     kg_json_end(&json, '}');
 }
 
@@ -130,7 +129,7 @@ int cli_auth_token_create(struct cli *cli)
 static void put_scope_cell(struct table *table, const struct kg_node *scopes)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    for (uint32_t i = 0; scopes != NULL && scopes->type == KG_ARRAY && i < scopes->count; i++) {
+    for (uint32_t i = 0; i < scopes->count; i++) {
         if (kg_str_is(scopes->items[i].text, "admin"))
             text.length = 0; /* it has the others */
         else if (i > 0)
@@ -140,26 +139,24 @@ static void put_scope_cell(struct table *table, const struct kg_node *scopes)
     table_cell(table, kg_buf_view(&text), NULL);
 }
 
-static void print_tokens(const struct kg_node *tokens)
+static void put_tokens(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"ID",      "NAME",    "SCOPES",    "OPERATOR",
                                            "CREATED", "EXPIRES", "LAST USED", NULL};
-    if (tokens == NULL || tokens->type != KG_ARRAY || tokens->count == 0) {
-        print_line(KG_STR("there are no API tokens"));
+    const struct kg_node *tokens = cli_list(answer, "tokens");
+    (void)cli;
+    if (tokens->count == 0) {
+        kg_buf_text(out, "there are no API tokens\n");
         return;
     }
     struct table *table = table_new(headings);
     for (uint32_t i = 0; i < tokens->count; i++) {
         const struct kg_node *token = &tokens->items[i];
-        const struct kg_node *expired = kg_node_get(token, "expired");
-        table_cell(table, cli_text(token, "id"), NULL);
-        table_cell(table, cli_text(token, "name"), NULL);
-        put_scope_cell(table, kg_node_get(token, "scopes"));
-        table_cell(table, cli_text(token, "operator"), NULL);
-        table_cell(table, cli_text(token, "created_at"), NULL);
-        table_cell(table,
-                   expired && expired->boolean ? KG_STR("expired") : cli_text(token, "expires_at"),
-                   NULL);
+        bool expired = kg_node_is_true(token, "expired");
+        table_texts(table, token, (const char *const[]){"id", "name", NULL});
+        put_scope_cell(table, cli_list(token, "scopes"));
+        table_texts(table, token, (const char *const[]){"operator", "created_at", NULL});
+        table_cell(table, expired ? KG_STR("expired") : cli_text(token, "expires_at"), NULL);
         table_cell(table, cli_text(token, "last_used_at"), NULL);
     }
     table_print(table);
@@ -167,27 +164,20 @@ static void print_tokens(const struct kg_node *tokens)
 
 int cli_auth_token_list(struct cli *cli)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "GET", .target = "/api/v1/tokens"};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc != NULL)
-        print_tokens(kg_node_get(doc->root, "tokens"));
-    return code;
+    return cli_show(cli, &request, put_tokens);
+}
+
+static void put_revoked(struct kg_buf *out, const struct cli *cli, const struct kg_node *token)
+{
+    (void)cli;
+    print_words(out, token, "token {name} is revoked\n");
 }
 
 int cli_auth_token_revoke(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, line = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    kg_buf_text(&target, "/api/v1/tokens/");
-    client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    client_put_target(&target, "tokens", cli_argument(cli, 0), "");
     const struct client_request request = {.method = "DELETE", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    kg_buf_text(&line, "token ");
-    kg_buf_escaped(&line, cli_text(doc->root, "name"));
-    kg_buf_text(&line, " is revoked\n");
-    print_out(&line);
-    return CLI_DONE;
+    return cli_show(cli, &request, put_revoked);
 }

@@ -107,6 +107,11 @@ void print_age(struct kg_buf *out, int64_t ms);
 /* "2026-11-15T22:19:34.123Z (3 min ago)" */
 void print_when(struct kg_buf *out, int64_t wall_ms);
 
+/* Words with members of an object among them, escaped: "{name} is {state}". */
+void print_words(struct kg_buf *out, const struct kg_node *object, const char *words);
+/* One line, its label padded to so many columns; none without a text. */
+void print_fact(struct kg_buf *out, int columns, const char *label, struct kg_str text);
+
 /* Writes to stdout; the caller still owns the text. */
 void print_out(const struct kg_buf *text);
 void print_line(struct kg_str line);
@@ -144,6 +149,8 @@ struct table;
 struct table *table_new(const char *const *headings); /* NULL-ended */
 /* The next cell, line by line; empty text shows as "-". */
 void table_cell(struct table *table, struct kg_str text, const char *color_or_null);
+/* The next cells are those members of an object; NULL-ended. */
+void table_texts(struct table *table, const struct kg_node *object, const char *const *keys);
 void table_print(struct table *table); /* and frees it */
 
 /* -- asking ------------------------------------------------------------------------------------ */
@@ -193,6 +200,8 @@ int client_stream(const char *socket_path, const struct client_request *request,
                   const struct client_stream *stream, struct client_reply *ret_reply,
                   struct kg_err *err);
 void client_put_encoded(struct kg_buf *target, struct kg_str text);
+/* "/api/v1/KIND/NAME" and what follows, which is encoded already. */
+void client_put_target(struct kg_buf *target, const char *kind, const char *name, const char *rest);
 /* Adds "?name=value" or "&name=value". */
 void client_put_query(struct kg_buf *target, const char *name, struct kg_str value);
 void client_put_number(struct kg_buf *target, const char *name, int64_t value);
@@ -211,6 +220,10 @@ int cli_ask_object(const struct cli *cli, const struct client_request *request,
  */
 int cli_ask_to_show(const struct cli *cli, const struct client_request *request,
                     struct kg_doc **ret_doc);
+/* What of an answer is said in words. */
+typedef void cli_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer);
+/* Asks, and prints the answer: as it came with --json, else in words. */
+int cli_show(const struct cli *cli, const struct client_request *request, cli_put *put);
 /* "kaged", with --home if it was given, as a shell takes it: for advice on what to do next. */
 char *cli_self(const struct cli *cli);
 /* From now on Ctrl-C ends the program with exit code 0: that is how one leaves --follow. */
@@ -328,16 +341,13 @@ int cli_audit_verify(struct cli *cli);
 /* Asks about the plugin of the first argument: "/api/v1/plugins/NAME" and the rest. */
 int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
-int cli_ask_plugin_to_show(const struct cli *cli, const char *method, const char *rest,
-                           struct kg_doc **ret_doc);
+/* The same, and prints the answer as cli_show does. */
+int cli_show_plugin(const struct cli *cli, const char *method, const char *rest, cli_put *put);
 /* All of stdin, which messages call `what`. */
 int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, struct kg_err *err);
 /* A JSON object: the argument, stdin if it is "-", {} if there is none. */
 int cli_take_params(const char *json_or_null, struct kg_buf *ret_params, struct kg_err *err);
-/* What plugin status shows. */
-void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin);
-/* What plugin why shows. */
-void plugin_why_put(struct kg_buf *out, const struct kg_node *answer);
+cli_put plugin_status_put; /* what plugin status shows */
 /* Whether text is a JSON object, fit to be the parameters of a call. */
 int plugin_params_check(struct kg_str text, struct kg_err *err);
 

@@ -36,6 +36,13 @@ void client_put_encoded(struct kg_buf *target, struct kg_str text)
     }
 }
 
+void client_put_target(struct kg_buf *target, const char *kind, const char *name, const char *rest)
+{
+    kg_buf_printf(target, "/api/v1/%s/", kind);
+    client_put_encoded(target, kg_str(name));
+    kg_buf_text(target, rest);
+}
+
 void client_put_query(struct kg_buf *target, const char *name, struct kg_str value)
 {
     bool first = memchr(target->data, '?', target->length) == NULL;
@@ -415,6 +422,17 @@ int cli_ask_to_show(const struct cli *cli, const struct client_request *request,
         print_json(kg_buf_view(&body));
     else if (code == CLI_DONE)
         *ret_doc = kg_steal(&doc);
+    return code;
+}
+
+int cli_show(const struct cli *cli, const struct client_request *request, cli_put *put)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = cli_ask_to_show(cli, request, &doc);
+    if (doc != NULL)
+        put(&text, cli, doc->root);
+    print_out(&text);
     return code;
 }
 

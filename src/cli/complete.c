@@ -103,43 +103,38 @@ static const struct kg_node *list_of(const struct kg_doc *doc, const char *key)
     return cli_list(doc != NULL ? doc->root : NULL, key);
 }
 
+/* One member of each item of a list in the daemon's answer. */
+static void put_listed(struct kg_buf *out, const struct typed *typed, const char *target,
+                       const char *list, const char *member, const char *meaning)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, target);
+    const struct kg_node *items = list_of(doc, list);
+    for (uint32_t i = 0; i < items->count; i++)
+        put_safe(out, typed, cli_text(&items->items[i], member), meaning);
+}
+
 static void put_plugins(struct kg_buf *out, const struct typed *typed)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, "/api/v1/plugins");
-    const struct kg_node *plugins = list_of(doc, "plugins");
-    for (uint32_t i = 0; i < plugins->count; i++)
-        put_safe(out, typed, cli_text(&plugins->items[i], "name"), "plugin");
+    put_listed(out, typed, "/api/v1/plugins", "plugins", "name", "plugin");
 }
 
 static void put_methods(struct kg_buf *out, const struct typed *typed)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    kg_buf_text(&target, "/api/v1/plugins/");
-    client_put_encoded(&target, kg_str(typed->first));
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, kg_buf_terminate(&target));
-    const struct kg_node *methods = list_of(doc, "methods");
-    for (uint32_t i = 0; i < methods->count; i++)
-        put_safe(out, typed, cli_text(&methods->items[i], "name"), "method");
+    client_put_target(&target, "plugins", typed->first, "");
+    put_listed(out, typed, kg_buf_terminate(&target), "methods", "name", "method");
 }
 
 static void put_knobs(struct kg_buf *out, const struct typed *typed)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    kg_buf_text(&target, "/api/v1/plugins/");
-    client_put_encoded(&target, kg_str(typed->first));
-    kg_buf_text(&target, "/knobs");
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, kg_buf_terminate(&target));
-    const struct kg_node *knobs = list_of(doc, "knobs");
-    for (uint32_t i = 0; i < knobs->count; i++)
-        put_safe(out, typed, cli_text(&knobs->items[i], "name"), "knob");
+    client_put_target(&target, "plugins", typed->first, "/knobs");
+    put_listed(out, typed, kg_buf_terminate(&target), "knobs", "name", "knob");
 }
 
 static void put_projects(struct kg_buf *out, const struct typed *typed)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, "/api/v1/projects");
-    const struct kg_node *projects = list_of(doc, "projects");
-    for (uint32_t i = 0; i < projects->count; i++)
-        put_safe(out, typed, cli_text(&projects->items[i], "id"), "project");
+    put_listed(out, typed, "/api/v1/projects", "projects", "id", "project");
 }
 
 /* The newest; each means its project, which has a name of letters, digits and dashes. */
@@ -159,14 +154,12 @@ static void put_agents(struct kg_buf *out, const struct typed *typed)
 {
     bool by_session = typed->first != NULL && strncmp(typed->command, "session ", 8) == 0;
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    kg_buf_text(&target, by_session ? "/api/v1/sessions/" : "/api/v1/projects/");
-    client_put_encoded(&target,
-                       kg_str(typed->project && !by_session ? typed->project : typed->first));
-    kg_buf_text(&target, by_session ? "" : "/agents");
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, kg_buf_terminate(&target));
-    const struct kg_node *agents = list_of(doc, "agents");
-    for (uint32_t i = 0; i < agents->count; i++)
-        put_safe(out, typed, cli_text(&agents->items[i], "path"), "agent");
+    if (by_session)
+        client_put_target(&target, "sessions", typed->first, "");
+    else
+        client_put_target(&target, "projects", typed->project ? typed->project : typed->first,
+                          "/agents");
+    put_listed(out, typed, kg_buf_terminate(&target), "agents", "path", "agent");
 }
 
 /* -- what the tables know ---------------------------------------------------------------------- */

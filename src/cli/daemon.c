@@ -33,19 +33,14 @@ static void put_plugin_counts(struct kg_buf *out, const struct kg_node *plugins)
     kg_buf_text(out, comma[0] ? "\n" : "none\n");
 }
 
-/* One line, if there is something to say. */
 static void put_fact(struct kg_buf *out, const char *label, struct kg_str text)
 {
-    if (text.length == 0)
-        return;
-    kg_buf_printf(out, "  %-9s ", label);
-    kg_buf_escaped(out, text);
-    kg_buf_char(out, '\n');
+    print_fact(out, 10, label, text);
 }
 
 static void put_listeners(struct kg_buf *out, const struct kg_node *listeners)
 {
-    for (uint32_t i = 0; listeners && listeners->type == KG_ARRAY && i < listeners->count; i++)
+    for (uint32_t i = 0; i < listeners->count; i++)
         if (listeners->items[i].type == KG_STRING)
             put_fact(out, i == 0 ? "listens" : "", listeners->items[i].text);
 }
@@ -67,13 +62,13 @@ static void put_figures(struct kg_buf *out, const struct kg_node *status)
     kg_buf_text(out, " waiting for the disk\n");
 }
 
-static void put_status(struct kg_buf *out, const struct kg_node *status)
+static void put_status(struct kg_buf *out, const struct cli *cli, const struct kg_node *status)
 {
     int64_t started_ms;
-    const struct kg_node *stopping = kg_node_get(status, "stopping");
-    kg_buf_text(out, "kaged ");
-    kg_buf_escaped(out, cli_text(status, "version"));
-    kg_buf_text(out, stopping && stopping->boolean ? " is stopping\n" : " is running\n");
+    (void)cli;
+    print_words(out, status,
+                kg_node_is_true(status, "stopping") ? "kaged {version} is stopping\n"
+                                                    : "kaged {version} is running\n");
     put_fact(out, "pid", cli_text(status, "pid"));
     put_fact(out, "user", cli_text(status, "user"));
     put_fact(out, "home", cli_text(status, "home"));
@@ -85,7 +80,7 @@ static void put_status(struct kg_buf *out, const struct kg_node *status)
         print_when(out, started_ms);
         kg_buf_char(out, '\n');
     }
-    put_listeners(out, kg_node_get(status, "listeners"));
+    put_listeners(out, cli_list(status, "listeners"));
     put_fact(out, "audit", cli_text(status, "audit_problem"));
     put_fact(out, "cages", cli_text(status, "cages"));
     put_fact(out, "limits", cli_text(status, "limits"));
@@ -98,47 +93,30 @@ static const struct client_request status_request = {.method = "GET", .target = 
 
 int cli_status(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_to_show(cli, &status_request, &doc);
-    if (doc == NULL)
-        return code;
-    put_status(&text, doc->root);
-    print_out(&text);
-    return CLI_DONE;
+    return cli_show(cli, &status_request, put_status);
 }
 
 /* -- reload ------------------------------------------------------------------------------------ */
 
-static void put_changes(struct kg_buf *out, const struct kg_node *changed)
+static void put_changes(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    if (changed == NULL || changed->type != KG_ARRAY || changed->count == 0) {
+    const struct kg_node *changed = cli_list(answer, "changed");
+    (void)cli;
+    if (changed->count == 0) {
         kg_buf_text(out,
                     "the configuration was read again: no key of config.toml changed, and what "
                     "local.toml says holds\n");
         return;
     }
     kg_buf_text(out, "the configuration was read again:\n");
-    for (uint32_t i = 0; i < changed->count; i++) {
-        kg_buf_text(out, "  ");
-        kg_buf_escaped(out, cli_text(&changed->items[i], "key"));
-        kg_buf_text(out, ": ");
-        kg_buf_escaped(out, cli_text(&changed->items[i], "applies"));
-        kg_buf_char(out, '\n');
-    }
+    for (uint32_t i = 0; i < changed->count; i++)
+        print_words(out, &changed->items[i], "  {key}: {applies}\n");
 }
 
 int cli_reload(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "POST", .target = "/api/v1/reload"};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    put_changes(&text, kg_node_get(doc->root, "changed"));
-    print_out(&text);
-    return CLI_DONE;
+    return cli_show(cli, &request, put_changes);
 }
 
 /* -- stop -------------------------------------------------------------------------------------- */

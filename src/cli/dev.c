@@ -39,14 +39,9 @@ static void note(const struct kg_node *told, const char *color, const struct kg_
 static void show_started(struct dev *dev, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_buf_escaped(&text, cli_text(told, "name"));
-    kg_buf_char(&text, ' ');
-    kg_buf_escaped(&text, cli_text(told, "version"));
-    kg_buf_text(&text, dev->started ? " is started again" : " runs from ");
-    if (!dev->started)
-        kg_buf_escaped(&text, cli_text(told, "folder"));
-    if (!dev->started)
-        kg_buf_text(&text, "; Ctrl-C ends it");
+    print_words(&text, told,
+                dev->started ? "{name} {version} is started again"
+                             : "{name} {version} runs from {folder}; Ctrl-C ends it");
     note(told, bold, &text);
     dev->started = true;
     text.length = 0;
@@ -73,10 +68,8 @@ static void show_changed(struct dev *dev, const struct kg_node *told)
 
 static void put_problem(struct kg_buf *text, const struct kg_node *problem)
 {
-    kg_buf_escaped(text, cli_text(problem, "message"));
-    if (cli_text(problem, "hint").length > 0)
-        kg_buf_text(text, "; hint: ");
-    kg_buf_escaped(text, cli_text(problem, "hint"));
+    bool has_hint = cli_text(problem, "hint").length > 0;
+    print_words(text, problem, has_hint ? "{message}; hint: {hint}" : "{message}");
 }
 
 /* What went wrong, in the colour that it deserves. */

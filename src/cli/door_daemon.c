@@ -29,25 +29,10 @@ static int ask(struct door *door, const char *method, const char *target, struct
     return cli_ask_object(door->cli, &request, &ret_answer->body, &ret_answer->doc);
 }
 
-static void put_plugin(struct kg_buf *target, const char *name, const char *act)
-{
-    kg_buf_text(target, "/api/v1/plugins/");
-    client_put_encoded(target, kg_str(name));
-    kg_buf_text(target, act);
-}
-
-static void put_consent(struct kg_buf *target, const char *id, const char *act)
-{
-    kg_buf_text(target, "/api/v1/consents/");
-    client_put_encoded(target, kg_str(id));
-    kg_buf_text(target, act);
-}
-
 static void put_text(struct kg_json_writer *json, const char *key, const char *text_or_null)
 {
-    if (text_or_null == NULL)
-        return;
-    kg_json_named_text(json, key, text_or_null);
+    if (text_or_null != NULL)
+        kg_json_named_text(json, key, text_or_null);
 }
 
 static int want(struct door *door, const struct door_wish *wish, struct door_answer *ret_consent)
@@ -55,7 +40,7 @@ static int want(struct door *door, const struct door_wish *wish, struct door_ans
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     if (wish->source == NULL) {
-        put_plugin(&target, wish->plugin, "/approve");
+        client_put_target(&target, "plugins", wish->plugin, "/approve");
         return ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
     }
     kg_json_begin(&json, '{');
@@ -68,7 +53,7 @@ static int want(struct door *door, const struct door_wish *wish, struct door_ans
 static int look(struct door *door, const char *id, struct door_answer *ret_consent)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_consent(&target, id, "");
+    client_put_target(&target, "consents", id, "");
     cli_pause_ms(LOOK_PAUSE_MS);
     return ask(door, "GET", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
 }
@@ -78,7 +63,7 @@ static int approve(struct door *door, const char *id, const struct door_yes *yes
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
-    put_consent(&target, id, "/approve");
+    client_put_target(&target, "consents", id, "/approve");
     kg_json_begin(&json, '{');
     put_text(&json, "hash", yes->hash);
     put_text(&json, "path", yes->path);
@@ -91,7 +76,7 @@ static void decline(struct door *door, const char *id)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     struct client_reply reply = {0};
-    put_consent(&target, id, "/decline");
+    client_put_target(&target, "consents", id, "/decline");
     const struct client_request request = {.method = "POST", .target = kg_buf_terminate(&target)};
     /* Whatever became of it meanwhile, it was not approved. */
     (void)client_exchange(door->cli->paths.socket, &request, &reply, NULL);
@@ -102,7 +87,7 @@ static int uninstall(struct door *door, const char *name, bool force, bool keep_
                      struct door_answer *ret_removed)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_plugin(&target, name, "");
+    client_put_target(&target, "plugins", name, "");
     client_put_query(&target, "force", force ? KG_STR("true") : KG_STR("false"));
     client_put_query(&target, "keep_storage", keep_storage ? KG_STR("true") : KG_STR("false"));
     return ask(door, "DELETE", kg_buf_terminate(&target), KG_STR_NULL, ret_removed);
@@ -111,7 +96,7 @@ static int uninstall(struct door *door, const char *name, bool force, bool keep_
 static int promote(struct door *door, const char *name, struct door_answer *ret_plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_plugin(&target, name, "/promote");
+    client_put_target(&target, "plugins", name, "/promote");
     return ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_plugin);
 }
 

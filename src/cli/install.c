@@ -217,8 +217,7 @@ static int say_approved(struct dialogue *dialogue)
 {
     kg_auto(kg_free) char *id = id_of(dialogue);
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_escaped(&line, cli_text(dialogue->consent.doc->root, "plugin"));
-    kg_buf_text(&line, " is as it was approved");
+    print_words(&line, dialogue->consent.doc->root, "{plugin} is as it was approved");
     dialogue->door->ops->decline(dialogue->door, id);
     if (dialogue->cli->json)
         print_json(kg_buf_view(&dialogue->consent.body));
@@ -356,17 +355,22 @@ int cli_plugin_promote(struct cli *cli)
 
 /* -- consents of projects ---------------------------------------------------------------------- */
 
-static void print_consents(const struct kg_node *consents)
+static void put_consents(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"ID",      "STATE",  "PROJECT", "PLUGIN",
                                            "VERSION", "SOURCE", NULL};
     static const char *const keys[] = {"id", "state", "project_id", "plugin", "version", NULL};
+    const struct kg_node *consents = cli_list(answer, "consents");
+    (void)out, (void)cli;
+    if (consents->count == 0) {
+        fputs("nothing waits for consent\n", stderr);
+        return;
+    }
     struct table *table = table_new(headings);
     for (uint32_t i = 0; i < consents->count; i++) {
         const struct kg_node *consent = &consents->items[i];
         struct kg_str source = cli_text(consent, "source");
-        for (size_t k = 0; keys[k] != NULL; k++)
-            table_cell(table, cli_text(consent, keys[k]), NULL);
+        table_texts(table, consent, keys);
         bool none = source.length == 0 && kg_str_is(cli_text(consent, "kind"), "install");
         table_cell(table, none ? KG_STR("not specified") : source, NULL);
     }
@@ -382,41 +386,23 @@ int cli_consent_list(struct cli *cli)
         kg_hint(&err, "list the commands with: kaged help project");
         return print_error(&err);
     }
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "GET", .target = "/api/v1/consents"};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    const struct kg_node *consents = kg_node_get(doc->root, "consents");
-    if (consents != NULL && consents->type == KG_ARRAY && consents->count > 0)
-        print_consents(consents);
-    else
-        fputs("nothing waits for consent\n", stderr);
-    return CLI_DONE;
-}
-
-static void put_label(struct kg_buf *out, const char *label, struct kg_str text)
-{
-    kg_buf_printf(out, "  %s: ", label);
-    kg_buf_escaped(out, text);
-    kg_buf_char(out, '\n');
+    return cli_show(cli, &request, put_consents);
 }
 
 /* "Project web wants plugin oh-my-pi." and where it would come from. */
 static void put_wish(struct kg_buf *out, const struct kg_node *consent, const char *path)
 {
-    struct kg_str project = cli_text(consent, "project_id"), source = cli_text(consent, "source");
-    kg_buf_text(out, project.length > 0 ? "Project " : "");
-    kg_buf_escaped(out, project);
-    kg_buf_text(out, project.length > 0 ? " wants plugin " : "Plugin ");
-    kg_buf_escaped(out, cli_text(consent, "plugin"));
-    kg_buf_text(out, ".\n");
-    if (cli_text(consent, "version").length > 0)
-        put_label(out, "version", cli_text(consent, "version"));
+    struct kg_str source = cli_text(consent, "source");
+    bool of_project = cli_text(consent, "project_id").length > 0;
+    print_words(out, consent,
+                of_project ? "Project {project_id} wants plugin {plugin}.\n"
+                           : "Plugin {plugin}.\n");
+    print_fact(out, 0, "version: ", cli_text(consent, "version"));
     if (path != NULL)
-        put_label(out, "source", kg_str(path));
+        print_fact(out, 0, "source: ", kg_str(path));
     else if (!kg_str_is(cli_text(consent, "kind"), "activate"))
-        put_label(out, "source", source.length > 0 ? source : KG_STR("not specified"));
+        print_fact(out, 0, "source: ", source.length > 0 ? source : KG_STR("not specified"));
 }
 
 /* Whether there is something to say yes to; where there is none, the daemon says why. */
@@ -464,19 +450,16 @@ int cli_consent_approve(struct cli *cli)
     return code == CLI_DONE ? lead(&dialogue) : code;
 }
 
+static void put_declined(struct kg_buf *out, const struct cli *cli, const struct kg_node *consent)
+{
+    (void)cli;
+    print_words(out, consent, "declined: {plugin}\n");
+}
+
 int cli_consent_decline(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, line = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    kg_buf_text(&target, "/api/v1/consents/");
-    client_put_encoded(&target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(&target, "/decline");
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    client_put_target(&target, "consents", cli_argument(cli, 0), "/decline");
     const struct client_request request = {.method = "POST", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    kg_buf_text(&line, "declined: ");
-    kg_buf_escaped(&line, cli_text(doc->root, "plugin"));
-    print_line(kg_buf_view(&line));
-    return CLI_DONE;
+    return cli_show(cli, &request, put_declined);
 }

@@ -15,16 +15,8 @@ static const char red[] = "\033[1;31m", plain[] = "\033[0m";
 
 static void put_line(struct kg_buf *out, const char *label, struct kg_str text)
 {
-    if (text.length == 0)
-        return;
-    kg_buf_printf(out, "  %s: ", label);
-    kg_buf_escaped(out, text);
-    kg_buf_char(out, '\n');
-}
-
-static uint32_t count_of(const struct kg_node *list)
-{
-    return list != NULL && list->type == KG_ARRAY ? list->count : 0;
+    kg_auto(kg_free) char *heading = kg_format("%s: ", label);
+    print_fact(out, 0, heading, text);
 }
 
 static struct kg_str item_text(const struct kg_node *list, uint32_t index)
@@ -33,32 +25,21 @@ static struct kg_str item_text(const struct kg_node *list, uint32_t index)
     return item->type == KG_STRING ? item->text : KG_STR("");
 }
 
-static void put_source(struct kg_buf *out, const struct kg_node *offer)
-{
-    struct kg_str source = cli_text(offer, "source");
-    if (source.length == 0)
-        return;
-    kg_buf_text(out, "  source: ");
-    kg_buf_escaped(out, source);
-    kg_buf_text(out, " (");
-    kg_buf_escaped(out, cli_text(offer, "origin"));
-    kg_buf_text(out, ")\n");
-}
-
 /* Who made it, where it comes from, and by what its files are known. */
 static void put_facts(struct kg_buf *out, const struct kg_node *offer)
 {
-    const struct kg_node *warnings = kg_node_get(offer, "warnings");
+    const struct kg_node *warnings = cli_list(offer, "warnings");
     put_line(out, "description", cli_text(offer, "description"));
     put_line(out, "author", cli_text(offer, "author"));
     put_line(out, "license", cli_text(offer, "license"));
     put_line(out, "homepage", cli_text(offer, "homepage"));
-    put_source(out, offer);
+    if (cli_text(offer, "source").length > 0)
+        print_words(out, offer, "  source: {source} ({origin})\n");
     kg_buf_printf(out, "  files: %" PRId64 " (", kg_node_number(offer, "files"));
     print_bytes(out, kg_node_number(offer, "bytes"));
     kg_buf_text(out, ")\n");
     put_line(out, "hash", cli_text(offer, "hash"));
-    for (uint32_t i = 0; i < count_of(warnings); i++)
+    for (uint32_t i = 0; i < warnings->count; i++)
         put_line(out, "warning", item_text(warnings, i));
 }
 
@@ -69,16 +50,11 @@ static bool differs_as(const struct kg_node *capability, const char *difference)
     return kg_str_is(cli_text(capability, "difference"), difference);
 }
 
-static struct kg_str danger_of(const struct kg_node *capability)
-{
-    return cli_text(capability, "danger");
-}
-
 /* The widest of those that stand beside their words; so the words are a column. */
 static size_t widest(const struct kg_node *capabilities)
 {
     size_t width = 0;
-    for (uint32_t i = 0; i < count_of(capabilities); i++) {
+    for (uint32_t i = 0; i < capabilities->count; i++) {
         size_t length = cli_text(&capabilities->items[i], "capability").length;
         if (length > width && length <= COLUMNS_MAX)
             width = length;
@@ -99,7 +75,8 @@ struct style {
 static void put_capability(struct kg_buf *out, const struct kg_node *capability, size_t width,
                            const struct style *style)
 {
-    struct kg_str danger = danger_of(capability), text = cli_text(capability, "capability");
+    struct kg_str danger = cli_text(capability, "danger"),
+                  text = cli_text(capability, "capability");
     bool marked = danger.length > 0 && style->marks;
     const char *on = marked && style->colors ? red : "", *off = on[0] != '\0' ? plain : "";
     char sign = marked && style->sign != '+' ? '!' : style->sign;
@@ -111,9 +88,8 @@ static void put_capability(struct kg_buf *out, const struct kg_node *capability,
         kg_buf_printf(out, "%*s", (int)(width - text.length), "");
     else
         kg_buf_printf(out, "\n%*s", (int)(style->indent + 2 + width), "");
-    kg_buf_printf(out, "%s  ", style->tag);
-    kg_buf_escaped(out, cli_text(capability, "words"));
-    kg_buf_char(out, '\n');
+    kg_buf_text(out, style->tag);
+    print_words(out, capability, "  {words}\n");
     if (!marked)
         return;
     kg_buf_printf(out, "%*s%sDANGEROUS: ", (int)style->indent + 4, "", on);
@@ -125,9 +101,9 @@ static void put_capability(struct kg_buf *out, const struct kg_node *capability,
 static size_t put_those(struct kg_buf *out, const struct kg_node *offer,
                         const char *difference_or_null, const struct style *style)
 {
-    const struct kg_node *capabilities = kg_node_get(offer, "capabilities");
+    const struct kg_node *capabilities = cli_list(offer, "capabilities");
     size_t count = 0;
-    for (uint32_t i = 0; i < count_of(capabilities); i++) {
+    for (uint32_t i = 0; i < capabilities->count; i++) {
         const struct kg_node *capability = &capabilities->items[i];
         if (difference_or_null != NULL && !differs_as(capability, difference_or_null))
             continue;
@@ -161,9 +137,9 @@ static void put_capability_changes(struct kg_buf *out, const struct kg_node *off
 
 size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer)
 {
-    const struct kg_node *capabilities = kg_node_get(offer, "capabilities");
+    const struct kg_node *capabilities = cli_list(offer, "capabilities");
     size_t count = 0;
-    for (uint32_t i = 0; i < count_of(capabilities); i++) {
+    for (uint32_t i = 0; i < capabilities->count; i++) {
         if (!differs_as(&capabilities->items[i], "new"))
             continue;
         kg_buf_text(out, count++ > 0 ? ", " : "");
@@ -176,17 +152,17 @@ size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer)
 
 static void put_words(struct kg_buf *out, const struct kg_node *list)
 {
-    for (uint32_t i = 0; i < count_of(list); i++) {
+    for (uint32_t i = 0; i < list->count; i++) {
         kg_buf_text(out, i > 0 ? " " : "");
         kg_buf_escaped(out, item_text(list, i));
     }
-    if (count_of(list) == 0)
+    if (list->count == 0)
         kg_buf_text(out, "none");
 }
 
 static bool has_text(const struct kg_node *list, struct kg_str text)
 {
-    for (uint32_t i = 0; i < count_of(list); i++)
+    for (uint32_t i = 0; i < list->count; i++)
         if (kg_str_equal(item_text(list, i), text))
             return true;
     return false;
@@ -196,7 +172,7 @@ static bool has_text(const struct kg_node *list, struct kg_str text)
 static void put_missing(struct kg_buf *out, char sign, const struct kg_node *list,
                         const struct kg_node *other)
 {
-    for (uint32_t i = 0; i < count_of(list); i++) {
+    for (uint32_t i = 0; i < list->count; i++) {
         if (has_text(other, item_text(list, i)))
             continue;
         kg_buf_printf(out, " %c", sign);
@@ -207,13 +183,9 @@ static void put_missing(struct kg_buf *out, char sign, const struct kg_node *lis
 /* A command is read in order; of all else only what came and went matters. */
 static void put_change(struct kg_buf *out, const struct kg_node *change)
 {
-    const struct kg_node *before = kg_node_get(change, "before"),
-                         *after = kg_node_get(change, "after");
-    struct kg_str what = cli_text(change, "what");
-    kg_buf_text(out, "  ");
-    kg_buf_escaped(out, what);
-    kg_buf_char(out, ':');
-    if (kg_str_is(what, "command")) {
+    const struct kg_node *before = cli_list(change, "before"), *after = cli_list(change, "after");
+    print_words(out, change, "  {what}:");
+    if (kg_str_is(cli_text(change, "what"), "command")) {
         kg_buf_char(out, ' ');
         put_words(out, before);
         kg_buf_text(out, " → ");
@@ -227,23 +199,23 @@ static void put_change(struct kg_buf *out, const struct kg_node *change)
 
 static void put_changes(struct kg_buf *out, const struct kg_node *offer)
 {
-    const struct kg_node *changes = kg_node_get(offer, "changes");
-    if (count_of(changes) > 0)
+    const struct kg_node *changes = cli_list(offer, "changes");
+    if (changes->count > 0)
         kg_buf_text(out,
                     kg_node_is_true(offer, "compared") ? "\nAlso changed:\n" : "\nIt also has:\n");
-    for (uint32_t i = 0; i < count_of(changes); i++)
+    for (uint32_t i = 0; i < changes->count; i++)
         put_change(out, &changes->items[i]);
 }
 
 static void put_paths(struct kg_buf *out, char sign, const struct kg_node *paths, int64_t count)
 {
-    for (uint32_t i = 0; i < count_of(paths); i++) {
+    for (uint32_t i = 0; i < paths->count; i++) {
         kg_buf_printf(out, "  %c ", sign);
         kg_buf_escaped(out, item_text(paths, i));
         kg_buf_char(out, '\n');
     }
-    if (count > (int64_t)count_of(paths))
-        kg_buf_printf(out, "  %c and %" PRId64 " more\n", sign, count - count_of(paths));
+    if (count > (int64_t)paths->count)
+        kg_buf_printf(out, "  %c and %" PRId64 " more\n", sign, count - paths->count);
 }
 
 static void put_files(struct kg_buf *out, const struct kg_node *offer)
@@ -262,19 +234,11 @@ static void put_files(struct kg_buf *out, const struct kg_node *offer)
         return;
     kg_buf_text(out, "\nFiles:\n");
     for (size_t i = 0; i < KG_COUNT(rows); i++)
-        put_paths(out, rows[i].sign, kg_node_get(diff, rows[i].list),
+        put_paths(out, rows[i].sign, cli_list(diff, rows[i].list),
                   kg_node_number(diff, rows[i].count));
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
-
-static void put_named(struct kg_buf *out, const char *before, const struct kg_node *offer,
-                      const char *key, const char *after)
-{
-    kg_buf_text(out, before);
-    kg_buf_escaped(out, cli_text(offer, key));
-    kg_buf_text(out, after);
-}
 
 static bool was_approved(const struct kg_node *offer)
 {
@@ -299,15 +263,15 @@ static void put_install(struct kg_buf *out, const struct kg_node *offer, bool co
 static void put_replacement(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
     struct kg_str kind = cli_text(offer, "change");
-    put_named(out, "Plugin ", offer, "name", " is already installed");
-    put_named(out, " (version ", offer, "installed_version", ").\n");
+    print_words(out, offer, "Plugin {name} is already installed");
+    print_words(out, offer, " (version {installed_version}).\n");
     if (kg_str_is(kind, "downgrade"))
-        put_named(out, "OLDER version: ", offer, "version", "\n");
+        print_words(out, offer, "OLDER version: {version}\n");
     else if (kg_str_is(kind, "reinstall"))
         kg_buf_text(out, is_unchanged(offer) ? "The same version, with the same files:\n"
                                              : "The same version, with other files:\n");
     else
-        put_named(out, "New version: ", offer, "version", "\n");
+        print_words(out, offer, "New version: {version}\n");
     put_facts(out, offer);
     put_capability_changes(out, offer, colors);
     put_changes(out, offer);
@@ -316,15 +280,14 @@ static void put_replacement(struct kg_buf *out, const struct kg_node *offer, boo
 
 static void put_approval(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
-    const struct kg_node *compared = kg_node_get(offer, "compared");
-    put_named(out, "Plugin ", offer, "name",
-              is_unchanged(offer)   ? " is as it was approved.\n"
-              : was_approved(offer) ? " is not what was approved.\n"
-                                    : " was never approved.\n");
+    print_words(out, offer,
+                is_unchanged(offer)   ? "Plugin {name} is as it was approved.\n"
+                : was_approved(offer) ? "Plugin {name} is not what was approved.\n"
+                                      : "Plugin {name} was never approved.\n");
     put_line(out, "version", cli_text(offer, "version"));
     put_line(out, "kaged_api", cli_text(offer, "kaged_api"));
     put_facts(out, offer);
-    if (compared != NULL && compared->boolean)
+    if (kg_node_is_true(offer, "compared"))
         put_capability_changes(out, offer, colors);
     else
         put_capabilities(out, offer, colors);
@@ -334,8 +297,8 @@ static void put_approval(struct kg_buf *out, const struct kg_node *offer, bool c
 
 static void put_activation(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
-    put_named(out, "Plugin ", offer, "name", " is installed");
-    put_named(out, " (version ", offer, "version", ").\n");
+    print_words(out, offer, "Plugin {name} is installed");
+    print_words(out, offer, " (version {version}).\n");
     put_facts(out, offer);
     put_capabilities(out, offer, colors);
 }
@@ -349,21 +312,22 @@ static void put_dev_words(struct kg_buf *out, const struct kg_node *offer)
                 "you agree.\n");
     if (cli_text(offer, "installed_version").length == 0)
         return;
-    put_named(out, "Version ", offer, "installed_version",
-              " is installed: it is stopped meanwhile,");
-    kg_buf_text(out, " and this one has its\nstorage, its files and its settings.\n");
+    print_words(out, offer,
+                "Version {installed_version} is installed: it is stopped meanwhile, and this one "
+                "has its\nstorage, its files and its settings.\n");
 }
 
 static void put_dev(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
-    const struct kg_node *warnings = kg_node_get(offer, "warnings");
+    const struct kg_node *warnings = cli_list(offer, "warnings");
     bool compared = kg_node_is_true(offer, "compared");
-    put_named(out, compared ? "Plugin " : "For development: plugin ", offer, "name",
-              compared ? " asks for more than you agreed to.\n" : "\n");
+    print_words(out, offer,
+                compared ? "Plugin {name} asks for more than you agreed to.\n"
+                         : "For development: plugin {name}\n");
     put_line(out, "version", cli_text(offer, "version"));
     put_line(out, "description", cli_text(offer, "description"));
     put_line(out, "folder", cli_text(offer, "source"));
-    for (uint32_t i = 0; i < count_of(warnings); i++)
+    for (uint32_t i = 0; i < warnings->count; i++)
         put_line(out, "warning", item_text(warnings, i));
     if (compared)
         put_capability_changes(out, offer, colors);
@@ -419,15 +383,10 @@ void show_question(struct kg_buf *out, const struct kg_node *consent)
     const struct row *row = row_of(consent);
     const struct kg_node *offer = offer_of(consent);
     if (row->act == NULL)
-        put_named(out, "Let ", consent, "project_id", " use ");
+        print_words(out, consent, "Let {project_id} use ");
     else
         kg_buf_printf(out, "%s ", row->act);
-    kg_buf_escaped(out, cli_text(offer, "name"));
-    if (row->both) {
-        put_named(out, " ", offer, "installed_version", " → ");
-        kg_buf_escaped(out, cli_text(offer, "version"));
-    }
-    kg_buf_char(out, '?');
+    print_words(out, offer, row->both ? "{name} {installed_version} → {version}?" : "{name}?");
 }
 
 void show_widening_question(struct kg_buf *out, const struct kg_node *offer)
@@ -444,17 +403,16 @@ static void put_next(struct kg_buf *out, const struct kg_node *consent, const st
                      const char *self)
 {
     const struct kg_node *offer = offer_of(consent);
-    const struct kg_node *was_running =
-        kg_node_get(kg_node_get(consent, "installed"), "was_running");
+    bool was_running = kg_node_is_true(kg_node_get(consent, "installed"), "was_running");
     bool for_project = cli_text(consent, "project_id").length > 0;
-    if (was_running != NULL && was_running->boolean && !row->new) {
+    if (was_running && !row->new) {
         kg_buf_text(out, "  Plugin was running; restarting...\n");
-        put_named(out, "✓ ", offer, "name", " restarted\n");
+        print_words(out, offer, "✓ {name} restarted\n");
     } else if (for_project && row->new) {
-        put_named(out, "  it starts with the sessions of project ", consent, "project_id", "\n");
-    } else if (row->new && (was_running == NULL || !was_running->boolean)) {
+        print_words(out, consent, "  it starts with the sessions of project {project_id}\n");
+    } else if (row->new && !was_running) {
         kg_buf_printf(out, "  → enable with: %s plugin enable ", self);
-        put_named(out, "", offer, "name", "\n");
+        print_words(out, offer, "{name}\n");
     }
 }
 
@@ -463,24 +421,22 @@ void show_done(struct kg_buf *out, const struct kg_node *consent, const char *se
     const struct row *row = row_of(consent);
     const struct kg_node *offer = offer_of(consent);
     if (row->did == NULL)
-        put_named(out, "✓ ", consent, "project_id", " may use ");
+        print_words(out, consent, "✓ {project_id} may use ");
     else
         kg_buf_printf(out, "✓ %s ", row->did);
-    put_named(out, "", offer, "name", row->both ? " to " : " ");
-    put_named(out, "", offer, "version", "\n");
+    print_words(out, offer, row->both ? "{name} to {version}\n" : "{name} {version}\n");
     put_next(out, consent, row, self);
 }
 
 void show_uninstalled(struct kg_buf *out, const struct kg_node *removed)
 {
-    const struct kg_node *was_running = kg_node_get(removed, "was_running");
-    if (was_running != NULL && was_running->boolean)
-        put_named(out, "✓ Stopped ", removed, "name", "\n");
+    if (kg_node_is_true(removed, "was_running"))
+        print_words(out, removed, "✓ Stopped {name}\n");
     kg_buf_text(out, "✓ Removed plugin files\n✓ Removed local config entry\n");
     if (cli_text(removed, "storage").length > 0)
-        put_named(out, "✓ Kept its database in ", removed, "storage", "\n");
+        print_words(out, removed, "✓ Kept its database in {storage}\n");
     if (cli_text(removed, "plugin_data").length > 0)
-        put_named(out, "  its own files stay in ", removed, "plugin_data", "\n");
+        print_words(out, removed, "  its own files stay in {plugin_data}\n");
 }
 
 void show_progress(struct kg_buf *out, const struct kg_node *consent)

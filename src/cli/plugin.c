@@ -1,5 +1,5 @@
 /*
- * Plugins: status, logs, enable, disable, restart, reload, call. Names and words of a plugin are
+ * Plugins: logs, enable, disable, restart, reload, call. Names and words of a plugin are
  * hostile: they are encoded on their way to the daemon and escaped on their way to the terminal.
  */
 #include "cli/cli.h"
@@ -16,58 +16,21 @@
 #define SPAWN_TIMEOUT_MS  12000
 #define ENDING_TIMEOUT_MS 60000
 
-/* "/api/v1/plugins/NAME" and what follows. */
-static void put_target(struct kg_buf *target, const struct cli *cli, const char *rest)
-{
-    kg_buf_text(target, "/api/v1/plugins/");
-    client_put_encoded(target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(target, rest);
-}
-
 int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_target(&target, cli, rest);
+    client_put_target(&target, "plugins", cli_argument(cli, 0), rest);
     const struct client_request request = {.method = method, .target = kg_buf_terminate(&target)};
     return cli_ask_object(cli, &request, ret_body, ret_doc);
 }
 
-int cli_ask_plugin_to_show(const struct cli *cli, const char *method, const char *rest,
-                           struct kg_doc **ret_doc)
+int cli_show_plugin(const struct cli *cli, const char *method, const char *rest, cli_put *put)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_target(&target, cli, rest);
+    client_put_target(&target, "plugins", cli_argument(cli, 0), rest);
     const struct client_request request = {.method = method, .target = kg_buf_terminate(&target)};
-    return cli_ask_to_show(cli, &request, ret_doc);
-}
-
-/* -- status ------------------------------------------------------------------------------------ */
-
-int cli_plugin_status(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin_to_show(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", &doc);
-    if (doc == NULL)
-        return code;
-    plugin_status_put(&text, cli, doc->root);
-    print_out(&text);
-    return CLI_DONE;
-}
-
-/* -- why --------------------------------------------------------------------------------------- */
-
-int cli_plugin_why(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin_to_show(cli, "GET", "/why", &doc);
-    if (doc == NULL)
-        return code;
-    plugin_why_put(&text, doc->root);
-    print_out(&text);
-    return CLI_DONE;
+    return cli_show(cli, &request, put);
 }
 
 /* -- logs -------------------------------------------------------------------------------------- */
@@ -75,7 +38,7 @@ int cli_plugin_why(struct cli *cli)
 static void print_log_lines(const struct kg_node *lines)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    for (uint32_t i = 0; lines != NULL && lines->type == KG_ARRAY && i < lines->count; i++) {
+    for (uint32_t i = 0; i < lines->count; i++) {
         kg_buf_escaped(&text,
                        lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
         kg_buf_char(&text, '\n');
@@ -88,7 +51,7 @@ static int ask_log(const struct cli *cli, int64_t lines, int64_t *cursor, bool s
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    put_target(&target, cli, "/logs");
+    client_put_target(&target, "plugins", cli_argument(cli, 0), "/logs");
     if (*cursor < 0) {
         client_put_number(&target, "lines", lines);
     } else {
@@ -102,7 +65,7 @@ static int ask_log(const struct cli *cli, int64_t lines, int64_t *cursor, bool s
     if (shown && cli->json)
         print_json(kg_buf_view(&body));
     else if (shown)
-        print_log_lines(kg_node_get(doc->root, "lines"));
+        print_log_lines(cli_list(doc->root, "lines"));
     fflush(stdout);
     *cursor = kg_node_number(doc->root, "cursor");
     return CLI_DONE;
@@ -177,8 +140,7 @@ static void say_settled(const struct cli *cli, const struct kg_node *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(&line, " is ");
-    kg_buf_escaped(&line, cli_text(plugin, "state"));
+    print_words(&line, plugin, " is {state}");
     if (kg_node_number(plugin, "pid") > 0)
         kg_buf_printf(&line, " (pid %" PRId64 ")", kg_node_number(plugin, "pid"));
     print_line(kg_buf_view(&line));
@@ -230,12 +192,12 @@ static void say_reloaded(const struct cli *cli, const struct kg_node *answer)
         {"restarted", "was restarted, because of"},
     };
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    const struct kg_node *reasons = kg_node_get(answer, "reasons");
+    const struct kg_node *reasons = cli_list(answer, "reasons");
     kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         if (kg_str_is(cli_text(answer, "action"), rows[i].action))
             kg_buf_printf(&line, " %s", rows[i].words);
-    for (uint32_t i = 0; reasons != NULL && reasons->type == KG_ARRAY && i < reasons->count; i++) {
+    for (uint32_t i = 0; i < reasons->count; i++) {
         kg_buf_text(&line, i > 0 ? ", " : ": ");
         if (reasons->items[i].type == KG_STRING)
             kg_buf_escaped(&line, reasons->items[i].text);
@@ -338,7 +300,7 @@ int cli_plugin_call(struct cli *cli)
     if (cli_option_number(cli, "timeout", 1, TIMEOUT_MAX_MS, &timeout_ms, &err) < 0 ||
         cli_take_params(cli_argument(cli, 2), &params, &err) < 0)
         return print_error(&err);
-    put_target(&target, cli, "/call/");
+    client_put_target(&target, "plugins", cli_argument(cli, 0), "/call/");
     client_put_encoded(&target, kg_str(cli_argument(cli, 1)));
     const struct client_request request = {
         .method = "POST",

@@ -3,8 +3,8 @@
 
 static bool is_required(const struct kg_node *schema, struct kg_str name)
 {
-    const struct kg_node *required = kg_node_get(schema, "required");
-    for (uint32_t i = 0; required && required->type == KG_ARRAY && i < required->count; i++)
+    const struct kg_node *required = cli_list(schema, "required");
+    for (uint32_t i = 0; i < required->count; i++)
         if (required->items[i].type == KG_STRING && kg_str_equal(required->items[i].text, name))
             return true;
     return false;
@@ -26,18 +26,15 @@ static void put_parameters(struct kg_buf *out, const struct kg_node *schema)
     }
 }
 
-int cli_plugin_tools(struct cli *cli)
+static void put_tools(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"TOOL", "PARAMETERS", "DESCRIPTION", NULL};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin_to_show(cli, "GET", "/tools", &doc);
-    if (doc == NULL)
-        return code;
-    const struct kg_node *tools = cli_list(doc->root, "tools");
-    if (tools->count == 0)
+    const struct kg_node *tools = cli_list(answer, "tools");
+    (void)out;
+    if (tools->count == 0) {
         fprintf(stderr, "plugin %s declares no tools\n", cli_argument(cli, 0));
-    if (tools->count == 0)
-        return CLI_DONE;
+        return;
+    }
     struct table *table = table_new(headings);
     for (uint32_t i = 0; i < tools->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf parameters = {0};
@@ -47,5 +44,9 @@ int cli_plugin_tools(struct cli *cli)
         table_cell(table, cli_text(&tools->items[i], "description"), NULL);
     }
     table_print(table);
-    return CLI_DONE;
+}
+
+int cli_plugin_tools(struct cli *cli)
+{
+    return cli_show_plugin(cli, "GET", "/tools", put_tools);
 }

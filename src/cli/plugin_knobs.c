@@ -7,25 +7,10 @@
 /* "/api/v1/plugins/NAME/knobs", what follows, and for whom. */
 static void put_target(struct kg_buf *target, const struct cli *cli, const char *knob_or_null)
 {
-    static const char *const options[] = {"project", "agent"};
-    kg_buf_text(target, "/api/v1/plugins/");
-    client_put_encoded(target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(target, "/knobs");
-    if (knob_or_null != NULL) {
-        kg_buf_char(target, '/');
-        client_put_encoded(target, kg_str(knob_or_null));
-    }
-    for (size_t i = 0; i < KG_COUNT(options); i++)
-        if (cli_has(cli, options[i]))
-            client_put_query(target, options[i], kg_str(cli_option_value(cli, options[i])));
-}
-
-static int ask_knobs(const struct cli *cli, struct kg_buf *ret_body, struct kg_doc **ret_doc)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_target(&target, cli, NULL);
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_ask_object(cli, &request, ret_body, ret_doc);
+    client_put_target(target, "plugins", cli_argument(cli, 0), knob_or_null ? "/knobs/" : "/knobs");
+    client_put_encoded(target, kg_str(knob_or_null));
+    cli_put_option(target, cli, "project");
+    cli_put_option(target, cli, "agent");
 }
 
 static void put_json(struct kg_buf *out, const struct kg_node *value)
@@ -38,8 +23,7 @@ static void put_json(struct kg_buf *out, const struct kg_node *value)
 /* The value as JSON; of one that is not shown, that it is not. */
 static void put_value(struct kg_buf *out, const struct kg_node *knob)
 {
-    const struct kg_node *hidden = kg_node_get(knob, "hidden");
-    if (hidden != NULL && hidden->type == KG_BOOL && hidden->boolean)
+    if (kg_node_is_true(knob, "hidden"))
         kg_buf_text(out, "(hidden)");
     else
         put_json(out, kg_node_get(knob, "value"));
@@ -77,31 +61,30 @@ static void put_cells(struct table *table, const struct kg_node *knob, bool of_a
     table_cell(table, cli_text(knob, "label"), NULL);
 }
 
-int cli_plugin_knobs(struct cli *cli)
+static void put_knobs(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"KNOB", "TYPE", "VALUE", "DEFAULT", "LABEL", NULL};
     static const char *const of_agent[] = {"KNOB",    "TYPE",  "VALUE", "FROM",
                                            "DEFAULT", "LABEL", NULL};
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = ask_knobs(cli, &body, &doc);
-    if (code != CLI_DONE)
-        return code;
-    const struct kg_node *knobs = cli_list(doc->root, "knobs");
-    bool has_agent = cli_text(doc->root, "agent_path").length > 0;
-    if (cli->json) {
-        print_json(kg_buf_view(&body));
-        return CLI_DONE;
-    }
+    const struct kg_node *knobs = cli_list(answer, "knobs");
+    bool has_agent = cli_text(answer, "agent_path").length > 0;
+    (void)out;
     if (knobs->count == 0) {
         fprintf(stderr, "plugin %s declares no knobs\n", cli_argument(cli, 0));
-        return CLI_DONE;
+        return;
     }
     struct table *table = table_new(has_agent ? of_agent : headings);
     for (uint32_t i = 0; i < knobs->count; i++)
         put_cells(table, &knobs->items[i], has_agent);
     table_print(table);
-    return CLI_DONE;
+}
+
+int cli_plugin_knobs(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_target(&target, cli, NULL);
+    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
+    return cli_show(cli, &request, put_knobs);
 }
 
 /* -- one of them ------------------------------------------------------------------------------- */
@@ -133,9 +116,11 @@ static const struct kg_node *find_knob(const struct kg_doc *doc, const char *nam
 /* Asks for all and finds the one of the second argument. */
 static int ask_knob(const struct cli *cli, struct kg_doc **ret_doc, const struct kg_node **ret_knob)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     struct kg_err err = {0};
-    int code = ask_knobs(cli, &body, ret_doc);
+    put_target(&target, cli, NULL);
+    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
+    int code = cli_ask_object(cli, &request, &body, ret_doc);
     if (code != CLI_DONE)
         return code;
     *ret_knob = find_knob(*ret_doc, cli_argument(cli, 1), &err);
@@ -203,23 +188,22 @@ static int make_body(const struct cli *cli, const struct kg_node *knob, struct k
 }
 
 /* "turns = 7   [this agent]" */
-static void say_turned(const struct kg_node *knob)
+static void put_turned(struct kg_buf *out, const struct cli *cli, const struct kg_node *knob)
 {
-    kg_auto(kg_buf_free) struct kg_buf json = {0}, line = {0};
+    kg_auto(kg_buf_free) struct kg_buf json = {0};
+    (void)cli;
     put_value(&json, knob);
-    kg_buf_escaped(&line, cli_text(knob, "name"));
-    kg_buf_text(&line, " = ");
-    kg_buf_json_escaped(&line, kg_buf_view(&json));
-    kg_buf_text(&line, "   [");
-    kg_buf_escaped(&line, origin_words(knob));
-    kg_buf_char(&line, ']');
-    print_line(kg_buf_view(&line));
+    print_words(out, knob, "{name} = ");
+    kg_buf_json_escaped(out, kg_buf_view(&json));
+    kg_buf_text(out, "   [");
+    kg_buf_escaped(out, origin_words(knob));
+    kg_buf_text(out, "]\n");
 }
 
 int cli_plugin_knobs_set(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL, *answer = NULL;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct kg_node *knob = NULL;
     struct kg_err err = {0};
     if (!cli_has(cli, "project")) {
@@ -239,8 +223,5 @@ int cli_plugin_knobs_set(struct cli *cli)
         .body = kg_buf_view(&body),
         .silence_ms = CLIENT_WAIT_FOREVER,
     };
-    code = cli_ask_to_show(cli, &request, &answer);
-    if (answer != NULL)
-        say_turned(answer->root);
-    return code;
+    return cli_show(cli, &request, put_turned);
 }

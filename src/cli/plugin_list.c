@@ -78,44 +78,31 @@ static void put_brief_row(struct table *table, const struct kg_node *plugin)
 }
 
 /* Those that are run from somewhere else than the store. */
-static void print_devs(const struct kg_node *plugins)
+static void put_devs(struct kg_buf *out, const struct kg_node *plugins)
 {
-    kg_auto(kg_buf_free) struct kg_buf out = {0};
     for (uint32_t i = 0; i < plugins->count; i++) {
-        if (!kg_node_is_true(&plugins->items[i], "dev"))
-            continue;
-        kg_buf_escaped(&out, cli_text(&plugins->items[i], "name"));
-        kg_buf_text(&out, " is dev: run from ");
-        kg_buf_escaped(&out, cli_text(&plugins->items[i], "dir"));
-        kg_buf_char(&out, '\n');
+        if (kg_node_is_true(&plugins->items[i], "dev"))
+            print_words(out, &plugins->items[i], "{name} is dev: run from {dir}\n");
     }
-    print_out(&out);
 }
 
 /* Why a plugin cannot be used, or has stopped being what its manifest says. */
-static void print_problems(const struct kg_node *plugins)
+static void put_problems(struct kg_buf *out, const struct kg_node *plugins)
 {
-    kg_auto(kg_buf_free) struct kg_buf out = {0};
     for (uint32_t i = 0; i < plugins->count; i++) {
         const struct kg_node *plugin = &plugins->items[i];
-        struct kg_str problem = cli_text(plugin, "problem");
-        if (problem.length == 0)
+        if (cli_text(plugin, "problem").length == 0)
             continue;
-        kg_buf_escaped(&out, cli_text(plugin, "name"));
-        kg_buf_text(&out, " is ");
-        kg_buf_escaped(&out, cli_text(plugin, "state"));
+        print_words(out, plugin, "{name} is {state}");
         if (is_invalid(plugin))
-            kg_buf_printf(&out, " (%s)", reasons[reason_of(plugin)].words);
-        kg_buf_text(&out, ": ");
-        kg_buf_escaped(&out, problem);
-        kg_buf_char(&out, '\n');
+            kg_buf_printf(out, " (%s)", reasons[reason_of(plugin)].words);
+        print_words(out, plugin, ": {problem}\n");
     }
-    print_out(&out);
 }
 
 static void join_texts(struct kg_buf *out, const struct kg_node *list)
 {
-    for (uint32_t i = 0; list != NULL && list->type == KG_ARRAY && i < list->count; i++) {
+    for (uint32_t i = 0; i < list->count; i++) {
         if (i > 0)
             kg_buf_char(out, ',');
         if (list->items[i].type == KG_STRING)
@@ -127,24 +114,27 @@ static void put_verbose_row(struct table *table, const struct kg_node *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf capabilities = {0};
     struct kg_str state = cli_text(plugin, "state");
-    join_texts(&capabilities, kg_node_get(plugin, "capabilities"));
-    table_cell(table, cli_text(plugin, "name"), NULL);
-    table_cell(table, cli_text(plugin, "version"), NULL);
+    join_texts(&capabilities, cli_list(plugin, "capabilities"));
+    table_texts(table, plugin, (const char *const[]){"name", "version", NULL});
     table_cell(table, is_invalid(plugin) ? KG_STR("invalid") : state, state_color(state));
     table_cell(table, kg_node_number(plugin, "pid") > 0 ? cli_text(plugin, "pid") : KG_STR(""),
                NULL);
     table_cell(table, kg_buf_view(&capabilities), NULL);
-    table_cell(table, cli_text(plugin, "homepage"), NULL);
-    table_cell(table, cli_text(plugin, "dir"), NULL);
-    table_cell(table, cli_text(plugin, "description"), NULL);
+    table_texts(table, plugin, (const char *const[]){"homepage", "dir", "description", NULL});
 }
 
-static void print_plugins(const struct kg_node *plugins, bool verbose)
+static void put_plugins(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const brief[] = {"NAME", "VERSION", "STATE",    "UPTIME", "CALLS",
                                         "P50",  "P99",     "RESTARTS", "MEMORY", NULL};
     static const char *const all[] = {"NAME",     "VERSION", "STATE",       "PID", "CAPABILITIES",
                                       "HOMEPAGE", "FOLDER",  "DESCRIPTION", NULL};
+    const struct kg_node *plugins = cli_list(answer, "plugins");
+    bool verbose = cli_has(cli, "verbose");
+    if (plugins->count == 0) {
+        fprintf(stderr, "no plugins; kaged looks for them in %s\n", cli->paths.plugins_dir);
+        return;
+    }
     struct table *table = table_new(verbose ? all : brief);
     for (uint32_t i = 0; i < plugins->count; i++) {
         if (verbose)
@@ -153,21 +143,12 @@ static void print_plugins(const struct kg_node *plugins, bool verbose)
             put_brief_row(table, &plugins->items[i]);
     }
     table_print(table);
-    print_devs(plugins);
-    print_problems(plugins);
+    put_devs(out, plugins);
+    put_problems(out, plugins);
 }
 
 int cli_plugin_list(struct cli *cli)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct client_request request = {.method = "GET", .target = "/api/v1/plugins"};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    const struct kg_node *plugins = kg_node_get(doc->root, "plugins");
-    if (plugins != NULL && plugins->type == KG_ARRAY && plugins->count > 0)
-        print_plugins(plugins, cli_has(cli, "verbose"));
-    else
-        fprintf(stderr, "no plugins; kaged looks for them in %s\n", cli->paths.plugins_dir);
-    return CLI_DONE;
+    return cli_show(cli, &request, put_plugins);
 }

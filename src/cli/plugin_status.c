@@ -10,28 +10,15 @@ static void put_label(struct kg_buf *out, const char *label)
 
 static void put_text(struct kg_buf *out, const char *label, struct kg_str text)
 {
-    if (text.length == 0)
-        return;
-    put_label(out, label);
-    kg_buf_escaped(out, text);
-    kg_buf_char(out, '\n');
+    print_fact(out, 13, label, text);
 }
 
 static void put_heading(struct kg_buf *out, const struct kg_node *plugin)
 {
-    struct kg_str meaning = cli_text(plugin, "state_meaning");
-    struct kg_str version = cli_text(plugin, "version");
-    kg_buf_escaped(out, cli_text(plugin, "name"));
-    if (version.length > 0)
-        kg_buf_char(out, ' ');
-    kg_buf_escaped(out, version);
-    kg_buf_text(out, " is ");
-    kg_buf_escaped(out, cli_text(plugin, "state"));
-    if (meaning.length > 0) {
-        kg_buf_text(out, ": ");
-        kg_buf_escaped(out, meaning);
-    }
-    kg_buf_char(out, '\n');
+    bool has_version = cli_text(plugin, "version").length > 0;
+    bool has_meaning = cli_text(plugin, "state_meaning").length > 0;
+    print_words(out, plugin, has_version ? "{name} {version} is {state}" : "{name} is {state}");
+    print_words(out, plugin, has_meaning ? ": {state_meaning}\n" : "\n");
 }
 
 static void put_process(struct kg_buf *out, const struct kg_node *plugin)
@@ -113,9 +100,9 @@ static void put_limits(struct kg_buf *out, const struct kg_node *plugin)
 static void put_methods(struct kg_buf *out, const struct kg_node *plugin)
 {
     const char *label = "methods";
-    const struct kg_node *methods = kg_node_get(plugin, "methods");
+    const struct kg_node *methods = cli_list(plugin, "methods");
     bool has_said = kg_str_is(cli_text(plugin, "state"), "running");
-    for (uint32_t i = 0; methods != NULL && methods->type == KG_ARRAY && i < methods->count; i++) {
+    for (uint32_t i = 0; i < methods->count; i++) {
         const struct kg_node *available = kg_node_get(&methods->items[i], "available");
         put_label(out, label);
         kg_buf_escaped(out, cli_text(&methods->items[i], "name"));
@@ -142,26 +129,17 @@ static void put_what_follows(struct kg_buf *out, const struct cli *cli,
         kg_auto(kg_free) char *self = cli_self(cli);
         put_label(out, "");
         kg_buf_printf(out, "no restart: enable it with: %s plugin enable ", self);
-        kg_buf_escaped(out, cli_text(plugin, "name"));
-        kg_buf_char(out, '\n');
+        print_words(out, plugin, "{name}\n");
     }
 }
 
 static void put_indented(struct kg_buf *out, const struct kg_node *lines)
 {
-    for (uint32_t i = 0; lines != NULL && lines->type == KG_ARRAY && i < lines->count; i++) {
+    for (uint32_t i = 0; i < lines->count; i++) {
         kg_buf_text(out, "    ");
         kg_buf_escaped(out, lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
         kg_buf_char(out, '\n');
     }
-}
-
-static void put_last_stderr(struct kg_buf *out, const struct kg_node *lines)
-{
-    if (lines == NULL || lines->type != KG_ARRAY || lines->count == 0)
-        return;
-    kg_buf_text(out, "  last stderr\n");
-    put_indented(out, lines);
 }
 
 static void put_trace(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin,
@@ -173,8 +151,7 @@ static void put_trace(struct kg_buf *out, const struct cli *cli, const struct kg
     put_label(out, "");
     kg_buf_printf(out, "%" PRId64 " records of what was said: %s plugin trace ",
                   kg_node_number(trace, "records"), self);
-    kg_buf_escaped(out, cli_text(plugin, "name"));
-    kg_buf_text(out, " --crash -o FILE\n");
+    print_words(out, plugin, "{name} --crash -o FILE\n");
 }
 
 static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin)
@@ -194,15 +171,17 @@ static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struc
     }
     put_what_follows(out, cli, plugin, last_exit);
     put_trace(out, cli, plugin, kg_node_get(last_exit, "trace"));
-    put_last_stderr(out, kg_node_get(last_exit, "last_stderr"));
+    const struct kg_node *lines = cli_list(last_exit, "last_stderr");
+    kg_buf_text(out, lines->count > 0 ? "  last stderr\n" : "");
+    put_indented(out, lines);
 }
 
 static void put_cage(struct kg_buf *out, const struct kg_node *cage)
 {
     if (cage == NULL)
         return;
-    const struct kg_node *words = kg_node_get(cage, "words");
-    kg_buf_text(out, words != NULL && words->count > 0 ? "  in its cage it\n" : "");
+    const struct kg_node *words = cli_list(cage, "words");
+    kg_buf_text(out, words->count > 0 ? "  in its cage it\n" : "");
     put_indented(out, words);
     put_text(out, "no cage", cli_text(cage, "problem"));
     put_text(out, "what to do", cli_text(cage, "hint"));
@@ -216,9 +195,7 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
     put_text(out, "description", cli_text(plugin, "description"));
     if (kg_node_is_true(plugin, "dev")) {
         put_label(out, "dev");
-        kg_buf_text(out, "run by kaged plugin dev, from ");
-        kg_buf_escaped(out, cli_text(plugin, "dir"));
-        kg_buf_char(out, '\n');
+        print_words(out, plugin, "run by kaged plugin dev, from {dir}\n");
     }
     put_process(out, plugin);
     put_figures(out, plugin);
@@ -226,4 +203,9 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
     put_methods(out, plugin);
     put_last_exit(out, cli, plugin);
     put_cage(out, kg_node_get(plugin, "cage"));
+}
+
+int cli_plugin_status(struct cli *cli)
+{
+    return cli_show_plugin(cli, "GET", cli_has(cli, "cage") ? "?cage=true" : "", plugin_status_put);
 }

@@ -23,11 +23,11 @@ static void put_cell(struct table *table, const struct kg_node *value)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-static void print_rows(const struct kg_node *answer)
+static void put_rows(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    const struct kg_node *columns = kg_node_get(answer, "columns");
-    const struct kg_node *rows = kg_node_get(answer, "rows");
-    if (columns == NULL || columns->type != KG_ARRAY || rows == NULL || rows->type != KG_ARRAY)
+    const struct kg_node *columns = cli_list(answer, "columns"), *rows = cli_list(answer, "rows");
+    (void)out, (void)cli;
+    if (columns->count == 0)
         return;
     char **headings = kg_list_new(0);
     for (uint32_t i = 0; i < columns->count; i++) {
@@ -47,53 +47,36 @@ static void print_rows(const struct kg_node *answer)
 static int show_rows(const struct cli *cli, const char *sql)
 {
     kg_auto(kg_buf_free) struct kg_buf rest = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     kg_buf_text(&rest, "/storage");
     client_put_query(&rest, "sql", kg_str(sql));
-    int code = cli_ask_plugin_to_show(cli, "GET", kg_buf_terminate(&rest), &doc);
-    if (doc != NULL)
-        print_rows(doc->root);
-    return code;
+    return cli_show_plugin(cli, "GET", kg_buf_terminate(&rest), put_rows);
 }
 
 /* -- what is in it ----------------------------------------------------------------------------- */
 
-static void print_contents(const struct cli *cli, const struct kg_node *storage)
+static void put_contents(struct kg_buf *out, const struct cli *cli, const struct kg_node *storage)
 {
     static const char *const headings[] = {"TABLE", "ROWS", "TYPE", NULL};
-    const struct kg_node *tables = kg_node_get(storage, "tables");
-    const struct kg_node *damaged = kg_node_get(storage, "damaged");
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_buf_printf(&text, "%" PRId64 " of %" PRId64 " bytes in ", kg_node_number(storage, "bytes"),
+    static const char *const keys[] = {"full_name", "rows", "type", NULL};
+    const struct kg_node *tables = cli_list(storage, "tables");
+    kg_buf_printf(out, "%" PRId64 " of %" PRId64 " bytes in ", kg_node_number(storage, "bytes"),
                   kg_node_number(storage, "bytes_max"));
-    kg_buf_escaped(&text, cli_text(storage, "file"));
-    kg_buf_char(&text, '\n');
-    if (damaged != NULL && damaged->boolean) {
+    print_words(out, storage, "{file}\n");
+    if (kg_node_is_true(storage, "damaged")) {
         kg_auto(kg_free) char *self = cli_self(cli);
-        kg_buf_printf(&text,
+        kg_buf_printf(out,
                       "it was damaged and is set aside; to start with an empty one: %s plugin "
                       "storage %s --reset\n",
                       self, cli_argument(cli, 0));
     }
-    print_out(&text);
-    if (tables == NULL || tables->type != KG_ARRAY || tables->count == 0)
+    if (tables->count == 0)
         return;
+    print_out(out);
+    out->length = 0;
     struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < tables->count; i++) {
-        table_cell(table, cli_text(&tables->items[i], "full_name"), NULL);
-        table_cell(table, cli_text(&tables->items[i], "rows"), NULL);
-        table_cell(table, cli_text(&tables->items[i], "type"), NULL);
-    }
+    for (uint32_t i = 0; i < tables->count; i++)
+        table_texts(table, &tables->items[i], keys);
     table_print(table);
-}
-
-static int show_contents(const struct cli *cli, const char *method, const char *rest)
-{
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin_to_show(cli, method, rest, &doc);
-    if (doc != NULL)
-        print_contents(cli, doc->root);
-    return code;
 }
 
 /* -- a copy ------------------------------------------------------------------------------------ */
@@ -133,6 +116,6 @@ int cli_plugin_storage(struct cli *cli)
         return export_to(cli, to);
     if (sql != NULL)
         return show_rows(cli, sql);
-    return cli_has(cli, "reset") ? show_contents(cli, "POST", "/storage/reset")
-                                 : show_contents(cli, "GET", "/storage");
+    return cli_has(cli, "reset") ? cli_show_plugin(cli, "POST", "/storage/reset", put_contents)
+                                 : cli_show_plugin(cli, "GET", "/storage", put_contents);
 }

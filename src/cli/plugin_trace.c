@@ -91,21 +91,14 @@ static void say_what_was_written(const struct follower *follower)
     fputc('\n', stderr);
 }
 
-static const char *put_target(struct kg_buf *target, const struct cli *cli, const char *rest)
-{
-    kg_buf_text(target, "/api/v1/plugins/");
-    client_put_encoded(target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(target, rest);
-    return kg_buf_terminate(target);
-}
-
 static int follow(const struct cli *cli, struct follower *follower, const char *rest)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     const struct client_stream stream = {on_line, on_interrupt, follower, &follower->leave};
+    client_put_target(&target, "plugins", cli_argument(cli, 0), rest);
     const struct client_request request = {
         .method = "GET",
-        .target = put_target(&target, cli, rest),
+        .target = kg_buf_terminate(&target),
         .silence_ms = CLIENT_WAIT_FOREVER,
     };
     terminal_catch_interrupts();
@@ -115,19 +108,24 @@ static int follow(const struct cli *cli, struct follower *follower, const char *
     return print_error(&follower->err);
 }
 
-static int record(const struct cli *cli, bool on)
+static void put_recorder(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
+    (void)answer;
+    kg_buf_printf(out, "the recorder of %s is %s\n", cli_argument(cli, 0),
+                  cli_has(cli, "on") ? "on" : "off");
+}
+
+static int record(const struct cli *cli)
+{
+    bool on = cli_has(cli, "on");
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    client_put_target(&target, "plugins", cli_argument(cli, 0), "/trace");
     const struct client_request request = {
         .method = "POST",
-        .target = put_target(&target, cli, "/trace"),
+        .target = kg_buf_terminate(&target),
         .body = on ? KG_STR("{\"record\":true}") : KG_STR("{\"record\":false}"),
     };
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc != NULL)
-        printf("the recorder of %s is %s\n", cli_argument(cli, 0), on ? "on" : "off");
-    return code;
+    return cli_show(cli, &request, put_recorder);
 }
 
 static const struct {
@@ -160,7 +158,7 @@ int cli_plugin_trace(struct cli *cli)
     if (check_options(cli, &err) < 0)
         return print_error(&err);
     if (cli_has(cli, "on") || cli_has(cli, "off"))
-        return record(cli, cli_has(cli, "on"));
+        return record(cli);
     for (size_t i = 0; i < KG_COUNT(kinds); i++)
         if (cli_has(cli, kinds[i].option))
             rest = kinds[i].rest;

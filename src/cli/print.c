@@ -37,6 +37,31 @@ void print_cut(struct kg_buf *out, size_t from, size_t columns)
     kg_buf_text(out, "...");
 }
 
+/* -- members of an answer ---------------------------------------------------------------------- */
+
+void print_words(struct kg_buf *out, const struct kg_node *object, const char *words)
+{
+    for (size_t length; *words != '\0'; words += length) {
+        char key[64];
+        length = strcspn(words, "{");
+        kg_buf_append(out, words, length);
+        if (length > 0)
+            continue;
+        length = strcspn(words, "}") + 1;
+        snprintf(key, sizeof(key), "%.*s", (int)length - 2, words + 1);
+        kg_buf_escaped(out, cli_text(object, key));
+    }
+}
+
+void print_fact(struct kg_buf *out, int columns, const char *label, struct kg_str text)
+{
+    if (text.length == 0)
+        return;
+    kg_buf_printf(out, "  %-*s", columns, label);
+    kg_buf_escaped(out, text);
+    kg_buf_char(out, '\n');
+}
+
 /* -- time -------------------------------------------------------------------------------------- */
 
 void print_duration(struct kg_buf *out, int64_t ms)
@@ -232,6 +257,12 @@ void table_cell(struct table *table, struct kg_str text, const char *color_or_nu
     if (color_or_null != NULL)
         scols_cell_set_color(scols_line_get_cell(table->line, table->next), color_or_null);
     table->next = (table->next + 1) % table->count;
+}
+
+void table_texts(struct table *table, const struct kg_node *object, const char *const *keys)
+{
+    for (; *keys != NULL; keys++)
+        table_cell(table, cli_text(object, *keys), NULL);
 }
 
 void table_print(struct table *table)

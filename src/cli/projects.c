@@ -11,27 +11,19 @@
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-/* "/api/v1/projects/NAME" and what follows. */
-static void put_target(struct kg_buf *target, const struct cli *cli, const char *rest)
-{
-    kg_buf_text(target, "/api/v1/projects/");
-    client_put_encoded(target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(target, rest);
-}
-
-/* Asks about the project of the first argument; --json prints the answer, and *ret_doc is NULL. */
-static int ask_to_show(const struct cli *cli, const char *method, const char *rest,
-                       const char *file_or_null, struct kg_doc **ret_doc)
+/* Asks about the project of the first argument, and prints the answer. */
+static int show(const struct cli *cli, const char *method, const char *rest,
+                const char *file_or_null, cli_put *put)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_target(&target, cli, rest);
+    client_put_target(&target, "projects", cli_argument(cli, 0), rest);
     const struct client_request request = {
         .method = method,
         .target = kg_buf_terminate(&target),
         .file = file_or_null,
         .silence_ms = strcmp(method, "GET") == 0 ? 0 : CLIENT_WAIT_FOREVER,
     };
-    return cli_ask_to_show(cli, &request, ret_doc);
+    return cli_show(cli, &request, put);
 }
 
 /* -- what became of it ------------------------------------------------------------------------- */
@@ -41,18 +33,14 @@ static void put_consents(struct kg_buf *out, const struct cli *cli, const struct
     kg_auto(kg_free) char *self = cli_self(cli);
     for (uint32_t i = 0; i < consents->count; i++) {
         const struct kg_node *consent = &consents->items[i];
-        kg_buf_text(out, "  ");
-        kg_buf_escaped(out, cli_text(consent, "plugin"));
-        kg_buf_text(out, " is ");
-        kg_buf_escaped(out, cli_text(consent, "state"));
+        print_words(out, consent, "  {plugin} is {state}");
         /* A no stands until it is asked for again. */
         bool declined = kg_str_is(cli_text(consent, "state"), "declined");
         kg_buf_printf(out,
                       declined ? "; to be asked again: %s project reload "
                                : ": %s project consent approve ",
                       self);
-        kg_buf_escaped(out, cli_text(consent, declined ? "project_id" : "id"));
-        kg_buf_char(out, '\n');
+        print_words(out, consent, declined ? "{project_id}\n" : "{id}\n");
     }
 }
 
@@ -63,11 +51,7 @@ static void put_state(struct kg_buf *out, const struct cli *cli, const struct kg
     const struct kg_node *consents = cli_list(project, "consents");
     uint32_t agents = cli_list(project, "agents")->count;
     int64_t plugins = kg_node_number(project, "plugins");
-    kg_buf_text(out, "project ");
-    kg_buf_escaped(out, cli_text(project, "id"));
-    kg_buf_text(out, " is ");
-    kg_buf_escaped(out, cli_text(project, "state"));
-    kg_buf_text(out, ": ");
+    print_words(out, project, "project {id} is {state}: ");
     if (consents->count > 0)
         kg_buf_text(out, "it waits for your answer");
     else if (reason.length > 0)
@@ -88,8 +72,7 @@ static void put_problems(struct kg_buf *out, const struct kg_node *project)
         kg_buf_escaped(out, cli_text(project, "file"));
         kg_buf_printf(out, ":%" PRId64 ":%" PRId64 ": ", kg_node_number(problem, "line"),
                       kg_node_number(problem, "column"));
-        kg_buf_escaped(out, cli_text(problem, "message"));
-        kg_buf_char(out, '\n');
+        print_words(out, problem, "{message}\n");
     }
 }
 
@@ -103,13 +86,11 @@ static void put_changes(struct kg_buf *out, const struct kg_node *project)
     project_changes_view_words(changes, out);
 }
 
-static void say_loaded(const struct cli *cli, const struct kg_node *project)
+static void put_loaded(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    put_changes(&text, project);
-    put_problems(&text, project);
-    put_state(&text, cli, project);
-    print_out(&text);
+    put_changes(out, project);
+    put_problems(out, project);
+    put_state(out, cli, project);
 }
 
 /* -- load, reload ------------------------------------------------------------------------------ */
@@ -118,7 +99,6 @@ int cli_project_load(struct cli *cli)
 {
     kg_auto(project_location_free) struct project_location location = {0};
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const char *path = cli_argument(cli, 0);
     struct kg_err err;
     /* Who names no folder has forgotten that he is in another, rather than meant this one. */
@@ -140,10 +120,7 @@ int cli_project_load(struct cli *cli)
         .file = location.path,
         .silence_ms = CLIENT_WAIT_FOREVER,
     };
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc != NULL)
-        say_loaded(cli, doc->root);
-    return code;
+    return cli_show(cli, &request, put_loaded);
 }
 
 /* Where the project's file is, for what may be wrong with it; owned. */
@@ -151,7 +128,7 @@ static int ask_file(const struct cli *cli, char **ret_file)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    put_target(&target, cli, "");
+    client_put_target(&target, "projects", cli_argument(cli, 0), "");
     const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
     int code = cli_ask_object(cli, &request, &body, &doc);
     if (code == CLI_DONE)
@@ -162,35 +139,22 @@ static int ask_file(const struct cli *cli, char **ret_file)
 int cli_project_reload(struct cli *cli)
 {
     kg_auto(kg_free) char *file = NULL;
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     int code = ask_file(cli, &file);
-    if (code == CLI_DONE)
-        code = ask_to_show(cli, "POST", "/reload", file, &doc);
-    if (doc != NULL)
-        say_loaded(cli, doc->root);
-    return code;
+    return code == CLI_DONE ? show(cli, "POST", "/reload", file, put_loaded) : code;
 }
 
 /* -- list -------------------------------------------------------------------------------------- */
 
-static void put_number(struct table *table, const struct kg_node *project, const char *key)
-{
-    table_cell(table, cli_text(project, key), NULL);
-}
-
-int cli_project_list(struct cli *cli)
+static void put_list(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"PROJECT",  "STATE", "AGENTS", "PLUGINS",
                                            "SESSIONS", "ROOT",  "REASON", NULL};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    const struct client_request request = {.method = "GET", .target = "/api/v1/projects"};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    const struct kg_node *projects = cli_list(doc->root, "projects");
+    static const char *const rest[] = {"agents", "plugins", "sessions", "root", "reason", NULL};
+    const struct kg_node *projects = cli_list(answer, "projects");
+    (void)out, (void)cli;
     if (projects->count == 0) {
         fputs("no project is loaded\n", stderr);
-        return CLI_DONE;
+        return;
     }
     struct table *table = table_new(headings);
     for (uint32_t i = 0; i < projects->count; i++) {
@@ -198,31 +162,27 @@ int cli_project_list(struct cli *cli)
         bool is_pending = kg_str_is(cli_text(project, "state"), "pending");
         table_cell(table, cli_text(project, "id"), NULL);
         table_cell(table, cli_text(project, "state"), is_pending ? "yellow" : "green");
-        put_number(table, project, "agents");
-        put_number(table, project, "plugins");
-        put_number(table, project, "sessions");
-        table_cell(table, cli_text(project, "root"), NULL);
-        table_cell(table, cli_text(project, "reason"), NULL);
+        table_texts(table, project, rest);
     }
     table_print(table);
-    return CLI_DONE;
+}
+
+int cli_project_list(struct cli *cli)
+{
+    const struct client_request request = {.method = "GET", .target = "/api/v1/projects"};
+    return cli_show(cli, &request, put_list);
 }
 
 /* -- show -------------------------------------------------------------------------------------- */
 
 static void put_line(struct kg_buf *out, const char *label, struct kg_str text)
 {
-    if (text.length == 0)
-        return;
-    kg_buf_printf(out, "  %-12s", label);
-    kg_buf_escaped(out, text);
-    kg_buf_char(out, '\n');
+    print_fact(out, 12, label, text);
 }
 
 /* What is said of the whole, above its agents. */
 static void put_facts(struct kg_buf *out, const struct kg_node *project)
 {
-    const struct kg_node *watch = kg_node_get(project, "watch");
     const struct kg_node *problem = kg_node_get(project, "reload_problem");
     int64_t loaded_ms;
     put_line(out, "root", cli_text(project, "root"));
@@ -230,65 +190,52 @@ static void put_facts(struct kg_buf *out, const struct kg_node *project)
     if (cli_time(project, "loaded_at", &loaded_ms)) {
         kg_buf_printf(out, "  %-12s", "loaded");
         print_when(out, loaded_ms);
-        kg_buf_text(out, watch && watch->type == KG_BOOL && watch->boolean
-                             ? ", read again when its file changes\n"
-                             : "\n");
+        kg_buf_text(out, kg_node_is_true(project, "watch") ? ", read again when its file changes\n"
+                                                           : "\n");
     }
     put_line(out, "sessions", cli_text(project, "sessions"));
     put_line(out, "not taken", cli_text(problem, "message"));
     put_line(out, "", cli_text(problem, "hint"));
 }
 
-static void say_project(const struct cli *cli, const struct kg_node *project)
+static void put_project(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
     const struct kg_node *agents = cli_list(project, "agents");
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    put_state(&text, cli, project);
-    put_facts(&text, project);
-    put_problems(&text, project);
+    put_state(out, cli, project);
+    put_facts(out, project);
+    put_problems(out, project);
     for (uint32_t i = 0; i < agents->count; i++) {
-        kg_buf_char(&text, '\n');
-        project_agent_view_words(&agents->items[i], &text);
+        kg_buf_char(out, '\n');
+        project_agent_view_words(&agents->items[i], out);
     }
-    print_out(&text);
 }
 
-static void say_agent(const struct kg_node *agent)
+static void put_agent(struct kg_buf *out, const struct cli *cli, const struct kg_node *agent)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    project_agent_view_words(agent, &text);
-    print_out(&text);
+    (void)cli;
+    project_agent_view_words(agent, out);
 }
 
 int cli_project_show(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf rest = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const char *agent = cli_option_value(cli, "agent");
     if (agent != NULL) {
         kg_buf_text(&rest, "/agents/");
         client_put_encoded(&rest, kg_str(agent));
     }
-    int code = ask_to_show(cli, "GET", kg_buf_terminate(&rest), NULL, &doc);
-    if (doc != NULL && agent != NULL)
-        say_agent(doc->root);
-    else if (doc != NULL)
-        say_project(cli, doc->root);
-    return code;
+    return show(cli, "GET", kg_buf_terminate(&rest), NULL, agent != NULL ? put_agent : put_project);
 }
 
 /* -- unload ------------------------------------------------------------------------------------ */
 
+static void put_unloaded(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
+{
+    (void)cli;
+    print_words(out, project, "project {id} is unloaded; its files stay\n");
+}
+
 int cli_project_unload(struct cli *cli)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = ask_to_show(cli, "DELETE", cli_has(cli, "force") ? "?force=true" : "", NULL, &doc);
-    if (doc == NULL)
-        return code;
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_text(&line, "project ");
-    kg_buf_escaped(&line, cli_text(doc->root, "id"));
-    kg_buf_text(&line, " is unloaded; its files stay");
-    print_line(kg_buf_view(&line));
-    return CLI_DONE;
+    return show(cli, "DELETE", cli_has(cli, "force") ? "?force=true" : "", NULL, put_unloaded);
 }

@@ -15,13 +15,11 @@
 
 void session_put_target(struct kg_buf *target, const struct cli *cli, const char *rest)
 {
-    kg_buf_text(target, "/api/v1/sessions/");
-    client_put_encoded(target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(target, rest);
+    client_put_target(target, "sessions", cli_argument(cli, 0), rest);
 }
 
-int session_ask(const struct cli *cli, const char *method, const char *rest, struct kg_str body,
-                struct kg_doc **ret_doc)
+int session_show(const struct cli *cli, const char *method, const char *rest, struct kg_str body,
+                 cli_put *put)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     session_put_target(&target, cli, rest);
@@ -32,7 +30,7 @@ int session_ask(const struct cli *cli, const char *method, const char *rest, str
         /* Hooks, compactors and models take their time, which the daemon bounds. */
         .silence_ms = CLIENT_WAIT_FOREVER,
     };
-    return cli_ask_to_show(cli, &request, ret_doc);
+    return cli_show(cli, &request, put);
 }
 
 /* -- bodies ------------------------------------------------------------------------------------ */
@@ -52,13 +50,13 @@ static void put_object(struct kg_buf *out, const struct member *members, size_t 
     kg_json_end(&json, '}');
 }
 
-/* Posts what is given of the members. */
-static int post(const struct cli *cli, const char *rest, const struct member *members, size_t count,
-                struct kg_doc **ret_doc)
+/* Posts an object of one member, or of none. */
+static int post(const struct cli *cli, const char *rest, const char *key, const char *value_or_null,
+                cli_put *put)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    put_object(&body, members, count);
-    return session_ask(cli, "POST", rest, kg_buf_view(&body), ret_doc);
+    put_object(&body, &(struct member){key, value_or_null}, 1);
+    return session_show(cli, "POST", rest, kg_buf_view(&body), put);
 }
 
 /* -- the project of a new session -------------------------------------------------------------- */
@@ -133,11 +131,17 @@ static int find_workdir(const struct cli *cli, char **ret_workdir)
     return print_error(&err);
 }
 
+/* Nothing else, for scripts to take it. */
+static void put_id(struct kg_buf *out, const struct cli *cli, const struct kg_node *session)
+{
+    (void)cli;
+    print_words(out, session, "{id}\n");
+}
+
 int cli_session_new(struct cli *cli)
 {
     kg_auto(kg_free) char *project = NULL, *workdir = NULL;
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     int code = find_workdir(cli, &workdir);
     if (code == CLI_DONE)
         code = find_project(cli, &project);
@@ -145,15 +149,10 @@ int cli_session_new(struct cli *cli)
         return code;
     const struct member members[] = {{"workdir", workdir}, {"seat", cli_option_value(cli, "seat")}};
     put_object(&body, members, KG_COUNT(members));
-    kg_buf_text(&target, "/api/v1/projects/");
-    client_put_encoded(&target, kg_str(project));
-    kg_buf_text(&target, "/sessions");
+    client_put_target(&target, "projects", project, "/sessions");
     const struct client_request request = {
         .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    code = cli_ask_to_show(cli, &request, &doc);
-    if (doc != NULL) /* nothing else, for scripts to take it */
-        print_line(cli_text(doc->root, "id"));
-    return code;
+    return cli_show(cli, &request, put_id);
 }
 
 /* -- list -------------------------------------------------------------------------------------- */
@@ -186,21 +185,24 @@ static void print_sessions(const struct kg_node *sessions)
         table_cell(table, cli_text(session, "id"), NULL);
         table_cell(table, runs ? KG_STR("running") : state, runs ? "green" : state_color(state));
         put_age(table, session);
-        table_cell(table, cli_text(session, "entries"), NULL);
-        table_cell(table, cli_text(session, "project_id"), NULL);
-        table_cell(table, cli_text(session, "seat"), NULL);
+        table_texts(table, session, (const char *const[]){"entries", "project_id", "seat", NULL});
     }
     table_print(table);
 }
 
-/* Where the older ones start. */
-static void say_more(const struct cli *cli, const struct kg_node *sessions)
+static void put_list(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
+    const struct kg_node *sessions = cli_list(answer, "sessions");
     kg_auto(kg_free) char *self = cli_self(cli);
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_printf(&line, "older ones with: %s session list --before ", self);
-    kg_buf_escaped(&line, cli_text(&sessions->items[sessions->count - 1], "id"));
-    print_line(kg_buf_view(&line));
+    if (sessions->count == 0) {
+        kg_buf_text(out, "no sessions\n");
+        return;
+    }
+    print_sessions(sessions);
+    if (!kg_node_is_true(answer, "more"))
+        return;
+    kg_buf_printf(out, "older ones with: %s session list --before ", self);
+    print_words(out, &sessions->items[sessions->count - 1], "{id}\n");
 }
 
 int cli_session_list(struct cli *cli)
@@ -210,27 +212,16 @@ int cli_session_list(struct cli *cli)
     if (cli_option_number(cli, "lines", 1, LIST_MAX, &lines, &err) < 0)
         return print_error(&err);
     kg_auto(kg_buf_free) struct kg_buf target = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const char *project = cli_option_value(cli, "project");
-    kg_buf_text(&target, project ? "/api/v1/projects/" : "/api/v1");
-    client_put_encoded(&target, kg_str(project ? project : ""));
-    kg_buf_text(&target, "/sessions");
+    if (project != NULL)
+        client_put_target(&target, "projects", project, "/sessions");
+    else
+        kg_buf_text(&target, "/api/v1/sessions");
     client_put_number(&target, "limit", lines);
     cli_put_option(&target, cli, "state");
     cli_put_option(&target, cli, "before");
     const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    const struct kg_node *sessions = cli_list(doc->root, "sessions");
-    if (sessions->count == 0) {
-        print_line(KG_STR("no sessions"));
-        return code;
-    }
-    print_sessions(sessions);
-    if (kg_node_is_true(doc->root, "more"))
-        say_more(cli, sessions);
-    return code;
+    return cli_show(cli, &request, put_list);
 }
 
 /* -- tool -------------------------------------------------------------------------------------- */
@@ -301,25 +292,21 @@ int cli_session_tool(struct cli *cli)
 
 /* -- idle -------------------------------------------------------------------------------------- */
 
+static void put_told(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    const struct kg_node *hooks = cli_list(answer, "hooks");
+    (void)cli;
+    for (uint32_t i = 0; i < hooks->count; i++)
+        print_words(out, &hooks->items[i],
+                    kg_node_is_true(&hooks->items[i], "ok") ? "{plugin} was told{error}\n"
+                                                            : "{plugin} failed: {error}\n");
+    if (hooks->count == 0)
+        kg_buf_text(out, "no plugin of the primary wants to hear of it\n");
+}
+
 int cli_session_idle(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf out = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = session_ask(cli, "POST", "/idle", KG_STR_NULL, &doc);
-    if (doc == NULL)
-        return code;
-    const struct kg_node *hooks = cli_list(doc->root, "hooks");
-    for (uint32_t i = 0; i < hooks->count; i++) {
-        const struct kg_node *hook = &hooks->items[i];
-        kg_buf_escaped(&out, cli_text(hook, "plugin"));
-        kg_buf_text(&out, kg_node_is_true(hook, "ok") ? " was told" : " failed: ");
-        kg_buf_escaped(&out, cli_text(hook, "error"));
-        kg_buf_char(&out, '\n');
-    }
-    if (out.length == 0)
-        kg_buf_text(&out, "no plugin of the primary wants to hear of it\n");
-    print_out(&out);
-    return code;
+    return session_show(cli, "POST", "/idle", KG_STR_NULL, put_told);
 }
 
 /* -- compact ----------------------------------------------------------------------------------- */
@@ -368,24 +355,26 @@ void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
     }
 }
 
-static int say_stopped(const struct cli *cli)
+static void put_compacted(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     kg_auto(kg_free) char *self = cli_self(cli);
     const char *id = cli_argument(cli, 0);
-    kg_auto(kg_free) char *line =
-        kg_format("a checkpoint was set; the session waits. Go on as it is: %s session resume %s\n"
-                  "or with less: %s session compact %s --strategy drop",
-                  self, id, self, id);
-    print_line(kg_str(line));
-    return CLI_DONE;
+    if (kg_str_is(cli_text(answer, "strategy"), "checkpoint"))
+        kg_buf_printf(
+            out,
+            "a checkpoint was set; the session waits. Go on as it is: %s session resume %s\n"
+            "or with less: %s session compact %s --strategy drop",
+            self, id, self, id);
+    else
+        session_put_compaction(out, answer);
+    kg_buf_char(out, '\n');
 }
 
 int cli_session_compact(struct cli *cli)
 {
     struct kg_err err;
     int64_t keep_recent = -1;
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, out = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     if (cli_option_number(cli, "keep-recent", 0, 10000, &keep_recent, &err) < 0)
         return print_error(&err);
     const struct member members[] = {{"agent", cli_option_value(cli, "agent")},
@@ -396,29 +385,20 @@ int cli_session_compact(struct cli *cli)
         kg_buf_printf(&body, "%s\"keep_recent\":%" PRId64 "}", body.length > 1 ? "," : "",
                       keep_recent);
     }
-    int code = session_ask(cli, "POST", "/compact", kg_buf_view(&body), &doc);
-    if (doc == NULL)
-        return code;
-    if (kg_str_is(cli_text(doc->root, "strategy"), "checkpoint"))
-        return say_stopped(cli);
-    session_put_compaction(&out, doc->root);
-    print_line(kg_buf_view(&out));
-    return code;
+    return session_show(cli, "POST", "/compact", kg_buf_view(&body), put_compacted);
+}
+
+static void put_undone(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    (void)cli;
+    kg_buf_text(out, "the last compaction was taken back: ");
+    print_short(out, kg_node_number(answer, "tokens"));
+    kg_buf_text(out, " tokens\n");
 }
 
 int cli_session_undo_compact(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf out = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    const struct member members[] = {{"agent", cli_option_value(cli, "agent")}};
-    int code = post(cli, "/undo-compact", members, KG_COUNT(members), &doc);
-    if (doc == NULL)
-        return code;
-    kg_buf_text(&out, "the last compaction was taken back: ");
-    print_short(&out, kg_node_number(doc->root, "tokens"));
-    kg_buf_text(&out, " tokens");
-    print_line(kg_buf_view(&out));
-    return code;
+    return post(cli, "/undo-compact", "agent", cli_option_value(cli, "agent"), put_undone);
 }
 
 /* -- one entry --------------------------------------------------------------------------------- */
@@ -450,83 +430,63 @@ static char *entry_id(const struct cli *cli, const char *named, int *ret_code)
     return NULL;
 }
 
+static void put_pinned(struct kg_buf *out, const struct cli *cli, const struct kg_node *entry)
+{
+    print_words(out, entry,
+                cli_has(cli, "unpin") ? "#{seq} is pinned no more\n"
+                                      : "#{seq} is pinned: no compaction leaves it out\n");
+}
+
 int cli_session_pin(struct cli *cli)
 {
     int code = CLI_DONE;
-    bool pinned = !cli_has(cli, "unpin");
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, out = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_free) char *entry = entry_id(cli, cli_argument(cli, 1), &code);
     if (entry == NULL)
         return code;
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "entry", entry);
-    kg_json_named_bool(&json, "pinned", pinned);
+    kg_json_named_bool(&json, "pinned", !cli_has(cli, "unpin"));
     kg_json_end(&json, '}');
-    code = session_ask(cli, "POST", "/pin", kg_buf_view(&body), &doc);
-    if (doc == NULL)
-        return code;
-    kg_buf_printf(&out, "#%" PRId64 " %s", kg_node_number(doc->root, "seq"),
-                  pinned ? "is pinned: no compaction leaves it out" : "is pinned no more");
-    print_line(kg_buf_view(&out));
-    return code;
+    return session_show(cli, "POST", "/pin", kg_buf_view(&body), put_pinned);
 }
 
 int cli_session_fork(struct cli *cli)
 {
     int code = CLI_DONE;
     const char *named = cli_argument(cli, 1);
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     kg_auto(kg_free) char *entry = named ? entry_id(cli, named, &code) : NULL;
-    if (code != CLI_DONE)
-        return code;
-    const struct member members[] = {{"entry", entry}};
-    code = post(cli, "/fork", members, KG_COUNT(members), &doc);
-    if (doc != NULL)
-        print_line(cli_text(doc->root, "id"));
-    return code;
+    return code == CLI_DONE ? post(cli, "/fork", "entry", entry, put_id) : code;
 }
 
 /* -- resume, cancel, close --------------------------------------------------------------------- */
 
 /* "ses_... is active, seat primary" */
-static void say_state(const struct kg_node *session)
+static void put_state(struct kg_buf *out, const struct cli *cli, const struct kg_node *session)
 {
-    kg_auto(kg_buf_free) struct kg_buf out = {0};
-    kg_buf_escaped(&out, cli_text(session, "id"));
-    kg_buf_text(&out, " is ");
-    kg_buf_escaped(&out, cli_text(session, "state"));
-    kg_buf_text(&out, ", seat ");
-    kg_buf_escaped(&out, cli_text(session, "seat"));
-    print_line(kg_buf_view(&out));
+    (void)cli;
+    print_words(out, session, "{id} is {state}, seat {seat}\n");
 }
 
 int cli_session_resume(struct cli *cli)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    const struct member members[] = {{"seat", cli_option_value(cli, "seat")}};
-    int code = post(cli, "/resume", members, KG_COUNT(members), &doc);
-    if (doc != NULL)
-        say_state(doc->root);
-    return code;
+    return post(cli, "/resume", "seat", cli_option_value(cli, "seat"), put_state);
+}
+
+static void put_cancelled(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    (void)cli;
+    kg_buf_text(out, kg_node_is_true(answer, "cancelled") ? "the turn was cancelled\n"
+                                                          : "no turn runs\n");
 }
 
 int cli_session_cancel(struct cli *cli)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = session_ask(cli, "POST", "/cancel", KG_STR_NULL, &doc);
-    if (doc != NULL)
-        print_line(kg_node_is_true(doc->root, "cancelled") ? KG_STR("the turn was cancelled")
-                                                           : KG_STR("no turn runs"));
-    return code;
+    return session_show(cli, "POST", "/cancel", KG_STR_NULL, put_cancelled);
 }
 
 int cli_session_close(struct cli *cli)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = session_ask(cli, "DELETE", "", KG_STR_NULL, &doc);
-    if (doc != NULL)
-        say_state(doc->root);
-    return code;
+    return session_show(cli, "DELETE", "", KG_STR_NULL, put_state);
 }

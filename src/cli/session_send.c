@@ -85,9 +85,7 @@ static void show_reasoning(struct turn *turn, const struct kg_node *told)
 static void show_tool_call(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_text(&line, "-> ");
-    kg_buf_escaped(&line, cli_text(told, "tool"));
-    kg_buf_char(&line, ' ');
+    print_words(&line, told, "-> {tool} ");
     put_json(&line, kg_node_get(told, "arguments"));
     note(turn, &line);
 }
@@ -96,10 +94,9 @@ static void show_tool_result(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     const struct kg_node *result = kg_node_get(told, "result");
-    kg_buf_text(&line, "<- ");
-    kg_buf_escaped(&line, cli_text(told, "tool"));
     bool failed = kg_node_is_true(told, "is_error") && !kg_node_is_true(told, "blocked");
-    kg_buf_text(&line, failed ? " failed: " : " "); /* what is blocked says so itself */
+    /* What is blocked says so itself. */
+    print_words(&line, told, failed ? "<- {tool} failed: " : "<- {tool} ");
     if (result != NULL && result->type == KG_STRING)
         kg_buf_escaped(&line, result->text);
     else
@@ -110,8 +107,7 @@ static void show_tool_result(struct turn *turn, const struct kg_node *told)
 static void show_retry(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_escaped(&line, cli_text(told, "message"));
-    kg_buf_text(&line, "; asking again in ");
+    print_words(&line, told, "{message}; asking again in ");
     print_latency(&line, kg_node_number(told, "after_ms") * 1000);
     note(turn, &line);
 }

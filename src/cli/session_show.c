@@ -71,9 +71,7 @@ static void put_said(struct kg_buf *out, const struct kg_node *content)
 /* " memory.recall {"query":"x"}" */
 static void put_call(struct kg_buf *out, const struct kg_node *content)
 {
-    kg_buf_char(out, ' ');
-    kg_buf_escaped(out, cli_text(content, "name"));
-    kg_buf_char(out, ' ');
+    print_words(out, content, " {name} ");
     put_json(out, kg_node_get(content, "arguments"));
 }
 
@@ -129,10 +127,8 @@ struct origin {
 static void put_words(struct kg_buf *out, const struct form *form, const struct kg_node *entry,
                       struct origin origin)
 {
-    if (form->by_plugin) {
-        kg_buf_text(out, "plugin ");
-        kg_buf_escaped(out, cli_text(entry, "plugin"));
-    }
+    if (form->by_plugin)
+        print_words(out, entry, "plugin {plugin}");
     for (const char *at = form->words; *at != '\0'; at++) {
         if (*at == '%')
             kg_buf_escaped(out, origin.agent);
@@ -149,10 +145,7 @@ static void put_event(struct kg_buf *out, const struct kg_node *content)
     if (kg_str_is(event, "started")) {
         kg_buf_text(out, "the session started");
     } else if (kg_str_is(event, "seat_moved")) {
-        kg_buf_text(out, "the seat moved from ");
-        kg_buf_escaped(out, cli_text(content, "from"));
-        kg_buf_text(out, " to ");
-        kg_buf_escaped(out, cli_text(content, "to"));
+        print_words(out, content, "the seat moved from {from} to {to}");
     } else {
         kg_buf_text(out, "event: ");
         put_json(out, content);
@@ -280,9 +273,8 @@ static void put_agent(struct kg_buf *out, const struct kg_node *agent)
 {
     int64_t entries = kg_node_number(agent, "entries"),
             window = kg_node_number(agent, "window_tokens");
-    kg_buf_text(out, "  ");
-    kg_buf_escaped(out, cli_text(agent, "path"));
-    kg_buf_printf(out, ": %" PRId64 " %s, about ", entries, entries == 1 ? "entry" : "entries");
+    print_words(out, agent,
+                entries == 1 ? "  {path}: 1 entry, about " : "  {path}: {entries} entries, about ");
     print_short(out, kg_node_number(agent, "tokens"));
     if (window > 0) {
         kg_buf_text(out, " of ");
@@ -351,14 +343,10 @@ int cli_session_show(struct cli *cli)
 
 static void put_summary(struct kg_buf *out, const struct kg_node *context)
 {
-    struct kg_str model = cli_text(context, "model");
+    bool has_model = cli_text(context, "model").length > 0;
     const struct kg_node *system = kg_node_get(context, "system");
-    kg_buf_escaped(out, cli_text(context, "agent_path"));
-    if (model.length > 0) {
-        kg_buf_text(out, ", model ");
-        kg_buf_escaped(out, model);
-    }
-    kg_buf_text(out, ": about ");
+    print_words(out, context,
+                has_model ? "{agent_path}, model {model}: about " : "{agent_path}: about ");
     print_short(out, kg_node_number(context, "tokens"));
     kg_buf_text(out, " of ");
     print_short(out, kg_node_number(context, "window_tokens"));
@@ -381,24 +369,24 @@ static void put_tools(struct kg_buf *out, const struct kg_node *tools)
     }
 }
 
+static void put_context(struct kg_buf *out, const struct cli *cli, const struct kg_node *context)
+{
+    const struct kg_node *messages = cli_list(context, "messages");
+    (void)cli;
+    put_summary(out, context);
+    for (uint32_t i = 0; i < messages->count; i++) {
+        kg_auto(kg_buf_free) struct kg_buf head = {0};
+        const struct origin origin = {.agent = cli_text(context, "agent_path")};
+        put_entry(out, &head, &messages->items[i], origin);
+    }
+    put_tools(out, kg_node_get(context, "tools"));
+}
+
 int cli_session_context(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf rest = {0}, out = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    kg_auto(kg_buf_free) struct kg_buf rest = {0};
     kg_buf_text(&rest, "/context");
     cli_put_option(&rest, cli, "agent");
     cli_put_option(&rest, cli, "tools");
-    int code = session_ask(cli, "GET", kg_buf_terminate(&rest), KG_STR_NULL, &doc);
-    if (doc == NULL)
-        return code;
-    const struct kg_node *messages = cli_list(doc->root, "messages");
-    put_summary(&out, doc->root);
-    for (uint32_t i = 0; i < messages->count; i++) {
-        kg_auto(kg_buf_free) struct kg_buf head = {0};
-        const struct origin origin = {.agent = cli_text(doc->root, "agent_path")};
-        put_entry(&out, &head, &messages->items[i], origin);
-    }
-    put_tools(&out, kg_node_get(doc->root, "tools"));
-    print_out(&out);
-    return code;
+    return session_show(cli, "GET", kg_buf_terminate(&rest), KG_STR_NULL, put_context);
 }
