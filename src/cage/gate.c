@@ -79,6 +79,68 @@ static void run_relay(void *data)
     loop_run(gate->relay);
 }
 
+/* -- a cage's sockets, on the relay ------------------------------------------------------------ */
+
+static void (*ready_function(const struct gate_cage *cage, uint32_t index))(struct gate_source *,
+                                                                            uint32_t)
+{
+    if (index < cage->host_count || index == CAGE_SOCKET_ALL || index == CAGE_SOCKET_ALL_6)
+        return gate_listener_ready;
+    if (index == CAGE_SOCKET_NAMES)
+        return gate_names_ready;
+    return index == CAGE_SOCKET_REFUSED ? gate_refused_ready : NULL;
+}
+
+/* A raw packet socket shows the link's header, a cooked one does not. */
+static size_t link_header_bytes(int fd)
+{
+    int type = 0;
+    socklen_t size = sizeof(type);
+    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
+    return type == SOCK_RAW ? ETH_HLEN : 0;
+}
+
+/* Gives a socket of the cage what its index asks for. Takes the fd. */
+static void open_socket(struct gate_cage *cage, uint32_t index, int fd)
+{
+    struct gate_socket *socket = kg_alloc(sizeof(*socket));
+    socket->source.fd = fd;
+    socket->source.on_ready = ready_function(cage, index);
+    socket->cage = cage;
+    socket->index = index;
+    socket->head_size = index == CAGE_SOCKET_REFUSED ? link_header_bytes(fd) : 0;
+    int flags = fcntl(fd, F_GETFL);
+    if (socket->source.on_ready == NULL || flags < 0 ||
+        fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+        gate_watch(cage->gate, &socket->source, EPOLLIN) < 0) {
+        kg_log(KG_WARN, "network gatekeeper: socket %u of a cage is of no use", index);
+        gate_unwatch(cage->gate, &socket->source);
+        free(socket);
+        return;
+    }
+    if (socket->source.on_ready == gate_listener_ready)
+        gate_set_options(fd);
+    socket->next = cage->sockets;
+    cage->sockets = socket;
+}
+
+/* Ends everything of the cage; on the relay. */
+static void close_cage(struct gate_cage *cage)
+{
+    struct gate *gate = cage->gate;
+    for (struct gate_socket *next; cage->sockets != NULL; cage->sockets = next) {
+        next = cage->sockets->next;
+        gate_unwatch(gate, &cage->sockets->source);
+        free(cage->sockets);
+    }
+    loop_timer_stop(gate->relay, &cage->resume);
+    gate_connections_end(cage, "the plugin ended");
+    for (struct gate_lookup *at = cage->lookups; at != NULL; at = at->next_of_cage)
+        at->cage = NULL; /* each comes back, to nobody */
+    gate_forget_ready(cage);
+    gate_tell_last(cage);
+}
+
 /* -- commands: from the loop to the relay ------------------------------------------------------ */
 
 struct command {
@@ -123,14 +185,14 @@ static void do_limits(struct loop_message *message)
 static void do_take(struct loop_message *message)
 {
     struct command *command = KG_CONTAINER(message, struct command, message);
-    gate_socket_open(command->cage, command->index, command->fd);
+    open_socket(command->cage, command->index, command->fd);
     free(command);
 }
 
 static void do_close(struct loop_message *message)
 {
     struct command *command = KG_CONTAINER(message, struct command, message);
-    gate_cage_close(command->cage);
+    close_cage(command->cage);
     uv_sem_post(command->done);
     free(command);
 }
@@ -264,66 +326,6 @@ void gate_cage_free(struct gate_cage *cage)
     free(cage->hosts);
     gate_names_free(cage->names);
     free(cage);
-}
-
-/* -- a cage's sockets, on the relay ------------------------------------------------------------ */
-
-static void (*ready_function(const struct gate_cage *cage, uint32_t index))(struct gate_source *,
-                                                                            uint32_t)
-{
-    if (index < cage->host_count || index == CAGE_SOCKET_ALL || index == CAGE_SOCKET_ALL_6)
-        return gate_listener_ready;
-    if (index == CAGE_SOCKET_NAMES)
-        return gate_names_ready;
-    return index == CAGE_SOCKET_REFUSED ? gate_refused_ready : NULL;
-}
-
-/* A raw packet socket shows the link's header, a cooked one does not. */
-static size_t link_header_bytes(int fd)
-{
-    int type = 0;
-    socklen_t size = sizeof(type);
-    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
-    return type == SOCK_RAW ? ETH_HLEN : 0;
-}
-
-void gate_socket_open(struct gate_cage *cage, uint32_t index, int fd)
-{
-    struct gate_socket *socket = kg_alloc(sizeof(*socket));
-    socket->source.fd = fd;
-    socket->source.on_ready = ready_function(cage, index);
-    socket->cage = cage;
-    socket->index = index;
-    socket->head_size = index == CAGE_SOCKET_REFUSED ? link_header_bytes(fd) : 0;
-    int flags = fcntl(fd, F_GETFL);
-    if (socket->source.on_ready == NULL || flags < 0 ||
-        fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
-        gate_watch(cage->gate, &socket->source, EPOLLIN) < 0) {
-        kg_log(KG_WARN, "network gatekeeper: socket %u of a cage is of no use", index);
-        gate_unwatch(cage->gate, &socket->source);
-        free(socket);
-        return;
-    }
-    if (socket->source.on_ready == gate_listener_ready)
-        gate_set_options(fd);
-    socket->next = cage->sockets;
-    cage->sockets = socket;
-}
-
-void gate_cage_close(struct gate_cage *cage)
-{
-    struct gate *gate = cage->gate;
-    for (struct gate_socket *next; cage->sockets != NULL; cage->sockets = next) {
-        next = cage->sockets->next;
-        gate_unwatch(gate, &cage->sockets->source);
-        free(cage->sockets);
-    }
-    loop_timer_stop(gate->relay, &cage->resume);
-    gate_connections_end(cage, "the plugin ended");
-    for (struct gate_lookup *at = cage->lookups; at != NULL; at = at->next_of_cage)
-        at->cage = NULL; /* each comes back, to nobody */
-    gate_forget_ready(cage);
-    gate_tell_last(cage);
 }
 
 const struct gate_host *gate_cage_host(const struct gate_cage *cage,

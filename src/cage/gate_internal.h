@@ -250,10 +250,6 @@ struct gate_cage {
     bool is_ready;
 };
 
-/* Gives a socket of the cage what its index asks for. Takes the fd. */
-void gate_socket_open(struct gate_cage *cage, uint32_t index, int fd);
-/* Ends everything of the cage; on the relay. */
-void gate_cage_close(struct gate_cage *cage);
 /* The declared host of that address; with its port, or with any if port is 0. NULL if none. */
 const struct gate_host *gate_cage_host(const struct gate_cage *cage,
                                        const union gate_address *address, uint16_t port);
