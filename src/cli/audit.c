@@ -18,18 +18,11 @@
 static void put_value(struct kg_buf *out, const struct kg_node *value)
 {
     struct kg_str text = value->text;
-    if (value->type != KG_STRING) {
-        kg_auto(kg_buf_free) struct kg_buf json = {0};
-        struct kg_json_writer writer = kg_json_writer(&json);
-        kg_json_node(&writer, value);
-        kg_buf_json_escaped(out, kg_buf_view(&json));
-        return;
-    }
-    bool plain = text.length > 0;
-    for (size_t i = 0; i < text.length && plain; i++)
+    bool plain = value->type != KG_STRING || text.length > 0;
+    for (size_t i = 0; value->type == KG_STRING && i < text.length && plain; i++)
         plain = strchr(" \"=", text.data[i]) == NULL || text.data[i] == '\0';
     if (plain) {
-        kg_buf_escaped(out, text);
+        print_value(out, value);
         return;
     }
     kg_auto(kg_buf_free) struct kg_buf quoted = {0};
@@ -68,9 +61,7 @@ static void put_event(struct kg_buf *out, struct kg_str event, size_t columns)
         return;
     }
     const struct kg_node *root = doc->root;
-    kg_buf_escaped(out, cli_text(root, "ts"));
-    kg_buf_char(out, ' ');
-    kg_buf_escaped(out, cli_text(root, "event"));
+    print_words(out, root, "{ts} {event}");
     for (uint32_t i = 0; i < root->count; i++)
         if (!has_own_place(root->members[i].key))
             put_field(out, root->members[i].key, &root->members[i].value, columns);

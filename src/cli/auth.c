@@ -143,7 +143,7 @@ static void put_tokens(struct kg_buf *out, const struct cli *cli, const struct k
 {
     static const char *const headings[] = {"ID",      "NAME",    "SCOPES",    "OPERATOR",
                                            "CREATED", "EXPIRES", "LAST USED", NULL};
-    const struct kg_node *tokens = cli_list(answer, "tokens");
+    const struct kg_node *tokens = kg_node_list(answer, "tokens");
     (void)cli;
     if (tokens->count == 0) {
         kg_buf_text(out, "there are no API tokens\n");
@@ -154,7 +154,7 @@ static void put_tokens(struct kg_buf *out, const struct cli *cli, const struct k
         const struct kg_node *token = &tokens->items[i];
         bool expired = kg_node_is_true(token, "expired");
         table_texts(table, token, (const char *const[]){"id", "name", NULL});
-        put_scope_cell(table, cli_list(token, "scopes"));
+        put_scope_cell(table, kg_node_list(token, "scopes"));
         table_texts(table, token, (const char *const[]){"operator", "created_at", NULL});
         table_cell(table, expired ? KG_STR("expired") : cli_text(token, "expires_at"), NULL);
         table_cell(table, cli_text(token, "last_used_at"), NULL);

@@ -109,6 +109,8 @@ void print_when(struct kg_buf *out, int64_t wall_ms);
 
 /* Words with members of an object among them, escaped: "{name} is {state}". */
 void print_words(struct kg_buf *out, const struct kg_node *object, const char *words);
+/* A value: a string as it is, all else as JSON; escaped, nothing of NULL. */
+void print_value(struct kg_buf *out, const struct kg_node *value);
 /* One line, its label padded to so many columns; none without a text. */
 void print_fact(struct kg_buf *out, int columns, const char *label, struct kg_str text);
 
@@ -232,8 +234,6 @@ void cli_pause_ms(long ms); /* less than a second */
 
 /* A member's text, or its number as text; empty if it is neither. */
 struct kg_str cli_text(const struct kg_node *object, const char *key);
-/* A member that is a list; an empty one if it is none. */
-const struct kg_node *cli_list(const struct kg_node *object, const char *key);
 /* A member that is a time: RFC 3339 or milliseconds. False if it is neither. */
 bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_ms);
 

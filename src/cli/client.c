@@ -494,13 +494,6 @@ struct kg_str cli_text(const struct kg_node *object, const char *key)
     return node->text;
 }
 
-const struct kg_node *cli_list(const struct kg_node *object, const char *key)
-{
-    static const struct kg_node none = {.type = KG_ARRAY};
-    const struct kg_node *list = kg_node_get(object, key);
-    return list != NULL && list->type == KG_ARRAY ? list : &none;
-}
-
 bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_ms)
 {
     const struct kg_node *node = kg_node_get(object, key);

@@ -100,7 +100,7 @@ static struct kg_doc *ask(const struct typed *typed, const char *target)
 
 static const struct kg_node *list_of(const struct kg_doc *doc, const char *key)
 {
-    return cli_list(doc != NULL ? doc->root : NULL, key);
+    return kg_node_list(doc != NULL ? doc->root : NULL, key);
 }
 
 /* One member of each item of a list in the daemon's answer. */

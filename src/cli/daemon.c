@@ -80,7 +80,7 @@ static void put_status(struct kg_buf *out, const struct cli *cli, const struct k
         print_when(out, started_ms);
         kg_buf_char(out, '\n');
     }
-    put_listeners(out, cli_list(status, "listeners"));
+    put_listeners(out, kg_node_list(status, "listeners"));
     put_fact(out, "audit", cli_text(status, "audit_problem"));
     put_fact(out, "cages", cli_text(status, "cages"));
     put_fact(out, "limits", cli_text(status, "limits"));
@@ -100,7 +100,7 @@ int cli_status(struct cli *cli)
 
 static void put_changes(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    const struct kg_node *changed = cli_list(answer, "changed");
+    const struct kg_node *changed = kg_node_list(answer, "changed");
     (void)cli;
     if (changed->count == 0) {
         kg_buf_text(out,

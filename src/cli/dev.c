@@ -54,7 +54,7 @@ static void show_started(struct dev *dev, const struct kg_node *told)
 static void show_changed(struct dev *dev, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    const struct kg_node *files = cli_list(told, "files");
+    const struct kg_node *files = kg_node_list(told, "files");
     (void)dev;
     kg_buf_text(&text, "changed:");
     for (uint32_t i = 0; i < files->count; i++) {
@@ -89,7 +89,7 @@ static void show_warning(struct dev *dev, const struct kg_node *told)
 /* One line for each problem, as compilers have it: editors know the form. */
 static void show_invalid(struct dev *dev, const struct kg_node *told)
 {
-    const struct kg_node *problems = cli_list(told, "problems");
+    const struct kg_node *problems = kg_node_list(told, "problems");
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (problems->count == 0)
         show_problem(told, red);
@@ -131,8 +131,7 @@ static void ask(struct dev *dev, const struct kg_node *told)
 {
     struct dialogue *dialogue = &dev->dialogue;
     door_answer_free(&dialogue->consent);
-    struct kg_json_writer json = kg_json_writer(&dialogue->consent.body);
-    kg_json_node(&json, kg_node_get(told, "consent"));
+    kg_json_put_node(&dialogue->consent.body, kg_node_get(told, "consent"));
     int code = door_answer_read(&dialogue->consent);
     if (code == CLI_DONE)
         code = dialogue_decide(dialogue);

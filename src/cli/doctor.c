@@ -201,9 +201,8 @@ static void put_json(struct kg_buf *out, const struct cage_checks *checks)
                                           {"means", check->means},
                                           {"remedy", check->remedy}};
         kg_json_begin(&json, '{');
-        for (size_t k = 0; k < KG_COUNT(members); k++) {
+        for (size_t k = 0; k < KG_COUNT(members); k++)
             kg_json_named_text(&json, members[k][0], members[k][1]);
-        }
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, ']');
@@ -217,13 +216,12 @@ static void examine(const struct cli *cli, const struct config *config,
                     const struct cage_owner *owner, struct cage_checks *ret_checks)
 {
     const struct config_paths *paths = &cli->paths;
-    const char *chosen = config->plugins_dir;
     const char *folders[CONFIG_PATHS_FOLDERS + 1];
     config_paths_folders(paths, folders);
     struct cage_site site = {
         .owner = owner,
         .folders = folders,
-        .plugins_dir = chosen[0] != '\0' ? chosen : paths->plugins_dir,
+        .plugins_dir = config_plugins_dir(config, paths),
     };
     struct kg_err err = {0};
     struct cage_facts *facts = cage_facts_check(&site, ret_checks, &err);

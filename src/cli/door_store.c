@@ -422,8 +422,7 @@ static int prepare_process(struct store_door *door, bool fetches, struct kg_err 
         config_paths_make(paths, door->owner.uid, err) < 0 ||
         user_give_folders(paths, &door->owner, err) < 0)
         return -EINVAL;
-    const char *chosen = door->config->plugins_dir;
-    if (fetches && open_spawner(door, chosen[0] ? chosen : paths->plugins_dir, err) < 0)
+    if (fetches && open_spawner(door, config_plugins_dir(door->config, paths), err) < 0)
         return -EINVAL;
     return user_become(&door->owner, err);
 }

@@ -360,7 +360,7 @@ static void put_consents(struct kg_buf *out, const struct cli *cli, const struct
     static const char *const headings[] = {"ID",      "STATE",  "PROJECT", "PLUGIN",
                                            "VERSION", "SOURCE", NULL};
     static const char *const keys[] = {"id", "state", "project_id", "plugin", "version", NULL};
-    const struct kg_node *consents = cli_list(answer, "consents");
+    const struct kg_node *consents = kg_node_list(answer, "consents");
     (void)out, (void)cli;
     if (consents->count == 0) {
         fputs("nothing waits for consent\n", stderr);

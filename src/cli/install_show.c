@@ -28,7 +28,7 @@ static struct kg_str item_text(const struct kg_node *list, uint32_t index)
 /* Who made it, where it comes from, and by what its files are known. */
 static void put_facts(struct kg_buf *out, const struct kg_node *offer)
 {
-    const struct kg_node *warnings = cli_list(offer, "warnings");
+    const struct kg_node *warnings = kg_node_list(offer, "warnings");
     put_line(out, "description", cli_text(offer, "description"));
     put_line(out, "author", cli_text(offer, "author"));
     put_line(out, "license", cli_text(offer, "license"));
@@ -101,7 +101,7 @@ static void put_capability(struct kg_buf *out, const struct kg_node *capability,
 static size_t put_those(struct kg_buf *out, const struct kg_node *offer,
                         const char *difference_or_null, const struct style *style)
 {
-    const struct kg_node *capabilities = cli_list(offer, "capabilities");
+    const struct kg_node *capabilities = kg_node_list(offer, "capabilities");
     size_t count = 0;
     for (uint32_t i = 0; i < capabilities->count; i++) {
         const struct kg_node *capability = &capabilities->items[i];
@@ -137,7 +137,7 @@ static void put_capability_changes(struct kg_buf *out, const struct kg_node *off
 
 size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer)
 {
-    const struct kg_node *capabilities = cli_list(offer, "capabilities");
+    const struct kg_node *capabilities = kg_node_list(offer, "capabilities");
     size_t count = 0;
     for (uint32_t i = 0; i < capabilities->count; i++) {
         if (!differs_as(&capabilities->items[i], "new"))
@@ -183,7 +183,8 @@ static void put_missing(struct kg_buf *out, char sign, const struct kg_node *lis
 /* A command is read in order; of all else only what came and went matters. */
 static void put_change(struct kg_buf *out, const struct kg_node *change)
 {
-    const struct kg_node *before = cli_list(change, "before"), *after = cli_list(change, "after");
+    const struct kg_node *before = kg_node_list(change, "before"),
+                         *after = kg_node_list(change, "after");
     print_words(out, change, "  {what}:");
     if (kg_str_is(cli_text(change, "what"), "command")) {
         kg_buf_char(out, ' ');
@@ -199,7 +200,7 @@ static void put_change(struct kg_buf *out, const struct kg_node *change)
 
 static void put_changes(struct kg_buf *out, const struct kg_node *offer)
 {
-    const struct kg_node *changes = cli_list(offer, "changes");
+    const struct kg_node *changes = kg_node_list(offer, "changes");
     if (changes->count > 0)
         kg_buf_text(out,
                     kg_node_is_true(offer, "compared") ? "\nAlso changed:\n" : "\nIt also has:\n");
@@ -234,7 +235,7 @@ static void put_files(struct kg_buf *out, const struct kg_node *offer)
         return;
     kg_buf_text(out, "\nFiles:\n");
     for (size_t i = 0; i < KG_COUNT(rows); i++)
-        put_paths(out, rows[i].sign, cli_list(diff, rows[i].list),
+        put_paths(out, rows[i].sign, kg_node_list(diff, rows[i].list),
                   kg_node_number(diff, rows[i].count));
 }
 
@@ -319,7 +320,7 @@ static void put_dev_words(struct kg_buf *out, const struct kg_node *offer)
 
 static void put_dev(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
-    const struct kg_node *warnings = cli_list(offer, "warnings");
+    const struct kg_node *warnings = kg_node_list(offer, "warnings");
     bool compared = kg_node_is_true(offer, "compared");
     print_words(out, offer,
                 compared ? "Plugin {name} asks for more than you agreed to.\n"

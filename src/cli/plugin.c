@@ -65,7 +65,7 @@ static int ask_log(const struct cli *cli, int64_t lines, int64_t *cursor, bool s
     if (shown && cli->json)
         print_json(kg_buf_view(&body));
     else if (shown)
-        print_log_lines(cli_list(doc->root, "lines"));
+        print_log_lines(kg_node_list(doc->root, "lines"));
     fflush(stdout);
     *cursor = kg_node_number(doc->root, "cursor");
     return CLI_DONE;
@@ -192,7 +192,7 @@ static void say_reloaded(const struct cli *cli, const struct kg_node *answer)
         {"restarted", "was restarted, because of"},
     };
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    const struct kg_node *reasons = cli_list(answer, "reasons");
+    const struct kg_node *reasons = kg_node_list(answer, "reasons");
     kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         if (kg_str_is(cli_text(answer, "action"), rows[i].action))

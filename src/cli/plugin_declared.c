@@ -3,7 +3,7 @@
 
 static bool is_required(const struct kg_node *schema, struct kg_str name)
 {
-    const struct kg_node *required = cli_list(schema, "required");
+    const struct kg_node *required = kg_node_list(schema, "required");
     for (uint32_t i = 0; i < required->count; i++)
         if (required->items[i].type == KG_STRING && kg_str_equal(required->items[i].text, name))
             return true;
@@ -29,7 +29,7 @@ static void put_parameters(struct kg_buf *out, const struct kg_node *schema)
 static void put_tools(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"TOOL", "PARAMETERS", "DESCRIPTION", NULL};
-    const struct kg_node *tools = cli_list(answer, "tools");
+    const struct kg_node *tools = kg_node_list(answer, "tools");
     (void)out;
     if (tools->count == 0) {
         fprintf(stderr, "plugin %s declares no tools\n", cli_argument(cli, 0));

@@ -13,20 +13,14 @@ static void put_target(struct kg_buf *target, const struct cli *cli, const char 
     cli_put_option(target, cli, "agent");
 }
 
-static void put_json(struct kg_buf *out, const struct kg_node *value)
-{
-    struct kg_json_writer json = kg_json_writer(out);
-    if (value != NULL)
-        kg_json_node(&json, value);
-}
-
 /* The value as JSON; of one that is not shown, that it is not. */
 static void put_value(struct kg_buf *out, const struct kg_node *knob)
 {
+    const struct kg_node *value = kg_node_get(knob, "value");
     if (kg_node_is_true(knob, "hidden"))
         kg_buf_text(out, "(hidden)");
-    else
-        put_json(out, kg_node_get(knob, "value"));
+    else if (value != NULL)
+        kg_json_put_node(out, value);
 }
 
 static struct kg_str origin_words(const struct kg_node *knob)
@@ -51,7 +45,8 @@ static void put_cells(struct table *table, const struct kg_node *knob, bool of_a
 {
     kg_auto(kg_buf_free) struct kg_buf value = {0}, preset = {0};
     put_value(&value, knob);
-    put_json(&preset, kg_node_get(knob, "default"));
+    if (kg_node_get(knob, "default") != NULL)
+        kg_json_put_node(&preset, kg_node_get(knob, "default"));
     table_cell(table, cli_text(knob, "name"), NULL);
     table_cell(table, cli_text(knob, "type"), NULL);
     table_cell(table, kg_buf_view(&value), NULL);
@@ -66,7 +61,7 @@ static void put_knobs(struct kg_buf *out, const struct cli *cli, const struct kg
     static const char *const headings[] = {"KNOB", "TYPE", "VALUE", "DEFAULT", "LABEL", NULL};
     static const char *const of_agent[] = {"KNOB",    "TYPE",  "VALUE", "FROM",
                                            "DEFAULT", "LABEL", NULL};
-    const struct kg_node *knobs = cli_list(answer, "knobs");
+    const struct kg_node *knobs = kg_node_list(answer, "knobs");
     bool has_agent = cli_text(answer, "agent_path").length > 0;
     (void)out;
     if (knobs->count == 0) {
@@ -92,7 +87,7 @@ int cli_plugin_knobs(struct cli *cli)
 static const struct kg_node *find_knob(const struct kg_doc *doc, const char *name,
                                        struct kg_err *err)
 {
-    const struct kg_node *knobs = cli_list(doc->root, "knobs");
+    const struct kg_node *knobs = kg_node_list(doc->root, "knobs");
     char **names = kg_list_new(knobs->count);
     const struct kg_node *found = NULL;
     for (uint32_t i = 0; i < knobs->count; i++) {
@@ -137,7 +132,7 @@ int cli_plugin_knobs_get(struct cli *cli)
         return code;
     const struct kg_node *value = kg_node_get(knob, "value");
     if (cli->json) {
-        put_json(&text, knob);
+        kg_json_put_node(&text, knob);
         print_json(kg_buf_view(&text));
         return CLI_DONE;
     }

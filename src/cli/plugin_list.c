@@ -114,7 +114,7 @@ static void put_verbose_row(struct table *table, const struct kg_node *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf capabilities = {0};
     struct kg_str state = cli_text(plugin, "state");
-    join_texts(&capabilities, cli_list(plugin, "capabilities"));
+    join_texts(&capabilities, kg_node_list(plugin, "capabilities"));
     table_texts(table, plugin, (const char *const[]){"name", "version", NULL});
     table_cell(table, is_invalid(plugin) ? KG_STR("invalid") : state, state_color(state));
     table_cell(table, kg_node_number(plugin, "pid") > 0 ? cli_text(plugin, "pid") : KG_STR(""),
@@ -129,7 +129,7 @@ static void put_plugins(struct kg_buf *out, const struct cli *cli, const struct 
                                         "P50",  "P99",     "RESTARTS", "MEMORY", NULL};
     static const char *const all[] = {"NAME",     "VERSION", "STATE",       "PID", "CAPABILITIES",
                                       "HOMEPAGE", "FOLDER",  "DESCRIPTION", NULL};
-    const struct kg_node *plugins = cli_list(answer, "plugins");
+    const struct kg_node *plugins = kg_node_list(answer, "plugins");
     bool verbose = cli_has(cli, "verbose");
     if (plugins->count == 0) {
         fprintf(stderr, "no plugins; kaged looks for them in %s\n", cli->paths.plugins_dir);

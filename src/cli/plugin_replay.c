@@ -197,8 +197,7 @@ static char *find_folder(const struct cli *cli, const struct config *config,
                          const struct trace *trace)
 {
     const char *given = cli_argument(cli, 1);
-    const char *plugins_dir =
-        config->plugins_dir[0] != '\0' ? config->plugins_dir : cli->paths.plugins_dir;
+    const char *plugins_dir = config_plugins_dir(config, &cli->paths);
     return given != NULL ? kg_strdup(given)
                          : kg_format("%s/%.*s", plugins_dir, KG_STR_ARG(trace->plugin));
 }

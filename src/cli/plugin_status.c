@@ -100,7 +100,7 @@ static void put_limits(struct kg_buf *out, const struct kg_node *plugin)
 static void put_methods(struct kg_buf *out, const struct kg_node *plugin)
 {
     const char *label = "methods";
-    const struct kg_node *methods = cli_list(plugin, "methods");
+    const struct kg_node *methods = kg_node_list(plugin, "methods");
     bool has_said = kg_str_is(cli_text(plugin, "state"), "running");
     for (uint32_t i = 0; i < methods->count; i++) {
         const struct kg_node *available = kg_node_get(&methods->items[i], "available");
@@ -171,7 +171,7 @@ static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struc
     }
     put_what_follows(out, cli, plugin, last_exit);
     put_trace(out, cli, plugin, kg_node_get(last_exit, "trace"));
-    const struct kg_node *lines = cli_list(last_exit, "last_stderr");
+    const struct kg_node *lines = kg_node_list(last_exit, "last_stderr");
     kg_buf_text(out, lines->count > 0 ? "  last stderr\n" : "");
     put_indented(out, lines);
 }
@@ -180,7 +180,7 @@ static void put_cage(struct kg_buf *out, const struct kg_node *cage)
 {
     if (cage == NULL)
         return;
-    const struct kg_node *words = cli_list(cage, "words");
+    const struct kg_node *words = kg_node_list(cage, "words");
     kg_buf_text(out, words->count > 0 ? "  in its cage it\n" : "");
     put_indented(out, words);
     put_text(out, "no cage", cli_text(cage, "problem"));

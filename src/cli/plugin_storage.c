@@ -12,20 +12,17 @@
 static void put_cell(struct table *table, const struct kg_node *value)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    if (value->type == KG_STRING) {
-        table_cell(table, value->text, NULL);
-        return;
-    }
-    struct kg_json_writer json = kg_json_writer(&text);
-    kg_json_node(&json, value);
-    table_cell(table, kg_buf_view(&text), NULL);
+    if (value->type != KG_STRING)
+        kg_json_put_node(&text, value);
+    table_cell(table, value->type == KG_STRING ? value->text : kg_buf_view(&text), NULL);
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
 static void put_rows(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    const struct kg_node *columns = cli_list(answer, "columns"), *rows = cli_list(answer, "rows");
+    const struct kg_node *columns = kg_node_list(answer, "columns"),
+                         *rows = kg_node_list(answer, "rows");
     (void)out, (void)cli;
     if (columns->count == 0)
         return;
@@ -58,7 +55,7 @@ static void put_contents(struct kg_buf *out, const struct cli *cli, const struct
 {
     static const char *const headings[] = {"TABLE", "ROWS", "TYPE", NULL};
     static const char *const keys[] = {"full_name", "rows", "type", NULL};
-    const struct kg_node *tables = cli_list(storage, "tables");
+    const struct kg_node *tables = kg_node_list(storage, "tables");
     kg_buf_printf(out, "%" PRId64 " of %" PRId64 " bytes in ", kg_node_number(storage, "bytes"),
                   kg_node_number(storage, "bytes_max"));
     print_words(out, storage, "{file}\n");

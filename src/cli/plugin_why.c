@@ -20,7 +20,7 @@ static void put_refusal(struct kg_buf *out, const struct kg_node *refusal)
 
 static void put_why(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    const struct kg_node *refusals = cli_list(answer, "refusals");
+    const struct kg_node *refusals = kg_node_list(answer, "refusals");
     (void)cli;
     print_words(out, answer,
                 refusals->count > 0 ? "{name} was refused\n" : "{name}: no refusal is on record\n");

@@ -53,6 +53,17 @@ void print_words(struct kg_buf *out, const struct kg_node *object, const char *w
     }
 }
 
+void print_value(struct kg_buf *out, const struct kg_node *value)
+{
+    kg_auto(kg_buf_free) struct kg_buf json = {0};
+    if (value != NULL && value->type == KG_STRING) {
+        kg_buf_escaped(out, value->text);
+    } else if (value != NULL) {
+        kg_json_put_node(&json, value);
+        kg_buf_json_escaped(out, kg_buf_view(&json));
+    }
+}
+
 void print_fact(struct kg_buf *out, int columns, const char *label, struct kg_str text)
 {
     if (text.length == 0)

@@ -54,7 +54,7 @@ static int find_installed(const struct cli *cli, struct installed *ret_installed
     struct config *config = config_load(cli->paths.config_file, err);
     if (config == NULL)
         return -EINVAL;
-    const char *folder = config->plugins_dir[0] ? config->plugins_dir : cli->paths.plugins_dir;
+    const char *folder = config_plugins_dir(config, &cli->paths);
     int result = add_plugins(ret_installed, folder, err);
     config_free(config);
     if (result < 0)

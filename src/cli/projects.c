@@ -48,8 +48,8 @@ static void put_consents(struct kg_buf *out, const struct cli *cli, const struct
 static void put_state(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
     struct kg_str reason = cli_text(project, "reason");
-    const struct kg_node *consents = cli_list(project, "consents");
-    uint32_t agents = cli_list(project, "agents")->count;
+    const struct kg_node *consents = kg_node_list(project, "consents");
+    uint32_t agents = kg_node_list(project, "agents")->count;
     int64_t plugins = kg_node_number(project, "plugins");
     print_words(out, project, "project {id} is {state}: ");
     if (consents->count > 0)
@@ -66,7 +66,7 @@ static void put_state(struct kg_buf *out, const struct cli *cli, const struct kg
 /* Warnings, and what is wrong with its plugins. */
 static void put_problems(struct kg_buf *out, const struct kg_node *project)
 {
-    const struct kg_node *problems = cli_list(project, "problems");
+    const struct kg_node *problems = kg_node_list(project, "problems");
     for (uint32_t i = 0; i < problems->count; i++) {
         const struct kg_node *problem = &problems->items[i];
         kg_buf_escaped(out, cli_text(project, "file"));
@@ -81,7 +81,7 @@ static void put_changes(struct kg_buf *out, const struct kg_node *project)
     const struct kg_node *changes = kg_node_get(project, "changes");
     if (changes == NULL)
         return;
-    if (cli_list(project, "changes")->count == 0)
+    if (kg_node_list(project, "changes")->count == 0)
         kg_buf_text(out, "nothing changed\n");
     project_changes_view_words(changes, out);
 }
@@ -150,7 +150,7 @@ static void put_list(struct kg_buf *out, const struct cli *cli, const struct kg_
     static const char *const headings[] = {"PROJECT",  "STATE", "AGENTS", "PLUGINS",
                                            "SESSIONS", "ROOT",  "REASON", NULL};
     static const char *const rest[] = {"agents", "plugins", "sessions", "root", "reason", NULL};
-    const struct kg_node *projects = cli_list(answer, "projects");
+    const struct kg_node *projects = kg_node_list(answer, "projects");
     (void)out, (void)cli;
     if (projects->count == 0) {
         fputs("no project is loaded\n", stderr);
@@ -200,7 +200,7 @@ static void put_facts(struct kg_buf *out, const struct kg_node *project)
 
 static void put_project(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
-    const struct kg_node *agents = cli_list(project, "agents");
+    const struct kg_node *agents = kg_node_list(project, "agents");
     put_state(out, cli, project);
     put_facts(out, project);
     put_problems(out, project);

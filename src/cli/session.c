@@ -109,7 +109,7 @@ static int find_project(const struct cli *cli, char **ret_project)
     int code = cli_ask_object(cli, &request, &body, &doc);
     if (code != CLI_DONE)
         return code;
-    const struct kg_node *project = project_around(cli_list(doc->root, "projects"), folder);
+    const struct kg_node *project = project_around(kg_node_list(doc->root, "projects"), folder);
     if (project == NULL)
         return say_no_project(cli, folder);
     *ret_project = kg_str_dup(cli_text(project, "id"));
@@ -192,7 +192,7 @@ static void print_sessions(const struct kg_node *sessions)
 
 static void put_list(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    const struct kg_node *sessions = cli_list(answer, "sessions");
+    const struct kg_node *sessions = kg_node_list(answer, "sessions");
     kg_auto(kg_free) char *self = cli_self(cli);
     if (sessions->count == 0) {
         kg_buf_text(out, "no sessions\n");
@@ -251,8 +251,7 @@ static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
     if (result != NULL && result->type == KG_STRING) {
         kg_buf_str(&text, result->text);
     } else if (result != NULL) {
-        struct kg_json_writer json = kg_json_writer(&text);
-        kg_json_node(&json, result);
+        kg_json_put_node(&text, result);
     }
     struct kg_str process = process_of(kg_buf_view(&text), plugin);
     if (kg_node_is_true(answer, "blocked") && plugin.length > 0)
@@ -294,7 +293,7 @@ int cli_session_tool(struct cli *cli)
 
 static void put_told(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    const struct kg_node *hooks = cli_list(answer, "hooks");
+    const struct kg_node *hooks = kg_node_list(answer, "hooks");
     (void)cli;
     for (uint32_t i = 0; i < hooks->count; i++)
         print_words(out, &hooks->items[i],
@@ -421,7 +420,7 @@ static char *entry_id(const struct cli *cli, const char *named, int *ret_code)
     *ret_code = cli_ask_object(cli, &request, &body, &doc);
     if (*ret_code != CLI_DONE)
         return NULL;
-    const struct kg_node *entries = cli_list(doc->root, "entries");
+    const struct kg_node *entries = kg_node_list(doc->root, "entries");
     if (entries->count > 0 && kg_node_number(&entries->items[0], "seq") == number)
         return kg_str_dup(cli_text(&entries->items[0], "id"));
     struct kg_err err;

@@ -49,16 +49,6 @@ static void note(struct turn *turn, struct kg_buf *line)
     fprintf(stderr, form, kg_buf_terminate(line));
 }
 
-static void put_json(struct kg_buf *out, const struct kg_node *value)
-{
-    kg_auto(kg_buf_free) struct kg_buf json = {0};
-    struct kg_json_writer writer = kg_json_writer(&json);
-    if (value == NULL)
-        return;
-    kg_json_node(&writer, value);
-    kg_buf_json_escaped(out, kg_buf_view(&json));
-}
-
 /* -- what is told ------------------------------------------------------------------------------ */
 
 static void show_text(struct turn *turn, const struct kg_node *told)
@@ -86,21 +76,17 @@ static void show_tool_call(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     print_words(&line, told, "-> {tool} ");
-    put_json(&line, kg_node_get(told, "arguments"));
+    print_value(&line, kg_node_get(told, "arguments"));
     note(turn, &line);
 }
 
 static void show_tool_result(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    const struct kg_node *result = kg_node_get(told, "result");
     bool failed = kg_node_is_true(told, "is_error") && !kg_node_is_true(told, "blocked");
     /* What is blocked says so itself. */
     print_words(&line, told, failed ? "<- {tool} failed: " : "<- {tool} ");
-    if (result != NULL && result->type == KG_STRING)
-        kg_buf_escaped(&line, result->text);
-    else
-        put_json(&line, result);
+    print_value(&line, kg_node_get(told, "result"));
     note(turn, &line);
 }
 

@@ -22,20 +22,6 @@ static size_t line_columns(void)
 
 /* -- content ----------------------------------------------------------------------------------- */
 
-static void put_json(struct kg_buf *out, const struct kg_node *value)
-{
-    kg_auto(kg_buf_free) struct kg_buf json = {0};
-    struct kg_json_writer writer = kg_json_writer(&json);
-    if (value == NULL)
-        return;
-    if (value->type == KG_STRING) {
-        kg_buf_escaped(out, value->text);
-        return;
-    }
-    kg_json_node(&writer, value);
-    kg_buf_json_escaped(out, kg_buf_view(&json));
-}
-
 static void put_paragraph(struct kg_buf *out, struct kg_str text)
 {
     while (text.length > 0 && text.data[text.length - 1] == '\n')
@@ -64,7 +50,7 @@ static void put_said(struct kg_buf *out, const struct kg_node *content)
         return;
     }
     kg_buf_text(out, INDENT);
-    put_json(out, content);
+    print_value(out, content);
     kg_buf_char(out, '\n');
 }
 
@@ -72,7 +58,7 @@ static void put_said(struct kg_buf *out, const struct kg_node *content)
 static void put_call(struct kg_buf *out, const struct kg_node *content)
 {
     print_words(out, content, " {name} ");
-    put_json(out, kg_node_get(content, "arguments"));
+    print_value(out, kg_node_get(content, "arguments"));
 }
 
 static void put_result(struct kg_buf *out, const struct kg_node *content)
@@ -80,7 +66,7 @@ static void put_result(struct kg_buf *out, const struct kg_node *content)
     const struct kg_node *result = kg_node_get(content, "result");
     const struct kg_node *error = kg_node_get(content, "error");
     kg_buf_text(out, error ? " failed: " : ": ");
-    put_json(out, error ? error : result ? result : content);
+    print_value(out, error ? error : result ? result : content);
 }
 
 /* -- one entry --------------------------------------------------------------------------------- */
@@ -148,7 +134,7 @@ static void put_event(struct kg_buf *out, const struct kg_node *content)
         print_words(out, content, "the seat moved from {from} to {to}");
     } else {
         kg_buf_text(out, "event: ");
-        put_json(out, content);
+        print_value(out, content);
     }
 }
 
@@ -232,8 +218,7 @@ static void print_entry(struct transcript *transcript, const struct kg_node *ent
     kg_auto(kg_buf_free) struct kg_buf out = {0}, head = {0};
     transcript->after = kg_node_number(entry, "seq");
     if (transcript->cli->json) {
-        struct kg_json_writer writer = kg_json_writer(&out);
-        kg_json_node(&writer, entry);
+        kg_json_put_node(&out, entry);
         print_json(kg_buf_view(&out));
         return;
     }
@@ -261,7 +246,7 @@ static int print_page(struct transcript *transcript, bool *ret_more)
     int code = cli_ask_object(cli, &request, &body, &doc);
     if (code != CLI_DONE)
         return code;
-    const struct kg_node *entries = cli_list(doc->root, "entries");
+    const struct kg_node *entries = kg_node_list(doc->root, "entries");
     for (uint32_t i = 0; i < entries->count; i++)
         print_entry(transcript, &entries->items[i]);
     *ret_more = entries->count > 0 && kg_node_is_true(doc->root, "more");
@@ -292,7 +277,7 @@ static void put_agent(struct kg_buf *out, const struct kg_node *agent)
 
 static void put_session(struct kg_buf *out, const struct kg_node *session)
 {
-    const struct kg_node *agents = cli_list(session, "agents");
+    const struct kg_node *agents = kg_node_list(session, "agents");
     static const struct {
         const char *before, *key;
     } facts[] = {
@@ -364,14 +349,14 @@ static void put_tools(struct kg_buf *out, const struct kg_node *tools)
     kg_buf_text(out, "tools\n");
     for (uint32_t i = 0; i < tools->count; i++) {
         kg_buf_text(out, INDENT);
-        put_json(out, &tools->items[i]);
+        print_value(out, &tools->items[i]);
         kg_buf_char(out, '\n');
     }
 }
 
 static void put_context(struct kg_buf *out, const struct cli *cli, const struct kg_node *context)
 {
-    const struct kg_node *messages = cli_list(context, "messages");
+    const struct kg_node *messages = kg_node_list(context, "messages");
     (void)cli;
     put_summary(out, context);
     for (uint32_t i = 0; i < messages->count; i++) {

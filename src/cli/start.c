@@ -389,15 +389,10 @@ static void watch_signals(struct daemon *daemon)
     }
 }
 
-static const char *plugins_dir(const struct daemon *daemon)
-{
-    const char *chosen = daemon->config->plugins_dir;
-    return chosen[0] != '\0' ? chosen : daemon->paths->plugins_dir;
-}
-
 static void look_at_cages(struct daemon *daemon)
 {
-    struct cage_site site = {.owner = &daemon->owner, .plugins_dir = plugins_dir(daemon)};
+    struct cage_site site = {.owner = &daemon->owner,
+                             .plugins_dir = config_plugins_dir(daemon->config, daemon->paths)};
     daemon->facts = cage_facts_check(&site, &daemon->checks, &daemon->no_cage);
     daemon->cages = cage_checks_words(&daemon->checks);
     const struct passwd *entry = getpwuid(daemon->owner.uid);

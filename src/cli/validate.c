@@ -14,11 +14,10 @@
 static void put_default_settings(const struct manifest *manifest, struct kg_buf *out)
 {
     static const struct kg_node nothing = {.type = KG_OBJECT};
-    struct kg_json_writer json = kg_json_writer(out);
     kg_auto(kg_doc_cleanup) struct kg_doc *settings =
         manifest->config_schema ? schema_with_defaults(manifest->config_schema, &nothing) : NULL;
     if (settings != NULL)
-        kg_json_node(&json, settings->root);
+        kg_json_put_node(out, settings->root);
 }
 
 static struct cage_plan *plan_cage(const struct cli *cli, const char *path,
@@ -36,7 +35,7 @@ static struct cage_plan *plan_cage(const struct cli *cli, const char *path,
     const struct host_cage_parts parts = {
         .manifest = manifest,
         .dir = dir,
-        .plugins_dir = config->plugins_dir[0] ? config->plugins_dir : cli->paths.plugins_dir,
+        .plugins_dir = config_plugins_dir(config, &cli->paths),
         .config = config,
         .paths = &cli->paths,
         .settings = kg_buf_view(&settings),

@@ -118,6 +118,11 @@ void config_free(struct config *config)
     free(config);
 }
 
+const char *config_plugins_dir(const struct config *config, const struct config_paths *paths)
+{
+    return config->plugins_dir[0] != '\0' ? config->plugins_dir : paths->plugins_dir;
+}
+
 bool config_says(const struct config *config, const char *section, const char *key)
 {
     for (size_t i = 0; i < config_key_count; i++)

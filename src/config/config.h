@@ -101,6 +101,8 @@ struct config *config_load(const char *path, struct kg_err *err);
 /* The log of this process is as [logging] says from now on. */
 void config_apply_logging(const struct config *config);
 void config_free(struct config *config);
+/* Where plugins are: as configured, else as the paths have it. */
+const char *config_plugins_dir(const struct config *config, const struct config_paths *paths);
 /* Whether the file has a value for the key, be it the default or not. */
 bool config_says(const struct config *config, const char *section, const char *key);
 /* Appends "section.key" of each key that differs, with how it applies, as a JSON array. */

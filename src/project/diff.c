@@ -72,8 +72,7 @@ static void add_settings(const struct facts *facts, const char *agent,
     for (size_t i = 0; i < use->setting_count; i++) {
         const struct project_setting *setting = &use->settings[i];
         kg_auto(kg_buf_free) struct kg_buf value = {0};
-        struct kg_json_writer json = kg_json_writer(&value);
-        kg_json_node(&json, setting->value);
+        kg_json_put_node(&value, setting->value);
         add(facts, &(struct fact){PROJECT_CHANGE_CONFIG, agent, use->name, setting->key,
                                   kg_buf_terminate(&value), setting->sensitive});
     }

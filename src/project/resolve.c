@@ -38,9 +38,8 @@ static struct project_tool take_tool(struct kg_arena *arena, const struct manife
 {
     kg_auto(kg_buf_free) struct kg_buf parameters = {0};
     kg_auto(kg_free) char *name = kg_format("%s.%s", manifest->name, tool->name);
-    struct kg_json_writer json = kg_json_writer(&parameters);
     if (tool->parameters_node != NULL)
-        kg_json_node(&json, tool->parameters_node);
+        kg_json_put_node(&parameters, tool->parameters_node);
     return (struct project_tool){
         .name = project_keep_text(arena, name),
         .wire_name = project_wire_name(arena, name),

@@ -20,13 +20,6 @@ static struct kg_str text_of(const struct kg_node *object, const char *key)
     return is_text ? node->text : KG_STR_NULL;
 }
 
-static const struct kg_node *list_of(const struct kg_node *object, const char *key)
-{
-    static const struct kg_node none = {.type = KG_ARRAY};
-    const struct kg_node *list = kg_node_typed(object, key, KG_ARRAY);
-    return list ? list : &none;
-}
-
 /* -- columns ----------------------------------------------------------------------------------- */
 
 static void pad(struct kg_buf *out, size_t from, size_t columns)
@@ -67,8 +60,7 @@ static void put_cut(struct kg_buf *out, const struct kg_buf *text, size_t max)
 static void put_value(struct kg_buf *out, const struct kg_node *value)
 {
     kg_auto(kg_buf_free) struct kg_buf json_text = {0}, shown = {0};
-    struct kg_json_writer json = kg_json_writer(&json_text);
-    kg_json_node(&json, value);
+    kg_json_put_node(&json_text, value);
     kg_buf_json_escaped(&shown, kg_buf_view(&json_text));
     put_cut(out, &shown, VALUE_MAX);
 }
@@ -188,10 +180,10 @@ static void put_use(struct kg_buf *out, const struct kg_node *use)
         put_line(out, 4, "wanted", text_of(use, "version"));
         put_line(out, 4, "source", text_of(use, "source"));
     }
-    put_names(out, "hooks", list_of(use, "hooks"));
-    put_names(out, "roles", list_of(use, "roles"));
-    put_settings(out, list_of(use, "config"));
-    put_secrets(out, list_of(use, "secrets"));
+    put_names(out, "hooks", kg_node_list(use, "hooks"));
+    put_names(out, "roles", kg_node_list(use, "roles"));
+    put_settings(out, kg_node_list(use, "config"));
+    put_secrets(out, kg_node_list(use, "secrets"));
 }
 
 static void put_tools(struct kg_buf *out, const struct kg_node *tools)
@@ -207,7 +199,7 @@ static void put_tools(struct kg_buf *out, const struct kg_node *tools)
 
 void project_agent_view_words(const struct kg_node *agent, struct kg_buf *out)
 {
-    const struct kg_node *uses = list_of(agent, "plugins");
+    const struct kg_node *uses = kg_node_list(agent, "plugins");
     kg_buf_escaped(out, text_of(agent, "path"));
     kg_buf_char(out, '\n');
     put_line(out, 2, "model", text_of(agent, "model"));
@@ -215,7 +207,7 @@ void project_agent_view_words(const struct kg_node *agent, struct kg_buf *out)
     put_compaction(out, kg_node_get(agent, "compaction"));
     for (uint32_t i = 0; i < uses->count; i++)
         put_use(out, &uses->items[i]);
-    put_tools(out, list_of(agent, "tools"));
+    put_tools(out, kg_node_list(agent, "tools"));
 }
 
 static void put_missing(struct kg_buf *out, const struct kg_node *missing)
@@ -232,7 +224,8 @@ static void put_missing(struct kg_buf *out, const struct kg_node *missing)
 
 static void put_view(const struct kg_node *view, struct kg_buf *out)
 {
-    const struct kg_node *agents = list_of(view, "agents"), *missing = list_of(view, "missing");
+    const struct kg_node *agents = kg_node_list(view, "agents"),
+                         *missing = kg_node_list(view, "missing");
     kg_buf_text(out, "project ");
     kg_buf_escaped(out, text_of(view, "name"));
     kg_buf_printf(out, ": %u agent%s\n", agents->count, agents->count == 1 ? "" : "s");

@@ -45,8 +45,7 @@ static void take_object(const struct reading *reading, const struct kg_node *obj
     if (node == NULL || node->type != KG_OBJECT)
         return;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    struct kg_json_writer json = kg_json_writer(&text);
-    kg_json_node(&json, node);
+    kg_json_put_node(&text, node);
     *ret_json = keep(reading, kg_buf_view(&text));
 }
 

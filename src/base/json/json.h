@@ -128,6 +128,8 @@ bool kg_node_int(const struct kg_node *node, int64_t *ret_value);
 const struct kg_node *kg_node_typed(const struct kg_node *node, const char *key, enum kg_type type);
 struct kg_str kg_node_text(const struct kg_node *node, const char *key);
 bool kg_node_is_true(const struct kg_node *node, const char *key);
+/* The member that is a list; an empty one if it is none. */
+const struct kg_node *kg_node_list(const struct kg_node *node, const char *key);
 int64_t kg_node_number(const struct kg_node *node, const char *key); /* 0 if it is no integer */
 /* A document of its own. */
 struct kg_doc *kg_doc_copy(const struct kg_node *node);
@@ -155,6 +157,7 @@ struct kg_doc *kg_builder_finish(struct kg_builder *builder);
 
 /* Appends text as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void kg_json_put_string(struct kg_buf *buf, struct kg_str text);
+void kg_json_put_node(struct kg_buf *buf, const struct kg_node *node);
 
 /* Puts the commas itself. `buf` is borrowed; nothing to free. */
 struct kg_json_writer {

@@ -306,7 +306,6 @@ struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err)
 struct kg_doc *kg_doc_copy(const struct kg_node *node)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    struct kg_json_writer json = kg_json_writer(&text);
-    kg_json_node(&json, node);
+    kg_json_put_node(&text, node);
     return kg_json_read(kg_buf_view(&text), NULL);
 }

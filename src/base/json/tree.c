@@ -230,6 +230,13 @@ bool kg_node_is_true(const struct kg_node *node, const char *key)
     return found != NULL && found->boolean;
 }
 
+const struct kg_node *kg_node_list(const struct kg_node *node, const char *key)
+{
+    static const struct kg_node none = {.type = KG_ARRAY};
+    const struct kg_node *found = kg_node_typed(node, key, KG_ARRAY);
+    return found != NULL ? found : &none;
+}
+
 int64_t kg_node_number(const struct kg_node *node, const char *key)
 {
     int64_t value;

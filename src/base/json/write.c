@@ -255,6 +255,12 @@ void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node)
     }
 }
 
+void kg_json_put_node(struct kg_buf *buf, const struct kg_node *node)
+{
+    struct kg_json_writer writer = kg_json_writer(buf);
+    kg_json_node(&writer, node);
+}
+
 void kg_json_list(struct kg_json_writer *writer, char *const *list)
 {
     kg_json_begin(writer, '[');
