@@ -8,7 +8,6 @@
 
 #include "audit/audit.h"
 
-#include <ctype.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -45,7 +44,7 @@ static bool is_safe(struct kg_str name)
 {
     static const char signs[] = "-_.@/";
     for (size_t i = 0; i < name.length; i++)
-        if (!isalnum((unsigned char)name.data[i]) &&
+        if (!kg_is_letter_or_digit(name.data[i]) &&
             memchr(signs, name.data[i], sizeof(signs) - 1) == NULL)
             return false;
     return name.length > 0 && name.data[0] != '-';

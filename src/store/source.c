@@ -5,7 +5,6 @@
  */
 #include "store/source.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -72,7 +71,7 @@ static int check_version(const char *version, struct kg_err *err)
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ.+-";
     size_t length = strlen(version);
     if (length > 0 && length <= VERSION_BYTES_MAX && strspn(version, allowed) == length &&
-        isalnum((unsigned char)version[0]) && strstr(version, "..") == NULL)
+        kg_is_letter_or_digit(version[0]) && strstr(version, "..") == NULL)
         return 0;
     return kg_fail(err, KG_E_USAGE, "version \"%.100s\" is not like 1.2.3", version);
 }
@@ -109,7 +108,7 @@ static bool read_host(struct kg_str authority, struct kg_str *ret_host, struct k
 static bool host_is_plain(struct kg_str host)
 {
     for (size_t i = 0; i < host.length; i++)
-        if (!isalnum((unsigned char)host.data[i]) && strchr("-.:_", host.data[i]) == NULL)
+        if (!kg_is_letter_or_digit(host.data[i]) && strchr("-.:_", host.data[i]) == NULL)
             return false;
     return host.data[0] != '-' && host.data[0] != '.';
 }
@@ -124,7 +123,7 @@ static bool read_authority(struct kg_str authority, char **ret_host, uint16_t *r
         return false;
     char *name = kg_str_dup(host);
     for (char *at = name; *at != '\0'; at++)
-        *at = (char)tolower((unsigned char)*at);
+        *at = kg_is_letter(*at) ? (char)(*at | 0x20) : *at;
     *ret_host = name;
     *ret_port = (uint16_t)number;
     return true;
