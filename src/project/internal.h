@@ -50,6 +50,12 @@ int project_check_plain(int root, const char *path, struct kg_err *err);
 
 /* -- the resolved project ---------------------------------------------------------------------- */
 
+/* A plugin to be installed or upgraded, once for each package, version and source. */
+struct project_missing {
+    const char *package, *version, *source; /* the last two may be NULL */
+    const char *installed;                  /* the version that is there; NULL: none */
+};
+
 struct project_resolved {
     struct kg_arena *arena; /* owned; has all but the documents */
     const char *name;

@@ -214,12 +214,6 @@ struct project_resolved_agent {
     size_t use_count;
 };
 
-/* A plugin to be installed or upgraded, once for each package, version and source. */
-struct project_missing {
-    const char *package, *version, *source; /* the last two may be NULL */
-    const char *installed;                  /* the version that is there; NULL: none */
-};
-
 /* What is wrong with a plugin of an agent, for the audit log, which has an event of that code. */
 struct project_finding {
     enum project_code code;
@@ -243,8 +237,6 @@ const struct project_resolved_agent *project_resolved_find(const struct project_
 const struct project_resolved_agent *
 project_agent_find(const struct project_resolved *resolved_or_null, struct kg_str path,
                    struct kg_err *err);
-const struct project_missing *project_resolved_missing(const struct project_resolved *resolved,
-                                                       size_t *ret_count);
 const struct project_finding *project_resolved_findings(const struct project_resolved *resolved,
                                                         size_t *ret_count);
 void project_resolved_free(struct project_resolved *resolved);

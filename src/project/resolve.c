@@ -594,13 +594,6 @@ project_agent_find(const struct project_resolved *resolved_or_null, struct kg_st
     return NULL;
 }
 
-const struct project_missing *project_resolved_missing(const struct project_resolved *resolved,
-                                                       size_t *ret_count)
-{
-    *ret_count = resolved->missing_count;
-    return resolved->missing;
-}
-
 const struct project_finding *project_resolved_findings(const struct project_resolved *resolved,
                                                         size_t *ret_count)
 {

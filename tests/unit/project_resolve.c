@@ -186,53 +186,51 @@ static void assert_settings(const struct project_use *use, const char *expected)
 static void a_declaration_without_hooks_has_all_of_the_manifest(void **state)
 {
     (void)state;
-    struct world world = WORLD("primary: { plugins: { " MEMORY(TAGGED) " } }\n", NULL, memory);
+    kg_auto(world_end) struct world world =
+        WORLD("primary: { plugins: { " MEMORY(TAGGED) " } }\n", NULL, memory);
     const struct project_use *use = use_of(&world, "primary", 0);
     assert_problems(&world, "");
     assert_int_equal(use->state, PROJECT_READY);
     assert_hooks(use, "on_session_start on_session_idle pre_compact post_compact");
     assert_int_equal(use->roles, MANIFEST_OBSERVER | MANIFEST_COMPACTOR);
-    world_end(&world);
 }
 
 static void a_hook_has_to_be_named_by_both(void **state)
 {
     (void)state;
-    struct world world = WORLD(
+    kg_auto(world_end) struct world world = WORLD(
         "primary: { plugins: { w: { package: watcher, hooks: [post_compact, pre_compact] } } }\n",
         NULL, watcher);
     assert_hooks(use_of(&world, "primary", 0), "post_compact");
     assert_problems(&world, "3:68 hook_not_offered\n");
-    world_end(&world);
 }
 
 static void hooks_of_sessions_are_the_primarys(void **state)
 {
     (void)state;
-    struct world world = WORLD("primary:\n"
-                               "  plugins: { w: { package: watcher } }\n"
-                               "  subagents: { a: { plugins: { w: { package: watcher } } } }\n",
-                               NULL, watcher);
+    kg_auto(world_end) struct world world =
+        WORLD("primary:\n"
+              "  plugins: { w: { package: watcher } }\n"
+              "  subagents: { a: { plugins: { w: { package: watcher } } } }\n",
+              NULL, watcher);
     assert_hooks(use_of(&world, "primary", 0), "on_session_idle post_compact");
     assert_hooks(use_of(&world, "primary.subagents.a", 0), "post_compact");
     assert_problems(&world, "");
-    world_end(&world);
 }
 
 static void no_hooks_is_no_role(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { w: { package: watcher, hooks: [] } } }\n", NULL, watcher);
     assert_hooks(use_of(&world, "primary", 0), "");
     assert_int_equal(use_of(&world, "primary", 0)->roles, 0);
-    world_end(&world);
 }
 
 static void the_second_compactor_of_an_agent_is_refused(void **state)
 {
     (void)state;
-    struct world world = WORLD(
+    kg_auto(world_end) struct world world = WORLD(
         "primary:\n"
         "  plugins:\n"
         "    " MEMORY(TAGGED) "\n"
@@ -246,13 +244,12 @@ static void the_second_compactor_of_an_agent_is_refused(void **state)
     assert_non_null(strstr(second->reason, "\"memory\""));
     assert_hooks(second, "");
     assert_int_equal(use_of(&world, "primary.subagents.a", 0)->roles, MANIFEST_COMPACTOR);
-    world_end(&world);
 }
 
 static void without_pre_compact_nobody_compacts(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary:\n"
               "  plugins:\n"
               "    " MEMORY(
@@ -265,41 +262,49 @@ static void without_pre_compact_nobody_compacts(void **state)
     assert_int_equal(use_of(&world, "primary", 1)->roles, MANIFEST_COMPACTOR);
     assert_problems(&world, "7:37 delegate_not_compactor\n");
     assert_said(&world, "add pre_compact to its hooks");
-    world_end(&world);
 }
 
 static void compaction_is_delegated_to_a_compactor(void **state)
 {
     (void)state;
-    struct world fine = WORLD("primary:\n"
-                              "  plugins: { smart: { package: smart } }\n"
-                              "  compaction: { threshold: 0.75, delegate: { plugin: smart } }\n",
-                              NULL, smart);
+    kg_auto(world_end) struct world fine =
+        WORLD("primary:\n"
+              "  plugins: { smart: { package: smart } }\n"
+              "  compaction: { threshold: 0.75, delegate: { plugin: smart } }\n",
+              NULL, smart);
     assert_problems(&fine, "");
     assert_int_equal(agent_of(&fine, "primary")->compaction.strategy, PROJECT_STRATEGY_DELEGATE);
-    struct world wrong = WORLD("primary:\n"
-                               "  plugins: { notes: { package: notes } }\n"
-                               "  compaction: { delegate: { plugin: notes } }\n",
-                               NULL, notes);
+    kg_auto(world_end) struct world wrong = WORLD("primary:\n"
+                                                  "  plugins: { notes: { package: notes } }\n"
+                                                  "  compaction: { delegate: { plugin: notes } }\n",
+                                                  NULL, notes);
     assert_problems(&wrong, "5:37 delegate_not_compactor\n");
-    world_end(&fine);
-    world_end(&wrong);
 }
 
 static void a_model_that_the_operator_does_not_have_is_warned_of(void **state)
 {
     (void)state;
     static const char project[] = "primary: { model: smrt, compaction: { summary_model: fast } }\n";
-    struct world world = WORLD(project,
-                               "[providers.p]\nkind = \"openai\"\n"
-                               "[models.smart]\nprovider = \"p\"\nmodel = \"x\"\n",
-                               notes);
+    kg_auto(world_end) struct world world =
+        WORLD(project,
+              "[providers.p]\nkind = \"openai\"\n"
+              "[models.smart]\nprovider = \"p\"\nmodel = \"x\"\n",
+              notes);
     assert_problems(&world, "3:19 model_unknown\n3:54 model_unknown\n");
     assert_said(&world, "did you mean smart?");
-    struct world none = WORLD(project, "", notes);
+    kg_auto(world_end) struct world none = WORLD(project, "", notes);
     assert_problems(&none, "");
-    world_end(&world);
-    world_end(&none);
+}
+
+/* What the view lists as to be installed. */
+static void assert_missing(const struct world *world, const char *wanted)
+{
+    kg_auto(kg_buf_free) struct kg_buf view = {0};
+    struct kg_json_writer json = kg_json_writer(&view);
+    struct kg_str missing = KG_STR("");
+    project_view(world->resolved, NULL, &json);
+    assert_true(kg_json_member(kg_buf_view(&view), "missing", &missing));
+    assert_true(kg_str_is(missing, wanted));
 }
 
 /* -- which plugins ----------------------------------------------------------------------------- */
@@ -307,50 +312,44 @@ static void a_model_that_the_operator_does_not_have_is_warned_of(void **state)
 static void plugins_keep_the_order_of_the_file(void **state)
 {
     (void)state;
-    struct world world = WORLD("primary:\n"
-                               "  plugins:\n"
-                               "    zebra: { package: watcher }\n"
-                               "    ant: { package: smart }\n"
-                               "    mole: { package: notes }\n",
-                               NULL, notes, smart, watcher);
+    kg_auto(world_end) struct world world = WORLD("primary:\n"
+                                                  "  plugins:\n"
+                                                  "    zebra: { package: watcher }\n"
+                                                  "    ant: { package: smart }\n"
+                                                  "    mole: { package: notes }\n",
+                                                  NULL, notes, smart, watcher);
     static const char *const names[] = {"zebra", "ant", "mole"};
     for (size_t i = 0; i < KG_COUNT(names); i++)
         assert_string_equal(use_of(&world, "primary", i)->name, names[i]);
-    world_end(&world);
 }
 
 static void a_plugin_that_is_not_installed_is_listed(void **state)
 {
     (void)state;
-    struct world world = WORLD(
+    kg_auto(world_end) struct world world = WORLD(
         "primary:\n"
         "  plugins: { n: { package: notes, version: ^0.2, source: ./plugins/notes } }\n"
         "  subagents:\n"
         "    a: { plugins: { n: { package: notes, version: ^0.2, source: ./plugins/notes } } }\n"
         "    b: { plugins: { n: { package: notes } } }\n",
         NULL, NULL);
-    size_t count = 0;
-    const struct project_missing *missing = project_resolved_missing(world.resolved, &count);
-    assert_int_equal(count, 2);
-    assert_string_equal(missing[0].package, "notes");
-    assert_string_equal(missing[0].version, "^0.2");
-    assert_string_equal(missing[0].source, "./plugins/notes");
-    assert_null(missing[1].version);
+    assert_missing(&world, "[{\"package\":\"notes\",\"version\":\"^0.2\","
+                           "\"source\":\"./plugins/notes\",\"installed\":null},"
+                           "{\"package\":\"notes\",\"version\":null,\"source\":null,"
+                           "\"installed\":null}]");
     assert_problems(&world, "4:14 plugin_missing\n6:21 plugin_missing\n7:21 plugin_missing\n");
     assert_said(&world, "kaged plugin install ./plugins/notes");
     assert_int_equal(world.problems.errors, 0);
     assert_int_equal(use_of(&world, "primary", 0)->state, PROJECT_NOT_INSTALLED);
-    world_end(&world);
 }
 
 static void a_package_of_the_same_name_is_not_taken_for_another(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { n: { package: notes } } }\n", NULL, other_notes);
     assert_problems(&world, "3:23 plugin_missing\n");
     assert_said(&world, "is the package @other/notes");
-    world_end(&world);
 }
 
 static void versions_have_to_fit(void **state)
@@ -365,16 +364,15 @@ static void versions_have_to_fit(void **state)
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         kg_auto(kg_free) char *text = kg_format(
             "primary: { plugins: { " MEMORY(TAGGED ", version: \"%s\"") " } }\n", rows[i].range);
-        struct world world = WORLD(text, NULL, memory);
-        size_t count = 0;
-        const struct project_missing *missing = project_resolved_missing(world.resolved, &count);
+        kg_auto(world_end) struct world world = WORLD(text, NULL, memory);
+        kg_auto(kg_free) char *missing =
+            kg_format("[{\"package\":\"@kaged/memory-markdown\",\"version\":\"%s\","
+                      "\"source\":null,\"installed\":\"1.4.2\"}]",
+                      rows[i].range);
         assert_problems(&world, rows[i].fits ? "" : "3:23 plugin_version\n");
-        assert_int_equal(count, !rows[i].fits);
-        if (count > 0)
-            assert_string_equal(missing[0].installed, "1.4.2");
+        assert_missing(&world, rows[i].fits ? "[]" : missing);
         assert_int_equal(use_of(&world, "primary", 0)->state,
                          rows[i].fits ? PROJECT_READY : PROJECT_WRONG_VERSION);
-        world_end(&world);
     }
 }
 
@@ -389,7 +387,7 @@ static bool has_tool(const struct world *world, const char *path, const char *na
 static void tools_are_on_unless_they_are_switched_off(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary:\n"
               "  plugins: { " MEMORY(
                   TAGGED) ", n: { package: notes } }\n"
@@ -405,31 +403,29 @@ static void tools_are_on_unless_they_are_switched_off(void **state)
     assert_false(has_tool(&world, "primary", "notes.list"));
     assert_true(has_tool(&world, "primary.subagents.a", "notes.list"));
     assert_false(has_tool(&world, "primary.subagents.a", "memory-markdown.retain"));
-    world_end(&world);
 }
 
 static void a_tool_that_nobody_has_is_warned_of(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary:\n"
               "  plugins: { n: { package: notes }, gone: { package: \"@x/gone\" } }\n"
               "  tools: { notes.lst: false, gone.what: false, shell.exec: true }\n",
               NULL, notes);
     assert_problems(&world, "4:37 plugin_missing\n5:12 tool_unknown\n5:48 tool_unknown\n");
     assert_said(&world, "did you mean notes.list?");
-    world_end(&world);
 }
 
 static void two_plugins_with_one_tool_are_one_too_many(void **state)
 {
     (void)state;
-    struct world world = WORLD("primary:\n"
-                               "  plugins:\n"
-                               "    first: { package: notes }\n"
-                               "    second: { package: \"@other/notes\" }\n"
-                               "    third: { package: \"@quiet/notes\" }\n",
-                               NULL, notes, other_notes, quiet_notes);
+    kg_auto(world_end) struct world world = WORLD("primary:\n"
+                                                  "  plugins:\n"
+                                                  "    first: { package: notes }\n"
+                                                  "    second: { package: \"@other/notes\" }\n"
+                                                  "    third: { package: \"@quiet/notes\" }\n",
+                                                  NULL, notes, other_notes, quiet_notes);
     assert_problems(&world, "6:5 plugin.tool_name_collision\n7:5 plugin_twice\n");
     assert_said(&world, "\"first\" and \"second\" both have the tool notes.list");
     assert_int_equal(use_of(&world, "primary", 0)->state, PROJECT_READY);
@@ -439,17 +435,15 @@ static void two_plugins_with_one_tool_are_one_too_many(void **state)
         project_tool_find(agent_of(&world, "primary"), KG_STR("notes.list"), &use);
     assert_string_equal(tool->description, "All notes.");
     assert_string_equal(use->name, "first");
-    world_end(&world);
 }
 
 static void a_name_of_built_in_tools_is_warned_of(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { f: { package: file } } }\n", NULL, file_plugin);
     assert_problems(&world, "3:23 name_is_builtin\n");
     assert_true(has_tool(&world, "primary", "file.read"));
-    world_end(&world);
 }
 
 static void very_many_tools_are_warned_of(void **state)
@@ -459,15 +453,13 @@ static void very_many_tools_are_warned_of(void **state)
     kg_buf_text(&many, "name: many\nversion: 1.0.0\ntools:\n");
     for (int i = 0; i <= PROJECT_TOOLS_ADVISED; i++)
         kg_buf_printf(&many, "  - { name: t%d, description: One. }\n", i);
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { m: { package: many } } }\n", NULL, kg_buf_terminate(&many));
     assert_problems(&world, "3:21 too_many_tools\n");
-    struct world fewer = WORLD("primary: { tools: { many.t7: false },\n"
-                               "  plugins: { m: { package: many } } }\n",
-                               NULL, many.data);
+    kg_auto(world_end) struct world fewer = WORLD("primary: { tools: { many.t7: false },\n"
+                                                  "  plugins: { m: { package: many } } }\n",
+                                                  NULL, many.data);
     assert_problems(&fewer, "");
-    world_end(&world);
-    world_end(&fewer);
 }
 
 /* -- configuration ----------------------------------------------------------------------------- */
@@ -479,16 +471,17 @@ static const char operators[] = "[plugins.\"@kaged/memory-markdown\"]\n"
 static void each_value_knows_where_it_comes_from(void **state)
 {
     (void)state;
-    struct world world = WORLD("primary:\n"
-                               "  plugins:\n"
-                               "    memory:\n"
-                               "      package: \"@kaged/memory-markdown\"\n"
-                               "      isolation: project\n"
-                               "      config: { tags: [primary], project_tag: p }\n"
-                               "  subagents:\n"
-                               "    a: { plugins: { memory: { config: { tags: [a] } } } }\n"
-                               "    b: { plugins: { memory: } }\n",
-                               operators, memory);
+    kg_auto(world_end) struct world world =
+        WORLD("primary:\n"
+              "  plugins:\n"
+              "    memory:\n"
+              "      package: \"@kaged/memory-markdown\"\n"
+              "      isolation: project\n"
+              "      config: { tags: [primary], project_tag: p }\n"
+              "  subagents:\n"
+              "    a: { plugins: { memory: { config: { tags: [a] } } } }\n"
+              "    b: { plugins: { memory: } }\n",
+              operators, memory);
     assert_problems(&world, "");
     assert_settings(use_of(&world, "primary", 0),
                     "budget=\"low\"(operator) depth=5(operator) tags=[\"primary\"](agent) "
@@ -499,13 +492,12 @@ static void each_value_knows_where_it_comes_from(void **state)
     assert_settings(use_of(&world, "primary.subagents.b", 0),
                     "budget=\"low\"(operator) depth=5(operator) tags=[\"primary\"](primary) "
                     "project_tag=\"p\"(primary) isolation=\"project\"(primary)");
-    world_end(&world);
 }
 
 static void nothing_is_inherited_by_an_agents_own(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary:\n"
               "  plugins: { " MEMORY(
                   ", config: { project_tag: p, budget: high }") " }\n"
@@ -520,49 +512,48 @@ static void nothing_is_inherited_by_an_agents_own(void **state)
                     "project_tag=\"a\"(agent) isolation=\"agent\"(schema) budget=\"mid\"(schema) "
                     "depth=3(schema)");
     assert_int_equal(agent_of(&world, "primary.subagents.b")->use_count, 0);
-    world_end(&world);
 }
 
 static void what_the_schema_requires_is_missed(void **state)
 {
     (void)state;
-    struct world world = WORLD("primary: { plugins: { " MEMORY("") " } }\n", NULL, memory);
+    kg_auto(world_end) struct world world =
+        WORLD("primary: { plugins: { " MEMORY("") " } }\n", NULL, memory);
     assert_problems(&world, "3:23 plugin.config_validation_failed\n");
     assert_said(&world, "project_tag");
     const struct project_use *use = use_of(&world, "primary", 0);
     assert_int_equal(use->state, PROJECT_MISCONFIGURED);
     assert_hooks(use, "");
     assert_false(has_tool(&world, "primary", "memory-markdown.retain"));
-    world_end(&world);
 }
 
 static void what_does_not_fit_the_schema_has_its_place(void **state)
 {
     (void)state;
-    struct world world = WORLD("primary:\n"
-                               "  plugins:\n"
-                               "    memory:\n"
-                               "      package: \"@kaged/memory-markdown\"\n"
-                               "      isolation: project\n"
-                               "      config:\n"
-                               "        project_tag: p\n"
-                               "        tags: [1]\n"
-                               "        bugdet: low\n"
-                               "  subagents:\n"
-                               "    a: { plugins: { memory: { config: { depth: 1.5 } } } }\n",
-                               NULL, memory);
+    kg_auto(world_end) struct world world =
+        WORLD("primary:\n"
+              "  plugins:\n"
+              "    memory:\n"
+              "      package: \"@kaged/memory-markdown\"\n"
+              "      isolation: project\n"
+              "      config:\n"
+              "        project_tag: p\n"
+              "        tags: [1]\n"
+              "        bugdet: low\n"
+              "  subagents:\n"
+              "    a: { plugins: { memory: { config: { depth: 1.5 } } } }\n",
+              NULL, memory);
     assert_problems(&world, "10:16 plugin.config_validation_failed\n"
                             "11:9 plugin.config_validation_failed\n"
                             "13:48 plugin.config_validation_failed\n");
     assert_said(&world, "did you mean \"budget\"?");
     assert_said(&world, "the config of \"memory\", tags/0: must be a string");
-    world_end(&world);
 }
 
 static void a_wrong_default_of_the_operator_is_said_to_be_his(void **state)
 {
     (void)state;
-    struct world world = WORLD(
+    kg_auto(world_end) struct world world = WORLD(
         "primary: { plugins: { " MEMORY(TAGGED) " } }\n",
         "[plugins.\"@kaged/memory-markdown\"]\nconfig = { depth = 4.25, mystery = 1 }\n", memory);
     assert_problems(&world, "3:23 plugin.config_validation_failed\n"
@@ -570,13 +561,12 @@ static void a_wrong_default_of_the_operator_is_said_to_be_his(void **state)
     assert_said(&world, "local.toml");
     kg_auto(kg_free) char *all = listing(&world.problems);
     assert_null(strstr(all, "4.25"));
-    world_end(&world);
 }
 
 static void a_secret_cannot_stand_in_the_project(void **state)
 {
     (void)state;
-    struct world world = WORLD(
+    kg_auto(world_end) struct world world = WORLD(
         "primary: { plugins: { " MEMORY(", config: { project_tag: x, api_token: t0p }") " } }\n",
         operators, memory);
     assert_problems(&world, "3:94 secret_in_project\n");
@@ -585,42 +575,39 @@ static void a_secret_cannot_stand_in_the_project(void **state)
     assert_int_equal(use->secret_count, 2);
     assert_true(use->secrets[0].set && use->secrets[0].required);
     assert_false(use->secrets[1].set || use->secrets[1].required);
-    world_end(&world);
 }
 
 static void a_key_that_the_operator_keeps_is_a_secret_without_a_schema_too(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { n: { package: notes, config: { key: k } } } }\n",
               "[plugins.notes]\nkey = \"s3cret\"\n", notes);
     assert_problems(&world, "3:54 secret_in_project\n");
-    world_end(&world);
 }
 
 static void a_plugin_without_a_schema_takes_what_it_is_given(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { n: { package: notes, config: { a: [1, x] } },\n"
               "  w: { package: watcher } } }\n",
               NULL, notes, watcher);
     assert_problems(&world, "");
     assert_settings(use_of(&world, "primary", 0), "a=[1,\"x\"](agent)");
     assert_null(use_of(&world, "primary", 1)->config);
-    world_end(&world);
 }
 
 static void the_isolation_of_the_declaration_counts(void **state)
 {
     (void)state;
-    struct world world = WORLD("primary: { plugins: { " MEMORY(
-                                   ", config: { project_tag: x, isolation: project }") " } }\n",
-                               NULL, memory);
+    kg_auto(world_end) struct world world =
+        WORLD("primary: { plugins: { " MEMORY(
+                  ", config: { project_tag: x, isolation: project }") " } }\n",
+              NULL, memory);
     assert_settings(use_of(&world, "primary", 0),
                     "project_tag=\"x\"(agent) isolation=\"agent\"(schema) budget=\"mid\"(schema) "
                     "depth=3(schema)");
-    world_end(&world);
 }
 
 /* A schema that takes for ever to check costs that once, not once for each agent. */
@@ -635,14 +622,14 @@ static void a_schema_that_is_too_much_work_is_given_up(void **state)
                       "    a%d: { allOf: [{ $ref: '#/$defs/a%d' }, { $ref: '#/$defs/a%d' }] }\n", i,
                       i + 1, i + 1);
     kg_buf_text(&manifest, "    a60: { type: 'object' }\n");
-    struct world world = WORLD("primary:\n"
-                               "  plugins: { s: { package: slow } }\n"
-                               "  subagents: { a: { plugins: { s: { package: slow } } } }\n",
-                               NULL, kg_buf_terminate(&manifest));
+    kg_auto(world_end) struct world world =
+        WORLD("primary:\n"
+              "  plugins: { s: { package: slow } }\n"
+              "  subagents: { a: { plugins: { s: { package: slow } } } }\n",
+              NULL, kg_buf_terminate(&manifest));
     assert_problems(&world, "4:14 plugin.config_validation_failed\n"
                             "5:32 plugin.config_validation_failed\n");
     assert_said(&world, "took too long");
-    world_end(&world);
 }
 
 /* A default of 100 kB, put in for each of 240 declarations, is more than a project may hold. */
@@ -697,7 +684,7 @@ static void what_is_sensitive_is_marked_wherever_the_schema_says_so(void **state
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         kg_auto(kg_free) char *manifest = kg_format(
             "name: s\nversion: 1.0.0\nhooks: [post_compact]\nconfig_schema: %s\n", rows[i].schema);
-        struct world world =
+        kg_auto(world_end) struct world world =
             WORLD("primary: { plugins: { s: { package: s, config: { a: {}, b: {}, c: {} } } } }\n",
                   NULL, manifest);
         const struct project_use *use = use_of(&world, "primary", 0);
@@ -705,7 +692,6 @@ static void what_is_sensitive_is_marked_wherever_the_schema_says_so(void **state
             if (use->settings[k].sensitive !=
                 (strchr(rows[i].hidden, *use->settings[k].key) != NULL))
                 fail_msg("%s: %s", rows[i].schema, use->settings[k].key);
-        world_end(&world);
     }
 }
 
@@ -730,7 +716,7 @@ static const char shown_project[] =
 static void the_view_is_one_json_object(void **state)
 {
     (void)state;
-    struct world world = WORLD(shown_project, operators, memory);
+    kg_auto(world_end) struct world world = WORLD(shown_project, operators, memory);
     kg_auto(kg_buf_free) struct kg_buf view = {0};
     struct kg_json_writer json = kg_json_writer(&view);
     project_view(world.resolved, &world.problems, &json);
@@ -785,13 +771,12 @@ static void the_view_is_one_json_object(void **state)
         "\"column\":5,\"message\":\"@x/gone is not installed\","
         "\"hint\":\"kaged plugin install ./plugins/gone\"}]}";
     assert_string_equal(kg_buf_terminate(&view), expected);
-    world_end(&world);
 }
 
 static void the_words_are_for_people(void **state)
 {
     (void)state;
-    struct world world = WORLD(shown_project, operators, memory);
+    kg_auto(world_end) struct world world = WORLD(shown_project, operators, memory);
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     project_words(world.resolved, &words);
     static const char expected[] =
@@ -837,13 +822,12 @@ static void the_words_are_for_people(void **state)
         "to be installed\n"
         "  @x/gone ^2 from ./plugins/gone\n";
     assert_string_equal(kg_buf_terminate(&words), expected);
-    world_end(&world);
 }
 
 static void texts_of_a_project_cannot_steer_the_terminal(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary:\n"
               "  prompt: \"\\e[31mred\\u202E\"\n"
               "  plugins: { n: { package: notes, config: { \"\\e]0;x\\a\": \"\\e[2J\" } } }\n",
@@ -852,15 +836,14 @@ static void texts_of_a_project_cannot_steer_the_terminal(void **state)
     project_words(world.resolved, &words);
     assert_null(strpbrk(kg_buf_terminate(&words), "\x1b\x07"));
     assert_null(strstr(words.data, "\u202e"));
-    world_end(&world);
 }
 
 /* -- differences ------------------------------------------------------------------------------- */
 
 static void assert_changes(const char *before, const char *after, const char *expected)
 {
-    struct world old = WORLD(before, operators, memory, notes, watcher);
-    struct world new = WORLD(after, operators, memory, notes, watcher);
+    kg_auto(world_end) struct world old = WORLD(before, operators, memory, notes, watcher);
+    kg_auto(world_end) struct world new = WORLD(after, operators, memory, notes, watcher);
     struct project_changes *changes = project_diff(old.resolved, new.resolved);
     kg_auto(kg_buf_free) struct kg_buf text = {0}, words = {0};
     struct kg_json_writer json = kg_json_writer(&text);
@@ -870,8 +853,6 @@ static void assert_changes(const char *before, const char *after, const char *ex
     project_changes_view_words(doc->root, &words);
     assert_string_equal(kg_buf_terminate(&words), expected);
     project_changes_free(changes);
-    world_end(&old);
-    world_end(&new);
 }
 
 static void nothing_changed_is_an_empty_list(void **state)
@@ -936,10 +917,10 @@ static void the_order_of_plugins_is_a_change_of_its_own(void **state)
 static void changes_as_json_hide_what_is_sensitive(void **state)
 {
     (void)state;
-    struct world old =
+    kg_auto(world_end) struct world old =
         WORLD("primary: { plugins: { " MEMORY(", config: { project_tag: x, salt: a1b2 }") " } }\n",
               NULL, memory);
-    struct world new = WORLD(
+    kg_auto(world_end) struct world new = WORLD(
         "primary: { plugins: { " MEMORY(", config: { project_tag: x }") " } }\n", NULL, memory);
     struct project_changes *changes = project_diff(old.resolved, new.resolved);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -949,8 +930,6 @@ static void changes_as_json_hide_what_is_sensitive(void **state)
                         "[{\"kind\":\"config\",\"agent\":\"primary\",\"plugin\":\"memory\","
                         "\"what\":\"salt\",\"hidden\":true,\"before\":null}]");
     project_changes_free(changes);
-    world_end(&old);
-    world_end(&new);
 }
 
 /* -- the model's side -------------------------------------------------------------------------- */
@@ -967,7 +946,7 @@ static void assert_tools(const struct world *world, enum project_dialect dialect
 static void tools_are_defined_in_both_dialects(void **state)
 {
     (void)state;
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { " MEMORY(TAGGED) ", n: { package: notes } },\n"
                                                       "  tools: { notes.list: false } }\n",
               NULL, memory, notes);
@@ -982,7 +961,6 @@ static void tools_are_defined_in_both_dialects(void **state)
                  "\"input_schema\":{\"type\":\"object\"}},"
                  "{\"name\":\"memory-markdown__recall\",\"description\":\"Find it.\","
                  "\"input_schema\":{\"type\":\"object\",\"properties\":{}}}]");
-    world_end(&world);
 }
 
 static void parameters_are_always_an_object(void **state)
@@ -1003,9 +981,9 @@ static void parameters_are_always_an_object(void **state)
                       rows[i].schema);
         kg_auto(kg_free) char *expected = kg_format(
             "[{\"name\":\"t__x\",\"description\":\"X.\",\"input_schema\":%s}]", rows[i].expected);
-        struct world world = WORLD("primary: { plugins: { t: { package: t } } }\n", NULL, manifest);
+        kg_auto(world_end) struct world world =
+            WORLD("primary: { plugins: { t: { package: t } } }\n", NULL, manifest);
         assert_tools(&world, PROJECT_ANTHROPIC, expected);
-        world_end(&world);
     }
 }
 
@@ -1019,7 +997,7 @@ static void long_names_fit_and_lead_back_to_their_tools(void **state)
         plugin);
     kg_auto(kg_free) char *text =
         kg_format("primary: { plugins: { long: { package: %s } } }\n", plugin);
-    struct world world = WORLD(text, NULL, manifest);
+    kg_auto(world_end) struct world world = WORLD(text, NULL, manifest);
     const struct project_plugin *found = use_of(&world, "primary", 0)->plugin;
     assert_problems(&world, "");
     for (size_t i = 0; i < found->tool_count; i++) {
@@ -1031,7 +1009,6 @@ static void long_names_fit_and_lead_back_to_their_tools(void **state)
                          &found->tools[i]);
     }
     assert_string_not_equal(found->tools[0].wire_name, found->tools[1].wire_name);
-    world_end(&world);
 }
 
 static void a_long_description_is_cut_for_openai(void **state)
@@ -1042,14 +1019,13 @@ static void a_long_description_is_cut_for_openai(void **state)
     for (int i = 0; i < 1025; i++)
         kg_buf_text(&manifest, "ä");
     kg_buf_text(&manifest, "\" }]\n");
-    struct world world =
+    kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { t: { package: t } } }\n", NULL, kg_buf_terminate(&manifest));
     struct kg_json_writer json = kg_json_writer(&text);
     project_tools_json(agent_of(&world, "primary"), PROJECT_OPENAI, &json);
     assert_non_null(strstr(kg_buf_terminate(&text), "ä...\""));
     assert_int_equal(kg_utf8_valid(kg_buf_view(&text)), text.length);
     assert_in_range(text.length, 2 * 1021, 2 * 1021 + 200);
-    world_end(&world);
 }
 
 int main(void)
