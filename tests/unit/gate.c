@@ -126,8 +126,9 @@ static void free_cage(struct rig *rig)
     rig->cage = NULL;
 }
 
-static void rig_free(struct rig *rig)
+static void rig_free(struct rig **at)
 {
+    struct rig *rig = *at;
     free_cage(rig);
     gate_free(rig->gate);
     loop_free(rig->loop);
@@ -260,7 +261,7 @@ static bool skipped(const char *test)
 static void bytes_pass_both_ways_and_are_counted(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     int fd = dial_echo(rig, 0);
     wait_for(rig, GATE_CONNECTED, 1);
     assert_heard(rig, "connected localhost [127.0.0.1]");
@@ -268,13 +269,12 @@ static void bytes_pass_both_ways_and_are_counted(void **state)
     wait_for(rig, GATE_ENDED, 1);
     assert_int_equal(rig->bytes_out, strlen("echo\nhello"));
     assert_int_equal(rig->bytes_in, strlen("hello"));
-    rig_free(rig);
 }
 
 static void an_end_of_file_from_the_plugin_reaches_the_host(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     int fd = dial(rig, 0);
     say(fd, "sink\n12345");
     shutdown(fd, SHUT_WR);
@@ -282,13 +282,12 @@ static void an_end_of_file_from_the_plugin_reaches_the_host(void **state)
     hear_end(fd);
     close(fd);
     wait_for(rig, GATE_ENDED, 1);
-    rig_free(rig);
 }
 
 static void an_end_of_file_from_the_host_leaves_the_other_way_open(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     char report[64];
     int fd = dial(rig, 0);
     say(fd, "farewell\n");
@@ -299,13 +298,12 @@ static void an_end_of_file_from_the_host_leaves_the_other_way_open(void **state)
     gate_world_report(&world, report);
     assert_string_equal(report, "eof 10");
     wait_for(rig, GATE_ENDED, 1);
-    rig_free(rig);
 }
 
 static void an_end_of_file_before_the_connection_is_open_is_not_lost(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     for (int i = 0; i < 20; i++) {
         int fd = dial(rig, 0);
         say(fd, "sink\nabc");
@@ -314,7 +312,6 @@ static void an_end_of_file_before_the_connection_is_open_is_not_lost(void **stat
         close(fd);
     }
     wait_for(rig, GATE_ENDED, 20);
-    rig_free(rig);
 }
 
 static void *send_big(void *data)
@@ -335,7 +332,7 @@ static void *send_big(void *data)
 static void big_transfers_arrive_whole_in_both_directions_at_once(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     int fd = dial(rig, 0);
     say(fd, "echo\n");
     pthread_t sender;
@@ -352,13 +349,12 @@ static void big_transfers_arrive_whole_in_both_directions_at_once(void **state)
     assert_int_equal(wrong, 0);
     wait_for(rig, GATE_ENDED, 1);
     assert_int_equal(rig->bytes_in, BIG_BYTES);
-    rig_free(rig);
 }
 
 static void a_plugin_that_does_not_read_holds_up_only_its_own_connection(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     int deaf = dial(rig, 0);
     say(deaf, "source 1000000000\n");
     int fd = dial_echo(rig, 0);
@@ -369,7 +365,6 @@ static void a_plugin_that_does_not_read_holds_up_only_its_own_connection(void **
     close(deaf); /* with bytes unread: a reset for the relay */
     wait_for(rig, GATE_ENDED, 2);
     assert_true(rig->bytes_in < 100000000);
-    rig_free(rig);
 }
 
 static size_t open_files(void)
@@ -390,7 +385,7 @@ static void cut_a_stream(void)
     char chunk[100000];
     say(fd, "source 1000000000\n");
     assert_true(recv(fd, chunk, sizeof(chunk), MSG_WAITALL) > 0);
-    rig_free(rig);
+    rig_free(&rig);
     close(fd);
 }
 
@@ -408,19 +403,18 @@ static void a_stream_that_is_cut_leaves_no_file_descriptors(void **state)
 static void a_reset_by_the_host_is_a_reset_for_the_plugin(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     int fd = dial(rig, 0);
     say(fd, "reset\n");
     hear_reset(fd);
     close(fd);
     wait_for(rig, GATE_ENDED, 1);
-    rig_free(rig);
 }
 
 static void a_reset_by_the_plugin_is_a_reset_for_the_host(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     char report[64];
     int fd = dial(rig, 0);
     say(fd, "watch\n");
@@ -429,7 +423,6 @@ static void a_reset_by_the_plugin_is_a_reset_for_the_host(void **state)
     gate_world_report(&world, report);
     assert_string_equal(report, "reset 0");
     wait_for(rig, GATE_ENDED, 1);
-    rig_free(rig);
 }
 
 static void a_port_where_nobody_listens_is_a_failure_and_a_reset(void **state)
@@ -437,41 +430,38 @@ static void a_port_where_nobody_listens_is_a_failure_and_a_reset(void **state)
     (void)state;
     uint16_t port = 0;
     close(listen_for(&port));
-    struct rig *rig = rig_for("localhost", port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", port);
     meet_reset("127.0.0.1", rig->ports[0]);
     wait_for(rig, GATE_FAILED, 1);
     assert_heard(rig, "failed localhost [::1] Connection refused");
     assert_int_equal(rig->told[GATE_CONNECTED] + rig->told[GATE_ENDED], 0);
-    rig_free(rig);
 }
 
 static void a_host_that_does_not_answer_is_given_up(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.connect_timeout_ms = 200;
     declare(rig, "127.0.0.1", world.port_stuck);
     start(rig);
     meet_reset("127.0.0.1", rig->ports[0]);
     wait_for(rig, GATE_FAILED, 1);
     assert_heard(rig, "failed 127.0.0.1 [127.0.0.1]");
-    rig_free(rig);
 }
 
 static void a_plugin_that_gives_up_first_is_let_go(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("127.0.0.1", world.port_stuck);
+    kg_auto(rig_free) struct rig *rig = rig_for("127.0.0.1", world.port_stuck);
     reset(dial(rig, 0));
     wait_for(rig, GATE_FAILED, 1);
     assert_heard(rig, "the plugin gave up");
-    rig_free(rig);
 }
 
 static void an_idle_connection_is_closed_and_a_busy_one_is_not(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.idle_timeout_ms = 300;
     declare(rig, "localhost", world.port);
     start(rig);
@@ -487,13 +477,12 @@ static void an_idle_connection_is_closed_and_a_busy_one_is_not(void **state)
     assert_heard(rig, "no byte for too long");
     close(idle);
     close(busy);
-    rig_free(rig);
 }
 
 static void freeing_a_cage_ends_its_connections_and_tells_of_each(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     int busy = dial(rig, 0), quiet = dial_echo(rig, 0);
     say(busy, "source 1000000000\n");
     char byte;
@@ -506,20 +495,18 @@ static void freeing_a_cage_ends_its_connections_and_tells_of_each(void **state)
     close(quiet);
     close(busy);
     assert_true(dial_to("127.0.0.1", rig->ports[0]) < 0);
-    rig_free(rig);
 }
 
 static void freeing_a_cage_while_it_connects_is_told_too(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("127.0.0.1", world.port_stuck);
+    kg_auto(rig_free) struct rig *rig = rig_for("127.0.0.1", world.port_stuck);
     for (int i = 0; i < 5; i++)
         close(dial(rig, 0));
     int fd = dial(rig, 0);
     free_cage(rig);
     assert_int_equal(rig->told[GATE_CONNECTED], 0);
     close(fd);
-    rig_free(rig);
 }
 
 /* -- where it leads ---------------------------------------------------------------------------- */
@@ -531,17 +518,16 @@ static void localhost_is_reached_over_ipv6_where_only_that_listens(void **state)
         printf("SKIP %s: no IPv6\n", __func__);
         return;
     }
-    struct rig *rig = rig_for("localhost", world.port_6);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port_6);
     close(dial_echo(rig, 0));
     wait_for(rig, GATE_CONNECTED, 1);
     assert_heard(rig, "connected localhost [::1]");
-    rig_free(rig);
 }
 
 static void a_literal_leads_to_just_that_address(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     declare(rig, "127.0.0.1", world.port);
     declare(rig, "127.0.0.2", world.port);
     start(rig);
@@ -549,7 +535,6 @@ static void a_literal_leads_to_just_that_address(void **state)
     meet_reset("127.0.0.1", rig->ports[1]); /* the server does not listen there */
     wait_for(rig, GATE_FAILED, 1);
     assert_heard(rig, "failed 127.0.0.2 [127.0.0.2] Connection refused");
-    rig_free(rig);
 }
 
 static void a_listener_of_kaged_itself_is_never_reached(void **state)
@@ -557,7 +542,7 @@ static void a_listener_of_kaged_itself_is_never_reached(void **state)
     (void)state;
     uint16_t port = 0;
     kg_auto(kg_close) int own = listen_for(&port);
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     declare(rig, "localhost", port);
     declare(rig, "127.0.0.1", port);
     start(rig);
@@ -568,7 +553,6 @@ static void a_listener_of_kaged_itself_is_never_reached(void **state)
     assert_heard(rig, "denied localhost [127.0.0.1] kaged itself listens there");
     assert_heard(rig, "denied 127.0.0.1 [127.0.0.1] kaged itself listens there");
     assert_int_equal(poll(&(struct pollfd){.fd = own, .events = POLLIN}, 1, 0), 0);
-    rig_free(rig);
 }
 
 static void a_name_leads_into_the_world_but_not_to_this_host(void **state)
@@ -590,7 +574,7 @@ static void a_name_leads_into_the_world_but_not_to_this_host(void **state)
         {"127.1", "denied 127.1 [127.0.0.1] it leads to the loopback of this host"},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
-        struct rig *rig = rig_for(rows[i].host, world.port);
+        kg_auto(rig_free) struct rig *rig = rig_for(rows[i].host, world.port);
         bool opens = kg_str_starts(kg_str(rows[i].heard), "connected");
         if (opens)
             close(dial_echo(rig, 0));
@@ -598,7 +582,6 @@ static void a_name_leads_into_the_world_but_not_to_this_host(void **state)
             meet_reset("127.0.0.1", rig->ports[0]);
         wait_for(rig, opens ? GATE_CONNECTED : GATE_DENIED, 1);
         assert_heard(rig, rows[i].heard);
-        rig_free(rig);
     }
 }
 
@@ -606,7 +589,7 @@ static void private_networks_can_be_forbidden_while_it_runs(void **state)
 {
     (void)state;
     SKIP_WITHOUT_NETWORK();
-    struct rig *rig = rig_for("private.test", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("private.test", world.port);
     close(dial_echo(rig, 0));
     rig->limits.private_networks = false;
     gate_set_limits(rig->gate, &rig->limits);
@@ -619,43 +602,39 @@ static void private_networks_can_be_forbidden_while_it_runs(void **state)
     }
     wait_for(rig, GATE_DENIED, 1);
     assert_heard(rig, "denied private.test [10.99.0.5] it leads into a private network");
-    rig_free(rig);
 }
 
 static void a_literal_of_this_host_can_be_declared(void **state)
 {
     (void)state;
     SKIP_WITHOUT_NETWORK();
-    struct rig *rig = rig_for("198.51.100.7", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("198.51.100.7", world.port);
     meet_reset("127.0.0.1", rig->ports[0]); /* nobody listens there, but it was tried */
     wait_for(rig, GATE_FAILED, 1);
     assert_heard(rig, "failed 198.51.100.7 [198.51.100.7] Connection refused");
-    rig_free(rig);
 }
 
 static void a_silent_address_leaves_time_for_the_next(void **state)
 {
     (void)state;
     SKIP_WITHOUT_NETWORK();
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.connect_timeout_ms = 2000;
     declare(rig, "patient.test", world.port);
     start(rig);
     close(dial_echo(rig, 0));
     wait_for(rig, GATE_CONNECTED, 1);
     assert_heard(rig, "connected patient.test [203.0.113.5]");
-    rig_free(rig);
 }
 
 static void a_name_that_is_not_found_is_a_failure(void **state)
 {
     (void)state;
     SKIP_WITHOUT_NETWORK();
-    struct rig *rig = rig_for("nowhere.test", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("nowhere.test", world.port);
     meet_reset("127.0.0.1", rig->ports[0]);
     wait_for(rig, GATE_FAILED, 1);
     assert_heard(rig, "failed nowhere.test [] the name was not found");
-    rig_free(rig);
 }
 
 /* A name server that never answers. */
@@ -673,7 +652,7 @@ static void a_slow_name_server_holds_up_nobody_else(void **state)
     (void)state;
     SKIP_WITHOUT_NETWORK();
     kg_auto(kg_close) int server = silent_name_server();
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.connect_timeout_ms = 700;
     for (int i = 0; i < 5; i++) {
         kg_auto(kg_free) char *name = kg_format("slow%d.test", i);
@@ -705,7 +684,6 @@ static void a_slow_name_server_holds_up_nobody_else(void **state)
     assert_ptr_equal(rig->cage, slow);
     gate_cage_free(other);
     cage_network_free(&plan.network);
-    rig_free(rig); /* while look-ups still run */
 }
 
 /* How many of the names "slow0.test" to "slow9.test" the server was asked for. */
@@ -730,7 +708,7 @@ static void names_that_nobody_waits_for_any_more_are_not_looked_up(void **state)
     (void)state;
     SKIP_WITHOUT_NETWORK();
     kg_auto(kg_close) int server = silent_name_server();
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.connect_timeout_ms = 100;
     for (int i = 0; i < 7; i++) {
         kg_auto(kg_free) char *name = kg_format("slow%d.test", i);
@@ -745,7 +723,6 @@ static void names_that_nobody_waits_for_any_more_are_not_looked_up(void **state)
     gate_set_limits(rig->gate, &rig->limits);
     close(dial_echo(rig, 7)); /* comes after all that was to be looked up before */
     assert_in_range(names_asked_for(server), 1, 4);
-    rig_free(rig);
 }
 
 /* -- bounds ------------------------------------------------------------------------------------ */
@@ -753,7 +730,7 @@ static void names_that_nobody_waits_for_any_more_are_not_looked_up(void **state)
 static void connections_past_the_most_are_refused(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.connections_max = 2;
     declare(rig, "localhost", world.port);
     start(rig);
@@ -765,13 +742,12 @@ static void connections_past_the_most_are_refused(void **state)
     wait_for(rig, GATE_ENDED, 1);
     close(dial_echo(rig, 0));
     close(second);
-    rig_free(rig);
 }
 
 static void connections_past_the_rate_are_refused(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.connections_per_sec = 3;
     declare(rig, "localhost", world.port);
     start(rig);
@@ -782,13 +758,12 @@ static void connections_past_the_rate_are_refused(void **state)
     assert_heard(rig, "the plugin makes too many connections a second");
     for (size_t i = 0; i < KG_COUNT(fds); i++)
         kg_close(&fds[i]);
-    rig_free(rig);
 }
 
 static void refusals_past_the_rate_are_counted_only(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.connections_max = 0;
     rig->limits.events_per_sec = 2;
     declare(rig, "localhost", world.port);
@@ -799,13 +774,12 @@ static void refusals_past_the_rate_are_counted_only(void **state)
     free_cage(rig);
     assert_true(rig->told[GATE_DENIED] < 50);
     assert_int_equal(rig->told[GATE_DENIED] + rig->suppressed, 50);
-    rig_free(rig);
 }
 
 static void a_counted_refusal_is_told_when_the_flood_is_over(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->limits.connections_max = 0;
     rig->limits.events_per_sec = 1;
     declare(rig, "localhost", world.port);
@@ -814,13 +788,12 @@ static void a_counted_refusal_is_told_when_the_flood_is_over(void **state)
         meet_reset("127.0.0.1", rig->ports[0]);
     while (rig->told[GATE_DENIED] + rig->suppressed < 10)
         wait_for(rig, GATE_DENIED, rig->told[GATE_DENIED] + 1);
-    rig_free(rig);
 }
 
 static void a_loop_that_is_far_behind_gets_no_new_connections(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     size_t refused = 0;
     for (int i = 0; i < 700; i++) { /* two events each, and the loop does not run */
         char byte;
@@ -833,13 +806,12 @@ static void a_loop_that_is_far_behind_gets_no_new_connections(void **state)
     assert_int_equal(rig->told[GATE_CONNECTED], 700 - refused);
     assert_int_equal(rig->told[GATE_ENDED], 700 - refused);
     assert_int_equal(rig->told[GATE_DENIED] + rig->suppressed, refused);
-    rig_free(rig);
 }
 
 static void what_cannot_be_told_is_refused_and_told_later(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     atomic_store(&rig->hearing, GATE_HEARS_NOTHING);
     for (int i = 0; i < 5; i++)
         meet_reset("127.0.0.1", rig->ports[0]);
@@ -849,13 +821,12 @@ static void what_cannot_be_told_is_refused_and_told_later(void **state)
     wait_for(rig, GATE_DENIED, 1);
     assert_heard(rig, "denied localhost [] the audit log cannot be written");
     assert_int_equal(rig->told[GATE_DENIED] + rig->suppressed, 5);
-    rig_free(rig);
 }
 
 static void what_is_heard_later_waits(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     atomic_store(&rig->hearing, GATE_HEARS_LATER);
     int fd = dial(rig, 0);
     say(fd, "echo\nhello");
@@ -864,13 +835,12 @@ static void what_is_heard_later_waits(void **state)
     close(fd);
     wait_for(rig, GATE_ENDED, 1);
     assert_int_equal(rig->told[GATE_DENIED], 0);
-    rig_free(rig);
 }
 
 static void file_descriptors_that_run_out_only_delay(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     close(dial_echo(rig, 0));
     wait_for(rig, GATE_ENDED, 1);
     struct rlimit before, none;
@@ -889,7 +859,6 @@ static void file_descriptors_that_run_out_only_delay(void **state)
     assert_int_equal(answered, 0);
     hear(fd, "hello");
     close(fd);
-    rig_free(rig);
 }
 
 #define MANY 1000
@@ -906,7 +875,7 @@ static void a_thousand_connections_work_at_once(void **state)
                (unsigned long long)files.rlim_cur);
         return;
     }
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     int fds[MANY];
     for (size_t i = 0; i < MANY; i++)
         fds[i] = dial(rig, 0);
@@ -918,13 +887,12 @@ static void a_thousand_connections_work_at_once(void **state)
         close(fds[i]);
     wait_for(rig, GATE_ENDED, MANY);
     assert_int_equal(rig->told[GATE_CONNECTED], MANY);
-    rig_free(rig);
 }
 
 static void one_cage_does_not_starve_another(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     uint16_t port = 0;
     struct gate_cage *other = gate_cage_new(rig->gate, &rig->plan, on_event, rig);
     gate_cage_take(other, 0, listen_for(&port));
@@ -950,13 +918,12 @@ static void one_cage_does_not_starve_another(void **state)
         close(busy[i]);
     close(fd);
     gate_cage_free(other);
-    rig_free(rig);
 }
 
 static void a_socket_of_no_use_is_closed(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     kg_log_set(KG_ERROR_LEVEL, KG_LOG_TEXT);
@@ -965,7 +932,6 @@ static void a_socket_of_no_use_is_closed(void **state)
     close(ends[1]);
     gate_cage_take(rig->cage, 0, -1);
     close(dial_echo(rig, 0));
-    rig_free(rig);
 }
 
 /* -- names ------------------------------------------------------------------------------------- */
@@ -1020,7 +986,7 @@ static void ask(const struct responder *responder, const char *name, uint8_t typ
 static void only_declared_names_have_an_address(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     declare(rig, "api.example.com", 443);
     declare(rig, "other.example.com", 80);
     cage_network_add(&rig->plan.network, "api.example.com", "198.18.0.2", 80);
@@ -1054,13 +1020,12 @@ static void only_declared_names_have_an_address(void **state)
     close(responder.fd);
     free_cage(rig);
     assert_int_equal(rig->told[GATE_DENIED], 3); /* a question for a name is none of them */
-    rig_free(rig);
 }
 
 static void under_the_wildcard_every_name_has_an_address_of_its_own(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->plan.network.any = true;
     start(rig);
     struct responder responder = ask_rig(rig);
@@ -1076,13 +1041,12 @@ static void under_the_wildcard_every_name_has_an_address_of_its_own(void **state
     ask(&responder, "10.0.0.1", GATE_QUERY_A, answer);
     assert_string_equal(answer, "3");
     close(responder.fd);
-    rig_free(rig);
 }
 
 static void a_flood_of_queries_and_noise_is_survived(void **state)
 {
     (void)state;
-    struct rig *rig = rig_for("localhost", world.port);
+    kg_auto(rig_free) struct rig *rig = rig_for("localhost", world.port);
     struct responder responder = ask_rig(rig);
     char noise[700];
     for (int i = 0; i < 3000; i++) {
@@ -1093,7 +1057,6 @@ static void a_flood_of_queries_and_noise_is_survived(void **state)
     while (recv(responder.fd, noise, sizeof(noise), MSG_DONTWAIT) >= 0)
         ;
     close(responder.fd);
-    rig_free(rig);
 }
 
 /* -- what was redirected, and what was refused ------------------------------------------------- */
@@ -1125,7 +1088,7 @@ static void every_port_of_a_declared_host_is_redirected(void **state)
 {
     (void)state;
     SKIP_WITHOUT_NETWORK();
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     declare(rig, "global.test", 0); /* 198.18.0.2 */
     start(rig);
     gate_cage_take(rig->cage, CAGE_SOCKET_ALL, redirect_listener(AF_INET));
@@ -1137,14 +1100,13 @@ static void every_port_of_a_declared_host_is_redirected(void **state)
     assert_heard(rig, "denied 198.18.0.99 [] it is not declared");
     meet_reset("127.0.0.1", world.port_redirect); /* past the redirect */
     wait_for(rig, GATE_DENIED, 2);
-    rig_free(rig);
 }
 
 static void under_the_wildcard_names_come_back_and_inside_addresses_do_not(void **state)
 {
     (void)state;
     SKIP_WITHOUT_NETWORK();
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     rig->plan.network.any = true;
     start(rig);
     gate_cage_take(rig->cage, CAGE_SOCKET_ALL, redirect_listener(AF_INET));
@@ -1163,21 +1125,19 @@ static void under_the_wildcard_names_come_back_and_inside_addresses_do_not(void 
     meet_reset("198.18.5.5", world.port); /* nobody's */
     wait_for(rig, GATE_DENIED, 2);
     close(responder.fd);
-    rig_free(rig);
 }
 
 static void a_redirected_ipv6_literal_keeps_its_target(void **state)
 {
     (void)state;
     SKIP_WITHOUT_NETWORK();
-    struct rig *rig = rig_new();
+    kg_auto(rig_free) struct rig *rig = rig_new();
     cage_network_add(&rig->plan.network, "2001:db8:2::9", "2001:db8:1::9", 0);
     start(rig);
     gate_cage_take(rig->cage, CAGE_SOCKET_ALL_6, redirect_listener(AF_INET6));
     assert_echoes(dial_to("2001:db8:1::9", world.port));
     wait_for(rig, GATE_CONNECTED, 1);
     assert_heard(rig, "connected 2001:db8:2::9 [2001:db8:2::9]");
-    rig_free(rig);
 }
 
 static int packet_socket(int type)
@@ -1198,7 +1158,7 @@ static void attempts_where_nothing_is_declared_are_told(void **state)
     SKIP_WITHOUT_NETWORK();
     static const int types[] = {SOCK_DGRAM, SOCK_RAW};
     for (size_t i = 0; i < KG_COUNT(types); i++) {
-        struct rig *rig = rig_new();
+        kg_auto(rig_free) struct rig *rig = rig_new();
         cage_network_add(&rig->plan.network, "api.example.com", "198.51.100.7", 443);
         start(rig);
         gate_cage_take(rig->cage, CAGE_SOCKET_REFUSED, packet_socket(types[i]));
@@ -1213,7 +1173,6 @@ static void attempts_where_nothing_is_declared_are_told(void **state)
         assert_heard(rig, "denied ::1 [] the address is not declared");
         free_cage(rig);
         assert_int_equal(rig->told[GATE_DENIED], 3);
-        rig_free(rig);
     }
 }
 
