@@ -63,18 +63,20 @@ static void open_browser(const struct cli *cli, struct kg_str url)
         start_browser(page);
 }
 
-int cli_auth_open(struct cli *cli)
+/* Shown before a browser is, in case that none opens. */
+static void show_launch(struct kg_buf *out, const struct cli *cli, const struct kg_node *launch)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    const struct client_request request = {.method = "POST", .target = "/api/v1/launch"};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    struct kg_str url = cli_text(doc->root, "url");
+    struct kg_str url = cli_text(launch, "url");
+    (void)out;
     print_line(url);
     if (!cli_has(cli, "print") && isatty(STDOUT_FILENO) && has_screen())
         open_browser(cli, url);
-    return CLI_DONE;
+}
+
+int cli_auth_open(struct cli *cli)
+{
+    const struct client_request request = {.method = "POST", .target = "/api/v1/launch"};
+    return cli_show(cli, &request, show_launch);
 }
 
 /* -- tokens ------------------------------------------------------------------------------------ */
@@ -105,10 +107,17 @@ static void put_wish(const struct cli *cli, struct kg_buf *out)
     kg_json_end(&json, '}');
 }
 
+static void show_token(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    (void)out, (void)cli;
+    print_line(cli_text(answer, "token"));
+    if (isatty(STDERR_FILENO))
+        fputs("kaged keeps only a hash of it: this is the one time that it is shown\n", stderr);
+}
+
 int cli_auth_token_create(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf wish = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     struct kg_err err;
     if (cli_option_value(cli, "name") == NULL) {
         kg_fail(&err, KG_E_USAGE, "a token needs a name: --name NAME");
@@ -117,13 +126,7 @@ int cli_auth_token_create(struct cli *cli)
     put_wish(cli, &wish);
     const struct client_request request = {
         .method = "POST", .target = "/api/v1/tokens", .body = kg_buf_view(&wish)};
-    int code = cli_ask_to_show(cli, &request, &doc);
-    if (doc == NULL)
-        return code;
-    print_line(cli_text(doc->root, "token"));
-    if (isatty(STDERR_FILENO))
-        fputs("kaged keeps only a hash of it: this is the one time that it is shown\n", stderr);
-    return CLI_DONE;
+    return cli_show(cli, &request, show_token);
 }
 
 static void put_scope_cell(struct table *table, const struct kg_node *scopes)

@@ -218,10 +218,6 @@ int cli_ask_lines(const struct cli *cli, const struct client_request *request,
 /* The same, and reads the answer. */
 int cli_ask_object(const struct cli *cli, const struct client_request *request,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
-/* For an answer to be said in words: where --json is, it is printed, and *ret_doc stays as it is.
- */
-int cli_ask_to_show(const struct cli *cli, const struct client_request *request,
-                    struct kg_doc **ret_doc);
 /* What of an answer is said in words. */
 typedef void cli_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer);
 /* Asks, and prints the answer: as it came with --json, else in words. */
