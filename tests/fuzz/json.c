@@ -18,8 +18,7 @@ static void must(bool holds)
 static void writes_and_reads_the_same(const struct kg_node *root)
 {
     kg_auto(kg_buf_free) struct kg_buf buf = {0};
-    struct kg_json_writer writer = kg_json_writer(&buf);
-    kg_json_node(&writer, root);
+    kg_json_put_node(&buf, root);
     kg_auto(kg_doc_cleanup) struct kg_doc *again = kg_json_read(kg_buf_view(&buf), NULL);
     must(again != NULL && same_tree(root, again->root));
 }

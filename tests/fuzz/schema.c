@@ -33,8 +33,7 @@ static void check_instance(const struct schema *schema, const struct kg_node *in
 static struct kg_buf written(const struct kg_node *node)
 {
     struct kg_buf text = {0};
-    struct kg_json_writer writer = kg_json_writer(&text);
-    kg_json_node(&writer, node);
+    kg_json_put_node(&text, node);
     return text;
 }
 

@@ -591,8 +591,7 @@ static void writer_gives_back_what_was_read(void **state)
     const char *text = "{\"a\":[1.0,-0,1e400,\"x\\n\\u0001\xC3\xA9\x7F\"],\"\":{},\"b\":[[],null]}";
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = read_text(text);
     kg_auto(kg_buf_free) struct kg_buf buf = {0};
-    struct kg_json_writer writer = kg_json_writer(&buf);
-    kg_json_node(&writer, doc->root);
+    kg_json_put_node(&buf, doc->root);
     assert_text(kg_buf_view(&buf), text);
 }
 
@@ -605,8 +604,7 @@ static void writer_writes_null_for_numbers_that_json_lacks(void **state)
                               {.type = KG_NUMBER, .text = KG_STR("7")}};
     struct kg_node node = {.type = KG_ARRAY, .count = KG_COUNT(items), .items = items};
     kg_auto(kg_buf_free) struct kg_buf buf = {0};
-    struct kg_json_writer writer = kg_json_writer(&buf);
-    kg_json_node(&writer, &node);
+    kg_json_put_node(&buf, &node);
     assert_text(kg_buf_view(&buf), "[null,null,null,7]");
 }
 
@@ -732,8 +730,7 @@ static void judge_round_trip(const char *path, struct kg_str text, void *data)
     }
     assert_true(accepted);
     kg_auto(kg_buf_free) struct kg_buf buf = {0};
-    struct kg_json_writer writer = kg_json_writer(&buf);
-    kg_json_node(&writer, doc->root);
+    kg_json_put_node(&buf, doc->root);
     kg_auto(kg_doc_cleanup) struct kg_doc *again = kg_json_read(kg_buf_view(&buf), &err);
     if (again == NULL || !same_tree(doc->root, again->root))
         fail_msg("%s does not come back as it was", path);

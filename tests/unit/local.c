@@ -41,8 +41,7 @@ static void assert_refused(const char *text, const char *message)
 static void assert_json(const struct kg_node *node, const char *json)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    struct kg_json_writer writer = kg_json_writer(&text);
-    kg_json_node(&writer, node);
+    kg_json_put_node(&text, node);
     assert_string_equal(kg_buf_terminate(&text), json);
 }
 

@@ -207,8 +207,7 @@ static void assert_json(const char *toml, const char *json)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = read_text(toml);
     kg_auto(kg_buf_free) struct kg_buf out = {0};
-    struct kg_json_writer writer = kg_json_writer(&out);
-    kg_json_node(&writer, doc->root);
+    kg_json_put_node(&out, doc->root);
     assert_string_equal(kg_buf_terminate(&out), json);
 }
 
