@@ -341,6 +341,7 @@ static void put_whole_places(struct kg_buf *out)
 
 static void put_trees(struct kg_buf *out)
 {
+    put_places(out, "MEMORY");
     put_places(out, "TREE");
 }
 

@@ -2,7 +2,7 @@
  */
 #include "cage/internal.h"
 
-enum rule { TREE, WHOLE, SHARED };
+enum rule { TREE, MEMORY, WHOLE, SHARED };
 
 static const struct place {
     const char *path;
@@ -13,12 +13,17 @@ static const struct place {
 #undef PLACE
 };
 
+static bool is_tree(const struct place *place)
+{
+    return place->rule == TREE || place->rule == MEMORY;
+}
+
 /* The row that the path is, or lies in the tree of; NULL: it is nobody's. */
 static const struct place *place_of(const char *path)
 {
     for (size_t i = 0; i < KG_COUNT(places); i++)
-        if (places[i].rule == TREE ? kg_path_within(path, places[i].path)
-                                   : strcmp(path, places[i].path) == 0)
+        if (is_tree(&places[i]) ? kg_path_within(path, places[i].path)
+                                : strcmp(path, places[i].path) == 0)
             return &places[i];
     return NULL;
 }
@@ -31,7 +36,8 @@ bool cage_place_may_be_given(const char *path)
 
 bool cage_place_may_be_installed(const char *path)
 {
-    return place_of(path) == NULL;
+    const struct place *place = place_of(path);
+    return place == NULL || (place->rule == MEMORY && strcmp(path, place->path) != 0);
 }
 
 int cage_place_check(const char *path, enum kg_code code, struct kg_err *err)
@@ -40,7 +46,7 @@ int cage_place_check(const char *path, enum kg_code code, struct kg_err *err)
         return 0;
     const struct place *place = place_of(path);
     int result;
-    if (place->rule == TREE) {
+    if (is_tree(place)) {
         result = kg_fail(err, code,
                          "%s and what is in it cannot be given to a plugin: it is the "
                          "system's own",

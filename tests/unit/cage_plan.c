@@ -464,6 +464,15 @@ static void install_folder_may_not_hold_the_system(void **state)
     }
 }
 
+static void memory_may_hold_an_install_folder_and_nothing_else_of_dev(void **state)
+{
+    (void)state;
+    assert_true(cage_place_may_be_installed("/dev/shm/home/plugins/git"));
+    assert_false(cage_place_may_be_installed("/dev"));
+    assert_false(cage_place_may_be_installed("/proc/1"));
+    assert_false(cage_place_may_be_given("/dev/shm/home"));
+}
+
 static void install_folder_is_a_plain_path_without_links(void **state)
 {
     (void)state;
@@ -1258,6 +1267,7 @@ int main(void)
         cmocka_unit_test(program_outside_of_the_system_folders_is_staged),
         cmocka_unit_test(scripts_that_name_each_other_end),
         cmocka_unit_test(install_folder_may_not_hold_the_system),
+        cmocka_unit_test(memory_may_hold_an_install_folder_and_nothing_else_of_dev),
         cmocka_unit_test(install_folder_is_a_plain_path_without_links),
         cmocka_unit_test(environment_is_made_of_names_and_values),
         cmocka_unit_test(oversized_command_is_refused),
