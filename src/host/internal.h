@@ -376,6 +376,9 @@ void meter_stop(struct host *host);
 int plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
                        const struct manifest *manifest, struct kg_buf *ret_json,
                        struct kg_err *err);
+/* Whether by that it reaches into a project; `otherwise` if it does not fit. Says nothing. */
+bool plugin_config_is_of_project(const struct host_plugin *plugin, const struct manifest *manifest,
+                                 bool otherwise);
 /* The same of what a project gives, which was checked, and the operator's secrets. */
 void plugin_config_merge(const struct host *host, const struct manifest *manifest,
                          const struct kg_node *project, struct kg_buf *ret_json);

@@ -242,11 +242,9 @@ static void see_to_nobody(struct host_plugin *plugin)
     struct host_process *process = host_process_find(plugin, &host_nobody);
     const struct manifest *manifest =
         process != NULL && host_process_runs(process) ? process->manifest : plugin->manifest;
-    kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    struct kg_err err;
-    if (manifest == NULL || plugin_config_make(plugin, &host_nobody, manifest, &settings, &err) < 0)
+    if (manifest == NULL)
         return;
-    bool serves = !policy_is_of_project(manifest, kg_buf_view(&settings));
+    bool serves = !plugin_config_is_of_project(plugin, manifest, process == NULL);
     if (process == NULL && serves)
         host_process_add(plugin, &host_nobody);
     else if (process != NULL && !serves)

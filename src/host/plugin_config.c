@@ -22,8 +22,10 @@ static bool is_required(const struct schema_error *error)
 }
 
 static void report(struct host *host, const struct manifest *manifest, enum side side,
-                   struct kg_str errors)
+                   struct kg_str errors, bool quiet)
 {
+    if (quiet)
+        return;
     audit_emit(host->audit, AUDIT_PLUGIN_CONFIG_VALIDATION_FAILED, KG_STR_NULL,
                AUDIT_V_TEXT(manifest->name), AUDIT_V_TEXT(side_names[side]), AUDIT_V_RAW(errors));
 }
@@ -39,7 +41,8 @@ static struct kg_str sayable(enum side side, struct kg_str message)
 }
 
 static int check_side(struct host *host, const struct manifest *manifest, enum side side,
-                      const struct schema *schema, const struct kg_node *config, struct kg_err *err)
+                      const struct schema *schema, const struct kg_node *config, bool quiet,
+                      struct kg_err *err)
 {
     kg_auto(schema_report_free) struct schema_report found = {0};
     kg_auto(kg_buf_free) struct kg_buf errors = {0}, one = {0};
@@ -71,13 +74,13 @@ static int check_side(struct host *host, const struct manifest *manifest, enum s
     if (count == 0)
         kg_fail(err, KG_E_INVALID_CONFIG, "plugin %s: checking its %s configuration took too long",
                 manifest->name, side_names[side]);
-    report(host, manifest, side, kg_buf_view(&errors));
+    report(host, manifest, side, kg_buf_view(&errors), quiet);
     return -EINVAL;
 }
 
 /* A secret in what a project commits would be shared with everybody. */
 static int check_no_secret(struct host *host, const struct manifest *manifest,
-                           const struct kg_node *project, const struct kg_node *system,
+                           const struct kg_node *project, const struct kg_node *system, bool quiet,
                            struct kg_err *err)
 {
     const struct kg_node *secrets = kg_node_get(manifest->system_config_schema_node, "properties");
@@ -90,7 +93,7 @@ static int check_no_secret(struct host *host, const struct manifest *manifest,
         kg_buf_char(&errors, '[');
         kg_json_put_string(&errors, member->key);
         kg_buf_char(&errors, ']');
-        report(host, manifest, SIDE_PROJECT, kg_buf_view(&errors));
+        report(host, manifest, SIDE_PROJECT, kg_buf_view(&errors), quiet);
         kg_fail(err, KG_E_INVALID_CONFIG,
                 "plugin %s: %u:%u: \"%.*s\" is the operator's own and cannot stand in config",
                 manifest->name, member->key_line, member->key_column, KG_STR_CUT(member->key, 64));
@@ -135,8 +138,9 @@ void plugin_config_merge(const struct host *host, const struct manifest *manifes
     kg_json_end(&json, '}');
 }
 
-int plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
-                       const struct manifest *manifest, struct kg_buf *ret_json, struct kg_err *err)
+static int make(const struct host_plugin *plugin, const struct host_whom *whom,
+                const struct manifest *manifest, bool quiet, struct kg_buf *ret_json,
+                struct kg_err *err)
 {
     struct host *host = plugin->host;
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
@@ -146,12 +150,13 @@ int plugin_config_make(const struct host_plugin *plugin, const struct host_whom 
     if (manifest->config_schema == NULL && manifest->system_config_schema == NULL &&
         project->count == 0 && system->count == 0 && (given == NULL || given->count == 0))
         return 0; /* it takes none */
-    int result = check_no_secret(host, manifest, project, system, err);
-    if (result == 0)
-        result = check_side(host, manifest, SIDE_PROJECT, manifest->config_schema, project, err);
+    int result = check_no_secret(host, manifest, project, system, quiet, err);
     if (result == 0)
         result =
-            check_side(host, manifest, SIDE_SYSTEM, manifest->system_config_schema, system, err);
+            check_side(host, manifest, SIDE_PROJECT, manifest->config_schema, project, quiet, err);
+    if (result == 0)
+        result = check_side(host, manifest, SIDE_SYSTEM, manifest->system_config_schema, system,
+                            quiet, err);
     if (result < 0)
         return result;
     if (given != NULL) {
@@ -164,4 +169,20 @@ int plugin_config_make(const struct host_plugin *plugin, const struct host_whom 
     put_side(&json, manifest->system_config_schema, system);
     kg_json_end(&json, '}');
     return 0;
+}
+
+int plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
+                       const struct manifest *manifest, struct kg_buf *ret_json, struct kg_err *err)
+{
+    return make(plugin, whom, manifest, false, ret_json, err);
+}
+
+bool plugin_config_is_of_project(const struct host_plugin *plugin, const struct manifest *manifest,
+                                 bool otherwise)
+{
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
+    struct kg_err err;
+    if (make(plugin, &host_nobody, manifest, true, &settings, &err) < 0)
+        return otherwise;
+    return policy_is_of_project(manifest, kg_buf_view(&settings));
 }
