@@ -676,7 +676,7 @@ static void attack_succeeds_only_without_the_defence(void **state)
     }
     struct run *run = run_plan(world, plan);
     assert_string_equal(run_line(run), row->fails);
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
     say_skipped(row->name, missing);
 }
@@ -703,10 +703,9 @@ static void signals_to_the_own_group_stay_inside(void **state)
     assert_int_equal(WTERMSIG(weakly->status), SIGUSR1);
     weak_free(weakly);
 
-    struct run *run = run_start(world, command);
+    kg_auto(run_free) struct run *run = run_start(world, command);
     assert_string_equal(run_line(run), "ok");
     assert_int_equal(run->how.exit_code, 0);
-    run_free(run);
 }
 
 /* The letter of /proc/PID/stat: R, S, T, Z; 0 if there is no such process. */
@@ -747,7 +746,7 @@ static void stopping_the_own_group_stops_only_the_plugin(void **state)
     weak_wait(weakly);
     weak_free(weakly);
 
-    struct run *run = run_start(world, command);
+    kg_auto(run_free) struct run *run = run_start(world, command);
     /* That it stops is no event of the loop: it has to be looked at again and again. */
     uint64_t deadline = kg_monotonic_ms() + WORLD_WAIT_MS;
     while (!loop_run_until(world->loop, plugin_is_stopped, run, 10) && kg_monotonic_ms() < deadline)
@@ -758,7 +757,6 @@ static void stopping_the_own_group_stops_only_the_plugin(void **state)
     cage_signal(run->child, SIGKILL);
     run_wait_exit(run);
     assert_int_equal(run->how.signal, SIGKILL);
-    run_free(run);
 }
 
 /* The numbers of calls mean others there, so no filter could tell them apart. */
@@ -774,7 +772,7 @@ static void calls_of_32_bit_programs_end_the_plugin(void **state)
     run_wait_exit(run);
     assert_int_equal(run->out.length, 0);
     assert_int_equal(run->how.signal, are_there ? SIGSYS : SIGSEGV);
-    run_free(run);
+    run_free(&run);
     say_skipped(__func__, are_there ? NULL : "the kernel runs no 32-bit programs");
 }
 
@@ -843,7 +841,7 @@ static void nothing_is_typed_into_the_terminal_of_the_daemon(void **state)
     }
     struct run *run = run_start(world, command);
     assert_string_equal(run_line(run), "ENOENT");
-    run_free(run);
+    run_free(&run);
     say_skipped("nothing_is_typed_into_the_terminal_of_the_daemon", missing);
 }
 
@@ -862,7 +860,7 @@ static void terminal_of_the_daemon_is_not_opened(void **state)
     weak_free(weakly);
     struct run *run = run_plan(world, plan);
     assert_string_equal(run_line(run), "ENOENT");
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
 }
 
@@ -917,7 +915,7 @@ static void files_of_root_are_not_read_by_the_user_of_the_cage(void **state)
     weak_free(weakly);
     struct run *run = run_plan(world, plan);
     assert_string_equal(run_line(run), "EACCES");
-    run_free(run);
+    run_free(&run);
     assert_int_equal(chmod(target.secret, 0644), 0);
     cage_plan_free(plan);
 }

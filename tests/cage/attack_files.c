@@ -107,9 +107,8 @@ static void assert_weakly(const struct cage_plan *plan, const struct weak_cage *
 
 static void assert_really(const struct cage_plan *plan, const char *answer)
 {
-    struct run *run = run_plan(world, plan);
+    kg_auto(run_free) struct run *run = run_plan(world, plan);
     assert_string_equal(run_line(run), answer);
-    run_free(run);
 }
 
 /* -- links ------------------------------------------------------------------------------------- */
@@ -144,7 +143,7 @@ static void link_that_took_the_place_of_a_declared_folder_is_refused(void **stat
     assert_false(run->spawned);
     assert_false(run->how.built);
     assert_non_null(strstr(run->error, "there is a link in this path"));
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
 }
 
@@ -234,10 +233,9 @@ static void link_swapped_during_the_start_shows_nothing(void **state)
     pid_t swapper = start_swapping();
     unsigned seen = 0;
     for (unsigned i = 0; i < STARTS; i++) {
-        struct run *run = run_plan(world, plan);
+        kg_auto(run_free) struct run *run = run_plan(world, plan);
         run_wait_exit(run);
         seen += strstr(kg_buf_terminate(&run->out), "found\n") == run->out.data;
-        run_free(run);
     }
     stop_swapping(swapper);
     assert_int_equal(seen, 0);

@@ -118,11 +118,10 @@ static void expect(const char *answer, const struct grants *grants, const char *
                    const char *name)
 {
     kg_auto(kg_free) char *path = at(name);
-    struct run *run = start(grants, COMMAND("./probe", attempt, path));
+    kg_auto(run_free) struct run *run = start(grants, COMMAND("./probe", attempt, path));
     const char *line = run_line(run);
     if (strcmp(line, answer) != 0)
         fail_msg("%s %s: %s instead of %s", attempt, name, line, answer);
-    run_free(run);
 }
 
 static void refused(const struct cage_path *path, const char *const *kept, const char *why)
@@ -256,9 +255,8 @@ static void install_folder_stays_read_only_below_a_writable_one(void **state)
         policy.paths = paths;
         policy.path_count = 1;
         policy.root_writable = base_folders;
-        struct run *run = run_policy(world, &policy);
+        kg_auto(run_free) struct run *run = run_policy(world, &policy);
         assert_string_equal(run_line(run), attempts[i][1]);
-        run_free(run);
     }
 }
 
@@ -295,8 +293,8 @@ static void mount_below_a_folder_is_not_there_for_a_root_daemon(void **state)
     umount2(inner, MNT_DETACH);
     assert_string_equal(run_line(without), "ENOENT");
     assert_string_equal(run_line(with), "ok");
-    run_free(without);
-    run_free(with);
+    run_free(&without);
+    run_free(&with);
     world_free(world);
     world = usual;
 }
@@ -328,7 +326,7 @@ static void mount_that_comes_later_is_not_there_for_a_root_daemon(void **state)
     assert_false(is_there);
     cage_signal(run->child, SIGKILL);
     run_wait_exit(run);
-    run_free(run);
+    run_free(&run);
     world_free(world);
     world = usual;
 }
@@ -391,7 +389,7 @@ static void folder_of_root_that_took_the_place_of_another_is_refused(void **stat
     run_wait_exit(run);
     kg_auto(kg_free) char *message = kg_format("plugin probe: write %s: it is root's own", data);
     assert_string_equal(run->error, message);
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
 }
 
@@ -414,7 +412,7 @@ static void link_that_took_the_place_of_a_granted_folder_is_refused(void **state
         kg_format("plugin probe: open %s: there is a link in this path", data);
     assert_string_equal(run->error, message);
     assert_false(run->spawned);
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
 }
 
@@ -454,12 +452,11 @@ static void link_that_is_swapped_in_during_the_start_never_shows_the_other_folde
     assert_int_equal(pthread_create(&thread, NULL, swap_for_ever, NULL), 0);
     unsigned shown = 0, stopped = 0;
     for (unsigned i = 0; i < RACES; i++) {
-        struct run *run = run_plan(world, plan);
+        kg_auto(run_free) struct run *run = run_plan(world, plan);
         run_wait_exit(run);
         const char *said = kg_buf_terminate(&run->out);
         assert_null(strstr(said, "secret"));
         *(strcmp(said, "old\n") == 0 ? &shown : &stopped) += 1;
-        run_free(run);
     }
     racing = false;
     pthread_join(thread, NULL);
@@ -519,16 +516,16 @@ static void granted_program_runs_in_its_folder_and_no_other_does(void **state)
                                       "[ -e /usr/bin/id ] && echo id is there\n"
                                       "exit 0\n");
     assert_string_equal(run_line(run), "x");
-    run_free(run);
+    run_free(&run);
     expect_owner("data/.git", geteuid());
 }
 
 static void program_without_a_grant_is_not_there(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "exec", "/usr/bin/git"));
+    kg_auto(run_free) struct run *run =
+        run_start(world, COMMAND("./probe", "exec", "/usr/bin/git"));
     assert_string_equal(run_line(run), "ENOENT");
-    run_free(run);
 }
 
 static void granted_compiler_compiles(void **state)
@@ -536,15 +533,14 @@ static void granted_compiler_compiles(void **state)
     (void)state;
     if (lacks(__func__, "/usr/bin/gcc"))
         return;
-    struct run *run = run_with("gcc", "#!/bin/bash\n"
-                                      "cd $1 && echo '#include <stdio.h>\n"
-                                      "int main(void) { puts(\"x\"); }' >a.c &&\n"
-                                      "gcc -o a a.c && echo compiled\n"
-                                      "./a 2>/dev/null || echo not run\n");
+    kg_auto(run_free) struct run *run = run_with("gcc", "#!/bin/bash\n"
+                                                        "cd $1 && echo '#include <stdio.h>\n"
+                                                        "int main(void) { puts(\"x\"); }' >a.c &&\n"
+                                                        "gcc -o a a.c && echo compiled\n"
+                                                        "./a 2>/dev/null || echo not run\n");
     run_wait_exit(run);
     assert_string_equal(kg_buf_terminate(&run->out),
                         world->facts->landlock > 0 ? "compiled\nnot run\n" : "compiled\nx\n");
-    run_free(run);
 }
 
 static void granted_java_starts(void **state)
@@ -552,20 +548,19 @@ static void granted_java_starts(void **state)
     (void)state;
     if (lacks(__func__, "/usr/bin/java"))
         return;
-    struct run *run = run_with("java", "#!/bin/bash\n"
-                                       "java -Xmx64m -XX:+UseSerialGC -Xshare:auto -version \\\n"
-                                       "  >/tmp/out 2>&1 && echo ok || { read -r x </tmp/out;\n"
-                                       "  echo $x; }\n");
+    kg_auto(run_free) struct run *run =
+        run_with("java", "#!/bin/bash\n"
+                         "java -Xmx64m -XX:+UseSerialGC -Xshare:auto -version \\\n"
+                         "  >/tmp/out 2>&1 && echo ok || { read -r x </tmp/out;\n"
+                         "  echo $x; }\n");
     assert_string_equal(run_line(run), "ok");
-    run_free(run);
 }
 
 static void expect_copy_not_run(const char *folder)
 {
     const struct grants write = {{"w:data"}};
-    struct run *run = start(&write, COMMAND("./probe", "copy-and-exec", folder));
+    kg_auto(run_free) struct run *run = start(&write, COMMAND("./probe", "copy-and-exec", folder));
     assert_string_equal(run_line(run), "EACCES");
-    run_free(run);
 }
 
 static void program_that_the_plugin_writes_cannot_be_run(void **state)
@@ -585,9 +580,8 @@ static void undeclared_program_in_the_libraries_cannot_be_run(void **state)
     static const char program[] = "/usr/lib/git-core/git";
     if (lacks_landlock(__func__) || lacks(__func__, program))
         return;
-    struct run *run = run_start(world, COMMAND("./probe", "exec", program));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "exec", program));
     assert_string_equal(run_line(run), "EACCES");
-    run_free(run);
 }
 
 /* The program lies in a folder that the plugin may write: it runs, and stays as it is. */
@@ -610,9 +604,8 @@ static void program_below_a_writable_path_runs_and_cannot_be_changed(void **stat
         policy.paths = &path;
         policy.path_count = 1;
         policy.root_writable = base_folders;
-        struct run *run = run_policy(world, &policy);
+        kg_auto(run_free) struct run *run = run_policy(world, &policy);
         assert_string_equal(run_line(run), answers[i]);
-        run_free(run);
     }
 }
 
@@ -623,9 +616,8 @@ static void plugin_cannot_signal_out_of_its_domain(void **state)
         printf("SKIP %s: Landlock of this kernel knows no scopes\n", __func__);
         return;
     }
-    struct run *run = run_start(world, COMMAND("./probe", "signal", "1"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "signal", "1"));
     assert_string_equal(run_line(run), "EPERM");
-    run_free(run);
 }
 
 /* -- generated files --------------------------------------------------------------------------- */
@@ -642,7 +634,7 @@ static void text_of_the_plan_is_a_file_in_the_cage(void **state)
     plan->steps.items[0] = text;
     struct run *run = run_plan(world, plan);
     assert_string_equal(run_line(run), "127.0.0.1 localhost");
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
 }
 
@@ -670,7 +662,7 @@ static void landlock_refuses_to_change_what_is_not_listed(void **state)
     plan->writables.items[0] = kg_strdup("/none");
     struct run *run = run_plan(world, plan);
     assert_string_equal(run_line(run), "EACCES");
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
 }
 
@@ -689,7 +681,7 @@ static void cage_whose_rules_cannot_be_applied_is_not_built(void **state)
     assert_int_equal(run->out.length, 0);
     assert_string_equal(kg_buf_terminate(&run->err),
                         "kaged: cannot build the cage: landlock: File name too long\n");
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
 }
 

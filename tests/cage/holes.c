@@ -147,11 +147,10 @@ static void probe_gets_its_answer(void **state)
     const char *command[7] = {"./probe"};
     for (size_t i = 0; i < KG_COUNT(attempt->words); i++)
         command[i + 1] = attempt->words[i];
-    struct run *run = run_start(world, command);
+    kg_auto(run_free) struct run *run = run_start(world, command);
     const char *line = run_line(run);
     assert_string_equal(line, attempt->answer);
     assert_true(run->how.built);
-    run_free(run);
 }
 
 /*
@@ -160,7 +159,7 @@ static void probe_gets_its_answer(void **state)
 static void plugin_is_in_no_group_of_the_host(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "status", "Groups"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "status", "Groups"));
     for (const char *at = run_line(run); *at != '\0';) {
         at += strspn(at, " \t");
         size_t length = strspn(at, "0123456789");
@@ -170,7 +169,6 @@ static void plugin_is_in_no_group_of_the_host(void **state)
         assert_true(group == CAGE_GID || group == (int64_t)getegid());
         at += length ? length : strlen(at);
     }
-    run_free(run);
 }
 
 /* -- what a plugin is given -------------------------------------------------------------------- */
@@ -178,9 +176,8 @@ static void plugin_is_in_no_group_of_the_host(void **state)
 static void environment_is_what_was_given(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "environment"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "environment"));
     assert_string_equal(run_line(run), "PATH=/usr/bin:/usr/local/bin LANG=C.UTF-8 HOME=/tmp ");
-    run_free(run);
 }
 
 static bool is_spawned(void *data)
@@ -191,7 +188,7 @@ static bool is_spawned(void *data)
 static void lines_go_in_and_come_out(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "echo"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "echo"));
     assert_true(loop_run_until(world->loop, is_spawned, run, WORLD_WAIT_MS));
     assert_int_equal(kg_write_all(run->in_fd, "{}\n", 3), 0);
     run_wait_line(run);
@@ -199,13 +196,12 @@ static void lines_go_in_and_come_out(void **state)
     run_wait_exit(run);
     assert_string_equal(kg_buf_terminate(&run->out), "{}\n");
     assert_int_equal(run->how.exit_code, 0);
-    run_free(run);
 }
 
 static void uid_0_is_never_the_host_root(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
     run_wait_line(run);
     pid_t pid = cage_child_pid(run->child);
     assert_true(pid > 0);
@@ -219,7 +215,6 @@ static void uid_0_is_never_the_host_root(void **state)
         assert_int_equal(ids[i], expected);
     cage_signal(run->child, SIGKILL);
     run_wait_exit(run);
-    run_free(run);
 }
 
 /* A socket that anybody may connect to, in the plugin's own folder. */
@@ -257,10 +252,9 @@ static void unix_sockets_in_the_install_dir_cannot_be_connected(void **state)
                 "    a.connect('./sock')\n"
                 "print(attempt(plain), attempt(pair), attempt(stream))\n",
                 0644);
-    struct run *run = run_start(world, COMMAND("python3", "unix.py"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("python3", "unix.py"));
     kg_auto(kg_free) char *expected = kg_format("%d %d %d", EAFNOSUPPORT, ESOCKTNOSUPPORT, EISCONN);
     assert_string_equal(run_line(run), expected);
-    run_free(run);
 }
 
 /* -- other ABIs -------------------------------------------------------------------------------- */
@@ -271,11 +265,10 @@ static void calls_of_32_bit_programs_end_the_plugin(void **state)
 #if defined(__x86_64__)
     const char *const names[] = {"int80", "x32"};
     for (size_t i = 0; i < 2; i++) {
-        struct run *run = run_start(world, COMMAND("./probe", names[i]));
+        kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", names[i]));
         run_wait_exit(run);
         assert_int_equal(run->out.length, 0);
         assert_true(run->how.signal == SIGSYS || run->how.signal == SIGSEGV);
-        run_free(run);
     }
 #endif
 }
@@ -296,56 +289,51 @@ static bool is_gone(pid_t pid)
 static void exit_code_is_passed_on(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "exit", "7"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "exit", "7"));
     run_wait_exit(run);
     assert_true(run->how.built);
     assert_int_equal(run->how.exit_code, 7);
     assert_int_equal(run->how.signal, 0);
-    run_free(run);
 }
 
 static void exit_code_127_of_the_plugin_is_its_own(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "exit", "127"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "exit", "127"));
     run_wait_exit(run);
     assert_true(run->how.built);
     assert_int_equal(run->how.exit_code, 127);
-    run_free(run);
 }
 
 static void signal_that_ends_it_is_passed_on(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "raise", "11"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "raise", "11"));
     run_wait_exit(run);
     assert_true(run->how.built);
     assert_int_equal(run->how.exit_code, -1);
     assert_int_equal(run->how.signal, SIGSEGV);
-    run_free(run);
 }
 
 static void sigterm_reaches_the_plugin(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "wait-for-term"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "wait-for-term"));
     run_wait_line(run);
     cage_signal(run->child, SIGTERM);
     run_wait_exit(run);
     assert_int_equal(run->how.exit_code, 3);
-    run_free(run);
 }
 
 static void sigkill_ends_the_whole_cage(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
     run_wait_line(run);
     cage_signal(run->child, SIGKILL);
     run_wait_exit(run);
     assert_true(run->how.built);
     assert_int_equal(run->how.signal, SIGKILL);
-    run_free(run);
 }
 
 static void signals_right_after_the_start_end_it(void **state)
@@ -353,11 +341,10 @@ static void signals_right_after_the_start_end_it(void **state)
     (void)state;
     const int signals[] = {SIGKILL, SIGTERM};
     for (size_t i = 0; i < 2; i++) {
-        struct run *run = run_start(world, COMMAND("./probe", "wait-for-term"));
+        kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "wait-for-term"));
         cage_signal(run->child, signals[i]);
         run_wait_exit(run);
         assert_true(run->how.signal != 0 || run->how.exit_code == 3);
-        run_free(run);
     }
 }
 
@@ -365,51 +352,47 @@ static void signals_right_after_the_start_end_it(void **state)
 static void a_grandchild_does_not_survive(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "leave-grandchild"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "leave-grandchild"));
     run_wait_exit(run);
     assert_string_equal(kg_buf_terminate(&run->out), "grandchild\n");
     assert_int_equal(run->how.exit_code, 0);
-    run_free(run);
 }
 
 /* What a dead bwrap leaves behind falls to the spawner. */
 static void killing_bwrap_alone_leaves_no_process(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
     run_wait_line(run);
     pid_t plugin = cage_child_pid(run->child);
     kill(run->bwrap, SIGKILL);
     run_wait_exit(run);
     assert_int_equal(run->how.signal, SIGKILL);
     assert_true(is_gone(plugin));
-    run_free(run);
 }
 
 static void stopped_plugin_can_be_killed(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
     run_wait_line(run);
     kill(cage_child_pid(run->child), SIGSTOP);
     cage_signal(run->child, SIGKILL);
     run_wait_exit(run);
     assert_int_equal(run->how.signal, SIGKILL);
-    run_free(run);
 }
 
 static void program_that_cannot_run_is_not_built(void **state)
 {
     (void)state;
     world_write(world, "garbage", "\x01\x02", 0755);
-    struct run *run = run_start(world, COMMAND("./garbage"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./garbage"));
     run_wait_exit(run);
     assert_false(run->how.built);
     assert_int_equal(run->how.exit_code, 127);
     kg_auto(kg_free) char *expected =
         kg_format("kaged: cannot run %s/garbage: Exec format error\n", world->folder);
     assert_string_equal(kg_buf_terminate(&run->err), expected);
-    run_free(run);
 }
 
 static void link_that_took_the_place_of_the_install_dir_is_refused(void **state)
@@ -428,7 +411,7 @@ static void link_that_took_the_place_of_the_install_dir_is_refused(void **state)
     kg_auto(kg_free) char *expected =
         kg_format("plugin probe: open %s: there is a link in this path", world->folder);
     assert_string_equal(run->error, expected);
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
 }
 
@@ -440,7 +423,7 @@ static void many_at_once_all_answer(void **state)
         runs[i] = run_start(world, COMMAND("./probe", "hello"));
     for (size_t i = 0; i < KG_COUNT(runs); i++) {
         assert_string_equal(run_line(runs[i]), "hello");
-        run_free(runs[i]);
+        run_free(&runs[i]);
     }
 }
 
@@ -484,7 +467,7 @@ static void killing_the_spawner_leaves_no_process(void **state)
     struct cage_plan *plan = world_plan(own, COMMAND("./probe", "hello"));
     assert_null(cage_spawn(own->spawner, plan, NULL, NULL, &err));
     cage_plan_free(plan);
-    run_free(run);
+    run_free(&run);
     world_free(own);
 }
 
@@ -499,7 +482,7 @@ static void freeing_the_spawner_ends_every_cage(void **state)
     own->spawner = NULL;
     assert_true(is_gone(plugin));
     assert_true(is_gone(run->bwrap));
-    run_free(run);
+    run_free(&run);
     world_free(own);
 }
 
@@ -542,7 +525,7 @@ static void sigkill_of_the_daemon_leaves_no_process(void **state)
 static void spawner_outlives_the_signals_of_a_terminal(void **state)
 {
     (void)state;
-    struct run *run = run_start(world, COMMAND("./probe", "wait-for-term"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "wait-for-term"));
     run_wait_line(run);
     const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < KG_COUNT(signals); i++)
@@ -550,7 +533,6 @@ static void spawner_outlives_the_signals_of_a_terminal(void **state)
     cage_signal(run->child, SIGTERM);
     run_wait_exit(run);
     assert_int_equal(run->how.exit_code, 3);
-    run_free(run);
 }
 
 /* -- languages --------------------------------------------------------------------------------- */
@@ -667,9 +649,8 @@ static void language_works(void **state)
     const char *command[6] = {NULL};
     for (size_t i = 0; i < KG_COUNT(language->command); i++)
         command[i] = language->command[i];
-    struct run *run = run_start(world, command);
+    kg_auto(run_free) struct run *run = run_start(world, command);
     assert_string_equal(run_line(run), language->answer);
-    run_free(run);
 }
 
 /* -- all of it again as somebody else ---------------------------------------------------------- */

@@ -44,7 +44,7 @@ static void end(struct run *run)
     if (run->child != NULL)
         cage_signal(run->child, SIGKILL);
     run_wait_exit(run);
-    run_free(run);
+    run_free(&run);
 }
 
 /* True, with a word about it, if a test is about groups and there are none here. */
@@ -64,10 +64,9 @@ static bool has_no_groups(const char *test)
 static void memory_below_the_limit_is_there(void **state)
 {
     (void)state;
-    struct run *run = start(COMMAND("./probe", "hog", "40"));
+    kg_auto(run_free) struct run *run = start(COMMAND("./probe", "hog", "40"));
     assert_string_equal(run_line(run), "ok");
     assert_int_equal(run->how.memory_kills, 0);
-    run_free(run);
 }
 
 /* A group ends what is past its limit; without one the allocation fails, and the program goes on.
@@ -75,7 +74,7 @@ static void memory_below_the_limit_is_there(void **state)
 static void memory_past_the_limit_is_not(void **state)
 {
     (void)state;
-    struct run *run = start(COMMAND("./probe", "hog", "200"));
+    kg_auto(run_free) struct run *run = start(COMMAND("./probe", "hog", "200"));
     run_wait_exit(run);
     assert_true(run->how.built);
     if (mode == CAGE_LIMITS_NONE) {
@@ -85,7 +84,6 @@ static void memory_past_the_limit_is_not(void **state)
         assert_int_equal(run->how.signal, SIGKILL);
         assert_true(run->how.memory_kills > 0);
     }
-    run_free(run);
 }
 
 static void fork_bomb_gets_its_number_and_no_more(void **state)
@@ -94,19 +92,18 @@ static void fork_bomb_gets_its_number_and_no_more(void **state)
     struct run *run = start(COMMAND("./probe", "fork-bomb"));
     assert_string_equal(run_line(run), "23 EAGAIN");
     assert_true(mode == CAGE_LIMITS_NONE || run->how.fork_refusals > 0);
-    run_free(run);
+    run_free(&run);
     run = start(COMMAND("./probe", "hello"));
     assert_string_equal(run_line(run), "hello");
     assert_int_equal(run->how.fork_refusals, 0);
-    run_free(run);
+    run_free(&run);
 }
 
 static void threads_count_as_processes(void **state)
 {
     (void)state;
-    struct run *run = start(COMMAND("./probe", "thread-bomb"));
+    kg_auto(run_free) struct run *run = start(COMMAND("./probe", "thread-bomb"));
     assert_string_equal(run_line(run), "23 EAGAIN");
-    run_free(run);
 }
 
 static void node_starts_within_the_limit(void **state)
@@ -118,10 +115,9 @@ static void node_starts_within_the_limit(void **state)
     }
     struct cage_plan *plan = world_plan(world, COMMAND("node", "-p", "1+1"));
     plan->memory_bytes = 512 * MIB;
-    struct run *run = run_plan(world, plan);
+    kg_auto(run_free) struct run *run = run_plan(world, plan);
     cage_plan_free(plan);
     assert_string_equal(run_line(run), "2");
-    run_free(run);
 }
 
 /* -- what the daemon hears while it runs ------------------------------------------------------- */
@@ -399,7 +395,7 @@ static void spawner_with_few_files_refuses_cages_and_goes_on(void **state)
         end(runs[i]);
     struct run *run = run_start(other, COMMAND("./probe", "hello"));
     assert_string_equal(run_line(run), "hello");
-    run_free(run);
+    run_free(&run);
     world_free(other);
 }
 

@@ -222,7 +222,7 @@ static void expect_line(const struct cage_reach *reaches, const char *const *com
 {
     struct run *run = run_with(reaches, command);
     assert_string_equal(run_line(run), answer);
-    run_free(run);
+    run_free(&run);
     close_gate();
 }
 
@@ -441,7 +441,7 @@ static void sockets_are_there_before_the_plugin_runs(void **state)
     assert_true(has_socket(0) && has_socket(1) && has_socket(CAGE_SOCKET_NAMES) &&
                 has_socket(CAGE_SOCKET_REFUSED));
     run_wait_exit(run);
-    run_free(run);
+    run_free(&run);
     close_gate();
 }
 
@@ -453,17 +453,16 @@ static void what_is_redirected_has_a_socket_of_each_family(void **state)
     assert_int_equal(gate.count, 4);
     assert_true(has_socket(CAGE_SOCKET_ALL) && has_socket(CAGE_SOCKET_ALL_6));
     run_wait_exit(run);
-    run_free(run);
+    run_free(&run);
     close_gate();
 }
 
 static void cage_without_a_network_has_no_socket(void **state)
 {
     (void)state;
-    struct run *run = run_with(no_host, COMMAND("./probe", "hello"));
+    kg_auto(run_free) struct run *run = run_with(no_host, COMMAND("./probe", "hello"));
     assert_string_equal(run_line(run), "hello");
     assert_int_equal(gate.count, 0);
-    run_free(run);
 }
 
 /* They are closed, before or just after the plugin knocks. */
@@ -476,7 +475,7 @@ static void sockets_that_nobody_takes_leave_the_cage_running(void **state)
     world->on_socket = take_socket;
     if (strcmp(answer, "ECONNRESET") != 0)
         assert_string_equal(answer, "ECONNREFUSED");
-    run_free(run);
+    run_free(&run);
     close_gate();
 }
 
@@ -492,7 +491,7 @@ static void expect_refused(const char *host, const char *port, const char *seen)
     assert_string_equal(run_line(run), "ECONNREFUSED");
     assert_true(loop_run_until(world->loop, something_was_refused, NULL, WORLD_WAIT_MS));
     assert_string_equal(gate.refused, seen);
-    run_free(run);
+    run_free(&run);
     close_gate();
 }
 
@@ -510,7 +509,7 @@ static void accepted_connections_are_not_seen_as_refused(void **state)
     struct run *run = run_with(two_ports, COMMAND(CLIENT, "get", "api.test", "443"));
     assert_string_equal(run_line(run), "listener 0 198.18.0.2:443");
     assert_string_equal(gate.refused, "");
-    run_free(run);
+    run_free(&run);
     close_gate();
 }
 
@@ -524,7 +523,7 @@ static void many_at_once_all_have_their_network(void **state)
     for (size_t i = 0; i < KG_COUNT(runs); i++) {
         assert_string_equal(run_line(runs[i]),
                             i % 4 == 0 ? "all 198.18.0.2:443" : "listener 0 198.18.0.2:443");
-        run_free(runs[i]);
+        run_free(&runs[i]);
     }
     assert_int_equal(gate.count, KG_COUNT(runs) * 4);
     close_gate();
@@ -540,7 +539,7 @@ static void as_many_listeners_as_a_plan_may_have_are_opened(void **state)
     struct run *run = run_plan(world, plan);
     assert_string_equal(run_line(run), "listener 0 198.18.0.2:443");
     assert_int_equal(gate.count, CAGE_LISTENERS_MAX + 2);
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
     close_gate();
 }
@@ -554,7 +553,7 @@ static void expect_failed(struct cage_plan *plan, const char *error)
     assert_false(run->how.built);
     assert_int_equal(run->out.length, 0);
     assert_string_equal(run->error, error);
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
     close_gate();
 }
@@ -588,7 +587,7 @@ static void cage_that_ends_while_its_network_is_made_has_its_own_reason(void **s
     assert_false(run->how.built);
     assert_null(run->error);
     assert_non_null(strstr(kg_buf_terminate(&run->err), "chdir"));
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
     close_gate();
 }
@@ -641,7 +640,7 @@ static void signals_while_the_network_is_made_end_the_cage(void **state)
         run_wait_exit(run);
         assert_int_equal(run->how.signal, SIGKILL);
         assert_null(run->error);
-        run_free(run);
+        run_free(&run);
         close_gate();
     }
 }
@@ -659,7 +658,7 @@ static void freeing_the_spawner_while_networks_are_made_leaves_nothing(void **st
     cage_spawner_free(own->spawner);
     own->spawner = NULL;
     for (size_t i = 0; i < KG_COUNT(runs); i++)
-        run_free(runs[i]);
+        run_free(&runs[i]);
     world_free(own);
     world = kept;
 }

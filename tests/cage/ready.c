@@ -52,9 +52,8 @@ static pid_t find_spawner(void)
 
 static void say_hello(void)
 {
-    struct run *run = run_start(world, COMMAND("./probe", "hello"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "hello"));
     assert_string_equal(run_line(run), "hello");
-    run_free(run);
 }
 
 /* No cage is running, so that the only child of the spawner is the one that waits. */
@@ -87,10 +86,9 @@ static void next_cage_is_built_by_the_one_that_waits(void **state)
 {
     (void)state;
     pid_t ready = wait_for_ready();
-    struct run *run = run_start(world, COMMAND("./probe", "hello"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "hello"));
     assert_string_equal(run_line(run), "hello");
     assert_int_equal(run->bwrap, ready);
-    run_free(run);
 }
 
 static void read_proc(pid_t pid, const char *name, struct kg_buf *text)
@@ -156,7 +154,7 @@ static void one_that_waits_is_in_namespaces_of_its_own(void **state)
         made[i] = namespace_of(ready, kinds[i]);
         assert_int_not_equal(made[i], namespace_of(getpid(), kinds[i]));
     }
-    struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
+    kg_auto(run_free) struct run *run = run_start(world, COMMAND("./probe", "wait-forever"));
     run_wait_line(run);
     pid_t plugin = cage_child_pid(run->child);
     for (size_t i = 0; i < KG_COUNT(kinds); i++) {
@@ -165,7 +163,6 @@ static void one_that_waits_is_in_namespaces_of_its_own(void **state)
     }
     cage_signal(run->child, SIGKILL);
     run_wait_exit(run);
-    run_free(run);
 }
 
 /* An ordinary user may take nothing away of what he was given to see. */
@@ -210,7 +207,7 @@ static void where_only_bwrap_may_make_namespaces_it_does(void **state)
         struct run *run = run_start(world, COMMAND("./probe", "interfaces"));
         assert_string_equal(run_line(run), "lo ");
         assert_int_equal(run->bwrap, ready);
-        run_free(run);
+        run_free(&run);
         world_free(world);
         _exit(0);
     }
@@ -266,7 +263,7 @@ static void cages_that_start_at_once_are_all_built(void **state)
         runs[i] = run_start(world, COMMAND("./probe", "hello"));
     for (size_t i = 0; i < KG_COUNT(runs); i++) {
         assert_string_equal(run_line(runs[i]), "hello");
-        run_free(runs[i]);
+        run_free(&runs[i]);
     }
 }
 
@@ -296,7 +293,7 @@ static pid_t hello_by(const char *bwrap)
     struct run *run = run_plan(world, plan);
     assert_string_equal(run_line(run), "hello");
     pid_t pid = run->bwrap;
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
     return pid;
 }
@@ -327,7 +324,7 @@ static void plan_that_cannot_be_followed_harms_no_later_one(void **state)
     run_wait_exit(run);
     assert_false(run->spawned);
     assert_non_null(strstr(run->error, "open /nowhere: No such file or directory"));
-    run_free(run);
+    run_free(&run);
     cage_plan_free(plan);
     say_hello();
 }

@@ -257,8 +257,9 @@ const char *run_line(struct run *run)
     return text;
 }
 
-void run_free(struct run *run)
+void run_free(struct run **at)
 {
+    struct run *run = *at;
     stop_reading(&run->out_poll);
     stop_reading(&run->err_poll);
     kg_close(&run->in_fd);

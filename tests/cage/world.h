@@ -60,7 +60,7 @@ struct cage_plan *world_plan(struct world *world, const char *const *command);
 /* Each fails the test if it does not happen in time. */
 void run_wait_exit(struct run *run); /* and the ends of both outputs */
 void run_wait_line(struct run *run);
-void run_free(struct run *run);
+void run_free(struct run **run); /* for kg_auto */
 /* Runs to the end; what it printed must be one line, which is returned without its end. */
 const char *run_line(struct run *run);
 
