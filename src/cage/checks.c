@@ -258,13 +258,24 @@ static void check_landlock(struct look *look, struct cage_check *check)
                          : "use a kernel of version 5.13 or newer with CONFIG_SECURITY_LANDLOCK");
 }
 
+/* The folder, or the one that it would be made in. */
+static char *existing_folder(const char *folder)
+{
+    char *path = kg_strdup(folder);
+    while (access(path, F_OK) < 0 && errno == ENOENT && strcmp(path, "/") != 0 &&
+           strcmp(path, ".") != 0) {
+        char *above = kg_path_folder(path);
+        free(path);
+        path = above;
+    }
+    return path;
+}
+
 static void check_idmap(struct look *look, struct cage_check *check)
 {
     if (geteuid() != 0 || look->site->plugins_dir == NULL)
         return;
-    kg_auto(kg_free) char *folder = kg_strdup(look->site->plugins_dir);
-    while (access(folder, F_OK) < 0 && strrchr(folder, '/') != folder)
-        *strrchr(folder, '/') = '\0';
+    kg_auto(kg_free) char *folder = existing_folder(look->site->plugins_dir);
     kg_auto(kg_close) int map = cage_idmap_new(look->owner.uid, look->owner.gid);
     int result = map < 0 ? -EPERM : cage_idmap_try(map, folder);
     if (result == 0) {
@@ -380,9 +391,7 @@ static void check_user(struct look *look, struct cage_check *check)
 /* 0, or why the folder, or the one that it would be made in, is not for the daemon. */
 static int folder_problem(const struct look *look, const char *folder)
 {
-    kg_auto(kg_free) char *path = kg_strdup(folder);
-    while (access(path, F_OK) < 0 && errno == ENOENT && strrchr(path, '/') != path)
-        *strrchr(path, '/') = '\0';
+    kg_auto(kg_free) char *path = existing_folder(folder);
     if (access(path, W_OK | X_OK) < 0)
         return -errno;
     if (geteuid() != 0 || look->owner.uid == 0 || cage_owner_enter(&look->owner, NULL) < 0)

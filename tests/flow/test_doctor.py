@@ -106,6 +106,16 @@ class Doctor(FlowTest):
         self.assertEqual(rows["kernel-log"]["status"], "ok")
         self.assertRegex(rows["kernel-log"]["detail"], "audit log (tells of|is off|is not for us)")
 
+    def test_relative_plugins_dir_crashes_nothing(self):
+        # The folder above "plugins" was looked for behind a slash that is not there.
+        for folder in ("plugins", "not/there", "."):
+            self.home.write_config(plugins__dir=folder)
+            for command in (["doctor"], ["plugin", "install", "/not/there", "--yes"], ["start"],
+                            ["stop"]):
+                code, out, err = self.home.cli(*command)
+                self.assertIn(code, range(8), (command, out, err))
+            self.home.check_sanitizers()
+
     def test_broken_config_is_said_first(self):
         with open(os.path.join(self.home.home, "config.toml"), "w") as file:
             file.write("[limit]\n")
