@@ -151,7 +151,8 @@ static inline void kg_buf_text(struct kg_buf *buf, const char *text)
 }
 void kg_buf_int(struct kg_buf *buf, int64_t value);
 void kg_buf_printf(struct kg_buf *buf, const char *format, ...) KG_PRINTF(2, 3);
-/* For people to read: controls, bidirectional marks and bytes that are not UTF-8 become escapes. */
+/* For people to read: controls, bidirectional marks, what is invisible and bytes that are not UTF-8
+ * become escapes. All that a stranger wrote is shown by this. */
 void kg_buf_escaped(struct kg_buf *buf, struct kg_str text);
 /* The same for valid JSON, which stays valid JSON of the same meaning. */
 void kg_buf_json_escaped(struct kg_buf *buf, struct kg_str json);

@@ -6,15 +6,24 @@
 
 enum form { AS_TEXT, AS_JSON };
 
-/* Controls of the terminal, and those that reorder, hide or break what is written. */
+/*
+ * Controls of the terminal, those that reorder, hide or break what is written, and what nobody
+ * sees: two names must not look the same. U+FE0F stays: it only chooses the coloured form of a
+ * sign.
+ */
 static bool is_unsafe(uint32_t point)
 {
     static const struct {
         uint32_t first, last;
     } ranges[] = {
-        {0x00, 0x1F},     {0x7F, 0x9F},     {0x061C, 0x061C}, {0x200E, 0x200F},
-        {0x2028, 0x202E}, {0x2066, 0x2069}, {0xFEFF, 0xFEFF},
+        {0x00, 0x1F},       {0x7F, 0x9F},       {0xAD, 0xAD},       {0x034F, 0x034F},
+        {0x061C, 0x061C},   {0x115F, 0x1160},   {0x17B4, 0x17B5},   {0x180B, 0x180F},
+        {0x200B, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x206F},   {0x3164, 0x3164},
+        {0xFE00, 0xFE0E},   {0xFEFF, 0xFEFF},   {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFFB},
+        {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
     };
+    if (point >= 0x20 && point < 0x7F)
+        return false;
     for (size_t i = 0; i < KG_COUNT(ranges); i++)
         if (point >= ranges[i].first && point <= ranges[i].last)
             return true;
@@ -38,7 +47,11 @@ uint32_t kg_utf8_decode(const char *text, size_t *ret_length)
 
 static void put_unsafe(struct kg_buf *out, uint32_t point, enum form form)
 {
-    if (point >= 0x7F && (form == AS_JSON || point >= 0x80))
+    if (point > 0xFFFF && form == AS_JSON)
+        kg_buf_printf(out, "\\u%04x\\u%04x", 0xD7C0 + (point >> 10), 0xDC00 + (point & 0x3FF));
+    else if (point > 0xFFFF)
+        kg_buf_printf(out, "\\U%08x", point);
+    else if (point >= 0x7F && (form == AS_JSON || point >= 0x80))
         kg_buf_printf(out, "\\u%04x", point);
     else if (form == AS_JSON)
         kg_buf_char(out, ' '); /* it can only be the white space between tokens */

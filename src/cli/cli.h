@@ -117,6 +117,7 @@ void print_fact(struct kg_buf *out, int columns, const char *label, struct kg_st
 /* Writes to stdout; the caller still owns the text. */
 void print_out(const struct kg_buf *text);
 void print_line(struct kg_str line);
+void print_text(struct kg_str text); /* a line too, of what somebody else wrote */
 /* What a model, a plugin or a person wrote: line ends and tabs stay, other controls are escaped. */
 void print_put_text(struct kg_buf *out, struct kg_str text, const char *indent);
 /*
@@ -130,7 +131,9 @@ bool print_is_screen(void);
 /* The width of the terminal on stdout; SIZE_MAX if there is none. */
 size_t print_columns(void);
 
-/* "kaged: MESSAGE" and, if there is one, "hint: HINT" on stderr; returns the exit code. */
+/* "kaged: MESSAGE" and, if there is one, "hint: HINT", each a line. */
+void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str hint);
+/* The same on stderr; returns the exit code. */
 int print_problem(int exit_code, struct kg_str message, struct kg_str hint);
 /* The same for an error; the exit code is that of its row. */
 static inline int print_error(const struct kg_err *err)

@@ -164,7 +164,8 @@ static const struct config_names *names_of(const struct config *config,
 static void put_value(struct kg_buf *out, const struct config *config, const struct config_key *key,
                       struct kg_str name, bool json_form)
 {
-    struct kg_json_writer json = kg_json_writer(out);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
     const void *field = (const char *)config + key->offset;
     switch (key->type) {
     case CONFIG_TYPE_INT:
@@ -189,6 +190,7 @@ static void put_value(struct kg_buf *out, const struct config *config, const str
         put_list(&json, config_named_get(field, name)->list);
         break;
     }
+    kg_buf_json_escaped(out, kg_buf_view(&text));
 }
 
 /* One entry of the list of all keys. */
@@ -236,14 +238,15 @@ static int get_local(struct cli *cli, const struct key_path *path, const char *n
     const struct kg_node *node = local->doc->root;
     for (size_t i = 0; i < path->count && node != NULL; i++)
         node = kg_node_get(node, path->parts[i]);
-    kg_auto(kg_buf_free) struct kg_buf out = {0};
-    struct kg_json_writer json = kg_json_writer(&out);
+    kg_auto(kg_buf_free) struct kg_buf out = {0}, text = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
     if (node != NULL && is_secret(path))
         kg_buf_text(&out, cli->json ? "\"[secret]\"" : "[secret]");
     else if (node != NULL && node->type == KG_STRING && !cli->json)
         kg_buf_escaped(&out, node->text);
     else if (node != NULL)
         kg_json_node(&json, node);
+    kg_buf_json_escaped(&out, kg_buf_view(&text));
     bool found = node != NULL;
     local_free(local);
     if (!found) {

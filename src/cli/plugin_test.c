@@ -35,9 +35,14 @@ static void put_mark(struct kg_buf *out, enum kit_status status)
 static void show_begin(const struct manifest *manifest)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
-    kg_buf_printf(&out, "%s %s runs in its cage with ", manifest->name, manifest->version);
-    for (char **capability = manifest->capabilities; *capability != NULL; capability++)
-        kg_buf_printf(&out, "%s%s", capability == manifest->capabilities ? "" : ", ", *capability);
+    kg_buf_escaped(&out, kg_str(manifest->name));
+    kg_buf_char(&out, ' ');
+    kg_buf_escaped(&out, kg_str(manifest->version));
+    kg_buf_text(&out, " runs in its cage with ");
+    for (char **capability = manifest->capabilities; *capability != NULL; capability++) {
+        kg_buf_text(&out, capability == manifest->capabilities ? "" : ", ");
+        kg_buf_escaped(&out, kg_str(*capability));
+    }
     kg_buf_printf(&out, "%s, taken as approved for this run\n",
                   manifest->capabilities[0] == NULL ? "no capabilities" : "");
     print_out(&out);

@@ -161,6 +161,13 @@ void print_line(struct kg_str line)
     putchar('\n');
 }
 
+void print_text(struct kg_str text)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_buf_escaped(&line, text);
+    print_line(kg_buf_view(&line));
+}
+
 void print_put_text(struct kg_buf *out, struct kg_str text, const char *indent)
 {
     size_t run = 0; /* what came since then was not put yet */
@@ -184,17 +191,22 @@ void print_json(struct kg_str json)
     print_line(kg_buf_view(&text));
 }
 
+void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str hint)
+{
+    kg_buf_text(out, "kaged: ");
+    kg_buf_escaped(out, message);
+    kg_buf_char(out, '\n');
+    if (hint.length == 0)
+        return;
+    kg_buf_text(out, "hint: ");
+    kg_buf_escaped(out, hint);
+    kg_buf_char(out, '\n');
+}
+
 int print_problem(int exit_code, struct kg_str message, struct kg_str hint)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_buf_text(&text, "kaged: ");
-    kg_buf_escaped(&text, message);
-    kg_buf_char(&text, '\n');
-    if (hint.length > 0) {
-        kg_buf_text(&text, "hint: ");
-        kg_buf_escaped(&text, hint);
-        kg_buf_char(&text, '\n');
-    }
+    print_put_problem(&text, message, hint);
     fflush(stdout); /* so that both read in order on one terminal */
     fwrite(text.data, 1, text.length, stderr);
     return exit_code;
@@ -251,7 +263,9 @@ struct table *table_new(const char *const *headings)
     scols_table_enable_noencoding(table->columns, 1);
     for (; headings[table->count] != NULL; table->count++) {
         bool last = headings[table->count + 1] == NULL;
-        need(scols_table_new_column(table->columns, headings[table->count], 0,
+        kg_auto(kg_buf_free) struct kg_buf shown = {0};
+        kg_buf_escaped(&shown, kg_str(headings[table->count])); /* a plugin may have chosen it */
+        need(scols_table_new_column(table->columns, kg_buf_terminate(&shown), 0,
                                     last ? SCOLS_FL_TRUNC : 0) != NULL);
     }
     return table;

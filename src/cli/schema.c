@@ -42,7 +42,8 @@ static struct schema *compile(const struct kg_node *node, struct kg_err *err)
 
 static void put_error(struct kg_buf *out, const char *path, const struct schema_error *error)
 {
-    kg_buf_printf(out, "%s:%u:%u: ", path, error->line, error->column);
+    kg_buf_escaped(out, kg_str(path));
+    kg_buf_printf(out, ":%u:%u: ", error->line, error->column);
     kg_buf_escaped(out, error->instance_path.length ? error->instance_path : KG_STR("/"));
     kg_buf_char(out, ' ');
     kg_buf_escaped(out, error->message);

@@ -177,9 +177,7 @@ static int report_failure(struct daemon *daemon, const struct kg_err *err)
     if (daemon->parent_fd < 0)
         return print_error(err);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_buf_printf(&text, "kaged: %s\n", err->message);
-    if (err->hint[0] != '\0')
-        kg_buf_printf(&text, "hint: %s\n", err->hint);
+    print_put_problem(&text, kg_str(err->message), kg_str(err->hint));
     (void)kg_write_all(daemon->parent_fd, text.data, text.length);
     kg_close(&daemon->parent_fd);
     return kg_error_row(err->code)->exit_code;

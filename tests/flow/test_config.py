@@ -109,6 +109,18 @@ class Handshake(FlowTest):
                              ("config.update", {"config": {"a": 1, "b": 2}}))
 
 
+class Shown(FlowTest):
+    def test_value_cannot_steer_the_terminal(self):
+        daemon = Daemon()
+        try:
+            daemon.write_config(auth__hosts=["a\u202e\u200bb"])
+            for command in (["config", "get"], ["config", "get", "auth.hosts"]):
+                _, out, err = daemon.cli(*command)
+                self.assertIn("a\\u202e\\u200bb", out + err)
+        finally:
+            daemon.discard()
+
+
 class Answers(FlowTest):
     """What follows from the plugin's answer to config.update."""
 

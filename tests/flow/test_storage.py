@@ -221,6 +221,13 @@ class Operator(FlowTest):
             self.assertNotEqual(code, 0)
             self.assertIn("read", err)
 
+    def test_names_of_columns_cannot_steer_the_terminal(self):
+        with Storing() as daemon:
+            daemon.ask("exec", 'CREATE TABLE t ("a\x1b[2J\u202e\u200bb")')
+            daemon.ask("exec", "INSERT INTO t VALUES (1)")
+            code, out, _ = daemon.cli("plugin", "storage", NAME, "SELECT * FROM t")
+            self.assertEqual((code, out.split()), (0, ["A\\x1b[2J\\u202e\\u200bB", "1"]))
+
     def test_export_copies_the_file_while_it_is_in_use(self):
         with Storing() as daemon:
             daemon.ask("exec", "CREATE TABLE t (a)")

@@ -328,6 +328,20 @@ static void escaped_text_cannot_turn_the_writing_around(void **state)
     assert_text(kg_buf_view(&buf), "a\\u202eb\\ufeff\\u2028\\x00\\xe2\\x82");
 }
 
+/* Names that look alike and are not: a zero width space, a soft hyphen, two fillers, a tag. */
+static void escaped_text_hides_nothing(void **state)
+{
+    (void)state;
+    static const char text[] = "a\xE2\x80\x8B\xC2\xAD\xE3\x85\xA4\xE1\xA0\x8E\xF3\xA0\x80\x81"
+                               "b\xE2\x9A\xA0\xEF\xB8\x8F\xF0\x9F\x98\x80";
+    kg_auto(kg_buf_free) struct kg_buf shown = {0}, json = {0};
+    kg_buf_escaped(&shown, kg_str(text));
+    assert_text(kg_buf_view(&shown), "a\\u200b\\u00ad\\u3164\\u180e\\U000e0001"
+                                     "b\xE2\x9A\xA0\xEF\xB8\x8F\xF0\x9F\x98\x80");
+    kg_buf_json_escaped(&json, KG_STR("\"\xF3\xA0\x81\xBF\""));
+    assert_text(kg_buf_view(&json), "\"\\udb40\\udc7f\"");
+}
+
 /* -- lists and maps ---------------------------------------------------------------------------- */
 
 static void list_holds_what_was_added(void **state)
@@ -939,6 +953,7 @@ int main(void)
         cmocka_unit_test(buf_printf_takes_any_length),
         cmocka_unit_test(buf_terminate_does_not_count_the_nul),
         cmocka_unit_test(escaped_text_cannot_turn_the_writing_around),
+        cmocka_unit_test(escaped_text_hides_nothing),
         cmocka_unit_test(list_holds_what_was_added),
         cmocka_unit_test(map_finds_each_of_ten_thousand_keys),
         cmocka_unit_test(map_walks_in_the_order_of_coming),
