@@ -71,20 +71,30 @@ static void suppress(struct http_attempts *attempts, const char *via, const char
         loop_timer_start(attempts->loop, &attempts->rest, REST_MS, on_rest);
 }
 
+void http_attempts_tell(struct http_attempts *attempts, const struct http_source *source,
+                        const char *via, const char *reason)
+{
+    uint32_t dropped;
+    if (kg_rate_pass(&attempts->told, TOLD_PER_SEC, loop_now_ms(attempts->loop), &dropped))
+        tell(attempts, via, reason, source->text, 0);
+    else
+        suppress(attempts, via, reason, source->text);
+}
+
 bool http_attempts_fail(struct http_attempts *attempts, const struct http_source *source,
                         const char *via, const char *reason, unsigned *ret_wait_sec)
 {
     uint64_t now_ms = loop_now_ms(attempts->loop);
     size_t slot = slot_of(attempts, source->key, now_ms);
-    uint32_t *failures = &attempts->sources[slot].failures, dropped;
+    uint32_t *failures = &attempts->sources[slot].failures;
     bool few = *failures < attempts->failures_per_min;
     if (few)
         ++*failures;
     else
         *ret_wait_sec =
             (unsigned)((attempts->sources[slot].began_ms + WINDOW_MS - now_ms + 999) / 1000);
-    if (few && kg_rate_pass(&attempts->told, TOLD_PER_SEC, now_ms, &dropped))
-        tell(attempts, via, reason, source->text, 0);
+    if (few)
+        http_attempts_tell(attempts, source, via, reason);
     else
         suppress(attempts, via, reason, source->text);
     return few;

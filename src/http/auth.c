@@ -102,15 +102,21 @@ enum http_auth_mode http_auth_mode(const struct http_auth *auth)
 
 /* -- refusing, letting in ---------------------------------------------------------------------- */
 
+static struct kg_err *refuse(struct http_request *request, const struct kg_err *err)
+{
+    request->allow[0] = '\0'; /* whoever may not ask is not told what would be answered */
+    struct kg_err *refusal = http_request_refuse(request, 0);
+    *refusal = *err;
+    return refusal;
+}
+
 void http_auth_deny(struct http_request *request, const char *via, const struct kg_err *err)
 {
     struct http_auth *auth = http_connection_server(request->connection)->auth;
     const struct http_source *source = http_connection_source(request->connection);
     unsigned wait_sec = 0;
     char wait[16];
-    request->allow[0] = '\0'; /* whoever may not ask is not told what would be answered */
-    struct kg_err *refusal = http_request_refuse(request, 0);
-    *refusal = *err;
+    struct kg_err *refusal = refuse(request, err);
     if (http_attempts_fail(&auth->attempts, source, via, err->message, &wait_sec)) {
         if (err->code == KG_E_UNAUTHENTICATED)
             http_add_header(request, "WWW-Authenticate", "Bearer realm=\"kaged\"");
@@ -370,19 +376,23 @@ static int (*const identify[])(struct http_auth *auth, struct http_request *requ
 
 /* -- what for ---------------------------------------------------------------------------------- */
 
-static int check_scope(struct http_auth *auth, const struct http_request *request,
-                       struct kg_err *err)
+/* Who has a valid token made no failed attempt to get in, whatever he asks for. */
+static int check_scope(struct http_auth *auth, const struct http_source *source,
+                       struct http_request *request)
 {
     const char *permission = request->route ? request->route->permission : NULL;
     if (http_scopes_allow(request->scopes, permission))
         return 0;
+    struct kg_err err = {0};
     const struct http_credential *token = http_credentials_named(
         &auth->credentials, STATE_TOKEN, kg_str(request->credential_id.text));
-    int result = kg_fail(err, KG_E_REFUSED, "%s %s needs the scope %s, which token %s lacks",
+    int result = kg_fail(&err, KG_E_REFUSED, "%s %s needs the scope %s, which token %s lacks",
                          request->route->method, request->route->pattern, permission,
                          token ? token->name : "?");
-    kg_hint(err, "make one that has it: kaged auth token create --name NAME --scope %s",
+    kg_hint(&err, "make one that has it: kaged auth token create --name NAME --scope %s",
             permission);
+    refuse(request, &err);
+    http_attempts_tell(&auth->attempts, source, http_via_names[request->via], err.message);
     return result;
 }
 
@@ -447,8 +457,8 @@ int http_auth_check(struct http_server *server, const struct http_source *source
         return 0;
     if (result == 0)
         result = identify[auth->mode](auth, request, &via, &err);
-    if (result == 0)
-        result = check_scope(auth, request, &err);
+    if (result == 0 && check_scope(auth, source, request) < 0)
+        return -EACCES;
     if (result == 0)
         result = check_csrf(request, &err);
     if (result < 0)

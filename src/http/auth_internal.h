@@ -52,6 +52,9 @@ struct http_attempts {
  */
 bool http_attempts_fail(struct http_attempts *attempts, const struct http_source *source,
                         const char *via, const char *reason, unsigned *ret_wait_sec);
+/* Audits a refusal that is no failed attempt. */
+void http_attempts_tell(struct http_attempts *attempts, const struct http_source *source,
+                        const char *via, const char *reason);
 /* Tells what was only counted so far. */
 void http_attempts_close(struct http_attempts *attempts);
 

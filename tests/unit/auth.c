@@ -654,6 +654,19 @@ static void refused_requests_get_429_and_right_ones_still_pass(void **data)
     assert_int_equal(status_of(fixture, "GET /who", CI), 200);
 }
 
+static void token_without_the_scope_does_not_count_as_a_failed_login(void **data)
+{
+    struct fixture *fixture = *data;
+    add_token(fixture, "ci", "kgd_ci", "plugins:read", 0);
+    fixture->auth->attempts.failures_per_min = 2;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(status_of(fixture, "GET /admin", CI), 403);
+    assert_int_equal(status_of(fixture, "GET /who", HOST), 401);
+    assert_int_equal(status_of(fixture, "GET /who", HOST), 401);
+    assert_int_equal(status_of(fixture, "GET /who", HOST), 429);
+    assert_int_equal(status_of(fixture, "GET /admin", CI), 403);
+}
+
 static void head_does_not_use_the_launch_url_up(void **data)
 {
     struct fixture *fixture = *data;
@@ -795,6 +808,7 @@ int main(void)
         TEST(requests_are_let_in_or_not),
         TEST(session_needs_its_csrf_token_for_all_that_is_not_reading),
         TEST(refused_requests_get_429_and_right_ones_still_pass),
+        TEST(token_without_the_scope_does_not_count_as_a_failed_login),
         TEST(head_does_not_use_the_launch_url_up),
         TEST_PROXY(proxy_must_know_the_nonce_and_name_one_user),
         TEST_INSECURE(insecure_lets_everybody_in_but_other_pages_and_says_so),
