@@ -277,6 +277,7 @@ static struct http_limits http_limits(const struct config *config)
         .websockets = (size_t)config->limits_ws_connections,
         .websocket_queue_bytes = (size_t)config->limits_ws_queue_bytes,
         .websocket_ping_ms = (uint64_t)config->limits_ws_ping_ms,
+        .bodies_bytes = (size_t)config->limits_http_bodies_bytes,
     };
 }
 

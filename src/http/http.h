@@ -68,6 +68,7 @@ struct http_limits {
     size_t websockets;
     size_t websocket_queue_bytes; /* of events that wait for one reader */
     uint64_t websocket_ping_ms;   /* between two pings; the one before must be answered by then */
+    size_t bodies_bytes;          /* of all bodies in memory; one alone is taken whatever it has */
 };
 
 /* Whether the parser that this program found on the machine refuses what is malformed. */

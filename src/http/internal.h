@@ -21,6 +21,13 @@
 
 /* -- server.c ---------------------------------------------------------------------------------- */
 
+/* What all bodies in memory take; a request may outlive its server, and gives its part back. */
+struct http_budget {
+    size_t held;
+    size_t references;
+};
+void http_budget_unref(struct http_budget *budget);
+
 struct http_server {
     struct loop *loop;
     struct host *host;         /* borrowed, passed on to handlers only */
@@ -30,6 +37,8 @@ struct http_server {
     size_t route_count;
     unsigned char *route_parts; /* owned: how many parts the pattern of each has */
     struct schema **bodies;     /* owned: what the body of each is checked against, or NULL */
+
+    struct http_budget *budget; /* a reference */
 
     struct http_auth *auth; /* borrowed; NULL: unix socket only */
     uv_tcp_t tcp;
@@ -195,7 +204,9 @@ struct http_request {
     struct kg_buf body;  /* of a route that does not stream */
     struct kg_doc *tree; /* owned: the same, once it is checked; NULL: it is not */
     size_t body_max, body_bytes;
-    uint64_t body_wire_bytes; /* with the framing of chunks */
+    size_t body_held;           /* of the budget */
+    struct http_budget *budget; /* a reference; NULL while nothing is held */
+    uint64_t body_wire_bytes;   /* with the framing of chunks */
     bool expects_continue;
     bool streams;                         /* the handler has the request before its body */
     bool body_done;                       /* nothing more of it will be read */
@@ -225,6 +236,8 @@ struct http_field *http_request_add_field(struct http_request *request);
 bool http_request_has_body(const struct http_request *request);
 /* The error of a refusal, to be filled in; status 0 means that of its row. */
 struct kg_err *http_request_refuse(struct http_request *request, int status);
+/* Takes the part of the budget that a body of so many bytes needs; refuses it if it is used up. */
+int http_request_hold(struct http_request *request, const struct http_server *server, size_t bytes);
 /* Takes X-Request-Id if it is acceptable, else makes an id. */
 void http_request_identify(struct http_request *request);
 /* Splits and decodes the url into segments and query. */
@@ -287,8 +300,7 @@ http_handler_fn http_handle_events;
 http_handler_fn http_handle_trace;
 http_handler_fn http_handle_trace_switch;
 /* Of an exit: what was recorded before it, if anything was. */
-void http_put_exit_trace(struct kg_json_writer *json, struct host_named named,
-                         int64_t exit_at_ms);
+void http_put_exit_trace(struct kg_json_writer *json, struct host_named named, int64_t exit_at_ms);
 http_handler_fn http_handle_storage;
 http_handler_fn http_handle_storage_export;
 http_handler_fn http_handle_storage_reset;

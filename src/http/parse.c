@@ -102,9 +102,13 @@ static int check_route(struct http_connection *connection)
         announced = 0;
     if (announced > request->body_max)
         return refuse_body(request);
-    if (!request->route->streams)
-        kg_buf_reserve(&request->body, announced < BODY_RESERVE_MAX ? announced : BODY_RESERVE_MAX);
-    return 0;
+    if (request->route->streams)
+        return 0;
+    uint64_t reserve = announced < BODY_RESERVE_MAX ? announced : BODY_RESERVE_MAX;
+    result = http_request_hold(request, connection->server, reserve);
+    if (result == 0)
+        kg_buf_reserve(&request->body, reserve);
+    return result;
 }
 
 /* Ends the request's reading unless its body, if it has one, is wanted. */
@@ -139,6 +143,8 @@ static int on_body(llhttp_t *parser, const char *at, size_t length)
         connection->piece = (struct kg_str){at, length};
         return HPE_PAUSED; /* its handler may answer, and so end the request, at each piece */
     }
+    if (http_request_hold(request, connection->server, request->body_bytes) < 0)
+        return -1;
     kg_buf_append(&request->body, at, length);
     return 0;
 }

@@ -29,10 +29,42 @@ struct http_request *http_request_new(struct http_connection *connection, struct
     return request;
 }
 
+/* -- what bodies may take ---------------------------------------------------------------------- */
+
+void http_budget_unref(struct http_budget *budget)
+{
+    if (budget != NULL && --budget->references == 0)
+        free(budget);
+}
+
+int http_request_hold(struct http_request *request, const struct http_server *server, size_t bytes)
+{
+    struct http_budget *budget = server->budget;
+    if (bytes <= request->body_held)
+        return 0;
+    size_t others = budget->held - request->body_held;
+    if (others > 0 && others + bytes > server->limits.bodies_bytes) {
+        http_add_header(request, "Retry-After", "1");
+        return kg_fail(
+            http_request_refuse(request, 503), KG_E_BUSY,
+            "the bodies of other requests take all that limits.http_bodies_bytes allows");
+    }
+    if (request->budget == NULL) {
+        request->budget = budget;
+        budget->references++;
+    }
+    budget->held = others + bytes;
+    request->body_held = bytes;
+    return 0;
+}
+
 void http_request_free(struct http_request *request)
 {
     if (request == NULL)
         return;
+    if (request->budget != NULL)
+        request->budget->held -= request->body_held;
+    http_budget_unref(request->budget);
     kg_buf_free(&request->head);
     kg_buf_free(&request->body);
     kg_doc_free(request->tree);

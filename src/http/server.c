@@ -119,6 +119,8 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
     server->route_count = route_count;
     server->route_parts = http_router_count_parts(routes, route_count);
     server->bodies = http_bodies_new(routes, route_count);
+    server->budget = kg_alloc(sizeof(*server->budget));
+    server->budget->references = 1;
     uv_pipe_init(loop_uv(loop), &server->listener, 0);
     server->listener.data = server;
     server->open_handles = 1;
@@ -193,6 +195,7 @@ static void finish_free(struct loop_task *task)
     void *data = server->data;
     free(server->route_parts);
     http_bodies_free(server->bodies, server->route_count);
+    http_budget_unref(server->budget);
     free(server);
     if (on_freed != NULL)
         on_freed(data);

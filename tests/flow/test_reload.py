@@ -210,6 +210,19 @@ class Live(FlowTest):
             answer = daemon.try_call("good-c", "good.echo", {"text": "x" * 2000})
             self.assert_error(answer, 413, "too_large")
 
+    def test_limits__http_bodies_bytes(self):
+        head = b"POST /api/v1/plugins/good-c/call/good.echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n{"
+        with Daemon(["good-c"]) as daemon:
+            reload(daemon, limits__http_bodies_bytes=5000)
+            with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
+                for client in (first, second):
+                    client.settimeout(20)
+                    client.connect(daemon.socket)
+                first.sendall(head)
+                daemon.api("GET", "/status")  # it has been read by then
+                second.sendall(head)
+                self.assertRegex(second.recv(65536), rb"(?s) 503 .*Retry-After: 1\r\n")
+
     def test_limits__http_header_bytes(self):
         with Daemon() as daemon:
             self.assertEqual(daemon.api("GET", "/status", headers={"A": "x" * 3000})[0], 200)

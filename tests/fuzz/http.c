@@ -108,7 +108,7 @@ static void clean_up(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    static const struct http_limits limits = {4096, 65536, 4, 60000, 4, 65536, 60000};
+    static const struct http_limits limits = {4096, 65536, 4, 60000, 4, 65536, 60000, 65536};
     (void)argc;
     (void)argv;
     signal(SIGPIPE, SIG_IGN);

@@ -276,7 +276,8 @@ static int setup(void **state)
 {
     struct fixture *fixture = kg_alloc(sizeof(*fixture));
     fixture->loop = loop_new();
-    fixture->limits = (struct http_limits){65536, LARGE_BYTES, 16, 60000, 4, 65536, 60000};
+    fixture->limits =
+        (struct http_limits){65536, LARGE_BYTES, 16, 60000, 4, 65536, 60000, LARGE_BYTES * 4};
     fixture->server =
         http_server_new(fixture->loop, NULL, &fixture->limits, routes, KG_COUNT(routes));
     fixture->dir = kg_strdup("/tmp/kaged-http-XXXXXX");
@@ -1003,6 +1004,57 @@ static void body_over_the_routes_bound_is_refused(void **state)
                          "10\r\n1234567890123456\r\n1\r\nx\r\n0\r\n\r\n"),
                      413);
     assert_int_equal(ask(*state, "POST / HTTP/1.1\r\nContent-Length: 1073741824\r\n" HEAD), 413);
+}
+
+/* Each may send its body, and nobody bounded what they take together. */
+static void bodies_of_many_connections_are_bounded_in_sum(void **state)
+{
+    enum { CLIENTS = 12, BODY = 16384, FIT = 4 };
+    struct fixture *fixture = *state;
+    struct client clients[CLIENTS];
+    fixture->limits.bodies_bytes = (size_t)FIT * BODY;
+    http_server_set_limits(fixture->server, &fixture->limits);
+    kg_auto(kg_free) char *head =
+        kg_format("POST / HTTP/1.1\r\nContent-Length: %d\r\n" HEAD "x", BODY);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        clients[i] = client_open(fixture);
+        client_send(&clients[i], kg_str(head));
+        if (i < FIT)
+            continue;
+        assert_int_equal(client_answer(&clients[i]), 503);
+        assert_has(clients[i].head, "Retry-After: 1\r\n");
+        assert_has(clients[i].body, "limits.http_bodies_bytes");
+    }
+    assert_int_equal(ask(fixture, "GET / HTTP/1.1\r\n" HEAD), 200); /* without a body */
+    for (size_t i = 0; i < FIT; i++) {
+        client_send(&clients[i], (struct kg_str){large, BODY - 1});
+        assert_int_equal(client_answer(&clients[i]), 200);
+    }
+    kg_auto(client_free) struct client after = client_open(fixture);
+    client_send(&after, kg_str(head));
+    client_send(&after, (struct kg_str){large, BODY - 1});
+    assert_int_equal(client_answer(&after), 200);
+    for (size_t i = 0; i < CLIENTS; i++)
+        client_free(&clients[i]);
+}
+
+/* Chunks announce nothing: they are counted as they come. A body alone is always taken. */
+static void chunked_bodies_are_bounded_in_sum(void **state)
+{
+    static const char head[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" HEAD;
+    struct fixture *fixture = *state;
+    fixture->limits.bodies_bytes = 8;
+    http_server_set_limits(fixture->server, &fixture->limits);
+    kg_auto(client_free) struct client first = client_open(fixture), second = client_open(fixture);
+    client_send(&first, kg_str(head));
+    client_send(&first, kg_str("A\r\n1234567890\r\n"));
+    turn(fixture);
+    client_send(&second, kg_str(head));
+    client_send(&second, kg_str("1\r\nx\r\n"));
+    assert_int_equal(client_answer(&second), 503);
+    client_send(&first, kg_str("0\r\n\r\n"));
+    assert_int_equal(client_answer(&first), 200);
+    assert_body(&first, "1234567890");
 }
 
 static int post(struct client *client, const char *path, const char *body)
@@ -1996,6 +2048,8 @@ int main(void)
         TEST(client_that_cannot_be_told_to_continue_is_left),
         TEST(body_where_none_is_taken_is_refused),
         TEST(body_over_the_routes_bound_is_refused),
+        TEST(bodies_of_many_connections_are_bounded_in_sum),
+        TEST(chunked_bodies_are_bounded_in_sum),
         TEST(body_that_fits_its_schema_is_handed_on_as_a_tree),
         TEST(body_with_an_unknown_key_is_refused_with_its_name),
         TEST(body_that_does_not_fit_says_where_and_what_it_has_to_be),
