@@ -156,6 +156,8 @@ void kg_buf_printf(struct kg_buf *buf, const char *format, ...) KG_PRINTF(2, 3);
 void kg_buf_escaped(struct kg_buf *buf, struct kg_str text);
 /* The same for valid JSON, which stays valid JSON of the same meaning. */
 void kg_buf_json_escaped(struct kg_buf *buf, struct kg_str json);
+/* Whether kg_buf_escaped would leave it as it is. */
+bool kg_str_is_plain(struct kg_str text);
 /* Drops the first `length` bytes. */
 void kg_buf_consume(struct kg_buf *buf, size_t length);
 /* Adds a NUL past the end, not counted in length, and returns data. */

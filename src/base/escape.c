@@ -86,6 +86,17 @@ static void put_escaped(struct kg_buf *out, struct kg_str text, enum form form)
     }
 }
 
+bool kg_str_is_plain(struct kg_str text)
+{
+    size_t length;
+    if (kg_utf8_valid(text) != text.length)
+        return false;
+    for (size_t at = 0; at < text.length; at += length)
+        if (is_unsafe(kg_utf8_decode(text.data + at, &length)))
+            return false;
+    return true;
+}
+
 void kg_buf_escaped(struct kg_buf *buf, struct kg_str text)
 {
     put_escaped(buf, text, AS_TEXT);

@@ -3,6 +3,7 @@
 The cage is left out so that the sanitizers see all of it, leaks too; tests/flow/test_fetch.py has
 the same with the cage and the daemon's part.
 """
+import gzip
 import json
 import os
 import shutil
@@ -153,6 +154,15 @@ class Names(UnpackTest):
         "a//b": "empty",
         "a\nb": "control character",
         "a\x1b[31m": "control character",
+        "a\u00e4\n": "control character",
+        "a\\b": "backslash",
+        "..\\..\\out": "backslash",
+        "\\\\server\\share\\x": "backslash",
+        "C:x": "letter of a drive",
+        "c:/x": "letter of a drive",
+        "a\u202etxt.exe": "turns the writing around",
+        "a\u200bb": "invisible",
+        "a\U000e0041": "invisible",
         "x" * 256: "too long",
         "/".join(["x" * 200] * 6): "too long",
         "/".join("x" * 33): "too many folders deep",
@@ -169,9 +179,10 @@ class Names(UnpackTest):
     def test_names_that_are_not_utf8_are_refused(self):
         self.assert_refused("tar", make_tar(self.path("a.tar.gz"), [tar_entry("a\udcff")]),
                             "refused", "not UTF-8")
-        path = make_zip(self.path("a.zip"), [("aXX", "x")])
-        patch(path, b"aXX", b"a\xff\xfe")
-        self.assert_refused("zip", path, "refused", "not UTF-8")
+        for name in ("aXX", "aXX\u00e4"):  # the second is marked as UTF-8
+            path = make_zip(self.path("a.zip"), [(name, "x")])
+            patch(path, b"aXX", b"a\xff\xfe")
+            self.assert_refused("zip", path, "refused", "not UTF-8")
 
     def test_empty_names_and_names_with_nul_are_refused(self):
         path = make_zip(self.path("a.zip"), [("aXb", "x")])
@@ -202,6 +213,16 @@ class Names(UnpackTest):
         entries = [tar_entry("link", tarfile.SYMTYPE, "bin"), tar_entry("link/x")]
         self.assert_refused("tar", make_tar(self.path("a.tar.gz"), entries), "refused",
                             'entry "link/x": it lies beneath a link')
+
+
+class Twice(UnpackTest):
+    def test_gzip_within_gzip_is_refused(self):
+        path = make_tar(self.path("a.tar.gz"))
+        with open(path, "rb") as file:
+            once = file.read()
+        with gzip.open(path, "wb") as file:
+            file.write(once)
+        self.assert_refused("tar", path, "refused", "compressed more than once")
 
 
 class Kinds(UnpackTest):
@@ -305,6 +326,20 @@ class Zips(UnpackTest):
             local, central = content.rindex(b"PK\3\4"), content.rindex(b"PK\1\2")
             content[local + 6] |= 1
             content[central + 8] |= 1
+            file.seek(0)
+            file.write(content)
+        self.refused('"secret": it is encrypted', "refused")
+
+    def test_aes_is_called_encryption(self):
+        entry = zip_entry("secret")
+        entry.extra = struct.pack("<HHHHBH", 0x9901, 7, 2, 0x4541, 3, 8)
+        make_zip(self.path("a.zip"), [(entry, "x")])
+        with open(self.path("a.zip"), "r+b") as file:
+            content = bytearray(file.read())
+            for mark, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+                at = content.rindex(mark)
+                content[at + flags] |= 1
+                content[at + flags + 2] = 99
             file.seek(0)
             file.write(content)
         self.refused('"secret": it is encrypted', "refused")

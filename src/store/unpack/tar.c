@@ -105,6 +105,9 @@ static int open_archive(int fd, const struct reader *reader)
         return kg_fail(reader->err, KG_E_INTERNAL, "libarchive knows no tar or no gzip");
     if (archive_read_open_fd(archive, fd, READ_BYTES) != ARCHIVE_OK)
         return fail_archive(reader, "the archive cannot be read");
+    /* The last is none at all. What is packed twice grows beyond all that its size tells. */
+    if (archive_filter_count(archive) > 2)
+        return kg_fail(reader->err, KG_E_REFUSED, "the archive is compressed more than once");
     return 0;
 }
 

@@ -4,6 +4,7 @@
  * each as both of its headers say, and behind the directory comes the one end record that closes
  * the file. Nothing larger than the bounds needs ZIP64 records, so there are none.
  */
+#include "store/tree_rules.h"
 #include "store/unpack/internal.h"
 
 #include <errno.h>
@@ -18,6 +19,9 @@
 #define CENTRAL_BYTES_MAX ((size_t)64 << 20)
 #define FLAG_STREAMED     0x0008 /* sizes come behind the data */
 #define FLAGS_COMPARED    0x0809 /* encrypted, streamed, UTF-8 */
+#define FLAGS_ENCRYPTED   0x2041 /* in the old way, strongly, its header */
+#define FLAG_UTF8         0x0800
+#define METHOD_AES        99
 
 #define SIGNATURE_LOCAL      0x04034b50u
 #define SIGNATURE_DESCRIPTOR 0x08074b50u
@@ -183,6 +187,8 @@ static int check_row(const struct layout *layout, const struct row *row, const c
         return fail_row(layout, row, "it needs ZIP64 records, which nothing of its size does");
     if (get16(header + 34) != 0)
         return fail_row(layout, row, "it is in another part of several");
+    if ((row->flags & FLAG_UTF8) != 0 && kg_utf8_valid(row->comment) != row->comment.length)
+        return fail_row(layout, row, "its comment is not UTF-8");
     return check_extra(layout, row,
                        (struct kg_str){row->name.data + row->name.length, get16(header + 30)});
 }
@@ -234,6 +240,22 @@ static int compare_offsets(const void *a, const void *b)
 {
     const struct row *one = a, *other = b;
     return (one->offset > other->offset) - (one->offset < other->offset);
+}
+
+/* What libzip would refuse, too, without a word on what is wrong. */
+static int check_kinds(const struct layout *layout)
+{
+    for (size_t i = 0; i < layout->count; i++) {
+        const struct row *row = &layout->rows[i];
+        struct kg_str path = row->name;
+        path.length -= path.length > 1 && path.data[path.length - 1] == '/' ? 1 : 0;
+        const char *problem = tree_path_problem(path, UINT32_MAX);
+        if (problem == NULL && ((row->flags & FLAGS_ENCRYPTED) != 0 || row->method == METHOD_AES))
+            problem = "it is encrypted";
+        if (problem != NULL)
+            return sink_refuse(KG_E_REFUSED, row->name, problem, layout->err);
+    }
+    return 0;
 }
 
 static int check_names(struct layout *layout)
@@ -331,6 +353,8 @@ int zip_layout_check(int fd, uint64_t size, struct kg_err *err)
     int result = read_end(&layout);
     if (result == 0)
         result = read_rows(&layout);
+    if (result == 0)
+        result = check_kinds(&layout);
     if (result == 0)
         result = check_names(&layout);
     return result < 0 ? result : check_entries(&layout);
