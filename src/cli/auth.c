@@ -68,7 +68,7 @@ static void show_launch(struct kg_buf *out, const struct cli *cli, const struct 
 {
     struct kg_str url = cli_text(launch, "url");
     (void)out;
-    print_line(url);
+    print_text(url);
     if (!cli_has(cli, "print") && isatty(STDOUT_FILENO) && has_screen())
         open_browser(cli, url);
 }
@@ -110,7 +110,7 @@ static void put_wish(const struct cli *cli, struct kg_buf *out)
 static void show_token(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     (void)out, (void)cli;
-    print_line(cli_text(answer, "token"));
+    print_text(cli_text(answer, "token"));
     if (isatty(STDERR_FILENO))
         fputs("kaged keeps only a hash of it: this is the one time that it is shown\n", stderr);
 }
