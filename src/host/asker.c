@@ -1,8 +1,40 @@
-/* One block of memory for who asks, freed with the last reference. Askers belong to the loop. */
+/* One block of memory for who asks, given back with the last reference. Askers belong to the loop.
+ */
 #include "host/asker.h"
 #include "base/base.h"
 
 #include <stdlib.h>
+
+#define KEPT_BYTES 256 /* of a block that is kept for the next; longer ones are given back */
+#define KEPT_MAX   256
+
+/* Each call has one, and malloc would be a good part of what a call costs. */
+static struct kept {
+    struct kept *next;
+} * kept;
+static unsigned kept_count;
+
+static struct host_asker *take_block(size_t size)
+{
+    struct kept *block = kept;
+    if (size > KEPT_BYTES || block == NULL)
+        return kg_realloc(NULL, size > KEPT_BYTES ? size : KEPT_BYTES);
+    kept = block->next;
+    kept_count--;
+    return (struct host_asker *)block;
+}
+
+static void give_back(struct host_asker *asker)
+{
+    if (asker->is_long || kept_count == KEPT_MAX) {
+        free(asker);
+        return;
+    }
+    struct kept *block = (struct kept *)asker;
+    block->next = kept;
+    kept = block;
+    kept_count++;
+}
 
 static size_t size_of(const char *text_or_null)
 {
@@ -24,9 +56,9 @@ static struct host_asker *make(const struct host_asker *texts)
     size_t operator_size = size_of(texts->operator_id), request_size = size_of(texts->request_id);
     size_t project_size = size_of(texts->project_id), agent_size = size_of(texts->agent_path);
     size_t session_size = size_of(texts->session_id);
-    /* Each field is set below: calloc would pass by what was freed last, and each call pays. */
-    struct host_asker *asker = kg_realloc(NULL, sizeof(*asker) + operator_size + request_size +
-                                                    project_size + agent_size + session_size);
+    size_t size = sizeof(struct host_asker) + operator_size + request_size + project_size +
+                  agent_size + session_size;
+    struct host_asker *asker = take_block(size);
     char *at = (char *)(asker + 1);
     asker->operator_id = put(&at, texts->operator_id, operator_size);
     asker->request_id = put(&at, texts->request_id, request_size);
@@ -34,6 +66,7 @@ static struct host_asker *make(const struct host_asker *texts)
     asker->agent_path = put(&at, texts->agent_path, agent_size);
     asker->session_id = put(&at, texts->session_id, session_size);
     asker->references = 1;
+    asker->is_long = size > KEPT_BYTES;
     return asker;
 }
 
@@ -61,7 +94,7 @@ struct host_asker *host_asker_ref(struct host_asker *asker)
 void host_asker_unref(struct host_asker *asker)
 {
     if (asker != NULL && --asker->references == 0)
-        free(asker);
+        give_back(asker);
 }
 
 void host_asker_cleanup(struct host_asker **asker)

@@ -5,6 +5,7 @@
 #ifndef KAGED_HOST_ASKER_H
 #define KAGED_HOST_ASKER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* To be read only. Texts live as long as it does. */
@@ -13,7 +14,8 @@ struct host_asker {
     const char *request_id;  /* NULL: none */
     /* Which agent of which session; none of the three goes without the others. NULL: no agent. */
     const char *project_id, *agent_path, *session_id;
-    uint32_t references; /* asker.c's */
+    uint32_t references; /* asker.c's, like the next */
+    bool is_long;
 };
 
 /* Texts are copied; the caller has the first reference. */

@@ -358,14 +358,16 @@ static int say_unknown(const struct host *host, struct kg_str name, struct kg_er
 int host_find(const struct host *host, struct kg_str name, struct host_named *ret_named,
               struct kg_err *err)
 {
-    const char *at = name.length > 0 ? memchr(name.data, '@', name.length) : NULL;
-    struct kg_str plugin = {name.data, at ? (size_t)(at - name.data) : name.length};
-    struct host_named named = {.plugin = host_plugin_find(host, plugin)};
-    if (named.plugin != NULL)
-        named.process =
-            at ? named.plugin->processes : host_process_find(named.plugin, &host_nobody);
-    while (at != NULL && named.process != NULL && !kg_str_is(name, named.process->name))
-        named.process = named.process->next;
+    struct host_named named = {.plugin = host_plugin_find(host, name)};
+    const char *at = NULL;
+    if (named.plugin != NULL) {
+        named.process = host_process_find(named.plugin, &host_nobody);
+    } else if (name.length > 0 && (at = memchr(name.data, '@', name.length)) != NULL) {
+        named.plugin = host_plugin_find(host, (struct kg_str){name.data, (size_t)(at - name.data)});
+        named.process = named.plugin ? named.plugin->processes : NULL;
+        while (named.process != NULL && !kg_str_is(name, named.process->name))
+            named.process = named.process->next;
+    }
     if (named.plugin == NULL || (at != NULL && named.process == NULL))
         return say_unknown(host, name, err);
     *ret_named = named;
