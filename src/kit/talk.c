@@ -501,8 +501,7 @@ bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t co
         if (peer_counters(talk->seat->peer).bytes_out > taken || answered(&waiting) > before)
             quiet_ms = 0;
     }
-    if (answered(&waiting) < count)
-        check_streams(talk);
+    check_streams(talk); /* one that answers may close a stream right after it */
     return answered(&waiting) == count;
 }
 

@@ -89,7 +89,7 @@ PYTHON = {
     "request.known": ("connection.py", '"method": method,\n', '"method": "kaged.other",\n'),
     "storage.declared": ("connection.py", 'params.get("storage_available") is True', "True"),
     "stream.open": ("plugin.py", "lambda: os.read(source, _READ_BYTES)",
-                    "lambda: (os.close(source), threading.Event().wait()) if connection._state == 2 "
+                    "lambda: (os.close(source), threading.Event().wait()) if self._config "
                     "else os.read(source, _READ_BYTES)"),
     "capability.used": ("connection.py", "        self._must_be_open()\n        future",
                         '        raise PluginError("no")\n        future'),
@@ -182,7 +182,7 @@ SHELL = {
                       "    method=$REPLY"),
     "storage.declared": ("&& kaged_storage_available=$REPLY", "; kaged_storage_available=true"),
     "stream.open": ("    local LC_ALL=C rest ahead=$kaged__ahead\n",
-                    "    local LC_ALL=C rest ahead=$kaged__ahead\n    if [[ $kaged__state == open ]]; then\n"
+                    "    local LC_ALL=C rest ahead=$kaged__ahead\n    if [[ $kaged__told != '{}' ]]; then\n"
                     '        exec {kaged__in}<&-\n        read -r -u "$kaged__reader_out"\n    fi\n'),
     "capability.used": ("    local id=$kaged__next_id method\n",
                         "    local id=$kaged__next_id method\n    REPLY='{}'\n    return 0\n"),
