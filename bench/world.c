@@ -4,6 +4,8 @@
  */
 #include "world.h"
 
+#include "projects/projects.h"
+
 #include <signal.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@ void world_open(struct world *world, const char *home)
     if (cage_spawner_attach(world->spawner, world->loop, NULL, NULL, &err) < 0 ||
         parts.config == NULL || (world->host = host_new(&parts, &err)) == NULL)
         contender_die("start the host", err.message);
+    projects_open(world->host);
     host_start(world->host);
 }
 

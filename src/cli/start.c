@@ -528,6 +528,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     daemon->host = host_new(&parts, err);
     if (daemon->host == NULL)
         return -EINVAL;
+    projects_open(daemon->host);
     const struct sessions_parts sessions = {
         .loop = daemon->loop, .host = daemon->host, .state_db = daemon->paths->state_db};
     daemon->sessions = sessions_new(&sessions, err);

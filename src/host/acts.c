@@ -5,7 +5,6 @@
  * not tell, the act waits for the check.
  */
 #include "host/internal.h"
-#include "host/projects_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +46,7 @@ static void end_choice(struct act *act, const struct kg_err *err_or_null)
     struct host_named named = act->named;
     answer(act, err_or_null);
     if (named.process != NULL)
-        host_agents_look(named.process);
+        host_tell_projects(named.process);
     host_drop(named);
 }
 
@@ -58,7 +57,8 @@ static void follow(struct host_named named)
         host_process_follow(named.process);
     else
         host_plugin_follow(named.plugin);
-    host_projects_chosen(named.plugin->host);
+    struct host *host = named.plugin->host;
+    host->project_ops->chosen(host->projects);
 }
 
 /* -- enable, disable --------------------------------------------------------------------------- */

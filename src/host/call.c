@@ -276,6 +276,11 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
     done(done_data, &reply);
 }
 
+void *host_call_data(const struct host_call *call)
+{
+    return call->data;
+}
+
 void host_audit_called(const struct host_call *call)
 {
     const struct host_asker *asker = call->asker;

@@ -64,7 +64,7 @@ static void on_check_done(struct loop_job *job)
     }
     check->on_done(named, check->data, err);
     if (named.process != NULL)
-        host_agents_look(named.process);
+        host_tell_projects(named.process);
     host_drop(named);
     free(check);
 }

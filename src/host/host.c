@@ -3,7 +3,6 @@
  * gate and the list of plugins, and follows a new configuration whole or not at all.
  */
 #include "host/internal.h"
-#include "host/projects_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -120,9 +119,7 @@ static int open_gate(struct host *host, struct kg_err *err)
 /* The daemon stops only when nothing is being fetched any more. */
 static void on_store_idle(void *data)
 {
-    struct host *host = data;
-    if (host->stopping)
-        loop_defer(host->loop, &host->stop_check);
+    host_look_for_stop(data);
 }
 
 static void open_store(struct host *host, const struct host_parts *parts)
@@ -191,8 +188,14 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->reader = loop_worker_new(host->loop, "kaged-reader");
     host->store_worker = loop_worker_new(host->loop, "kaged-store");
     open_store(host, parts);
-    host_projects_open(host);
     return host;
+}
+
+void host_set_projects(struct host *host, const struct host_project_ops *ops,
+                       struct projects *projects)
+{
+    host->project_ops = ops;
+    host->projects = projects;
 }
 
 /* -- from its start to its end ----------------------------------------------------------------- */
@@ -232,7 +235,7 @@ void host_start(struct host *host)
     host_find_plugins(host);
     warn_of_missing(host);
     follow_all(host);
-    host_projects_start(host);
+    host->project_ops->start(host->projects);
 }
 
 int host_read_local_again(struct host *host, struct kg_err *err)
@@ -281,7 +284,7 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
     host_find_plugins(host);
     warn_of_missing(host);
     follow_all(host);
-    host_projects_refresh(host);
+    host->project_ops->refresh(host->projects);
     if (host->on_reloaded != NULL)
         host->on_reloaded(host->on_reloaded_data);
     kg_log(KG_INFO, "configuration reloaded: %.400s", kg_buf_terminate(ret_changed_json));
@@ -306,7 +309,7 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
 static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
-    if (host->change_count > 0 || host->store_jobs > 0 || host_projects_busy(host) ||
+    if (host->change_count > 0 || host->store_jobs > 0 || host->project_ops->busy(host->projects) ||
         store_is_fetching(host->store))
         return;
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
@@ -322,6 +325,12 @@ static void check_stopped(struct loop_task *task)
     on_stopped(host->on_stopped_data);
 }
 
+void host_look_for_stop(struct host *host)
+{
+    if (host->stopping)
+        loop_defer(host->loop, &host->stop_check);
+}
+
 void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *data), void *data)
 {
     bool again = host->stopping;
@@ -332,7 +341,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host->on_stopped_data = data;
         host->stop_check.run = check_stopped;
         kg_log(KG_INFO, "stopping: %s", reason);
-        host_projects_stop(host);
+        host->project_ops->stop(host->projects);
         host_devs_stop(host);
         host_consents_close(host);
     }
@@ -351,7 +360,9 @@ void host_free(struct host *host)
     host->closing = true;
     if (host->keeper != NULL)
         state_keeper_drain(host->keeper); /* what it has to say is said to plugins and projects */
-    host_projects_close(host);
+    host->stopping = true;                /* nothing that was read is taken any more */
+    if (host->projects != NULL)
+        host->project_ops->close(host->projects);
     host_consents_close(host);
     meter_stop(host);
     if (host->store_worker != NULL)
@@ -359,9 +370,9 @@ void host_free(struct host *host)
     loop_undefer(host->loop, &host->stop_check);
     loop_undefer(host->loop, &host->leave_check);
     host_plugins_free(host); /* who is answered by the last jobs finds none */
-    host_tools_end(host);
     host_devs_free(host);
-    host_projects_free(host);
+    if (host->projects != NULL)
+        host->project_ops->free(host->projects);
     host_calls_free(host);
     gate_free(host->gate);
     audit_close(host->audit);
@@ -393,6 +404,11 @@ struct audit *host_audit(struct host *host)
 struct state_keeper *host_keeper(struct host *host)
 {
     return host->keeper;
+}
+
+struct projects *host_projects(const struct host *host)
+{
+    return host->projects;
 }
 
 struct host_events *host_events(struct host *host)

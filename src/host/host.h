@@ -146,6 +146,7 @@ struct host_events *host_events(struct host *host);
  */
 struct host_plugin;
 struct host_process;
+struct host_whom;
 
 /* What a name finds, until the next turn of the loop. */
 struct host_named {
@@ -174,7 +175,10 @@ struct host_status {
     const char *name;   /* as it is found by */
     const char *plugin; /* its own, as its manifest has it */
     const char *dir;
+    const struct host_whom *whom;    /* whom it serves */
     bool is_dev;                     /* it is run from its author's folder */
+    struct kg_str dev_text;          /* the manifest that it is run by there; else empty */
+    bool is_leaving;                 /* for good: the plugin, or whom the process serves, is gone */
     bool is_checked;                 /* its files are being compared with what was approved */
     const struct manifest *manifest; /* that it runs by, or would; NULL: it is invalid */
     const struct kg_err *problem;    /* with its manifest or configuration; KG_OK: none */

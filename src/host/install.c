@@ -7,7 +7,7 @@
  *                                               -> does not: files exchanged again, start
  *   uninstall: stop -> storage closed -> all of it removed
  */
-#include "host/projects_internal.h"
+#include "host/internal.h"
 #include "store/report.h"
 
 #include <errno.h>
@@ -52,8 +52,7 @@ void host_store_job(struct host *host, struct loop_job *job)
 void host_store_job_done(struct host *host)
 {
     host->store_jobs--;
-    if (host->stopping)
-        loop_defer(host->loop, &host->stop_check);
+    host_look_for_stop(host);
 }
 
 struct store *host_store(struct host *host)
@@ -102,8 +101,7 @@ static void change_free(struct host_change *change)
     store_removed_free(&change->removed);
     free(change);
     host->change_count--;
-    if (host->stopping)
-        loop_defer(host->loop, &host->stop_check);
+    host_look_for_stop(host);
 }
 
 /* The first process that the change has; NULL: there is none. */
@@ -145,7 +143,7 @@ static void finish(struct host_change *change, const struct kg_err *err_or_null)
         .removed = change->removed_all ? &change->removed : NULL,
     };
     let_go(change);
-    host_projects_refresh(change->host);
+    change->host->project_ops->refresh(change->host->projects);
     change->on_done(change->data, &changed, err_or_null);
     host_offer_drop(change->host, kg_steal(&change->offer));
     change_free(change);
@@ -541,7 +539,8 @@ static int check_uninstall(struct host_change *change, bool force)
     struct kg_err *err = &change->err;
     if (check_whole(change) < 0)
         return -EINVAL;
-    size_t sessions = host_plugin_sessions(change->plugin);
+    size_t sessions =
+        change->host->project_ops->sessions(change->host->projects, change->plugin->name);
     if (sessions == 0 || force)
         return 0;
     int result =

@@ -3,7 +3,8 @@
 #define KAGED_HOST_INTERNAL_H
 
 #include "config/local.h"
-#include "host/agents.h"
+#include "host/process.h"
+#include "host/watch.h"
 
 struct host {
     struct loop *loop; /* borrowed */
@@ -25,19 +26,19 @@ struct host {
     struct storage_place storage;
     char *storage_dir; /* owned; borrowed by the place */
     struct supervisor supervisor;
-    struct host_projects *projects; /* owned; see projects_internal.h */
-    struct consent_queue *consents; /* owned */
-    struct work *fetches;           /* of consents.c; owned by what is under way */
-    struct host_dev *devs;          /* owned; runs of plugins that their authors change */
-    struct host_plugin **plugins;   /* one reference each, sorted by name */
+    const struct host_project_ops *project_ops; /* of those who lie above, like the next */
+    struct projects *projects;                  /* owned; NULL until they are set */
+    struct consent_queue *consents;             /* owned */
+    struct work *fetches;                       /* of consents.c; owned by what is under way */
+    struct host_dev *devs;        /* owned; runs of plugins that their authors change */
+    struct host_plugin **plugins; /* one reference each, sorted by name */
     size_t plugin_count;
-    struct store *store;               /* owned */
-    struct loop_worker *store_worker;  /* owned; does what blocks */
-    size_t store_jobs;                 /* that it has, or will have */
-    size_t change_count;               /* of the store, that are not done */
-    struct host_call *unused_calls;    /* kept for reuse */
-    struct kg_buf context;             /* of the call that is being sent; kept for its memory */
-    struct host_tool_call *tool_calls; /* that are not done; see tool.c */
+    struct store *store;              /* owned */
+    struct loop_worker *store_worker; /* owned; does what blocks */
+    size_t store_jobs;                /* that it has, or will have */
+    size_t change_count;              /* of the store, that are not done */
+    struct host_call *unused_calls;   /* kept for reuse */
+    struct kg_buf context;            /* of the call that is being sent; kept for its memory */
     int64_t started_at_ms;
     uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
     struct host_figures figures;
@@ -61,8 +62,6 @@ struct host {
 /* -- what the operator said, see choices.c ----------------------------------------------------- */
 
 int host_choices_open(struct host *host, struct kg_err *err);
-/* Of a plugin, or of its process in a project. */
-enum state_choice host_choice(const struct host *host, const char *name);
 /* Counts once it is kept, before on_done. NULL: a failure is logged. */
 void host_choose(struct host *host, const char *name, enum state_choice choice,
                  host_acted_fn *on_done, void *data);
@@ -85,7 +84,6 @@ struct host_plugin {
     bool gone;                      /* it is in no list: what is left are references */
     struct host_process *processes; /* one reference each; nobody's first, then by whom */
 };
-struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name);
 /* Lists what is not known yet: folders in the store; a plugin that is not in the store. */
 void host_find_plugins(struct host *host);
 struct host_plugin *host_plugin_add(struct host *host, const char *name);
@@ -109,22 +107,10 @@ int host_plugin_read(struct host_plugin *plugin);
  * runs goes on with what it was started with, since its calls point into that.
  */
 int host_plugin_load(struct host_plugin *plugin);
-/* Reads what may be another now, and tells its configuration to the processes that run. */
-void host_plugin_refresh(struct host_plugin *plugin);
 /* Fails if nothing of it can be started, whoever wants it. */
 int host_check_startable(const struct host_plugin *plugin, struct kg_err *err);
 
 /* -- processes, see process.c ------------------------------------------------------------------ */
-
-/* Whom a process serves. */
-enum host_whom_kind { HOST_NOBODY, HOST_PROJECT };
-struct host_whom {
-    enum host_whom_kind kind;
-    const char *id;   /* NULL of nobody, like the next two */
-    const char *root; /* of a project */
-    const char *file; /* of a project; absolute */
-};
-extern const struct host_whom host_nobody;
 
 /* How a process is made, and what is spoken with it. */
 struct host_tier {
@@ -173,23 +159,17 @@ struct host_process {
     enum host_standing standing;
     struct instance *instance; /* NULL: it is gone */
     struct host_usage usage;
-    struct storage *storage;       /* NULL until it is asked for */
-    uint32_t start_settings;       /* of the host, when it was started last */
-    struct kg_buf cage_words;      /* of the cage of its last start; empty: never started */
-    struct host_hook_queue *hooks; /* owned; NULL until one is fired; see hook.c */
-    struct host_trace *trace;      /* owned; NULL until somebody asks for it; see trace.c */
+    struct storage *storage;  /* NULL until it is asked for */
+    uint32_t start_settings;  /* of the host, when it was started last */
+    struct kg_buf cage_words; /* of the cage of its last start; empty: never started */
+    struct host_trace *trace; /* owned; NULL until somebody asks for it; see trace.c */
 };
 /* The name in status, logs, metrics, events and routes; owned. */
 char *host_process_name(const char *plugin, const struct host_whom *whom);
-struct host_process *host_process_find(const struct host_plugin *plugin,
-                                       const struct host_whom *whom);
-/* Each of all plugins in turn: NULL asks for the first, and is after the last. */
-struct host_process *host_process_after(const struct host *host,
-                                        const struct host_process *process_or_null);
-/* The plugin has a manifest, and no process that serves the same. */
-struct host_process *host_process_add(struct host_plugin *plugin, const struct host_whom *whom);
 /* What may have ended, of those that leave, is removed at the end of the turn. */
 void host_look_for_left(struct host *host);
+/* Something happened to it that projects, or their agents, may wait for. */
+void host_tell_projects(struct host_process *process);
 /* It, or its storage, is in another state: whoever waits for its end looks. */
 void host_process_moved(struct host_process *process);
 /* Takes it out of its plugin's list. Nothing of it runs, and its storage is closed. */
@@ -200,32 +180,11 @@ void host_process_drop(struct host_process *process);
 int host_process_load(struct host_process *process);
 /* Tells it its configuration anew, if it runs. */
 void host_process_refresh(struct host_process *process);
-bool host_process_runs(const struct host_process *process); /* something of it does */
-/* The same, or its storage is open, which is closed then. */
+/* Something of it runs, or its storage is open, which is closed then. */
 bool host_process_is_busy(struct host_process *process);
-/* Whether it should run: the operator's word, or else that of the projects in use. */
-bool host_process_is_wanted(const struct host_process *process);
-/* It does not run yet, and that it will is decided. */
-bool host_process_is_starting(const struct host_process *process);
-/* Starts or ends it as host_process_is_wanted says. */
-void host_process_follow(struct host_process *process);
 void host_plugin_follow(struct host_plugin *plugin); /* all of its processes */
 
 /* -- the one door, see call.c ------------------------------------------------------------------ */
-
-struct host_call;
-/* What sort of call it is: how its result is read, and which events tell of it. */
-struct host_call_kind {
-    enum dialect_act act;
-    /* What it refuses is the call's error. NULL: any result will do. */
-    int (*take)(const struct host_call *call, struct kg_str result, struct kg_err *err);
-    void (*audit_sent)(const struct host_call *call);
-    void (*audit_ended)(const struct host_call *call, const struct kg_err *error,
-                        int64_t duration_ms);
-};
-void host_audit_called(const struct host_call *call);
-void host_audit_returned(const struct host_call *call, const struct kg_err *error,
-                         int64_t duration_ms);
 
 struct host_call {
     struct host *host;
@@ -242,48 +201,7 @@ struct host_call {
     char method[RPC_METHOD_MAX + 1];
 };
 
-/* One request to a plugin's process. Schemas live in its manifest; the kind is static. */
-struct host_passage {
-    struct host_process *process;
-    struct kg_str method;
-    struct kg_str params;    /* a JSON object, or empty */
-    bool params_are_checked; /* by host_check_params: once is enough for several plugins */
-    struct kg_str config;    /* a JSON object for _config; empty: none */
-    struct host_asker *asker;
-    const struct schema *params_schema, *result_schema; /* NULL: anything goes */
-    uint64_t timeout_ms;                                /* past it the plugin hangs; 0: never */
-    uint64_t caller_timeout_ms;                         /* 0: none */
-    const struct host_call_kind *kind;
-    host_done_fn *on_done;         /* called once, never before host_pass returns */
-    peer_progress_fn *on_progress; /* or NULL */
-    void *data;
-};
-/* NULL with err when it is refused at once. */
-struct host_call *host_pass(struct host *host, const struct host_passage *passage,
-                            struct kg_err *err);
-int host_check_params(struct kg_str params, struct kg_err *err);
-/* What the manifest says (0: nothing), or else the configuration. */
-uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms);
 void host_calls_free(struct host *host);
-
-/* -- tools and hooks of agents, see agents.c, tool.c, hook.c ------------------------------------
- */
-
-/* Where an agent is now; until the next turn of the loop. */
-struct host_place {
-    struct host_project *project; /* active */
-    const struct project_resolved_agent *agent;
-};
-int host_place_find(const struct host *host, const struct host_asker *asker,
-                    struct host_place *ret_place, struct kg_err *err);
-
-/* Something happened to the process that tools or hooks may wait for. */
-void host_agents_look(struct host_process *process);
-void host_tools_look(struct host_process *process);
-void host_hooks_look(struct host_process *process);
-/* The host, or the process, goes away: what is left is answered. */
-void host_tools_end(struct host *host);
-void host_hooks_end(struct host_process *process);
 
 /* See consents.c. */
 int host_consents_open(struct host *host, struct kg_err *err);
@@ -333,29 +251,9 @@ void host_dev_left(struct host_dev *dev, const struct host_process *process);
  */
 void host_exchange(struct host *host, const char *name, void (*exchange)(void *data),
                    host_changed_fn *on_done, void *data);
-void host_store_job(struct host *host, struct loop_job *job); /* a host that stops waits for it */
-void host_store_job_done(struct host *host); /* said by every such job, on the loop */
 int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err);
 /* Something happened to the plugin that the change has. */
 void host_change_look(struct host_change *change);
-
-/* -- folders that are watched, see watch.c ----------------------------------------------------- */
-
-struct host_watch;
-struct host_watch_ops {
-    /* Whether what was changed in a folder matters; NULL of it: nobody can tell. NULL: all does. */
-    bool (*counts)(void *data, const char *name_or_null);
-    void (*on_quiet)(void *data); /* after one change, or many */
-};
-struct host_watch *host_watch_new(struct loop *loop, const struct host_watch_ops *ops, void *data);
-void host_watch_free(struct host_watch *watch); /* takes NULL */
-/*
- * A new list of folders: renew, then add each, then begin. A name: only what is called so counts in
- * that folder. Begin gives how many cannot be watched, and of the first why.
- */
-void host_watch_renew(struct host_watch *watch);
-void host_watch_add(struct host_watch *watch, const char *folder, const char *name_or_null);
-size_t host_watch_begin(struct host_watch *watch, struct kg_err *ret_first);
 
 /* See trace.c. */
 void host_trace_loaded(struct host_process *process); /* its manifest may be another */
@@ -379,9 +277,6 @@ int plugin_config_make(const struct host_plugin *plugin, const struct host_whom 
 /* Whether by that it reaches into a project; `otherwise` if it does not fit. Says nothing. */
 bool plugin_config_is_of_project(const struct host_plugin *plugin, const struct manifest *manifest,
                                  bool otherwise);
-/* The same of what a project gives, which was checked, and the operator's secrets. */
-void plugin_config_merge(const struct host *host, const struct manifest *manifest,
-                         const struct kg_node *project, struct kg_buf *ret_json);
 
 /* What plugins ask of the host, see service.c. False: there is no such method. */
 bool host_serve(struct host_process *process, int64_t id, struct kg_str method,

@@ -4,7 +4,6 @@
  * over a turn of the loop holds a reference, and finds out when it is gone.
  */
 #include "host/internal.h"
-#include "host/projects_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -400,16 +399,25 @@ struct host_status host_status(struct host_named named)
         .name = host_name(named),
         .plugin = plugin->name,
         .dir = plugin->dir,
+        .whom = process ? &process->whom : &host_nobody,
         .is_dev = plugin->dev != NULL,
+        .dev_text = plugin->dev ? host_dev_text(plugin->dev) : KG_STR_NULL,
+        .is_leaving = process ? process->standing >= HOST_LEAVES : plugin->leaving,
         .is_checked = process != NULL && process->standing == HOST_CHECKED,
         .manifest = process ? process->manifest : plugin->manifest,
         .problem = &plugin->problem,
         .drift = &plugin->drift,
-        .state = process ? instance_state(process->instance) : INSTANCE_DISABLED,
+        .state =
+            process && process->instance ? instance_state(process->instance) : INSTANCE_DISABLED,
         .instance = process ? process->instance : NULL,
         .usage = process ? &process->usage : &unused,
         .cage_words = process ? kg_buf_view(&process->cage_words) : KG_STR_NULL,
     };
+}
+
+struct host_status host_process_status(struct host_process *process)
+{
+    return host_status((struct host_named){process->plugin, process});
 }
 
 struct instance_facts host_run_facts(struct host_named named)

@@ -4,7 +4,6 @@
  * here may put a value of the operator's side into a message.
  */
 #include "host/internal.h"
-#include "host/projects_internal.h"
 
 #include <errno.h>
 
@@ -146,7 +145,7 @@ static int make(const struct host_plugin *plugin, const struct host_whom *whom,
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
     const struct kg_node *project = local && local->config ? local->config : &nothing;
     const struct kg_node *system = local ? local->system : &nothing;
-    const struct kg_node *given = host_projects_config(plugin, whom);
+    const struct kg_node *given = host->project_ops->config(host->projects, plugin->name, whom);
     if (manifest->config_schema == NULL && manifest->system_config_schema == NULL &&
         project->count == 0 && system->count == 0 && (given == NULL || given->count == 0))
         return 0; /* it takes none */

@@ -5,6 +5,7 @@
  * that ran before may have planted some.
  */
 #include "host/internal.h"
+#include "project/project.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,6 @@
  * storage is closed, and then it is removed.
  */
 #include "host/internal.h"
-#include "host/projects_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -107,16 +106,20 @@ void host_process_moved(struct host_process *process)
         host_change_look(process->plugin->change);
     if (process->standing == HOST_LEAVES)
         host_look_for_left(host);
-    if (host->stopping)
-        loop_defer(host->loop, &host->stop_check);
+    host_look_for_stop(host);
+}
+
+void host_tell_projects(struct host_process *process)
+{
+    struct host *host = process->plugin->host;
+    host->project_ops->moved(host->projects, process);
 }
 
 static void on_state(void *data)
 {
     struct host_process *process = data;
     host_process_moved(process);
-    host_projects_on_state(process->plugin->host, process);
-    host_agents_look(process);
+    host_tell_projects(process);
 }
 
 static void on_move(void *data, enum instance_state from, enum instance_state to,
@@ -154,7 +157,9 @@ static bool may_claim(void *data, struct kg_str capability)
 
 static void put_projects(void *data, struct kg_json_writer *json)
 {
-    host_projects_put(data, json);
+    const struct host_process *process = data;
+    const struct host *host = process->plugin->host;
+    host->project_ops->put(host->projects, process->plugin->name, &process->whom, json);
 }
 
 /*
@@ -293,6 +298,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
 
 void host_process_remove(struct host_process *process)
 {
+    struct host *host = process->plugin->host;
     struct host_process **at = &process->plugin->processes;
     while (*at != process)
         at = &(*at)->next;
@@ -300,8 +306,7 @@ void host_process_remove(struct host_process *process)
     host_trace_free(process);
     instance_free(kg_steal(&process->instance));
     storage_free(kg_steal(&process->storage));
-    host_hooks_end(process);
-    host_tools_look(process);
+    host->project_ops->gone(host->projects, process);
     manifest_free(kg_steal(&process->manifest));
     kg_buf_free(&process->cage_words);
     host_process_drop(process);
@@ -356,7 +361,7 @@ static void remove_left(struct loop_task *task)
         if (host->plugins[i]->change == NULL)
             any |= remove_left_of(host->plugins[i]);
     if (any)
-        host_projects_look_again(host); /* one may want a new process of that name */
+        host->project_ops->look_again(host->projects); /* one may want a new process of that name */
 }
 
 void host_look_for_left(struct host *host)
@@ -383,7 +388,7 @@ bool host_process_is_wanted(const struct host_process *process)
     if (choice != STATE_UNSAID)
         return choice == STATE_ENABLED;
     return kg_list_has(host->config->plugins_enabled, kg_str(process->name)) ||
-           host_projects_want(process);
+           host->project_ops->want(host->projects, plugin->name, &process->whom);
 }
 
 bool host_process_is_starting(const struct host_process *process)
@@ -392,6 +397,16 @@ bool host_process_is_starting(const struct host_process *process)
         return false;
     return instance_state(process->instance) == INSTANCE_SPAWNING ||
            (process->standing == HOST_CHECKED && !host_process_runs(process));
+}
+
+void host_process_restart(struct host_process *process)
+{
+    host_process_raise(process, HOST_ON_RESTART);
+}
+
+void host_process_leave(struct host_process *process)
+{
+    host_process_raise(process, HOST_ON_LEFT);
 }
 
 void host_process_follow(struct host_process *process)

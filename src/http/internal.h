@@ -2,8 +2,8 @@
 #ifndef KAGED_HTTP_INTERNAL_H
 #define KAGED_HTTP_INTERNAL_H
 
-#include "host/projects.h"
 #include "http/http.h"
+#include "projects/projects.h"
 
 #include <llhttp.h>
 #include <sys/socket.h>

@@ -4,18 +4,16 @@
  */
 #include "http/internal.h"
 
-#include "host/knobs.h"
-
-static int find_knobs(struct http_request *request, struct host_knobs *ret_knobs,
+static int find_knobs(struct http_request *request, struct projects_knobs *ret_knobs,
                       struct kg_err *err)
 {
     struct kg_str agent = http_query_parameter(request, "agent");
-    int result = host_knobs_find(http_host(request), http_path_parameter(request, "name"),
-                                 http_query_parameter(request, "project"),
-                                 agent.data ? agent : KG_STR("primary"), ret_knobs, err);
+    int result = projects_knobs_find(http_host(request), http_path_parameter(request, "name"),
+                                     http_query_parameter(request, "project"),
+                                     agent.data ? agent : KG_STR("primary"), ret_knobs, err);
     if (result < 0 || agent.data == NULL || ret_knobs->project != NULL)
         return result;
-    host_knobs_free(ret_knobs);
+    projects_knobs_free(ret_knobs);
     result = kg_fail(err, KG_E_USAGE, "an agent is one of a project, and none is named");
     kg_hint(err, "name the project too");
     return result;
@@ -33,9 +31,9 @@ static bool is_ours(struct kg_str key)
 
 /* The members of the declaration as it is, with the value that holds now. */
 static void put_members(struct kg_json_writer *json, struct host *host,
-                        const struct host_knobs *knobs, const struct manifest_knob *knob)
+                        const struct projects_knobs *knobs, const struct manifest_knob *knob)
 {
-    const struct host_knob_value value = host_knob_value(host, knobs, knob);
+    const struct projects_knob_value value = projects_knob_value(host, knobs, knob);
     kg_json_named_text(json, "name", knob->name);
     for (uint32_t i = 0; i < knob->node->count; i++) {
         if (is_ours(knob->node->members[i].key))
@@ -55,7 +53,7 @@ static void put_members(struct kg_json_writer *json, struct host *host,
 
 void http_handle_knobs(struct http_request *request)
 {
-    kg_auto(host_knobs_free) struct host_knobs knobs = {0};
+    kg_auto(projects_knobs_free) struct projects_knobs knobs = {0};
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     struct kg_err err = {0};
@@ -67,7 +65,7 @@ void http_handle_knobs(struct http_request *request)
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", knobs.name);
     kg_json_named_text(&json, "project_id",
-                       knobs.project ? host_project_facts(knobs.project).id : NULL);
+                       knobs.project ? projects_facts(knobs.project).id : NULL);
     kg_json_named_text(&json, "agent_path", knobs.agent ? knobs.agent->path : NULL);
     kg_json_key(&json, "knobs");
     kg_json_begin(&json, '[');
@@ -88,13 +86,13 @@ static void on_written(void *data, const struct project_changes *changes_or_null
                        const struct kg_err *err_or_null)
 {
     struct http_request *request = data;
-    kg_auto(host_knobs_free) struct host_knobs knobs = {0};
+    kg_auto(projects_knobs_free) struct projects_knobs knobs = {0};
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     struct kg_err err = {0};
     const struct manifest_knob *knob = NULL;
     if (err_or_null == NULL && find_knobs(request, &knobs, &err) == 0)
-        knob = host_knob_find(&knobs, http_path_parameter(request, "knob"), &err);
+        knob = projects_knob_find(&knobs, http_path_parameter(request, "knob"), &err);
     if (knob == NULL) {
         http_reply_error(request, err_or_null ? err_or_null : &err);
         return;
@@ -112,12 +110,12 @@ static void on_written(void *data, const struct project_changes *changes_or_null
 
 static int write_knob(struct http_request *request, struct kg_err *err)
 {
-    kg_auto(host_knobs_free) struct host_knobs knobs = {0};
+    kg_auto(projects_knobs_free) struct projects_knobs knobs = {0};
     int result = find_knobs(request, &knobs, err);
     if (result < 0)
         return result;
     const struct manifest_knob *knob =
-        host_knob_find(&knobs, http_path_parameter(request, "knob"), err);
+        projects_knob_find(&knobs, http_path_parameter(request, "knob"), err);
     if (knob == NULL)
         return -1;
     if (knobs.project == NULL) {
@@ -125,14 +123,14 @@ static int write_knob(struct http_request *request, struct kg_err *err)
         kg_hint(err, "name the project: ?project=NAME");
         return result;
     }
-    const struct host_knob_write write = {
+    const struct projects_knob_write write = {
         .value = kg_node_get(http_body_tree(request), "value"),
         .operator_id = http_operator(request),
         .request_id = http_request_id(request),
         .on_done = on_written,
         .data = request,
     };
-    return host_knob_write(http_host(request), &knobs, knob, &write, err);
+    return projects_knob_write(http_host(request), &knobs, knob, &write, err);
 }
 
 void http_handle_knob_write(struct http_request *request)

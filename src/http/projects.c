@@ -7,11 +7,11 @@
 /* -- finding ----------------------------------------------------------------------------------- */
 
 /* The project of the path; answers 404 itself. */
-static struct host_project *find_project(struct http_request *request)
+static struct projects_entry *find_project(struct http_request *request)
 {
     struct kg_err err;
-    struct host_project *project =
-        host_project_find(http_host(request), http_path_parameter(request, "id"), &err);
+    struct projects_entry *project =
+        projects_find(http_host(request), http_path_parameter(request, "id"), &err);
     if (project == NULL)
         http_reply_error(request, &err);
     return project;
@@ -40,13 +40,13 @@ static size_t count_plugins(const struct project_resolved *resolved)
 }
 
 /* What a project is, in a list and alone. */
-static void put_identity(struct kg_json_writer *json, const struct host_project_facts *facts)
+static void put_identity(struct kg_json_writer *json, const struct projects_facts *facts)
 {
     kg_json_named_text(json, "id", facts->id);
     kg_json_named_text(json, "root", facts->root);
     kg_json_named_text(json, "source", facts->source);
     kg_json_named_text(json, "file", facts->path);
-    kg_json_named_text(json, "state", host_project_state_names[facts->state]);
+    kg_json_named_text(json, "state", projects_state_names[facts->state]);
     kg_json_named_text(json, "reason", facts->reason);
     kg_json_named_int(json, "plugins", (int64_t)count_plugins(facts->resolved));
     kg_json_named_int(json, "sessions", (int64_t)facts->sessions);
@@ -84,12 +84,12 @@ static void put_consents(struct kg_json_writer *json, struct host *host, const c
 }
 
 /* changes NULL: it was not read again. */
-static void reply_project(struct http_request *request, const struct host_project *project,
+static void reply_project(struct http_request *request, const struct projects_entry *project,
                           const struct project_changes *changes)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
-    const struct host_project_facts facts = host_project_facts(project);
+    const struct projects_facts facts = projects_facts(project);
     kg_json_begin(&json, '{');
     put_identity(&json, &facts);
     put_reload_problem(&json, facts.reload_problem);
@@ -112,8 +112,8 @@ void http_handle_projects(struct http_request *request)
     kg_json_begin(&json, '{');
     kg_json_key(&json, "projects");
     kg_json_begin(&json, '[');
-    for (size_t i = 0; i < host_project_count(host); i++) {
-        const struct host_project_facts facts = host_project_facts(host_project_at(host, i));
+    for (size_t i = 0; i < projects_count(host); i++) {
+        const struct projects_facts facts = projects_facts(projects_at(host, i));
         kg_json_begin(&json, '{');
         put_identity(&json, &facts);
         kg_json_named_int(&json, "agents", (int64_t)count_agents(facts.resolved));
@@ -126,14 +126,14 @@ void http_handle_projects(struct http_request *request)
 
 void http_handle_project(struct http_request *request)
 {
-    const struct host_project *project = find_project(request);
+    const struct projects_entry *project = find_project(request);
     if (project != NULL)
         reply_project(request, project, NULL);
 }
 
 /* -- loading ----------------------------------------------------------------------------------- */
 
-static void on_loaded(void *data, const struct host_project_loaded *loaded_or_null,
+static void on_loaded(void *data, const struct projects_loaded *loaded_or_null,
                       const struct kg_problems *problems_or_null, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;
@@ -160,14 +160,13 @@ void http_handle_project_load(struct http_request *request)
     if (check_path(path, &err) < 0)
         http_reply_error(request, &err);
     else
-        host_project_load(http_host(request), path, watch, http_operator(request), on_loaded,
-                          request);
+        projects_load(http_host(request), path, watch, http_operator(request), on_loaded, request);
 }
 
 void http_handle_project_reload(struct http_request *request)
 {
-    host_project_reload(http_host(request), http_path_parameter(request, "id"),
-                        http_operator(request), on_loaded, request);
+    projects_reload(http_host(request), http_path_parameter(request, "id"), http_operator(request),
+                    on_loaded, request);
 }
 
 static void on_unloaded(void *data, const struct kg_err *err_or_null)
@@ -189,18 +188,18 @@ static void on_unloaded(void *data, const struct kg_err *err_or_null)
 void http_handle_project_unload(struct http_request *request)
 {
     bool force = http_query_flag(request, "force");
-    host_project_unload(http_host(request), http_path_parameter(request, "id"), force,
-                        http_operator(request), on_unloaded, request);
+    projects_unload(http_host(request), http_path_parameter(request, "id"), force,
+                    http_operator(request), on_unloaded, request);
 }
 
 /* -- agents ------------------------------------------------------------------------------------ */
 
 void http_handle_agents(struct http_request *request)
 {
-    const struct host_project *project = find_project(request);
+    const struct projects_entry *project = find_project(request);
     if (project == NULL)
         return;
-    const struct project_resolved *resolved = host_project_facts(project).resolved;
+    const struct project_resolved *resolved = projects_facts(project).resolved;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
@@ -217,13 +216,13 @@ void http_handle_agent(struct http_request *request)
 {
     struct kg_str dialect = http_query_parameter(request, "tools");
     struct kg_err err = {0};
-    const struct host_project *project = find_project(request);
+    const struct projects_entry *project = find_project(request);
     if (project == NULL)
         return;
     const struct project_resolved_agent *agent = project_agent_find(
-        host_project_facts(project).resolved, http_path_parameter(request, "path"), &err);
+        projects_facts(project).resolved, http_path_parameter(request, "path"), &err);
     if (agent == NULL) {
-        kg_wrap(&err, 0, "project %s", host_project_facts(project).id);
+        kg_wrap(&err, 0, "project %s", projects_facts(project).id);
         http_reply_error(request, &err);
         return;
     }

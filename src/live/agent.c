@@ -38,7 +38,7 @@ static uint64_t window_of(const struct sessions *sessions, const struct local_mo
     return (uint64_t)host_config(sessions->host)->sessions_context_window;
 }
 
-static struct live_agent describe(const struct sessions *sessions, struct host_project *project,
+static struct live_agent describe(const struct sessions *sessions, struct projects_entry *project,
                                   const struct project_resolved_agent *resolved)
 {
     const struct project_compaction *compaction = &resolved->compaction;
@@ -69,13 +69,13 @@ size_t live_payload_max(const struct sessions *sessions)
 int live_agent_find(const struct sessions *sessions, const char *project_id, const char *agent_path,
                     struct live_agent *ret_agent, struct kg_err *err)
 {
-    struct host_project *project = host_project_find(sessions->host, kg_str(project_id), NULL);
+    struct projects_entry *project = projects_find(sessions->host, kg_str(project_id), NULL);
     if (project == NULL) {
         kg_fail(err, KG_E_CONFLICT, "project %s is not loaded", project_id);
         kg_hint(err, "kaged project load PATH");
         return -EINVAL;
     }
-    struct host_project_facts facts = host_project_facts(project);
+    struct projects_facts facts = projects_facts(project);
     const struct project_resolved_agent *resolved =
         project_resolved_find(facts.resolved, kg_str(agent_path));
     if (resolved == NULL) {

@@ -99,14 +99,13 @@ static void on_created(struct live_op *op)
 static int check_project(struct change *change, struct kg_err *err)
 {
     const struct sessions *sessions = change->op.work.sessions;
-    struct host_project *project =
-        host_project_find(sessions->host, kg_str(change->project_id), err);
+    struct projects_entry *project = projects_find(sessions->host, kg_str(change->project_id), err);
     if (project == NULL)
         return -ENOENT;
-    struct host_project_facts facts = host_project_facts(project);
-    if (facts.state != HOST_PROJECT_ACTIVE) {
+    struct projects_facts facts = projects_facts(project);
+    if (facts.state != PROJECTS_ACTIVE) {
         kg_fail(err, KG_E_REFUSED, "project %s is %s: %s", facts.id,
-                host_project_state_names[facts.state], facts.reason ? facts.reason : "");
+                projects_state_names[facts.state], facts.reason ? facts.reason : "");
         kg_hint(err, "kaged project consent list");
         return -EPERM;
     }

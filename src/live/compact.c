@@ -238,8 +238,8 @@ static void on_post(struct live_work *work, const struct kg_err *err_or_null)
 
 static void fire_post(struct live_compaction *compaction)
 {
-    const struct host_hook_fire fire = {.hook = MANIFEST_POST_COMPACT,
-                                        .params = kg_buf_view(&compaction->for_observers)};
+    const struct projects_hook_fire fire = {.hook = MANIFEST_POST_COMPACT,
+                                            .params = kg_buf_view(&compaction->for_observers)};
     live_fire(&compaction->work, &fire, on_post);
 }
 
@@ -338,14 +338,14 @@ static void explain_no_result(struct live_compaction *compaction, const struct k
 }
 
 static bool is_designated(const struct live_compaction *compaction,
-                          const struct host_hook_answer *answer)
+                          const struct projects_hook_answer *answer)
 {
     return compaction->compactor != NULL && !compaction->truncated &&
            strcmp(answer->use, compaction->compactor) == 0;
 }
 
 static void take_compactor(struct live_compaction *compaction,
-                           const struct host_hook_answer *answer, struct kg_err *ret_error)
+                           const struct projects_hook_answer *answer, struct kg_err *ret_error)
 {
     compaction->plugin = kg_strdup(answer->plugin);
     *ret_error = answer->error;
@@ -379,8 +379,8 @@ static void on_pre(struct live_work *work, const struct kg_err *err_or_null)
 
 static void fire_pre(struct live_compaction *compaction)
 {
-    struct host_hook_fire fire = {.hook = MANIFEST_PRE_COMPACT,
-                                  .params = kg_buf_view(&compaction->for_observers)};
+    struct projects_hook_fire fire = {.hook = MANIFEST_PRE_COMPACT,
+                                      .params = kg_buf_view(&compaction->for_observers)};
     if (compaction->compactor != NULL && !compaction->truncated) {
         fire.designated = compaction->compactor;
         fire.designated_params = kg_buf_view(&compaction->for_compactor);

@@ -43,8 +43,8 @@ static void on_idle(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct idling *idling = idling_of(work);
     struct live_session *live = work->live;
-    const struct host_hook_fire fire = {.hook = MANIFEST_ON_SESSION_IDLE,
-                                        .params = kg_buf_view(&idling->params)};
+    const struct projects_hook_fire fire = {.hook = MANIFEST_ON_SESSION_IDLE,
+                                            .params = kg_buf_view(&idling->params)};
     struct kg_err err;
     if (err_or_null != NULL) {
         end(work, err_or_null);

@@ -38,7 +38,7 @@ struct sessions {
     struct session_store *store; /* owned */
     struct models *models;       /* owned; what turns and summaries ask */
     struct kg_map *live;         /* by id; owned, and so are the sessions in it */
-    struct host_project_listener listener;
+    struct projects_listener listener;
     struct kg_waits stop; /* work that waits for something outside of kaged.db */
     uint64_t forgotten;   /* live sessions, so far: what was read before that may be stale */
     bool stopping;
@@ -105,7 +105,7 @@ struct live_work {
     struct kg_wait stop;             /* the sessions' */
     struct loop_task task;
     struct session_job job;
-    const struct host_hook_answer *answers; /* of hooks that were fired, while `next` runs */
+    const struct projects_hook_answer *answers; /* of hooks that were fired, while `next` runs */
     size_t answer_count;
     struct live_tool *tool;             /* that is called */
     const struct session_draft *drafts; /* of live_append */
@@ -139,7 +139,7 @@ void live_write(struct live_work *work, live_run_fn *run, live_next_fn *next);
 void live_append(struct live_work *work, const struct session_draft *drafts, size_t count,
                  void (*on_added_or_null)(struct live_work *work), live_next_fn *next);
 /* Hooks are fired as the work's asker; on_done and data of `fire` are not looked at. */
-void live_fire(struct live_work *work, const struct host_hook_fire *fire, live_next_fn *next);
+void live_fire(struct live_work *work, const struct projects_hook_fire *fire, live_next_fn *next);
 /* Something else, which `withdraw` takes back, is waited for until live_arrived. */
 void live_await(struct live_work *work, void *awaited, void (*withdraw)(void *awaited),
                 live_next_fn *next);
@@ -156,7 +156,7 @@ void live_on_idle_timer(struct loop_timer *timer);
 
 /* Until the next turn of the loop. */
 struct live_agent {
-    struct host_project *project;
+    struct projects_entry *project;
     const struct project_resolved_agent *resolved;
     const struct local_model *model; /* NULL: the agent names none, or local.toml knows none */
     uint64_t window_tokens;
@@ -279,7 +279,7 @@ struct live_notes {
     size_t count;
 };
 /* Adds what the observers among them say: a second text of a plugin stands behind its first. */
-void live_notes_take(struct live_notes *notes, const struct host_hook_answer *answer);
+void live_notes_take(struct live_notes *notes, const struct projects_hook_answer *answer);
 /* A step: they are appended, as injections that belong to a mark. */
 void live_notes_append(struct live_notes *notes, struct live_work *work, const char *mark,
                        live_next_fn *next);
@@ -288,7 +288,7 @@ void live_notes_clear(struct live_notes *notes);
 /* -- idle, see idle.c -------------------------------------------------------------------------- */
 
 /* Everything dies with the callback. */
-typedef void live_idle_fn(void *data, const struct host_hook_answer *answers, size_t count,
+typedef void live_idle_fn(void *data, const struct projects_hook_answer *answers, size_t count,
                           const struct kg_err *err_or_null);
 /* An error, and on_done is not called; else once, never before this returns. It may be NULL. */
 int live_idle(struct live_session *live, const char *reason, struct host_asker *asker,

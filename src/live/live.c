@@ -28,7 +28,7 @@ static void live_free(struct live_session *live)
 static void leave_project(struct live_session *live)
 {
     if (live->entered)
-        host_project_leave(live->sessions->host, kg_str(live->project_id));
+        projects_leave(live->sessions->host, kg_str(live->project_id));
     live->entered = false;
 }
 
@@ -138,7 +138,7 @@ int live_enter(struct live_session *live, struct kg_err *err)
     struct live_agent primary;
     int result = live_agent_find(live->sessions, live->project_id, "primary", &primary, err);
     if (result == 0)
-        result = host_project_enter(host, kg_str(live->project_id), err);
+        result = projects_enter(host, kg_str(live->project_id), err);
     if (result < 0)
         return kg_wrap(err, result, "session %s", live->id.text);
     live->entered = true;
@@ -236,8 +236,8 @@ static void let_go(struct live_session *live, const char *project_id)
 }
 
 /* A project that is gone has no sessions left. */
-static void on_project_change(struct host_project_listener *listener, const char *id,
-                              struct host_project *project_or_null)
+static void on_project_change(struct projects_listener *listener, const char *id,
+                              struct projects_entry *project_or_null)
 {
     struct sessions *sessions = KG_CONTAINER(listener, struct sessions, listener);
     if (project_or_null != NULL)
@@ -266,7 +266,7 @@ struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err 
     sessions->live = kg_map_new();
     sessions->models = models_new(parts->host);
     sessions->listener.on_change = on_project_change;
-    host_projects_listen(sessions->host, &sessions->listener);
+    projects_listen(sessions->host, &sessions->listener);
     return sessions;
 }
 
@@ -315,6 +315,6 @@ void sessions_free(struct sessions *sessions)
         live_free(value);
     kg_map_free(sessions->live);
     models_free(sessions->models);
-    host_projects_unlisten(sessions->host, &sessions->listener);
+    projects_unlisten(sessions->host, &sessions->listener);
     free(sessions);
 }

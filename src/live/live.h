@@ -6,7 +6,7 @@
 #ifndef KAGED_LIVE_H
 #define KAGED_LIVE_H
 
-#include "host/agents.h"
+#include "projects/projects.h"
 #include "session/session.h"
 
 struct sessions;

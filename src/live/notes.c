@@ -13,7 +13,7 @@ static struct live_note *note_of(struct live_notes *notes, const char *plugin)
     return &notes->items[notes->count++];
 }
 
-void live_notes_take(struct live_notes *notes, const struct host_hook_answer *answer)
+void live_notes_take(struct live_notes *notes, const struct projects_hook_answer *answer)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (answer->error.code != KG_OK || answer->result == NULL)

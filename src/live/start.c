@@ -9,7 +9,7 @@
 
 struct starting {
     struct live_work work; /* as the primary */
-    struct host_settling settling;
+    struct projects_settling settling;
     struct session_draft *drafts; /* owned, like the next */
     struct kg_buf *texts;
     char **plugins; /* a list */
@@ -44,7 +44,7 @@ static void on_recorded(struct live_work *work, const struct kg_err *err_or_null
     end(work, err_or_null);
 }
 
-static void add_injection(struct starting *starting, const struct host_hook_answer *answer)
+static void add_injection(struct starting *starting, const struct projects_hook_answer *answer)
 {
     size_t at = starting->count++;
     char *plugin = kg_strdup(answer->plugin);
@@ -70,7 +70,7 @@ static void on_hooks(struct live_work *work, const struct kg_err *err_or_null)
     starting->plugins = kg_list_new(0);
     starting->texts = kg_alloc_array(most + 1, sizeof(starting->texts[0]));
     for (size_t i = 0; i < work->answer_count && starting->count < SESSION_APPEND_MAX - 1; i++) {
-        const struct host_hook_answer *answer = &work->answers[i];
+        const struct projects_hook_answer *answer = &work->answers[i];
         if (answer->error.code == KG_OK && answer->result != NULL &&
             answer->result->inject.length > 0)
             add_injection(starting, answer);
@@ -87,12 +87,12 @@ static void on_hooks(struct live_work *work, const struct kg_err *err_or_null)
 
 static void withdraw(void *settling)
 {
-    host_settling_withdraw(settling);
+    projects_settling_withdraw(settling);
 }
 
 static void on_plugins(struct live_work *work, const struct kg_err *err_or_null)
 {
-    const struct host_hook_fire fire = {.hook = MANIFEST_ON_SESSION_START};
+    const struct projects_hook_fire fire = {.hook = MANIFEST_ON_SESSION_START};
     if (err_or_null != NULL)
         end(work, err_or_null);
     else
@@ -113,8 +113,7 @@ static void begin(struct live_session *live, struct host_asker *asker)
     live_work_begin(&starting->work, live->sessions, asker);
     live_work_for(&starting->work, "primary");
     live_await(&starting->work, &starting->settling, withdraw, on_plugins);
-    host_project_when_settled(live->sessions->host, live->project_id, &starting->settling,
-                              on_settled);
+    projects_when_settled(live->sessions->host, live->project_id, &starting->settling, on_settled);
 }
 
 /* -- asking for it ----------------------------------------------------------------------------- */

@@ -292,7 +292,7 @@ void sessions_tool(struct sessions *sessions, const struct sessions_request *req
 
 /* -- idle -------------------------------------------------------------------------------------- */
 
-static void on_idle(void *data, const struct host_hook_answer *answers, size_t count,
+static void on_idle(void *data, const struct projects_hook_answer *answers, size_t count,
                     const struct kg_err *err_or_null)
 {
     struct live_op *op = data;

@@ -89,7 +89,7 @@ static void fail(struct live_tool *tool, const struct kg_err *err)
 
 static void withdraw(void *call)
 {
-    host_tool_cancel(call);
+    projects_tool_cancel(call);
 }
 
 static void on_called(struct live_work *work, const struct kg_err *err_or_null)
@@ -100,7 +100,7 @@ static void on_called(struct live_work *work, const struct kg_err *err_or_null)
         record(work->tool);
 }
 
-static void on_reply(void *data, const struct host_tool_reply *reply)
+static void on_reply(void *data, const struct projects_tool_reply *reply)
 {
     struct live_tool *tool = data;
     bool failed = reply->error.code != KG_OK;
@@ -118,7 +118,7 @@ void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null
 {
     struct live_work *work = tool->work;
     struct host *host = work->sessions->host;
-    const struct host_tool_request request = {
+    const struct projects_tool_request request = {
         .asker = work->asker,
         .tool = tool->name,
         .arguments = tool->arguments,
@@ -136,5 +136,5 @@ void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null
     if (problem_or_null != NULL)
         fail(tool, problem_or_null);
     else
-        live_await(work, host_tool_call(host, &request), withdraw, on_called);
+        live_await(work, projects_tool_call(host, &request), withdraw, on_called);
 }

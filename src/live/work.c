@@ -125,10 +125,10 @@ void live_wait(struct live_work *work, struct kg_waits *list, live_next_fn *next
 
 static void withdraw_hooks(void *awaited)
 {
-    host_hook_cancel(awaited);
+    projects_hook_cancel(awaited);
 }
 
-static void on_hooks(void *data, const struct host_hook_answer *answers, size_t count)
+static void on_hooks(void *data, const struct projects_hook_answer *answers, size_t count)
 {
     struct live_work *work = data;
     work->answers = answers;
@@ -136,14 +136,14 @@ static void on_hooks(void *data, const struct host_hook_answer *answers, size_t 
     live_arrived(work, NULL);
 }
 
-void live_fire(struct live_work *work, const struct host_hook_fire *fire, live_next_fn *next)
+void live_fire(struct live_work *work, const struct projects_hook_fire *fire, live_next_fn *next)
 {
-    struct host_hook_fire own = *fire;
+    struct projects_hook_fire own = *fire;
     own.asker = work->asker;
     own.on_done = on_hooks;
     own.data = work;
     work->answer_count = 0;
-    live_await(work, host_hook_fire(work->sessions->host, &own), withdraw_hooks, next);
+    live_await(work, projects_hook_fire(work->sessions->host, &own), withdraw_hooks, next);
 }
 
 /* -- the store --------------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ static int teardown(void **state)
 
 /* One round, with a copy of its answers. */
 struct fired {
-    struct host_hook_round *round;
+    struct projects_hook_round *round;
     bool done, returned;
     size_t count;
     struct {
@@ -58,7 +58,7 @@ struct fired {
     } answers[ANSWERS_MAX];
 };
 
-static void on_done(void *data, const struct host_hook_answer *answers, size_t count)
+static void on_done(void *data, const struct projects_hook_answer *answers, size_t count)
 {
     struct fired *fired = data;
     assert_true(fired->returned);
@@ -83,7 +83,7 @@ static void fire_for(struct fired *fired, const char *agent, enum manifest_hook 
     kg_auto(host_asker_cleanup) struct host_asker *ann = host_asker_new("ann", "req_1");
     kg_auto(host_asker_cleanup) struct host_asker *asker =
         host_asker_for(ann, "music", agent, "ses_1");
-    const struct host_hook_fire fire = {
+    const struct projects_hook_fire fire = {
         .hook = hook,
         .asker = asker,
         .params = params,
@@ -94,7 +94,7 @@ static void fire_for(struct fired *fired, const char *agent, enum manifest_hook 
         .data = fired,
     };
     *fired = (struct fired){0};
-    fired->round = host_hook_fire(world->host, &fire);
+    fired->round = projects_hook_fire(world->host, &fire);
     fired->returned = true;
 }
 
@@ -404,7 +404,7 @@ static void what_waits_for_a_plugin_is_bounded(void **state)
         if (fired[i].done)
             forget(&fired[i]);
         else
-            host_hook_cancel(fired[i].round);
+            projects_hook_cancel(fired[i].round);
     }
     wait_for(&hung);
     forget(&hung);
@@ -420,8 +420,8 @@ static void who_leaves_is_not_answered(void **state)
     fire(&waiting, "{\"mark\":\"never\"}");
     fire(&next, "{\"mark\":\"next\"}");
     kg_auto(kg_free) char *first = seen_by("alpha"); /* by then the first was sent */
-    host_hook_cancel(left.round);
-    host_hook_cancel(waiting.round);
+    projects_hook_cancel(left.round);
+    projects_hook_cancel(waiting.round);
     wait_for(&next);
     kg_auto(kg_free) char *seen = seen_by("alpha");
     assert_non_null(strstr(seen, "\"next\", \"beside\": 0"));
@@ -529,7 +529,7 @@ static void a_round_ends_when_its_project_is_unloaded(void **state)
     fire(&sent, "{\"acts\":{\"after\":0.3,\"result\":\"x\"}}");
     fire(&waiting, "{\"mark\":\"unloaded\"}");
     kg_auto(kg_free) char *first = seen_by("alpha");
-    host_project_unload(world->host, KG_STR("music"), true, "ann", on_acted, NULL);
+    projects_unload(world->host, KG_STR("music"), true, "ann", on_acted, NULL);
     wait_for(&sent);
     wait_for(&waiting);
     assert_int_equal(waiting.count, 2);

@@ -171,6 +171,7 @@ struct host_world *host_world_new(const char *config)
     world->host = parts.config ? host_new(&parts, &err) : NULL;
     if (world->host == NULL)
         fail_msg("%s (%s)", err.message, err.hint);
+    projects_open(world->host);
     world->listener.on_event = on_event;
     host_events_listen(host_events(world->host), &world->listener);
     return world;
@@ -217,14 +218,14 @@ struct loading {
     char *id; /* owned */
 };
 
-static void on_loaded(void *data, const struct host_project_loaded *loaded,
+static void on_loaded(void *data, const struct projects_loaded *loaded,
                       const struct kg_problems *problems, const struct kg_err *err)
 {
     struct loading *loading = data;
     if (err != NULL)
         fail_msg("%s: %s", err->message,
                  problems && problems->count ? problems->items[0].message : "");
-    loading->id = kg_strdup(host_project_facts(loaded->project).id);
+    loading->id = kg_strdup(projects_facts(loaded->project).id);
     loading->done = true;
 }
 
@@ -263,12 +264,12 @@ static bool is_active(void *data)
         if (state == CONSENT_WANTED || state == CONSENT_OFFERED)
             say_yes(consent_at(queue, i));
     }
-    struct host_project *project = host_project_find(host, kg_str(loading->id), NULL);
-    return host_project_facts(project).state == HOST_PROJECT_ACTIVE;
+    struct projects_entry *project = projects_find(host, kg_str(loading->id), NULL);
+    return projects_facts(project).state == PROJECTS_ACTIVE;
 }
 
 struct settled {
-    struct host_settling settling;
+    struct projects_settling settling;
     bool done;
 };
 
@@ -287,12 +288,12 @@ void host_world_load(struct host_world *world, const char *yaml)
     struct kg_err err;
     assert_int_equal(kg_make_dirs(folder, 0755, &err), 0);
     write_file(file, kg_str(yaml), 0644);
-    host_project_load(world->host, file, false, "tester", on_loaded, &loading);
+    projects_load(world->host, file, false, "tester", on_loaded, &loading);
     host_world_wait(world, is_done, &loading.done);
     host_world_wait(world, is_active, &loading);
-    if (host_project_enter(world->host, kg_str(loading.id), &err) < 0)
+    if (projects_enter(world->host, kg_str(loading.id), &err) < 0)
         fail_msg("%s", err.message);
-    host_project_when_settled(world->host, loading.id, &settled.settling, on_settled);
+    projects_when_settled(world->host, loading.id, &settled.settling, on_settled);
     host_world_wait(world, is_done, &settled.done);
     free(loading.id);
 }

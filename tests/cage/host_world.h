@@ -2,7 +2,7 @@
 #ifndef KAGED_TEST_HOST_WORLD_H
 #define KAGED_TEST_HOST_WORLD_H
 
-#include "host/agents.h"
+#include "projects/projects.h"
 
 #define HOST_WORLD_WAIT_MS 20000
 

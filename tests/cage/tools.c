@@ -47,14 +47,14 @@ static int teardown(void **state)
 
 /* One call, with a copy of its answer. */
 struct asked {
-    struct host_tool_call *call;
+    struct projects_tool_call *call;
     bool done, returned, blocked;
     struct kg_err error;
     struct kg_buf result;
     char *plugin;
 };
 
-static void on_done(void *data, const struct host_tool_reply *reply)
+static void on_done(void *data, const struct projects_tool_reply *reply)
 {
     struct asked *asked = data;
     assert_true(asked->returned);
@@ -71,14 +71,14 @@ static void ask(struct asked *asked, const char *agent, const char *tool, const 
     kg_auto(host_asker_cleanup) struct host_asker *ann = host_asker_new("ann", "req_1");
     kg_auto(host_asker_cleanup) struct host_asker *asker =
         host_asker_for(ann, "music", agent, "ses_1");
-    const struct host_tool_request request = {
+    const struct projects_tool_request request = {
         .asker = asker,
         .tool = kg_str(tool),
         .arguments = kg_str(arguments),
         .on_done = on_done,
         .data = asked,
     };
-    asked->call = host_tool_call(world->host, &request);
+    asked->call = projects_tool_call(world->host, &request);
     asked->returned = true;
 }
 
@@ -327,10 +327,10 @@ static void who_leaves_is_not_answered(void **state)
     host_world_forget(world);
     host_world_wait_state(world, "alpha", INSTANCE_RUNNING);
     ask(&waiting, "primary", "alpha.act", "");
-    host_tool_cancel(waiting.call);
+    projects_tool_cancel(waiting.call);
     ask(&asked, "primary", "alpha.act", "{\"acts\":{\"hang\":true}}");
     struct asked other = answer_of("primary", "alpha.strict", "{\"number\":1}");
-    host_tool_cancel(asked.call);
+    projects_tool_cancel(asked.call);
     host_world_wait(world, has_returned, NULL);
     assert_non_null(EVENT(world, "\"plugin.method_returned\"", "\"alpha.act\"", "cancelled"));
     assert_false(asked.done);
@@ -341,7 +341,7 @@ static void who_leaves_is_not_answered(void **state)
 static bool is_unloaded(void *data)
 {
     (void)data;
-    return host_project_find(world->host, KG_STR("music"), NULL) == NULL;
+    return projects_find(world->host, KG_STR("music"), NULL) == NULL;
 }
 
 /* Last: the project is gone afterwards. */
@@ -349,7 +349,7 @@ static void without_its_project_a_tool_is_blocked(void **state)
 {
     (void)state;
     struct asked asked = {0};
-    host_project_unload(world->host, KG_STR("music"), true, "ann", on_acted, NULL);
+    projects_unload(world->host, KG_STR("music"), true, "ann", on_acted, NULL);
     host_world_wait(world, is_unloaded, NULL);
     ask(&asked, "primary", "alpha.act", "");
     host_world_wait(world, is_done, &asked);

@@ -1,5 +1,5 @@
 /* The bounds of knobs: each type takes what is within them, and names the one that is not kept. */
-#include "host/knobs.h"
+#include "projects/projects.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,8 +29,8 @@ static struct said check(const char *declaration, const char *value, bool hidden
     assert_string_equal(err.message, "");
     kg_auto(kg_free) char *type = kg_str_dup(kg_node_get(knob_doc->root, "type")->text);
     const struct manifest_knob knob = {"k", type, "field", knob_doc->root};
-    const struct host_knob_check bounds = {&knob, value_doc->root, local, hidden};
-    if (host_knob_check(&bounds, &err) < 0) {
+    const struct projects_knob_check bounds = {&knob, value_doc->root, local, hidden};
+    if (projects_knob_check(&bounds, &err) < 0) {
         assert_int_equal(err.code, KG_E_INVALID_PARAMS);
         snprintf(said.text, sizeof(said.text), "%s", err.message);
     }

@@ -6,8 +6,7 @@
  *   fire -> round -> a call for each plugin -> that plugin's queue -> the one door -> answer
  *   the last answer of a round -> on_done
  */
-#include "host/agents.h"
-#include "host/internal.h"
+#include "projects/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,9 +16,9 @@
 
 /* One plugin is asked. Owned by its round; once nobody waits for that, by the queue. */
 struct hook_call {
-    struct host_hook_round *round; /* NULL: nobody waits */
-    struct host_hook_queue *queue; /* NULL: it is in none */
-    struct hook_call *next;        /* behind it in there */
+    struct projects_hook_round *round; /* NULL: nobody waits */
+    struct project_hook_queue *queue;  /* NULL: it is in none */
+    struct hook_call *next;            /* behind it in there */
     struct host *host;
     enum manifest_hook hook;
     struct host_asker *asker;
@@ -34,14 +33,16 @@ struct hook_call {
     struct kg_buf raw;
 };
 
-struct host_hook_queue {
+struct project_hook_queue {
+    struct project_hook_queue *next; /* of the projects */
     struct host_process *process;
+    const char *name;        /* of the process */
     struct hook_call *first; /* alone may be sent */
     size_t waiting_bytes;    /* of params that are not sent */
     struct loop_task pump;
 };
 
-struct host_hook_round {
+struct projects_hook_round {
     struct host *host;
     enum manifest_hook hook;
     struct host_asker *asker;
@@ -51,7 +52,7 @@ struct host_hook_round {
     struct loop_task begin;
     struct hook_call **calls; /* owned, in the order of the project's file */
     size_t count, left;       /* to be answered */
-    void (*on_done)(void *data, const struct host_hook_answer *answers, size_t count);
+    void (*on_done)(void *data, const struct projects_hook_answer *answers, size_t count);
     void *data;
 };
 
@@ -59,7 +60,7 @@ struct host_hook_round {
 
 static void free_call(struct hook_call *call)
 {
-    loop_timer_stop(call->host->loop, &call->deadline);
+    loop_timer_stop(host_loop(call->host), &call->deadline);
     free(call->plugin);
     free(call->use);
     host_asker_unref(call->asker);
@@ -68,9 +69,9 @@ static void free_call(struct hook_call *call)
     free(call);
 }
 
-static void free_round(struct host_hook_round *round)
+static void free_round(struct projects_hook_round *round)
 {
-    loop_undefer(round->host->loop, &round->begin);
+    loop_undefer(host_loop(round->host), &round->begin);
     for (size_t i = 0; i < round->count; i++)
         if (round->calls[i] != NULL)
             free_call(round->calls[i]);
@@ -82,12 +83,12 @@ static void free_round(struct host_hook_round *round)
     free(round);
 }
 
-static void end_round(struct host_hook_round *round)
+static void end_round(struct projects_hook_round *round)
 {
-    struct host_hook_answer *answers = kg_alloc_array(round->count + 1, sizeof(*answers));
+    struct projects_hook_answer *answers = kg_alloc_array(round->count + 1, sizeof(*answers));
     for (size_t i = 0; i < round->count; i++) {
         const struct hook_call *call = round->calls[i];
-        answers[i] = (struct host_hook_answer){
+        answers[i] = (struct projects_hook_answer){
             .plugin = call->plugin,
             .use = call->use,
             .error = call->error,
@@ -102,7 +103,7 @@ static void end_round(struct host_hook_round *round)
 
 static void answer(struct hook_call *call)
 {
-    struct host_hook_round *round = call->round;
+    struct projects_hook_round *round = call->round;
     if (round == NULL)
         free_call(call);
     else if (--round->left == 0)
@@ -113,10 +114,10 @@ static void answer(struct hook_call *call)
 
 static void audit_fired(const struct host_call *sent)
 {
-    const struct hook_call *call = sent->data;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_FIRED, kg_str(sent->asker->request_id),
-               AUDIT_V_TEXT(sent->process->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
-               AUDIT_V_TEXT(call->asker->agent_path), AUDIT_V_TEXT(sent->asker->session_id));
+    const struct hook_call *call = host_call_data(sent);
+    audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_FIRED, kg_str(call->asker->request_id),
+               AUDIT_V_TEXT(call->queue->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
+               AUDIT_V_TEXT(call->asker->agent_path), AUDIT_V_TEXT(call->asker->session_id));
 }
 
 static void audit_problem(const struct hook_call *call, const char *plugin,
@@ -125,46 +126,47 @@ static void audit_problem(const struct hook_call *call, const char *plugin,
     struct kg_str request_id = kg_str(call->asker->request_id);
     struct audit_value hook = AUDIT_V_TEXT(host_hook_row(call->hook)->name);
     if (error->code == KG_E_PLUGIN_TIMEOUT)
-        audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_TIMEOUT, request_id, AUDIT_V_TEXT(plugin),
-                   hook, AUDIT_V_TEXT(call->asker->agent_path),
+        audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_TIMEOUT, request_id,
+                   AUDIT_V_TEXT(plugin), hook, AUDIT_V_TEXT(call->asker->agent_path),
                    AUDIT_V_INT((int64_t)(call->timeout_ms + 999) / 1000));
     else
-        audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_FAILED, request_id, AUDIT_V_TEXT(plugin),
-                   hook, AUDIT_V_TEXT(call->asker->agent_path),
+        audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_FAILED, request_id,
+                   AUDIT_V_TEXT(plugin), hook, AUDIT_V_TEXT(call->asker->agent_path),
                    AUDIT_V_TEXT(kg_error_row(error->code)->name), AUDIT_V_TEXT(error->message));
 }
 
 static void audit_ended(const struct host_call *sent, const struct kg_err *error,
                         int64_t duration_ms)
 {
-    const struct hook_call *call = sent->data;
+    const struct hook_call *call = host_call_data(sent);
     if (error->code != KG_OK)
-        audit_problem(call, sent->process->name, error);
+        audit_problem(call, call->queue->name, error);
     else
-        audit_emit(call->host->audit, AUDIT_PLUGIN_HOOK_RETURNED, kg_str(sent->asker->request_id),
-                   AUDIT_V_TEXT(sent->process->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
-                   AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(call->has_result));
+        audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_RETURNED,
+                   kg_str(call->asker->request_id), AUDIT_V_TEXT(call->queue->name),
+                   AUDIT_V_TEXT(host_hook_row(call->hook)->name), AUDIT_V_INT(duration_ms),
+                   AUDIT_V_BOOL(call->has_result));
 }
 
 /* -- one plugin's queue ------------------------------------------------------------------------ */
 
 static struct kg_str params_of(const struct hook_call *call)
 {
-    const struct host_hook_round *round = call->round;
+    const struct projects_hook_round *round = call->round;
     return kg_buf_view(call->designated ? &round->designated_params : &round->params);
 }
 
-static int check_room(const struct host_hook_queue *queue, const struct hook_call *call,
+static int check_room(const struct project_hook_queue *queue, const struct hook_call *call,
                       struct kg_err *err)
 {
-    size_t most = (size_t)call->host->config->limits_line_max_bytes * WAITING_LINES_MAX;
+    size_t most = (size_t)host_config(call->host)->limits_line_max_bytes * WAITING_LINES_MAX;
     if (queue->waiting_bytes + params_of(call).length <= most)
         return 0;
     return kg_fail(err, KG_E_BUSY, "plugin %s: hook %s: %zu bytes of hooks wait for it already",
                    call->plugin, host_hook_row(call->hook)->name, queue->waiting_bytes);
 }
 
-static void enter_queue(struct host_hook_queue *queue, struct hook_call *call)
+static void enter_queue(struct project_hook_queue *queue, struct hook_call *call)
 {
     struct hook_call **last = &queue->first;
     while (*last != NULL)
@@ -172,10 +174,10 @@ static void enter_queue(struct host_hook_queue *queue, struct hook_call *call)
     *last = call;
     call->queue = queue;
     queue->waiting_bytes += params_of(call).length;
-    loop_defer(call->host->loop, &queue->pump);
+    loop_defer(host_loop(call->host), &queue->pump);
 }
 
-static void leave_queue(struct host_hook_queue *queue, struct hook_call *call)
+static void leave_queue(struct project_hook_queue *queue, struct hook_call *call)
 {
     struct hook_call **link = &queue->first;
     while (*link != call)
@@ -184,7 +186,7 @@ static void leave_queue(struct host_hook_queue *queue, struct hook_call *call)
     call->queue = NULL;
     if (!call->sent)
         queue->waiting_bytes -= params_of(call).length;
-    loop_defer(call->host->loop, &queue->pump);
+    loop_defer(host_loop(call->host), &queue->pump);
 }
 
 /* It is in no queue, and will not be sent. */
@@ -192,7 +194,7 @@ static void fail(struct hook_call *call, const char *plugin, const struct kg_err
 {
     call->error = *err;
     audit_problem(call, plugin, err);
-    loop_timer_stop(call->host->loop, &call->deadline);
+    loop_timer_stop(host_loop(call->host), &call->deadline);
     answer(call);
 }
 
@@ -205,17 +207,17 @@ static void say_timeout(const struct hook_call *call, struct kg_err *err)
 static void on_deadline(struct loop_timer *timer)
 {
     struct hook_call *call = KG_CONTAINER(timer, struct hook_call, deadline);
-    struct host_hook_queue *queue = call->queue;
+    struct project_hook_queue *queue = call->queue;
     struct kg_err err;
     say_timeout(call, &err);
     leave_queue(queue, call);
-    fail(call, queue->process->name, &err);
+    fail(call, queue->name, &err);
 }
 
 /* What an observer returned is read at once; what it retains of the line is bounded. */
 static int take_result(const struct host_call *sent, struct kg_str result, struct kg_err *err)
 {
-    struct hook_call *call = sent->data;
+    struct hook_call *call = host_call_data(sent);
     if (call->round == NULL)
         return 0;
     if (call->designated) {
@@ -259,22 +261,22 @@ static const struct project_use *find_use(const struct project_resolved_agent *a
 /* The project may have changed while the call waited. */
 static int find_config(const struct hook_call *call, struct kg_str *ret_config, struct kg_err *err)
 {
-    struct host_place place;
-    if (host_place_find(call->host, call->asker, &place, err) < 0)
+    struct project_place place;
+    if (project_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
     const struct project_use *use = find_use(place.agent, call);
-    if (use == NULL || host_project_process(place.project, use) != call->queue->process)
+    if (use == NULL || project_process(place.project, use) != call->queue->process)
         return kg_fail(err, KG_E_NOT_APPLICABLE,
                        "the agent %s does not use it for this hook any more",
                        call->asker->agent_path);
-    *ret_config = host_project_config_for(place.project, use);
+    *ret_config = project_config_for(place.project, use);
     return 0;
 }
 
 static int send_call(struct hook_call *call, struct kg_err *err)
 {
-    struct host_hook_round *round = call->round;
-    uint64_t now_ms = loop_now_ms(call->host->loop);
+    struct projects_hook_round *round = call->round;
+    uint64_t now_ms = loop_now_ms(host_loop(call->host));
     struct kg_str config;
     if (round->problem.code != KG_OK) {
         *err = round->problem;
@@ -300,7 +302,7 @@ static int send_call(struct hook_call *call, struct kg_err *err)
 
 static void pump(struct loop_task *task)
 {
-    struct host_hook_queue *queue = KG_CONTAINER(task, struct host_hook_queue, pump);
+    struct project_hook_queue *queue = KG_CONTAINER(task, struct project_hook_queue, pump);
     while (queue->first != NULL && !queue->first->sent) {
         struct hook_call *call = queue->first;
         struct kg_err err;
@@ -309,59 +311,73 @@ static void pump(struct loop_task *task)
         if (send_call(call, &err) == 0) {
             call->sent = true;
             queue->waiting_bytes -= params_of(call).length;
-            loop_timer_stop(call->host->loop, &call->deadline);
+            loop_timer_stop(host_loop(call->host), &call->deadline);
             return;
         }
         leave_queue(queue, call);
-        fail(call, queue->process->name, &err);
+        fail(call, queue->name, &err);
     }
 }
 
-void host_hooks_look(struct host_process *process)
+/* Where the queue of the process is linked, or would be. */
+static struct project_hook_queue **link_of(struct projects *projects,
+                                           const struct host_process *process)
 {
-    if (process->hooks != NULL)
-        loop_defer(process->plugin->host->loop, &process->hooks->pump);
+    struct project_hook_queue **link = &projects->hook_queues;
+    while (*link != NULL && (*link)->process != process)
+        link = &(*link)->next;
+    return link;
+}
+
+void project_hooks_look(struct projects *projects, const struct host_process *process)
+{
+    struct project_hook_queue *queue = *link_of(projects, process);
+    if (queue != NULL)
+        loop_defer(host_loop(projects->host), &queue->pump);
 }
 
 /* Nothing of its queue can be sent any more. */
-void host_hooks_end(struct host_process *process)
+void project_hooks_end(struct projects *projects, const struct host_process *process)
 {
-    struct host_hook_queue *queue = process->hooks;
-    struct host *host = process->plugin->host;
+    struct host *host = projects->host;
+    struct project_hook_queue **link = link_of(projects, process), *queue = *link;
     if (queue == NULL)
         return;
+    *link = queue->next;
     while (queue->first != NULL) {
         struct hook_call *call = queue->first;
         struct kg_err err;
-        if (host->stopping)
+        if (host_is_stopping(host))
             kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
         else
-            kg_fail(&err, KG_E_PLUGIN_DOWN, "plugin %s: its process is gone", process->name);
+            kg_fail(&err, KG_E_PLUGIN_DOWN, "plugin %s: its process is gone", queue->name);
         leave_queue(queue, call);
-        fail(call, process->name, &err);
+        fail(call, queue->name, &err);
     }
-    loop_undefer(host->loop, &queue->pump);
-    free(kg_steal(&process->hooks));
+    loop_undefer(host_loop(host), &queue->pump);
+    free(queue);
 }
 
 /* -- a round ----------------------------------------------------------------------------------- */
 
-static struct host_hook_queue *queue_of(struct host_process *process)
+static struct project_hook_queue *queue_of(struct projects *projects, struct host_process *process)
 {
-    if (process->hooks == NULL) {
-        process->hooks = kg_alloc(sizeof(*process->hooks));
-        process->hooks->process = process;
-        process->hooks->pump.run = pump;
+    struct project_hook_queue **link = link_of(projects, process);
+    if (*link == NULL) {
+        *link = kg_alloc(sizeof(**link));
+        (*link)->process = process;
+        (*link)->name = host_process_status(process).name;
+        (*link)->pump.run = pump;
     }
-    return process->hooks;
+    return *link;
 }
 
-static bool asks(const struct host_hook_round *round, const struct project_use *use)
+static bool asks(const struct projects_hook_round *round, const struct project_use *use)
 {
     return use->state == PROJECT_READY && use->hooks[round->hook];
 }
 
-static struct hook_call *add_call(struct host_hook_round *round, const struct project_use *use)
+static struct hook_call *add_call(struct projects_hook_round *round, const struct project_use *use)
 {
     struct hook_call *call = kg_alloc(sizeof(*call));
     call->round = round;
@@ -381,20 +397,20 @@ static int ask(struct hook_call *call, struct host_process *process_or_null, str
     if (process_or_null == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
                        call->plugin, call->asker->project_id);
-    struct host_hook_queue *queue = queue_of(process_or_null);
+    struct project_hook_queue *queue = queue_of(host_projects(call->host), process_or_null);
     int room = check_room(queue, call, err);
     if (room < 0)
         return room;
-    call->timeout_ms =
-        host_hook_timeout_ms(process_or_null->manifest->hook_timeout_sec, call->host->config);
-    call->due_ms = loop_now_ms(call->host->loop) + call->timeout_ms;
-    loop_timer_start(call->host->loop, &call->deadline, call->timeout_ms, on_deadline);
+    call->timeout_ms = host_hook_timeout_ms(
+        host_process_status(process_or_null).manifest->hook_timeout_sec, host_config(call->host));
+    call->due_ms = loop_now_ms(host_loop(call->host)) + call->timeout_ms;
+    loop_timer_start(host_loop(call->host), &call->deadline, call->timeout_ms, on_deadline);
     enter_queue(queue, call);
     return 0;
 }
 
 /* One is held back until all are asked, so that the round does not end before. */
-static void ask_all(struct host_hook_round *round, const struct host_place *place)
+static void ask_all(struct projects_hook_round *round, const struct project_place *place)
 {
     const struct project_resolved_agent *agent = place->agent;
     round->calls = kg_alloc_array(agent->use_count + 1, sizeof(struct hook_call *));
@@ -405,26 +421,26 @@ static void ask_all(struct host_hook_round *round, const struct host_place *plac
         if (!asks(round, use))
             continue;
         struct hook_call *call = add_call(round, use);
-        struct host_process *process = host_project_process(place->project, use);
+        struct host_process *process = project_process(place->project, use);
         if (ask(call, process, &err) < 0)
-            fail(call, process ? process->name : call->plugin, &err);
+            fail(call, process ? host_process_status(process).name : call->plugin, &err);
     }
     round->left--;
 }
 
 static void on_begin(struct loop_task *task)
 {
-    struct host_hook_round *round = KG_CONTAINER(task, struct host_hook_round, begin);
-    struct host_place place;
+    struct projects_hook_round *round = KG_CONTAINER(task, struct projects_hook_round, begin);
+    struct project_place place;
     struct kg_err err;
     if (host_hook_fires_for(round->hook, round->asker->agent_path) &&
-        host_place_find(round->host, round->asker, &place, &err) == 0)
+        project_place_find(round->host, round->asker, &place, &err) == 0)
         ask_all(round, &place);
     if (round->left == 0)
         end_round(round);
 }
 
-static void take_params(struct host_hook_round *round, struct kg_str params,
+static void take_params(struct projects_hook_round *round, struct kg_str params,
                         struct kg_buf *ret_copy)
 {
     if (params.length > 0 && round->problem.code == KG_OK)
@@ -432,9 +448,10 @@ static void take_params(struct host_hook_round *round, struct kg_str params,
     kg_buf_str(ret_copy, params);
 }
 
-struct host_hook_round *host_hook_fire(struct host *host, const struct host_hook_fire *fire)
+struct projects_hook_round *projects_hook_fire(struct host *host,
+                                               const struct projects_hook_fire *fire)
 {
-    struct host_hook_round *round = kg_alloc(sizeof(*round));
+    struct projects_hook_round *round = kg_alloc(sizeof(*round));
     round->host = host;
     round->hook = fire->hook;
     round->designated = kg_strdup(fire->designated);
@@ -445,12 +462,12 @@ struct host_hook_round *host_hook_fire(struct host *host, const struct host_hook
     take_params(round, fire->params, &round->params);
     if (fire->designated != NULL)
         take_params(round, fire->designated_params, &round->designated_params);
-    loop_defer(host->loop, &round->begin);
+    loop_defer(host_loop(host), &round->begin);
     return round;
 }
 
 /* What was sent stays in its queue until it returns or its time is over. */
-void host_hook_cancel(struct host_hook_round *round)
+void projects_hook_cancel(struct projects_hook_round *round)
 {
     for (size_t i = 0; i < round->count; i++) {
         struct hook_call *call = round->calls[i];

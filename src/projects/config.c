@@ -3,13 +3,13 @@
  * config.update told something else. projects.activated does not count there: a plugin that keeps
  * one configuration would take that of another project for the caller's.
  */
-#include "host/projects_internal.h"
+#include "projects/internal.h"
 
 #include <stdlib.h>
 
 /* -- the configuration of a use ---------------------------------------------------------------- */
 
-void project_forget_configs(struct host_project *project)
+void project_forget_configs(struct projects_entry *project)
 {
     for (size_t i = 0; i < project->config_count; i++)
         kg_buf_free(&project->configs[i]);
@@ -39,30 +39,30 @@ static size_t index_of(const struct project_resolved *resolved, const struct pro
 }
 
 /* With the operator's secrets; made once, and kept until the project is read again. */
-static struct kg_str config_of(struct host_project *project, const struct project_use *use)
+static struct kg_str config_of(struct projects_entry *project, const struct project_use *use)
 {
-    const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(use->plugin->name));
+    const struct manifest *manifest = project_manifest(project, use->plugin->name);
     size_t index = index_of(project->resolved, use);
     if (project->configs == NULL) {
         project->config_count = project_count_uses(project->resolved);
         project->configs = kg_alloc_array(project->config_count + 1, sizeof(*project->configs));
     }
-    if (plugin == NULL || plugin->manifest == NULL || index >= project->config_count)
+    if (manifest == NULL || index >= project->config_count)
         return KG_STR("{}");
     struct kg_buf *config = &project->configs[index];
     if (config->length == 0)
-        plugin_config_merge(project->host, plugin->manifest, use->config, config);
+        plugin_config_merge(project->host, manifest, use->config, config);
     return kg_buf_view(config);
 }
 
-struct kg_str host_project_config_for(const struct host_project *project,
-                                      const struct project_use *use)
+struct kg_str project_config_for(const struct projects_entry *project,
+                                 const struct project_use *use)
 {
-    const struct host_process *process = host_project_process(project, use);
-    struct host_project *own = project_find(project->host, kg_str(project->id));
+    struct host_process *process = project_process(project, use);
+    struct projects_entry *own = project_find(project->host, kg_str(project->id));
     if (process == NULL || own == NULL)
         return KG_STR_NULL;
-    struct kg_str told = instance_config(process->instance);
+    struct kg_str told = instance_config(host_process_status(process).instance);
     struct kg_str config = config_of(own, use);
     return kg_str_equal(config, told.length > 0 ? told : KG_STR("{}")) ? KG_STR_NULL : config;
 }
@@ -98,7 +98,7 @@ static void report(const struct telling *telling, struct kg_str error)
     text.length = text.length < 400 ? text.length : kg_utf8_valid((struct kg_str){text.data, 400});
     kg_log_about(KG_ERROR_LEVEL, telling->process, "%s of %s: %.*s", telling->method,
                  telling->project, KG_STR_ARG(text));
-    audit_emit(telling->host->audit, AUDIT_PLUGIN_PROJECT_REFUSED, KG_STR_NULL,
+    audit_emit(host_audit(telling->host), AUDIT_PLUGIN_PROJECT_REFUSED, KG_STR_NULL,
                AUDIT_V_TEXT(telling->process), AUDIT_V_TEXT(telling->project),
                AUDIT_V_TEXT(telling->method), AUDIT_V_INT(code), AUDIT_V_STR(text));
 }
@@ -115,7 +115,7 @@ static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload
 }
 
 /* The host's deadline does not count: who has no answer to this may still have others. */
-static bool send_request(const struct host_project *project, const struct host_process *process,
+static bool send_request(const struct projects_entry *project, const struct host_status *process,
                          const char *method, struct kg_str params)
 {
     struct telling *telling = kg_alloc(sizeof(*telling));
@@ -128,7 +128,7 @@ static bool send_request(const struct host_project *project, const struct host_p
         .wire =
             {
                 .talk = instance_talk(process->instance),
-                .caller_timeout_ms = (uint64_t)project->host->config->limits_call_timeout_ms,
+                .caller_timeout_ms = (uint64_t)host_config(project->host)->limits_call_timeout_ms,
                 .on_done = on_told,
                 .data = telling,
             },
@@ -154,44 +154,46 @@ static void put_params(struct kg_buf *params, const char *project, struct kg_str
     kg_json_end(&json, '}');
 }
 
-/* The process, if it can be told of projects, and now. */
-static const struct host_process *listener_of(const struct host_project *project,
-                                              const struct project_server *server)
+/* Whether its process can be told of projects, and now. */
+static bool find_listener(const struct projects_entry *project, const struct project_server *server,
+                          struct host_status *ret_process)
 {
-    const struct host_process *process = project_server_process(project, server);
-    const struct dialect_talk *talk = process ? instance_talk(process->instance) : NULL;
-    return talk != NULL && talk->dialect->knows[DIALECT_PROJECT] ? process : NULL;
+    struct host_process *process = project_server_process(project, server);
+    if (process == NULL)
+        return false;
+    *ret_process = host_process_status(process);
+    const struct dialect_talk *talk = instance_talk(ret_process->instance);
+    return talk != NULL && talk->dialect->knows[DIALECT_PROJECT];
 }
 
-void project_tell(struct host_project *project, struct project_server *server)
+void project_tell(struct projects_entry *project, struct project_server *server)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    if (!project_serves(project) || !project_server_is_used(server))
-        return;
-    const struct host_process *process = listener_of(project, server);
-    if (process == NULL || process->standing == HOST_LEAVES)
+    struct host_status process;
+    if (!project_serves(project) || !project_server_is_used(server) ||
+        !find_listener(project, server, &process) || process.is_leaving)
         return;
     struct kg_str config = config_of(project, server->use);
-    uint32_t start = instance_start_count(process->instance);
+    uint32_t start = instance_start_count(process.instance);
     if (server->told_start == start && kg_str_equal(kg_buf_view(&server->told), config))
         return;
     put_params(&params, project->id, config);
     server->told_start = 0;
-    if (!send_request(project, process, activated, kg_buf_view(&params)))
+    if (!send_request(project, &process, activated, kg_buf_view(&params)))
         return;
     server->told_start = start;
     server->told.length = 0;
     kg_buf_str(&server->told, config);
 }
 
-void project_tell_gone(struct host_project *project, struct project_server *server)
+void project_tell_gone(struct projects_entry *project, struct project_server *server)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    const struct host_process *process = listener_of(project, server);
-    if (process == NULL || server->told_start == 0 ||
-        server->told_start != instance_start_count(process->instance))
+    struct host_status process;
+    if (server->told_start == 0 || !find_listener(project, server, &process) ||
+        server->told_start != instance_start_count(process.instance))
         return;
     put_params(&params, project->id, KG_STR_NULL);
-    (void)send_request(project, process, deactivated, kg_buf_view(&params));
+    (void)send_request(project, &process, deactivated, kg_buf_view(&params));
     server->told_start = 0;
 }

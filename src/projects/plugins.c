@@ -3,7 +3,7 @@
  * this project alone, plugin@project, since its cage may see no other; all others are shared. A
  * process runs while the operator or a project that is in use wants it.
  */
-#include "host/projects_internal.h"
+#include "projects/internal.h"
 
 #include <stdlib.h>
 
@@ -18,9 +18,9 @@ void project_servers_free(struct project_server *servers, size_t count)
     free(servers);
 }
 
-bool project_serves(const struct host_project *project)
+bool project_serves(const struct projects_entry *project)
 {
-    return project->state == HOST_PROJECT_ACTIVE || project->entered;
+    return project->state == PROJECTS_ACTIVE || project->entered;
 }
 
 bool project_server_is_used(const struct project_server *server)
@@ -37,13 +37,13 @@ static struct project_server *find_in(struct project_server *servers, size_t cou
     return NULL;
 }
 
-struct project_server *project_server_find(const struct host_project *project, const char *plugin)
+struct project_server *project_server_find(const struct projects_entry *project, const char *plugin)
 {
     return find_in(project->servers, project->server_count, plugin);
 }
 
 /* Whom the process of a server serves. */
-static struct host_whom whom_of(const struct host_project *project,
+static struct host_whom whom_of(const struct projects_entry *project,
                                 const struct project_server *server)
 {
     return server->own ? (struct host_whom){HOST_PROJECT, project->id, project->root,
@@ -51,7 +51,7 @@ static struct host_whom whom_of(const struct host_project *project,
                        : host_nobody;
 }
 
-struct host_process *project_server_process(const struct host_project *project,
+struct host_process *project_server_process(const struct projects_entry *project,
                                             const struct project_server *server)
 {
     const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
@@ -59,19 +59,25 @@ struct host_process *project_server_process(const struct host_project *project,
     return plugin ? host_process_find(plugin, &whom) : NULL;
 }
 
-static bool reaches_project(const struct host *host, const struct project_use *use)
+const struct manifest *project_manifest(const struct projects_entry *project, const char *name)
 {
-    const struct host_plugin *plugin = host_plugin_find(host, kg_str(use->plugin->name));
+    struct host_named named = {.plugin = host_plugin_find(project->host, kg_str(name))};
+    return named.plugin != NULL ? host_status(named).manifest : NULL;
+}
+
+static bool reaches_project(const struct projects_entry *project, const struct project_use *use)
+{
+    const struct manifest *manifest = project_manifest(project, use->plugin->name);
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_json_writer json = kg_json_writer(&settings);
-    if (plugin == NULL || plugin->manifest == NULL || use->state != PROJECT_READY)
+    if (manifest == NULL || use->state != PROJECT_READY)
         return false;
     if (use->config != NULL)
         kg_json_node(&json, use->config);
-    return policy_is_of_project(plugin->manifest, kg_buf_view(&settings));
+    return policy_is_of_project(manifest, kg_buf_view(&settings));
 }
 
-static void add_use(struct host_project *project, const struct project_use *use)
+static void add_use(struct projects_entry *project, const struct project_use *use)
 {
     struct project_server *server = project_server_find(project, use->plugin->name);
     if (server == NULL) {
@@ -86,7 +92,7 @@ static void add_use(struct host_project *project, const struct project_use *use)
     }
     if (server->use->state != PROJECT_READY)
         server->use = use;
-    server->own = server->own || reaches_project(project->host, use);
+    server->own = server->own || reaches_project(project, use);
 }
 
 /* What a process was told it still knows, if it is the same one. */
@@ -100,7 +106,7 @@ static void remember(struct project_server *server, struct project_server *befor
     before->told_start = 0;
 }
 
-static void make_servers(struct host_project *project, struct project_server *before,
+static void make_servers(struct projects_entry *project, struct project_server *before,
                          size_t before_count)
 {
     project->servers = NULL;
@@ -120,35 +126,38 @@ static void make_servers(struct host_project *project, struct project_server *be
 
 /* -- processes of this project alone ----------------------------------------------------------- */
 
-static bool wants_own(const struct host_project *project, const struct host_plugin *plugin)
+static bool wants_own(const struct projects_entry *project, const char *plugin)
 {
-    const struct project_server *server = project_server_find(project, plugin->name);
+    const struct project_server *server = project_server_find(project, plugin);
     return server != NULL && server->own && project_serves(project) &&
            project_server_is_used(server);
 }
 
 /* Whether it is the process of this project alone, and stays. */
-static bool is_own(const struct host_project *project, const struct host_process *process)
+static bool is_own(const struct projects_entry *project, const struct host_status *process)
 {
-    return process->whom.kind == HOST_PROJECT && process->standing != HOST_LEAVES &&
-           strcmp(process->whom.id, project->id) == 0;
+    return process->whom->kind == HOST_PROJECT && !process->is_leaving &&
+           strcmp(process->whom->id, project->id) == 0;
 }
 
-static void leave_unwanted(struct host_project *project, bool all)
+static void leave_unwanted(struct projects_entry *project, bool all)
 {
-    for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;)
-        if (is_own(project, at) && (all || !wants_own(project, at->plugin)))
-            host_process_raise(at, HOST_ON_LEFT);
+    for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;) {
+        const struct host_status status = host_process_status(at);
+        if (is_own(project, &status) && (all || !wants_own(project, status.plugin)))
+            host_process_leave(at);
+    }
 }
 
 /* One that still leaves is followed by another when it is gone. */
-static void add_wanted(struct host_project *project)
+static void add_wanted(struct projects_entry *project)
 {
     for (size_t i = 0; i < project->server_count; i++) {
         const struct project_server *server = &project->servers[i];
         struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
         const struct host_whom whom = whom_of(project, server);
-        if (plugin != NULL && wants_own(project, plugin) && !plugin->leaving &&
+        if (plugin != NULL && wants_own(project, server->plugin) &&
+            !host_status((struct host_named){.plugin = plugin}).is_leaving &&
             host_process_find(plugin, &whom) == NULL)
             host_process_add(plugin, &whom);
     }
@@ -157,7 +166,7 @@ static void add_wanted(struct host_project *project)
 /* -- applying ---------------------------------------------------------------------------------- */
 
 /* Also its process for nobody: that may have served the project until now. */
-static void see_to(const struct host_project *project, const struct project_server *server)
+static void see_to(const struct projects_entry *project, const struct project_server *server)
 {
     struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
     if (plugin == NULL)
@@ -172,7 +181,7 @@ static void see_to(const struct host_project *project, const struct project_serv
             host_process_follow(processes[i]);
 }
 
-void project_apply(struct host_project *project)
+void project_apply(struct projects_entry *project)
 {
     struct project_server *before = project->servers;
     size_t before_count = project->server_count;
@@ -191,7 +200,7 @@ void project_apply(struct host_project *project)
     project_servers_free(before, before_count);
 }
 
-void project_follow(struct host_project *project)
+void project_follow(struct projects_entry *project)
 {
     for (size_t i = 0; i < project->server_count; i++) {
         struct host_process *process = project_server_process(project, &project->servers[i]);
@@ -200,14 +209,16 @@ void project_follow(struct host_project *project)
     }
 }
 
-void project_restart_own(struct host_project *project)
+void project_restart_own(struct projects_entry *project)
 {
-    for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;)
-        if (is_own(project, at) && host_process_runs(at))
-            host_process_raise(at, HOST_ON_RESTART);
+    for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;) {
+        const struct host_status status = host_process_status(at);
+        if (is_own(project, &status) && host_process_runs(at))
+            host_process_restart(at);
+    }
 }
 
-void project_withdraw(struct host_project *project)
+void project_withdraw(struct projects_entry *project)
 {
     for (size_t i = 0; i < project->server_count; i++)
         project_tell_gone(project, &project->servers[i]);
@@ -218,18 +229,17 @@ void project_withdraw(struct host_project *project)
 
 /* -- what others ask --------------------------------------------------------------------------- */
 
-void host_projects_look_again(struct host *host)
+void projects_look_again(struct projects *projects)
 {
-    for (size_t i = 0; i < host->projects->count && !host->stopping; i++)
-        project_apply(host->projects->items[i]);
+    for (size_t i = 0; i < projects->count && !host_is_stopping(projects->host); i++)
+        project_apply(projects->items[i]);
 }
 
 /* The server of the project if such a process of the plugin is its, and in use; else NULL. */
-static struct project_server *served_by(const struct host_project *project,
-                                        const struct host_plugin *plugin,
+static struct project_server *served_by(const struct projects_entry *project, const char *plugin,
                                         const struct host_whom *whom)
 {
-    struct project_server *server = project_server_find(project, plugin->name);
+    struct project_server *server = project_server_find(project, plugin);
     return server != NULL && server->own == (whom->kind == HOST_PROJECT) &&
                    (!server->own || strcmp(whom->id, project->id) == 0) &&
                    project_serves(project) && project_server_is_used(server)
@@ -237,22 +247,20 @@ static struct project_server *served_by(const struct host_project *project,
                : NULL;
 }
 
-bool host_projects_want(const struct host_process *process)
+bool projects_want(const struct projects *projects, const char *plugin,
+                   const struct host_whom *whom)
 {
-    const struct host_projects *projects = process->plugin->host->projects;
     for (size_t i = 0; i < projects->count; i++)
-        if (projects->items[i]->entered &&
-            served_by(projects->items[i], process->plugin, &process->whom))
+        if (projects->items[i]->entered && served_by(projects->items[i], plugin, whom))
             return true;
     return false;
 }
 
-const struct kg_node *host_projects_config(const struct host_plugin *plugin,
-                                           const struct host_whom *whom)
+const struct kg_node *projects_config(const struct projects *projects, const char *plugin,
+                                      const struct host_whom *whom)
 {
-    const struct host_projects *projects = plugin->host->projects;
     const struct project_server *found = NULL;
-    for (size_t i = 0; projects != NULL && i < projects->count; i++) {
+    for (size_t i = 0; i < projects->count; i++) {
         const struct project_server *server = served_by(projects->items[i], plugin, whom);
         if (server != NULL && found != NULL)
             return NULL;
@@ -261,41 +269,41 @@ const struct kg_node *host_projects_config(const struct host_plugin *plugin,
     return found != NULL ? found->use->config : NULL;
 }
 
-void host_projects_put(const struct host_process *process, struct kg_json_writer *json)
+void projects_put(const struct projects *projects, const char *plugin, const struct host_whom *whom,
+                  struct kg_json_writer *json)
 {
-    const struct host_projects *projects = process->plugin->host->projects;
     for (size_t i = 0; i < projects->count; i++)
-        if (served_by(projects->items[i], process->plugin, &process->whom) != NULL)
+        if (served_by(projects->items[i], plugin, whom) != NULL)
             kg_json_text(json, projects->items[i]->id);
 }
 
-void host_projects_on_state(struct host *host, struct host_process *process)
+void projects_moved(struct projects *projects, struct host_process *process)
 {
-    struct host_projects *projects = host->projects;
+    const struct host_status status = host_process_status(process);
     for (size_t i = 0; i < projects->count; i++) {
-        struct project_server *server =
-            served_by(projects->items[i], process->plugin, &process->whom);
+        struct project_server *server = served_by(projects->items[i], status.plugin, status.whom);
         if (server != NULL)
             project_tell(projects->items[i], server);
     }
     if (projects->settling.first != NULL)
-        loop_defer(host->loop, &projects->settle_check);
+        loop_defer(host_loop(projects->host), &projects->settle_check);
+    project_tools_look(projects, process);
+    project_hooks_look(projects, process);
 }
 
-size_t host_plugin_sessions(const struct host_plugin *plugin)
+size_t projects_sessions(const struct projects *projects, const char *plugin)
 {
-    const struct host_projects *projects = plugin->host->projects;
     size_t sessions = 0;
     for (size_t i = 0; i < projects->count; i++) {
-        const struct project_server *server = project_server_find(projects->items[i], plugin->name);
+        const struct project_server *server = project_server_find(projects->items[i], plugin);
         if (server != NULL && project_server_is_used(server))
             sessions += projects->items[i]->sessions;
     }
     return sessions;
 }
 
-struct host_process *host_project_process(const struct host_project *project,
-                                          const struct project_use *use)
+struct host_process *project_process(const struct projects_entry *project,
+                                     const struct project_use *use)
 {
     const struct project_server *server =
         use->plugin ? project_server_find(project, use->plugin->name) : NULL;
@@ -303,5 +311,5 @@ struct host_process *host_project_process(const struct host_project *project,
         !project_server_is_used(server))
         return NULL;
     struct host_process *process = project_server_process(project, server);
-    return process != NULL && process->standing != HOST_LEAVES ? process : NULL;
+    return process != NULL && !host_process_status(process).is_leaving ? process : NULL;
 }

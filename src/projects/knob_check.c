@@ -2,7 +2,7 @@
  * The bounds that a knob declares. A message names the knob, the bound and the value; a value that
  * is sensitive is never in it. Whether a path exists is not asked here: nothing blocks.
  */
-#include "host/knobs.h"
+#include "projects/projects.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 /* -- telling ----------------------------------------------------------------------------------- */
 
-char *host_knob_shown(const struct kg_node *value, bool hidden)
+char *projects_knob_shown(const struct kg_node *value, bool hidden)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, escaped = {0};
     if (hidden)
@@ -27,9 +27,9 @@ char *host_knob_shown(const struct kg_node *value, bool hidden)
 }
 
 static int KG_PRINTF(3, 4)
-    refuse(const struct host_knob_check *check, struct kg_err *err, const char *format, ...)
+    refuse(const struct projects_knob_check *check, struct kg_err *err, const char *format, ...)
 {
-    kg_auto(kg_free) char *value = host_knob_shown(check->value, check->hidden);
+    kg_auto(kg_free) char *value = projects_knob_shown(check->value, check->hidden);
     char why[512];
     va_list args;
     va_start(args, format);
@@ -38,14 +38,14 @@ static int KG_PRINTF(3, 4)
     return kg_fail(err, KG_E_INVALID_PARAMS, "knob %s: %s %s", check->knob->name, value, why);
 }
 
-static const struct kg_node *bound(const struct host_knob_check *check, const char *name,
+static const struct kg_node *bound(const struct projects_knob_check *check, const char *name,
                                    enum kg_type type)
 {
     const struct kg_node *node = kg_node_get(check->knob->node, name);
     return node != NULL && node->type == type ? node : NULL;
 }
 
-static int need_type(const struct host_knob_check *check, enum kg_type type, const char *what,
+static int need_type(const struct projects_knob_check *check, enum kg_type type, const char *what,
                      struct kg_err *err)
 {
     return check->value->type == type ? 0 : refuse(check, err, "is not %s", what);
@@ -71,7 +71,7 @@ static bool is_on_step(long double offset, long double step, bool exact)
     return exact ? whole * step == offset : rest <= STEP_SLACK;
 }
 
-static int check_bounds(const struct host_knob_check *check, bool exact, struct kg_err *err)
+static int check_bounds(const struct projects_knob_check *check, bool exact, struct kg_err *err)
 {
     const struct kg_node *min = bound(check, "min", KG_NUMBER);
     const struct kg_node *max = bound(check, "max", KG_NUMBER);
@@ -88,13 +88,13 @@ static int check_bounds(const struct host_knob_check *check, bool exact, struct 
     return 0;
 }
 
-static int check_range(const struct host_knob_check *check, struct kg_err *err)
+static int check_range(const struct projects_knob_check *check, struct kg_err *err)
 {
     int result = need_type(check, KG_NUMBER, "a number", err);
     return result < 0 ? result : check_bounds(check, false, err);
 }
 
-static int check_int_range(const struct host_knob_check *check, struct kg_err *err)
+static int check_int_range(const struct projects_knob_check *check, struct kg_err *err)
 {
     int64_t value;
     if (!kg_node_int(check->value, &value))
@@ -125,7 +125,7 @@ static bool is_one_of(const struct kg_node *list, struct kg_str text, bool prefi
     return false;
 }
 
-static int check_enum(const struct host_knob_check *check, struct kg_err *err)
+static int check_enum(const struct projects_knob_check *check, struct kg_err *err)
 {
     const struct kg_node *values = bound(check, "values", KG_ARRAY);
     if (values == NULL ||
@@ -137,7 +137,7 @@ static int check_enum(const struct host_knob_check *check, struct kg_err *err)
                   kg_buf_terminate(&choices));
 }
 
-static int check_boolean(const struct host_knob_check *check, struct kg_err *err)
+static int check_boolean(const struct projects_knob_check *check, struct kg_err *err)
 {
     return need_type(check, KG_BOOL, "true or false", err);
 }
@@ -161,7 +161,7 @@ static bool matches(struct kg_str pattern, const struct kg_node *value)
     return fits;
 }
 
-static int check_multiline(const struct host_knob_check *check, struct kg_err *err)
+static int check_multiline(const struct projects_knob_check *check, struct kg_err *err)
 {
     const struct kg_node *max = bound(check, "max_length", KG_NUMBER);
     const struct kg_node *pattern = bound(check, "pattern", KG_STRING);
@@ -180,7 +180,7 @@ static int check_multiline(const struct host_knob_check *check, struct kg_err *e
     return 0;
 }
 
-static int check_text(const struct host_knob_check *check, struct kg_err *err)
+static int check_text(const struct projects_knob_check *check, struct kg_err *err)
 {
     struct kg_str text = check->value->text;
     if (check->value->type == KG_STRING && text.length > 0 &&
@@ -205,7 +205,7 @@ static void hint_alias(const struct local *local, struct kg_str alias, struct kg
     kg_list_free(aliases);
 }
 
-static int check_model(const struct host_knob_check *check, struct kg_err *err)
+static int check_model(const struct projects_knob_check *check, struct kg_err *err)
 {
     const struct kg_node *filter = bound(check, "filter", KG_STRING);
     int result = need_type(check, KG_STRING, "an alias of a model", err);
@@ -230,7 +230,7 @@ static int check_model(const struct host_knob_check *check, struct kg_err *err)
 }
 
 /* The grammar of capabilities says what such a path may look like; so does the cage. */
-static int check_path(const struct host_knob_check *check, struct kg_err *err)
+static int check_path(const struct projects_knob_check *check, struct kg_err *err)
 {
     const struct kg_node *prefixes = bound(check, "prefixes", KG_ARRAY);
     kg_auto(capability_free) struct capability capability = {0};
@@ -254,11 +254,11 @@ static int check_path(const struct host_knob_check *check, struct kg_err *err)
     return result;
 }
 
-int host_knob_check(const struct host_knob_check *check, struct kg_err *err)
+int projects_knob_check(const struct projects_knob_check *check, struct kg_err *err)
 {
     static const struct {
         const char *type;
-        int (*check)(const struct host_knob_check *check, struct kg_err *err);
+        int (*check)(const struct projects_knob_check *check, struct kg_err *err);
     } rows[] = {
         {"range", check_range},       {"int_range", check_int_range},
         {"enum", check_enum},         {"boolean", check_boolean},

@@ -3,8 +3,7 @@
  * configuration; then it is written into the project's file off the loop, and the project is read
  * again. Whatever fails before the file was written leaves everything as it was.
  */
-#include "host/internal.h"
-#include "host/knobs.h"
+#include "projects/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +14,10 @@
 
 /* -- whose knobs ------------------------------------------------------------------------------- */
 
-void host_knobs_free(struct host_knobs *knobs)
+void projects_knobs_free(struct projects_knobs *knobs)
 {
     kg_doc_free(knobs->settings);
-    *knobs = (struct host_knobs){0};
+    *knobs = (struct projects_knobs){0};
 }
 
 static const struct project_use *use_of(const struct project_resolved_agent *agent,
@@ -50,12 +49,12 @@ static int say_undeclared(const struct project_resolved *resolved, const char *i
 
 /* The agent, and what it makes of the plugin. */
 static int find_use(struct host *host, struct kg_str project, struct kg_str agent_path,
-                    struct host_knobs *knobs, struct kg_err *err)
+                    struct projects_knobs *knobs, struct kg_err *err)
 {
-    knobs->project = host_project_find(host, project, err);
+    knobs->project = projects_find(host, project, err);
     if (knobs->project == NULL)
         return -ENOENT;
-    const struct host_project_facts facts = host_project_facts(knobs->project);
+    const struct projects_facts facts = projects_facts(knobs->project);
     knobs->agent = project_agent_find(facts.resolved, agent_path, err);
     if (knobs->agent == NULL)
         return kg_wrap(err, -ENOENT, "project %s", facts.id);
@@ -65,8 +64,9 @@ static int find_use(struct host *host, struct kg_str project, struct kg_str agen
     return 0;
 }
 
-int host_knobs_find(struct host *host, struct kg_str plugin, struct kg_str project_or_none,
-                    struct kg_str agent_path, struct host_knobs *ret_knobs, struct kg_err *err)
+int projects_knobs_find(struct host *host, struct kg_str plugin, struct kg_str project_or_none,
+                        struct kg_str agent_path, struct projects_knobs *ret_knobs,
+                        struct kg_err *err)
 {
     struct host_named named;
     if (host_find(host, plugin, &named, err) < 0)
@@ -76,11 +76,10 @@ int host_knobs_find(struct host *host, struct kg_str plugin, struct kg_str proje
         *err = *status.problem;
         return -EINVAL;
     }
-    struct host_knobs knobs = {
+    struct projects_knobs knobs = {
         .name = status.name, .plugin = status.plugin, .manifest = status.manifest};
-    if (project_or_none.length == 0 && named.process != NULL &&
-        named.process->whom.kind == HOST_PROJECT)
-        project_or_none = kg_str(named.process->whom.id);
+    if (project_or_none.length == 0 && status.whom->kind == HOST_PROJECT)
+        project_or_none = kg_str(status.whom->id);
     if (project_or_none.length == 0)
         knobs.settings = host_plugin_settings(host, knobs.manifest);
     else if (find_use(host, project_or_none, agent_path, &knobs, err) < 0)
@@ -89,8 +88,8 @@ int host_knobs_find(struct host *host, struct kg_str plugin, struct kg_str proje
     return 0;
 }
 
-const struct manifest_knob *host_knob_find(const struct host_knobs *knobs, struct kg_str name,
-                                           struct kg_err *err)
+const struct manifest_knob *projects_knob_find(const struct projects_knobs *knobs,
+                                               struct kg_str name, struct kg_err *err)
 {
     const struct manifest *manifest = knobs->manifest;
     const char **names = kg_alloc_array(manifest->knob_count + 1, sizeof(*names));
@@ -134,35 +133,37 @@ static bool is_own(const struct project_use *use, const char *key)
 static const struct kg_node *operators_value(const struct host *host,
                                              const struct manifest *manifest, const char *key)
 {
-    const struct local_plugin *table = local_plugin_find(host->local, kg_str(manifest->package));
+    const struct local_plugin *table =
+        local_plugin_find(host_local(host), kg_str(manifest->package));
     return table && table->config ? kg_node_get(table->config, key) : NULL;
 }
 
-static struct host_knob_value value_alone(struct host *host, const struct host_knobs *knobs,
-                                          const struct manifest_knob *knob)
+static struct projects_knob_value value_alone(struct host *host, const struct projects_knobs *knobs,
+                                              const struct manifest_knob *knob)
 {
     const struct kg_node *value =
         knobs->settings ? kg_node_get(knobs->settings->root, knob->field) : NULL;
     bool operators = operators_value(host, knobs->manifest, knob->field) != NULL;
-    return (struct host_knob_value){
+    return (struct projects_knob_value){
         .node = value,
         .origin = project_origin_names[operators ? PROJECT_ORIGIN_OPERATOR : PROJECT_ORIGIN_SCHEMA],
         .hidden = project_hides(knobs->manifest, knob->field),
     };
 }
 
-struct host_knob_value host_knob_value(struct host *host, const struct host_knobs *knobs,
-                                       const struct manifest_knob *knob)
+struct projects_knob_value projects_knob_value(struct host *host,
+                                               const struct projects_knobs *knobs,
+                                               const struct manifest_knob *knob)
 {
-    struct host_knob_value value = {0};
+    struct projects_knob_value value = {0};
     const struct project_setting *setting = setting_of(knobs->use, knob->field);
     if (knobs->use == NULL)
         value = value_alone(host, knobs, knob);
     else if (setting != NULL)
-        value = (struct host_knob_value){setting->value, project_origin_names[setting->origin],
-                                         setting->sensitive};
+        value = (struct projects_knob_value){setting->value, project_origin_names[setting->origin],
+                                             setting->sensitive};
     if (value.node == NULL)
-        return (struct host_knob_value){kg_node_get(knob->node, "default"), "knob", false};
+        return (struct projects_knob_value){kg_node_get(knob->node, "default"), "knob", false};
     if (value.hidden)
         value.node = NULL;
     return value;
@@ -176,10 +177,10 @@ static const struct kg_node nothing = {.type = KG_OBJECT, .line = 1, .column = 1
  * What takes the place of the agent's own value when that is removed: the primary's, where the
  * plugin is shared, or the operator's. NULL: the schema's default, if it has one.
  */
-static const struct kg_node *value_below(const struct host *host, const struct host_knobs *knobs,
-                                         const char *key)
+static const struct kg_node *value_below(const struct host *host,
+                                         const struct projects_knobs *knobs, const char *key)
 {
-    const struct project_resolved *resolved = host_project_facts(knobs->project).resolved;
+    const struct project_resolved *resolved = projects_facts(knobs->project).resolved;
     const struct project_resolved_agent *primary = project_resolved_at(resolved, 0);
     bool inherits = knobs->use->isolation == PROJECT_ISOLATION_PROJECT && knobs->agent != primary;
     for (size_t i = 0; inherits && i < primary->use_count; i++) {
@@ -213,14 +214,14 @@ static struct kg_str sayable(struct kg_str message, bool hidden)
     return hidden && at ? (struct kg_str){message.data, (size_t)(at - message.data)} : message;
 }
 
-static int say_unfit(const struct host_knobs *knobs, const struct manifest_knob *knob,
+static int say_unfit(const struct projects_knobs *knobs, const struct manifest_knob *knob,
                      const struct kg_node *value_or_null, const struct schema_error *error,
                      struct kg_err *err)
 {
     bool hidden = project_hides(knobs->manifest, knob->field);
     bool own = is_about(error->instance_path, knob->field);
     kg_auto(kg_free) char *value =
-        value_or_null ? host_knob_shown(value_or_null, hidden) : kg_strdup("no value");
+        value_or_null ? projects_knob_shown(value_or_null, hidden) : kg_strdup("no value");
     struct kg_str message = sayable(error->message, hidden || !own);
     return kg_fail(err, KG_E_INVALID_PARAMS,
                    "knob %s: %s does not fit the config_schema of %s: %.*s%s%.*s", knob->name,
@@ -229,7 +230,7 @@ static int say_unfit(const struct host_knobs *knobs, const struct manifest_knob 
 }
 
 /* What was wrong before, elsewhere in the configuration, is not this knob's to mend. */
-static int check_config(const struct host_knobs *knobs, const struct manifest_knob *knob,
+static int check_config(const struct projects_knobs *knobs, const struct manifest_knob *knob,
                         const struct kg_node *value_or_null, const struct kg_node *config,
                         struct kg_err *err)
 {
@@ -249,7 +250,7 @@ static int check_config(const struct host_knobs *knobs, const struct manifest_kn
 }
 
 /* The configuration as it would be, against the plugin's own schema. NULL: without the value. */
-static int check_whole(const struct host_knobs *knobs, const struct manifest_knob *knob,
+static int check_whole(const struct projects_knobs *knobs, const struct manifest_knob *knob,
                        const struct kg_node *value_or_null, struct kg_err *err)
 {
     const struct manifest *manifest = knobs->manifest;
@@ -268,14 +269,14 @@ static int check_whole(const struct host_knobs *knobs, const struct manifest_kno
     return result;
 }
 
-static int check(struct host *host, const struct host_knobs *knobs,
+static int check(struct host *host, const struct projects_knobs *knobs,
                  const struct manifest_knob *knob, const struct kg_node *value, struct kg_err *err)
 {
     if (value->type == KG_NULL)
         return check_whole(knobs, knob, value_below(host, knobs, knob->field), err);
-    const struct host_knob_check bounds = {knob, value, host->local,
-                                           project_hides(knobs->manifest, knob->field)};
-    int result = host_knob_check(&bounds, err);
+    const struct projects_knob_check bounds = {knob, value, host_local(host),
+                                               project_hides(knobs->manifest, knob->field)};
+    int result = projects_knob_check(&bounds, err);
     return result < 0 ? result : check_whole(knobs, knob, value, err);
 }
 
@@ -294,7 +295,7 @@ struct turning {
     bool is_there;                    /* the file says it already */
     int result;
     struct kg_err err;
-    host_knob_fn *on_done;
+    projects_knob_fn *on_done;
     void *data;
 };
 
@@ -315,7 +316,7 @@ static void turning_free(struct turning *turning)
  * A path of the project has to be there, since nobody makes it; one of the plugin's own is made
  * when it starts, unless its knob says that it must be there.
  */
-static void take_path(struct turning *turning, const struct host_knobs *knobs,
+static void take_path(struct turning *turning, const struct projects_knobs *knobs,
                       const struct manifest_knob *knob, const struct kg_node *value)
 {
     const struct kg_node *must = kg_node_get(knob->node, "must_exist");
@@ -327,11 +328,11 @@ static void take_path(struct turning *turning, const struct host_knobs *knobs,
     size_t skip = slash ? (size_t)(slash + 1 - value->text.data) : value->text.length;
     turning->path = kg_str_dup((struct kg_str){value->text.data + skip, value->text.length - skip});
     turning->path_root =
-        is_projects ? kg_strdup(host_project_facts(knobs->project).root)
-                    : kg_format("%s/%s", turning->host->paths->plugin_data_dir, knobs->plugin);
+        is_projects ? kg_strdup(projects_facts(knobs->project).root)
+                    : kg_format("%s/%s", host_paths(turning->host)->plugin_data_dir, knobs->plugin);
 }
 
-static struct project_location location_of(const struct host_project_facts *facts)
+static struct project_location location_of(const struct projects_facts *facts)
 {
     size_t skip = strlen(facts->root);
     return (struct project_location){
@@ -373,7 +374,7 @@ static void explain_refusal(struct turning *turning)
     kg_hint(err,
             "the daemon runs as %s, who must be able to write the project's file and its "
             "folder",
-            turning->host->user);
+            host_user(turning->host));
 }
 
 static void run_write(struct loop_job *job)
@@ -398,7 +399,7 @@ static void end(struct turning *turning, const struct project_changes *changes_o
     turning_free(turning);
 }
 
-static void on_reloaded(void *data, const struct host_project_loaded *loaded_or_null,
+static void on_reloaded(void *data, const struct projects_loaded *loaded_or_null,
                         const struct kg_problems *problems_or_null,
                         const struct kg_err *err_or_null)
 {
@@ -411,20 +412,20 @@ static void on_written(struct loop_job *job)
     struct turning *turning = KG_CONTAINER(job, struct turning, job);
     struct host *host = turning->host;
     if (turning->result == 0 && !turning->is_there)
-        audit_emit(host->audit, AUDIT_PLUGIN_KNOB_WRITE, kg_str(turning->request_id),
+        audit_emit(host_audit(host), AUDIT_PLUGIN_KNOB_WRITE, kg_str(turning->request_id),
                    AUDIT_V_TEXT(turning->plugin), AUDIT_V_TEXT(turning->knob),
                    AUDIT_V_TEXT(turning->agent_path));
     if (turning->result == 0)
-        host_project_reload(host, kg_str(turning->project_id), turning->operator_id, on_reloaded,
-                            turning);
+        projects_reload(host, kg_str(turning->project_id), turning->operator_id, on_reloaded,
+                        turning);
     else
         end(turning, NULL, &turning->err);
     host_store_job_done(host);
 }
 
-static int check_file(const struct host_knobs *knobs, struct kg_err *err)
+static int check_file(const struct projects_knobs *knobs, struct kg_err *err)
 {
-    const struct host_project_facts facts = host_project_facts(knobs->project);
+    const struct projects_facts facts = projects_facts(knobs->project);
     if (facts.path != NULL)
         return 0;
     int result = kg_fail(err, KG_E_CONFLICT, "project %s has no file to set it in", facts.id);
@@ -433,9 +434,9 @@ static int check_file(const struct host_knobs *knobs, struct kg_err *err)
     return result;
 }
 
-int host_knob_write(struct host *host, const struct host_knobs *knobs,
-                    const struct manifest_knob *knob, const struct host_knob_write *write,
-                    struct kg_err *err)
+int projects_knob_write(struct host *host, const struct projects_knobs *knobs,
+                        const struct manifest_knob *knob, const struct projects_knob_write *write,
+                        struct kg_err *err)
 {
     int result = check(host, knobs, knob, write->value, err);
     if (result == 0)
@@ -444,7 +445,7 @@ int host_knob_write(struct host *host, const struct host_knobs *knobs,
         return kg_wrap(err, result, "plugin %s", knobs->plugin);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
-    const struct host_project_facts facts = host_project_facts(knobs->project);
+    const struct projects_facts facts = projects_facts(knobs->project);
     struct turning *turning = kg_alloc(sizeof(*turning));
     kg_json_node(&json, write->value);
     turning->value = kg_json_read(kg_buf_view(&text), NULL);

@@ -3,8 +3,7 @@
  * for its agent, the arguments must fit the schema before the plugin sees them, and each refusal
  * says what to do instead. Whoever asks is answered exactly once, whatever the plugin does.
  */
-#include "host/agents.h"
-#include "host/internal.h"
+#include "projects/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,9 +11,9 @@
 
 #define TOOLS_LISTED_MAX 150 /* bytes of names in a hint */
 
-struct host_tool_call {
+struct projects_tool_call {
     struct host *host;
-    struct host_tool_call *next, *previous; /* in the host's list */
+    struct projects_tool_call *next, *previous; /* in the host's list */
     struct host_asker *asker;
     struct kg_str tool, arguments;  /* the caller's */
     struct loop_task task;          /* tries to send it */
@@ -23,43 +22,43 @@ struct host_tool_call {
     bool waited;                    /* for as long as that */
     struct host_call *sent;         /* NULL: it is not */
     char *plugin;                   /* whose tool it is; NULL until that is known */
-    void (*on_done)(void *data, const struct host_tool_reply *reply);
+    void (*on_done)(void *data, const struct projects_tool_reply *reply);
     void *data;
 };
 
 /* -- its life ---------------------------------------------------------------------------------- */
 
-static void link_call(struct host_tool_call *call)
+static void link_call(struct projects_tool_call *call)
 {
-    struct host_tool_call **first = &call->host->tool_calls;
+    struct projects_tool_call **first = &host_projects(call->host)->tool_calls;
     call->next = *first;
     if (*first != NULL)
         (*first)->previous = call;
     *first = call;
 }
 
-static void unlink_call(struct host_tool_call *call)
+static void unlink_call(struct projects_tool_call *call)
 {
     if (call->previous != NULL)
         call->previous->next = call->next;
     else
-        call->host->tool_calls = call->next;
+        host_projects(call->host)->tool_calls = call->next;
     if (call->next != NULL)
         call->next->previous = call->previous;
 }
 
-static void free_call(struct host_tool_call *call)
+static void free_call(struct projects_tool_call *call)
 {
     unlink_call(call);
-    loop_undefer(call->host->loop, &call->task);
-    loop_timer_stop(call->host->loop, &call->patience);
+    loop_undefer(host_loop(call->host), &call->task);
+    loop_timer_stop(host_loop(call->host), &call->patience);
     host_asker_unref(call->asker);
     free(call->plugin);
     free(call);
 }
 
 /* Whether the plugin itself was not reached. */
-static bool is_blocked(const struct host_tool_reply *reply)
+static bool is_blocked(const struct projects_tool_reply *reply)
 {
     static const enum kg_code codes[] = {KG_E_PLUGIN_DOWN, KG_E_PLUGIN_TIMEOUT,
                                          KG_E_BUSY,        KG_E_STOPPING,
@@ -70,10 +69,10 @@ static bool is_blocked(const struct host_tool_reply *reply)
     return false;
 }
 
-static void finish(struct host_tool_call *call, struct host_tool_reply *reply)
+static void finish(struct projects_tool_call *call, struct projects_tool_reply *reply)
 {
     kg_auto(kg_free) char *plugin = kg_steal(&call->plugin);
-    void (*on_done)(void *, const struct host_tool_reply *) = call->on_done;
+    void (*on_done)(void *, const struct projects_tool_reply *) = call->on_done;
     void *data = call->data;
     reply->plugin = plugin;
     reply->blocked = is_blocked(reply);
@@ -168,7 +167,8 @@ static const struct project_tool *find_tool(const struct project_resolved_agent 
 
 static int take_result(const struct host_call *call, struct kg_str result, struct kg_err *err)
 {
-    int64_t most = call->host->config->limits_tool_result_bytes;
+    const struct projects_tool_call *own = host_call_data(call);
+    int64_t most = host_config(own->host)->limits_tool_result_bytes;
     if (result.length <= (size_t)most)
         return 0;
     kg_fail(err, KG_E_TOO_LARGE, "the result has %zu bytes, and that of a tool may have %lld",
@@ -186,27 +186,29 @@ static const struct host_call_kind tool_kind = {
 
 static void on_returned(void *data, const struct host_reply *reply)
 {
-    struct host_tool_reply answer = {.error = reply->error, .plugin_error = reply->plugin_error};
+    struct projects_tool_reply answer = {.error = reply->error,
+                                         .plugin_error = reply->plugin_error};
     if (reply->error.code == KG_OK)
         answer.result = reply->result;
     finish(data, &answer);
 }
 
 /* What runs may be another version than the project was resolved with. */
-static const struct manifest_tool *offered(const struct host_process *process,
+static const struct manifest_tool *offered(struct host_process *process,
                                            const struct project_tool *tool, struct kg_err *err)
 {
     const char *dot = strchr(tool->name, '.');
-    const struct manifest_tool *found = manifest_tool_find(process->manifest, kg_str(dot + 1));
+    const struct host_status runs = host_process_status(process);
+    const struct manifest_tool *found = manifest_tool_find(runs.manifest, kg_str(dot + 1));
     if (found == NULL) {
         kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s: the version %s that runs has no tool %s",
-                process->name, process->manifest->version, tool->name);
+                runs.name, runs.manifest->version, tool->name);
         kg_hint(err, "reload the project");
     }
     return found;
 }
 
-static int send_to(struct host_tool_call *call, struct host_process *process,
+static int send_to(struct projects_tool_call *call, struct host_process *process,
                    const struct project_tool *tool, struct kg_str config, struct kg_err *err)
 {
     const struct manifest_tool *declared = offered(process, tool, err);
@@ -230,64 +232,66 @@ static int send_to(struct host_tool_call *call, struct host_process *process,
 
 static void on_patience_over(struct loop_timer *timer)
 {
-    struct host_tool_call *call = KG_CONTAINER(timer, struct host_tool_call, patience);
+    struct projects_tool_call *call = KG_CONTAINER(timer, struct projects_tool_call, patience);
     call->waited = true;
-    loop_defer(call->host->loop, &call->task);
+    loop_defer(host_loop(call->host), &call->task);
 }
 
 /* -EAGAIN: it will be tried again when the plugin has started, or has not. */
-static int wait_for_start(struct host_tool_call *call, struct host_process *process,
+static int wait_for_start(struct projects_tool_call *call, struct host_process *process,
                           struct kg_err *err)
 {
-    int64_t patience_ms = call->host->config->limits_initialize_timeout_ms;
+    int64_t patience_ms = host_config(call->host)->limits_initialize_timeout_ms;
     if (call->waited) {
-        kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is still starting after %lld ms", process->name,
+        const char *name = host_process_status(process).name;
+        kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is still starting after %lld ms", name,
                 (long long)patience_ms);
-        kg_hint(err, "kaged plugin status %s says more", process->name);
+        kg_hint(err, "kaged plugin status %s says more", name);
         return -EINVAL;
     }
     call->waits_for = process;
     if (!loop_timer_running(&call->patience))
-        loop_timer_start(call->host->loop, &call->patience, (uint64_t)patience_ms,
+        loop_timer_start(host_loop(call->host), &call->patience, (uint64_t)patience_ms,
                          on_patience_over);
     return -EAGAIN;
 }
 
-static int try_call(struct host_tool_call *call, struct kg_err *err)
+static int try_call(struct projects_tool_call *call, struct kg_err *err)
 {
-    struct host_place place;
+    struct project_place place;
     const struct project_use *use;
-    if (host_place_find(call->host, call->asker, &place, err) < 0)
+    if (project_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
     const struct project_tool *tool = find_tool(place.agent, call->tool, &use, err);
     if (tool == NULL)
         return -EINVAL;
     free(call->plugin);
     call->plugin = kg_strdup(use->plugin->name);
-    struct host_process *process = host_project_process(place.project, use);
+    struct host_process *process = project_process(place.project, use);
     if (process == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
                        call->plugin, call->asker->project_id);
     if (host_process_is_starting(process))
         return wait_for_start(call, process, err);
-    return send_to(call, process, tool, host_project_config_for(place.project, use), err);
+    return send_to(call, process, tool, project_config_for(place.project, use), err);
 }
 
 static void on_task(struct loop_task *task)
 {
-    struct host_tool_call *call = KG_CONTAINER(task, struct host_tool_call, task);
-    struct host_tool_reply reply = {.error.code = KG_OK};
+    struct projects_tool_call *call = KG_CONTAINER(task, struct projects_tool_call, task);
+    struct projects_tool_reply reply = {.error.code = KG_OK};
     call->waits_for = NULL;
     int tried = try_call(call, &reply.error);
     if (tried == 0)
-        loop_timer_stop(call->host->loop, &call->patience);
+        loop_timer_stop(host_loop(call->host), &call->patience);
     else if (tried != -EAGAIN)
         finish(call, &reply);
 }
 
-struct host_tool_call *host_tool_call(struct host *host, const struct host_tool_request *request)
+struct projects_tool_call *projects_tool_call(struct host *host,
+                                              const struct projects_tool_request *request)
 {
-    struct host_tool_call *call = kg_alloc(sizeof(*call));
+    struct projects_tool_call *call = kg_alloc(sizeof(*call));
     call->host = host;
     call->tool = request->tool;
     call->arguments = request->arguments;
@@ -296,31 +300,30 @@ struct host_tool_call *host_tool_call(struct host *host, const struct host_tool_
     call->task.run = on_task;
     call->asker = host_asker_ref(request->asker);
     link_call(call);
-    loop_defer(host->loop, &call->task);
+    loop_defer(host_loop(host), &call->task);
     return call;
 }
 
-void host_tool_cancel(struct host_tool_call *call)
+void projects_tool_cancel(struct projects_tool_call *call)
 {
     if (call->sent != NULL)
         host_call_cancel(call->sent);
     free_call(call);
 }
 
-void host_tools_look(struct host_process *process)
+void project_tools_look(struct projects *projects, const struct host_process *process)
 {
-    struct host_tool_call *call = process->plugin->host->tool_calls;
-    for (; call != NULL; call = call->next)
+    for (struct projects_tool_call *call = projects->tool_calls; call != NULL; call = call->next)
         if (call->waits_for == process)
-            loop_defer(call->host->loop, &call->task);
+            loop_defer(host_loop(call->host), &call->task);
 }
 
-void host_tools_end(struct host *host)
+void project_tools_end(struct projects *projects)
 {
-    while (host->tool_calls != NULL) {
-        struct host_tool_reply reply = {.error.code = KG_OK};
+    while (projects->tool_calls != NULL) {
+        struct projects_tool_reply reply = {.error.code = KG_OK};
         kg_fail(&reply.error, KG_E_STOPPING, "the daemon is stopping");
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what is finished leaves the list */
-        finish(host->tool_calls, &reply);
+        finish(projects->tool_calls, &reply);
     }
 }

@@ -1,8 +1,10 @@
-/* What the files of projects share, and what the rest of host/ asks of them. */
-#ifndef KAGED_HOST_PROJECTS_INTERNAL_H
-#define KAGED_HOST_PROJECTS_INTERNAL_H
+/* What the files of projects/ share. */
+#ifndef KAGED_PROJECTS_INTERNAL_H
+#define KAGED_PROJECTS_INTERNAL_H
 
-#include "host/internal.h"
+#include "host/process.h"
+#include "host/watch.h"
+#include "projects/projects.h"
 
 #include <stdatomic.h>
 
@@ -24,14 +26,15 @@ struct project_folder {
 };
 
 struct project_load;
-/* What load, reload, watch and show ask, a row for each kind of project: see project_source.c. */
+/* What load, reload, watch and show ask, a row for each kind of project: see source.c. */
 struct project_source {
     const char *name;     /* as it is shown */
     bool has_file;        /* that can be edited */
     bool follows_choices; /* it is another one when the operator enables or disables a plugin */
     int (*locate)(const char *path, struct project_location *ret_location, struct kg_err *err);
     struct project *(*read)(struct project_load *load); /* on the worker; NULL: see its problems */
-    void (*watch)(struct host_project *project); /* adds what is watched; NULL: there is nothing */
+    void (*watch)(
+        struct projects_entry *project); /* adds what is watched; NULL: there is nothing */
 };
 extern const struct project_source project_file_source, project_folder_source;
 /* Of one that kaged.db knows. */
@@ -39,7 +42,7 @@ const struct project_source *project_source_kept(const char *file);
 /* On the worker: where it is and, if nobody knows yet, what it is. */
 int project_source_find(struct project_load *load, struct kg_err *err);
 
-struct host_project {
+struct projects_entry {
     struct host *host;                   /* borrowed */
     const struct project_source *source; /* for as long as it is loaded */
     char *id, *root, *file;              /* owned; file is below the root; "": it has none */
@@ -52,7 +55,7 @@ struct host_project {
     bool refresh_again; /* and must be once more */
     int64_t loaded_ms;
     struct project_folder folder; /* its .kaged, when it was read last */
-    enum host_project_state state;
+    enum projects_state state;
     char *reason; /* owned; NULL: it is active */
     size_t sessions;
     struct project_resolved *resolved; /* owned; of no agents until it was read */
@@ -65,8 +68,10 @@ struct host_project {
     struct host_watch *watch; /* owned; NULL: it is not watched */
 };
 
-struct host_projects {
-    struct host_project **items; /* owned, by id */
+struct project_hook_queue;
+struct projects {
+    struct host *host;             /* borrowed */
+    struct projects_entry **items; /* owned, by id */
     size_t count;
     struct loop_worker *worker;  /* owned; reads them */
     atomic_bool closing;         /* what it has not begun it need not begin */
@@ -74,38 +79,15 @@ struct host_projects {
     size_t jobs;                 /* all that the worker has, and rows that are being kept */
     struct kg_map *roots;        /* owned, as its values; where those that are known are, or were */
     struct project_load *failed; /* answered at the end of the turn */
-    struct host_project_listener *listeners;
+    struct projects_listener *listeners;
     struct consent_listener consents;
-    struct kg_waits settling; /* who waits for plugins of a project */
+    struct projects_tool_call *tool_calls;  /* that are not done; see tool.c */
+    struct project_hook_queue *hook_queues; /* owned; of processes that were asked; see hook.c */
+    struct kg_waits settling;               /* who waits for plugins of a project */
     struct loop_task settle_check;
 };
 
-/* -- for the rest of the host ------------------------------------------------------------------ */
-
-void host_projects_open(struct host *host);
-void host_projects_start(struct host *host); /* reads those that are known */
-void host_projects_stop(struct host *host);  /* nothing new begins */
-void host_projects_close(struct host *host); /* ends the worker; who waits is answered */
-void host_projects_free(struct host *host);
-bool host_projects_busy(const struct host *host);
-/* Reads each again, off the loop: plugins or local.toml are others now. */
-void host_projects_refresh(struct host *host);
-/* A plugin was enabled or disabled. */
-void host_projects_chosen(struct host *host);
-/* Sees to the processes of each, now. */
-void host_projects_look_again(struct host *host);
-/* Whether a project that is in use needs this process. */
-bool host_projects_want(const struct host_process *process);
-/* What the one project gives it that a process for these serves; NULL: none, or several do. */
-const struct kg_node *host_projects_config(const struct host_plugin *plugin,
-                                           const struct host_whom *whom);
-/* The ids of those that it serves, as strings of an open list. */
-void host_projects_put(const struct host_process *process, struct kg_json_writer *json);
-void host_projects_on_state(struct host *host, struct host_process *process);
-/* How many sessions use it now. */
-size_t host_plugin_sessions(const struct host_plugin *plugin);
-
-/* -- reading, see project_load.c --------------------------------------------------------------- */
+/* -- reading, see load.c ----------------------------------------------------------------------- */
 
 enum project_load_kind {
     PROJECT_LOAD_ASKED,   /* by a path */
@@ -123,12 +105,12 @@ struct project_load {
     const struct project_source *source; /* NULL: whichever it is, until it is read */
     bool watch;
     char *operator_id; /* owned; NULL: nobody asked */
-    host_project_fn *on_done;
+    projects_fn *on_done;
     void *data;
 
-    char *plugins_dir, *local_file; /* owned copies: the worker touches nothing of the host */
-    char **plugins;                 /* owned; those that the host knows */
-    char **enabled;                 /* owned; packages that are for all projects, and enabled */
+    char *local_file;       /* owned, like the next: the worker touches nothing of the host */
+    char **plugins, **dirs; /* those that the host knows, and their folders */
+    char **enabled;         /* owned; packages that are for all projects, and enabled */
     char **texts; /* owned, of each; its manifest, if it is not run from the store, or NULL */
     struct project_location location;
     struct project_folder folder;
@@ -146,61 +128,104 @@ void project_load_run(struct loop_job *job); /* on the worker */
 
 /* -- one project, see projects.c --------------------------------------------------------------- */
 
-struct host_project *project_find(const struct host *host, struct kg_str id);
+struct projects_entry *project_find(const struct host *host, struct kg_str id);
 /* Reads it again unasked. */
-void project_refresh(struct host_project *project);
+void project_refresh(struct projects_entry *project);
 
-/* -- sessions, see project_sessions.c ---------------------------------------------------------- */
+/* -- sessions, see sessions.c ------------------------------------------------------------------ */
 
-void project_waiters_open(struct host *host);
-void project_waiters_close(struct host *host); /* they are answered */
+void project_waiters_open(struct projects *projects);
+void project_waiters_close(struct projects *projects); /* they are answered */
 
-/* -- consents, see project_consents.c ---------------------------------------------------------- */
+/* -- consents, see consents.c ------------------------------------------------------------------ */
 
 /*
  * Makes it active, or pending with what it waits for. The operator is asked for each plugin that it
  * may not use yet; `again`: also if he has answered before.
  */
-void project_ask_consents(struct host_project *project, bool again, const char *operator_id);
+void project_ask_consents(struct projects_entry *project, bool again, const char *operator_id);
 /* Whether the operator lets the project use what is installed. */
-bool project_may_use(const struct host_project *project, const struct project_use *use);
+bool project_may_use(const struct projects_entry *project, const struct project_use *use);
 
-/* -- plugins, see project_plugins.c ------------------------------------------------------------ */
+/* -- plugins, see plugins.c -------------------------------------------------------------------- */
 
 /* Servers, processes, configurations: all as the resolved project wants them. */
-void project_apply(struct host_project *project);
+void project_apply(struct projects_entry *project);
 /* Starts and ends them as the operator and the sessions want it. */
-void project_follow(struct host_project *project);
+void project_follow(struct projects_entry *project);
 /* Those that are its own have a cage that is made of a folder which is another one now. */
-void project_restart_own(struct host_project *project);
+void project_restart_own(struct projects_entry *project);
 /* It is gone, or about to be: its processes are told, and end if nobody else wants them. */
-void project_withdraw(struct host_project *project);
+void project_withdraw(struct projects_entry *project);
 /* Whether sessions can be served: it is active, or was when they entered it. */
-bool project_serves(const struct host_project *project);
-struct project_server *project_server_find(const struct host_project *project, const char *plugin);
+bool project_serves(const struct projects_entry *project);
+struct project_server *project_server_find(const struct projects_entry *project,
+                                           const char *plugin);
 /* The process that serves it; NULL while there is none. */
-struct host_process *project_server_process(const struct host_project *project,
+struct host_process *project_server_process(const struct projects_entry *project,
                                             const struct project_server *server);
 bool project_server_is_used(const struct project_server *server);
 void project_servers_free(struct project_server *servers, size_t count);
+/* Of the plugin, whatever its processes run by; NULL: it cannot be used. */
+const struct manifest *project_manifest(const struct projects_entry *project, const char *name);
+/*
+ * The process that serves this use of a plugin: the plugin's own, or plugin@project. NULL while
+ * there is none.
+ */
+struct host_process *project_process(const struct projects_entry *project,
+                                     const struct project_use *use);
 
-/* -- configurations, see project_config.c ------------------------------------------------------ */
+/* What the host asks and tells, see its table of them. */
+void projects_look_again(struct projects *projects);
+bool projects_want(const struct projects *projects, const char *plugin,
+                   const struct host_whom *whom);
+const struct kg_node *projects_config(const struct projects *projects, const char *plugin,
+                                      const struct host_whom *whom);
+void projects_put(const struct projects *projects, const char *plugin, const struct host_whom *whom,
+                  struct kg_json_writer *json);
+size_t projects_sessions(const struct projects *projects, const char *plugin);
+void projects_moved(struct projects *projects, struct host_process *process);
+
+/* -- configurations, see config.c -------------------------------------------------------------- */
 
 size_t project_count_uses(const struct project_resolved *resolved); /* by all agents together */
-void project_forget_configs(struct host_project *project);
+void project_forget_configs(struct projects_entry *project);
+/*
+ * What calls for this agent have to carry as _config, since it is not what config.update told last:
+ * a JSON object, secrets included. Empty: nothing. Until the next turn of the loop.
+ */
+struct kg_str project_config_for(const struct projects_entry *project,
+                                 const struct project_use *use);
 /* projects.activated, unless this process was told the same before. */
-void project_tell(struct host_project *project, struct project_server *server);
-void project_tell_gone(struct host_project *project, struct project_server *server);
+void project_tell(struct projects_entry *project, struct project_server *server);
+void project_tell_gone(struct projects_entry *project, struct project_server *server);
 
-/* -- what changes of files say, see project_watch.c -------------------------------------------- */
+/* -- what changes of files say, see watch.c ---------------------------------------------------- */
 
 /* Watches what the resolved project is made of; ends if it is not watched any more. */
-void project_watch_set(struct host_project *project);
+void project_watch_set(struct projects_entry *project);
 
-/* -- the audit log, see project_audit.c -------------------------------------------------------- */
+/* -- the audit log, see audit.c ---------------------------------------------------------------- */
 
 /* Tools and faults that `before` (NULL: nothing) did not have. */
-void project_audit_resolved(const struct host_project *project,
+void project_audit_resolved(const struct projects_entry *project,
                             const struct project_resolved *before);
+
+/* -- tools and hooks of agents, see agents.c, tool.c, hook.c ----------------------------------- */
+
+/* Where an agent is now; until the next turn of the loop. */
+struct project_place {
+    struct projects_entry *project; /* active */
+    const struct project_resolved_agent *agent;
+};
+int project_place_find(const struct host *host, const struct host_asker *asker,
+                       struct project_place *ret_place, struct kg_err *err);
+
+/* Something happened to the process that they may wait for. */
+void project_tools_look(struct projects *projects, const struct host_process *process);
+void project_hooks_look(struct projects *projects, const struct host_process *process);
+/* The projects, or the process, go away: what is left is answered. */
+void project_tools_end(struct projects *projects);
+void project_hooks_end(struct projects *projects, const struct host_process *process);
 
 #endif

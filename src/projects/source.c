@@ -3,7 +3,7 @@
  * every plugin that the operator has enabled for all projects. What a project is made of never
  * changes while it is loaded: who writes a file into such a folder has to load it.
  */
-#include "host/projects_internal.h"
+#include "projects/internal.h"
 #include "store/tree.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static struct project *read_file(struct project_load *load)
 }
 
 /* A file below the root. */
-static void watch_file(struct host_project *project, const char *file)
+static void watch_file(struct projects_entry *project, const char *file)
 {
     kg_auto(kg_free) char *path = kg_path_join(project->root, file);
     kg_auto(kg_free) char *folder = kg_path_folder(path);
@@ -28,7 +28,7 @@ static void watch_file(struct host_project *project, const char *file)
 }
 
 /* The folders are watched that its files are in, and the root, in which .kaged may come and go. */
-static void watch_files(struct host_project *project)
+static void watch_files(struct projects_entry *project)
 {
     watch_file(project, project->file);
     watch_file(project, PROJECT_DIR);

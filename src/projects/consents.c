@@ -2,7 +2,7 @@
  * Which plugins a project may use. Until the operator has agreed to every plugin that it declares a
  * project is pending. Nothing is fetched here: a consent only says what is wanted.
  */
-#include "host/projects_internal.h"
+#include "projects/internal.h"
 
 #include <stdlib.h>
 
@@ -24,15 +24,17 @@ static void needs_free(struct needs *needs)
     free(needs->items);
 }
 
-bool project_may_use(const struct host_project *project, const struct project_use *use)
+bool project_may_use(const struct projects_entry *project, const struct project_use *use)
 {
-    const struct host *host = project->host;
-    const struct local_plugin *local = local_plugin_find(host->local, kg_str(use->package));
-    const struct host_plugin *plugin =
-        host_plugin_find(host, kg_str(manifest_name_in(use->package)));
-    bool active = (local != NULL && local->local) || (plugin != NULL && plugin->dev != NULL);
-    return active || (host->consents != NULL && consent_is_active(host->consents, project->id,
-                                                                  manifest_name_in(use->package)));
+    struct host *host = project->host;
+    const struct local_plugin *local = local_plugin_find(host_local(host), kg_str(use->package));
+    struct host_named named = {.plugin =
+                                   host_plugin_find(host, kg_str(manifest_name_in(use->package)))};
+    bool active =
+        (local != NULL && local->local) || (named.plugin != NULL && host_status(named).is_dev);
+    return active ||
+           (host_consents(host) != NULL &&
+            consent_is_active(host_consents(host), project->id, manifest_name_in(use->package)));
 }
 
 static struct need *need_of(struct needs *needs, const char *package)
@@ -46,7 +48,7 @@ static struct need *need_of(struct needs *needs, const char *package)
 }
 
 /* A plugin has one consent, so the first agent that asks for something decides what it is. */
-static void add_use(const struct host_project *project, const struct project_use *use,
+static void add_use(const struct projects_entry *project, const struct project_use *use,
                     struct needs *needs)
 {
     size_t known = needs->count;
@@ -63,7 +65,7 @@ static void add_use(const struct host_project *project, const struct project_use
     }
 }
 
-static struct needs collect(const struct host_project *project)
+static struct needs collect(const struct projects_entry *project)
 {
     struct needs needs = {0};
     for (size_t i = 0; i < project_resolved_count(project->resolved); i++) {
@@ -75,14 +77,14 @@ static struct needs collect(const struct host_project *project)
 }
 
 /* What was done, and is needed again, is asked for again: a plugin may have been uninstalled. */
-static bool was_done(const struct host_project *project, const char *package)
+static bool was_done(const struct projects_entry *project, const char *package)
 {
     const struct consent *before =
-        consent_of_project(project->host->consents, project->id, package);
+        consent_of_project(host_consents(project->host), project->id, package);
     return before != NULL && consent_state(before) == CONSENT_DONE;
 }
 
-static void raise_one(const struct host_project *project, const struct need *need, bool again,
+static void raise_one(const struct projects_entry *project, const struct need *need, bool again,
                       const char *operator_id, struct kg_buf *reason)
 {
     static const char *const acts[] = {
@@ -101,7 +103,7 @@ static void raise_one(const struct host_project *project, const struct need *nee
         .again = again || was_done(project, need->package),
     };
     struct kg_err err;
-    const struct consent *consent = consent_raise(project->host->consents, &request, &err);
+    const struct consent *consent = consent_raise(host_consents(project->host), &request, &err);
     kg_buf_printf(reason, "%s%.128s %s (", reason->length > 0 ? ", " : "", need->package,
                   acts[need->kind]);
     if (consent == NULL)
@@ -113,46 +115,46 @@ static void raise_one(const struct host_project *project, const struct need *nee
         kg_buf_printf(reason, "%s)", consent_id(consent));
 }
 
-static void forget_others(const struct host_project *project, const struct needs *needs)
+static void forget_others(const struct projects_entry *project, const struct needs *needs)
 {
     char **names = kg_list_new(needs->count);
     size_t count = 0;
     for (size_t i = 0; i < needs->count; i++)
         if (needs->items[i].is_needed)
             names[count++] = kg_strdup(manifest_name_in(needs->items[i].package));
-    consent_keep_wanted(project->host->consents, project->id, names);
+    consent_keep_wanted(host_consents(project->host), project->id, names);
     kg_list_free(names);
 }
 
-static void set_active(struct host_project *project)
+static void set_active(struct projects_entry *project)
 {
     bool is_news = project->reason != NULL;
     free(kg_steal(&project->reason));
-    project->state = HOST_PROJECT_ACTIVE;
+    project->state = PROJECTS_ACTIVE;
     if (!is_news)
         return;
     kg_log(KG_INFO, "project %s is active", project->id);
-    audit_emit(project->host->audit, AUDIT_PROJECT_ACTIVATED, KG_STR_NULL,
+    audit_emit(host_audit(project->host), AUDIT_PROJECT_ACTIVATED, KG_STR_NULL,
                AUDIT_V_TEXT(project->id));
 }
 
-static void set_pending(struct host_project *project, char *reason)
+static void set_pending(struct projects_entry *project, char *reason)
 {
     bool is_news = project->reason == NULL || strcmp(project->reason, reason) != 0;
     free(project->reason);
     project->reason = reason;
-    project->state = HOST_PROJECT_PENDING;
+    project->state = PROJECTS_PENDING;
     if (!is_news)
         return;
     kg_log(KG_WARN, "project %s is pending: %.400s", project->id, reason);
-    audit_emit(project->host->audit, AUDIT_PROJECT_PENDING, KG_STR_NULL, AUDIT_V_TEXT(project->id),
-               AUDIT_V_TEXT(reason));
+    audit_emit(host_audit(project->host), AUDIT_PROJECT_PENDING, KG_STR_NULL,
+               AUDIT_V_TEXT(project->id), AUDIT_V_TEXT(reason));
 }
 
-void project_ask_consents(struct host_project *project, bool again, const char *operator_id)
+void project_ask_consents(struct projects_entry *project, bool again, const char *operator_id)
 {
     kg_auto(kg_buf_free) struct kg_buf reason = {0};
-    if (project->host->consents == NULL)
+    if (host_consents(project->host) == NULL)
         return; /* the daemon stops */
     kg_auto(needs_free) struct needs needs = collect(project);
     forget_others(project, &needs);

@@ -3,7 +3,7 @@
  * local.toml. The worker has copies of all that it needs to know of the host, and touches nothing
  * else of it.
  */
-#include "host/projects_internal.h"
+#include "projects/internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,22 +13,39 @@ static bool is_enabled(const struct host *host, const char *name)
 {
     enum state_choice choice = host_choice(host, name);
     return choice != STATE_UNSAID ? choice == STATE_ENABLED
-                                  : kg_list_has(host->config->plugins_enabled, kg_str(name));
+                                  : kg_list_has(host_config(host)->plugins_enabled, kg_str(name));
 }
 
 static char **list_enabled(const struct host *host)
 {
-    char **enabled = kg_list_new(host->local->plugin_count);
+    char **enabled = kg_list_new(host_local(host)->plugin_count);
     size_t count = 0;
-    for (size_t i = 0; i < host->local->plugin_count; i++) {
-        const struct local_plugin *local = &host->local->plugins[i];
+    for (size_t i = 0; i < host_local(host)->plugin_count; i++) {
+        const struct local_plugin *local = &host_local(host)->plugins[i];
         kg_auto(kg_free) char *package = kg_str_dup(local->package);
-        const struct host_plugin *plugin =
-            host_plugin_find(host, kg_str(manifest_name_in(package)));
-        if (local->local && plugin != NULL && is_enabled(host, plugin->name))
+        const char *name = manifest_name_in(package);
+        if (local->local && host_plugin_find(host, kg_str(name)) && is_enabled(host, name))
             enabled[count++] = kg_steal(&package);
     }
     return enabled;
+}
+
+/* Each has one name that is not a project's. */
+static void list_plugins(const struct host *host, struct project_load *load)
+{
+    size_t names_count, count = 0;
+    kg_auto(kg_free) struct host_named *names = host_names(host, &names_count);
+    load->plugins = kg_list_new(names_count);
+    load->dirs = kg_list_new(names_count);
+    load->texts = kg_alloc_array(names_count + 1, sizeof(char *));
+    for (size_t i = 0; i < names_count; i++) {
+        const struct host_status status = host_status(names[i]);
+        if (status.whom->kind != HOST_NOBODY)
+            continue;
+        load->plugins[count] = kg_strdup(status.plugin);
+        load->dirs[count] = kg_strdup(status.dir);
+        load->texts[count++] = status.is_dev ? kg_str_dup(status.dev_text) : NULL;
+    }
 }
 
 struct project_load *project_load_new(struct host *host, enum project_load_kind kind,
@@ -38,17 +55,9 @@ struct project_load *project_load_new(struct host *host, enum project_load_kind 
     load->host = host;
     load->kind = kind;
     load->path = kg_strdup(path);
-    load->plugins_dir = kg_strdup(host->plugins_dir);
-    load->local_file = kg_strdup(host->paths->local_file);
+    load->local_file = kg_strdup(host_paths(host)->local_file);
     load->enabled = list_enabled(host);
-    load->plugins = kg_list_new(host->plugin_count);
-    load->texts = kg_alloc_array(host->plugin_count + 1, sizeof(char *));
-    for (size_t i = 0; i < host->plugin_count; i++) {
-        const struct host_plugin *plugin = host->plugins[i];
-        load->plugins[i] = kg_strdup(plugin->name);
-        if (plugin->dev != NULL)
-            load->texts[i] = kg_str_dup(host_dev_text(plugin->dev));
-    }
+    list_plugins(host, load);
     return load;
 }
 
@@ -57,12 +66,12 @@ void project_load_free(struct project_load *load)
     free(load->id);
     free(load->path);
     free(load->operator_id);
-    free(load->plugins_dir);
     free(load->local_file);
     for (size_t i = 0; load->plugins[i] != NULL; i++)
         free(load->texts[i]);
     free(load->texts);
     kg_list_free(load->plugins);
+    kg_list_free(load->dirs);
     kg_list_free(load->enabled);
     project_location_free(&load->location);
     project_resolved_free(load->resolved);
@@ -111,9 +120,8 @@ static void add_manifest(const struct project_load *load, const char *package,
     size_t at = index_of(load, name);
     if (load->plugins[at] == NULL || has_manifest(manifests, name))
         return;
-    kg_auto(kg_free) char *dir = kg_format("%s/%.*s", load->plugins_dir, KG_STR_ARG(name));
     struct manifest *manifest = load->texts[at] ? manifest_read(kg_str(load->texts[at]), &problems)
-                                                : manifest_load(dir, &problems);
+                                                : manifest_load(load->dirs[at], &problems);
     if (manifest == NULL || !kg_str_is(name, manifest->name)) {
         manifest_free(manifest);
         return;
@@ -174,7 +182,7 @@ static struct project_folder folder_of(const char *root)
 void project_load_run(struct loop_job *job)
 {
     struct project_load *load = KG_CONTAINER(job, struct project_load, job);
-    if (atomic_load(&load->host->projects->closing)) {
+    if (atomic_load(&host_projects(load->host)->closing)) {
         kg_fail(&load->err, KG_E_STOPPING, "the daemon is stopping");
         return;
     }

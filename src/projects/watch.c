@@ -1,5 +1,5 @@
 /* A watched project is read again soon after something changed that its source watches. */
-#include "host/projects_internal.h"
+#include "projects/internal.h"
 
 static void on_quiet(void *data)
 {
@@ -7,7 +7,7 @@ static void on_quiet(void *data)
 }
 
 /* Begun anew each time: a folder may have been replaced by another of its name. */
-void project_watch_set(struct host_project *project)
+void project_watch_set(struct projects_entry *project)
 {
     static const struct host_watch_ops ops = {.on_quiet = on_quiet};
     struct kg_err err;
@@ -16,7 +16,7 @@ void project_watch_set(struct host_project *project)
         return;
     }
     if (project->watch == NULL)
-        project->watch = host_watch_new(project->host->loop, &ops, project);
+        project->watch = host_watch_new(host_loop(project->host), &ops, project);
     host_watch_renew(project->watch);
     project->source->watch(project);
     if (host_watch_begin(project->watch, &err) > 0)

@@ -2,22 +2,22 @@
  * What tools and hooks have in common: which agent it is that asks is looked up
  * anew whenever something is sent, since a project may be reloaded or unloaded at any time.
  */
-#include "host/internal.h"
+#include "projects/internal.h"
 
 #include <errno.h>
 
 /* A project that waits for the operator's word may not use its plugins. */
-int host_place_find(const struct host *host, const struct host_asker *asker,
-                    struct host_place *ret_place, struct kg_err *err)
+int project_place_find(const struct host *host, const struct host_asker *asker,
+                       struct project_place *ret_place, struct kg_err *err)
 {
-    struct host_project *project = host_project_find(host, kg_str(asker->project_id), err);
+    struct projects_entry *project = projects_find(host, kg_str(asker->project_id), err);
     if (project == NULL) {
         kg_fail(err, KG_E_PLUGIN_DOWN, "the project %s is not loaded any more", asker->project_id);
         kg_hint(err, "kaged project load PATH loads it again");
         return -EINVAL;
     }
-    struct host_project_facts facts = host_project_facts(project);
-    if (facts.state != HOST_PROJECT_ACTIVE) {
+    struct projects_facts facts = projects_facts(project);
+    if (facts.state != PROJECTS_ACTIVE) {
         kg_fail(err, KG_E_CONFLICT, "the project %s is pending: %s", facts.id, facts.reason);
         kg_hint(err, "kaged project show %s says what it waits for", facts.id);
         return -EINVAL;
@@ -27,12 +27,6 @@ int host_place_find(const struct host *host, const struct host_asker *asker,
     if (found == NULL)
         return kg_fail(err, KG_E_NOT_FOUND, "the project %s has no agent %s", facts.id,
                        asker->agent_path);
-    *ret_place = (struct host_place){project, found};
+    *ret_place = (struct project_place){project, found};
     return 0;
-}
-
-void host_agents_look(struct host_process *process)
-{
-    host_tools_look(process);
-    host_hooks_look(process);
 }

@@ -3,14 +3,14 @@
  * with a file leaves the project as it was. Its id belongs to one file; a second one that claims it
  * is refused.
  */
-#include "host/projects_internal.h"
+#include "projects/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #define LOADS_MAX 16 /* asked for at the same time */
 
-const char *const host_project_state_names[] = {"pending", "active"};
+const char *const projects_state_names[] = {"pending", "active"};
 
 /* -- one of them ------------------------------------------------------------------------------- */
 
@@ -23,10 +23,10 @@ static struct project_resolved *resolved_empty(const char *id)
     return project_resolve(&nothing, &world, &problems);
 }
 
-static struct host_project *project_new(struct host *host, const char *id, const char *root,
-                                        const char *file)
+static struct projects_entry *project_new(struct host *host, const char *id, const char *root,
+                                          const char *file)
 {
-    struct host_project *project = kg_alloc(sizeof(*project));
+    struct projects_entry *project = kg_alloc(sizeof(*project));
     project->host = host;
     project->id = kg_strdup(id);
     project->root = kg_strdup(root);
@@ -38,7 +38,7 @@ static struct host_project *project_new(struct host *host, const char *id, const
     return project;
 }
 
-static void project_destroy(struct host_project *project)
+static void project_destroy(struct projects_entry *project)
 {
     host_watch_free(project->watch);
     project_forget_configs(project);
@@ -54,9 +54,9 @@ static void project_destroy(struct host_project *project)
     free(project);
 }
 
-struct host_project_facts host_project_facts(const struct host_project *project)
+struct projects_facts projects_facts(const struct projects_entry *project)
 {
-    return (struct host_project_facts){
+    return (struct projects_facts){
         .id = project->id,
         .root = project->root,
         .source = project->source->name,
@@ -74,27 +74,27 @@ struct host_project_facts host_project_facts(const struct host_project *project)
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
-size_t host_project_count(const struct host *host)
+size_t projects_count(const struct host *host)
 {
-    return host->projects->count;
+    return host_projects(host)->count;
 }
 
-struct host_project *host_project_at(const struct host *host, size_t index)
+struct projects_entry *projects_at(const struct host *host, size_t index)
 {
-    return host->projects->items[index];
+    return host_projects(host)->items[index];
 }
 
-struct host_project *project_find(const struct host *host, struct kg_str id)
+struct projects_entry *project_find(const struct host *host, struct kg_str id)
 {
-    for (size_t i = 0; i < host->projects->count; i++)
-        if (kg_str_is(id, host->projects->items[i]->id))
-            return host->projects->items[i];
+    for (size_t i = 0; i < host_projects(host)->count; i++)
+        if (kg_str_is(id, host_projects(host)->items[i]->id))
+            return host_projects(host)->items[i];
     return NULL;
 }
 
 static const char *nearest_id(const struct host *host, struct kg_str id)
 {
-    const struct host_projects *projects = host->projects;
+    const struct projects *projects = host_projects(host);
     const char **ids = kg_alloc_array(projects->count + 1, sizeof(*ids));
     for (size_t i = 0; i < projects->count; i++)
         ids[i] = projects->items[i]->id;
@@ -103,10 +103,9 @@ static const char *nearest_id(const struct host *host, struct kg_str id)
     return nearest;
 }
 
-struct host_project *host_project_find(const struct host *host, struct kg_str id,
-                                       struct kg_err *err)
+struct projects_entry *projects_find(const struct host *host, struct kg_str id, struct kg_err *err)
 {
-    struct host_project *project = project_find(host, id);
+    struct projects_entry *project = project_find(host, id);
     if (project != NULL || err == NULL)
         return project;
     kg_fail(err, KG_E_NOT_FOUND, "there is no project \"%.*s\"", KG_STR_CUT(id, 64));
@@ -120,45 +119,47 @@ struct host_project *host_project_find(const struct host *host, struct kg_str id
 
 static int compare(const void *a, const void *b)
 {
-    return strcmp((*(struct host_project *const *)a)->id, (*(struct host_project *const *)b)->id);
+    return strcmp((*(struct projects_entry *const *)a)->id,
+                  (*(struct projects_entry *const *)b)->id);
 }
 
-static void list_add(struct host_projects *projects, struct host_project *project)
+static void list_add(struct projects *projects, struct projects_entry *project)
 {
     projects->items =
-        kg_realloc(projects->items, (projects->count + 1) * sizeof(struct host_project *));
+        kg_realloc(projects->items, (projects->count + 1) * sizeof(struct projects_entry *));
     projects->items[projects->count++] = project;
-    qsort(projects->items, projects->count, sizeof(struct host_project *), compare);
+    qsort(projects->items, projects->count, sizeof(struct projects_entry *), compare);
 }
 
-static void list_remove(struct host_projects *projects, const struct host_project *project)
+static void list_remove(struct projects *projects, const struct projects_entry *project)
 {
     size_t index = 0;
     while (projects->items[index] != project)
         index++;
     projects->count--;
     memmove(&projects->items[index], &projects->items[index + 1],
-            (projects->count - index) * sizeof(struct host_project *));
+            (projects->count - index) * sizeof(struct projects_entry *));
 }
 
-void host_projects_listen(struct host *host, struct host_project_listener *listener)
+void projects_listen(struct host *host, struct projects_listener *listener)
 {
-    listener->next = host->projects->listeners;
-    host->projects->listeners = listener;
+    listener->next = host_projects(host)->listeners;
+    host_projects(host)->listeners = listener;
 }
 
-void host_projects_unlisten(struct host *host, struct host_project_listener *listener)
+void projects_unlisten(struct host *host, struct projects_listener *listener)
 {
-    struct host_project_listener **at = &host->projects->listeners;
+    struct projects_listener **at = &host_projects(host)->listeners;
     while (*at != NULL && *at != listener)
         at = &(*at)->next;
     if (*at != NULL)
         *at = listener->next;
 }
 
-static void tell_listeners(struct host *host, const char *id, struct host_project *project_or_null)
+static void tell_listeners(struct host *host, const char *id,
+                           struct projects_entry *project_or_null)
 {
-    for (struct host_project_listener *at = host->projects->listeners, *next; at != NULL;
+    for (struct projects_listener *at = host_projects(host)->listeners, *next; at != NULL;
          at = next) {
         next = at->next;
         at->on_change(at, id, project_or_null);
@@ -166,7 +167,7 @@ static void tell_listeners(struct host *host, const char *id, struct host_projec
 }
 
 /* The next thing that happens to the project waits for it, or for nothing. */
-static void keep(const struct host_project *project, bool is_loaded, state_kept_fn *on_kept,
+static void keep(const struct projects_entry *project, bool is_loaded, state_kept_fn *on_kept,
                  void *data)
 {
     const struct state_project kept = {
@@ -177,8 +178,8 @@ static void keep(const struct host_project *project, bool is_loaded, state_kept_
         .operator_id = project->operator_id,
         .loaded_ms = is_loaded ? project->loaded_ms : 0,
     };
-    project->host->projects->jobs++;
-    state_keep_project(project->host->keeper, &kept, on_kept, data);
+    host_projects(project->host)->jobs++;
+    state_keep_project(host_keeper(project->host), &kept, on_kept, data);
 }
 
 /* -- taking what was read ---------------------------------------------------------------------- */
@@ -188,8 +189,8 @@ static int check_identity(const struct host *host, const struct project_load *lo
                           struct kg_err *err)
 {
     const char *id = project_resolved_name(load->resolved);
-    for (size_t i = 0; i < host->projects->count; i++) {
-        const struct host_project *other = host->projects->items[i];
+    for (size_t i = 0; i < host_projects(host)->count; i++) {
+        const struct projects_entry *other = host_projects(host)->items[i];
         bool same_id = strcmp(other->id, id) == 0;
         bool same_file = strcmp(other->path, load->location.path) == 0;
         if (same_id == same_file)
@@ -210,15 +211,15 @@ static int check_identity(const struct host *host, const struct project_load *lo
 
 static int check_room(const struct host *host, struct kg_err *err)
 {
-    if (host->projects->count < (size_t)host->config->limits_projects)
+    if (host_projects(host)->count < (size_t)host_config(host)->limits_projects)
         return 0;
-    kg_fail(err, KG_E_BUSY, "%zu projects are loaded already", host->projects->count);
+    kg_fail(err, KG_E_BUSY, "%zu projects are loaded already", host_projects(host)->count);
     kg_hint(err, "unload one, or raise limits.projects");
     return -EBUSY;
 }
 
 /* What the worker made is the project's now. */
-static void move_into(struct host_project *project, struct project_load *load)
+static void move_into(struct projects_entry *project, struct project_load *load)
 {
     project_forget_configs(project); /* they are found by the uses */
     project_resolved_free(project->resolved);
@@ -237,18 +238,18 @@ static int add_new(struct project_load *load, struct kg_err *err)
     int result = check_room(host, err);
     if (result < 0)
         return result;
-    struct host_project *project = project_new(host, project_resolved_name(load->resolved),
-                                               load->location.root, load->location.file);
+    struct projects_entry *project = project_new(host, project_resolved_name(load->resolved),
+                                                 load->location.root, load->location.file);
     project->watched = load->watch;
     project->loaded_ms = kg_wall_ms();
     kg_replace(&project->operator_id, load->operator_id);
-    list_add(host->projects, project);
+    list_add(host_projects(host), project);
     load->is_new = true;
     return 0;
 }
 
 /* Only who asked for it by a path says whether it is watched. */
-static void note_asked(struct host_project *project, const struct project_load *load)
+static void note_asked(struct projects_entry *project, const struct project_load *load)
 {
     if (load->kind == PROJECT_LOAD_ASKED) {
         project->watched = load->watch;
@@ -257,9 +258,9 @@ static void note_asked(struct host_project *project, const struct project_load *
     project->loaded_ms = kg_wall_ms();
 }
 
-static void audit_taken(const struct host_project *project, const struct project_load *load)
+static void audit_taken(const struct projects_entry *project, const struct project_load *load)
 {
-    struct audit *audit = project->host->audit;
+    struct audit *audit = host_audit(project->host);
     size_t changes = load->changes ? load->changes->count : 0;
     if (load->is_new)
         audit_emit(audit, AUDIT_PROJECT_LOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
@@ -276,7 +277,7 @@ static void audit_taken(const struct host_project *project, const struct project
  * A folder that was replaced is not the one that lies read-only in the cages: there the new one
  * could be written.
  */
-static void look_at_folder(struct host_project *project, const struct project_load *load)
+static void look_at_folder(struct projects_entry *project, const struct project_load *load)
 {
     bool is_same = project->folder.inode == load->folder.inode &&
                    project->folder.device == load->folder.device &&
@@ -287,7 +288,7 @@ static void look_at_folder(struct host_project *project, const struct project_lo
 }
 
 /* Sees to all that follows from what it says now. */
-static void follow(struct host_project *project, const struct project_load *load,
+static void follow(struct projects_entry *project, const struct project_load *load,
                    struct project_resolved *before)
 {
     audit_taken(project, load);
@@ -299,7 +300,7 @@ static void follow(struct host_project *project, const struct project_load *load
     tell_listeners(project->host, project->id, project);
 }
 
-static void take(struct host_project *project, struct project_load *load)
+static void take(struct projects_entry *project, struct project_load *load)
 {
     struct project_resolved *before = project->was_read ? kg_steal(&project->resolved) : NULL;
     move_into(project, load);
@@ -314,29 +315,29 @@ static void take(struct host_project *project, struct project_load *load)
 /* -- what could not be taken ------------------------------------------------------------------- */
 
 /* It goes on as it was; one that was never read has nothing to go on with. */
-static void keep_problem(struct host_project *project, const struct project_load *load,
+static void keep_problem(struct projects_entry *project, const struct project_load *load,
                          const struct kg_err *err)
 {
     bool is_news = strcmp(project->reload_problem.message, err->message) != 0;
     project->reload_problem = *err;
     if (!project->was_read) {
-        project->state = HOST_PROJECT_PENDING;
+        project->state = PROJECTS_PENDING;
         kg_replace(&project->reason, err->message);
     }
     project_watch_set(project);
     if (!is_news && load->kind == PROJECT_LOAD_REFRESH)
         return;
     kg_log(KG_ERROR_LEVEL, "project %s stays as it is: %s", project->id, err->message);
-    audit_emit(project->host->audit, AUDIT_PROJECT_RELOAD_FAILED, KG_STR_NULL,
+    audit_emit(host_audit(project->host), AUDIT_PROJECT_RELOAD_FAILED, KG_STR_NULL,
                AUDIT_V_TEXT(project->id), AUDIT_V_TEXT(err->message),
                AUDIT_V_TEXT(load->operator_id));
     tell_listeners(project->host, project->id, project);
 }
 
 /* The one that the load is about; NULL: none that is known. */
-static struct host_project *project_of(const struct project_load *load)
+static struct projects_entry *project_of(const struct project_load *load)
 {
-    const struct host_projects *projects = load->host->projects;
+    const struct projects *projects = host_projects(load->host);
     if (load->id != NULL)
         return project_find(load->host, kg_str(load->id));
     for (size_t i = 0; load->location.path != NULL && i < projects->count; i++)
@@ -353,7 +354,7 @@ static int check_loaded(const struct project_load *load, struct kg_err *err)
         *err = load->err;
         return -EINVAL;
     }
-    if (load->host->stopping)
+    if (host_is_stopping(load->host))
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (load->id != NULL && project_find(load->host, kg_str(load->id)) == NULL)
         return kg_fail(err, KG_E_NOT_FOUND, "project %s was unloaded meanwhile", load->id);
@@ -362,7 +363,7 @@ static int check_loaded(const struct project_load *load, struct kg_err *err)
 
 static void end_refresh(struct host *host, const struct project_load *load)
 {
-    struct host_project *project =
+    struct projects_entry *project =
         load->kind == PROJECT_LOAD_REFRESH ? project_find(host, kg_str(load->id)) : NULL;
     if (project == NULL)
         return;
@@ -372,14 +373,14 @@ static void end_refresh(struct host *host, const struct project_load *load)
 }
 
 /* Says what came of it, and is done with it. */
-static void answer(struct project_load *load, struct host_project *project_or_null,
+static void answer(struct project_load *load, struct projects_entry *project_or_null,
                    const struct kg_err *err_or_null)
 {
     if (load->on_done != NULL && err_or_null != NULL)
         load->on_done(load->data, NULL, load->is_files_fault ? &load->problems : NULL, err_or_null);
     else if (load->on_done != NULL)
         load->on_done(load->data,
-                      &(struct host_project_loaded){
+                      &(struct projects_loaded){
                           .project = project_or_null,
                           .is_new = load->is_new,
                           .changes = load->changes,
@@ -389,38 +390,38 @@ static void answer(struct project_load *load, struct host_project *project_or_nu
 }
 
 /* The worker, and kaged.db, are done with it. */
-static void end(struct project_load *load, struct host_project *project_or_null,
+static void end(struct project_load *load, struct projects_entry *project_or_null,
                 const struct kg_err *err_or_null)
 {
     struct host *host = load->host;
-    struct host_project *known = err_or_null != NULL && !host->stopping ? project_of(load) : NULL;
-    host->projects->jobs--;
-    host->projects->loads -= load->kind != PROJECT_LOAD_REFRESH;
+    struct projects_entry *known =
+        err_or_null != NULL && !host_is_stopping(host) ? project_of(load) : NULL;
+    host_projects(host)->jobs--;
+    host_projects(host)->loads -= load->kind != PROJECT_LOAD_REFRESH;
     if (known != NULL)
         keep_problem(known, load, err_or_null);
-    if (!host->stopping)
+    if (!host_is_stopping(host))
         end_refresh(host, load);
-    else
-        loop_defer(host->loop, &host->stop_check);
+    host_look_for_stop(host);
     answer(load, project_or_null, err_or_null);
 }
 
 /* What the operator let a project of that name use was for its folder only. */
-static void note_folder(const struct host_project *project)
+static void note_folder(const struct projects_entry *project)
 {
     struct host *host = project->host;
-    char *before = kg_map_remove(host->projects->roots, kg_str(project->id));
-    if (before != NULL && strcmp(before, project->root) != 0 && host->consents != NULL)
-        consent_project_moved(host->consents, project->id);
+    char *before = kg_map_remove(host_projects(host)->roots, kg_str(project->id));
+    if (before != NULL && strcmp(before, project->root) != 0 && host_consents(host) != NULL)
+        consent_project_moved(host_consents(host), project->id);
     free(before);
-    kg_map_set(host->projects->roots, kg_str(project->id), kg_strdup(project->root));
+    kg_map_set(host_projects(host)->roots, kg_str(project->id), kg_strdup(project->root));
 }
 
 /* A new one is taken now; of another only the answer has waited. */
-static int take_kept(struct project_load *load, struct host_project *project,
+static int take_kept(struct project_load *load, struct projects_entry *project,
                      const struct kg_err *err_or_null, struct kg_err *err)
 {
-    if (load->host->stopping)
+    if (host_is_stopping(load->host))
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (project == NULL)
         return kg_fail(err, KG_E_NOT_FOUND, "project %s was unloaded meanwhile", load->id);
@@ -428,7 +429,7 @@ static int take_kept(struct project_load *load, struct host_project *project,
         kg_log(KG_ERROR_LEVEL, "remember project %s: %s", load->id, err_or_null->message);
     if (err_or_null != NULL && load->is_new) {
         *err = *err_or_null;
-        list_remove(load->host->projects, project);
+        list_remove(host_projects(load->host), project);
         project_destroy(project);
         return kg_wrap(err, -EIO, "remember project %s", load->id);
     }
@@ -443,13 +444,13 @@ static void on_load_kept(void *data, const struct kg_err *err_or_null)
 {
     struct project_load *load = data;
     struct kg_err err = {0};
-    struct host_project *project = project_find(load->host, kg_str(load->id));
-    load->host->projects->jobs--;
+    struct projects_entry *project = project_find(load->host, kg_str(load->id));
+    host_projects(load->host)->jobs--;
     int result = take_kept(load, project, err_or_null, &err);
     end(load, project, result < 0 ? &err : NULL);
 }
 
-static int begin_taking(struct project_load *load, struct host_project **ret_project,
+static int begin_taking(struct project_load *load, struct projects_entry **ret_project,
                         struct kg_err *err)
 {
     int result = check_loaded(load, err);
@@ -469,7 +470,7 @@ static int begin_taking(struct project_load *load, struct host_project **ret_pro
 static void on_read(struct loop_job *job)
 {
     struct project_load *load = KG_CONTAINER(job, struct project_load, job);
-    struct host_project *project = NULL;
+    struct projects_entry *project = NULL;
     struct kg_err err = {0};
     if (begin_taking(load, &project, &err) < 0) {
         end(load, NULL, &err);
@@ -487,7 +488,7 @@ static void on_read(struct loop_job *job)
 
 static void begin(struct project_load *load)
 {
-    struct host_projects *projects = load->host->projects;
+    struct projects *projects = host_projects(load->host);
     projects->jobs++;
     projects->loads += load->kind != PROJECT_LOAD_REFRESH;
     load->job.run = project_load_run;
@@ -498,7 +499,7 @@ static void begin(struct project_load *load)
 static void on_failed(struct loop_task *task)
 {
     struct project_load *load = KG_CONTAINER(task, struct project_load, task);
-    struct project_load **at = &load->host->projects->failed;
+    struct project_load **at = &host_projects(load->host)->failed;
     while (*at != load)
         at = &(*at)->next;
     *at = load->next;
@@ -508,29 +509,29 @@ static void on_failed(struct loop_task *task)
 /* Never before the one who asked has returned. */
 static void fail_later(struct project_load *load)
 {
-    load->next = load->host->projects->failed;
-    load->host->projects->failed = load;
+    load->next = host_projects(load->host)->failed;
+    host_projects(load->host)->failed = load;
     load->task.run = on_failed;
-    loop_defer(load->host->loop, &load->task);
+    loop_defer(host_loop(load->host), &load->task);
 }
 
 static int check_begin(const struct host *host, const char *path, struct kg_err *err)
 {
-    if (host->stopping)
+    if (host_is_stopping(host))
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (path[0] != '/') {
         kg_fail(err, KG_E_USAGE, "project %.200s: the path does not start with /", path);
         kg_hint(err, "the daemon is in another folder than you");
         return -EINVAL;
     }
-    if (host->projects->loads < LOADS_MAX)
+    if (host_projects(host)->loads < LOADS_MAX)
         return 0;
     kg_fail(err, KG_E_BUSY, "%d projects are being read already", LOADS_MAX);
     kg_hint(err, "try again when one of them is there");
     return -EBUSY;
 }
 
-static void ask(struct project_load *load, const char *operator_id, host_project_fn *on_done,
+static void ask(struct project_load *load, const char *operator_id, projects_fn *on_done,
                 void *data)
 {
     kg_replace(&load->operator_id, operator_id);
@@ -542,19 +543,19 @@ static void ask(struct project_load *load, const char *operator_id, host_project
         begin(load);
 }
 
-void host_project_load(struct host *host, const char *path, bool watch, const char *operator_id,
-                       host_project_fn *on_done, void *data)
+void projects_load(struct host *host, const char *path, bool watch, const char *operator_id,
+                   projects_fn *on_done, void *data)
 {
     struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path);
     load->watch = watch;
     ask(load, operator_id, on_done, data);
 }
 
-void host_project_reload(struct host *host, struct kg_str id, const char *operator_id,
-                         host_project_fn *on_done, void *data)
+void projects_reload(struct host *host, struct kg_str id, const char *operator_id,
+                     projects_fn *on_done, void *data)
 {
     struct kg_err err = {0};
-    const struct host_project *project = host_project_find(host, id, &err);
+    const struct projects_entry *project = projects_find(host, id, &err);
     struct project_load *load =
         project_load_new(host, PROJECT_LOAD_AGAIN, project ? project->path : "");
     load->source = project ? project->source : NULL;
@@ -563,9 +564,9 @@ void host_project_reload(struct host *host, struct kg_str id, const char *operat
     ask(load, operator_id, on_done, data);
 }
 
-void project_refresh(struct host_project *project)
+void project_refresh(struct projects_entry *project)
 {
-    if (project->host->stopping)
+    if (host_is_stopping(project->host))
         return;
     project->refresh_again = project->refreshing;
     if (project->refreshing)
@@ -578,19 +579,20 @@ void project_refresh(struct host_project *project)
     begin(load);
 }
 
-void host_projects_refresh(struct host *host)
+/* Off the loop. */
+static void refresh_all(struct projects *projects)
 {
-    for (size_t i = 0; i < host->projects->count; i++) {
-        project_forget_configs(host->projects->items[i]); /* secrets may be others now */
-        project_refresh(host->projects->items[i]);
+    for (size_t i = 0; i < projects->count; i++) {
+        project_forget_configs(projects->items[i]); /* secrets may be others now */
+        project_refresh(projects->items[i]);
     }
 }
 
-void host_projects_chosen(struct host *host)
+static void follow_choices(struct projects *projects)
 {
-    for (size_t i = 0; i < host->projects->count; i++)
-        if (host->projects->items[i]->source->follows_choices)
-            project_refresh(host->projects->items[i]);
+    for (size_t i = 0; i < projects->count; i++)
+        if (projects->items[i]->source->follows_choices)
+            project_refresh(projects->items[i]);
 }
 
 /* -- unloading --------------------------------------------------------------------------------- */
@@ -602,17 +604,17 @@ struct unloading {
     void *data;
 };
 
-static void unload(struct host_project *project, const char *operator_id)
+static void unload(struct projects_entry *project, const char *operator_id)
 {
     struct host *host = project->host;
-    if (host->consents != NULL)
-        consent_forget_project(host->consents, project->id);
-    list_remove(host->projects, project);
+    if (host_consents(host) != NULL)
+        consent_forget_project(host_consents(host), project->id);
+    list_remove(host_projects(host), project);
     project_withdraw(project);
-    audit_emit(host->audit, AUDIT_PROJECT_UNLOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
+    audit_emit(host_audit(host), AUDIT_PROJECT_UNLOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
                AUDIT_V_INT((int64_t)project->sessions), AUDIT_V_TEXT(operator_id));
     tell_listeners(host, project->id, NULL);
-    loop_defer(host->loop, &host->projects->settle_check);
+    loop_defer(host_loop(host), &host_projects(host)->settle_check);
     project_destroy(project);
 }
 
@@ -621,25 +623,24 @@ static void on_unload_kept(void *data, const struct kg_err *err_or_null)
     struct unloading *unloading = data;
     struct host *host = unloading->host;
     struct kg_err err = {0};
-    struct host_project *project = NULL;
-    host->projects->jobs--;
+    struct projects_entry *project = NULL;
+    host_projects(host)->jobs--;
     if (err_or_null != NULL) {
         err = *err_or_null;
         kg_wrap(&err, 0, "forget project %s", unloading->id);
     } else {
-        project = host_project_find(host, kg_str(unloading->id), &err);
+        project = projects_find(host, kg_str(unloading->id), &err);
     }
     if (project != NULL)
         unload(project, unloading->operator_id);
-    if (host->stopping)
-        loop_defer(host->loop, &host->stop_check);
+    host_look_for_stop(host);
     unloading->on_done(unloading->data, err.code != KG_OK ? &err : NULL);
     free(unloading->id);
     free(unloading->operator_id);
     free(unloading);
 }
 
-static int check_unload(const struct host_project *project, bool force, struct kg_err *err)
+static int check_unload(const struct projects_entry *project, bool force, struct kg_err *err)
 {
     if (project->sessions == 0 || force)
         return 0;
@@ -648,11 +649,11 @@ static int check_unload(const struct host_project *project, bool force, struct k
     return -EBUSY;
 }
 
-void host_project_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
-                         host_acted_fn *on_done, void *data)
+void projects_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
+                     host_acted_fn *on_done, void *data)
 {
     struct kg_err err = {0};
-    struct host_project *project = host_project_find(host, id, &err);
+    struct projects_entry *project = projects_find(host, id, &err);
     if (project == NULL || check_unload(project, force, &err) < 0) {
         on_done(data, &err);
         return;
@@ -667,7 +668,7 @@ void host_project_unload(struct host *host, struct kg_str id, bool force, const 
 
 static void on_consent(struct consent_listener *listener, struct consent *consent)
 {
-    struct host_projects *projects = KG_CONTAINER(listener, struct host_projects, consents);
+    struct projects *projects = KG_CONTAINER(listener, struct projects, consents);
     const char *id = consent_project(consent);
     if (id == NULL || !consent_state_is_settled(consent_state(consent)))
         return;
@@ -678,62 +679,50 @@ static void on_consent(struct consent_listener *listener, struct consent *consen
 
 static void on_kept(void *data, const struct state_project *kept)
 {
-    struct host *host = data;
-    kg_map_set(host->projects->roots, kg_str(kept->id), kg_strdup(kept->root));
+    struct projects *projects = data;
+    kg_map_set(projects->roots, kg_str(kept->id), kg_strdup(kept->root));
     if (kept->loaded_ms == 0)
         return; /* it was unloaded */
-    struct host_project *project = project_new(host, kept->id, kept->root, kept->file);
+    struct projects_entry *project = project_new(projects->host, kept->id, kept->root, kept->file);
     project->watched = kept->watched;
     project->loaded_ms = kept->loaded_ms;
     kg_replace(&project->operator_id, kept->operator_id);
-    list_add(host->projects, project);
+    list_add(projects, project);
 }
 
-void host_projects_start(struct host *host)
+/* Reads those that are known. */
+static void start(struct projects *projects)
 {
     struct kg_err err;
-    if (state_projects(state_keeper_state(host->keeper), on_kept, host, &err) < 0)
+    if (state_projects(state_keeper_state(host_keeper(projects->host)), on_kept, projects, &err) <
+        0)
         kg_log(KG_ERROR_LEVEL, "projects: %s", err.message);
-    host->projects->consents.on_change = on_consent;
-    consent_listen(host->consents, &host->projects->consents);
-    host_projects_refresh(host);
+    projects->consents.on_change = on_consent;
+    consent_listen(host_consents(projects->host), &projects->consents);
+    refresh_all(projects);
 }
 
-bool host_projects_busy(const struct host *host)
+static bool is_busy(const struct projects *projects)
 {
-    return host->projects->jobs > 0;
+    return projects->jobs > 0;
 }
 
-void host_projects_stop(struct host *host)
+static void stop(struct projects *projects)
 {
-    atomic_store(&host->projects->closing, true);
-    for (size_t i = 0; i < host->projects->count; i++) {
-        struct host_project *project = host->projects->items[i];
-        host_watch_free(kg_steal(&project->watch));
-    }
-    loop_defer(host->loop, &host->projects->settle_check);
+    atomic_store(&projects->closing, true);
+    for (size_t i = 0; i < projects->count; i++)
+        host_watch_free(kg_steal(&projects->items[i]->watch));
+    loop_defer(host_loop(projects->host), &projects->settle_check);
 }
 
-void host_projects_close(struct host *host)
+static void end_work(struct projects *projects)
 {
-    struct host_projects *projects = host->projects;
-    if (projects == NULL)
-        return;
-    host->stopping = true; /* nothing that was read is taken any more */
     atomic_store(&projects->closing, true);
     loop_worker_free(kg_steal(&projects->worker));
     while (projects->failed != NULL) {
-        loop_undefer(host->loop, &projects->failed->task);
+        loop_undefer(host_loop(projects->host), &projects->failed->task);
         on_failed(&projects->failed->task);
     }
-}
-
-void host_projects_open(struct host *host)
-{
-    struct host_projects *projects = host->projects = kg_alloc(sizeof(*projects));
-    projects->worker = loop_worker_new(host->loop, "kaged-projects");
-    projects->roots = kg_map_new();
-    project_waiters_open(host);
 }
 
 static void roots_free(struct kg_map *roots)
@@ -745,18 +734,47 @@ static void roots_free(struct kg_map *roots)
     kg_map_free(roots);
 }
 
-void host_projects_free(struct host *host)
+static void projects_free(struct projects *projects)
 {
-    struct host_projects *projects = host->projects;
-    if (projects == NULL)
-        return;
     size_t count = projects->count;
     projects->count = 0; /* who is told now that his plugin is gone finds none */
-    project_waiters_close(host);
+    project_tools_end(projects);
+    project_waiters_close(projects);
     for (size_t i = 0; i < count; i++)
         project_destroy(projects->items[i]);
     roots_free(projects->roots);
     free(projects->items);
     free(projects);
-    host->projects = NULL;
+}
+
+static void on_gone(struct projects *projects, struct host_process *process)
+{
+    project_hooks_end(projects, process);
+    project_tools_look(projects, process);
+}
+
+void projects_open(struct host *host)
+{
+    static const struct host_project_ops ops = {
+        .start = start,
+        .stop = stop,
+        .busy = is_busy,
+        .close = end_work,
+        .free = projects_free,
+        .refresh = refresh_all,
+        .chosen = follow_choices,
+        .look_again = projects_look_again,
+        .want = projects_want,
+        .config = projects_config,
+        .put = projects_put,
+        .sessions = projects_sessions,
+        .moved = projects_moved,
+        .gone = on_gone,
+    };
+    struct projects *projects = kg_alloc(sizeof(*projects));
+    projects->host = host;
+    projects->worker = loop_worker_new(host_loop(host), "kaged-projects");
+    projects->roots = kg_map_new();
+    project_waiters_open(projects);
+    host_set_projects(host, &ops, projects);
 }

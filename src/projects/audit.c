@@ -1,5 +1,5 @@
 /* What the audit log is told of a resolved project: each tool and each fault once. */
-#include "host/projects_internal.h"
+#include "projects/internal.h"
 
 static bool had_tool(const struct project_resolved *before, const char *agent_path,
                      const char *tool)
@@ -10,14 +10,14 @@ static bool had_tool(const struct project_resolved *before, const char *agent_pa
     return agent != NULL && project_tool_find(agent, kg_str(tool), &use) != NULL;
 }
 
-static void audit_tools(const struct host_project *project,
+static void audit_tools(const struct projects_entry *project,
                         const struct project_resolved_agent *agent, const struct project_use *use,
                         const struct project_resolved *before)
 {
     for (size_t i = 0; use->state == PROJECT_READY && i < use->plugin->tool_count; i++) {
         const char *tool = use->plugin->tools[i].name;
         if (use->tools[i] && !had_tool(before, agent->path, tool))
-            audit_emit(project->host->audit, AUDIT_PLUGIN_TOOL_REGISTERED, KG_STR_NULL,
+            audit_emit(host_audit(project->host), AUDIT_PLUGIN_TOOL_REGISTERED, KG_STR_NULL,
                        AUDIT_V_TEXT(use->plugin->name), AUDIT_V_TEXT(tool),
                        AUDIT_V_TEXT(agent->path));
     }
@@ -63,7 +63,7 @@ static void audit_finding(struct audit *audit, const struct project_finding *fin
     }
 }
 
-void project_audit_resolved(const struct host_project *project,
+void project_audit_resolved(const struct projects_entry *project,
                             const struct project_resolved *before)
 {
     for (size_t i = 0; i < project_resolved_count(project->resolved); i++) {
@@ -75,5 +75,5 @@ void project_audit_resolved(const struct host_project *project,
     const struct project_finding *findings = project_resolved_findings(project->resolved, &count);
     for (size_t i = 0; i < count; i++)
         if (!had_finding(before, &findings[i]))
-            audit_finding(project->host->audit, &findings[i]);
+            audit_finding(host_audit(project->host), &findings[i]);
 }

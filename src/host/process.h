@@ -1,0 +1,129 @@
+/*
+ * Processes for those whom they serve, and the door for their calls. Projects lie above the host:
+ * they ask here, and the host asks them by a table that they hand down.
+ */
+#ifndef KAGED_HOST_PROCESS_H
+#define KAGED_HOST_PROCESS_H
+
+#include "host/host.h"
+
+/* -- whom they serve --------------------------------------------------------------------------- */
+
+/* Whom a process serves. */
+enum host_whom_kind { HOST_NOBODY, HOST_PROJECT };
+struct host_whom {
+    enum host_whom_kind kind;
+    const char *id;   /* NULL of nobody, like the next two */
+    const char *root; /* of a project */
+    const char *file; /* of a project; absolute */
+};
+extern const struct host_whom host_nobody;
+
+/* The projects of the host, which only hands them on. */
+struct projects;
+struct host_project_ops {
+    /* From the daemon's start to its end. */
+    void (*start)(struct projects *projects); /* the plugins are there */
+    void (*stop)(struct projects *projects);  /* nothing new begins */
+    bool (*busy)(const struct projects *projects);
+    void (*close)(struct projects *projects); /* ends its workers; who waits is answered */
+    void (*free)(struct projects *projects);  /* no plugin is left */
+    /* Plugins or local.toml are others now. */
+    void (*refresh)(struct projects *projects);
+    void (*chosen)(struct projects *projects);     /* a plugin was enabled or disabled */
+    void (*look_again)(struct projects *projects); /* a process is gone that one may want again */
+    /* Whether one that is in use needs the plugin's process for these. */
+    bool (*want)(const struct projects *projects, const char *plugin, const struct host_whom *whom);
+    /* What the one project gives it that such a process serves; NULL: none, or several do. */
+    const struct kg_node *(*config)(const struct projects *projects, const char *plugin,
+                                    const struct host_whom *whom);
+    /* The ids of those that such a process serves, as strings of an open list. */
+    void (*put)(const struct projects *projects, const char *plugin, const struct host_whom *whom,
+                struct kg_json_writer *json);
+    /* How many sessions use the plugin now. */
+    size_t (*sessions)(const struct projects *projects, const char *plugin);
+    /* Something happened to the process that somebody may wait for. */
+    void (*moved)(struct projects *projects, struct host_process *process);
+    void (*gone)(struct projects *projects, struct host_process *process);
+};
+/* Once, before the host is started; it frees them. */
+void host_set_projects(struct host *host, const struct host_project_ops *ops,
+                       struct projects *projects);
+struct projects *host_projects(const struct host *host);
+/* Something ended that a host which stops may have waited for. */
+void host_look_for_stop(struct host *host);
+
+/* -- processes --------------------------------------------------------------------------------- */
+
+struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name);
+/* Reads what may be another now, and tells its configuration to the processes that run. */
+void host_plugin_refresh(struct host_plugin *plugin);
+/* What the operator said of a plugin, or of its process in a project. */
+enum state_choice host_choice(const struct host *host, const char *name);
+
+struct host_process *host_process_find(const struct host_plugin *plugin,
+                                       const struct host_whom *whom);
+/* Each of all plugins in turn: NULL asks for the first, and is after the last. */
+struct host_process *host_process_after(const struct host *host,
+                                        const struct host_process *process_or_null);
+/* The plugin has a manifest, and no process that serves the same. */
+struct host_process *host_process_add(struct host_plugin *plugin, const struct host_whom *whom);
+struct host_status host_process_status(struct host_process *process);
+bool host_process_runs(const struct host_process *process); /* something of it does */
+/* Whether it should run: the operator's word, or else that of the projects in use. */
+bool host_process_is_wanted(const struct host_process *process);
+/* It does not run yet, and that it will is decided. */
+bool host_process_is_starting(const struct host_process *process);
+/* Starts or ends it as host_process_is_wanted says. */
+void host_process_follow(struct host_process *process);
+void host_process_restart(struct host_process *process);
+void host_process_leave(struct host_process *process); /* it ends, and is gone then */
+
+/* What a project gives a plugin, which was checked, and the operator's secrets; appended. */
+void plugin_config_merge(const struct host *host, const struct manifest *manifest,
+                         const struct kg_node *project, struct kg_buf *ret_json);
+
+/* A host that stops waits for the job, which says on the loop that it is done. */
+void host_store_job(struct host *host, struct loop_job *job);
+void host_store_job_done(struct host *host);
+
+/* -- the one door, see call.c ------------------------------------------------------------------ */
+
+/* What sort of call it is: how its result is read, and which events tell of it. */
+struct host_call_kind {
+    enum dialect_act act;
+    /* What it refuses is the call's error. NULL: any result will do. */
+    int (*take)(const struct host_call *call, struct kg_str result, struct kg_err *err);
+    void (*audit_sent)(const struct host_call *call);
+    void (*audit_ended)(const struct host_call *call, const struct kg_err *error,
+                        int64_t duration_ms);
+};
+void host_audit_called(const struct host_call *call);
+void host_audit_returned(const struct host_call *call, const struct kg_err *error,
+                         int64_t duration_ms);
+void *host_call_data(const struct host_call *call); /* of who made it */
+
+/* One request to a plugin's process. Schemas live in its manifest; the kind is static. */
+struct host_passage {
+    struct host_process *process;
+    struct kg_str method;
+    struct kg_str params;    /* a JSON object, or empty */
+    bool params_are_checked; /* by host_check_params: once is enough for several plugins */
+    struct kg_str config;    /* a JSON object for _config; empty: none */
+    struct host_asker *asker;
+    const struct schema *params_schema, *result_schema; /* NULL: anything goes */
+    uint64_t timeout_ms;                                /* past it the plugin hangs; 0: never */
+    uint64_t caller_timeout_ms;                         /* 0: none */
+    const struct host_call_kind *kind;
+    host_done_fn *on_done;         /* called once, never before host_pass returns */
+    peer_progress_fn *on_progress; /* or NULL */
+    void *data;
+};
+/* NULL with err when it is refused at once. */
+struct host_call *host_pass(struct host *host, const struct host_passage *passage,
+                            struct kg_err *err);
+int host_check_params(struct kg_str params, struct kg_err *err);
+/* What the manifest says (0: nothing), or else the configuration. */
+uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms);
+
+#endif

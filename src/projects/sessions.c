@@ -1,0 +1,122 @@
+/*
+ * Sessions in a project. The first that enters has its plugins started; they run until the project
+ * is unloaded. Who waits for them waits no longer than a handshake may take.
+ */
+#include "projects/internal.h"
+
+#include <errno.h>
+
+int projects_enter(struct host *host, struct kg_str id, struct kg_err *err)
+{
+    struct projects_entry *project = projects_find(host, id, err);
+    if (project == NULL)
+        return -ENOENT;
+    if (host_is_stopping(host))
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (project->state != PROJECTS_ACTIVE) {
+        kg_fail(err, KG_E_REFUSED, "project %s is pending: %.400s", project->id, project->reason);
+        kg_hint(err, "see what it waits for: kaged project show %s", project->id);
+        return -EPERM;
+    }
+    project->sessions++;
+    if (project->entered)
+        return 0;
+    project->entered = true;
+    project_follow(project);
+    return 0;
+}
+
+void projects_leave(struct host *host, struct kg_str id)
+{
+    struct projects_entry *project = project_find(host, id);
+    if (project != NULL && project->sessions > 0)
+        project->sessions--;
+}
+
+/* -- waiting ----------------------------------------------------------------------------------- */
+
+static bool is_starting(const struct projects_entry *project, const struct project_server *server)
+{
+    struct host_process *process = project_server_process(project, server);
+    if (process == NULL || !project_server_is_used(server) || !host_process_is_wanted(process))
+        return false;
+    const struct host_status status = host_process_status(process);
+    return status.is_checked || status.state == INSTANCE_SPAWNING ||
+           status.state == INSTANCE_STOPPING;
+}
+
+static bool has_settled(const struct projects_settling *settling)
+{
+    struct host *host = settling->host;
+    const struct projects_entry *project = project_find(host, kg_str(settling->project_id));
+    if (settling->is_over || project == NULL || host_is_stopping(host))
+        return true;
+    for (size_t i = 0; i < project->server_count; i++)
+        if (is_starting(project, &project->servers[i]))
+            return false;
+    return true;
+}
+
+void projects_settling_withdraw(struct projects_settling *settling)
+{
+    kg_wait_withdraw(&settling->wait);
+    if (settling->host != NULL)
+        loop_timer_stop(host_loop(settling->host), &settling->timer);
+}
+
+static void answer(struct projects_settling *settling)
+{
+    projects_settling_withdraw(settling);
+    settling->wait.on_done(&settling->wait, NULL);
+}
+
+/* They may ask anew while they are answered: the list is looked through from its start each time.
+ */
+static struct projects_settling *find_settled(struct projects *projects)
+{
+    for (struct kg_wait *wait = projects->settling.first; wait != NULL; wait = wait->next) {
+        struct projects_settling *settling = KG_CONTAINER(wait, struct projects_settling, wait);
+        if (has_settled(settling))
+            return settling;
+    }
+    return NULL;
+}
+
+static void check_settled(struct loop_task *task)
+{
+    struct projects *projects = KG_CONTAINER(task, struct projects, settle_check);
+    struct projects_settling *settling;
+    while ((settling = find_settled(projects)) != NULL)
+        answer(settling);
+}
+
+static void on_waited(struct loop_timer *timer)
+{
+    struct projects_settling *settling = KG_CONTAINER(timer, struct projects_settling, timer);
+    settling->is_over = true;
+    loop_defer(host_loop(settling->host), &host_projects(settling->host)->settle_check);
+}
+
+void projects_when_settled(struct host *host, const char *id, struct projects_settling *settling,
+                           void (*on_settled)(struct kg_wait *wait, const struct kg_err *err))
+{
+    *settling = (struct projects_settling){.host = host, .project_id = id};
+    kg_wait_add(&host_projects(host)->settling, &settling->wait, on_settled);
+    if (has_settled(settling))
+        answer(settling);
+    else
+        loop_timer_start(host_loop(host), &settling->timer,
+                         (uint64_t)host_config(host)->limits_initialize_timeout_ms, on_waited);
+}
+
+void project_waiters_open(struct projects *projects)
+{
+    projects->settle_check.run = check_settled;
+}
+
+void project_waiters_close(struct projects *projects)
+{
+    loop_undefer(host_loop(projects->host), &projects->settle_check);
+    while (projects->settling.first != NULL)
+        answer(KG_CONTAINER(projects->settling.first, struct projects_settling, wait));
+}
