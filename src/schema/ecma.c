@@ -1,7 +1,9 @@
 /*
  * Regular expressions of ECMA-262 (with its u flag) written anew for PCRE2. What means the same
  * passes as it is, what means something else is spelled out, and what only PCRE2 knows is refused:
- * verbs, comments, inline options, possessive quantifiers, \Q, \K, POSIX classes.
+ * verbs, comments, inline options, possessive quantifiers, \Q, \K, POSIX classes. What ECMA-262
+ * takes only without its u flag is refused, too: repeated assertions, braces and brackets that
+ * stand alone.
  */
 #include "schema/internal.h"
 
@@ -13,6 +15,8 @@ struct translation {
     const char *end;
     struct kg_buf *out;
     char *problem;
+    bool repeatable;      /* what was taken last */
+    struct kg_buf groups; /* of each that is open, '=' if it only looks around */
 };
 
 /* White space and line ends of ECMA-262, and all that is not, as parts of a class. */
@@ -332,6 +336,7 @@ static bool escape(struct translation *t)
     }
     if (c == 'p' || c == 'P')
         return property_escape(t, c);
+    t->repeatable = c != 'b' && c != 'B';
     if ((c == 'k' && peek(t, 0) == '<') || (c != '\0' && strchr("dDwWbB", c) != NULL)) {
         kg_buf_printf(t->out, "\\%c", c);
         return true;
@@ -349,8 +354,9 @@ static bool escape(struct translation *t)
 static bool group(struct translation *t)
 {
     static const char *const openings[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!"};
-    if (starts(t, "(*"))
-        return refuse(t, "there is nothing to repeat before *");
+    bool looks = starts(t, "(?=") || starts(t, "(?!") || starts(t, "(?<=") || starts(t, "(?<!");
+    kg_buf_char(&t->groups, looks ? '=' : '(');
+    t->repeatable = false;
     if (!starts(t, "(?")) {
         kg_buf_char(t->out, *t->at++);
         return true;
@@ -395,11 +401,23 @@ static ptrdiff_t quantifier_length(const struct translation *t)
 /* Takes the quantifier with its '?'; another one behind it has nothing to repeat. */
 static bool quantifier(struct translation *t, ptrdiff_t length)
 {
+    if (!t->repeatable)
+        return refuse(t, "there is nothing to repeat before a quantifier");
+    t->repeatable = false;
     if (peek(t, length) == '?')
         length++;
     kg_buf_append(t->out, t->at, (size_t)length);
     t->at += length;
-    return quantifier_length(t) == 0 || refuse(t, "there is nothing to repeat before a quantifier");
+    return true;
+}
+
+/* At the closing parenthesis; one too many is for PCRE2 to refuse. */
+static bool end_group(struct translation *t)
+{
+    bool looks = t->groups.length > 0 && t->groups.data[--t->groups.length] == '=';
+    t->repeatable = !looks;
+    kg_buf_char(t->out, *t->at++);
+    return true;
 }
 
 static bool term(struct translation *t)
@@ -407,6 +425,7 @@ static bool term(struct translation *t)
     ptrdiff_t repeat = quantifier_length(t);
     if (repeat > 0)
         return quantifier(t, repeat);
+    t->repeatable = *t->at == '\0' || strchr("^$|", *t->at) == NULL;
     switch (*t->at) {
     case '\\':
         return escape(t);
@@ -414,6 +433,8 @@ static bool term(struct translation *t)
         return character_class(t);
     case '(':
         return group(t);
+    case ')':
+        return end_group(t);
     case '.':
         kg_buf_text(t->out, "[^\\n\\r\\u{2028}\\u{2029}]");
         t->at++;
@@ -421,8 +442,7 @@ static bool term(struct translation *t)
     case '{':
     case '}':
     case ']':
-        kg_buf_char(t->out, '\\');
-        break;
+        return refuse(t, "{, } and ] stand alone only behind a backslash");
     default:
         break;
     }
@@ -434,10 +454,13 @@ bool schema_pattern_translate(struct kg_str source, struct kg_buf *ret_translate
                               char problem[SCHEMA_PROBLEM_MAX])
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
-    struct translation t = {source.data, source.data + source.length, &out, problem};
-    while (t.at < t.end)
-        if (!term(&t))
-            return false;
-    kg_buf_str(ret_translated, kg_buf_view(&out));
-    return true;
+    struct translation t = {
+        .at = source.data, .end = source.data + source.length, .out = &out, .problem = problem};
+    bool fits = true;
+    while (fits && t.at < t.end)
+        fits = term(&t);
+    if (fits)
+        kg_buf_str(ret_translated, kg_buf_view(&out));
+    kg_buf_free(&t.groups);
+    return fits;
 }

@@ -519,11 +519,11 @@ static void patterns_mean_what_ecma_262_says(void **state)
         {"^\\\\u{1F432}$", "🐲", true},
         {"^\\\\x41\\\\cJ$", "A\\n", true},
         {"a$", "a\\n", false},
-        {"^[[:alpha:]]$", "a]", true},
+        {"^[[:alpha:]\\\\]$", "a]", true},
         {"^[]", "a", false},
         {"^[^]$", "\\n", true},
         {"^(?:(a)|b)\\\\1$", "b", true},
-        {"^a{,2}$", "a{,2}", true},
+        {"^a\\\\{,2\\\\}$", "a{,2}", true},
         {"^\\\\p{Script=Greek}+$", "αβ", true},
         {"^\\\\p{Lu}\\\\P{Lu}$", "Ab", true},
         {"^\\\\/\\\\-\\\\_$", "/-_", true},
@@ -561,6 +561,30 @@ static void patterns_that_only_pcre2_knows_are_refused(void **state)
         struct schema *schema = compile_text(text, NULL);
         if (schema != NULL)
             fail_msg("%s was taken", text);
+    }
+}
+
+/* Without its u flag ECMA-262 takes some of them, and each engine in a way of its own. */
+static void patterns_that_unicode_mode_refuses_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "(?<=a)+b", "(?<!a)*b", "(?=a)?", "(?!a){2}", "((?=a)b(?=c)*)",
+        "a{,2}",    "a{",       "a}",     "a]",       "{",
+        "^*",       "a|*",      "(+a)",   "$?",       "\\\\b+",
+        "a{1,2}{3}"};
+    static const char *const good[] = {"(?=a)a?",  "((?=a)a)+",     "(a(?=b))?b", "a{0,2}",
+                                       "a{2}?",    "a\\\\{,2\\\\}", "[{}\\\\]]+", "(?:a|b)*",
+                                       "(?<n>a)+", "\\\\d{2,}",     "\\\\u{61}+", "^(a)$"};
+    for (size_t i = 0; i < KG_COUNT(bad); i++) {
+        kg_auto(kg_free) char *text = kg_format("{'pattern': '%s'}", bad[i]);
+        struct schema *schema = compile_text(text, NULL);
+        if (schema != NULL)
+            fail_msg("%s was taken", text);
+    }
+    for (size_t i = 0; i < KG_COUNT(good); i++) {
+        kg_auto(kg_free) char *text = kg_format("{'pattern': '%s'}", good[i]);
+        schema_free(compiled(text));
     }
 }
 
@@ -861,6 +885,7 @@ int main(void)
         cmocka_unit_test(numbers_are_compared_and_divided_as_they_are_written),
         cmocka_unit_test(patterns_mean_what_ecma_262_says),
         cmocka_unit_test(patterns_that_only_pcre2_knows_are_refused),
+        cmocka_unit_test(patterns_that_unicode_mode_refuses_are_refused),
         cmocka_unit_test(defaults_are_put_in_where_properties_are_absent),
         cmocka_unit_test(defaults_are_reached_through_references_and_all_of),
         cmocka_unit_test(a_default_is_filled_itself_but_never_within_itself),
