@@ -144,11 +144,11 @@ static void put_config_default(struct kg_buf *out, const struct config_key *key)
         if (key->choices[0] != '\0')
             kg_buf_printf(out, "One of %s; the default is %s.\n", key->choices, key->text_fallback);
         else
-            kg_buf_text(out, "A string; empty by default.\n");
+            kg_buf_printf(out, "%s; empty by default.\n",
+                          key->form != NULL ? "An absolute folder" : "A string");
         break;
     case CONFIG_TYPE_LIST:
-        kg_buf_printf(out, "A list of %s; empty by default.\n",
-                      key->folders ? "absolute folders" : "strings");
+        kg_buf_printf(out, "A list of %s; empty by default.\n", key->form->many);
         break;
     case CONFIG_TYPE_INTS:
         kg_buf_printf(out, "An integer from %lld to %lld.\n", (long long)key->min,

@@ -227,6 +227,8 @@ int kg_fail(struct kg_err *err, enum kg_code code, const char *format, ...) KG_P
 int kg_fail_errno(struct kg_err *err, int errnum, const char *format, ...) KG_PRINTF(3, 4);
 /* Puts "what: " before the message while it climbs; returns result unchanged. */
 int kg_wrap(struct kg_err *err, int result, const char *format, ...) KG_PRINTF(3, 4);
+/* Puts the file before a message that begins with its place: FILE:LINE:COLUMN, as everywhere. */
+void kg_wrap_file(struct kg_err *err, const char *path);
 #if defined(__clang_analyzer__) && !defined(KG_ERR_DEFINITIONS)
 /* The analyzer looks at one file at a time: it must be told what these return. */
 #define kg_fail(...)              (kg_fail(__VA_ARGS__), -1)

@@ -83,6 +83,21 @@ int kg_wrap(struct kg_err *err, int result, const char *format, ...)
     return result;
 }
 
+void kg_wrap_file(struct kg_err *err, const char *path)
+{
+    unsigned line, column;
+    int used = 0;
+    if (err == NULL)
+        return;
+    bool placed = sscanf(err->message, "%u:%u: %n", &line, &column, &used) == 2 && used > 0;
+    if (placed) {
+        memmove(err->message, err->message + used, strlen(err->message + used) + 1);
+        kg_wrap(err, 0, "%s:%u:%u", path, line, column);
+    } else {
+        kg_wrap(err, 0, "%s", path);
+    }
+}
+
 void kg_hint(struct kg_err *err, const char *format, ...)
 {
     if (err == NULL)

@@ -241,6 +241,10 @@ bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_m
 struct cage_owner;
 /* Whom the daemon runs as when it is started with this configuration by whoever runs this. */
 int user_find(const struct config *config, struct cage_owner *ret_owner, struct kg_err *err);
+/* Whether the daemon can start with it; errors name the file and the key's place in it. */
+int settings_check(const struct config *config, const char *file, struct kg_err *err);
+/* With auth.mode proxy: the secret. */
+int settings_read_nonce(const struct config *config, struct kg_buf *ret_nonce, struct kg_err *err);
 /* Each does nothing unless the daemon is to become somebody else. */
 int user_give_folders(const struct config_paths *paths, const struct cage_owner *owner,
                       struct kg_err *err);

@@ -36,7 +36,8 @@ int cli_config_check(struct cli *cli)
 {
     struct kg_err err = {0};
     struct config *config = config_load(cli->paths.config_file, &err);
-    struct local *local = config ? local_load(cli->paths.local_file, LOCAL_REPLACE, &err) : NULL;
+    bool fits = config != NULL && settings_check(config, cli->paths.config_file, &err) == 0;
+    struct local *local = fits ? local_load(cli->paths.local_file, LOCAL_REPLACE, &err) : NULL;
     int code = local != NULL ? CLI_DONE : print_error(&err);
     if (local != NULL) {
         kg_auto(kg_buf_free) struct kg_buf out = {0};
@@ -307,19 +308,27 @@ struct setting {
     const struct key_path *path;
     const struct kg_node *value;
     bool local;
+    const char *file;
 };
 
 /* The text as it would be must be one that the daemon takes. */
-static int check_text(struct kg_str text, bool local, struct kg_err *err)
+static int check_text(struct kg_str text, const struct setting *setting, struct kg_err *err)
 {
-    if (local) {
+    int result = 0;
+    if (setting->local) {
         struct local *read = local_read(text, LOCAL_LEAVE, err);
         local_free(read);
-        return read ? 0 : -EINVAL;
+        result = read ? 0 : -EINVAL;
+        if (read == NULL)
+            kg_wrap_file(err, setting->file);
+        return result;
     }
     struct config *read = config_read(text, err);
+    if (read == NULL)
+        kg_wrap_file(err, setting->file);
+    result = read ? settings_check(read, setting->file, err) : -EINVAL;
     config_free(read);
-    return read ? 0 : -EINVAL;
+    return result;
 }
 
 static int change(struct kg_buf *text, void *data, struct kg_err *err)
@@ -327,7 +336,7 @@ static int change(struct kg_buf *text, void *data, struct kg_err *err)
     const struct setting *setting = data;
     int result =
         edit_toml_set(text, setting->path->parts, setting->path->count, setting->value, err);
-    return result < 0 ? result : check_text(kg_buf_view(text), setting->local, err);
+    return result < 0 ? result : check_text(kg_buf_view(text), setting, err);
 }
 
 /* What was written on the command line: TOML if it is, else a text. */
@@ -369,8 +378,8 @@ int cli_config_set(struct cli *cli)
     }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
         read_value(cli_argument(cli, 1), key != NULL && key->type == CONFIG_TYPE_TEXT);
-    struct setting setting = {&path, kg_node_get(doc->root, "value"), local};
     const char *file = local ? cli->paths.local_file : cli->paths.config_file;
+    struct setting setting = {&path, kg_node_get(doc->root, "value"), local, file};
     if (edit_file(file, change, &setting, &err) < 0) {
         kg_wrap(&err, 0, "set %s", name);
         if (err.code != KG_E_INVALID_CONFIG && err.errnum == EINVAL)

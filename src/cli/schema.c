@@ -30,7 +30,7 @@ static struct kg_doc *load(const char *path, struct kg_err *err)
     else
         doc = kg_json_read(kg_buf_view(&text), err);
     if (doc == NULL)
-        kg_wrap(err, 0, "%s", path);
+        kg_wrap_file(err, path);
     return doc;
 }
 
@@ -62,7 +62,7 @@ static int check_files(struct cli *cli)
         return invalid(&err);
     struct schema *schema = compile(schema_doc->root, &err);
     if (schema == NULL) {
-        kg_wrap(&err, 0, "%s", cli_argument(cli, 0));
+        kg_wrap_file(&err, cli_argument(cli, 0));
         return invalid(&err);
     }
     kg_auto(schema_report_free) struct schema_report report = {0};

@@ -26,8 +26,6 @@
 #define LOCK_TRY_MS       20
 #define STATUS_MS         10000 /* between two looks at what the service manager was told */
 
-#define NONCE_FILE_BYTES_MAX 4096
-
 struct daemon {
     const struct config_paths *paths;
     struct config *config; /* until the host takes it */
@@ -427,31 +425,6 @@ static int prepare(struct daemon *daemon, struct kg_err *err)
 
 /* -- TCP --------------------------------------------------------------------------------------- */
 
-/* The proxy's secret is the first line of its file, which must not be everybody's. */
-static int read_nonce(const struct config *config, struct kg_buf *ret_nonce, struct kg_err *err)
-{
-    const char *path = config->auth_nonce_file;
-    struct stat file;
-    if (strcmp(config->auth_mode, "proxy") != 0)
-        return 0;
-    if (path[0] == '\0')
-        return kg_fail(err, KG_E_INVALID_CONFIG,
-                       "auth.mode is proxy, but auth.nonce_file is "
-                       "not set");
-    if (stat(path, &file) == 0 && (file.st_mode & S_IRWXO) != 0) {
-        kg_fail(err, KG_E_INVALID_CONFIG, "auth.nonce_file %s: everybody may use it", path);
-        kg_hint(err, "chmod o= %s", path);
-        return -EINVAL;
-    }
-    int result = kg_read_file(path, NONCE_FILE_BYTES_MAX, ret_nonce, err);
-    if (result < 0)
-        return kg_wrap(err, result, "auth.nonce_file");
-    const char *end = memchr(ret_nonce->data, '\n', ret_nonce->length);
-    if (end != NULL)
-        ret_nonce->length = (size_t)(end - ret_nonce->data);
-    return 0;
-}
-
 static int open_auth(struct daemon *daemon, struct kg_err *err)
 {
     const struct config *config = host_config(daemon->host);
@@ -460,7 +433,7 @@ static int open_auth(struct daemon *daemon, struct kg_err *err)
     if (daemon->insecure && (proxy || config->daemon_bind[0] == '\0'))
         return kg_fail(err, KG_E_USAGE, "--insecure needs %s",
                        proxy ? "auth.mode local" : "an address in daemon.bind");
-    int result = read_nonce(config, &nonce, err);
+    int result = settings_read_nonce(config, &nonce, err);
     if (result < 0)
         return result;
     const struct http_auth_options options = {
@@ -633,7 +606,8 @@ int cli_start(struct cli *cli)
     daemon.config = config_load(cli->paths.config_file, &err);
     if (daemon.config != NULL)
         config_apply_logging(daemon.config);
-    if (daemon.config == NULL || user_find(daemon.config, &daemon.owner, &err) < 0 ||
+    if (daemon.config == NULL || settings_check(daemon.config, cli->paths.config_file, &err) < 0 ||
+        user_find(daemon.config, &daemon.owner, &err) < 0 ||
         config_paths_make(&cli->paths, daemon.owner.uid, &err) < 0 ||
         user_give_folders(&cli->paths, &daemon.owner, &err) < 0 || take_lock(&daemon, &err) < 0)
         exit_code = print_error(&err);

@@ -10,34 +10,81 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* -- forms --------------------------------------------------------------------------------------
+ */
+
+#define FOLDER_BYTES_MAX 4095
+#define PART_BYTES_MAX   255
+#define PLUGIN_BYTES_MAX 192
+
+static bool is_folder(struct kg_str text)
+{
+    size_t part = 0;
+    for (size_t i = 0; i < text.length; i++) {
+        part = text.data[i] == '/' ? 0 : part + 1;
+        if ((unsigned char)text.data[i] < 0x20 || text.data[i] == 0x7F || part > PART_BYTES_MAX)
+            return false;
+    }
+    return kg_str_starts(text, "/") && text.length <= FOLDER_BYTES_MAX;
+}
+
+static bool has_only(struct kg_str text, const char *signs)
+{
+    for (size_t i = 0; i < text.length; i++)
+        if (!kg_is_letter_or_digit(text.data[i]) &&
+            memchr(signs, text.data[i], strlen(signs)) == NULL)
+            return false;
+    return text.length > 0;
+}
+
+static bool is_host(struct kg_str text)
+{
+    return has_only(text, ".-_:[]");
+}
+
+/* Of one that serves a project alone, "NAME@PROJECT". */
+static bool is_plugin(struct kg_str text)
+{
+    return has_only(text, "-_.@") && text.data[0] >= 'a' && text.data[0] <= 'z' &&
+           text.length <= PLUGIN_BYTES_MAX;
+}
+
+static const struct config_form form_FOLDER = {"an absolute folder", "absolute folders", is_folder},
+                                form_HOST = {"the name of a host", "names of hosts", is_host},
+                                form_PLUGIN = {"the name of a plugin", "names of plugins",
+                                               is_plugin};
+
+/* -- the table ----------------------------------------------------------------------------------
+ */
+
 #define ROW(section, key, type, applies, field, ...)                                               \
     {section,    key, CONFIG_TYPE_##type, CONFIG_##applies, offsetof(struct config, field),        \
      __VA_ARGS__},
 const struct config_key config_keys[] = {
 #define CONFIG_INT(section, key, fallback, min, max, applies, meaning)                             \
-    ROW(#section, #key, INT, applies, section##_##key, fallback, min, max, NULL, NULL, false,      \
+    ROW(#section, #key, INT, applies, section##_##key, fallback, min, max, NULL, NULL, NULL,       \
         meaning)
 #define CONFIG_BOOL(section, key, fallback, applies, meaning)                                      \
-    ROW(#section, #key, BOOL, applies, section##_##key, fallback, false, true, NULL, NULL, false,  \
+    ROW(#section, #key, BOOL, applies, section##_##key, fallback, false, true, NULL, NULL, NULL,   \
         meaning)
 #define CONFIG_TEXT(section, key, fallback, choices, applies, meaning)                             \
-    ROW(#section, #key, TEXT, applies, section##_##key, 0, 0, 0, fallback, choices, false, meaning)
-#define CONFIG_LIST(section, key, applies, meaning)                                                \
-    ROW(#section, #key, LIST, applies, section##_##key, 0, 0, 0, NULL, NULL, false, meaning)
-#define CONFIG_FOLDERS(section, key, applies, meaning)                                             \
-    ROW(#section, #key, LIST, applies, section##_##key, 0, 0, 0, NULL, NULL, true, meaning)
+    ROW(#section, #key, TEXT, applies, section##_##key, 0, 0, 0, fallback, choices, NULL, meaning)
+#define CONFIG_FORM(section, key, form, applies, meaning)                                          \
+    ROW(#section, #key, TEXT, applies, section##_##key, 0, 0, 0, "", "", &form_##form, meaning)
+#define CONFIG_LIST(section, key, form, applies, meaning)                                          \
+    ROW(#section, #key, LIST, applies, section##_##key, 0, 0, 0, NULL, NULL, &form_##form, meaning)
 #define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
     ROW(#section "." #group ".*", #key, INTS, applies, section##_##group##_##key, 0, min, max,     \
-        NULL, NULL, false, meaning)
+        NULL, NULL, NULL, meaning)
 #define CONFIG_FOLDER_LISTS(section, group, applies, meaning)                                      \
-    ROW(#section "." #group, "*", LISTS, applies, section##_##group, 0, 0, 0, NULL, NULL, true,    \
-        meaning)
+    ROW(#section "." #group, "*", LISTS, applies, section##_##group, 0, 0, 0, NULL, NULL,          \
+        &form_FOLDER, meaning)
 #include "config/keys.def"
 #undef CONFIG_INT
 #undef CONFIG_BOOL
 #undef CONFIG_TEXT
 #undef CONFIG_LIST
-#undef CONFIG_FOLDERS
+#undef CONFIG_FORM
 #undef CONFIG_INTS
 #undef CONFIG_FOLDER_LISTS
 };
@@ -68,7 +115,7 @@ static void set_text(struct config *config, const struct config_key *key, struct
 static struct config *new_defaults(void)
 {
     struct config *config = kg_alloc(sizeof(*config));
-    config->said = kg_alloc_array(config_key_count, sizeof(*config->said));
+    config->places = kg_alloc_array(config_key_count, sizeof(*config->places));
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         if (key->type == CONFIG_TYPE_INT)
@@ -114,7 +161,7 @@ void config_free(struct config *config)
             break;
         }
     }
-    free(config->said);
+    free(config->places);
     free(config);
 }
 
@@ -123,12 +170,28 @@ const char *config_plugins_dir(const struct config *config, const struct config_
     return config->plugins_dir[0] != '\0' ? config->plugins_dir : paths->plugins_dir;
 }
 
-bool config_says(const struct config *config, const char *section, const char *key)
+static struct config_place place_of(const struct config *config, const char *section,
+                                    const char *key)
 {
     for (size_t i = 0; i < config_key_count; i++)
         if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].key, key) == 0)
-            return config->said[i];
-    return false;
+            return config->places[i];
+    return (struct config_place){0};
+}
+
+bool config_says(const struct config *config, const char *section, const char *key)
+{
+    return place_of(config, section, key).line > 0;
+}
+
+void config_wrap_place(const struct config *config, const char *path, const char *section,
+                       const char *key, struct kg_err *err)
+{
+    struct config_place place = place_of(config, section, key);
+    if (place.line > 0)
+        kg_wrap(err, 0, "%s:%u:%u", path, place.line, place.column);
+    else
+        kg_wrap(err, 0, "%s", path);
 }
 
 const struct config_named *config_named_get(const struct config_names *names, struct kg_str name)
@@ -307,6 +370,9 @@ static int take_text(const struct setting *setting, const struct kg_node *node, 
     if (!is_choice(key->choices, node->text))
         return fail_at(err, node, "%s is \"%.*s\"; it must be one of %s", setting->text,
                        KG_STR_CUT(node->text, 64), key->choices);
+    if (key->form != NULL && node->text.length > 0 && !key->form->fits(node->text))
+        return fail_at(err, node, "%s is \"%.*s\"; it must be %s", setting->text,
+                       KG_STR_CUT(node->text, 64), key->form->one);
     set_text(setting->config, key, node->text);
     return 0;
 }
@@ -314,12 +380,12 @@ static int take_text(const struct setting *setting, const struct kg_node *node, 
 static int take_list(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
 {
     const struct config_key *key = setting->key;
-    const char *items = key->folders ? "absolute folders" : "strings";
+    const char *items = key->form->many;
     if (node->type != KG_ARRAY)
         return fail_at(err, node, "%s takes a list of %s", setting->text, items);
     for (uint32_t i = 0; i < node->count; i++) {
         const struct kg_node *item = &node->items[i];
-        if (!is_plain_text(item) || (key->folders && !kg_str_starts(item->text, "/")))
+        if (!is_plain_text(item) || !key->form->fits(item->text))
             return fail_at(err, item, "%s takes a list of %s", setting->text, items);
     }
     char **list = kg_list_new(node->count);
@@ -345,7 +411,8 @@ static int take_value(const struct setting *setting, const struct kg_node *node,
     bool named = setting->key->type == CONFIG_TYPE_INTS || setting->key->type == CONFIG_TYPE_LISTS;
     if (named && !is_name(setting->name))
         return fail_at(err, node, "%s: this is no name", setting->text);
-    setting->config->said[setting->key - config_keys] = true;
+    setting->config->places[setting->key - config_keys] =
+        (struct config_place){node->line, node->column};
     switch (setting->key->type) {
     case CONFIG_TYPE_INT:
     case CONFIG_TYPE_INTS:
@@ -459,7 +526,7 @@ struct config *config_load(const char *path, struct kg_err *err)
     }
     struct config *config = config_read(kg_buf_view(&text), err);
     if (config == NULL)
-        kg_wrap(err, 0, "%s", path);
+        kg_wrap_file(err, path);
     return config;
 }
 

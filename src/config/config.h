@@ -40,6 +40,17 @@ enum config_type {
     CONFIG_TYPE_LISTS
 };
 
+/* Where in the file something stands. */
+struct config_place {
+    uint32_t line, column;
+};
+
+/* What texts of a key look like. */
+struct config_form {
+    const char *one, *many; /* in words */
+    bool (*fits)(struct kg_str text);
+};
+
 /* What the file says for each name; in its order. */
 struct config_named {
     char *name; /* owned */
@@ -59,8 +70,8 @@ struct config {
 #define CONFIG_INT(section, key, fallback, min, max, applies, meaning) int64_t section##_##key;
 #define CONFIG_BOOL(section, key, fallback, applies, meaning)          bool section##_##key;
 #define CONFIG_TEXT(section, key, fallback, choices, applies, meaning) char *section##_##key;
-#define CONFIG_LIST(section, key, applies, meaning)                    char **section##_##key;
-#define CONFIG_FOLDERS(section, key, applies, meaning)                 char **section##_##key;
+#define CONFIG_FORM(section, key, form, applies, meaning)              char *section##_##key;
+#define CONFIG_LIST(section, key, form, applies, meaning)              char **section##_##key;
 #define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
     struct config_names section##_##group##_##key;
 #define CONFIG_FOLDER_LISTS(section, group, applies, meaning) struct config_names section##_##group;
@@ -69,10 +80,10 @@ struct config {
 #undef CONFIG_BOOL
 #undef CONFIG_TEXT
 #undef CONFIG_LIST
-#undef CONFIG_FOLDERS
+#undef CONFIG_FORM
 #undef CONFIG_INTS
 #undef CONFIG_FOLDER_LISTS
-    bool *said; /* owned; for each row of config_keys: whether the file has it */
+    struct config_place *places; /* owned; for each row of config_keys; line 0: not in the file */
 };
 
 struct config_key {
@@ -82,7 +93,7 @@ struct config_key {
     size_t offset;              /* in struct config */
     int64_t fallback, min, max; /* of a bool: 0 or 1 */
     const char *text_fallback, *choices;
-    bool folders; /* of a list: only absolute paths */
+    const struct config_form *form; /* of a text, or each text of a list; NULL: any */
     const char *meaning;
 };
 extern const struct config_key config_keys[];
@@ -103,6 +114,9 @@ void config_apply_logging(const struct config *config);
 void config_free(struct config *config);
 /* Where plugins are: as configured, else as the paths have it. */
 const char *config_plugins_dir(const struct config *config, const struct config_paths *paths);
+/* Where the file has the key, as "FILE:LINE:COLUMN", before the message; else only the file. */
+void config_wrap_place(const struct config *config, const char *path, const char *section,
+                       const char *key, struct kg_err *err);
 /* Whether the file has a value for the key, be it the default or not. */
 bool config_says(const struct config *config, const char *section, const char *key);
 /* Appends "section.key" of each key that differs, with how it applies, as a JSON array. */

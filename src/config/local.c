@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #define VARIABLE_MAX 128
+#define HASH_DIGITS  64
 
 #define fail_at LOCAL_FAIL_AT
 
@@ -143,6 +144,18 @@ static int take_text(const struct kg_node *node, const char *key, struct kg_str 
     return 0;
 }
 
+static bool is_hash(struct kg_str text)
+{
+    static const char kind[] = "sha256:";
+    size_t start = sizeof(kind) - 1;
+    if (!kg_str_starts(text, kind) || text.length != start + HASH_DIGITS)
+        return false;
+    for (size_t i = start; i < text.length; i++)
+        if (kg_hex_digit(text.data[i]) < 0)
+            return false;
+    return true;
+}
+
 /* All keys but our own, as an object of their own. */
 static const struct kg_node *system_of(const struct local *local, const struct kg_node *table)
 {
@@ -172,8 +185,32 @@ static int take_plugin(struct local *local, const struct kg_member *member, stru
     if (plugin->config != NULL && plugin->config->type != KG_OBJECT)
         return fail_at(err, plugin->config, "config takes a table");
     plugin->local = is_local == NULL || is_local->boolean;
+    const struct kg_node *hash = kg_node_get(table, "hash");
     int result = take_text(kg_node_get(table, "installed"), "installed", &plugin->installed, err);
-    return result < 0 ? result : take_text(kg_node_get(table, "hash"), "hash", &plugin->hash, err);
+    if (result == 0)
+        result = take_text(hash, "hash", &plugin->hash, err);
+    if (result == 0 && hash != NULL && !is_hash(plugin->hash))
+        result = fail_at(err, hash, "hash takes \"sha256:\" and 64 hexadecimal digits");
+    return result;
+}
+
+static int check_projects(const struct kg_node *projects, struct kg_err *err)
+{
+    struct kg_str name;
+    if (projects == NULL)
+        return 0;
+    if (projects->type != KG_ARRAY)
+        return fail_at(err, projects, "projects is a list of tables: write each as [[projects]]");
+    for (uint32_t i = 0; i < projects->count; i++) {
+        const struct kg_node *project = &projects->items[i];
+        if (project->type != KG_OBJECT)
+            return fail_at(err, project,
+                           "projects is a list of tables: write each as [[projects]]");
+        int result = take_text(kg_node_get(project, "name"), "name", &name, err);
+        if (result < 0)
+            return result;
+    }
+    return 0;
 }
 
 static int take_sections(struct local *local, struct kg_err *err)
@@ -194,8 +231,9 @@ static int take_sections(struct local *local, struct kg_err *err)
         return -EINVAL;
     }
     const struct kg_node *plugins = kg_node_get(root, "plugins");
-    if (plugins == NULL)
-        return 0;
+    int problem = check_projects(kg_node_get(root, "projects"), err);
+    if (problem < 0 || plugins == NULL)
+        return problem;
     if (plugins->type != KG_OBJECT)
         return fail_at(err, plugins, "plugins is a table of tables");
     local->plugins = kg_alloc_array(plugins->count + 1u, sizeof(*local->plugins));
@@ -265,7 +303,7 @@ struct local *local_load(const char *path, enum local_variables variables, struc
     }
     struct local *local = local_read(kg_buf_view(&text), variables, err);
     if (local == NULL)
-        kg_wrap(err, 0, "%s", path);
+        kg_wrap_file(err, path);
     return local;
 }
 

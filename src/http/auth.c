@@ -37,16 +37,16 @@ static bool is_visible(struct kg_str text)
     return true;
 }
 
-static int check_nonce(const struct http_auth_options *options, struct kg_err *err)
+int http_nonce_check(struct kg_str nonce, struct kg_err *err)
 {
-    bool visible = is_visible(options->nonce);
-    if (options->mode != HTTP_AUTH_PROXY || (visible && options->nonce.length >= NONCE_MIN))
+    bool visible = is_visible(nonce);
+    if (visible && nonce.length >= NONCE_MIN)
         return 0;
     int result;
     if (visible)
         result = kg_fail(err, KG_E_INVALID_CONFIG,
                          "auth.mode is proxy: its secret has %zu characters, not %d or more",
-                         options->nonce.length, NONCE_MIN);
+                         nonce.length, NONCE_MIN);
     else
         result = kg_fail(err, KG_E_INVALID_CONFIG,
                          "auth.mode is proxy: its secret has others than ASCII letters, digits and "
@@ -62,7 +62,7 @@ struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_option
         kg_fail(err, KG_E_INTERNAL, "libsodium does not start");
         return NULL;
     }
-    if (check_nonce(options, err) < 0)
+    if (options->mode == HTTP_AUTH_PROXY && http_nonce_check(options->nonce, err) < 0)
         return NULL;
     struct http_auth *auth = kg_alloc(sizeof(*auth));
     auth->loop = loop;

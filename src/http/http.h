@@ -71,6 +71,11 @@ struct http_limits {
     size_t bodies_bytes;          /* of all bodies in memory; one alone is taken whatever it has */
 };
 
+/* Whether daemon.bind is an address and a port, and one that may be listened on in this mode. */
+int http_address_check(const char *bind, bool behind_proxy, struct kg_err *err);
+/* Whether the secret of a proxy is long enough, and can stand in a header. */
+int http_nonce_check(struct kg_str nonce, struct kg_err *err);
+
 /* Whether the parser that this program found on the machine refuses what is malformed. */
 int http_parser_check(struct kg_err *err);
 

@@ -92,15 +92,22 @@ void http_source_of(const struct sockaddr *from, struct http_source *ret_source)
 
 /* -- listening --------------------------------------------------------------------------------- */
 
-static int check_reach(const struct http_server *server, const union address *address,
-                       const char *bind, struct kg_err *err)
+static int check_reach(const union address *address, bool behind_proxy, const char *bind,
+                       struct kg_err *err)
 {
-    if (is_loopback(address) || http_auth_mode(server->auth) == HTTP_AUTH_PROXY)
+    if (is_loopback(address) || behind_proxy)
         return 0;
     int result = kg_fail(err, KG_E_INVALID_CONFIG,
                          "daemon.bind is \"%s\", which others than this machine can reach", bind);
     kg_hint(err, "bind 127.0.0.1 or [::1], or put a proxy before it and set auth.mode to proxy");
     return result;
+}
+
+int http_address_check(const char *bind, bool behind_proxy, struct kg_err *err)
+{
+    union address address;
+    int result = read_address(bind, &address, err);
+    return result < 0 ? result : check_reach(&address, behind_proxy, bind, err);
 }
 
 static int start_listening(struct http_server *server, const union address *address)
@@ -123,7 +130,7 @@ int http_server_listen_tcp(struct http_server *server, const char *bind, struct 
     int length = sizeof(address);
     int result = read_address(bind, &address, err);
     if (result == 0)
-        result = check_reach(server, &address, bind, err);
+        result = check_reach(&address, http_auth_mode(server->auth) == HTTP_AUTH_PROXY, bind, err);
     if (result < 0)
         return result;
     result = start_listening(server, &address);

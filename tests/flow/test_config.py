@@ -113,12 +113,70 @@ class Shown(FlowTest):
     def test_value_cannot_steer_the_terminal(self):
         daemon = Daemon()
         try:
-            daemon.write_config(auth__hosts=["a\u202e\u200bb"])
-            for command in (["config", "get"], ["config", "get", "auth.hosts"]):
+            daemon.write_config(sandbox__root_writable=["/a\u202e\u200bb"])
+            for command in (["config", "get"], ["config", "get", "sandbox.root_writable"]):
                 _, out, err = daemon.cli(*command)
-                self.assertIn("a\\u202e\\u200bb", out + err)
+                self.assertIn("/a\\u202e\\u200bb", out + err)
         finally:
             daemon.discard()
+
+
+class Checked(FlowTest):
+    """What start refuses, config check and config set refuse in the same words, with its place."""
+
+    BAD = [
+        ("daemon", 'bind = "0.0.0.0:1"', "others than this machine can reach"),
+        ("daemon", 'bind = "nonsense"', "not an address and a port"),
+        ("auth", 'mode = "proxy"', "auth.nonce_file is not set"),
+        ("auth", 'hosts = ["*"]', "takes a list of names of hosts"),
+        ("plugins", 'dir = "plugins"', "must be an absolute folder"),
+        ("plugins", 'dir = "/dev/null/x"', "Not a directory"),
+        ("plugins", f'dir = "/{"x" * 300}"', "must be an absolute folder"),
+        ("plugins", 'enabled = ["../../x"]', "takes a list of names of plugins"),
+    ] + ([("daemon", 'user = "nobody-of-this-name"', "nobody-of-this-name")]
+         if os.getuid() == 0 else [])
+    BAD_LOCAL = [
+        ('[plugins.x]\nhash = "none"\n', "2:8: hash takes"),
+        ("[[projects]]\nname = 5\n", "2:8: name takes a string"),
+    ]
+
+    def setUp(self):
+        self.daemon = Daemon()
+
+    def tearDown(self):
+        self.daemon.check_sanitizers()
+        self.daemon.discard()
+
+    def test_config_check_does_not_pass_what_start_refuses(self):
+        for section, line, words in self.BAD:
+            write(os.path.join(self.daemon.home, "config.toml"), f"[{section}]\n{line}\n")
+            place = r"config\.toml:2:\d+: " if words != "auth.nonce_file is not set" else "config.toml: "
+            for command in (["config", "check"], ["start"]):
+                with self.subTest(line=line, command=command):
+                    code, _, err = self.daemon.cli(*command)
+                    self.assertEqual(code, 6, err)
+                    self.assertRegex(err, place)
+                    self.assertIn(words, err)
+
+    def test_config_set_does_not_write_what_start_refuses(self):
+        path = os.path.join(self.daemon.home, "config.toml")
+        for section, line, words in self.BAD:
+            with self.subTest(line=line):
+                before = read(path)
+                key, _, value = line.partition(" = ")
+                code, _, err = self.daemon.cli("config", "set", f"{section}.{key}", value.strip('"'))
+                self.assertEqual(code, 6, err)
+                self.assertIn(words, err)
+                self.assertEqual(read(path), before)
+
+    def test_local_file_is_checked_alike(self):
+        for text, words in self.BAD_LOCAL:
+            write_local(self.daemon, text)
+            for command in (["config", "check"], ["start"]):
+                with self.subTest(text=text, command=command):
+                    code, _, err = self.daemon.cli(*command)
+                    self.assertEqual(code, 6, err)
+                    self.assertIn("local.toml:" + words, err)
 
 
 class Answers(FlowTest):
@@ -260,7 +318,7 @@ class Invalid(FlowTest):
             write_local(daemon, LOCAL + "local = 5\n")
             code, _, err = daemon.cli("plugin", "enable", "takes-config")
             self.assertEqual(code, 6)
-            self.assertIn("local.toml: 3:9: local takes true or false", err)
+            self.assertIn("local.toml:3:9: local takes true or false", err)
 
     def test_reload_brings_up_what_was_mended(self):
         with with_config(None) as daemon:
@@ -331,7 +389,7 @@ class Secrets(FlowTest):
             write_local(daemon, "[plugins.takes-config]\napi_token = 5ecret\n")
             code, out, err = daemon.cli("reload")
             self.assertEqual(code, 6)
-            self.assertIn("local.toml: 2:13:", err)
+            self.assertIn("local.toml:2:13:", err)
             self.assertNotIn("5ecret", out + err + daemon.log())
 
     def test_config_get_prints_that_it_is_secret(self):
@@ -385,7 +443,7 @@ class Reload(FlowTest):
         write_local(self.daemon, "[plugins.takes-config\n")
         code, _, err = self.daemon.cli("reload")
         self.assertEqual(code, 6)
-        self.assertIn("local.toml: 1:22", err)
+        self.assertIn("local.toml:1:22", err)
         self.assertEqual(configs(self.daemon), [WHOLE])
 
     def test_reload_in_the_middle_of_the_handshake_is_not_missed(self):
@@ -425,9 +483,9 @@ class Start(FlowTest):
             daemon.discard()
 
     def test_broken_local_stops_the_start_with_its_place(self):
-        self.assertIn("local.toml: 2:9: local takes true or false",
+        self.assertIn("local.toml:2:9: local takes true or false",
                       self.refused("[plugins.a]\nlocal = 1\n"))
-        self.assertIn("local.toml: 1:", self.refused("plugins = \0"))
+        self.assertIn("local.toml:1:", self.refused("plugins = \0"))
         self.assertIn("did you mean plugins?", self.refused("[plugin.a]\n"))
 
     def test_missing_variable_is_named_with_its_key(self):
@@ -734,7 +792,7 @@ class Config(Offline):
         write(self.path, CONFIG + "levl = 1\n")
         code, out, err = self.config("check")
         self.assertEqual((code, out), (6, ""))
-        self.assertIn("config.toml: 8:1", err)
+        self.assertIn("config.toml:8:1", err)
         self.assertIn("level", err)
 
     def test_check_of_local(self):

@@ -209,11 +209,12 @@ static void errors_name_place_key_and_remedy(void **state)
          "mend"},
         {"[daemon]\nuser = 2026-11-15\n", "2:8: daemon.user takes a string", "mend"},
         {"[daemon]\nuser = \"a\\u0000b\"\n", "2:8: daemon.user takes a string", "mend"},
-        {"[plugins]\nenabled = \"git\"\n", "2:11: plugins.enabled takes a list of strings", "mend"},
-        {"[plugins]\nenabled = [\"git\", 7]\n", "2:19: plugins.enabled takes a list of strings",
+        {"[plugins]\nenabled = \"git\"\n", "2:11: plugins.enabled takes a list of names of plugins",
          "mend"},
+        {"[plugins]\nenabled = [\"git\", 7]\n",
+         "2:19: plugins.enabled takes a list of names of plugins", "mend"},
         {"[plugins]\nenabled = [\"git\\u0000x\"]\n",
-         "2:12: plugins.enabled takes a list of strings", "mend"},
+         "2:12: plugins.enabled takes a list of names of plugins", "mend"},
         {"\n[limit]\n", "2:2: unknown section limit", "did you mean limits?"},
         {"[limits]\n\ncall_timout_ms = 1\n", "3:1: unknown key limits.call_timout_ms",
          "did you mean limits.call_timeout_ms?"},
@@ -227,7 +228,7 @@ static void errors_name_place_key_and_remedy(void **state)
         {"[limits]\n[limits]\n", "2:", "mend"},
         {"\xFF\n", "1:1: ", "mend"},
     };
-    kg_auto(kg_free) char *path = in_folder("config.toml: ");
+    kg_auto(kg_free) char *path = in_folder("config.toml:");
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         struct kg_err err = {0};
         assert_null(load(rows[i].text, &err));

@@ -457,7 +457,9 @@ static void another_hash_in_local_toml_is_noticed_at_once(void **state)
     struct kg_err err = {0};
     world_install(world, &notes);
     assert_int_equal(store_check_quick(world->store, "notes", &err), 0);
-    world_write_file(world->paths.local_file, "[plugins.notes]\nhash = \"sha256:00\"\n");
+    world_write_file(world->paths.local_file,
+                     "[plugins.notes]\nhash = \"sha256:"
+                     "0000000000000000000000000000000000000000000000000000000000000000\"\n");
     assert_int_equal(store_check_quick(world->store, "notes", &err), -EAGAIN);
     world_write_file(world->paths.local_file, "");
     assert_true(store_check_quick(world->store, "notes", &err) < 0);
