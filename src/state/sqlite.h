@@ -1,4 +1,4 @@
-/* What the files of the SQLite backend share: one connection, and how its failures are told. */
+/* What the files of the SQLite backend share: one connection, its statements, and its failures. */
 #ifndef KAGED_STATE_SQLITE_H
 #define KAGED_STATE_SQLITE_H
 
@@ -6,11 +6,93 @@
 
 #include <sqlite3.h>
 
-#define STATE_SQLITE_SESSIONS 40 /* room for the statements of sessions_sqlite.c */
+/* See statements.c. */
+enum statement {
+    HEAD_GET,
+    HEAD_SET,
+    CHOICE_SET,
+    CHOICE_CLEAR,
+    CHOICES,
+    CREDENTIAL_ADD,
+    CREDENTIAL_REMOVE,
+    CREDENTIALS,
+    CONSENT_SET,
+    CONSENT_REMOVE,
+    CONSENTS,
+    ACTIVATION_SET,
+    ACTIVATION_REMOVE,
+    ACTIVATIONS,
+    ACTIVATION_MOVED,
+    PROJECT_SET,
+    PROJECTS,
+    STEP_BEGIN_WRITE,
+    STEP_BEGIN_READ,
+    STEP_COMMIT,
+    STEP_ROLLBACK,
+    STEP_SAVE,
+    STEP_RETURN,
+    STEP_FORGET,
+    SESSION_ADD,
+    SESSION_SET,
+    SESSION_GET,
+    SESSIONS,
+    SESSIONS_OF_PROJECT,
+    COPY_ENTRIES,
+    COPY_AGENTS,
+    CONTENT_ADD,
+    CONTENT_GET,
+    ENTRY_ADD,
+    ENTRIES_UP,
+    ENTRIES_DOWN,
+    ENTRIES_LIVE,
+    ENTRIES_NAMED,
+    ENTRIES_MADE,
+    ENTRIES_RESULT,
+    ENTRIES_MARK,
+    ENTRIES_MARKED,
+    ENTRY_PIN,
+    ENTRIES_SUPERSEDE,
+    MARK_REVIVE,
+    MARK_FALL,
+    MARK_MADE_FALL,
+    ENTRIES_SPREAD,
+    AGENT_ADD,
+    AGENT_SUM,
+    AGENTS,
+    STATEMENT_COUNT
+};
 
-sqlite3 *state_sqlite_handle(struct state *state);
-sqlite3_stmt **state_sqlite_sessions(struct state *state);
+struct sqlite_state {
+    struct state base;
+    sqlite3 *db;
+    char *path;
+    int version; /* 0: opened read-only before its schema was made; it holds nothing */
+    sqlite3_stmt *statements[STATEMENT_COUNT]; /* prepared at first use */
+};
+
+static inline struct sqlite_state *sqlite_own(struct state *base)
+{
+    return KG_CONTAINER(base, struct sqlite_state, base);
+}
+
 /* Sets err of what SQLite says, and returns the negative errno. */
-int state_sqlite_fail(struct state *state, int code, const char *act, struct kg_err *err);
+int sqlite_fail(struct sqlite_state *state, int code, const char *act, struct kg_err *err);
+int sqlite_execute(struct sqlite_state *state, const char *sql, const char *act,
+                   struct kg_err *err);
+
+/*
+ * Binds the parameters of a statement, a letter each, in order: 'i' an int64_t, 't' a text or NULL,
+ * 'b' bytes as a struct kg_str. Unless it fails, sqlite_finish follows.
+ */
+int sqlite_start(struct state *state, enum statement which, sqlite3_stmt **ret_statement,
+                 struct kg_err *err, const char *types, ...);
+/* Ends a statement so that it holds no lock and no borrowed bytes; code is of its last step. */
+int sqlite_finish(struct state *state, enum statement which, int code, struct kg_err *err);
+/* All of it, for one that gives no rows. */
+int sqlite_run(struct state *state, enum statement which, struct kg_err *err, const char *types,
+               ...);
+/* The same; on the disk when it returns: a power cut must not bring back what was revoked. */
+int sqlite_run_synced(struct state *state, enum statement which, struct kg_err *err,
+                      const char *types, ...);
 
 #endif

@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <sqlite3.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -35,120 +33,6 @@ static const char version_5[] = ""
 static const char *const migrations[] = {version_1, version_2, version_3, version_4, version_5};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
-enum statement {
-    HEAD_GET,
-    HEAD_SET,
-    CHOICE_SET,
-    CHOICE_CLEAR,
-    CHOICES,
-    CREDENTIAL_ADD,
-    CREDENTIAL_REMOVE,
-    CREDENTIALS,
-    CONSENT_SET,
-    CONSENT_REMOVE,
-    CONSENTS,
-    ACTIVATION_SET,
-    ACTIVATION_REMOVE,
-    ACTIVATIONS,
-    ACTIVATION_MOVED,
-    PROJECT_SET,
-    PROJECTS,
-    STATEMENT_COUNT
-};
-
-static const struct {
-    const char *act; /* for messages */
-    const char *sql;
-} statement_rows[STATEMENT_COUNT] = {
-    [HEAD_GET] = {"read the audit head", "SELECT first_block, first_prev, block, events, hash, "
-                                         "signature FROM audit_head WHERE id = 1"},
-    [HEAD_SET] = {"write the audit head", "INSERT OR REPLACE INTO audit_head (id, first_block, "
-                                          "first_prev, block, events, hash, signature) "
-                                          "VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)"},
-    [CHOICE_SET] = {"write a plugin's choice",
-                    "INSERT OR REPLACE INTO plugin_choice (plugin, enabled) VALUES (?1, ?2)"},
-    [CHOICE_CLEAR] = {"clear a plugin's choice", "DELETE FROM plugin_choice WHERE plugin = ?1"},
-    [CHOICES] = {"read the plugins' choices", "SELECT plugin, enabled FROM plugin_choice"},
-    [CREDENTIAL_ADD] = {"add a credential",
-                        "INSERT INTO credential (id, kind, hash, name, scopes, operator_id, "
-                        "created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"},
-    [CREDENTIAL_REMOVE] = {"remove a credential", "DELETE FROM credential WHERE id = ?1"},
-    [CREDENTIALS] = {"read the credentials",
-                     "SELECT id, kind, hash, name, scopes, operator_id, created_ms, expires_ms "
-                     "FROM credential ORDER BY id"},
-    [CONSENT_SET] = {"write a consent",
-                     "INSERT OR REPLACE INTO consent (id, kind, state, project, plugin, source, "
-                     "base, version, reason, answered_by, raised_ms, changed_ms) "
-                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
-    [CONSENT_REMOVE] = {"remove a consent", "DELETE FROM consent WHERE id = ?1"},
-    [CONSENTS] = {"read the consents",
-                  "SELECT id, kind, state, project, plugin, source, base, version, reason, "
-                  "answered_by, raised_ms, changed_ms FROM consent ORDER BY id"},
-    [ACTIVATION_SET] = {"write an activation",
-                        "INSERT OR REPLACE INTO activation (project, plugin, consent, "
-                        "operator_id, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)"},
-    [ACTIVATION_REMOVE] = {"remove an activation", "DELETE FROM activation WHERE plugin = ?2 AND "
-                                                   "(?1 IS NULL OR project = ?1)"},
-    [ACTIVATIONS] = {"read the activations",
-                     "SELECT project, plugin, consent, operator_id, at_ms FROM activation"},
-    [ACTIVATION_MOVED] = {"remove the activations of another folder",
-                          "DELETE FROM activation WHERE project = ?1 AND EXISTS (SELECT 1 FROM "
-                          "project WHERE id = ?1 AND root <> ?2)"},
-    [PROJECT_SET] = {"write a project",
-                     "INSERT OR REPLACE INTO project (id, root, file, operator_id, watched, "
-                     "loaded_ms) VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, 0))"},
-    [PROJECTS] = {"read the projects",
-                  "SELECT id, root, file, operator_id, watched, loaded_ms FROM project "
-                  "ORDER BY id"},
-};
-
-struct sqlite_state {
-    struct state base;
-    sqlite3 *db;
-    char *path;
-    int version; /* 0: opened read-only before its schema was made; it holds nothing */
-    sqlite3_stmt *statements[STATEMENT_COUNT]; /* prepared at first use; the next, too */
-    sqlite3_stmt *sessions[STATE_SQLITE_SESSIONS];
-};
-
-static struct sqlite_state *own(struct state *base)
-{
-    return KG_CONTAINER(base, struct sqlite_state, base);
-}
-
-static int errno_of(sqlite3 *db, int code)
-{
-    switch (code & 0xFF) {
-    case SQLITE_FULL:
-        return ENOSPC;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return EBUSY;
-    case SQLITE_READONLY:
-        return EROFS;
-    default: {
-        int behind = sqlite3_system_errno(db);
-        return behind ? behind : EIO;
-    }
-    }
-}
-
-static int fail(struct sqlite_state *state, int code, const char *act, struct kg_err *err)
-{
-    int errnum = errno_of(state->db, code);
-    kg_fail(err, KG_E_IO, "state database %s: %s: %s", state->path, act,
-            state->db ? sqlite3_errmsg(state->db) : sqlite3_errstr(code));
-    if (err)
-        err->errnum = errnum;
-    return -errnum;
-}
-
-static int execute(struct sqlite_state *state, const char *sql, const char *act, struct kg_err *err)
-{
-    int code = sqlite3_exec(state->db, sql, NULL, NULL, NULL);
-    return code == SQLITE_OK ? 0 : fail(state, code, act, err);
-}
-
 static int read_version(struct sqlite_state *state, struct kg_err *err)
 {
     sqlite3_stmt *statement = NULL;
@@ -159,7 +43,7 @@ static int read_version(struct sqlite_state *state, struct kg_err *err)
         state->version = sqlite3_column_int(statement, 0);
     sqlite3_finalize(statement);
     if (code != SQLITE_ROW)
-        return fail(state, code, "read its version", err);
+        return sqlite_fail(state, code, "read its version", err);
     if (state->version >= 0 && state->version <= NEWEST_VERSION)
         return 0;
     kg_fail(err, KG_E_CONFLICT,
@@ -173,26 +57,27 @@ static int run_migrations(struct sqlite_state *state, struct kg_err *err)
 {
     int result = read_version(state, err); /* again, now that nobody else can change it */
     while (result == 0 && state->version < NEWEST_VERSION) {
-        result = execute(state, migrations[state->version], "bring its schema up to date", err);
+        result =
+            sqlite_execute(state, migrations[state->version], "bring its schema up to date", err);
         state->version++;
     }
     if (result < 0)
         return result;
     char pragma[64];
     sqlite3_snprintf(sizeof(pragma), pragma, "PRAGMA user_version = %d", NEWEST_VERSION);
-    return execute(state, pragma, "write its version", err);
+    return sqlite_execute(state, pragma, "write its version", err);
 }
 
 static int migrate(struct sqlite_state *state, struct kg_err *err)
 {
-    int result = execute(state, "BEGIN IMMEDIATE", "lock", err);
+    int result = sqlite_execute(state, "BEGIN IMMEDIATE", "lock", err);
     if (result < 0)
         return result;
     result = run_migrations(state, err);
     if (result == 0)
-        result = execute(state, "COMMIT", "commit its schema", err);
+        result = sqlite_execute(state, "COMMIT", "commit its schema", err);
     if (result < 0)
-        execute(state, "ROLLBACK", "roll back", NULL);
+        sqlite_execute(state, "ROLLBACK", "roll back", NULL);
     return result;
 }
 
@@ -212,8 +97,6 @@ static void close_state(struct sqlite_state *state)
 {
     for (size_t i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(state->statements[i]);
-    for (size_t i = 0; i < STATE_SQLITE_SESSIONS; i++)
-        sqlite3_finalize(state->sessions[i]);
     sqlite3_close(state->db);
     free(state->path);
     free(state);
@@ -230,7 +113,7 @@ static int open_database(struct sqlite_state *state, int flags, struct kg_err *e
     int code = sqlite3_open_v2(state->path, &state->db,
                                flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
     if (code != SQLITE_OK)
-        return fail(state, code, "open", err);
+        return sqlite_fail(state, code, "open", err);
     sqlite3_busy_timeout(state->db, BUSY_TIMEOUT_MS);
     return read_version(state, err);
 }
@@ -242,8 +125,8 @@ static struct state *sqlite_open(const char *path, struct kg_err *err)
     kg_auto(cleanup) struct sqlite_state *state = kg_alloc(sizeof(*state));
     state->path = kg_strdup(path);
     if (open_database(state, SQLITE_OPEN_READWRITE, err) < 0 ||
-        execute(state, "PRAGMA journal_mode = WAL", "switch to WAL", err) < 0 ||
-        execute(state, "PRAGMA synchronous = NORMAL", "set synchronous", err) < 0)
+        sqlite_execute(state, "PRAGMA journal_mode = WAL", "switch to WAL", err) < 0 ||
+        sqlite_execute(state, "PRAGMA synchronous = NORMAL", "set synchronous", err) < 0)
         return NULL;
     if (state->version < NEWEST_VERSION && migrate(state, err) < 0)
         return NULL;
@@ -260,40 +143,14 @@ static struct state *sqlite_open_readonly(const char *path, struct kg_err *err)
      */
     int flags = access(path, W_OK) == 0 ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
     if (open_database(state, flags, err) < 0 ||
-        execute(state, "PRAGMA query_only = 1", "make it read-only", err) < 0)
+        sqlite_execute(state, "PRAGMA query_only = 1", "make it read-only", err) < 0)
         return NULL;
     return &kg_steal(&state)->base;
 }
 
 static void sqlite_close(struct state *base)
 {
-    close_state(own(base));
-}
-
-/* Gives the prepared statement, ready to bind. */
-static int ready(struct sqlite_state *state, enum statement which, sqlite3_stmt **ret_statement,
-                 struct kg_err *err)
-{
-    sqlite3_stmt **statement = &state->statements[which];
-    if (*statement == NULL) {
-        int code = sqlite3_prepare_v3(state->db, statement_rows[which].sql, -1,
-                                      SQLITE_PREPARE_PERSISTENT, statement, NULL);
-        if (code != SQLITE_OK)
-            return fail(state, code, statement_rows[which].act, err);
-    }
-    *ret_statement = *statement;
-    return 0;
-}
-
-/* Ends a statement so that it holds no lock and no borrowed bytes. */
-static int finish(struct sqlite_state *state, enum statement which, int code, struct kg_err *err)
-{
-    int result = 0;
-    if (code != SQLITE_DONE && code != SQLITE_ROW)
-        result = fail(state, code, statement_rows[which].act, err);
-    sqlite3_reset(state->statements[which]);
-    sqlite3_clear_bindings(state->statements[which]);
-    return result;
+    close_state(sqlite_own(base));
 }
 
 /* -- the audit log's head ---------------------------------------------------------------------- */
@@ -320,20 +177,20 @@ static bool take_head(sqlite3_stmt *row, struct state_audit_head *ret_head)
 static int sqlite_audit_head_get(struct state *base, struct state_audit_head *ret_head,
                                  bool *ret_found, struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
+    struct sqlite_state *state = sqlite_own(base);
     if (state->version < 1) {
         *ret_found = false;
         return 0;
     }
-    sqlite3_stmt *statement = NULL;
-    int result = ready(state, HEAD_GET, &statement, err);
+    sqlite3_stmt *statement;
+    int result = sqlite_start(base, HEAD_GET, &statement, err, "");
     if (result < 0)
         return result;
     struct state_audit_head head = {0};
     int code = sqlite3_step(statement);
     bool found = code == SQLITE_ROW;
     bool whole = found && take_head(statement, &head);
-    result = finish(state, HEAD_GET, code, err);
+    result = sqlite_finish(base, HEAD_GET, code, err);
     if (result < 0)
         return result;
     if (found && !whole)
@@ -345,51 +202,30 @@ static int sqlite_audit_head_get(struct state *base, struct state_audit_head *re
     return 0;
 }
 
-static int set_head(struct sqlite_state *state, const struct state_audit_head *head,
-                    struct kg_err *err)
+static struct kg_str bytes(const unsigned char *data, size_t length)
 {
-    sqlite3_stmt *statement = NULL;
-    int result = ready(state, HEAD_SET, &statement, err);
-    if (result < 0)
-        return result;
-    sqlite3_bind_int64(statement, 1, (int64_t)head->first_block);
-    sqlite3_bind_blob(statement, 2, head->first_prev, sizeof(head->first_prev), SQLITE_STATIC);
-    sqlite3_bind_int64(statement, 3, (int64_t)head->block);
-    sqlite3_bind_int64(statement, 4, (int64_t)head->events);
-    sqlite3_bind_blob(statement, 5, head->hash, sizeof(head->hash), SQLITE_STATIC);
-    sqlite3_bind_blob(statement, 6, head->signature, sizeof(head->signature), SQLITE_STATIC);
-    return finish(state, HEAD_SET, sqlite3_step(statement), err);
+    return (struct kg_str){(const char *)data, length};
 }
 
-static int sqlite_audit_head_set(struct state *base, const struct state_audit_head *head,
+static int sqlite_audit_head_set(struct state *state, const struct state_audit_head *head,
                                  bool synced, struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    if (!synced)
-        return set_head(state, head, err);
-    int result = execute(state, "PRAGMA synchronous = FULL", "set synchronous", err);
-    if (result < 0)
-        return result;
-    result = set_head(state, head, err);
-    execute(state, "PRAGMA synchronous = NORMAL", "set synchronous", NULL);
-    return result;
+    return (synced ? sqlite_run_synced : sqlite_run)(
+        state, HEAD_SET, err, "ibiibb", (int64_t)head->first_block,
+        bytes(head->first_prev, sizeof(head->first_prev)), (int64_t)head->block,
+        (int64_t)head->events, bytes(head->hash, sizeof(head->hash)),
+        bytes(head->signature, sizeof(head->signature)));
 }
 
 /* -- the operator's choices -------------------------------------------------------------------- */
 
-static int sqlite_plugin_choice_set(struct state *base, const struct state_plugin_choice *choice,
+static int sqlite_plugin_choice_set(struct state *state, const struct state_plugin_choice *choice,
                                     struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    enum statement which = choice->choice == STATE_UNSAID ? CHOICE_CLEAR : CHOICE_SET;
-    sqlite3_stmt *statement = NULL;
-    int result = ready(state, which, &statement, err);
-    if (result < 0)
-        return result;
-    sqlite3_bind_text(statement, 1, choice->plugin, -1, SQLITE_STATIC);
-    if (which == CHOICE_SET)
-        sqlite3_bind_int(statement, 2, choice->choice == STATE_ENABLED);
-    return finish(state, which, sqlite3_step(statement), err);
+    if (choice->choice == STATE_UNSAID)
+        return sqlite_run(state, CHOICE_CLEAR, err, "t", choice->plugin);
+    return sqlite_run(state, CHOICE_SET, err, "ti", choice->plugin,
+                      (int64_t)(choice->choice == STATE_ENABLED));
 }
 
 static const char *text_at(sqlite3_stmt *row, int column)
@@ -398,13 +234,12 @@ static const char *text_at(sqlite3_stmt *row, int column)
     return text ? (const char *)text : "";
 }
 
-static int sqlite_plugin_choices(struct state *base, state_plugin_choice_fn *visit, void *data,
+static int sqlite_plugin_choices(struct state *state, state_plugin_choice_fn *visit, void *data,
                                  struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *row = NULL;
+    sqlite3_stmt *row;
     int code;
-    int result = ready(state, CHOICES, &row, err);
+    int result = sqlite_start(state, CHOICES, &row, err, "");
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
@@ -412,51 +247,25 @@ static int sqlite_plugin_choices(struct state *base, state_plugin_choice_fn *vis
                         .plugin = text_at(row, 0),
                         .choice = sqlite3_column_int(row, 1) ? STATE_ENABLED : STATE_DISABLED,
                     });
-    return finish(state, CHOICES, code, err);
+    return sqlite_finish(state, CHOICES, code, err);
 }
 
 /* -- credentials ------------------------------------------------------------------------------- */
 
 static const char *const kind_names[] = {[STATE_TOKEN] = "token", [STATE_SESSION] = "session"};
 
-/* On the disk when this returns: a power cut must not bring back what was revoked. */
-static int step_synced(struct sqlite_state *state, enum statement which, struct kg_err *err)
-{
-    int result = execute(state, "PRAGMA synchronous = FULL", "set synchronous", err);
-    int code = result < 0 ? SQLITE_DONE : sqlite3_step(state->statements[which]);
-    int finished = finish(state, which, code, err);
-    execute(state, "PRAGMA synchronous = NORMAL", "set synchronous", NULL);
-    return result < 0 ? result : finished;
-}
-
-static int sqlite_credential_add(struct state *base, const struct state_credential *credential,
+static int sqlite_credential_add(struct state *state, const struct state_credential *credential,
                                  struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
-    int result = ready(state, CREDENTIAL_ADD, &statement, err);
-    if (result < 0)
-        return result;
-    sqlite3_bind_text(statement, 1, credential->id, -1, SQLITE_STATIC);
-    sqlite3_bind_text(statement, 2, kind_names[credential->kind], -1, SQLITE_STATIC);
-    sqlite3_bind_blob(statement, 3, credential->hash, STATE_HASH_BYTES, SQLITE_STATIC);
-    sqlite3_bind_text(statement, 4, credential->name, -1, SQLITE_STATIC);
-    sqlite3_bind_text(statement, 5, credential->scopes, -1, SQLITE_STATIC);
-    sqlite3_bind_text(statement, 6, credential->operator_id, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(statement, 7, credential->created_ms);
-    sqlite3_bind_int64(statement, 8, credential->expires_ms);
-    return step_synced(state, CREDENTIAL_ADD, err);
+    return sqlite_run_synced(
+        state, CREDENTIAL_ADD, err, "ttbtttii", credential->id, kind_names[credential->kind],
+        bytes(credential->hash, STATE_HASH_BYTES), credential->name, credential->scopes,
+        credential->operator_id, credential->created_ms, credential->expires_ms);
 }
 
-static int sqlite_credential_remove(struct state *base, const char *id, struct kg_err *err)
+static int sqlite_credential_remove(struct state *state, const char *id, struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
-    int result = ready(state, CREDENTIAL_REMOVE, &statement, err);
-    if (result < 0)
-        return result;
-    sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
-    return step_synced(state, CREDENTIAL_REMOVE, err);
+    return sqlite_run_synced(state, CREDENTIAL_REMOVE, err, "t", id);
 }
 
 static bool take_credential(sqlite3_stmt *row, struct state_credential *ret_credential)
@@ -473,65 +282,43 @@ static bool take_credential(sqlite3_stmt *row, struct state_credential *ret_cred
     return take_blob(row, 2, ret_credential->hash, STATE_HASH_BYTES);
 }
 
-static int sqlite_credentials(struct state *base, state_credential_fn *visit, void *data,
+static int sqlite_credentials(struct state *state, state_credential_fn *visit, void *data,
                               struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
+    sqlite3_stmt *row;
     struct state_credential credential;
     int code;
-    int result = ready(state, CREDENTIALS, &statement, err);
+    int result = sqlite_start(state, CREDENTIALS, &row, err, "");
     if (result < 0)
         return result;
-    while ((code = sqlite3_step(statement)) == SQLITE_ROW)
-        if (take_credential(statement, &credential))
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        if (take_credential(row, &credential))
             visit(data, &credential);
-    return finish(state, CREDENTIALS, code, err);
+    return sqlite_finish(state, CREDENTIALS, code, err);
 }
 
 /* -- consents and activations ------------------------------------------------------------------ */
 
-static void bind_texts(sqlite3_stmt *statement, const char *const *texts, int count)
-{
-    for (int i = 0; i < count; i++)
-        sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
-}
-
-static int sqlite_consent_set(struct state *base, const struct state_consent *consent,
+static int sqlite_consent_set(struct state *state, const struct state_consent *consent,
                               struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
-    const char *const texts[] = {
-        consent->id,     consent->kind, consent->state,   consent->project, consent->plugin,
-        consent->source, consent->base, consent->version, consent->reason,  consent->answered_by};
-    int result = ready(state, CONSENT_SET, &statement, err);
-    if (result < 0)
-        return result;
-    bind_texts(statement, texts, KG_COUNT(texts));
-    sqlite3_bind_int64(statement, KG_COUNT(texts) + 1, consent->raised_ms);
-    sqlite3_bind_int64(statement, KG_COUNT(texts) + 2, consent->changed_ms);
-    return step_synced(state, CONSENT_SET, err);
+    return sqlite_run_synced(state, CONSENT_SET, err, "ttttttttttii", consent->id, consent->kind,
+                             consent->state, consent->project, consent->plugin, consent->source,
+                             consent->base, consent->version, consent->reason, consent->answered_by,
+                             consent->raised_ms, consent->changed_ms);
 }
 
-static int sqlite_consent_remove(struct state *base, const char *id, struct kg_err *err)
+static int sqlite_consent_remove(struct state *state, const char *id, struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
-    int result = ready(state, CONSENT_REMOVE, &statement, err);
-    if (result < 0)
-        return result;
-    bind_texts(statement, &id, 1);
-    return step_synced(state, CONSENT_REMOVE, err);
+    return sqlite_run_synced(state, CONSENT_REMOVE, err, "t", id);
 }
 
-static int sqlite_consents(struct state *base, state_consent_fn *visit, void *data,
+static int sqlite_consents(struct state *state, state_consent_fn *visit, void *data,
                            struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *row = NULL;
+    sqlite3_stmt *row;
     int code;
-    int result = ready(state, CONSENTS, &row, err);
+    int result = sqlite_start(state, CONSENTS, &row, err, "");
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW) {
@@ -553,44 +340,29 @@ static int sqlite_consents(struct state *base, state_consent_fn *visit, void *da
                         .changed_ms = sqlite3_column_int64(row, 11),
                     });
     }
-    return finish(state, CONSENTS, code, err);
+    return sqlite_finish(state, CONSENTS, code, err);
 }
 
-static int sqlite_activation_set(struct state *base, const struct state_activation *activation,
+static int sqlite_activation_set(struct state *state, const struct state_activation *activation,
                                  struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
-    const char *const texts[] = {activation->project, activation->plugin, activation->consent,
-                                 activation->operator_id};
-    int result = ready(state, ACTIVATION_SET, &statement, err);
-    if (result < 0)
-        return result;
-    bind_texts(statement, texts, KG_COUNT(texts));
-    sqlite3_bind_int64(statement, KG_COUNT(texts) + 1, activation->at_ms);
-    return step_synced(state, ACTIVATION_SET, err);
+    return sqlite_run_synced(state, ACTIVATION_SET, err, "tttti", activation->project,
+                             activation->plugin, activation->consent, activation->operator_id,
+                             activation->at_ms);
 }
 
-static int sqlite_activation_remove(struct state *base, const char *project_or_null,
+static int sqlite_activation_remove(struct state *state, const char *project_or_null,
                                     const char *plugin, struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
-    const char *const texts[] = {project_or_null, plugin};
-    int result = ready(state, ACTIVATION_REMOVE, &statement, err);
-    if (result < 0)
-        return result;
-    bind_texts(statement, texts, KG_COUNT(texts));
-    return step_synced(state, ACTIVATION_REMOVE, err);
+    return sqlite_run_synced(state, ACTIVATION_REMOVE, err, "tt", project_or_null, plugin);
 }
 
-static int sqlite_activations(struct state *base, state_activation_fn *visit, void *data,
+static int sqlite_activations(struct state *state, state_activation_fn *visit, void *data,
                               struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *row = NULL;
+    sqlite3_stmt *row;
     int code;
-    int result = ready(state, ACTIVATIONS, &row, err);
+    int result = sqlite_start(state, ACTIVATIONS, &row, err, "");
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
@@ -601,48 +373,29 @@ static int sqlite_activations(struct state *base, state_activation_fn *visit, vo
                         .operator_id = text_at(row, 3),
                         .at_ms = sqlite3_column_int64(row, 4),
                     });
-    return finish(state, ACTIVATIONS, code, err);
+    return sqlite_finish(state, ACTIVATIONS, code, err);
 }
 
 /* -- projects ---------------------------------------------------------------------------------- */
 
-static int remove_moved(struct sqlite_state *state, const struct state_project *project,
-                        struct kg_err *err)
-{
-    sqlite3_stmt *statement = NULL;
-    const char *const texts[] = {project->id, project->root};
-    int result = ready(state, ACTIVATION_MOVED, &statement, err);
-    if (result < 0)
-        return result;
-    bind_texts(statement, texts, KG_COUNT(texts));
-    return finish(state, ACTIVATION_MOVED, sqlite3_step(statement), err);
-}
-
 /* First the activations: should the second write fail, the operator is only asked once more. */
-static int sqlite_project_set(struct state *base, const struct state_project *project,
+static int sqlite_project_set(struct state *state, const struct state_project *project,
                               struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *statement = NULL;
-    const char *const texts[] = {project->id, project->root, project->file, project->operator_id};
-    int result = remove_moved(state, project, err);
-    if (result == 0)
-        result = ready(state, PROJECT_SET, &statement, err);
+    int result = sqlite_run(state, ACTIVATION_MOVED, err, "tt", project->id, project->root);
     if (result < 0)
         return result;
-    bind_texts(statement, texts, KG_COUNT(texts));
-    sqlite3_bind_int(statement, KG_COUNT(texts) + 1, project->watched);
-    sqlite3_bind_int64(statement, KG_COUNT(texts) + 2, project->loaded_ms);
-    return step_synced(state, PROJECT_SET, err);
+    return sqlite_run_synced(state, PROJECT_SET, err, "ttttii", project->id, project->root,
+                             project->file, project->operator_id, (int64_t)project->watched,
+                             project->loaded_ms);
 }
 
-static int sqlite_projects(struct state *base, state_project_fn *visit, void *data,
+static int sqlite_projects(struct state *state, state_project_fn *visit, void *data,
                            struct kg_err *err)
 {
-    struct sqlite_state *state = own(base);
-    sqlite3_stmt *row = NULL;
+    sqlite3_stmt *row;
     int code;
-    int result = ready(state, PROJECTS, &row, err);
+    int result = sqlite_start(state, PROJECTS, &row, err, "");
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
@@ -654,24 +407,7 @@ static int sqlite_projects(struct state *base, state_project_fn *visit, void *da
                         .watched = sqlite3_column_int(row, 4) != 0,
                         .loaded_ms = sqlite3_column_int64(row, 5),
                     });
-    return finish(state, PROJECTS, code, err);
-}
-
-/* -- for the other files of the backend -------------------------------------------------------- */
-
-sqlite3 *state_sqlite_handle(struct state *base)
-{
-    return own(base)->db;
-}
-
-sqlite3_stmt **state_sqlite_sessions(struct state *base)
-{
-    return own(base)->sessions;
-}
-
-int state_sqlite_fail(struct state *base, int code, const char *act, struct kg_err *err)
-{
-    return fail(own(base), code, act, err);
+    return sqlite_finish(state, PROJECTS, code, err);
 }
 
 /* -- the backend ------------------------------------------------------------------------------- */

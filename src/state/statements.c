@@ -1,0 +1,278 @@
+/*
+ * All that is asked of kaged.db by SQLite: a statement is one row of a table, prepared when it is
+ * first used and reset after each use, so that none holds a lock or the caller's bytes.
+ */
+#include "state/sqlite.h"
+
+#include <errno.h>
+#include <stdarg.h>
+
+#define SESSION_COLUMNS                                                                            \
+    "SELECT number, id, project_id, workdir, seat, state, operator_id, parent, parent_entry, "     \
+    "created_ms, updated_ms, entries FROM session "
+
+/* The content is looked up only where ?5 asks for it. Without statistics SQLite has to be told. */
+#define ENTRIES_BY(index)                                                                          \
+    "SELECT seq, id, agent, kind, role, source, parent, rank, superseded, pinned, created_ms, "    \
+    "tokens, bytes, content, CASE WHEN ?5 THEN (SELECT bytes FROM session_content "                \
+    "WHERE number = content) END FROM session_entry " index " WHERE session = ?1 "
+#define ENTRY_COLUMNS ENTRIES_BY("")
+
+static const struct {
+    const char *act; /* for messages */
+    const char *sql;
+} statement_rows[STATEMENT_COUNT] = {
+    [HEAD_GET] = {"read the audit head", "SELECT first_block, first_prev, block, events, hash, "
+                                         "signature FROM audit_head WHERE id = 1"},
+    [HEAD_SET] = {"write the audit head", "INSERT OR REPLACE INTO audit_head (id, first_block, "
+                                          "first_prev, block, events, hash, signature) "
+                                          "VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)"},
+    [CHOICE_SET] = {"write a plugin's choice",
+                    "INSERT OR REPLACE INTO plugin_choice (plugin, enabled) VALUES (?1, ?2)"},
+    [CHOICE_CLEAR] = {"clear a plugin's choice", "DELETE FROM plugin_choice WHERE plugin = ?1"},
+    [CHOICES] = {"read the plugins' choices", "SELECT plugin, enabled FROM plugin_choice"},
+    [CREDENTIAL_ADD] = {"add a credential",
+                        "INSERT INTO credential (id, kind, hash, name, scopes, operator_id, "
+                        "created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"},
+    [CREDENTIAL_REMOVE] = {"remove a credential", "DELETE FROM credential WHERE id = ?1"},
+    [CREDENTIALS] = {"read the credentials",
+                     "SELECT id, kind, hash, name, scopes, operator_id, created_ms, expires_ms "
+                     "FROM credential ORDER BY id"},
+    [CONSENT_SET] = {"write a consent",
+                     "INSERT OR REPLACE INTO consent (id, kind, state, project, plugin, source, "
+                     "base, version, reason, answered_by, raised_ms, changed_ms) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
+    [CONSENT_REMOVE] = {"remove a consent", "DELETE FROM consent WHERE id = ?1"},
+    [CONSENTS] = {"read the consents",
+                  "SELECT id, kind, state, project, plugin, source, base, version, reason, "
+                  "answered_by, raised_ms, changed_ms FROM consent ORDER BY id"},
+    [ACTIVATION_SET] = {"write an activation",
+                        "INSERT OR REPLACE INTO activation (project, plugin, consent, "
+                        "operator_id, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)"},
+    [ACTIVATION_REMOVE] = {"remove an activation", "DELETE FROM activation WHERE plugin = ?2 AND "
+                                                   "(?1 IS NULL OR project = ?1)"},
+    [ACTIVATIONS] = {"read the activations",
+                     "SELECT project, plugin, consent, operator_id, at_ms FROM activation"},
+    [ACTIVATION_MOVED] = {"remove the activations of another folder",
+                          "DELETE FROM activation WHERE project = ?1 AND EXISTS (SELECT 1 FROM "
+                          "project WHERE id = ?1 AND root <> ?2)"},
+    [PROJECT_SET] = {"write a project",
+                     "INSERT OR REPLACE INTO project (id, root, file, operator_id, watched, "
+                     "loaded_ms) VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, 0))"},
+    [PROJECTS] = {"read the projects",
+                  "SELECT id, root, file, operator_id, watched, loaded_ms FROM project "
+                  "ORDER BY id"},
+    [STEP_BEGIN_WRITE] = {"begin to write", "BEGIN IMMEDIATE"},
+    [STEP_BEGIN_READ] = {"begin to read", "BEGIN"},
+    [STEP_COMMIT] = {"commit", "COMMIT"},
+    [STEP_ROLLBACK] = {"roll back", "ROLLBACK"},
+    [STEP_SAVE] = {"mark a place", "SAVEPOINT place"},
+    [STEP_RETURN] = {"return to a place", "ROLLBACK TO place"},
+    [STEP_FORGET] = {"forget a place", "RELEASE place"},
+    [SESSION_ADD] = {"add a session",
+                     "INSERT INTO session (id, project_id, workdir, seat, state, operator_id, "
+                     "parent, parent_entry, created_ms, updated_ms, entries) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"},
+    [SESSION_SET] = {"change a session", "UPDATE session SET seat = ?2, state = ?3, "
+                                         "updated_ms = ?4, entries = ?5 WHERE number = ?1"},
+    [SESSION_GET] = {"read a session", SESSION_COLUMNS "WHERE id = ?1"},
+    [SESSIONS] = {"read sessions",
+                  SESSION_COLUMNS "WHERE id >= ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) "
+                                  "ORDER BY id DESC LIMIT ?4"},
+    [SESSIONS_OF_PROJECT] = {"read a project's sessions", SESSION_COLUMNS
+                             "WHERE project_id = ?5 AND id >= ?1 AND id < ?2 AND "
+                             "(?3 IS NULL OR state = ?3) ORDER BY id DESC LIMIT ?4"},
+    [COPY_ENTRIES] = {"copy a session's entries",
+                      "INSERT INTO session_entry SELECT ?2, seq, id, agent, kind, role, source, "
+                      "parent, rank, CASE WHEN superseded <= ?3 THEN superseded END, pinned, "
+                      "created_ms, tokens, bytes, content FROM session_entry "
+                      "WHERE session = ?1 AND seq <= ?3"},
+    [COPY_AGENTS] = {"add up a copied session",
+                     "INSERT INTO session_agent SELECT ?1, agent, "
+                     "count(*) FILTER (WHERE superseded IS NULL AND tokens > 0), "
+                     "coalesce(sum(tokens) FILTER (WHERE superseded IS NULL), 0), 0 "
+                     "FROM session_entry WHERE session = ?1 GROUP BY agent"},
+    [CONTENT_ADD] = {"add content", "INSERT INTO session_content (bytes) VALUES (?1)"},
+    [CONTENT_GET] = {"read content", "SELECT bytes FROM session_content WHERE number = ?1"},
+    [ENTRY_ADD] = {"add an entry",
+                   "INSERT INTO session_entry (session, seq, id, agent, kind, role, source, "
+                   "parent, rank, superseded, pinned, created_ms, tokens, bytes, content) VALUES "
+                   "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, ?11, ?12, ?13, "
+                   "last_insert_rowid())"},
+    [ENTRIES_UP] = {"read entries", ENTRY_COLUMNS "AND seq > ?2 AND (?3 IS NULL OR agent = ?3) "
+                                                  "ORDER BY seq LIMIT ?4"},
+    [ENTRIES_DOWN] = {"read entries", ENTRY_COLUMNS "AND seq < ?2 AND (?3 IS NULL OR agent = ?3) "
+                                                    "ORDER BY seq DESC LIMIT ?4"},
+    [ENTRIES_LIVE] = {"read a context",
+                      ENTRY_COLUMNS "AND agent = ?3 AND superseded IS NULL ORDER BY rank, seq "
+                                    "LIMIT ?4"},
+    [ENTRIES_NAMED] = {"find an entry",
+                       ENTRY_COLUMNS "AND id >= ?6 AND id < ?7 ORDER BY id LIMIT ?4"},
+    [ENTRIES_MADE] =
+        {"read what a compaction made",
+         ENTRIES_BY("INDEXED BY session_entry_made") "AND parent = ?6 AND kind <> 'tool_result' "
+                                                     "ORDER BY seq LIMIT ?4"},
+    [ENTRIES_RESULT] = {"find a result",
+                        ENTRY_COLUMNS "AND parent = ?6 AND kind = 'tool_result' LIMIT ?4"},
+    [ENTRIES_MARK] =
+        {"read marks of compactions",
+         ENTRIES_BY(
+             "INDEXED BY session_entry_mark") "AND agent = ?3 AND kind IN ('compaction', "
+                                              "'checkpoint') AND "
+                                              "superseded IS NULL ORDER BY seq DESC LIMIT ?4"},
+    [ENTRIES_MARKED] = {"read marks of compactions",
+                        ENTRIES_BY("INDEXED BY session_entry_mark") "AND agent = ?3 AND kind IN "
+                                                                    "('compaction', 'checkpoint') "
+                                                                    "ORDER BY seq DESC LIMIT ?4"},
+    [ENTRY_PIN] = {"pin an entry",
+                   "UPDATE session_entry SET pinned = ?3 WHERE session = ?1 AND seq = ?2"},
+    [ENTRIES_SUPERSEDE] = {"supersede entries",
+                           "UPDATE session_entry SET superseded = ?5 WHERE session = ?1 AND "
+                           "seq BETWEEN ?3 AND ?4 AND agent = ?2 AND superseded IS NULL AND "
+                           "pinned = 0 AND tokens > 0"},
+    [MARK_REVIVE] = {"undo a compaction", "UPDATE session_entry SET superseded = NULL "
+                                          "WHERE session = ?1 AND superseded = ?2"},
+    [MARK_FALL] = {"undo a compaction",
+                   "UPDATE session_entry SET superseded = ?2 WHERE session = ?1 AND seq = ?2"},
+    [MARK_MADE_FALL] = {"undo a compaction",
+                        "UPDATE session_entry INDEXED BY session_entry_made SET superseded = ?2 "
+                        "WHERE session = ?1 AND "
+                        "parent = ?3 AND kind <> 'tool_result'"},
+    [ENTRIES_SPREAD] = {"spread the ranks of a context",
+                        "UPDATE session_entry SET rank = place * ?3 FROM (SELECT seq AS s, "
+                        "row_number() OVER (ORDER BY rank, seq) AS place FROM session_entry "
+                        "WHERE session = ?1 AND agent = ?2) WHERE session = ?1 AND seq = s"},
+    [AGENT_ADD] = {"add to an agent's sums",
+                   "INSERT INTO session_agent VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE "
+                   "SET entries = entries + ?3, tokens = tokens + ?4, "
+                   "generation = generation + ?5 RETURNING tokens"},
+    [AGENT_SUM] = {"add up a context",
+                   "INSERT INTO session_agent SELECT ?1, ?2, count(*), coalesce(sum(tokens), 0), "
+                   "0 FROM session_entry WHERE session = ?1 AND agent = ?2 AND "
+                   "superseded IS NULL AND tokens > 0 ON CONFLICT DO UPDATE SET "
+                   "entries = excluded.entries, tokens = excluded.tokens"},
+    [AGENTS] = {"read a session's agents",
+                "SELECT path, entries, tokens, generation FROM session_agent WHERE session = ?1 "
+                "AND (?2 IS NULL OR path = ?2) ORDER BY path"},
+};
+
+/* -- failures ---------------------------------------------------------------------------------- */
+
+static int errno_of(sqlite3 *db, int code)
+{
+    switch (code & 0xFF) {
+    case SQLITE_FULL:
+        return ENOSPC;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return EBUSY;
+    case SQLITE_READONLY:
+        return EROFS;
+    default: {
+        int behind = sqlite3_system_errno(db);
+        return behind ? behind : EIO;
+    }
+    }
+}
+
+int sqlite_fail(struct sqlite_state *state, int code, const char *act, struct kg_err *err)
+{
+    int errnum = errno_of(state->db, code);
+    kg_fail(err, KG_E_IO, "state database %s: %s: %s", state->path, act,
+            state->db ? sqlite3_errmsg(state->db) : sqlite3_errstr(code));
+    if (err)
+        err->errnum = errnum;
+    return -errnum;
+}
+
+int sqlite_execute(struct sqlite_state *state, const char *sql, const char *act, struct kg_err *err)
+{
+    int code = sqlite3_exec(state->db, sql, NULL, NULL, NULL);
+    return code == SQLITE_OK ? 0 : sqlite_fail(state, code, act, err);
+}
+
+/* -- statements -------------------------------------------------------------------------------- */
+
+static void bind_all(sqlite3_stmt *statement, const char *types, va_list args)
+{
+    for (int at = 1; *types != '\0'; at++, types++) {
+        if (*types == 'i') {
+            sqlite3_bind_int64(statement, at, va_arg(args, int64_t));
+        } else if (*types == 't') {
+            sqlite3_bind_text(statement, at, va_arg(args, const char *), -1, SQLITE_STATIC);
+        } else {
+            struct kg_str bytes = va_arg(args, struct kg_str);
+            sqlite3_bind_blob64(statement, at, bytes.length ? bytes.data : "", bytes.length,
+                                SQLITE_STATIC);
+        }
+    }
+}
+
+static int start(struct sqlite_state *state, enum statement which, struct kg_err *err,
+                 const char *types, va_list args)
+{
+    sqlite3_stmt **statement = &state->statements[which];
+    int code = SQLITE_OK;
+    if (*statement == NULL)
+        code = sqlite3_prepare_v3(state->db, statement_rows[which].sql, -1,
+                                  SQLITE_PREPARE_PERSISTENT, statement, NULL);
+    if (code != SQLITE_OK)
+        return sqlite_fail(state, code, statement_rows[which].act, err);
+    bind_all(*statement, types, args);
+    return 0;
+}
+
+int sqlite_start(struct state *state, enum statement which, sqlite3_stmt **ret_statement,
+                 struct kg_err *err, const char *types, ...)
+{
+    va_list args;
+    va_start(args, types);
+    int result = start(sqlite_own(state), which, err, types, args);
+    va_end(args);
+    *ret_statement = sqlite_own(state)->statements[which];
+    return result;
+}
+
+int sqlite_finish(struct state *state, enum statement which, int code, struct kg_err *err)
+{
+    sqlite3_stmt *statement = sqlite_own(state)->statements[which];
+    int result = 0;
+    if (code != SQLITE_DONE && code != SQLITE_ROW)
+        result = sqlite_fail(sqlite_own(state), code, statement_rows[which].act, err);
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    return result;
+}
+
+static int step_once(struct state *state, enum statement which, struct kg_err *err)
+{
+    int code = sqlite3_step(sqlite_own(state)->statements[which]);
+    return sqlite_finish(state, which, code, err);
+}
+
+int sqlite_run(struct state *state, enum statement which, struct kg_err *err, const char *types,
+               ...)
+{
+    va_list args;
+    va_start(args, types);
+    int result = start(sqlite_own(state), which, err, types, args);
+    va_end(args);
+    return result < 0 ? result : step_once(state, which, err);
+}
+
+int sqlite_run_synced(struct state *state, enum statement which, struct kg_err *err,
+                      const char *types, ...)
+{
+    struct sqlite_state *own = sqlite_own(state);
+    int result = sqlite_execute(own, "PRAGMA synchronous = FULL", "set synchronous", err);
+    if (result < 0)
+        return result;
+    va_list args;
+    va_start(args, types);
+    result = start(own, which, err, types, args);
+    va_end(args);
+    if (result == 0)
+        result = step_once(state, which, err);
+    sqlite_execute(own, "PRAGMA synchronous = NORMAL", "set synchronous", NULL);
+    return result;
+}
