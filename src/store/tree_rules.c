@@ -60,7 +60,7 @@ const char *tree_path_problem(struct kg_str path, uint32_t depth_max)
         return "there is a character in its name that is invisible or turns the writing around";
     if (memchr(path.data, '\\', path.length) != NULL)
         return "there is a backslash in its name, which other systems take for a slash";
-    if (path.length > 1 && path.data[1] == ':' && kg_is_letter_or_digit(path.data[0]))
+    if (path.length > 1 && path.data[1] == ':' && kg_is_letter(path.data[0]))
         return "its name begins with the letter of a drive";
     struct kg_str rest = path, part;
     for (uint32_t depth = 1; next_part(&rest, &part); depth++) {

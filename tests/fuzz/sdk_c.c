@@ -49,8 +49,9 @@ struct host {
     size_t answers;
 };
 
-static enum link_read read_line(void *data, struct kg_str *ret_line)
+static enum link_read read_line(void *data, int timeout_ms, struct kg_str *ret_line)
 {
+    (void)timeout_ms; /* all that will come is there */
     struct host *host = data;
     const char *newline =
         host->rest.length ? memchr(host->rest.data, '\n', host->rest.length) : NULL;
@@ -81,7 +82,7 @@ static size_t count_deserving(struct kg_str lines)
     struct host host = {.rest = lines};
     struct kg_str line;
     size_t count = 0;
-    while (read_line(&host, &line) == LINK_LINE) {
+    while (read_line(&host, -1, &line) == LINK_LINE) {
         struct message message;
         message_read(line, &message);
         count += message.kind == MESSAGE_REFUSED || message.kind == MESSAGE_REQUEST;
