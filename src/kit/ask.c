@@ -12,26 +12,23 @@
 #define DEATH_GRACE_MS  200  /* for one that answers no ping, and may be about to leave */
 #define TIMEOUTS_FULL   3    /* then a plugin that hangs gets a quarter of the time */
 
-/* "it ended with exit code 3" */
-static void put_end(struct kit_seat *seat, struct kg_buf *out)
+/* It has ended: how, and what it said last. `before` leads up to that. */
+static void find_end(struct kit_run *run, enum kit_rule_id rule, struct kg_str sent,
+                     struct kg_str came, const char *before)
 {
+    struct kit_seat *seat = run->talk->seat;
     const struct cage_exit *how = helper_child_exit(seat->child);
-    if (how->signal != 0)
-        kg_buf_printf(out, "it was ended by signal %d", how->signal);
-    else
-        kg_buf_printf(out, "it ended with exit code %d", how->exit_code);
-    kg_buf_terminate(out);
+    struct kit_finding *finding =
+        kit_find(run, rule, sent, came, "%sit %s %d", before,
+                 how->signal != 0 ? "was ended by signal" : "ended with exit code",
+                 how->signal != 0 ? how->signal : how->exit_code);
+    kit_finding_quote(finding, helper_child_errors(seat->child));
 }
 
 void kit_find_end(struct kit_run *run, enum kit_rule_id rule)
 {
-    kg_auto(kg_buf_free) struct kg_buf end = {0};
-    struct kit_seat *seat = run->talk->seat;
-    put_end(seat, &end);
-    struct kit_finding *finding = kit_find(
-        run, rule, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"initialized\",\"params\":{}}"),
-        KG_STR(""), "%s", end.data);
-    kit_finding_quote(finding, helper_child_errors(seat->child));
+    find_end(run, rule, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"initialized\",\"params\":{}}"),
+             KG_STR(""), "");
 }
 
 static void count_timeout(struct kit_run *run)
@@ -43,15 +40,11 @@ static void count_timeout(struct kit_run *run)
 void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct kit_ask *ask,
                         const char *method)
 {
-    struct kit_seat *seat = run->talk->seat;
-    kg_auto(kg_buf_free) struct kg_buf end = {0};
     if (run->room->interrupted) {
         kit_be_unclear(run, "interrupted");
-    } else if (helper_child_exit(seat->child) != NULL) {
-        put_end(seat, &end);
-        struct kit_finding *finding = kit_find(run, rule, kg_buf_view(&ask->sent), KG_STR(""),
-                                               "%s is not answered: %s", method, end.data);
-        kit_finding_quote(finding, helper_child_errors(seat->child));
+    } else if (helper_child_exit(run->talk->seat->child) != NULL) {
+        kg_auto(kg_free) char *before = kg_format("%s is not answered: ", method);
+        find_end(run, rule, kg_buf_view(&ask->sent), KG_STR(""), before);
     } else if (kit_talk_is_spent(run->talk)) {
         kit_be_unclear(run, "it cannot be talked to any more");
     } else {
@@ -88,6 +81,12 @@ const struct kit_ask *kit_question(struct kit_run *run, const struct kit_questio
     return answered && ask->answer != KIT_BROKEN ? ask : NULL;
 }
 
+bool kit_is_error(const struct kit_ask *ask, enum kg_code code)
+{
+    return ask->answer == KIT_ERROR &&
+           rpc_error_code(kg_buf_view(&ask->payload)) == kg_error_row(code)->rpc_code;
+}
+
 bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
 {
     struct kit_seat *seat = run->talk->seat;
@@ -98,13 +97,9 @@ bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
     } else if (!kit_seat_wait_exit(seat, DEATH_GRACE_MS)) {
         return !kit_talk_is_spent(run->talk);
     }
-    kg_auto(kg_buf_free) struct kg_buf end = {0};
     if (helper_child_exit(seat->child) != NULL) {
-        put_end(seat, &end);
-        struct kit_finding *finding =
-            kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
-                     "it answered, and then %s", end.data);
-        kit_finding_quote(finding, helper_child_errors(seat->child));
+        find_end(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
+                 "it answered, and then ");
     } else if (!kit_talk_is_spent(run->talk)) {
         count_timeout(run);
         kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
@@ -121,7 +116,6 @@ void kit_expect_exit(struct kit_run *run, const char *sent)
     uint64_t wait_ms = run->timeout_ms;
     if (declared_sec > 0 && (uint64_t)declared_sec * 1000 < wait_ms)
         wait_ms = (uint64_t)declared_sec * 1000;
-    kg_auto(kg_buf_free) struct kg_buf end = {0};
     if (!kit_seat_wait_exit(seat, wait_ms)) {
         if (run->room->interrupted)
             kit_be_unclear(run, "interrupted");
@@ -129,10 +123,7 @@ void kit_expect_exit(struct kit_run *run, const char *sent)
             kit_find(run, run->rule, kg_str(sent), KG_STR(""), "it is still there after %llu s",
                      (unsigned long long)(wait_ms + 500) / 1000);
     } else if (helper_child_exit(seat->child)->exit_code != 0) {
-        put_end(seat, &end);
-        struct kit_finding *finding =
-            kit_find(run, run->rule, kg_str(sent), KG_STR(""), "%s", end.data);
-        kit_finding_quote(finding, helper_child_errors(seat->child));
+        find_end(run, run->rule, kg_str(sent), KG_STR(""), "");
     }
     run->talk->spent = true;
 }
@@ -183,10 +174,10 @@ const struct kit_ask *kit_send_config(struct kit_run *run, struct kg_str config)
     return kit_question(run, &question);
 }
 
-void kit_send_initialized(struct kit_run *run, struct kit_talk *talk)
+void kit_send_initialized(struct kit_run *run)
 {
-    kit_talk_notify(talk, "initialized", KG_STR("{}"));
-    kit_talk_set_phase(talk, PEER_OPEN);
+    kit_talk_notify(run->talk, "initialized", KG_STR("{}"));
+    kit_talk_set_phase(run->talk, PEER_OPEN);
     run->shook_hands = true;
 }
 
@@ -212,7 +203,7 @@ static bool shake_hands(struct kit_run *run)
         struct kit_ask *told = kit_talk_ask(run->talk, NULL, "config.update", kg_buf_view(&params));
         kit_talk_wait(run->talk, &told, 1, run->timeout_ms);
     }
-    kit_send_initialized(run, run->talk);
+    kit_send_initialized(run);
     kit_settle(run);
     return !kit_talk_is_spent(run->talk);
 }

@@ -10,7 +10,7 @@
 #define TARGETS_MAX 24 /* that are looked at in every way */
 #define INVALID_MAX 6  /* wrong params for each */
 
-typedef bool target_fn(struct kit_run *run, struct kit_target *target);
+typedef void target_fn(struct kit_run *run, struct kit_target *target);
 
 static bool is_meant(const struct kit_run *run, const struct kit_target *target)
 {
@@ -68,8 +68,7 @@ static void make_valid(const struct kit_target *target, struct kit_instances *re
 static void find_internal(struct kit_run *run, const struct kit_target *target,
                           const struct kit_ask *ask)
 {
-    if (ask->answer != KIT_ERROR ||
-        rpc_error_code(kg_buf_view(&ask->payload)) != kg_error_row(KG_E_INTERNAL)->rpc_code)
+    if (!kit_is_error(ask, KG_E_INTERNAL))
         return;
     struct kit_finding *finding =
         kit_find(run, KIT_RULE_ANSWER_INTERNAL, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
@@ -77,7 +76,7 @@ static void find_internal(struct kit_run *run, const struct kit_target *target,
     kit_finding_quote(finding, helper_child_errors(run->talk->seat->child));
 }
 
-static bool check_answer(struct kit_run *run, struct kit_target *target)
+static void check_answer(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances valid = {.count = 0};
     make_valid(target, &valid);
@@ -85,13 +84,12 @@ static bool check_answer(struct kit_run *run, struct kit_target *target)
         const struct kit_ask *ask =
             call(run, target, usual_context(target), kg_str(valid.items[i].json));
         if (ask == NULL || !kit_lives(run, ask))
-            return false;
+            return;
         find_internal(run, target, ask);
         if (i == 0)
             target->has_result = ask->answer == KIT_RESULT;
     }
     target->works = valid.count > 0;
-    return true;
 }
 
 void kit_check_call_answer(struct kit_run *run)
@@ -117,21 +115,20 @@ static void find_misfit(struct kit_run *run, const struct kit_target *target,
              KG_STR_CUT(path, 100), path.length ? " " : "", KG_STR_CUT(words, 200));
 }
 
-static bool check_result(struct kit_run *run, struct kit_target *target)
+static void check_result(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances valid = {.count = 0};
     if (target->result == NULL)
-        return true;
+        return;
     make_valid(target, &valid);
     for (size_t i = 0; i < valid.count; i++) {
         const struct kit_ask *ask =
             call(run, target, usual_context(target), kg_str(valid.items[i].json));
         if (ask == NULL)
-            return false;
+            return;
         if (ask->answer == KIT_RESULT)
             find_misfit(run, target, ask);
     }
-    return true;
 }
 
 void kit_check_call_result(struct kit_run *run)
@@ -140,23 +137,21 @@ void kit_check_call_result(struct kit_run *run)
 }
 
 /* Fields that it does not know must not make it refuse what it did before. */
-static bool check_context(struct kit_run *run, struct kit_target *target)
+static void check_context(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances valid = {.count = 0};
     make_valid(target, &valid);
     struct kg_str object = kg_str(valid.items[0].json);
     const struct kit_ask *bare = call(run, target, KIT_BARE, object);
     if (bare == NULL || !kit_lives(run, bare))
-        return false;
+        return;
     const struct kit_ask *more = call(run, target, KIT_WITH_MORE, object);
     if (more == NULL || !kit_lives(run, more))
-        return false;
-    int64_t code = more->answer == KIT_ERROR ? rpc_error_code(kg_buf_view(&more->payload)) : 0;
-    if (target->has_result && (code == kg_error_row(KG_E_INVALID_PARAMS)->rpc_code ||
-                               code == kg_error_row(KG_E_INVALID_REQUEST)->rpc_code))
+        return;
+    if (target->has_result &&
+        (kit_is_error(more, KG_E_INVALID_PARAMS) || kit_is_error(more, KG_E_INVALID_REQUEST)))
         kit_find(run, run->rule, kg_buf_view(&more->sent), kg_buf_view(&more->payload),
                  "%s refuses a _context with fields that it does not know", target->method);
-    return true;
 }
 
 void kit_check_call_context(struct kit_run *run)
@@ -164,26 +159,24 @@ void kit_check_call_context(struct kit_run *run)
     each_target(run, true, check_context);
 }
 
-static bool check_invalid(struct kit_run *run, struct kit_target *target)
+static void check_invalid(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances wrong = {.count = 0};
     if (target->params == NULL)
-        return true;
+        return;
     kit_generate_invalid(target->document, target->params, &wrong);
     for (size_t i = 0; i < wrong.count && i < INVALID_MAX; i++) {
         const struct kit_ask *ask =
             call(run, target, usual_context(target), kg_str(wrong.items[i].json));
         if (ask == NULL || !kit_lives(run, ask))
-            return false;
-        if (ask->answer == KIT_ERROR && rpc_error_code(kg_buf_view(&ask->payload)) ==
-                                            kg_error_row(KG_E_INVALID_PARAMS)->rpc_code)
+            return;
+        if (kit_is_error(ask, KG_E_INVALID_PARAMS))
             continue;
         kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
                  "%s takes params that its schema refuses: %s", target->method,
                  wrong.items[i].what);
-        return false;
+        return;
     }
-    return true;
 }
 
 void kit_check_call_invalid(struct kit_run *run)
@@ -191,15 +184,14 @@ void kit_check_call_invalid(struct kit_run *run)
     each_target(run, true, check_invalid);
 }
 
-static bool check_types(struct kit_run *run, struct kit_target *target)
+static void check_types(struct kit_run *run, struct kit_target *target)
 {
     static const char *const odd[] = {"[1,\"two\",null]", "[]"};
     for (size_t i = 0; i < KG_COUNT(odd); i++) {
         const struct kit_ask *ask = call_raw(run, target, kg_str(odd[i]));
         if (ask == NULL || !kit_lives(run, ask))
-            return false;
+            return;
     }
-    return true;
 }
 
 void kit_check_call_types(struct kit_run *run)

@@ -15,8 +15,7 @@ static void check_accepted(struct kit_run *run, bool full)
     }
     const struct kit_ask *told = kit_send_config(run, kg_buf_view(&config));
     if (told == NULL || !kit_lives(run, told) || told->answer == KIT_RESULT ||
-        rpc_error_code(kg_buf_view(&told->payload)) ==
-            kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code)
+        kit_is_error(told, KG_E_METHOD_NOT_FOUND))
         return;
     kit_find(run, run->rule, kg_buf_view(&told->sent), kg_buf_view(&told->payload),
              "it refuses a configuration that fits its schema");

@@ -196,11 +196,6 @@ void kit_check_initialize_capabilities(struct kit_run *run)
 
 /* -- after the answer -------------------------------------------------------------------------- */
 
-static bool is_code(const struct kit_ask *ask, enum kg_code code)
-{
-    return rpc_error_code(kg_buf_view(&ask->payload)) == kg_error_row(code)->rpc_code;
-}
-
 /* Whether the handshake went well so far; else the rule is unclear. */
 static bool goes_on(struct kit_run *run)
 {
@@ -215,8 +210,8 @@ void kit_check_config_start(struct kit_run *run)
     if (!goes_on(run))
         return;
     const struct kit_ask *told = kit_send_config(run, kg_buf_view(&run->room->settings));
-    if (told == NULL || told->answer == KIT_RESULT || is_code(told, KG_E_METHOD_NOT_FOUND) ||
-        is_code(told, KG_E_NOT_INITIALIZED))
+    if (told == NULL || told->answer == KIT_RESULT || kit_is_error(told, KG_E_METHOD_NOT_FOUND) ||
+        kit_is_error(told, KG_E_NOT_INITIALIZED))
         return;
     kit_find(run, run->rule, kg_buf_view(&told->sent), kg_buf_view(&told->payload),
              "it refuses its first configuration, so it is not started");
@@ -227,7 +222,7 @@ void kit_check_initialized_lives(struct kit_run *run)
 {
     if (!goes_on(run))
         return;
-    kit_send_initialized(run, run->talk);
+    kit_send_initialized(run);
     kit_settle(run);
     if (helper_child_exit(run->talk->seat->child) != NULL)
         kit_find_end(run, run->rule);

@@ -44,8 +44,7 @@ void kit_check_method_unknown(struct kit_run *run)
     const struct kit_ask *ask = kit_question(run, &question);
     if (ask == NULL)
         return;
-    if (ask->answer == KIT_RESULT ||
-        rpc_error_code(kg_buf_view(&ask->payload)) != kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code)
+    if (!kit_is_error(ask, KG_E_METHOD_NOT_FOUND))
         kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
                  "an unknown method is answered with %s",
                  ask->answer == KIT_RESULT ? "a result" : "another error");
@@ -69,7 +68,7 @@ static void tell_project(struct kit_run *run, const char *method, const char *pa
         .method = method, .params = kg_str(params), .is_simple = true};
     const struct kit_ask *ask = kit_question(run, &question);
     if (ask == NULL || !kit_lives(run, ask) || ask->answer == KIT_RESULT ||
-        rpc_error_code(kg_buf_view(&ask->payload)) == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code)
+        kit_is_error(ask, KG_E_METHOD_NOT_FOUND))
         return;
     kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
              "%s is answered with another error than -32601", method);

@@ -38,8 +38,7 @@ static int make_declared(const char *root, const char *rest, struct kg_err *err)
         return 0;
     if (!is_file)
         return kg_make_dirs(path, 0700, err);
-    kg_auto(kg_free) char *folder = kg_strdup(path);
-    *strrchr(folder, '/') = '\0';
+    kg_auto(kg_free) char *folder = kg_path_folder(path);
     int result = kg_make_dirs(folder, 0700, err);
     return result < 0 ? result : write_file(path, KG_STR(""), err);
 }

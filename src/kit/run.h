@@ -149,6 +149,8 @@ struct kit_question {
 };
 /* The answer, or NULL: there was none, and that is a finding or makes the rule unclear. */
 const struct kit_ask *kit_question(struct kit_run *run, const struct kit_question *question);
+/* Whether it was answered with an error of that code. */
+bool kit_is_error(const struct kit_ask *ask, enum kg_code code);
 /* Whether it still lives after an answer; else that is a finding, of what was sent. */
 bool kit_lives(struct kit_run *run, const struct kit_ask *asked);
 /* It ended by itself, and should not have: a finding of the rule. */
@@ -165,7 +167,7 @@ struct kit_talk *kit_open(struct kit_run *run);
 /* Its steps, for the rules that look at each. */
 const struct kit_ask *kit_send_initialize(struct kit_run *run);
 const struct kit_ask *kit_send_config(struct kit_run *run, struct kg_str config);
-void kit_send_initialized(struct kit_run *run, struct kit_talk *talk);
+void kit_send_initialized(struct kit_run *run);
 
 /* -- params, see params.c ---------------------------------------------------------------------- */
 
