@@ -493,11 +493,6 @@ bool instance_has_process(const struct instance *instance)
     return instance->child != NULL;
 }
 
-const char *instance_name(const struct instance *instance)
-{
-    return instance->name;
-}
-
 enum instance_state instance_state(const struct instance *instance)
 {
     return instance->state;

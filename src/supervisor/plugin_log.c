@@ -24,13 +24,8 @@ struct plugin_log {
     int64_t file_bytes; /* size of the current file */
     int64_t file_start; /* cursor of its first byte */
 
-    struct reader {
-        uv_poll_t poll;
-        int fd;
-        struct plugin_log *log; /* NULL: detached */
-        struct frame frame;
-    } * reader; /* frees itself once libuv lets go of it */
-
+    struct loop_fd pipe; /* the plugin's stderr */
+    struct frame frame;
     struct kg_rate rate;
     struct kg_buf pending; /* lines of this read, written at once */
     struct kg_buf tail;    /* the last lines, each with its newline */
@@ -46,7 +41,7 @@ struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *nam
     log->supervisor = supervisor;
     log->name = kg_strdup(name);
     log->path = kg_format("%s/%s.log", supervisor->log_dir, name);
-    log->file = -1;
+    log->file = log->pipe.fd = -1;
     struct stat there;
     if (stat(log->path, &there) == 0)
         log->file_bytes = there.st_size;
@@ -149,65 +144,49 @@ static bool on_line(void *data, struct kg_str line)
 
 /* -- the pipe ---------------------------------------------------------------------------------- */
 
-static void on_reader_closed(uv_handle_t *handle)
+static bool read_some(struct plugin_log *log)
 {
-    struct reader *reader = handle->data;
-    frame_free(&reader->frame);
-    free(reader);
-}
-
-static bool read_some(struct reader *reader)
-{
-    struct loop *loop = reader->log->supervisor->loop;
+    struct loop *loop = log->supervisor->loop;
     size_t size;
-    char *space = frame_space(&reader->frame, loop_scratch(loop), LOOP_SCRATCH_BYTES, &size);
-    ssize_t got = read(reader->fd, space, size);
+    char *space = frame_space(&log->frame, loop_scratch(loop), LOOP_SCRATCH_BYTES, &size);
+    ssize_t got = read(log->pipe.fd, space, size);
     if (got < 0)
         return errno == EINTR;
     if (got == 0) {
-        frame_finish(&reader->frame, on_line, reader->log);
-        uv_poll_stop(&reader->poll);
+        frame_finish(&log->frame, on_line, log);
+        loop_fd_end(&log->pipe);
     } else {
-        frame_advance(&reader->frame, space, (size_t)got, on_line, reader->log);
+        frame_advance(&log->frame, space, (size_t)got, on_line, log);
     }
-    write_pending(reader->log);
+    write_pending(log);
     return got > 0;
 }
 
 static void on_readable(uv_poll_t *handle, int status, int events)
 {
-    (void)status;
-    (void)events;
-    read_some(handle->data);
+    (void)status, (void)events;
+    read_some(KG_CONTAINER(handle->data, struct plugin_log, pipe));
 }
 
 void plugin_log_attach(struct plugin_log *log, int fd)
 {
-    struct reader *reader = kg_alloc(sizeof(*reader));
-    reader->fd = fd;
-    reader->log = log;
-    reader->frame.truncates = true;
-    reader->frame.line_max = log->supervisor->limits.stderr_line_max_bytes;
-    uv_poll_init(loop_uv(log->supervisor->loop), &reader->poll, fd);
-    reader->poll.data = reader;
-    uv_poll_start(&reader->poll, UV_READABLE, on_readable);
-    log->reader = reader;
+    log->frame = (struct frame){.truncates = true,
+                                .line_max = log->supervisor->limits.stderr_line_max_bytes};
+    loop_fd_begin(log->supervisor->loop, &log->pipe, fd);
+    if (log->pipe.poll != NULL)
+        uv_poll_start(log->pipe.poll, UV_READABLE, on_readable);
 }
 
 void plugin_log_detach(struct plugin_log *log)
 {
-    struct reader *reader = log->reader;
-    if (reader == NULL)
-        return;
-    for (int i = 0; i < LAST_READS && read_some(reader); i++)
+    for (int i = 0; i < LAST_READS && log->pipe.fd >= 0 && read_some(log); i++)
         ;
-    frame_finish(&reader->frame, on_line, log);
+    frame_finish(&log->frame, on_line, log);
     note_lost(log, log->rate.dropped);
     log->rate = (struct kg_rate){0};
     write_pending(log);
-    log->reader = NULL;
-    uv_close((uv_handle_t *)&reader->poll, on_reader_closed);
-    kg_close(&reader->fd);
+    frame_free(&log->frame);
+    loop_fd_end(&log->pipe);
 }
 
 void plugin_log_tail(const struct plugin_log *log, struct kg_buf *ret_text)

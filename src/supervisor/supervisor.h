@@ -130,11 +130,10 @@ struct instance;
 struct instance_ops {
     void (*on_state)(void *data); /* after each change of state */
     /* Once for each change, in order; reason says what brought it about. */
-    void (*on_move)(void *data, enum instance_state from,
-                    enum instance_state to, const char *reason);
+    void (*on_move)(void *data, enum instance_state from, enum instance_state to,
+                    const char *reason);
     /* A notification of the running plugin that is in the audit log by now. */
-    void (*on_notification)(void *data, struct kg_str method,
-                            struct kg_str params);
+    void (*on_notification)(void *data, struct kg_str method, struct kg_str params);
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data);
     /*
@@ -143,8 +142,7 @@ struct instance_ops {
      */
     struct cage_plan *(*make_plan)(void *data, struct kg_err *err);
     /* A request of the running plugin; answered by instance_answer, or false: no such method. */
-    bool (*on_request)(void *data, int64_t request, struct kg_str method,
-                       struct kg_str params);
+    bool (*on_request)(void *data, int64_t request, struct kg_str method, struct kg_str params);
     /* The projects that use it, which it is told in the handshake: strings. */
     void (*put_projects)(void *data, struct kg_json_writer *json);
     /* Whether the plugin is told that it has storage. */
@@ -174,7 +172,6 @@ void instance_stop(struct instance *instance); /* the daemon stops */
 void instance_kill(struct instance *instance); /* the daemon stops, and waits no longer */
 bool instance_has_process(const struct instance *instance);
 
-const char *instance_name(const struct instance *instance);
 enum instance_state instance_state(const struct instance *instance);
 /* To call it by, while the instance runs and takes calls; else NULL. */
 struct dialect_talk *instance_talk(struct instance *instance);
