@@ -18,7 +18,6 @@
 #include <cmocka.h>
 
 #define ANSWER_MS 120000
-#define SPARE_FD  3
 
 static void make_file(const char *path)
 {
@@ -37,7 +36,6 @@ struct storage *storage_new(void)
     kg_auto(kg_free) char *wal = kg_format("%s-wal", storage->path);
     make_file(storage->path);
     make_file(wal);
-    storage->spare_fd = -1;
     return storage;
 }
 
@@ -70,8 +68,6 @@ static void become_worker(struct storage *storage, const char **words, int in, i
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(in, STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
-    if (storage->spare_fd >= 0)
-        dup2(storage->spare_fd, SPARE_FD);
     if (storage->uid != 0 && (setgid(storage->uid) < 0 || setuid(storage->uid) < 0))
         _exit(125);
     execv(words[0], (char *const *)words);

@@ -9,9 +9,8 @@ struct storage {
     char path[96]; /* of the database; FILE-wal is beside it */
     pid_t pid;     /* 0: not running */
     int in, out;
-    uid_t uid;    /* to run as, or 0: as we are */
-    int spare_fd; /* handed to the worker as 3, or -1 */
-    int64_t id;   /* of the last request */
+    uid_t uid;  /* to run as, or 0: as we are */
+    int64_t id; /* of the last request */
     struct kg_buf received;
 };
 

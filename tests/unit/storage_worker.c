@@ -883,30 +883,6 @@ static void wrong_options_are_a_usage_error(void **state)
     }
 }
 
-static void a_live_database_can_be_copied(void **state)
-{
-    struct storage *storage = *state;
-    char path[] = "/tmp/kaged-storage-copy-XXXXXX";
-    storage->spare_fd = mkstemp(path);
-    assert_true(storage->spare_fd >= 0);
-    storage_start(storage, NULL);
-    done(storage, "CREATE TABLE t(a)");
-    done(storage, "INSERT INTO t VALUES(41)");
-    assert_mentions(ask(storage, "backup", "{\"fd\":3}"), "{\"bytes\":8192}");
-    assert_mentions(ask(storage, "backup", "{\"fd\":1}"), "-32602");
-    done(storage, "INSERT INTO t VALUES(42)");
-    close(storage->spare_fd);
-    sqlite3 *copy;
-    sqlite3_stmt *rows;
-    assert_int_equal(sqlite3_open(path, &copy), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(copy, "SELECT sum(a) FROM t", -1, &rows, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(rows), SQLITE_ROW);
-    assert_int_equal(sqlite3_column_int(rows, 0), 41);
-    sqlite3_finalize(rows);
-    sqlite3_close(copy);
-    unlink(path);
-}
-
 /* -- bounds ------------------------------------------------------------------------------------ */
 
 static void a_statement_that_does_not_end_is_interrupted(void **state)
@@ -1104,7 +1080,6 @@ int main(void)
         TEST_STOPPED(a_missing_file_ends_the_worker_without_a_path),
         TEST_STOPPED(a_second_worker_on_the_file_gives_up),
         TEST_STOPPED(wrong_options_are_a_usage_error),
-        TEST_STOPPED(a_live_database_can_be_copied),
         TEST_STOPPED(a_statement_that_does_not_end_is_interrupted),
         TEST_STOPPED(an_interrupt_hurts_only_its_own_request),
         TEST_STOPPED(the_file_grows_no_further_than_its_bound),

@@ -44,27 +44,19 @@ const char *failure_sqlite_name(int sqlite_code)
 void failure_write(struct kg_json_writer *writer, const struct failure *failure)
 {
     kg_json_begin(writer, '{');
-    kg_json_key(writer, "code");
-    kg_json_int(writer, kg_error_row(failure->code)->rpc_code);
-    kg_json_key(writer, "message");
-    kg_json_text(writer, failure->message);
+    kg_json_named_int(writer, "code", kg_error_row(failure->code)->rpc_code);
+    kg_json_named_text(writer, "message", failure->message);
     if (failure->rule != NULL || failure->sqlite_code != 0 || failure->index >= 0) {
         kg_json_key(writer, "data");
         kg_json_begin(writer, '{');
-        if (failure->rule != NULL) {
-            kg_json_key(writer, "rule");
-            kg_json_text(writer, failure->rule);
-        }
+        if (failure->rule != NULL)
+            kg_json_named_text(writer, "rule", failure->rule);
         if (failure->sqlite_code != 0) {
-            kg_json_key(writer, "sqlite_code");
-            kg_json_int(writer, failure->sqlite_code);
-            kg_json_key(writer, "sqlite_name");
-            kg_json_text(writer, failure_sqlite_name(failure->sqlite_code));
+            kg_json_named_int(writer, "sqlite_code", failure->sqlite_code);
+            kg_json_named_text(writer, "sqlite_name", failure_sqlite_name(failure->sqlite_code));
         }
-        if (failure->index >= 0) {
-            kg_json_key(writer, "index");
-            kg_json_int(writer, failure->index);
-        }
+        if (failure->index >= 0)
+            kg_json_named_int(writer, "index", failure->index);
         kg_json_end(writer, '}');
     }
     kg_json_end(writer, '}');

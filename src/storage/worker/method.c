@@ -1,21 +1,14 @@
 /*
- * What can be asked of the worker. exec, query and batch are the plugin's; schema too; size and
- * backup are the operator's. A request that fails leaves nothing behind, in the database or in the
+ * What can be asked of the worker. exec, query and batch are the plugin's; schema too; size is
+ * the operator's. A request that fails leaves nothing behind, in the database or in the
  * answers.
  */
 #include "storage/worker/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#define COPY_BYTES    ((size_t)64 * 1024)
-#define FIRST_FREE_FD 3
-
 /* -- what a request has in it ------------------------------------------------------------------ */
 
-enum key { KEY_SQL, KEY_PARAMS, KEY_READ_ONLY, KEY_STATEMENTS, KEY_FD, KEY_COUNT };
-static const char *const key_names[KEY_COUNT] = {"sql", "params", "read_only", "statements", "fd"};
+enum key { KEY_SQL, KEY_PARAMS, KEY_READ_ONLY, KEY_STATEMENTS, KEY_COUNT };
+static const char *const key_names[KEY_COUNT] = {"sql", "params", "read_only", "statements"};
 
 #define BIT(key) (1u << (key))
 
@@ -147,12 +140,10 @@ struct run {
 
 static void put_changes(struct run *run, sqlite3 *handle, int64_t rowid)
 {
-    kg_json_key(&run->writer, "rows_affected");
-    kg_json_int(&run->writer, run->statement->changes_rows ? sqlite3_changes64(handle) : 0);
-    if (rowid != 0) {
-        kg_json_key(&run->writer, "last_insert_rowid");
-        kg_json_int(&run->writer, rowid);
-    }
+    kg_json_named_int(&run->writer, "rows_affected",
+                      run->statement->changes_rows ? sqlite3_changes64(handle) : 0);
+    if (rowid != 0)
+        kg_json_named_int(&run->writer, "last_insert_rowid", rowid);
 }
 
 /* Like rows_run; tells the rowid that the statement inserted last, or 0. */
@@ -416,60 +407,11 @@ static int do_size(struct worker *worker, const struct asked *asked, struct fail
         return -1;
     struct kg_json_writer writer = kg_json_writer(&worker->out);
     kg_json_begin(&writer, '{');
-    for (size_t i = 0; i < KG_COUNT(figures); i++) {
-        kg_json_key(&writer, figures[i].key);
-        kg_json_int(&writer, figures[i].value);
-    }
+    for (size_t i = 0; i < KG_COUNT(figures); i++)
+        kg_json_named_int(&writer, figures[i].key, figures[i].value);
     put_tables(worker, &writer, query);
     kg_json_end(&writer, '}');
     database_end_query(database, query);
-    return 0;
-}
-
-/*
- * Everything is in the main file after a full checkpoint, and nobody else can write it. It is read
- * through SQLite's own descriptor: closing any other one of the same file would drop the lock.
- */
-static int copy_file(sqlite3_file *file, int fd, int64_t *ret_bytes)
-{
-    sqlite3_int64 size;
-    if (file->pMethods->xFileSize(file, &size) != SQLITE_OK)
-        return -EIO;
-    kg_auto(kg_free) char *block = kg_alloc(COPY_BYTES);
-    for (sqlite3_int64 at = 0; at < size;) {
-        size_t length = size - at < (sqlite3_int64)COPY_BYTES ? (size_t)(size - at) : COPY_BYTES;
-        if (file->pMethods->xRead(file, block, (int)length, at) != SQLITE_OK)
-            return -EIO;
-        int result = kg_write_all(fd, block, length);
-        if (result < 0)
-            return result;
-        at += (sqlite3_int64)length;
-    }
-    *ret_bytes = size;
-    return 0;
-}
-
-static int do_backup(struct worker *worker, const struct asked *asked, struct failure *failure)
-{
-    struct database *database = worker->database;
-    struct kg_str span = asked->value[KEY_FD];
-    int64_t fd;
-    if (span.data == NULL || !kg_str_to_int(span, &fd) || fd < FIRST_FREE_FD || fd > INT32_MAX)
-        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "fd is an open descriptor from %d",
-                           FIRST_FREE_FD);
-    if (leave_group(worker, failure) < 0)
-        return -1;
-    int code =
-        sqlite3_wal_checkpoint_v2(database->handle, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    if (code != SQLITE_OK)
-        return database_fail(database, code, failure);
-    sqlite3_file *file = NULL;
-    int64_t bytes = 0;
-    sqlite3_file_control(database->handle, "main", SQLITE_FCNTL_FILE_POINTER, (void *)&file);
-    int result = copy_file(file, (int)fd, &bytes);
-    if (result < 0)
-        return failure_set(failure, KG_E_IO, NULL, "copy the database: %s", strerror(-result));
-    kg_buf_printf(&worker->out, "{\"bytes\":%lld}", (long long)bytes);
     return 0;
 }
 
@@ -483,7 +425,6 @@ static const struct {
     {"batch", do_batch, BIT(KEY_STATEMENTS) | BIT(KEY_READ_ONLY)},
     {"schema", do_schema, 0},
     {"size", do_size, 0},
-    {"backup", do_backup, BIT(KEY_FD)},
 };
 
 int method_call(struct worker *worker, struct kg_str name, struct kg_str params,
