@@ -343,14 +343,10 @@ static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
 {
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "daemon_version");
-    kg_json_text(&json, KAGED_VERSION);
-    kg_json_key(&json, "api_version");
-    kg_json_int(&json, DIALECT_API_VERSION);
-    kg_json_key(&json, "plugin_name");
-    kg_json_text(&json, talk->plugin);
-    kg_json_key(&json, "storage_available");
-    kg_json_bool(&json, talk->ops->has_storage(talk->data));
+    kg_json_named_text(&json, "daemon_version", KAGED_VERSION);
+    kg_json_named_int(&json, "api_version", DIALECT_API_VERSION);
+    kg_json_named_text(&json, "plugin_name", talk->plugin);
+    kg_json_named_bool(&json, "storage_available", talk->ops->has_storage(talk->data));
     kg_json_key(&json, "projects");
     kg_json_begin(&json, '[');
     talk->ops->put_projects(talk->data, &json);

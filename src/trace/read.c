@@ -49,19 +49,13 @@ static void take_object(const struct reading *reading, const struct kg_node *obj
     *ret_json = keep(reading, kg_buf_view(&text));
 }
 
-static bool take_number(const struct kg_node *object, const char *key, int64_t *ret_value)
-{
-    const struct kg_node *node = kg_node_get(object, key);
-    return node != NULL && kg_node_int(node, ret_value);
-}
-
 /* -- lines ------------------------------------------------------------------------------------- */
 
 static int take_header(const struct reading *reading, const struct kg_node *header)
 {
     struct trace *trace = reading->trace;
     int64_t version = 0;
-    if (!take_number(header, "kaged_trace", &version) || version < 1)
+    if (!kg_node_int(kg_node_get(header, "kaged_trace"), &version) || version < 1)
         return fail(reading, "it is no header of a trace: it has no \"kaged_trace\"");
     if (version > TRACE_VERSION)
         return kg_fail(reading->err, KG_E_PARSE,
@@ -108,7 +102,7 @@ static int take_record(struct reading *reading, const struct kg_node *node)
     int64_t cut_from = 0;
     if (!take_kind(node, &record.kind))
         return fail(reading, "\"dir\" is none of to, from, stderr, state and missed");
-    if (!take_number(node, "t_us", &record.t_us))
+    if (!kg_node_int(kg_node_get(node, "t_us"), &record.t_us))
         return fail(reading, "\"t_us\" is no whole number");
     bool has_line = record.kind == TRACE_TO || record.kind == TRACE_FROM;
     if (!take_text(reading, node, "line", &record.line) || (has_line && record.line.data == NULL))
@@ -117,10 +111,9 @@ static int take_record(struct reading *reading, const struct kg_node *node)
         return fail(reading, "\"to\" is no text");
     if (memchr(record.line.data ? record.line.data : "", '\n', record.line.length) != NULL)
         return fail(reading, "\"line\" has a line end in it");
-    const struct kg_node *redacted = kg_node_get(node, "redacted");
-    record.redacted = redacted != NULL && redacted->type == KG_BOOL && redacted->boolean;
-    record.cut = take_number(node, "cut_from", &cut_from);
-    (void)take_number(node, "count", &record.count);
+    record.redacted = kg_node_is_true(node, "redacted");
+    record.cut = kg_node_int(kg_node_get(node, "cut_from"), &cut_from);
+    record.count = kg_node_number(node, "count");
     if (trace->count == TRACE_RECORDS_MAX)
         return kg_fail(reading->err, KG_E_TOO_LARGE, "it has more than %zu records",
                        TRACE_RECORDS_MAX);

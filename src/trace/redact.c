@@ -260,8 +260,7 @@ static void put_field(struct trace_redactor *redactor, struct kg_str key, struct
 static void put_guarded(struct trace_redactor *redactor, struct kg_str value,
                         const struct kg_node *schema, struct kg_buf *out)
 {
-    const struct kg_node *mark = kg_node_get(schema, "sensitive");
-    if (value.data[0] == '{' && (mark == NULL || mark->type != KG_BOOL || !mark->boolean))
+    if (value.data[0] == '{' && !kg_node_is_true(schema, "sensitive"))
         put_members(redactor, value, put_field, schema, out);
     else
         put_hidden(redactor, KG_STR_NULL, value, NULL, out);
