@@ -103,15 +103,6 @@ static void put_nodes(struct kg_buf *buf, const struct kg_node *list)
     kg_json_end(&json, ']');
 }
 
-static void put_list(struct kg_buf *buf, char *const *list)
-{
-    struct kg_json_writer json = kg_json_writer(buf);
-    kg_json_begin(&json, '[');
-    for (; *list != NULL; list++)
-        kg_json_text(&json, *list);
-    kg_json_end(&json, ']');
-}
-
 static bool check_capabilities(struct dialect_talk *talk, const struct answer *answer)
 {
     const struct kg_node *used = answer->capabilities;
@@ -121,7 +112,8 @@ static bool check_capabilities(struct dialect_talk *talk, const struct answer *a
             continue;
         kg_auto(kg_buf_free) struct kg_buf all = {0}, allowed = {0};
         put_nodes(&all, used);
-        put_list(&allowed, talk->capabilities);
+        struct kg_json_writer json = kg_json_writer(&allowed);
+        kg_json_list(&json, talk->capabilities);
         audit_emit(talk->audit, AUDIT_PLUGIN_CAPABILITY_OVERREACH, KG_STR_NULL,
                    AUDIT_V_TEXT(talk->name), AUDIT_V_RAW(kg_buf_view(&all)),
                    AUDIT_V_RAW(kg_buf_view(&allowed)));
