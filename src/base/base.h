@@ -15,6 +15,15 @@
 #define KG_COUNT(array)                     (sizeof(array) / sizeof((array)[0]))
 #define KG_PRINTF(at, first)                __attribute__((format(printf, at, first)))
 #define KG_CONTAINER(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+/* Takes an item out of a list of such with a `next`; nothing happens if it is not in there. */
+#define KG_UNLINK(first, item)                                                                     \
+    do {                                                                                           \
+        __typeof__(item) *kg_at = &(first);                                                        \
+        while (*kg_at != NULL && *kg_at != (item))                                                 \
+            kg_at = &(*kg_at)->next;                                                               \
+        if (*kg_at != NULL)                                                                        \
+            *kg_at = (item)->next;                                                                 \
+    } while (0)
 
 /* -- memory: running out of it ends the program, here and nowhere else ------------------------- */
 
@@ -229,13 +238,15 @@ int kg_fail_errno(struct kg_err *err, int errnum, const char *format, ...) KG_PR
 int kg_wrap(struct kg_err *err, int result, const char *format, ...) KG_PRINTF(3, 4);
 /* Puts the file before a message that begins with its place: FILE:LINE:COLUMN, as everywhere. */
 void kg_wrap_file(struct kg_err *err, const char *path);
+/* What to do about it; returns what kg_fail does. */
+int kg_hint(struct kg_err *err, const char *format, ...) KG_PRINTF(2, 3);
 #if defined(__clang_analyzer__) && !defined(KG_ERR_DEFINITIONS)
 /* The analyzer looks at one file at a time: it must be told what these return. */
 #define kg_fail(...)              (kg_fail(__VA_ARGS__), -1)
 #define kg_fail_errno(...)        (kg_fail_errno(__VA_ARGS__), -1)
 #define kg_wrap(err, result, ...) (kg_wrap(err, result, __VA_ARGS__), (result))
+#define kg_hint(...)              (kg_hint(__VA_ARGS__), -1)
 #endif
-void kg_hint(struct kg_err *err, const char *format, ...) KG_PRINTF(2, 3);
 
 /* -- log: one line a record on stderr, with level, time and the plugin it is about ------------- */
 

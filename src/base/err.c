@@ -98,12 +98,13 @@ void kg_wrap_file(struct kg_err *err, const char *path)
     }
 }
 
-void kg_hint(struct kg_err *err, const char *format, ...)
+int kg_hint(struct kg_err *err, const char *format, ...)
 {
     if (err == NULL)
-        return;
+        return -EINVAL;
     va_list args;
     va_start(args, format);
     vsnprintf(err->hint, sizeof(err->hint), format, args);
     va_end(args);
+    return -EINVAL;
 }

@@ -177,14 +177,11 @@ static int check_restart(struct host_named named, struct kg_err *err)
     if (result < 0 || host_process_is_wanted(named.process))
         return result;
     if (named.plugin->dev != NULL) {
-        result = kg_fail(err, KG_E_CONFLICT, "plugin %s asks for more than was agreed to",
-                         host_name(named));
-        kg_hint(err, "answer where kaged plugin dev runs");
-        return result;
+        kg_fail(err, KG_E_CONFLICT, "plugin %s asks for more than was agreed to", host_name(named));
+        return kg_hint(err, "answer where kaged plugin dev runs");
     }
-    result = kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", host_name(named));
-    kg_hint(err, "kaged plugin enable %s", host_name(named));
-    return result;
+    kg_fail(err, KG_E_CONFLICT, "plugin %s is disabled", host_name(named));
+    return kg_hint(err, "kaged plugin enable %s", host_name(named));
 }
 
 static void on_checked_to_restart(struct host_named named, void *data,

@@ -64,8 +64,7 @@ static int check_door(struct host *host, struct kg_err *err)
             "no call is taken while the audit log cannot be "
             "written: %s",
             why);
-    kg_hint(err, "make room on the disk of %s", host->paths->audit_dir);
-    return -EINVAL;
+    return kg_hint(err, "make room on the disk of %s", host->paths->audit_dir);
 }
 
 static int check_process(const struct host_process *process, struct kg_err *err)
@@ -76,8 +75,7 @@ static int check_process(const struct host_process *process, struct kg_err *err)
     enum instance_state state = instance_state(process->instance);
     if (drift->code != KG_OK) {
         kg_fail(err, KG_E_PLUGIN_DOWN, "%s", drift->message);
-        kg_hint(err, "%s", drift->hint);
-        return -EINVAL;
+        return kg_hint(err, "%s", drift->hint);
     }
     say_state(process, state, err);
     if (state == INSTANCE_DISABLED || state == INSTANCE_FAILED)
@@ -103,8 +101,7 @@ static int check_method(const struct host_process *process, struct kg_str method
     }
     kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no method %.*s", process->name,
             KG_STR_CUT(method, RPC_METHOD_MAX));
-    kg_hint(err, "kaged plugin status %s lists its methods", process->name);
-    return -EINVAL;
+    return kg_hint(err, "kaged plugin status %s lists its methods", process->name);
 }
 
 /* Only the host speaks for who calls and with which config. Few texts need a closer look. */

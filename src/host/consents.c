@@ -10,12 +10,16 @@
 
 /* One offer that is being made, or one that is being taken. */
 struct work {
+    struct loop_job job; /* makes the offer */
     struct host *host;
     struct kg_id consent;
-    struct store_fetch *fetch;   /* while it is fetched; else NULL */
-    struct store_source *source; /* owned */
-    char *name;                  /* owned; the only one that fits, or NULL */
-    struct work *next;           /* in host->fetches */
+    struct store_fetch *fetch;     /* while it is fetched; else NULL */
+    struct store_source *source;   /* owned; NULL: what is installed is offered */
+    struct store_fetched *fetched; /* the job's */
+    char *name;                    /* owned; the only one that fits, or NULL */
+    struct store_offer *offer;     /* what the job made, or else why not */
+    struct kg_err err;
+    struct work *next; /* in host->fetches */
 };
 
 static void work_free(struct work *work)
@@ -41,15 +45,6 @@ static bool is_listed(const struct work *work)
     return at != NULL;
 }
 
-static void unlist(struct work *work)
-{
-    struct work **at = &work->host->fetches;
-    while (*at != NULL && *at != work)
-        at = &(*at)->next;
-    if (*at != NULL)
-        *at = work->next;
-}
-
 static struct work *work_new(struct host *host, const struct consent *consent, const char *name)
 {
     struct work *work = kg_alloc(sizeof(*work));
@@ -61,18 +56,43 @@ static struct work *work_new(struct host *host, const struct consent *consent, c
 
 /* -- making an offer --------------------------------------------------------------------------- */
 
-static void on_offer(void *data, struct store_offer *offer, const struct kg_err *err_or_null)
+static void end_offer(struct work *work)
 {
-    struct work *work = data;
     struct consent *consent = is_listed(work) ? consent_of(work) : NULL;
-    unlist(work);
-    if (consent != NULL && offer != NULL)
-        consent_offered(consent, offer);
+    KG_UNLINK(work->host->fetches, work);
+    if (consent != NULL && work->offer != NULL)
+        consent_offered(consent, work->offer);
     else if (consent != NULL)
-        consent_failed(consent, err_or_null);
+        consent_failed(consent, &work->err);
     else
-        host_offer_drop(work->host, offer);
+        host_offer_drop(work->host, work->offer);
     work_free(work);
+}
+
+static void run_offer(struct loop_job *job)
+{
+    struct work *work = KG_CONTAINER(job, struct work, job);
+    struct store *store = work->host->store;
+    if (work->source != NULL)
+        (void)store_offer_fetched(store, work->source, work->fetched, work->name, &work->offer,
+                                  &work->err);
+    else
+        (void)store_offer_installed(store, work->name, &work->offer, &work->err);
+}
+
+static void on_offer_made(struct loop_job *job)
+{
+    struct work *work = KG_CONTAINER(job, struct work, job);
+    struct host *host = work->host;
+    end_offer(work);
+    host_store_job_done(host);
+}
+
+static void make_offer(struct work *work)
+{
+    work->job.run = run_offer;
+    work->job.done = on_offer_made;
+    host_store_job(work->host, &work->job);
 }
 
 static void on_progress(void *data, const struct store_progress *progress)
@@ -86,10 +106,13 @@ static void on_fetched(void *data, struct store_fetched *fetched, const struct k
 {
     struct work *work = data;
     work->fetch = NULL;
-    if (fetched == NULL)
-        on_offer(work, NULL, err_or_null);
-    else
-        host_offer_fetched(work->host, work->source, fetched, work->name, on_offer, work);
+    work->fetched = fetched;
+    if (fetched != NULL) {
+        make_offer(work);
+        return;
+    }
+    work->err = *err_or_null;
+    end_offer(work);
 }
 
 /* A path is the caller's, whose folder the daemon does not know. */
@@ -98,8 +121,7 @@ static int check_absolute(const struct consent_wish *wish, struct kg_err *err)
     if (wish->base != NULL || wish->source[0] == '/' || strstr(wish->source, "://") != NULL)
         return 0;
     kg_fail(err, KG_E_USAGE, "source %.200s: neither an absolute path nor a URL", wish->source);
-    kg_hint(err, "give the path from / on, or https://, git+https:// or file://");
-    return -EINVAL;
+    return kg_hint(err, "give the path from / on, or https://, git+https:// or file://");
 }
 
 static int begin_fetch(struct work *work, const struct consent_wish *wish, struct kg_err *err)
@@ -123,7 +145,7 @@ static int prepare(void *data, struct consent *consent, const struct consent_wis
         return 0; /* who raises it has the offer */
     struct work *work = work_new(host, consent, wish->plugin);
     if (wish->source == NULL) {
-        host_offer_installed(host, kg_str(work->name), on_offer, work);
+        make_offer(work);
     } else if (begin_fetch(work, wish, err) < 0) {
         work_free(work);
         return -EINVAL;
@@ -141,9 +163,9 @@ static void cancel(void *data, struct consent *consent)
         work = work->next;
     if (work == NULL)
         return;
-    unlist(work);
+    KG_UNLINK(host->fetches, work);
     if (work->fetch == NULL)
-        return; /* it ends in on_offer */
+        return; /* its job ends it */
     store_fetch_cancel(work->fetch);
     work_free(work);
 }
@@ -163,13 +185,7 @@ static void on_taken(void *data, const struct host_changed *changed,
     if (consent != NULL && err_or_null != NULL)
         consent_failed(consent, err_or_null);
     else if (consent != NULL)
-        consent_taken(consent, &(struct consent_outcome){
-                                   .name = changed->name,
-                                   .version = changed->version,
-                                   .was_running = changed->was_running,
-                                   .reverted = changed->reverted,
-                                   .reason = changed->reason,
-                               });
+        consent_taken(consent, &changed->outcome);
     work_free(work);
 }
 

@@ -74,7 +74,7 @@ static void line_end(struct host_dev *dev, struct kg_buf *line, struct kg_json_w
         dev->ops->on_line(dev->data, kg_buf_view(line));
 }
 
-static const struct host_plugin *plugin_of(const struct host_dev *dev)
+static struct host_plugin *plugin_of(const struct host_dev *dev)
 {
     return dev->name ? host_plugin_find(dev->host, kg_str(dev->name)) : NULL;
 }
@@ -104,11 +104,7 @@ static void tell_changed(struct host_dev *dev)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = line_begin(dev, &line, "changed");
-    kg_json_key(&json, "files");
-    kg_json_begin(&json, '[');
-    for (size_t i = 0; dev->changed[i] != NULL; i++)
-        kg_json_text(&json, dev->changed[i]);
-    kg_json_end(&json, ']');
+    kg_json_named_list(&json, "files", dev->changed);
     kg_json_named_int(&json, "changes", (int64_t)dev->changes);
     line_end(dev, &line, &json);
     forget_changed(dev);
@@ -164,10 +160,7 @@ static void on_record(struct host_trace_listener *listener, uint64_t at_ns, stru
 
 static void tap_free(struct tap *tap)
 {
-    struct tap **at = &tap->dev->taps;
-    while (*at != tap)
-        at = &(*at)->next;
-    *at = tap->next;
+    KG_UNLINK(tap->dev->taps, tap);
     free(tap);
 }
 
@@ -218,10 +211,7 @@ static void dev_free(struct host_dev *dev)
 
 static void unlist(struct host_dev *dev)
 {
-    struct host_dev **at = &dev->host->devs;
-    while (*at != dev)
-        at = &(*at)->next;
-    *at = dev->next;
+    KG_UNLINK(dev->host->devs, dev);
     if (dev->host->consents != NULL)
         consent_unlisten(dev->host->consents, &dev->listener);
     for (struct host_dev *other = dev->host->devs; other != NULL; other = other->next) {
@@ -230,15 +220,20 @@ static void unlist(struct host_dev *dev)
     }
 }
 
+/* The consent that has that id, which is forgotten; NULL: there is none any more. */
+static struct consent *take_consent(const struct host_dev *dev, struct kg_id *id)
+{
+    const struct consent_queue *queue = dev->host->consents;
+    struct kg_id taken = *id;
+    id->text[0] = '\0';
+    return queue != NULL ? consent_find(queue, kg_str(taken.text), NULL) : NULL;
+}
+
 /* Nobody needs an answer to it any more. */
 static void withdraw(struct host_dev *dev)
 {
-    struct consent_queue *queue = dev->host->consents;
-    struct kg_id id = dev->consent;
     struct kg_err err;
-    dev->consent.text[0] = '\0';
-    struct consent *consent =
-        id.text[0] != '\0' && queue ? consent_find(queue, kg_str(id.text), NULL) : NULL;
+    struct consent *consent = take_consent(dev, &dev->consent);
     if (consent != NULL && consent_decline(consent, NULL, &err) < 0)
         kg_log_about(KG_ERROR_LEVEL, dev->name, "%s", err.message);
 }
@@ -268,14 +263,14 @@ void host_dev_leave(struct host_dev *dev)
 static void put_in(void *data)
 {
     struct host_dev *dev = data;
-    struct host_plugin *plugin = host_plugin_find(dev->host, kg_str(dev->name));
+    struct host_plugin *plugin = plugin_of(dev);
     host_plugin_move(plugin ? plugin : host_plugin_add(dev->host, dev->name), dev);
 }
 
 static void put_out(void *data)
 {
     struct host_dev *dev = data;
-    struct host_plugin *plugin = host_plugin_find(dev->host, kg_str(dev->name));
+    struct host_plugin *plugin = plugin_of(dev);
     if (plugin != NULL && plugin->dev == dev)
         host_plugin_move(plugin, NULL);
 }
@@ -310,12 +305,8 @@ static void take_away(struct loop_task *task)
 
 static void answer_consent(struct host_dev *dev, const struct kg_err *err_or_null)
 {
-    struct consent_queue *queue = dev->host->consents;
     const struct host_plugin *plugin = plugin_of(dev);
-    struct kg_id id = dev->taking;
-    dev->taking.text[0] = '\0';
-    struct consent *consent =
-        id.text[0] != '\0' && queue ? consent_find(queue, kg_str(id.text), NULL) : NULL;
+    struct consent *consent = take_consent(dev, &dev->taking);
     if (consent != NULL && err_or_null != NULL)
         consent_failed(consent, err_or_null);
     else if (consent != NULL)
@@ -338,8 +329,8 @@ static void on_in(void *data, const struct host_changed *changed, const struct k
     }
     audit_emit(dev->host->audit,
                dev->is_there ? AUDIT_PLUGIN_DEV_RESTARTED : AUDIT_PLUGIN_DEV_STARTED, KG_STR_NULL,
-               AUDIT_V_TEXT(dev->name), AUDIT_V_TEXT(dev->path), AUDIT_V_TEXT(changed->version),
-               AUDIT_V_TEXT(dev->operator_id));
+               AUDIT_V_TEXT(dev->name), AUDIT_V_TEXT(dev->path),
+               AUDIT_V_TEXT(changed->outcome.version), AUDIT_V_TEXT(dev->operator_id));
     dev->is_there = true;
     tell_started(dev, type);
     advance(dev);
@@ -379,7 +370,7 @@ static void on_consent(struct consent_listener *listener, struct consent *consen
 /* All of its processes, as host_dev_may_run says. */
 static void follow(struct host_dev *dev)
 {
-    struct host_plugin *plugin = dev->name ? host_plugin_find(dev->host, kg_str(dev->name)) : NULL;
+    struct host_plugin *plugin = plugin_of(dev);
     if (plugin != NULL && plugin->dev == dev)
         host_plugin_follow(plugin);
 }
@@ -543,16 +534,14 @@ static int check_name(const struct host_dev *dev, const char *name, struct kg_er
     if (dev->name != NULL && strcmp(dev->name, name) != 0) {
         kg_fail(err, KG_E_INVALID_MANIFEST, "the plugin is called %s now, and was %s", name,
                 dev->name);
-        kg_hint(err, "to run it by another name, end this and begin anew");
-        return -EINVAL;
+        return kg_hint(err, "to run it by another name, end this and begin anew");
     }
     const struct host_dev *other = other_of(dev, name);
     if (other == NULL)
         return 0;
     kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development already, from %.400s", name,
             other->path);
-    kg_hint(err, "end that first");
-    return -EEXIST;
+    return kg_hint(err, "end that first");
 }
 
 /* What is said to the operator of the plugin whose place it takes. */
@@ -727,8 +716,7 @@ int host_check_not_dev(const struct host_plugin *plugin, struct kg_err *err)
 {
     if (plugin->dev == NULL)
         return 0;
-    int result = kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development, from %.400s",
-                         plugin->name, plugin->dev->path);
-    kg_hint(err, "end that first: Ctrl-C where kaged plugin dev runs");
-    return result;
+    kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development, from %.400s", plugin->name,
+            plugin->dev->path);
+    return kg_hint(err, "end that first: Ctrl-C where kaged plugin dev runs");
 }

@@ -35,9 +35,8 @@ void dev_folder_free(struct dev_folder *folder)
 static int refuse(const struct dev_place *place, const char *why, const char *hint,
                   struct kg_err *err)
 {
-    int result = kg_fail(err, KG_E_REFUSED, "folder %.400s: %s", place->path, why);
-    kg_hint(err, "%s", hint);
-    return result;
+    kg_fail(err, KG_E_REFUSED, "folder %.400s: %s", place->path, why);
+    return kg_hint(err, "%s", hint);
 }
 
 /* The daemon may be another user than the one whose folder it is. */
@@ -51,8 +50,7 @@ static int fail_open(const struct dev_place *place, int errnum, struct kg_err *e
         return kg_fail_errno(err, errnum, "open folder %.400s", place->path);
     kg_fail(err, KG_E_REFUSED, "folder %.400s: kaged runs as user %.64s, who may not read it",
             place->path, place->user);
-    kg_hint(err, "let him: every folder above needs x for him, and this one r and x");
-    return -EACCES;
+    return kg_hint(err, "let him: every folder above needs x for him, and this one r and x");
 }
 
 static int check_real(const struct dev_place *place, struct kg_err *err)
@@ -62,11 +60,9 @@ static int check_real(const struct dev_place *place, struct kg_err *err)
         return fail_open(place, errno, err);
     if (strcmp(real, place->path) == 0)
         return 0;
-    int result =
-        kg_fail(err, KG_E_REFUSED,
-                "folder %.400s: a link is in this path, or it is not written plainly", place->path);
-    kg_hint(err, "use the real path, %.200s", real);
-    return result;
+    kg_fail(err, KG_E_REFUSED,
+            "folder %.400s: a link is in this path, or it is not written plainly", place->path);
+    return kg_hint(err, "use the real path, %.200s", real);
 }
 
 static int check_owner(const struct dev_place *place, struct kg_err *err)
@@ -90,11 +86,10 @@ static int check_writers(const struct dev_place *place, const char *path, struct
     if ((there.st_mode & S_IWOTH) == 0 || there.st_uid == geteuid() ||
         (!itself && (there.st_mode & S_ISVTX) != 0))
         return 0;
-    int result = kg_fail(err, KG_E_REFUSED,
-                         "folder %.400s: %s belongs to user %u, and everybody may write to it",
-                         place->path, itself ? "it" : "one above it", (unsigned)there.st_uid);
-    kg_hint(err, "chmod o-w %.200s", path);
-    return result;
+    kg_fail(err, KG_E_REFUSED,
+            "folder %.400s: %s belongs to user %u, and everybody may write to it", place->path,
+            itself ? "it" : "one above it", (unsigned)there.st_uid);
+    return kg_hint(err, "chmod o-w %.200s", path);
 }
 
 static int check_all_writers(const struct dev_place *place, struct kg_err *err)

@@ -32,11 +32,6 @@ void host_note_drift(struct host_named named, const struct kg_err *err)
                AUDIT_V_TEXT(err->message));
 }
 
-static void note_well(struct host_plugin *plugin)
-{
-    plugin->drift = (struct kg_err){.code = KG_OK};
-}
-
 /* -- in full ----------------------------------------------------------------------------------- */
 
 static void run_check(struct loop_job *job)
@@ -58,7 +53,7 @@ static void on_check_done(struct loop_job *job)
         kg_fail(&gone, KG_E_NOT_FOUND, "plugin %s is gone", named.plugin->name);
         err = &gone;
     } else if (err == NULL) {
-        note_well(named.plugin);
+        named.plugin->drift = (struct kg_err){.code = KG_OK};
     } else {
         host_note_drift(named, err);
     }
@@ -129,7 +124,7 @@ void host_start_if_approved(struct host_process *process)
     }
     int result = look(process, &err);
     if (result == 0) {
-        note_well(process->plugin);
+        process->plugin->drift = (struct kg_err){.code = KG_OK};
         host_process_raise(process, HOST_ON_APPROVED);
     } else if (result != -EAGAIN) {
         host_note_drift((struct host_named){process->plugin, process}, &err);

@@ -40,11 +40,7 @@ void host_events_listen(struct host_events *events, struct host_listener *listen
 
 void host_events_unlisten(struct host_events *events, struct host_listener *listener)
 {
-    struct host_listener **link = &events->listeners;
-    while (*link != NULL && *link != listener)
-        link = &(*link)->next;
-    if (*link != NULL)
-        *link = listener->next;
+    KG_UNLINK(events->listeners, listener);
     if (events->next == listener)
         events->next = listener->next;
 }

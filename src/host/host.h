@@ -236,26 +236,12 @@ struct kg_doc *host_plugin_settings(const struct host *host, const struct manife
 struct store *host_store(struct host *host);
 struct gate_limits host_gate_limits(const struct config *config);
 
-/*
- * What store_offer_fetched and store_offer_installed do, off the loop. The callback comes exactly
- * once, never before the call returns, and has either an offer, which is the callee's, or an error.
- */
-typedef void host_offer_fn(void *data, struct store_offer *offer, const struct kg_err *err_or_null);
-void host_offer_fetched(struct host *host, const struct store_source *source,
-                        struct store_fetched *fetched, const char *expect_name_or_null,
-                        host_offer_fn *on_offer, void *data);
-void host_offer_installed(struct host *host, struct kg_str name, host_offer_fn *on_offer,
-                          void *data);
 /* An offer that nobody wants any more: its files are removed off the loop. Takes NULL. */
 void host_offer_drop(struct host *host, struct store_offer *offer);
 
 struct host_changed {
-    const char *name;                    /* borrowed, like the next; until the callback returns */
-    const char *version;                 /* what is in the store now, or was removed */
-    enum store_change_kind kind;         /* of host_take */
-    bool was_running;                    /* it was started again, or was stopped to be removed */
-    bool reverted;                       /* the new version did not start: the one before is back */
-    struct kg_err reason;                /* why, then */
+    /* Its version is what is in the store now, or was removed; until the callback returns. */
+    struct consent_outcome outcome;
     const struct store_removed *removed; /* of host_uninstall, else NULL */
 };
 /* Exactly once, never before the call returns. The error says why nothing was changed. */

@@ -64,9 +64,8 @@ int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err)
 {
     if (plugin->change == NULL)
         return 0;
-    int result = kg_fail(err, KG_E_CONFLICT, "plugin %s is being changed", plugin->name);
-    kg_hint(err, "try again when that is done");
-    return result;
+    kg_fail(err, KG_E_CONFLICT, "plugin %s is being changed", plugin->name);
+    return kg_hint(err, "try again when that is done");
 }
 
 /* -- one change -------------------------------------------------------------------------------- */
@@ -134,12 +133,8 @@ static void let_go(struct host_change *change)
 static void finish(struct host_change *change, const struct kg_err *err_or_null)
 {
     const struct host_changed changed = {
-        .name = change->name,
-        .version = change->reverted ? change->old_version : change->version,
-        .kind = change->kind,
-        .was_running = change->was_running,
-        .reverted = change->reverted,
-        .reason = change->reason,
+        .outcome = {change->name, change->reverted ? change->old_version : change->version,
+                    change->was_running, change->reverted, change->reason},
         .removed = change->removed_all ? &change->removed : NULL,
     };
     let_go(change);
@@ -153,6 +148,16 @@ static void finish(struct host_change *change, const struct kg_err *err_or_null)
 static void finish_failed(struct host_change *change)
 {
     finish(change, &change->err);
+}
+
+/* Whether it ends here, since nothing begins any more. */
+static bool finish_stopping(struct host_change *change)
+{
+    if (!change->host->stopping)
+        return false;
+    kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
+    finish(change, &change->err);
+    return true;
 }
 
 static bool is_now(const struct host_change *change)
@@ -235,11 +240,21 @@ static bool has_stopped(const struct host_change *change)
     return true;
 }
 
-static void stop_first(struct host_change *change, void (*go_on)(struct host_change *change))
+/* Nothing of it runs, and its storage is closed: whoever comes next finds none of it. */
+static bool has_ended(const struct host_change *change)
+{
+    bool ended = true;
+    for (struct host_process *at = held(change); at != NULL; at = at->next)
+        ended &= !host_process_is_busy(at);
+    return ended;
+}
+
+static void stop_first(struct host_change *change, bool (*is_ready)(const struct host_change *),
+                       void (*go_on)(struct host_change *change))
 {
     for (struct host_process *at = held(change); at != NULL; at = at->next)
         instance_disable(at->instance);
-    wait_until(change, has_stopped, go_on);
+    wait_until(change, is_ready, go_on);
 }
 
 /* Manifest and local.toml are others now; what is wrong with them is the plugin's problem. */
@@ -366,7 +381,7 @@ static void on_settled(struct host_change *change)
         return;
     }
     keep_reason(change, failed);
-    stop_first(change, revert_files);
+    stop_first(change, has_stopped, revert_files);
 }
 
 /* Which of them ran before, when all of them ended. */
@@ -424,12 +439,8 @@ static void on_taken(struct host_change *change)
 
 static void take_now(struct host_change *change)
 {
-    if (change->host->stopping) {
-        kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
-        finish(change, &change->err);
-        return;
-    }
-    work(change, run_take, on_taken);
+    if (!finish_stopping(change))
+        work(change, run_take, on_taken);
 }
 
 void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
@@ -449,7 +460,7 @@ void host_take(struct host *host, struct store_offer *offer, const struct store_
     if (offer->kind == STORE_APPROVE)
         wait_until(change, is_now, take_now); /* what runs may go on running */
     else
-        stop_first(change, take_now);
+        stop_first(change, has_stopped, take_now);
 }
 
 /* -- uninstalling ------------------------------------------------------------------------------ */
@@ -489,36 +500,10 @@ static void on_removed(struct host_change *change)
     finish(change, change->result < 0 ? &change->err : NULL);
 }
 
-static bool has_closed(const struct host_change *change)
-{
-    for (const struct host_process *at = held(change); at != NULL; at = at->next)
-        if (at->storage != NULL && !storage_is_closed(at->storage))
-            return false;
-    return true;
-}
-
 static void remove_now(struct host_change *change)
 {
-    if (change->host->stopping) {
-        kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
-        finish(change, &change->err);
-        return;
-    }
-    work(change, run_remove, on_removed);
-}
-
-/* The plugin may still be storing something while it leaves, so its storage closes after it. */
-static void close_storage(struct host_change *change, void (*go_on)(struct host_change *change))
-{
-    for (struct host_process *at = held(change); at != NULL; at = at->next)
-        if (at->storage != NULL)
-            storage_close(at->storage);
-    wait_until(change, has_closed, go_on);
-}
-
-static void close_to_remove(struct host_change *change)
-{
-    close_storage(change, remove_now);
+    if (!finish_stopping(change))
+        work(change, run_remove, on_removed);
 }
 
 /* A process of one project is no plugin of its own. */
@@ -530,8 +515,7 @@ static int check_whole(struct host_change *change)
     if (named.plugin == change->plugin)
         return 0;
     kg_fail(&change->err, KG_E_USAGE, "%s is the process of one project", change->name);
-    kg_hint(&change->err, "name the plugin: %s", named.plugin->name);
-    return -EINVAL;
+    return kg_hint(&change->err, "name the plugin: %s", named.plugin->name);
 }
 
 static int check_uninstall(struct host_change *change, bool force)
@@ -543,10 +527,8 @@ static int check_uninstall(struct host_change *change, bool force)
         change->host->project_ops->sessions(change->host->projects, change->plugin->name);
     if (sessions == 0 || force)
         return 0;
-    int result =
-        kg_fail(err, KG_E_REFUSED, "plugin %s is active in %zu session(s)", change->name, sessions);
-    kg_hint(err, "stop the sessions first, or use --force");
-    return result;
+    kg_fail(err, KG_E_REFUSED, "plugin %s is active in %zu session(s)", change->name, sessions);
+    return kg_hint(err, "stop the sessions first, or use --force");
 }
 
 void host_uninstall(struct host *host, struct kg_str name, const struct store_removal *removal,
@@ -560,7 +542,7 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
         return;
     }
     change->was_running = !has_stopped(change);
-    stop_first(change, close_to_remove);
+    stop_first(change, has_ended, remove_now);
 }
 
 /* -- other files in its place ------------------------------------------------------------------ */
@@ -568,11 +550,8 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
 static void exchange_now(struct host_change *change)
 {
     struct host *host = change->host;
-    if (host->stopping) {
-        kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
-        finish(change, &change->err);
+    if (finish_stopping(change))
         return;
-    }
     for (struct host_process *at = held(change); at != NULL; at = at->next)
         storage_free(kg_steal(&at->storage)); /* a closed one takes nothing any more */
     change->exchange(change->data);
@@ -583,19 +562,13 @@ static void exchange_now(struct host_change *change)
     finish(change, NULL);
 }
 
-/* One that leaves with this is gone at once then, and whoever comes next finds none of it. */
-static void close_to_exchange(struct host_change *change)
-{
-    close_storage(change, exchange_now);
-}
-
 void host_exchange(struct host *host, const char *name, void (*exchange)(void *data),
                    host_changed_fn *on_done, void *data)
 {
     struct host_change *change = change_new(host, name, NULL, on_done, data);
     change->exchange = exchange;
     if (take_hold(change))
-        stop_first(change, close_to_exchange);
+        stop_first(change, has_ended, exchange_now);
     else
         fail_later(change);
 }
@@ -633,79 +606,7 @@ void host_promote(struct host *host, struct kg_str name, const char *operator_id
     work(change, run_promote, on_promoted);
 }
 
-/* -- offers ------------------------------------------------------------------------------------ */
-
-struct asking {
-    struct loop_job job;
-    struct host *host;
-    struct store_source source; /* its texts are owned */
-    struct store_fetched *fetched;
-    char *name; /* owned; NULL: none is expected */
-    struct store_offer *offer;
-    int result;
-    struct kg_err err;
-    host_offer_fn *on_offer;
-    void *data;
-};
-
-static void run_offer_fetched(struct loop_job *job)
-{
-    struct asking *asking = KG_CONTAINER(job, struct asking, job);
-    asking->result = store_offer_fetched(asking->host->store, &asking->source, asking->fetched,
-                                         asking->name, &asking->offer, &asking->err);
-}
-
-static void run_offer_installed(struct loop_job *job)
-{
-    struct asking *asking = KG_CONTAINER(job, struct asking, job);
-    asking->result =
-        store_offer_installed(asking->host->store, asking->name, &asking->offer, &asking->err);
-}
-
-static void on_offer_made(struct loop_job *job)
-{
-    struct asking *asking = KG_CONTAINER(job, struct asking, job);
-    struct host *host = asking->host;
-    asking->on_offer(asking->data, asking->offer, asking->result < 0 ? &asking->err : NULL);
-    free(asking->source.text);
-    free(asking->source.place);
-    free(asking->source.version);
-    free(asking->name);
-    free(asking);
-    host_store_job_done(host);
-}
-
-static void ask(struct host *host, struct asking *asking, void (*run)(struct loop_job *job))
-{
-    asking->host = host;
-    asking->job.run = run;
-    asking->job.done = on_offer_made;
-    host_store_job(host, &asking->job);
-}
-
-void host_offer_fetched(struct host *host, const struct store_source *source,
-                        struct store_fetched *fetched, const char *expect_name_or_null,
-                        host_offer_fn *on_offer, void *data)
-{
-    struct asking *asking = kg_alloc(sizeof(*asking));
-    *asking = (struct asking){
-        .source = {source->kind, kg_strdup(source->text), kg_strdup(source->place),
-                   kg_strdup(source->version)},
-        .fetched = fetched,
-        .name = kg_strdup(expect_name_or_null),
-        .on_offer = on_offer,
-        .data = data,
-    };
-    ask(host, asking, run_offer_fetched);
-}
-
-void host_offer_installed(struct host *host, struct kg_str name, host_offer_fn *on_offer,
-                          void *data)
-{
-    struct asking *asking = kg_alloc(sizeof(*asking));
-    *asking = (struct asking){.name = kg_str_dup(name), .on_offer = on_offer, .data = data};
-    ask(host, asking, run_offer_installed);
-}
+/* -- an offer that nobody takes ---------------------------------------------------------------- */
 
 struct dropping {
     struct loop_job job;

@@ -278,9 +278,8 @@ int plugin_config_make(const struct host_plugin *plugin, const struct host_whom 
 bool plugin_config_is_of_project(const struct host_plugin *plugin, const struct manifest *manifest,
                                  bool otherwise);
 
-/* What plugins ask of the host, see service.c. False: there is no such method. */
-bool host_serve(struct host_process *process, int64_t id, struct kg_str method,
-                struct kg_str params);
+/* What a process asks of the host, see service.c. False: there is no such method. */
+bool host_serve(void *process, int64_t id, struct kg_str method, struct kg_str params);
 
 /*
  * The cage refuses links in a path; those above kaged's own folders are followed here. Owned; the

@@ -167,7 +167,14 @@ static void add_cage(struct measuring *measuring, struct host_process *process)
         (struct measured_cage){.process = host_process_keep(process), .pid = pid};
 }
 
-static struct measuring *measuring_new(struct host *host, host_measured_fn *on_done, void *data)
+void host_measure(struct host *host, host_measured_fn *on_done, void *data)
+{
+    const struct host_named none = {0};
+    host_measure_plugins(host, &none, on_done, data);
+}
+
+void host_measure_plugins(struct host *host, const struct host_named *only_or_null,
+                          host_measured_fn *on_done, void *data)
 {
     struct measuring *measuring = kg_alloc(sizeof(*measuring));
     measuring->host = host;
@@ -175,19 +182,6 @@ static struct measuring *measuring_new(struct host *host, host_measured_fn *on_d
     measuring->data = data;
     measuring->job.run = run_measuring;
     measuring->job.done = on_measured;
-    return measuring;
-}
-
-void host_measure(struct host *host, host_measured_fn *on_done, void *data)
-{
-    struct measuring *measuring = measuring_new(host, on_done, data);
-    loop_worker_submit(host->reader, &measuring->job);
-}
-
-void host_measure_plugins(struct host *host, const struct host_named *only_or_null,
-                          host_measured_fn *on_done, void *data)
-{
-    struct measuring *measuring = measuring_new(host, on_done, data);
     struct host_process *at = only_or_null ? only_or_null->process : host_process_after(host, NULL);
     for (; at != NULL; at = only_or_null ? NULL : host_process_after(host, at))
         add_cage(measuring, at);

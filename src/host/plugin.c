@@ -384,8 +384,7 @@ int host_check_process(struct host_named named, struct kg_err *err)
     kg_fail(err, KG_E_PLUGIN_DOWN,
             "plugin %s works in a project: each that uses it has a process of its own",
             plugin->name);
-    kg_hint(err, "name one of them: %s@PROJECT", plugin->name);
-    return -EINVAL;
+    return kg_hint(err, "name one of them: %s@PROJECT", plugin->name);
 }
 
 /* -- what is told of it ------------------------------------------------------------------------ */

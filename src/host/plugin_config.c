@@ -96,9 +96,8 @@ static int check_no_secret(struct host *host, const struct manifest *manifest,
         kg_fail(err, KG_E_INVALID_CONFIG,
                 "plugin %s: %u:%u: \"%.*s\" is the operator's own and cannot stand in config",
                 manifest->name, member->key_line, member->key_column, KG_STR_CUT(member->key, 64));
-        kg_hint(err, "put it beside config, in [plugins.\"%s\"] of %s", manifest->package,
-                host->paths->local_file);
-        return -EINVAL;
+        return kg_hint(err, "put it beside config, in [plugins.\"%s\"] of %s", manifest->package,
+                       host->paths->local_file);
     }
     return 0;
 }

@@ -215,8 +215,7 @@ static int refuse_projects_own(const struct policy *policy, const char *path, st
 {
     kg_fail(err, KG_E_REFUSED, "plugin %s: write %s: the project's own file is in it",
             policy->parts->manifest->name, path);
-    kg_hint(err, "a project's file in %s can be kept from its plugins", PROJECT_DIR);
-    return -EPERM;
+    return kg_hint(err, "a project's file in %s can be kept from its plugins", PROJECT_DIR);
 }
 
 /*

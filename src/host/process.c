@@ -137,11 +137,6 @@ static void on_notification(void *data, struct kg_str method, struct kg_str para
     host_events_notification(process->plugin->host->events, process->name, method, params);
 }
 
-static bool on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
-{
-    return host_serve(data, id, method, params);
-}
-
 static bool has_storage(void *data)
 {
     return host_stores(data);
@@ -198,7 +193,7 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .on_notification = on_notification,
         .on_fresh_start = on_fresh_start,
         .make_plan = make_plan,
-        .on_request = on_request,
+        .on_request = host_serve,
         .has_storage = has_storage,
         .may_claim = may_claim,
         .put_projects = put_projects,
@@ -299,10 +294,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
 void host_process_remove(struct host_process *process)
 {
     struct host *host = process->plugin->host;
-    struct host_process **at = &process->plugin->processes;
-    while (*at != process)
-        at = &(*at)->next;
-    *at = process->next;
+    KG_UNLINK(process->plugin->processes, process);
     host_trace_free(process);
     instance_free(kg_steal(&process->instance));
     storage_free(kg_steal(&process->storage));

@@ -174,9 +174,9 @@ static int serve(struct host_process *process, const struct host_service *servic
     return result;
 }
 
-bool host_serve(struct host_process *process, int64_t id, struct kg_str method,
-                struct kg_str params)
+bool host_serve(void *data, int64_t id, struct kg_str method, struct kg_str params)
 {
+    struct host_process *process = data;
     struct kg_err err = {0};
     const struct host_service *service = host_service_find(method);
     if (service == NULL)

@@ -145,10 +145,9 @@ int host_trace_listen(struct host_process *process, struct host_trace_listener *
     struct host_trace *trace = trace_of(process);
     size_t most = (size_t)process->plugin->host->config->limits_trace_readers;
     if (trace->listener_count >= most) {
-        int result = kg_fail(err, KG_E_BUSY, "plugin %s: %zu read its trace already", process->name,
-                             trace->listener_count);
-        kg_hint(err, "limits.trace_readers says how many may");
-        return result;
+        kg_fail(err, KG_E_BUSY, "plugin %s: %zu read its trace already", process->name,
+                trace->listener_count);
+        return kg_hint(err, "limits.trace_readers says how many may");
     }
     listener->process = process;
     listener->next = trace->listeners;
@@ -161,10 +160,7 @@ int host_trace_listen(struct host_process *process, struct host_trace_listener *
 void host_trace_unlisten(struct host_trace_listener *listener)
 {
     struct host_trace *trace = listener->process->trace;
-    struct host_trace_listener **link = &trace->listeners;
-    while (*link != listener)
-        link = &(*link)->next;
-    *link = listener->next;
+    KG_UNLINK(trace->listeners, listener);
     if (trace->next == listener)
         trace->next = listener->next;
     trace->listener_count--;

@@ -32,15 +32,15 @@ struct why {
 
 /* -- what would have allowed it ---------------------------------------------------------------- */
 
-/* The text if it is a capability that the plugin does not have already; owned. */
-static char *allowing(const struct why *why, char *text)
+/* The text, which is taken over, if it is a capability that is not there already; owned. */
+static char *allowing(const struct manifest *manifest_or_null, char *text)
 {
     kg_auto(kg_free) char *owned = text;
     kg_auto(capability_free) struct capability capability = {0};
     kg_auto(kg_buf_free) struct kg_buf canonical = {0};
-    const struct manifest *manifest = why->manifest;
     if (capability_parse(kg_str(owned), &capability, NULL) < 0 ||
-        (manifest != NULL && capability_set_covers(&manifest->capability_set, &capability)))
+        (manifest_or_null != NULL &&
+         capability_set_covers(&manifest_or_null->capability_set, &capability)))
         return NULL;
     capability_print(&capability, &canonical);
     return kg_str_dup(kg_buf_view(&canonical));
@@ -50,14 +50,8 @@ static char *allowing(const struct why *why, char *text)
 static char *reaching(struct kg_str host, int64_t port)
 {
     bool is_v6 = host.length > 0 && memchr(host.data, ':', host.length) != NULL;
-    kg_auto(kg_free) char *text =
-        kg_format(is_v6 ? "net:[%.*s]:%d" : "net:%.*s:%d", KG_STR_ARG(host), (int)port);
-    kg_auto(capability_free) struct capability capability = {0};
-    kg_auto(kg_buf_free) struct kg_buf canonical = {0};
-    if (capability_parse(kg_str(text), &capability, NULL) < 0)
-        return NULL;
-    capability_print(&capability, &canonical);
-    return kg_str_dup(kg_buf_view(&canonical));
+    return allowing(
+        NULL, kg_format(is_v6 ? "net:[%.*s]:%d" : "net:%.*s:%d", KG_STR_ARG(host), (int)port));
 }
 
 static void read_network(struct why *why, const struct kg_node *event, struct refusal *ret_refusal)
@@ -80,9 +74,10 @@ static void read_access(struct why *why, const struct kg_node *event, struct ref
     ret_refusal->what = kg_format("to %.*s %s", KG_STR_ARG(access), file);
     ret_refusal->source = "the kernel's audit log";
     if (kg_str_is(access, "execute"))
-        ret_refusal->capability = allowing(why, kg_format("exec:%s:%s", file, dirname(folder)));
+        ret_refusal->capability =
+            allowing(why->manifest, kg_format("exec:%s:%s", file, dirname(folder)));
     else if (kg_str_is(access, "write"))
-        ret_refusal->capability = allowing(why, kg_format("write:fs:%s", file));
+        ret_refusal->capability = allowing(why->manifest, kg_format("write:fs:%s", file));
 }
 
 static const struct {
@@ -146,8 +141,7 @@ static void put_refusal(struct kg_json_writer *json, const struct refusal *refus
     kg_json_named_text(json, "reason", refusal->reason);
     kg_json_named_text(json, "capability", refusal->capability);
     kg_json_named_text(json, "source", refusal->source);
-    kg_json_key(json, "count");
-    kg_json_int(json, refusal->count);
+    kg_json_named_int(json, "count", refusal->count);
     kg_json_named_text(json, "first", refusal->first);
     kg_json_named_text(json, "last", refusal->last);
     kg_json_end(json, '}');
@@ -180,12 +174,6 @@ static void why_free(struct why *why)
 
 static void ask_next(struct why *why);
 
-static void give_up(struct why *why, const struct kg_err *err)
-{
-    why->on_done(why->data, KG_STR_NULL, err);
-    why_free(why);
-}
-
 static void on_lines(void *data, struct kg_str lines, const struct kg_err *err_or_null)
 {
     struct why *why = data;
@@ -193,7 +181,8 @@ static void on_lines(void *data, struct kg_str lines, const struct kg_err *err_o
     if (why->host->closing) /* the log can be asked no more */
         kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
     if (err_or_null != NULL || err.code != KG_OK) {
-        give_up(why, err_or_null != NULL ? err_or_null : &err);
+        why->on_done(why->data, KG_STR_NULL, err_or_null != NULL ? err_or_null : &err);
+        why_free(why);
         return;
     }
     while (lines.length > 0) {

@@ -188,9 +188,9 @@ static void on_uninstalled(void *data, const struct host_changed *changed,
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", changed->name);
-    kg_json_named_text(&json, "version", changed->version);
-    kg_json_named_bool(&json, "was_running", changed->was_running);
+    kg_json_named_text(&json, "name", changed->outcome.name);
+    kg_json_named_text(&json, "version", changed->outcome.version);
+    kg_json_named_bool(&json, "was_running", changed->outcome.was_running);
     kg_json_named_text(&json, "storage", changed->removed->storage);
     kg_json_named_text(&json, "plugin_data", changed->removed->plugin_data);
     kg_json_end(&json, '}');

@@ -10,22 +10,19 @@
 int project_place_find(const struct host *host, const struct host_asker *asker,
                        struct project_place *ret_place, struct kg_err *err)
 {
-    struct projects_entry *project = projects_find(host, kg_str(asker->project_id), err);
+    struct projects_entry *project = projects_find(host, kg_str(asker->project_id), NULL);
     if (project == NULL) {
         kg_fail(err, KG_E_PLUGIN_DOWN, "the project %s is not loaded any more", asker->project_id);
-        kg_hint(err, "kaged project load PATH loads it again");
-        return -EINVAL;
+        return kg_hint(err, "kaged project load PATH loads it again");
     }
-    struct projects_facts facts = projects_facts(project);
-    if (facts.state != PROJECTS_ACTIVE) {
-        kg_fail(err, KG_E_CONFLICT, "the project %s is pending: %s", facts.id, facts.reason);
-        kg_hint(err, "kaged project show %s says what it waits for", facts.id);
-        return -EINVAL;
+    if (project->state != PROJECTS_ACTIVE) {
+        kg_fail(err, KG_E_CONFLICT, "the project %s is pending: %s", project->id, project->reason);
+        return kg_hint(err, "kaged project show %s says what it waits for", project->id);
     }
     const struct project_resolved_agent *found =
-        project_resolved_find(facts.resolved, kg_str(asker->agent_path));
+        project_resolved_find(project->resolved, kg_str(asker->agent_path));
     if (found == NULL)
-        return kg_fail(err, KG_E_NOT_FOUND, "the project %s has no agent %s", facts.id,
+        return kg_fail(err, KG_E_NOT_FOUND, "the project %s has no agent %s", project->id,
                        asker->agent_path);
     *ret_place = (struct project_place){project, found};
     return 0;

@@ -55,15 +55,13 @@ static struct kg_str config_of(struct projects_entry *project, const struct proj
     return kg_buf_view(config);
 }
 
-struct kg_str project_config_for(const struct projects_entry *project,
-                                 const struct project_use *use)
+struct kg_str project_config_for(struct projects_entry *project, const struct project_use *use)
 {
     struct host_process *process = project_process(project, use);
-    struct projects_entry *own = project_find(project->host, kg_str(project->id));
-    if (process == NULL || own == NULL)
+    if (process == NULL)
         return KG_STR_NULL;
     struct kg_str told = instance_config(host_process_status(process).instance);
-    struct kg_str config = config_of(own, use);
+    struct kg_str config = config_of(project, use);
     return kg_str_equal(config, told.length > 0 ? told : KG_STR("{}")) ? KG_STR_NULL : config;
 }
 

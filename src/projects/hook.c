@@ -179,10 +179,7 @@ static void enter_queue(struct project_hook_queue *queue, struct hook_call *call
 
 static void leave_queue(struct project_hook_queue *queue, struct hook_call *call)
 {
-    struct hook_call **link = &queue->first;
-    while (*link != call)
-        link = &(*link)->next;
-    *link = call->next;
+    KG_UNLINK(queue->first, call);
     call->queue = NULL;
     if (!call->sent)
         queue->waiting_bytes -= params_of(call).length;

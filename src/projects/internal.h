@@ -128,7 +128,6 @@ void project_load_run(struct loop_job *job); /* on the worker */
 
 /* -- one project, see projects.c --------------------------------------------------------------- */
 
-struct projects_entry *project_find(const struct host *host, struct kg_str id);
 /* Reads it again unasked. */
 void project_refresh(struct projects_entry *project);
 
@@ -194,8 +193,7 @@ void project_forget_configs(struct projects_entry *project);
  * What calls for this agent have to carry as _config, since it is not what config.update told last:
  * a JSON object, secrets included. Empty: nothing. Until the next turn of the loop.
  */
-struct kg_str project_config_for(const struct projects_entry *project,
-                                 const struct project_use *use);
+struct kg_str project_config_for(struct projects_entry *project, const struct project_use *use);
 /* projects.activated, unless this process was told the same before. */
 void project_tell(struct projects_entry *project, struct project_server *server);
 void project_tell_gone(struct projects_entry *project, struct project_server *server);

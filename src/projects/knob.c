@@ -428,10 +428,9 @@ static int check_file(const struct projects_knobs *knobs, struct kg_err *err)
     const struct projects_facts facts = projects_facts(knobs->project);
     if (facts.path != NULL)
         return 0;
-    int result = kg_fail(err, KG_E_CONFLICT, "project %s has no file to set it in", facts.id);
-    kg_hint(err, "write %s/%s and load that, or set a default in local.toml", PROJECT_DIR,
-            PROJECT_FILE);
-    return result;
+    kg_fail(err, KG_E_CONFLICT, "project %s has no file to set it in", facts.id);
+    return kg_hint(err, "write %s/%s and load that, or set a default in local.toml", PROJECT_DIR,
+                   PROJECT_FILE);
 }
 
 int projects_knob_write(struct host *host, const struct projects_knobs *knobs,

@@ -84,32 +84,19 @@ struct projects_entry *projects_at(const struct host *host, size_t index)
     return host_projects(host)->items[index];
 }
 
-struct projects_entry *project_find(const struct host *host, struct kg_str id)
-{
-    for (size_t i = 0; i < host_projects(host)->count; i++)
-        if (kg_str_is(id, host_projects(host)->items[i]->id))
-            return host_projects(host)->items[i];
-    return NULL;
-}
-
-static const char *nearest_id(const struct host *host, struct kg_str id)
+struct projects_entry *projects_find(const struct host *host, struct kg_str id, struct kg_err *err)
 {
     const struct projects *projects = host_projects(host);
-    const char **ids = kg_alloc_array(projects->count + 1, sizeof(*ids));
+    for (size_t i = 0; i < projects->count; i++)
+        if (kg_str_is(id, projects->items[i]->id))
+            return projects->items[i];
+    if (err == NULL)
+        return NULL;
+    kg_auto(kg_free) const char **ids = kg_alloc_array(projects->count + 1, sizeof(*ids));
     for (size_t i = 0; i < projects->count; i++)
         ids[i] = projects->items[i]->id;
     const char *nearest = kg_str_nearest(id, ids, projects->count);
-    free(ids);
-    return nearest;
-}
-
-struct projects_entry *projects_find(const struct host *host, struct kg_str id, struct kg_err *err)
-{
-    struct projects_entry *project = project_find(host, id);
-    if (project != NULL || err == NULL)
-        return project;
     kg_fail(err, KG_E_NOT_FOUND, "there is no project \"%.*s\"", KG_STR_CUT(id, 64));
-    const char *nearest = nearest_id(host, id);
     if (nearest != NULL)
         kg_hint(err, "did you mean %s?", nearest);
     else
@@ -149,11 +136,7 @@ void projects_listen(struct host *host, struct projects_listener *listener)
 
 void projects_unlisten(struct host *host, struct projects_listener *listener)
 {
-    struct projects_listener **at = &host_projects(host)->listeners;
-    while (*at != NULL && *at != listener)
-        at = &(*at)->next;
-    if (*at != NULL)
-        *at = listener->next;
+    KG_UNLINK(host_projects(host)->listeners, listener);
 }
 
 static void tell_listeners(struct host *host, const char *id,
@@ -203,8 +186,7 @@ static int check_identity(const struct host *host, const struct project_load *lo
                     "project %s is loaded from %s already, and %s has one of "
                     "that name, too",
                     id, other->root, load->location.root);
-        kg_hint(err, "kaged project unload %s, or give one of them another name", other->id);
-        return -EEXIST;
+        return kg_hint(err, "kaged project unload %s, or give one of them another name", other->id);
     }
     return 0;
 }
@@ -214,8 +196,7 @@ static int check_room(const struct host *host, struct kg_err *err)
     if (host_projects(host)->count < (size_t)host_config(host)->limits_projects)
         return 0;
     kg_fail(err, KG_E_BUSY, "%zu projects are loaded already", host_projects(host)->count);
-    kg_hint(err, "unload one, or raise limits.projects");
-    return -EBUSY;
+    return kg_hint(err, "unload one, or raise limits.projects");
 }
 
 /* What the worker made is the project's now. */
@@ -339,7 +320,7 @@ static struct projects_entry *project_of(const struct project_load *load)
 {
     const struct projects *projects = host_projects(load->host);
     if (load->id != NULL)
-        return project_find(load->host, kg_str(load->id));
+        return projects_find(load->host, kg_str(load->id), NULL);
     for (size_t i = 0; load->location.path != NULL && i < projects->count; i++)
         if (strcmp(projects->items[i]->path, load->location.path) == 0)
             return projects->items[i];
@@ -356,7 +337,7 @@ static int check_loaded(const struct project_load *load, struct kg_err *err)
     }
     if (host_is_stopping(load->host))
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (load->id != NULL && project_find(load->host, kg_str(load->id)) == NULL)
+    if (load->id != NULL && projects_find(load->host, kg_str(load->id), NULL) == NULL)
         return kg_fail(err, KG_E_NOT_FOUND, "project %s was unloaded meanwhile", load->id);
     return 0;
 }
@@ -364,7 +345,7 @@ static int check_loaded(const struct project_load *load, struct kg_err *err)
 static void end_refresh(struct host *host, const struct project_load *load)
 {
     struct projects_entry *project =
-        load->kind == PROJECT_LOAD_REFRESH ? project_find(host, kg_str(load->id)) : NULL;
+        load->kind == PROJECT_LOAD_REFRESH ? projects_find(host, kg_str(load->id), NULL) : NULL;
     if (project == NULL)
         return;
     project->refreshing = false;
@@ -444,7 +425,7 @@ static void on_load_kept(void *data, const struct kg_err *err_or_null)
 {
     struct project_load *load = data;
     struct kg_err err = {0};
-    struct projects_entry *project = project_find(load->host, kg_str(load->id));
+    struct projects_entry *project = projects_find(load->host, kg_str(load->id), NULL);
     host_projects(load->host)->jobs--;
     int result = take_kept(load, project, err_or_null, &err);
     end(load, project, result < 0 ? &err : NULL);
@@ -459,11 +440,11 @@ static int begin_taking(struct project_load *load, struct projects_entry **ret_p
     if (result < 0)
         return result;
     kg_replace(&load->id, project_resolved_name(load->resolved));
-    *ret_project = project_find(load->host, kg_str(load->id));
+    *ret_project = projects_find(load->host, kg_str(load->id), NULL);
     if (*ret_project != NULL)
         return 0;
     result = add_new(load, err);
-    *ret_project = project_find(load->host, kg_str(load->id));
+    *ret_project = projects_find(load->host, kg_str(load->id), NULL);
     return result;
 }
 
@@ -499,10 +480,7 @@ static void begin(struct project_load *load)
 static void on_failed(struct loop_task *task)
 {
     struct project_load *load = KG_CONTAINER(task, struct project_load, task);
-    struct project_load **at = &host_projects(load->host)->failed;
-    while (*at != load)
-        at = &(*at)->next;
-    *at = load->next;
+    KG_UNLINK(host_projects(load->host)->failed, load);
     answer(load, NULL, &load->err);
 }
 
@@ -521,14 +499,12 @@ static int check_begin(const struct host *host, const char *path, struct kg_err 
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (path[0] != '/') {
         kg_fail(err, KG_E_USAGE, "project %.200s: the path does not start with /", path);
-        kg_hint(err, "the daemon is in another folder than you");
-        return -EINVAL;
+        return kg_hint(err, "the daemon is in another folder than you");
     }
     if (host_projects(host)->loads < LOADS_MAX)
         return 0;
     kg_fail(err, KG_E_BUSY, "%d projects are being read already", LOADS_MAX);
-    kg_hint(err, "try again when one of them is there");
-    return -EBUSY;
+    return kg_hint(err, "try again when one of them is there");
 }
 
 static void ask(struct project_load *load, const char *operator_id, projects_fn *on_done,
@@ -645,8 +621,7 @@ static int check_unload(const struct projects_entry *project, bool force, struct
     if (project->sessions == 0 || force)
         return 0;
     kg_fail(err, KG_E_CONFLICT, "project %s has %zu session(s)", project->id, project->sessions);
-    kg_hint(err, "close them first, or use --force");
-    return -EBUSY;
+    return kg_hint(err, "close them first, or use --force");
 }
 
 void projects_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,

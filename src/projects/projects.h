@@ -22,7 +22,7 @@ struct projects_entry; /* one of them */
 
 size_t projects_count(const struct host *host);
 struct projects_entry *projects_at(const struct host *host, size_t index); /* by id, ascending */
-/* NULL with KG_E_NOT_FOUND. */
+/* NULL with KG_E_NOT_FOUND; err may be NULL. */
 struct projects_entry *projects_find(const struct host *host, struct kg_str id, struct kg_err *err);
 
 struct projects_facts {

@@ -15,8 +15,7 @@ int projects_enter(struct host *host, struct kg_str id, struct kg_err *err)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (project->state != PROJECTS_ACTIVE) {
         kg_fail(err, KG_E_REFUSED, "project %s is pending: %.400s", project->id, project->reason);
-        kg_hint(err, "see what it waits for: kaged project show %s", project->id);
-        return -EPERM;
+        return kg_hint(err, "see what it waits for: kaged project show %s", project->id);
     }
     project->sessions++;
     if (project->entered)
@@ -28,7 +27,7 @@ int projects_enter(struct host *host, struct kg_str id, struct kg_err *err)
 
 void projects_leave(struct host *host, struct kg_str id)
 {
-    struct projects_entry *project = project_find(host, id);
+    struct projects_entry *project = projects_find(host, id, NULL);
     if (project != NULL && project->sessions > 0)
         project->sessions--;
 }
@@ -48,7 +47,7 @@ static bool is_starting(const struct projects_entry *project, const struct proje
 static bool has_settled(const struct projects_settling *settling)
 {
     struct host *host = settling->host;
-    const struct projects_entry *project = project_find(host, kg_str(settling->project_id));
+    const struct projects_entry *project = projects_find(host, kg_str(settling->project_id), NULL);
     if (settling->is_over || project == NULL || host_is_stopping(host))
         return true;
     for (size_t i = 0; i < project->server_count; i++)

@@ -124,8 +124,7 @@ int project_source_find(struct project_load *load, struct kg_err *err)
         return kg_wrap(err, result, "project %s", load->location.root);
     if (load->source->watch != NULL || !load->watch)
         return 0;
-    result = kg_fail(err, KG_E_USAGE, "%s has no %s/%s: there is nothing to watch",
-                     load->location.root, PROJECT_DIR, PROJECT_FILE);
-    kg_hint(err, "load it without --watch");
-    return result;
+    kg_fail(err, KG_E_USAGE, "%s has no %s/%s: there is nothing to watch", load->location.root,
+            PROJECT_DIR, PROJECT_FILE);
+    return kg_hint(err, "load it without --watch");
 }

@@ -136,8 +136,7 @@ static int explain(const struct project_resolved_agent *agent, struct kg_str nam
         if (is_switched_off(use, name)) {
             kg_fail(err, KG_E_REFUSED, "the tool %.*s is disabled for the agent %s",
                     KG_STR_CUT(name, 140), agent->path);
-            kg_hint(err, "the agent's `tools:` in the project's file switches it off");
-            return -EINVAL;
+            return kg_hint(err, "the agent's `tools:` in the project's file switches it off");
         }
         if (use->state != PROJECT_READY && has_prefix(name, plugin_name(use)))
             return kg_fail(err, KG_E_NOT_APPLICABLE,
@@ -173,8 +172,7 @@ static int take_result(const struct host_call *call, struct kg_str result, struc
         return 0;
     kg_fail(err, KG_E_TOO_LARGE, "the result has %zu bytes, and that of a tool may have %lld",
             result.length, (long long)most);
-    kg_hint(err, "ask the tool for less, or raise limits.tool_result_bytes");
-    return -EINVAL;
+    return kg_hint(err, "ask the tool for less, or raise limits.tool_result_bytes");
 }
 
 static const struct host_call_kind tool_kind = {
@@ -246,8 +244,7 @@ static int wait_for_start(struct projects_tool_call *call, struct host_process *
         const char *name = host_process_status(process).name;
         kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is still starting after %lld ms", name,
                 (long long)patience_ms);
-        kg_hint(err, "kaged plugin status %s says more", name);
-        return -EINVAL;
+        return kg_hint(err, "kaged plugin status %s says more", name);
     }
     call->waits_for = process;
     if (!loop_timer_running(&call->patience))

@@ -187,8 +187,7 @@ static int check_room(const struct consent_queue *queue, struct kg_err *err)
     if (open < queue->parts.limits.open_max)
         return 0;
     kg_fail(err, KG_E_BUSY, "%zu consents wait for an answer already", open);
-    kg_hint(err, "answer them: kaged project consent list");
-    return -EBUSY;
+    return kg_hint(err, "answer them: kaged project consent list");
 }
 
 void consent_forget_project(struct consent_queue *queue, const char *project)
@@ -226,11 +225,7 @@ void consent_listen(struct consent_queue *queue, struct consent_listener *listen
 
 void consent_unlisten(struct consent_queue *queue, struct consent_listener *listener)
 {
-    struct consent_listener **at = &queue->listeners;
-    while (*at != NULL && *at != listener)
-        at = &(*at)->next;
-    if (*at != NULL)
-        *at = listener->next;
+    KG_UNLINK(queue->listeners, listener);
 }
 
 /* -- fetching ---------------------------------------------------------------------------------- */
@@ -244,15 +239,13 @@ static int check_fetch(const struct consent *consent, const char *source, struct
 {
     if (needs_source(consent) && source == NULL) {
         kg_fail(err, KG_E_USAGE, "plugin %s: source not specified", consent->plugin);
-        kg_hint(err, "say where its files are: kaged project consent approve %s PATH",
-                consent->id.text);
-        return -EINVAL;
+        return kg_hint(err, "say where its files are: kaged project consent approve %s PATH",
+                       consent->id.text);
     }
     if (count_state(consent->queue, CONSENT_FETCHING) < FETCHES_MAX)
         return 0;
     kg_fail(err, KG_E_BUSY, "%d plugins are being fetched already", FETCHES_MAX);
-    kg_hint(err, "try again when one of them is there");
-    return -EBUSY;
+    return kg_hint(err, "try again when one of them is there");
 }
 
 static int start_fetching(struct consent *consent, const char *source, const char *base,
@@ -432,8 +425,7 @@ static int let_fetch(struct consent *consent, const struct consent_answer *answe
 {
     if (consent->state == CONSENT_OFFERED) {
         kg_fail(err, KG_E_USAGE, "consent %s: the answer does not say to what", consent->id.text);
-        kg_hint(err, "give the hash of the offer that was shown");
-        return -EINVAL;
+        return kg_hint(err, "give the hash of the offer that was shown");
     }
     /* That of a run for development ends with it: nobody would make the offer. */
     if (consent->kind == CONSENT_DEV || !consent_takes_event(consent, ON_FETCH))
@@ -473,8 +465,7 @@ static int check_answer(const struct consent *consent, const struct consent_answ
     if (strcmp(answer->hash, offer->hash) != 0) {
         kg_fail(err, KG_E_CONFLICT, "consent %s: what was shown is not what is offered",
                 consent->id.text);
-        kg_hint(err, "look at it again: its hash is %s", offer->hash);
-        return -EINVAL;
+        return kg_hint(err, "look at it again: its hash is %s", offer->hash);
     }
     if (!store_offer_widens(offer) || answer->allow_new_capabilities)
         return 0;
@@ -482,8 +473,7 @@ static int check_answer(const struct consent *consent, const struct consent_answ
     list_new_capabilities(offer, &list);
     kg_fail(err, KG_E_REFUSED, "plugin %s %s wants capabilities that it does not have: %.400s",
             offer->manifest->name, offer->manifest->version, kg_buf_terminate(&list));
-    kg_hint(err, "they need a yes of their own: allow_new_capabilities");
-    return -EPERM;
+    return kg_hint(err, "they need a yes of their own: allow_new_capabilities");
 }
 
 /* Files that the operator approved already need no second yes. */
