@@ -88,8 +88,7 @@ void live_session_write(const struct sessions *sessions, const struct session *s
     kg_json_named_text(json, "parent_entry", text_or_null(session->parent_entry.text));
     kg_json_named_int(json, "entries", (int64_t)session->entries);
     kg_json_named_bool(json, "running", live != NULL && live->run != NULL);
-    kg_json_key(json, "agents");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "agents", '[');
     for (size_t i = 0; i < agents->count; i++)
         write_agent(sessions, session->project_id, &agents->items[i], json);
     kg_json_end(json, ']');

@@ -64,8 +64,7 @@ static void answer_listing(struct live_op *op)
     struct listing *listing = KG_CONTAINER(op, struct listing, op);
     struct kg_json_writer json = kg_json_writer(&op->json);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "sessions");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "sessions", '[');
     for (size_t i = 0; i < listing->list.count; i++)
         live_session_write(op->work.sessions, &listing->list.items[i], &listing->agents[i], &json);
     kg_json_end(&json, ']');
@@ -138,8 +137,7 @@ static void write_page(const struct session_entries *entries, struct kg_buf *buf
 {
     struct kg_json_writer json = kg_json_writer(buf);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "entries");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "entries", '[');
     for (size_t i = 0; i < entries->count; i++)
         live_entry_write(&entries->items[i], &json);
     kg_json_end(&json, ']');

@@ -121,8 +121,7 @@ static void on_said(struct live_op *op)
     const struct session_added *added = op->work.added;
     size_t count = op->work.draft_count;
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "added");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "added", '[');
     for (size_t i = 0; i < count; i++) {
         kg_json_begin(&json, '{');
         kg_json_named_text(&json, "id", added[i].id.text);
@@ -233,8 +232,7 @@ static void write_used(struct live_work *work)
     live_added_write(&called->draft, work->added, &json);
     kg_json_named_bool(&json, "blocked", called->blocked);
     kg_json_named_bool(&json, "is_error", called->is_error);
-    kg_json_key(&json, "result");
-    kg_json_raw(&json, live_tool_result(called));
+    kg_json_named_raw(&json, "result", live_tool_result(called));
     kg_json_end(&json, '}');
 }
 
@@ -302,8 +300,7 @@ static void on_idle(void *data, const struct projects_hook_answer *answers, size
     }
     struct kg_json_writer json = kg_json_writer(&op->json);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "hooks");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "hooks", '[');
     for (size_t i = 0; i < count; i++) {
         bool ok = answers[i].error.code == KG_OK;
         kg_json_begin(&json, '{');

@@ -68,8 +68,7 @@ static void write_content(struct turn_call *call, struct kg_str call_id)
     struct kg_json_writer json = kg_json_writer(&call->content);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", call->name);
-    kg_json_key(&json, "arguments");
-    kg_json_raw(&json, kg_buf_view(&call->arguments));
+    kg_json_named_raw(&json, "arguments", kg_buf_view(&call->arguments));
     if (call_id.length > 0)
         kg_json_named_str(&json, "call_id", call_id);
     kg_json_end(&json, '}');

@@ -63,8 +63,7 @@ void turn_tell_call(struct turn *turn, const struct turn_call *call)
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = begin_line(&line, "tool_call");
     put_call(&json, call);
-    kg_json_key(&json, "arguments");
-    kg_json_raw(&json, kg_buf_view(&call->arguments));
+    kg_json_named_raw(&json, "arguments", kg_buf_view(&call->arguments));
     end_line(turn, &json);
 }
 

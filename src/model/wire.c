@@ -32,8 +32,7 @@ static void put_raw(struct kg_json_writer *json, const char *key, struct kg_str 
 {
     if (text.length == 0)
         return;
-    kg_json_key(json, key);
-    kg_json_raw(json, text);
+    kg_json_named_raw(json, key, text);
 }
 
 static void put_limits(struct kg_json_writer *json, const struct local_provider *provider,
@@ -48,12 +47,9 @@ static void put_limits(struct kg_json_writer *json, const struct local_provider 
         {"total_ms", total_ms},
         {"retries", provider->retries},
     };
-    kg_json_key(json, "limits");
-    kg_json_begin(json, '{');
-    for (size_t i = 0; i < KG_COUNT(rows); i++) {
-        kg_json_key(json, rows[i].key);
-        kg_json_int(json, rows[i].value);
-    }
+    kg_json_named_begin(json, "limits", '{');
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        kg_json_named_int(json, rows[i].key, rows[i].value);
     kg_json_end(json, '}');
 }
 
@@ -74,11 +70,10 @@ void model_wire_request(const struct model_request *request, int64_t total_ms, s
     put_text(&json, "system", request->system);
     put_raw(&json, "messages", request->messages);
     put_raw(&json, "tools", request->tools);
-    kg_json_key(&json, "max_tokens");
-    kg_json_int(&json, request->max_tokens > 0 ? request->max_tokens : model->max_tokens);
+    kg_json_named_int(&json, "max_tokens",
+                      request->max_tokens > 0 ? request->max_tokens : model->max_tokens);
     put_raw(&json, "temperature", model->temperature);
-    kg_json_key(&json, "reasoning");
-    kg_json_bool(&json, model->reasoning);
+    kg_json_named_bool(&json, "reasoning", model->reasoning);
     put_limits(&json, provider, total_ms);
     kg_json_end(&json, '}');
 }

@@ -88,8 +88,8 @@ static void add_tools(const struct facts *facts, const char *agent, const struct
             continue;
         kg_json_begin(&json, '{');
         kg_json_named_text(&json, "description", tool->description);
-        kg_json_key(&json, "parameters");
-        kg_json_raw(&json, tool->parameters ? kg_str(tool->parameters) : KG_STR("null"));
+        kg_json_named_raw(&json, "parameters",
+                          tool->parameters ? kg_str(tool->parameters) : KG_STR("null"));
         kg_json_end(&json, '}');
         add(facts, &(struct fact){PROJECT_CHANGE_TOOL, agent, use->name, tool->name,
                                   kg_buf_terminate(&value), false});
@@ -279,14 +279,10 @@ static void put_change(struct kg_json_writer *json, const struct project_change 
     kg_json_named_text(json, "plugin", change->plugin);
     kg_json_named_text(json, "what", change->what);
     kg_json_named_bool(json, "hidden", change->hidden);
-    if (change->before != NULL) {
-        kg_json_key(json, "before");
-        kg_json_raw(json, kg_str(change->before));
-    }
-    if (change->after != NULL) {
-        kg_json_key(json, "after");
-        kg_json_raw(json, kg_str(change->after));
-    }
+    if (change->before != NULL)
+        kg_json_named_raw(json, "before", kg_str(change->before));
+    if (change->after != NULL)
+        kg_json_named_raw(json, "after", kg_str(change->after));
     kg_json_end(json, '}');
 }
 

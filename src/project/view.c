@@ -12,14 +12,12 @@ const char *const project_role_names[] = {"observer", "compactor"};
 
 static void put_hooks(struct kg_json_writer *json, const struct project_use *use)
 {
-    kg_json_key(json, "hooks");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "hooks", '[');
     for (size_t i = 0; i < MANIFEST_HOOK_COUNT; i++)
         if (use->hooks[i])
             kg_json_text(json, manifest_hook_names[i]);
     kg_json_end(json, ']');
-    kg_json_key(json, "roles");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "roles", '[');
     for (size_t i = 0; i < PROJECT_ROLE_COUNT; i++)
         if (use->roles & 1u << i)
             kg_json_text(json, project_role_names[i]);
@@ -28,8 +26,7 @@ static void put_hooks(struct kg_json_writer *json, const struct project_use *use
 
 static void put_settings(struct kg_json_writer *json, const struct project_use *use)
 {
-    kg_json_key(json, "config");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "config", '[');
     for (size_t i = 0; i < use->setting_count; i++) {
         const struct project_setting *setting = &use->settings[i];
         kg_json_begin(json, '{');
@@ -47,8 +44,7 @@ static void put_settings(struct kg_json_writer *json, const struct project_use *
 
 static void put_secrets(struct kg_json_writer *json, const struct project_use *use)
 {
-    kg_json_key(json, "secrets");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "secrets", '[');
     for (size_t i = 0; i < use->secret_count; i++) {
         kg_json_begin(json, '{');
         kg_json_named_text(json, "key", use->secrets[i].key);
@@ -139,13 +135,11 @@ void project_agent_view_members(const struct project_resolved_agent *agent,
     kg_json_named_text(json, "prompt_file", agent->prompt_file);
     kg_json_key(json, "compaction");
     project_put_compaction(&agent->compaction, json);
-    kg_json_key(json, "plugins");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "plugins", '[');
     for (size_t i = 0; i < agent->use_count; i++)
         put_use(json, &agent->uses[i]);
     kg_json_end(json, ']');
-    kg_json_key(json, "tools");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "tools", '[');
     for (size_t i = 0; i < agent->use_count; i++)
         put_tools(json, &agent->uses[i]);
     kg_json_end(json, ']');
@@ -174,13 +168,11 @@ void project_view_members(const struct project_resolved *resolved,
                           const struct kg_problems *problems, struct kg_json_writer *json)
 {
     kg_json_named_text(json, "name", resolved->name);
-    kg_json_key(json, "agents");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "agents", '[');
     for (size_t i = 0; i < resolved->agent_count; i++)
         project_agent_view(&resolved->agents[i], json);
     kg_json_end(json, ']');
-    kg_json_key(json, "missing");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "missing", '[');
     for (size_t i = 0; i < resolved->missing_count; i++)
         put_missing(json, &resolved->missing[i]);
     kg_json_end(json, ']');

@@ -124,8 +124,7 @@ static void write_text(struct kg_json_writer *writer, const char *key, const cha
 {
     if (text == NULL)
         return;
-    kg_json_key(writer, key);
-    kg_json_text(writer, text);
+    kg_json_named_text(writer, key, text);
 }
 
 static void write_figures(const struct session_compaction *compaction, struct kg_buf *buf)
@@ -145,10 +144,8 @@ static void write_figures(const struct session_compaction *compaction, struct kg
     kg_json_begin(&writer, '{');
     write_text(&writer, "strategy", session_strategy_names[compaction->strategy]);
     write_text(&writer, "trigger", compaction->trigger);
-    for (size_t i = 0; i < KG_COUNT(figures); i++) {
-        kg_json_key(&writer, figures[i].key);
-        kg_json_int(&writer, (int64_t)figures[i].value);
-    }
+    for (size_t i = 0; i < KG_COUNT(figures); i++)
+        kg_json_named_int(&writer, figures[i].key, (int64_t)figures[i].value);
     write_text(&writer, "plugin", compaction->plugin);
     write_text(&writer, "summary", compaction->summary);
     write_text(&writer, "fallback", compaction->fallback);

@@ -55,26 +55,16 @@ void session_content_write(const struct session_entry *entry, struct kg_buf *buf
 void session_message_begin(const struct session_entry *entry, struct kg_json_writer *writer)
 {
     kg_json_begin(writer, '{');
-    kg_json_key(writer, "id");
-    kg_json_text(writer, entry->id.text);
-    kg_json_key(writer, "role");
-    kg_json_text(writer, session_role_names[entry->role]);
-    if (entry->kind != SESSION_MESSAGE) {
-        kg_json_key(writer, "kind");
-        kg_json_text(writer, session_kind_row(entry->kind)->name);
-    }
-    if (entry->parent.text[0] != '\0') {
-        kg_json_key(writer, "parent");
-        kg_json_text(writer, entry->parent.text);
-    }
-    if (entry->source != NULL) {
-        kg_json_key(writer, "plugin");
-        kg_json_text(writer, entry->source);
-    }
-    if (entry->pinned) {
-        kg_json_key(writer, "pinned");
-        kg_json_bool(writer, true);
-    }
+    kg_json_named_text(writer, "id", entry->id.text);
+    kg_json_named_text(writer, "role", session_role_names[entry->role]);
+    if (entry->kind != SESSION_MESSAGE)
+        kg_json_named_text(writer, "kind", session_kind_row(entry->kind)->name);
+    if (entry->parent.text[0] != '\0')
+        kg_json_named_text(writer, "parent", entry->parent.text);
+    if (entry->source != NULL)
+        kg_json_named_text(writer, "plugin", entry->source);
+    if (entry->pinned)
+        kg_json_named_bool(writer, "pinned", true);
     kg_json_key(writer, "content");
     session_content_write(entry, writer->buf);
     writer->comma = true;
@@ -125,12 +115,9 @@ void session_context_write(const char *agent, const struct session_entries *entr
     struct session_context_sums sums = add_up(entries, partners);
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
-    kg_json_key(&writer, "agent_path");
-    kg_json_text(&writer, agent);
-    kg_json_key(&writer, "tokens");
-    kg_json_int(&writer, (int64_t)sums.tokens);
-    kg_json_key(&writer, "messages");
-    kg_json_begin(&writer, '[');
+    kg_json_named_text(&writer, "agent_path", agent);
+    kg_json_named_int(&writer, "tokens", (int64_t)sums.tokens);
+    kg_json_named_begin(&writer, "messages", '[');
     for (size_t i = 0; i < entries->count; i++)
         if (is_shown(entries, partners, i))
             session_message_write(&entries->items[i], &writer);

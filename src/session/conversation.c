@@ -214,8 +214,7 @@ static void put_result(struct walk *walk, size_t call)
 static void put_calls(struct walk *walk)
 {
     size_t from = walk->at;
-    kg_json_key(&walk->json, "tool_calls");
-    kg_json_begin(&walk->json, '[');
+    kg_json_named_begin(&walk->json, "tool_calls", '[');
     for (; walk->at < walk->entries->count && entry_at(walk, walk->at)->kind == SESSION_TOOL_CALL;
          walk->at = next_shown(walk, walk->at + 1))
         if (is_call(walk, walk->at))

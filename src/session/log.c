@@ -342,12 +342,9 @@ static void write_move(const char *from, const char *to, struct kg_buf *buf)
 {
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
-    kg_json_key(&writer, "event");
-    kg_json_text(&writer, "seat_moved");
-    kg_json_key(&writer, "from");
-    kg_json_text(&writer, from);
-    kg_json_key(&writer, "to");
-    kg_json_text(&writer, to);
+    kg_json_named_text(&writer, "event", "seat_moved");
+    kg_json_named_text(&writer, "from", from);
+    kg_json_named_text(&writer, "to", to);
     kg_json_end(&writer, '}');
 }
 

@@ -32,10 +32,8 @@ static void pile_add(struct pile *pile, const struct session_entry *entry, size_
         struct kg_json_writer writer = kg_json_writer(&pile->buf);
         session_message_begin(entry, &writer);
         if (position != NONE) {
-            kg_json_key(&writer, "position");
-            kg_json_int(&writer, (int64_t)position);
-            kg_json_key(&writer, "tokens");
-            kg_json_int(&writer, (int64_t)entry->tokens);
+            kg_json_named_int(&writer, "position", (int64_t)position);
+            kg_json_named_int(&writer, "tokens", (int64_t)entry->tokens);
         }
         kg_json_end(&writer, '}');
     }
@@ -56,8 +54,7 @@ static void pile_add(struct pile *pile, const struct session_entry *entry, size_
 static void write_list(const struct pile *pile, const char *key, bool goes,
                        struct kg_json_writer *writer)
 {
-    kg_json_key(writer, key);
-    kg_json_begin(writer, '[');
+    kg_json_named_begin(writer, key, '[');
     for (size_t i = pile->count; i > 0; i--) {
         const struct piece *piece = &pile->pieces[i - 1];
         if (piece->goes == goes)
@@ -71,8 +68,7 @@ static void write_count(const char *key, uint64_t count, struct kg_json_writer *
 {
     if (count == 0)
         return;
-    kg_json_key(writer, key);
-    kg_json_int(writer, (int64_t)count);
+    kg_json_named_int(writer, key, (int64_t)count);
 }
 
 /* -- compaction -------------------------------------------------------------------------------- */
@@ -109,14 +105,11 @@ void session_compaction_payload(const struct session_compaction *compaction, con
     pile_context(compaction, &pile);
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
-    kg_json_key(&writer, "role");
-    kg_json_text(&writer, role);
+    kg_json_named_text(&writer, "role", role);
     write_list(&pile, "messages_being_compacted", true, &writer);
     write_list(&pile, "messages_remaining", false, &writer);
-    kg_json_key(&writer, "strategy");
-    kg_json_text(&writer, session_strategy_names[compaction->strategy]);
-    kg_json_key(&writer, "trigger");
-    kg_json_text(&writer, compaction->options.trigger);
+    kg_json_named_text(&writer, "strategy", session_strategy_names[compaction->strategy]);
+    kg_json_named_text(&writer, "trigger", compaction->options.trigger);
     write_count("target_tokens", compaction->options.target_tokens, &writer);
     write_count("truncated", pile.left_out, &writer);
     kg_json_end(&writer, '}');

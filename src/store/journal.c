@@ -32,8 +32,7 @@ void store_journal_free(struct store_journal *journal)
 
 static void put_record(struct kg_json_writer *json, const struct store_record *record)
 {
-    kg_json_key(json, "record");
-    kg_json_begin(json, '{');
+    kg_json_named_begin(json, "record", '{');
     kg_json_named_text(json, "package", record->package);
     kg_json_named_text(json, "installed", record->installed);
     kg_json_named_text(json, "hash", record->hash);

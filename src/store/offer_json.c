@@ -26,8 +26,7 @@ static void put_manifest(struct kg_json_writer *json, const struct manifest *man
 
 static void put_capabilities(struct kg_json_writer *json, const struct store_offer *offer)
 {
-    kg_json_key(json, "capabilities");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "capabilities", '[');
     for (size_t i = 0; i < offer->capability_count; i++) {
         const struct store_capability *capability = &offer->capabilities[i];
         kg_json_begin(json, '{');
@@ -42,8 +41,7 @@ static void put_capabilities(struct kg_json_writer *json, const struct store_off
 
 static void put_changes(struct kg_json_writer *json, const struct store_offer *offer)
 {
-    kg_json_key(json, "changes");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "changes", '[');
     for (size_t i = 0; i < offer->change_count; i++) {
         kg_json_begin(json, '{');
         kg_json_named_text(json, "what", offer->changes[i].what);
@@ -56,8 +54,7 @@ static void put_changes(struct kg_json_writer *json, const struct store_offer *o
 
 static void put_files(struct kg_json_writer *json, const struct store_tree_diff *diff)
 {
-    kg_json_key(json, "file_changes");
-    kg_json_begin(json, '{');
+    kg_json_named_begin(json, "file_changes", '{');
     kg_json_named_list(json, "added", diff->added);
     kg_json_named_list(json, "removed", diff->removed);
     kg_json_named_list(json, "changed", diff->changed);

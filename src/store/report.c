@@ -14,8 +14,7 @@ struct store_report {
 static void put_differences(struct kg_json_writer *json, const char *key,
                             const struct store_offer *offer, enum store_difference difference)
 {
-    kg_json_key(json, key);
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, key, '[');
     for (size_t i = 0; i < offer->capability_count; i++)
         if (offer->capabilities[i].difference == difference)
             kg_json_text(json, offer->capabilities[i].text);

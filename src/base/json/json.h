@@ -177,7 +177,8 @@ void kg_json_raw(struct kg_json_writer *writer,
                  struct kg_str span); /* valid JSON, passed on as it is */
 void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node);
 void kg_json_list(struct kg_json_writer *writer, char *const *list); /* NULL: [] */
-/* A key and its value. */
+/* A key and its value; of an object or a list, which follows, its beginning. */
+void kg_json_named_begin(struct kg_json_writer *writer, const char *key, char open);
 void kg_json_named_text(struct kg_json_writer *writer, const char *key, const char *text);
 void kg_json_named_str(struct kg_json_writer *writer, const char *key, struct kg_str text);
 void kg_json_named_int(struct kg_json_writer *writer, const char *key, int64_t value);
@@ -186,5 +187,6 @@ void kg_json_named_list(struct kg_json_writer *writer, const char *key,
                         char *const *list); /* NULL: [] */
 void kg_json_named_time(struct kg_json_writer *writer, const char *key,
                         int64_t wall_ms); /* 0: null */
+void kg_json_named_raw(struct kg_json_writer *writer, const char *key, struct kg_str span);
 
 #endif

@@ -295,6 +295,12 @@ void kg_json_named_bool(struct kg_json_writer *writer, const char *key, bool val
     kg_json_bool(writer, value);
 }
 
+void kg_json_named_begin(struct kg_json_writer *writer, const char *key, char open)
+{
+    kg_json_key(writer, key);
+    kg_json_begin(writer, open);
+}
+
 void kg_json_named_list(struct kg_json_writer *writer, const char *key, char *const *list)
 {
     kg_json_key(writer, key);
@@ -307,4 +313,10 @@ void kg_json_named_time(struct kg_json_writer *writer, const char *key, int64_t 
     if (wall_ms != 0)
         kg_time_format(wall_ms, text);
     kg_json_named_text(writer, key, wall_ms != 0 ? text : NULL);
+}
+
+void kg_json_named_raw(struct kg_json_writer *writer, const char *key, struct kg_str span)
+{
+    kg_json_key(writer, key);
+    kg_json_raw(writer, span);
 }

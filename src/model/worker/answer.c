@@ -44,14 +44,10 @@ static struct kg_json_writer begin_event(struct kg_buf *lines, int64_t id)
 {
     struct kg_json_writer json = kg_json_writer(lines);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "jsonrpc");
-    kg_json_text(&json, "2.0");
-    kg_json_key(&json, "method");
-    kg_json_text(&json, "event");
-    kg_json_key(&json, "params");
-    kg_json_begin(&json, '{');
-    kg_json_key(&json, "id");
-    kg_json_int(&json, id);
+    kg_json_named_text(&json, "jsonrpc", "2.0");
+    kg_json_named_text(&json, "method", "event");
+    kg_json_named_begin(&json, "params", '{');
+    kg_json_named_int(&json, "id", id);
     return json;
 }
 
@@ -67,8 +63,7 @@ static void flush_text(struct answer *answer)
     if (answer->text.length == 0)
         return;
     struct kg_json_writer json = begin_event(answer->lines, answer->request->id);
-    kg_json_key(&json, answer->text_kind);
-    kg_json_str(&json, kg_buf_view(&answer->text));
+    kg_json_named_str(&json, answer->text_kind, kg_buf_view(&answer->text));
     end_event(&json);
     answer->text.length = 0;
     answer->told = true;
@@ -76,8 +71,7 @@ static void flush_text(struct answer *answer)
 
 static void put_count(struct kg_json_writer *json, const char *key, int64_t count)
 {
-    kg_json_key(json, key);
-    kg_json_int(json, count > 0 ? count : 0);
+    kg_json_named_int(json, key, count > 0 ? count : 0);
 }
 
 static void put_usage(struct answer *answer)
@@ -85,8 +79,7 @@ static void put_usage(struct answer *answer)
     if (answer->input_tokens < 0 && answer->output_tokens < 0)
         return;
     struct kg_json_writer json = begin_event(answer->lines, answer->request->id);
-    kg_json_key(&json, "usage");
-    kg_json_begin(&json, '{');
+    kg_json_named_begin(&json, "usage", '{');
     put_count(&json, "input_tokens", answer->input_tokens);
     put_count(&json, "cached_tokens", answer->cached_tokens);
     put_count(&json, "output_tokens", answer->output_tokens);
@@ -112,18 +105,12 @@ void answer_put_failure(struct kg_buf *lines, int64_t id, const struct failure *
     begin_answer(lines, id, "error");
     struct kg_json_writer json = kg_json_writer(lines);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "code");
-    kg_json_int(&json, kg_error_row(KG_E_PLUGIN)->rpc_code);
-    kg_json_key(&json, "message");
-    kg_json_text(&json, failure->message);
-    kg_json_key(&json, "data");
-    kg_json_begin(&json, '{');
-    kg_json_key(&json, "code");
-    kg_json_text(&json, failure_name(failure->code));
-    kg_json_key(&json, "status");
-    kg_json_int(&json, failure->status);
-    kg_json_key(&json, "retry_after_ms");
-    kg_json_int(&json, failure->retry_after_ms);
+    kg_json_named_int(&json, "code", kg_error_row(KG_E_PLUGIN)->rpc_code);
+    kg_json_named_text(&json, "message", failure->message);
+    kg_json_named_begin(&json, "data", '{');
+    kg_json_named_text(&json, "code", failure_name(failure->code));
+    kg_json_named_int(&json, "status", failure->status);
+    kg_json_named_int(&json, "retry_after_ms", failure->retry_after_ms);
     kg_json_end(&json, '}');
     kg_json_end(&json, '}');
     kg_buf_text(lines, "}\n");
@@ -133,12 +120,9 @@ void answer_put_retry(struct kg_buf *lines, int64_t id, const struct failure *fa
                       uint64_t after_ms)
 {
     struct kg_json_writer json = begin_event(lines, id);
-    kg_json_key(&json, "retry");
-    kg_json_begin(&json, '{');
-    kg_json_key(&json, "after_ms");
-    kg_json_int(&json, (int64_t)after_ms);
-    kg_json_key(&json, "message");
-    kg_json_text(&json, failure->message);
+    kg_json_named_begin(&json, "retry", '{');
+    kg_json_named_int(&json, "after_ms", (int64_t)after_ms);
+    kg_json_named_text(&json, "message", failure->message);
     kg_json_end(&json, '}');
     end_event(&json);
 }
@@ -252,15 +236,11 @@ static int put_tool_call(struct answer *answer, size_t at)
                            "the provider sent a tool call without a name");
     settle_id(answer, at);
     struct kg_json_writer json = begin_event(answer->lines, answer->request->id);
-    kg_json_key(&json, "tool_call");
-    kg_json_begin(&json, '{');
-    kg_json_key(&json, "id");
-    kg_json_text(&json, part->id);
+    kg_json_named_begin(&json, "tool_call", '{');
+    kg_json_named_text(&json, "id", part->id);
     kg_json_named_str(&json, "name", kg_buf_view(&part->name));
-    if (put_arguments(&json, part, &err) < 0) {
-        kg_json_key(&json, "problem");
-        kg_json_text(&json, err.message);
-    }
+    if (put_arguments(&json, part, &err) < 0)
+        kg_json_named_text(&json, "problem", err.message);
     kg_json_end(&json, '}');
     end_event(&json);
     answer->told = true;

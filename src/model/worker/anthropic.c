@@ -22,8 +22,7 @@ static void put_text(struct kg_json_writer *json, struct kg_str text)
     if (text.length == 0)
         return;
     kg_json_begin(json, '{');
-    kg_json_key(json, "type");
-    kg_json_text(json, "text");
+    kg_json_named_text(json, "type", "text");
     kg_json_named_str(json, "text", text);
     kg_json_end(json, '}');
 }
@@ -44,23 +43,19 @@ static void put_result(struct kg_json_writer *json, const struct kg_node *messag
     const struct kg_node *is_error = kg_node_get(message, "is_error");
     struct kg_str content = kg_node_text(message, "content");
     kg_json_begin(json, '{');
-    kg_json_key(json, "type");
-    kg_json_text(json, "tool_result");
+    kg_json_named_text(json, "type", "tool_result");
     kg_json_named_str(json, "tool_use_id", kg_node_text(message, "tool_call_id"));
     if (content.length > 0)
         kg_json_named_str(json, "content", content);
-    if (is_error != NULL && is_error->boolean) {
-        kg_json_key(json, "is_error");
-        kg_json_bool(json, true);
-    }
+    if (is_error != NULL && is_error->boolean)
+        kg_json_named_bool(json, "is_error", true);
     kg_json_end(json, '}');
 }
 
 static void put_call(struct kg_json_writer *json, const struct kg_node *call)
 {
     kg_json_begin(json, '{');
-    kg_json_key(json, "type");
-    kg_json_text(json, "tool_use");
+    kg_json_named_text(json, "type", "tool_use");
     kg_json_named_str(json, "id", kg_node_text(call, "id"));
     kg_json_named_str(json, "name", kg_node_text(call, "name"));
     kg_json_key(json, "input");
@@ -104,17 +99,14 @@ static void put_turn(struct kg_json_writer *json, const struct kg_node *items, u
     if (kg_str_is(kg_buf_view(&blocks), "[]"))
         return;
     kg_json_begin(json, '{');
-    kg_json_key(json, "role");
-    kg_json_text(json, is_assistant ? "assistant" : "user");
-    kg_json_key(json, "content");
-    kg_json_raw(json, kg_buf_view(&blocks));
+    kg_json_named_text(json, "role", is_assistant ? "assistant" : "user");
+    kg_json_named_raw(json, "content", kg_buf_view(&blocks));
     kg_json_end(json, '}');
 }
 
 static void put_turns(struct kg_json_writer *json, const struct kg_node *messages, uint32_t from)
 {
-    kg_json_key(json, "messages");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "messages", '[');
     for (uint32_t i = from, end; i < messages->count; i = end) {
         bool is_assistant = has_role(&messages->items[i], "assistant");
         for (end = i + 1; end < messages->count; end++)
@@ -155,23 +147,19 @@ static void write_body(const struct neutral *neutral, struct kg_buf *out)
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
     kg_json_named_str(&json, "model", neutral->model);
-    kg_json_key(&json, "max_tokens");
-    kg_json_int(&json, neutral->max_tokens > 0 ? neutral->max_tokens : MAX_TOKENS);
+    kg_json_named_int(&json, "max_tokens",
+                      neutral->max_tokens > 0 ? neutral->max_tokens : MAX_TOKENS);
     uint32_t used = put_system(&json, neutral);
     put_turns(&json, neutral->messages, used);
     if (neutral->tools != NULL && neutral->tools->count > 0) {
-        kg_json_key(&json, "tools");
-        kg_json_begin(&json, '[');
+        kg_json_named_begin(&json, "tools", '[');
         for (uint32_t i = 0; i < neutral->tools->count; i++)
             put_tool(&json, &neutral->tools->items[i]);
         kg_json_end(&json, ']');
     }
-    if (neutral->temperature.length > 0) {
-        kg_json_key(&json, "temperature");
-        kg_json_raw(&json, neutral->temperature);
-    }
-    kg_json_key(&json, "stream");
-    kg_json_bool(&json, true);
+    if (neutral->temperature.length > 0)
+        kg_json_named_raw(&json, "temperature", neutral->temperature);
+    kg_json_named_bool(&json, "stream", true);
     kg_json_end(&json, '}');
 }
 

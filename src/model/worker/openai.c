@@ -16,10 +16,8 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
     kg_json_node(&inner, kg_node_get(call, "arguments"));
     kg_json_begin(json, '{');
     kg_json_named_str(json, "id", kg_node_text(call, "id"));
-    kg_json_key(json, "type");
-    kg_json_text(json, "function");
-    kg_json_key(json, "function");
-    kg_json_begin(json, '{');
+    kg_json_named_text(json, "type", "function");
+    kg_json_named_begin(json, "function", '{');
     kg_json_named_str(json, "name", kg_node_text(call, "name"));
     kg_json_named_str(json, "arguments", kg_buf_view(&arguments));
     kg_json_end(json, '}');
@@ -41,8 +39,7 @@ static void put_message(struct kg_json_writer *json, const struct kg_node *messa
     else
         kg_json_str(json, content.data ? content : KG_STR(""));
     if (has_calls) {
-        kg_json_key(json, "tool_calls");
-        kg_json_begin(json, '[');
+        kg_json_named_begin(json, "tool_calls", '[');
         for (uint32_t i = 0; i < calls->count; i++)
             put_call(json, &calls->items[i]);
         kg_json_end(json, ']');
@@ -54,8 +51,7 @@ static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "type", "function");
-    kg_json_key(json, "function");
-    kg_json_begin(json, '{');
+    kg_json_named_begin(json, "function", '{');
     neutral_put_tool(json, tool, "parameters");
     kg_json_end(json, '}');
     kg_json_end(json, '}');
@@ -63,8 +59,7 @@ static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
 
 static void put_messages(struct kg_json_writer *json, const struct neutral *neutral)
 {
-    kg_json_key(json, "messages");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "messages", '[');
     if (neutral->system.length > 0) {
         kg_json_raw(json, KG_STR("{\"role\":\"system\""));
         kg_json_named_str(json, "content", neutral->system);
@@ -78,18 +73,13 @@ static void put_messages(struct kg_json_writer *json, const struct neutral *neut
 /* Models that reason know neither max_tokens nor temperature. */
 static void put_settings(struct kg_json_writer *json, const struct neutral *neutral)
 {
-    if (neutral->max_tokens > 0) {
-        kg_json_key(json, neutral->reasoning ? "max_completion_tokens" : "max_tokens");
-        kg_json_int(json, neutral->max_tokens);
-    }
-    if (neutral->temperature.length > 0 && !neutral->reasoning) {
-        kg_json_key(json, "temperature");
-        kg_json_raw(json, neutral->temperature);
-    }
-    kg_json_key(json, "stream");
-    kg_json_bool(json, true);
-    kg_json_key(json, "stream_options");
-    kg_json_raw(json, KG_STR("{\"include_usage\":true}"));
+    if (neutral->max_tokens > 0)
+        kg_json_named_int(json, neutral->reasoning ? "max_completion_tokens" : "max_tokens",
+                          neutral->max_tokens);
+    if (neutral->temperature.length > 0 && !neutral->reasoning)
+        kg_json_named_raw(json, "temperature", neutral->temperature);
+    kg_json_named_bool(json, "stream", true);
+    kg_json_named_raw(json, "stream_options", KG_STR("{\"include_usage\":true}"));
 }
 
 static void write_body(const struct neutral *neutral, struct kg_buf *out)
@@ -99,8 +89,7 @@ static void write_body(const struct neutral *neutral, struct kg_buf *out)
     kg_json_named_str(&json, "model", neutral->model);
     put_messages(&json, neutral);
     if (neutral->tools != NULL && neutral->tools->count > 0) {
-        kg_json_key(&json, "tools");
-        kg_json_begin(&json, '[');
+        kg_json_named_begin(&json, "tools", '[');
         for (uint32_t i = 0; i < neutral->tools->count; i++)
             put_tool(&json, &neutral->tools->items[i]);
         kg_json_end(&json, ']');
