@@ -86,6 +86,9 @@ static inline struct kg_str kg_str_first(struct kg_str text, size_t length)
 {
     return (struct kg_str){text.data, length};
 }
+/* Takes the part up to the next separator, or all, off the front of *rest, which goes on behind it.
+ */
+struct kg_str kg_str_cut(struct kg_str *rest, char separator);
 bool kg_str_starts(struct kg_str text, const char *prefix);
 bool kg_str_ends(struct kg_str text, const char *suffix);
 int kg_str_compare(struct kg_str a, struct kg_str b);

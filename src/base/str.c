@@ -3,6 +3,14 @@
 
 #include <stdlib.h>
 
+struct kg_str kg_str_cut(struct kg_str *rest, char separator)
+{
+    const char *end = rest->length ? memchr(rest->data, separator, rest->length) : NULL;
+    struct kg_str part = {rest->data, end ? (size_t)(end - rest->data) : rest->length};
+    *rest = kg_str_from(*rest, part.length + (end != NULL));
+    return part;
+}
+
 bool kg_str_starts(struct kg_str text, const char *prefix)
 {
     struct kg_str start = kg_str(prefix);

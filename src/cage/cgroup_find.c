@@ -65,29 +65,14 @@ static bool next_line(struct kg_str *rest, struct kg_str *ret_line)
 {
     if (rest->length == 0)
         return false;
-    const char *end = memchr(rest->data, '\n', rest->length);
-    size_t length = end ? (size_t)(end - rest->data) : rest->length;
-    *ret_line = (struct kg_str){rest->data, length};
-    length += end != NULL;
-    *rest = (struct kg_str){rest->data + length, rest->length - length};
+    *ret_line = kg_str_cut(rest, '\n');
     return true;
-}
-
-/* The part of rest up to the separator; rest goes on behind it. */
-static struct kg_str cut(struct kg_str *rest, char separator)
-{
-    const char *end = rest->length ? memchr(rest->data, separator, rest->length) : NULL;
-    size_t length = end ? (size_t)(end - rest->data) : rest->length;
-    struct kg_str part = {rest->data, length};
-    length += end != NULL;
-    *rest = (struct kg_str){rest->data + length, rest->length - length};
-    return part;
 }
 
 static bool has_word(struct kg_str words, char separator, const char *word)
 {
     while (words.length > 0)
-        if (kg_str_is(cut(&words, separator), word))
+        if (kg_str_is(kg_str_cut(&words, separator), word))
             return true;
     return false;
 }
@@ -97,8 +82,8 @@ static bool own_group(const struct tables *tables, const char *controller, struc
 {
     struct kg_str rest = kg_buf_view(&tables->groups), line;
     while (next_line(&rest, &line)) {
-        struct kg_str number = cut(&line, ':');
-        struct kg_str controllers = cut(&line, ':');
+        struct kg_str number = kg_str_cut(&line, ':');
+        struct kg_str controllers = kg_str_cut(&line, ':');
         bool found = controller != NULL ? has_word(controllers, ',', controller)
                                         : kg_str_is(number, "0") && controllers.length == 0;
         if (found) {
@@ -118,13 +103,13 @@ static bool parse_mount(struct kg_str line, struct mount *ret_mount)
 {
     struct mount mount;
     for (int i = 0; i < 3; i++)
-        cut(&line, ' ');
-    mount.root = cut(&line, ' ');
-    mount.point = cut(&line, ' ');
-    while (line.length > 0 && !kg_str_is(cut(&line, ' '), "-"))
+        kg_str_cut(&line, ' ');
+    mount.root = kg_str_cut(&line, ' ');
+    mount.point = kg_str_cut(&line, ' ');
+    while (line.length > 0 && !kg_str_is(kg_str_cut(&line, ' '), "-"))
         continue;
-    mount.type = cut(&line, ' ');
-    cut(&line, ' ');
+    mount.type = kg_str_cut(&line, ' ');
+    kg_str_cut(&line, ' ');
     mount.options = line;
     *ret_mount = mount;
     return mount.type.length > 0;

@@ -83,8 +83,7 @@ int cli_auth_open(struct cli *cli)
 
 static void put_scopes(struct kg_json_writer *json, const char *scopes)
 {
-    kg_json_key(json, "scopes");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "scopes", '[');
     for (const char *at = scopes; *at != '\0';) {
         size_t length = strcspn(at, ",");
         kg_json_str(json, (struct kg_str){at, length});

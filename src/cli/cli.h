@@ -29,9 +29,9 @@ struct cli_option {
 };
 
 enum cli_needs {
-    CLI_NOTHING,
-    CLI_PATHS,  /* cli->paths, but no daemon */
-    CLI_DAEMON, /* cli->paths, and a daemon behind its socket */
+    CLI_DAEMON,  /* cli->paths, and a daemon behind its socket: what nearly all need */
+    CLI_PATHS,   /* cli->paths, but no daemon */
+    CLI_NOTHING, /* neither */
 };
 
 /* One row is the whole truth about one command: help, completion and manual page come from it. */

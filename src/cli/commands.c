@@ -63,7 +63,6 @@ const struct cli_command cli_commands[] = {
         .summary = "stop the daemon",
         .help = "Asks the daemon to stop and waits, up to a minute, until it is gone. Each plugin "
                 "is asked to leave first, and is killed if it does not.",
-        .needs = CLI_DAEMON,
         .run = cli_stop,
     },
     {
@@ -73,7 +72,6 @@ const struct cli_command cli_commands[] = {
             "Shows version, process, home and uptime of the daemon, how many plugins are in which "
             "state, and its figures: calls and errors, memory, how late its loop is. Exit code 3 "
             "means that no daemon runs for this home.",
-        .needs = CLI_DAEMON,
         .run = cli_status,
     },
     {
@@ -81,7 +79,6 @@ const struct cli_command cli_commands[] = {
         .summary = "read config.toml again and look for new plugins",
         .help = "Makes the daemon read config.toml again, whole or not at all, and look for new "
                 "plugins. Shows each key that changed and when the change applies.",
-        .needs = CLI_DAEMON,
         .run = cli_reload,
     },
     {
@@ -144,7 +141,6 @@ const struct cli_command cli_commands[] = {
                 "once, and within a day; run auth open again for another. On a terminal with a "
                 "screen the browser is opened as well. The daemon has to listen on TCP: see "
                 "daemon.bind in kaged.toml(5).",
-        .needs = CLI_DAEMON,
         .run = cli_auth_open,
     },
     {
@@ -158,7 +154,6 @@ const struct cli_command cli_commands[] = {
                 "shown this once; kaged keeps a hash of it. The scopes are in kaged-api(7); admin "
                 "has them all.\n"
                 " kaged auth token create --name ci --scope audit:read --expires 30d",
-        .needs = CLI_DAEMON,
         .run = cli_auth_token_create,
     },
     {
@@ -166,7 +161,6 @@ const struct cli_command cli_commands[] = {
         .summary = "list the API tokens",
         .help = "Lists every API token with its scopes, and when it was last used since the daemon "
                 "started. The tokens themselves are not known any more.",
-        .needs = CLI_DAEMON,
         .run = cli_auth_token_list,
     },
     {
@@ -174,7 +168,6 @@ const struct cli_command cli_commands[] = {
         .arguments = {"ID"},
         .summary = "revoke an API token",
         .help = "Revokes the token of this id or name: the next request with it is refused.",
-        .needs = CLI_DAEMON,
         .run = cli_auth_token_revoke,
     },
     {
@@ -185,7 +178,6 @@ const struct cli_command cli_commands[] = {
                 "calls, how long half of them and all but one in a hundred took at most, its "
                 "restarts, and the memory of its cage. What is wrong with a plugin that cannot be "
                 "used stands below.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_list,
     },
     {
@@ -196,7 +188,6 @@ const struct cli_command cli_commands[] = {
         .help =
             "Shows the state of a plugin, its process, its calls, its methods, and how its last "
             "process ended: why, when, what follows, and what it wrote last on stderr.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_status,
     },
     {
@@ -209,7 +200,6 @@ const struct cli_command cli_commands[] = {
             "ports are known of a plugin that has a network; files and programs only where the "
             "kernel's audit log tells them, which takes a spawner that is root and a kernel that "
             "has it enabled.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_why,
     },
     {
@@ -219,7 +209,6 @@ const struct cli_command cli_commands[] = {
         .summary = "show what a plugin wrote on stderr",
         .help = "Shows the last lines that a plugin wrote on stderr, each with its time. Control "
                 "characters are shown escaped, as in \\x1b.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_logs,
     },
     {
@@ -232,7 +221,6 @@ const struct cli_command cli_commands[] = {
                 "is called plugin_NAME_TABLE here; in SQL it has the name that the plugin gave it. "
                 "With SQL, one statement that only reads, its rows are shown.\n"
                 " kaged plugin storage notes 'SELECT title FROM notes LIMIT 10'",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_storage,
     },
     {
@@ -278,7 +266,6 @@ const struct cli_command cli_commands[] = {
             "Where there is no terminal to ask on, --yes must be given. With --json each line is "
             "what the daemon told.\n"
             " kaged plugin dev ./oh-my-pi",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_dev,
     },
     {
@@ -321,7 +308,6 @@ const struct cli_command cli_commands[] = {
         .help = "Enables a plugin, now and whenever the daemon starts, and waits until it runs. A "
                 "plugin that failed starts anew with no failures counted. If it does not come up, "
                 "the exit code is 1 and the message says why.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_enable,
     },
     {
@@ -331,7 +317,6 @@ const struct cli_command cli_commands[] = {
         .help =
             "Disables a plugin, now and whenever the daemon starts, and waits until its process "
             "is gone.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_disable,
     },
     {
@@ -340,7 +325,6 @@ const struct cli_command cli_commands[] = {
         .summary = "stop a plugin and start it again",
         .help = "Restarts a plugin and waits until it runs again. If it does not come up, the exit "
                 "code is 1 and the message says why.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_restart,
     },
     {
@@ -352,7 +336,6 @@ const struct cli_command cli_commands[] = {
                 "setting for its start changed, else only told its new configuration. If one of "
                 "the files cannot be used, all stays as it is and the exit code is 6. To run a "
                 "changed program, restart the plugin.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_reload,
     },
     {
@@ -361,7 +344,6 @@ const struct cli_command cli_commands[] = {
         .summary = "show the tools that a plugin declares",
         .help = "Shows each tool of the plugin's manifest with its description and the names of "
                 "its parameters; with --json their schemas as well.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_tools,
     },
     {
@@ -372,7 +354,6 @@ const struct cli_command cli_commands[] = {
         .help = "Shows each knob of the plugin's manifest, its value and its default; with "
                 "--project as an agent of that project has it, and where the value comes from. "
                 "Secrets are never among them.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_knobs,
     },
     {
@@ -381,7 +362,6 @@ const struct cli_command cli_commands[] = {
         .options = {OF_PROJECT, OF_AGENT},
         .summary = "show the value of a knob",
         .help = "Prints the value of one knob: a text as it is, all else as JSON.",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_knobs_get,
     },
     {
@@ -397,7 +377,6 @@ const struct cli_command cli_commands[] = {
                 "or does not fit the plugin's configuration, is refused, and the exit code is 6. "
                 "A new path restarts the plugin, since its cage is another one.\n"
                 " kaged plugin knobs set memory-markdown turns 7 --project music",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_knobs_set,
     },
     {
@@ -410,7 +389,6 @@ const struct cli_command cli_commands[] = {
             "JSON. The parameters are a JSON object; \"-\" reads it from stdin, and without any "
             "it is empty.\n"
             " kaged plugin call echo echo.say '{\"text\":\"hello\"}'",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_call,
     },
     {
@@ -448,7 +426,6 @@ const struct cli_command cli_commands[] = {
             "crashes or is killed, they are kept with the report of its exit.\n"
             " kaged plugin trace notes -o notes.trace\n"
             " kaged plugin trace notes --on",
-        .needs = CLI_DAEMON,
         .run = cli_plugin_trace,
     },
     {
@@ -517,7 +494,6 @@ const struct cli_command cli_commands[] = {
                 "plugin that is enabled for all projects, and its id ends in a hash of its path, "
                 "since two folders can have one name.\n"
                 " kaged project load ~/src/music --watch",
-        .needs = CLI_DAEMON,
         .run = cli_project_load,
     },
     {
@@ -527,7 +503,6 @@ const struct cli_command cli_commands[] = {
         .help = "Reads a project's file again and shows what changed for whom; plugins that you "
                 "declined are asked for again. If the file cannot be used, all that is wrong is "
                 "listed, the project stays as it is, and the exit code is 6.",
-        .needs = CLI_DAEMON,
         .run = cli_project_reload,
     },
     {
@@ -535,7 +510,6 @@ const struct cli_command cli_commands[] = {
         .summary = "list the projects that are loaded",
         .help = "Lists each project with its state, how many agents, plugins and sessions it has, "
                 "and its root; of one that is pending it says why.",
-        .needs = CLI_DAEMON,
         .run = cli_project_list,
     },
     {
@@ -547,7 +521,6 @@ const struct cli_command cli_commands[] = {
                 "compaction, and each setting with where it comes from. Secrets and values that "
                 "a plugin calls sensitive are not shown.\n"
                 " kaged project show music --agent primary.subagents.reader",
-        .needs = CLI_DAEMON,
         .run = cli_project_show,
     },
     {
@@ -557,7 +530,6 @@ const struct cli_command cli_commands[] = {
         .summary = "forget a project",
         .help = "The daemon forgets the project, and plugins that nobody else wants are stopped. "
                 "Its files stay as they are.",
-        .needs = CLI_DAEMON,
         .run = cli_project_unload,
     },
     {
@@ -566,7 +538,6 @@ const struct cli_command cli_commands[] = {
         .summary = "show what projects want of the operator",
         .help = "Shows each plugin that a project wants installed, upgraded or activated, its "
                 "state, and where it would come from. Each has to be answered on its own.",
-        .needs = CLI_DAEMON,
         .run = cli_consent_list,
     },
     {
@@ -578,7 +549,6 @@ const struct cli_command cli_commands[] = {
                 "asks. Where the project does not say where the plugin comes from, or where that "
                 "cannot be reached, PATH does. After a yes the plugin is installed for that "
                 "project only: see kaged plugin promote.",
-        .needs = CLI_DAEMON,
         .run = cli_consent_approve,
     },
     {
@@ -587,7 +557,6 @@ const struct cli_command cli_commands[] = {
         .summary = "say no to what a project wants",
         .help =
             "The project stays pending, and takes no sessions. kaged project reload asks again.",
-        .needs = CLI_DAEMON,
         .run = cli_consent_decline,
     },
     {
@@ -616,7 +585,6 @@ const struct cli_command cli_commands[] = {
                 "for scripts to take. No plugin hears of it before the first message.\n"
                 " kaged session new --project shop\n"
                 " kaged session send $(kaged session new) 'What is in here?'",
-        .needs = CLI_DAEMON,
         .run = cli_session_new,
     },
     {
@@ -629,7 +597,6 @@ const struct cli_command cli_commands[] = {
         .help = "Lists sessions: their state, how long ago something happened in them, how many "
                 "entries they have, and which agent is spoken to. One that is stopped waits for "
                 "the operator, after a compaction by checkpoint.",
-        .needs = CLI_DAEMON,
         .run = cli_session_list,
     },
     {
@@ -643,7 +610,6 @@ const struct cli_command cli_commands[] = {
                 "the start of one, with or without ses_. With --json each line is an entry as the "
                 "API has it, superseded ones too.\n"
                 " kaged session show ses_01k9 --agent primary --all",
-        .needs = CLI_DAEMON,
         .run = cli_session_show,
     },
     {
@@ -662,7 +628,6 @@ const struct cli_command cli_commands[] = {
                 "the model came to an end of its own; 5 if it refused.\n"
                 " kaged session send ses_01k9 Which tests fail\n"
                 " git diff | kaged session send ses_01k9 -",
-        .needs = CLI_DAEMON,
         .run = cli_session_send,
     },
     {
@@ -675,7 +640,6 @@ const struct cli_command cli_commands[] = {
                 "what plugins added between their delimiters, and how many tokens that is by "
                 "kaged's estimate. Plugins are told of a session, and add to it, with its first "
                 "message or call of a tool.",
-        .needs = CLI_DAEMON,
         .run = cli_session_context,
     },
     {
@@ -688,7 +652,6 @@ const struct cli_command cli_commands[] = {
                 "arguments are a JSON object; \"-\" reads it from stdin. The exit code is 1 if the "
                 "plugin is down or answered with an error, and 4 if the agent has no such tool.\n"
                 " kaged session tool ses_01k9 memory.recall '{\"query\":\"deploy\"}'",
-        .needs = CLI_DAEMON,
         .run = cli_session_tool,
     },
     {
@@ -697,7 +660,6 @@ const struct cli_command cli_commands[] = {
         .summary = "tell the plugins now that a session is idle",
         .help = "Fires on_session_idle, which comes by itself after sessions.idle_after_sec "
                 "without anything happening, and shows which plugins heard of it.",
-        .needs = CLI_DAEMON,
         .run = cli_session_idle,
     },
     {
@@ -712,7 +674,6 @@ const struct cli_command cli_commands[] = {
                 "project's threshold. Nothing is deleted: what is left out is superseded, and "
                 "session undo-compact brings it back. Says what became of it, and why another "
                 "strategy than the wanted one was used, if so.",
-        .needs = CLI_DAEMON,
         .run = cli_session_compact,
     },
     {
@@ -722,7 +683,6 @@ const struct cli_command cli_commands[] = {
         .summary = "take the last compaction back",
         .help = "Takes the last compaction of an agent back: what it superseded stands again, and "
                 "what it added is gone from the context. Again for the one before.",
-        .needs = CLI_DAEMON,
         .run = cli_session_undo_compact,
     },
     {
@@ -733,7 +693,6 @@ const struct cli_command cli_commands[] = {
         .help = "Pins an entry: no compaction, nor any plugin that does one, may leave it out. "
                 "ENTRY is the number that session show prints, or an id.\n"
                 " kaged session pin ses_01k9 12",
-        .needs = CLI_DAEMON,
         .run = cli_session_pin,
     },
     {
@@ -743,7 +702,6 @@ const struct cli_command cli_commands[] = {
         .help = "Begins a new session with all entries of another, up to and with ENTRY (the "
                 "last), and prints its id. ENTRY is the number that session show prints, or an id. "
                 "The other session stays as it is.",
-        .needs = CLI_DAEMON,
         .run = cli_session_fork,
     },
     {
@@ -753,7 +711,6 @@ const struct cli_command cli_commands[] = {
         .summary = "make a session active again, or speak to another agent",
         .help = "A session that was closed, idle or stopped is active afterwards. With --seat the "
                 "next messages go to another agent of the project; each has a context of its own.",
-        .needs = CLI_DAEMON,
         .run = cli_session_resume,
     },
     {
@@ -761,7 +718,6 @@ const struct cli_command cli_commands[] = {
         .arguments = {"SESSION"},
         .summary = "end the turn that runs in a session",
         .help = "Ends the turn that runs, whoever started it. What was said until then is kept.",
-        .needs = CLI_DAEMON,
         .run = cli_session_cancel,
     },
     {
@@ -769,7 +725,6 @@ const struct cli_command cli_commands[] = {
         .arguments = {"SESSION"},
         .summary = "close a session",
         .help = "A closed session takes no messages until it is resumed. Nothing of it is deleted.",
-        .needs = CLI_DAEMON,
         .run = cli_session_close,
     },
     {
@@ -785,7 +740,6 @@ const struct cli_command cli_commands[] = {
         .help = "Shows the last events of the audit log, one a line, with long values cut. With "
                 "--json each line is the event as it was written.\n"
                 " kaged audit --plugin echo --since 2h --follow",
-        .needs = CLI_DAEMON,
         .run = cli_audit,
     },
     {

@@ -191,8 +191,7 @@ static void put_json(struct kg_buf *out, const struct cage_checks *checks)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "checks");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "checks", '[');
     for (size_t i = 0; i < checks->count; i++) {
         const struct cage_check *check = &checks->items[i];
         const char *const members[][2] = {{"name", check->name},

@@ -161,8 +161,7 @@ void help_topic(struct kg_buf *out, const char *words)
 static void put_json_options(struct kg_json_writer *json, const char *key,
                              const struct cli_option *option)
 {
-    kg_json_key(json, key);
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, key, '[');
     for (; option->name != NULL; option++) {
         kg_json_begin(json, '{');
         kg_json_named_text(json, "name", option->name);
@@ -179,8 +178,7 @@ static void put_json_command(struct kg_json_writer *json, const struct cli_comma
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "words", command->words);
-    kg_json_key(json, "arguments");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "arguments", '[');
     for (size_t i = 0; command->arguments[i] != NULL; i++)
         kg_json_text(json, command->arguments[i]);
     kg_json_end(json, ']');
@@ -196,8 +194,7 @@ void help_json(struct kg_buf *out)
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
     put_json_options(&json, "options", cli_globals);
-    kg_json_key(&json, "commands");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "commands", '[');
     for (size_t i = 0; i < cli_command_count; i++)
         put_json_command(&json, &cli_commands[i]);
     kg_json_end(&json, ']');

@@ -90,8 +90,7 @@ static void put_time_json(struct kg_json_writer *json, const char *key, int64_t 
 
 static void put_differences_json(struct kg_json_writer *json, const struct kit_comparison *found)
 {
-    kg_json_key(json, "differences");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "differences", '[');
     for (size_t i = 0; found != NULL && i < found->count; i++) {
         kg_json_begin(json, '{');
         kg_json_named_text(json, "path", found->differences[i].path);
@@ -165,8 +164,7 @@ static void put_json(struct kg_buf *out, struct shown *shown, const struct manif
     kg_json_key(&json, "steps");
     kg_json_end(&shown->json, ']');
     kg_json_raw(&json, kg_buf_view(&shown->steps));
-    kg_json_key(&json, "counts");
-    kg_json_begin(&json, '{');
+    kg_json_named_begin(&json, "counts", '{');
     for (enum kit_outcome outcome = 0; outcome < KIT_OUTCOME_COUNT; outcome++)
         kg_json_named_int(&json, kit_outcome_names[outcome], (int64_t)counts->outcomes[outcome]);
     kg_json_end(&json, '}');

@@ -100,8 +100,7 @@ static void put_text(struct kg_buf *out, const struct kit_report *report)
 
 static void put_rules_json(struct kg_json_writer *json, const struct kit_report *report)
 {
-    kg_json_key(json, "rules");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "rules", '[');
     for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++) {
         kg_json_begin(json, '{');
         kg_json_named_text(json, "rule", kit_rule_name(rule));
@@ -115,8 +114,7 @@ static void put_rules_json(struct kg_json_writer *json, const struct kit_report 
 
 static void put_findings_json(struct kg_json_writer *json, const struct kit_report *report)
 {
-    kg_json_key(json, "findings");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "findings", '[');
     for (size_t i = 0; i < report->finding_count; i++) {
         const struct kit_finding *finding = &report->findings[i];
         kg_json_begin(json, '{');
@@ -141,15 +139,13 @@ static void put_json(struct kg_buf *out, const struct manifest *manifest,
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", manifest->name);
     kg_json_named_text(&json, "version", manifest->version);
-    kg_json_key(&json, "capabilities");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "capabilities", '[');
     for (char **capability = manifest->capabilities; *capability != NULL; capability++)
         kg_json_text(&json, *capability);
     kg_json_end(&json, ']');
     put_rules_json(&json, report);
     put_findings_json(&json, report);
-    kg_json_key(&json, "counts");
-    kg_json_begin(&json, '{');
+    kg_json_named_begin(&json, "counts", '{');
     for (enum kit_status status = 0; status < KIT_STATUS_COUNT; status++)
         kg_json_named_int(&json, kit_status_names[status],
                           (int64_t)kit_report_count(report, status));

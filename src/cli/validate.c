@@ -75,8 +75,7 @@ static int describe_cage(const struct cli *cli, const char *path, const struct m
 static void put_cage_json(struct kg_json_writer *json, struct kg_buf *words)
 {
     char *rest = NULL;
-    kg_json_key(json, "cage");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "cage", '[');
     for (char *line = strtok_r(kg_buf_terminate(words), "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest))
         kg_json_text(json, line);

@@ -231,15 +231,11 @@ struct kg_str http_auth_cookie(const struct http_request *request)
     static const char name[] = HTTP_SESSION_COOKIE "=";
     struct kg_str rest = http_header(request, "cookie");
     while (rest.length > 0) {
-        const char *end = memchr(rest.data, ';', rest.length);
-        size_t length = end ? (size_t)(end - rest.data) : rest.length;
-        struct kg_str pair = {rest.data, length};
+        struct kg_str pair = kg_str_cut(&rest, ';');
         if (kg_str_starts(pair, name))
-            return (struct kg_str){pair.data + sizeof(name) - 1, length - (sizeof(name) - 1)};
-        size_t used = end ? length + 1 : length;
-        while (used < rest.length && rest.data[used] == ' ')
-            used++;
-        rest = (struct kg_str){rest.data + used, rest.length - used};
+            return kg_str_from(pair, sizeof(name) - 1);
+        while (kg_str_starts(rest, " "))
+            rest = kg_str_from(rest, 1);
     }
     return KG_STR_NULL;
 }

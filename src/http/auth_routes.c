@@ -42,8 +42,7 @@ static const char *time_text(int64_t wall_ms, char ret_text[KG_TIME_TEXT])
 
 static void put_scopes(struct kg_json_writer *json, uint32_t scopes)
 {
-    kg_json_key(json, "scopes");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "scopes", '[');
     for (size_t i = 0; http_scope_names[i] != NULL; i++)
         if (scopes & 1u << i)
             kg_json_text(json, http_scope_names[i]);
@@ -248,7 +247,7 @@ static void on_session_closed(void *data, struct http_credential *session,
                AUDIT_V_TEXT(session->id.text));
     http_server_doubt(server_of(request));
     http_auth_set_cookie(request, KG_STR(""), 0);
-    http_request_answer(request, 204, NULL, KG_STR_NULL);
+    http_reply_text(request, 204, NULL, KG_STR_NULL);
 }
 
 void http_handle_session_end(struct http_request *request)
@@ -295,8 +294,7 @@ void http_handle_tokens(struct http_request *request)
     if (auth == NULL)
         return;
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "tokens");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "tokens", '[');
     for (size_t i = 0; i < auth->credentials.count; i++)
         if (auth->credentials.items[i]->counts && auth->credentials.items[i]->kind == STATE_TOKEN)
             put_token(&json, auth->credentials.items[i], NULL);

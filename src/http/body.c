@@ -76,9 +76,8 @@ void http_bodies_free(struct schema **bodies, size_t count)
 /* The first segment of a place: "/messages/2/role" is in "messages". */
 static struct kg_str member_of(struct kg_str place)
 {
-    struct kg_str rest = {place.data + 1, place.length - 1};
-    const char *slash = memchr(rest.data, '/', rest.length);
-    return (struct kg_str){rest.data, slash ? (size_t)(slash - rest.data) : rest.length};
+    struct kg_str rest = kg_str_from(place, 1);
+    return kg_str_cut(&rest, '/');
 }
 
 static void hint_members(const struct kg_node *properties, struct kg_err *err)

@@ -27,8 +27,7 @@ static void reply_plugin_error(struct http_request *request, const struct host_r
     struct kg_json_writer json = kg_json_writer(&body);
     struct kg_str data;
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "error");
-    kg_json_begin(&json, '{');
+    kg_json_named_begin(&json, "error", '{');
     kg_json_named_text(&json, "code", kg_error_row(reply->error.code)->name);
     kg_json_named_text(&json, "message", reply->error.message);
     if (reply->error.hint[0] != '\0')

@@ -16,8 +16,7 @@ static void put_plugin_counts(struct kg_json_writer *json, const struct host *ho
     kg_auto(kg_free) struct host_named *names = host_names(host, &count);
     for (size_t i = 0; i < count; i++)
         counts[host_status(names[i]).state]++;
-    kg_json_key(json, "plugins");
-    kg_json_begin(json, '{');
+    kg_json_named_begin(json, "plugins", '{');
     for (enum instance_state state = 0; state < INSTANCE_STATE_COUNT; state++)
         if (counts[state] > 0)
             kg_json_named_int(json, instance_state_name(state), counts[state]);
@@ -52,8 +51,7 @@ static void put_places(struct kg_json_writer *json, const struct http_request *r
     kg_json_named_text(json, "home", paths->home);
     kg_json_named_text(json, "config_file", paths->config_file);
     kg_json_named_text(json, "socket", paths->socket);
-    kg_json_key(json, "listeners");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "listeners", '[');
     kg_json_text(json, paths->socket);
     if (tcp != NULL)
         kg_json_text(json, tcp);

@@ -48,8 +48,7 @@ void http_handle_tools(struct http_request *request)
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", status.name);
-    kg_json_key(&json, "tools");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "tools", '[');
     for (size_t i = 0; i < status.manifest->tool_count; i++)
         put_tool(&json, status.manifest, &status.manifest->tools[i]);
     kg_json_end(&json, ']');
@@ -83,8 +82,7 @@ void http_handle_schema(struct http_request *request)
     kg_json_named_text(&json, "name", status.name);
     put_node(&json, "config_schema", manifest->config_schema_node);
     put_node(&json, "system_config_schema", manifest->system_config_schema_node);
-    kg_json_key(&json, "methods");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "methods", '[');
     for (size_t i = 0; i < manifest->method_count; i++)
         put_method(&json, manifest->methods[i].name, schemas);
     kg_json_end(&json, ']');
@@ -112,8 +110,7 @@ void http_handle_plugin_reload(struct http_request *request)
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", status.name);
     kg_json_named_text(&json, "action", host_reload_names[reloaded.act]);
-    kg_json_key(&json, "reasons");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "reasons", '[');
     for (size_t i = 0; reloaded.reasons[i] != NULL; i++)
         kg_json_text(&json, reloaded.reasons[i]);
     kg_json_end(&json, ']');

@@ -218,6 +218,7 @@ void http_serve_events(struct http_request *request, struct host_events *events,
 
 /* Each answers; the request must not be used afterwards. */
 void http_reply(struct http_request *request, int status, struct kg_str json);
+/* content_type NULL: there is no body. */
 void http_reply_text(struct http_request *request, int status, const char *content_type,
                      struct kg_str body);
 /* {"error":{"code","message","hint","request_id"}}, with the status of the error's row. */

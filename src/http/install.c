@@ -34,12 +34,12 @@ static struct consent *find_consent(struct http_request *request)
     return consent;
 }
 
-static void reply_consent(struct http_request *request, int status, const struct consent *consent)
+static void reply_consent(struct http_request *request, const struct consent *consent)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     consent_json(consent, true, &json);
-    http_reply(request, status, kg_buf_view(&body));
+    http_on_answer(request, kg_buf_view(&body), NULL);
 }
 
 void http_handle_consents(struct http_request *request)
@@ -50,8 +50,7 @@ void http_handle_consents(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "consents");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "consents", '[');
     for (size_t i = 0; i < consent_count(queue); i++)
         consent_json(consent_at(queue, i), false, &json);
     kg_json_end(&json, ']');
@@ -59,23 +58,18 @@ void http_handle_consents(struct http_request *request)
     http_reply(request, 200, kg_buf_view(&body));
 }
 
-static void reply_found(struct http_request *request, int status)
+void http_handle_consent(struct http_request *request)
 {
     const struct consent *consent = find_consent(request);
     if (consent != NULL)
-        reply_consent(request, status, consent);
-}
-
-void http_handle_consent(struct http_request *request)
-{
-    reply_found(request, 200);
+        reply_consent(request, consent);
 }
 
 /* What was said is kept now. */
-static void on_approved(void *data, const struct kg_err *err_or_null)
+static void on_kept(void *data, const struct kg_err *err_or_null)
 {
     (void)err_or_null;
-    reply_found(data, 202);
+    http_handle_consent(data);
 }
 
 void http_handle_consent_approve(struct http_request *request)
@@ -95,13 +89,7 @@ void http_handle_consent_approve(struct http_request *request)
     if (consent_approve(consent, &answer, &err) < 0)
         http_reply_error(request, &err);
     else
-        consent_when_kept(host_consents(http_host(request)), on_approved, request);
-}
-
-static void on_declined(void *data, const struct kg_err *err_or_null)
-{
-    (void)err_or_null;
-    reply_found(data, 200);
+        consent_when_kept(host_consents(http_host(request)), on_kept, request);
 }
 
 void http_handle_consent_decline(struct http_request *request)
@@ -113,7 +101,7 @@ void http_handle_consent_decline(struct http_request *request)
     if (consent_decline(consent, http_operator(request), &err) < 0)
         http_reply_error(request, &err);
     else
-        consent_when_kept(host_consents(http_host(request)), on_declined, request);
+        consent_when_kept(host_consents(http_host(request)), on_kept, request);
 }
 
 /* -- raising them ------------------------------------------------------------------------------ */
@@ -129,7 +117,7 @@ static void raise_consent(struct http_request *request, const struct consent_wis
     if (consent == NULL)
         http_reply_error(request, &err);
     else
-        reply_consent(request, 202, consent);
+        reply_consent(request, consent);
 }
 
 /* Of a source that the body names. */
@@ -208,12 +196,8 @@ void http_handle_plugin_uninstall(struct http_request *request)
 static void on_promoted(void *data, const struct host_changed *changed,
                         const struct kg_err *err_or_null)
 {
-    struct http_request *request = data;
     (void)changed;
-    if (err_or_null != NULL)
-        http_reply_error(request, err_or_null);
-    else
-        http_reply_plugin(request);
+    http_on_acted(data, err_or_null);
 }
 
 void http_handle_plugin_promote(struct http_request *request)

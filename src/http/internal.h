@@ -246,8 +246,6 @@ int http_request_decode_url(struct http_request *request);
 #define HTTP_LENGTH_UNKNOWN SIZE_MAX
 void http_request_write_head(const struct http_request *request, int status,
                              const char *content_type, size_t length, struct kg_buf *head);
-void http_request_answer(struct http_request *request, int status, const char *content_type,
-                         struct kg_str body);
 
 /* -- auth.c ------------------------------------------------------------------------------------ */
 
@@ -278,6 +276,8 @@ bool http_find_plugin(struct http_request *request, struct host_named *ret_named
 bool http_find_process(struct http_request *request, struct host_named *ret_named);
 /* Answers with the plugin of the path, as GET does. */
 void http_reply_plugin(struct http_request *request);
+/* The same for who was asked to do something with it first. data: the request. */
+void http_on_acted(void *data, const struct kg_err *err_or_null);
 /* A list of texts: each line, without its newline. */
 void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str text);
 

@@ -67,8 +67,7 @@ void http_handle_knobs(struct http_request *request)
     kg_json_named_text(&json, "project_id",
                        knobs.project ? projects_facts(knobs.project).id : NULL);
     kg_json_named_text(&json, "agent_path", knobs.agent ? knobs.agent->path : NULL);
-    kg_json_key(&json, "knobs");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "knobs", '[');
     for (size_t i = 0; i < manifest->knob_count; i++) {
         kg_json_begin(&json, '{');
         put_members(&json, http_host(request), &knobs, &manifest->knobs[i]);

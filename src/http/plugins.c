@@ -8,16 +8,20 @@
 
 void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str text)
 {
-    kg_json_key(json, key);
-    kg_json_begin(json, '[');
-    while (text.length > 0) {
-        const char *newline = memchr(text.data, '\n', text.length);
-        size_t length = newline ? (size_t)(newline - text.data) : text.length;
-        kg_json_str(json, (struct kg_str){text.data, length});
-        size_t used = newline ? length + 1 : length;
-        text = (struct kg_str){text.data + used, text.length - used};
-    }
+    kg_json_named_begin(json, key, '[');
+    while (text.length > 0)
+        kg_json_str(json, kg_str_cut(&text, '\n'));
     kg_json_end(json, ']');
+}
+
+/* null unless there is one. */
+static void put_int(struct kg_json_writer *json, const char *key, bool there, int64_t value)
+{
+    kg_json_key(json, key);
+    if (there)
+        kg_json_int(json, value);
+    else
+        kg_json_null(json);
 }
 
 static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
@@ -29,8 +33,7 @@ static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
 static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits,
                        enum cage_limits_mode mode)
 {
-    kg_json_key(json, "limits");
-    kg_json_begin(json, '{');
+    kg_json_named_begin(json, "limits", '{');
     kg_json_named_text(json, "mode", cage_limits_names[mode]);
     kg_json_named_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
     kg_json_named_int(json, "cpu_shares", limits->cpu_shares);
@@ -52,16 +55,8 @@ static void put_exit(struct kg_json_writer *json, struct host_named named,
     kg_json_begin(json, '{');
     kg_json_named_text(json, "cause", exit_cause_name(report->cause));
     kg_json_named_str(json, "words", kg_buf_view(&words));
-    kg_json_key(json, "exit_code");
-    if (report->exit_code >= 0)
-        kg_json_int(json, report->exit_code);
-    else
-        kg_json_null(json);
-    kg_json_key(json, "signal");
-    if (report->signal != 0)
-        kg_json_int(json, report->signal);
-    else
-        kg_json_null(json);
+    put_int(json, "exit_code", report->exit_code >= 0, report->exit_code);
+    put_int(json, "signal", report->signal != 0, report->signal);
     kg_json_named_time(json, "at", report->at_ms);
     kg_json_named_time(json, "restart_at", report->restart_at_ms);
     kg_json_named_int(json, "failures", report->failures);
@@ -105,11 +100,7 @@ static void put_identity(struct kg_json_writer *json, const struct host_status *
     kg_json_named_bool(json, "dev", status->is_dev);
     if (manifest != NULL)
         kg_json_named_list(json, "capabilities", manifest->capabilities);
-    kg_json_key(json, "pid");
-    if (facts->pid != 0)
-        kg_json_int(json, facts->pid);
-    else
-        kg_json_null(json);
+    put_int(json, "pid", facts->pid != 0, facts->pid);
     put_problem(json, status);
 }
 
@@ -140,8 +131,7 @@ static const char *meaning_of(const struct host_status *status)
 
 static void put_methods(struct kg_json_writer *json, const struct host_status *status)
 {
-    kg_json_key(json, "methods");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "methods", '[');
     if (status->instance != NULL)
         instance_methods(status->instance, put_method, json);
     else if (status->manifest != NULL)
@@ -178,8 +168,7 @@ static void put_cage(struct kg_json_writer *json, struct host_named named)
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     const struct host_status status = host_status(named);
     struct kg_err err = *status.problem;
-    kg_json_key(json, "cage");
-    kg_json_begin(json, '{');
+    kg_json_named_begin(json, "cage", '{');
     if (status.instance != NULL && instance_has_process(status.instance)) {
         kg_buf_str(&words, status.cage_words);
     } else if (status.manifest != NULL) {
@@ -231,8 +220,7 @@ static void on_plugins_measured(void *data)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "plugins");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "plugins", '[');
     for (size_t i = 0; i < count; i++) {
         const struct host_status status = host_status(names[i]);
         const struct instance_facts facts = host_run_facts(names[i]);
@@ -272,7 +260,7 @@ bool http_find_process(struct http_request *request, struct host_named *ret_name
     return found == 0;
 }
 
-static void on_acted(void *data, const struct kg_err *err_or_null)
+void http_on_acted(void *data, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;
     if (err_or_null != NULL)
@@ -284,19 +272,19 @@ static void on_acted(void *data, const struct kg_err *err_or_null)
 void http_handle_enable(struct http_request *request)
 {
     host_enable(http_host(request), http_path_parameter(request, "name"), http_operator(request),
-                on_acted, request);
+                http_on_acted, request);
 }
 
 void http_handle_disable(struct http_request *request)
 {
     host_disable(http_host(request), http_path_parameter(request, "name"), http_operator(request),
-                 on_acted, request);
+                 http_on_acted, request);
 }
 
 void http_handle_restart(struct http_request *request)
 {
     host_restart(http_host(request), http_path_parameter(request, "name"), http_operator(request),
-                 on_acted, request);
+                 http_on_acted, request);
 }
 
 /* -- refusals ---------------------------------------------------------------------------------- */

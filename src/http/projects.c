@@ -72,8 +72,7 @@ static void put_reload_problem(struct kg_json_writer *json, const struct kg_err 
 static void put_consents(struct kg_json_writer *json, struct host *host, const char *id)
 {
     const struct consent_queue *queue = host_consents(host);
-    kg_json_key(json, "consents");
-    kg_json_begin(json, '[');
+    kg_json_named_begin(json, "consents", '[');
     for (size_t i = 0; queue != NULL && i < consent_count(queue); i++) {
         const struct consent *consent = consent_at(queue, i);
         const char *project = consent_project(consent);
@@ -110,8 +109,7 @@ void http_handle_projects(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "projects");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "projects", '[');
     for (size_t i = 0; i < projects_count(host); i++) {
         const struct projects_facts facts = projects_facts(projects_at(host, i));
         kg_json_begin(&json, '{');
@@ -203,8 +201,7 @@ void http_handle_agents(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_key(&json, "agents");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "agents", '[');
     for (size_t i = 0; i < count_agents(resolved); i++)
         project_agent_view(project_resolved_at(resolved, i), &json);
     kg_json_end(&json, ']');

@@ -125,10 +125,7 @@ struct kg_str http_request_text(const struct http_request *request, struct http_
 struct kg_str http_request_path(const struct http_request *request)
 {
     struct kg_str url = http_request_text(request, request->url);
-    const char *query = url.length ? memchr(url.data, '?', url.length) : NULL;
-    if (query != NULL)
-        url.length = (size_t)(query - url.data);
-    return url;
+    return kg_str_cut(&url, '?');
 }
 
 const char *http_request_method(const struct http_request *request)
@@ -295,18 +292,6 @@ static int decode(struct http_request *request, struct kg_str text, bool plus_is
     return 0;
 }
 
-/* Takes the text up to the next separator off the front of *rest. */
-static struct kg_str cut(struct kg_str *rest, char separator)
-{
-    const char *at = rest->length ? memchr(rest->data, separator, rest->length) : NULL;
-    size_t length = at ? (size_t)(at - rest->data) : rest->length;
-    struct kg_str part = {rest->data, length};
-    size_t taken = at ? length + 1 : length;
-    rest->data += taken;
-    rest->length -= taken;
-    return part;
-}
-
 static int decode_path(struct http_request *request, struct kg_str path, char **out)
 {
     size_t slashes = 0;
@@ -317,9 +302,9 @@ static int decode_path(struct http_request *request, struct kg_str path, char **
                        "no route has more than %d parts, the path has %zu", HTTP_SEGMENTS_MAX,
                        slashes);
     struct kg_str rest = path;
-    cut(&rest, '/');
+    kg_str_cut(&rest, '/');
     for (size_t i = 0; i < slashes; i++) {
-        int result = decode(request, cut(&rest, '/'), false, out, &request->segments[i]);
+        int result = decode(request, kg_str_cut(&rest, '/'), false, out, &request->segments[i]);
         if (result < 0)
             return result;
     }
@@ -335,7 +320,7 @@ static int decode_pair(struct http_request *request, struct kg_str text, char **
         return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
                        "url: more than %d query parameters", HTTP_QUERY_MAX);
     struct http_pair *pair = &request->query[request->query_count];
-    struct kg_str name = cut(&text, '=');
+    struct kg_str name = kg_str_cut(&text, '=');
     int result = decode(request, name, true, out, &pair->name);
     if (result == 0)
         result = decode(request, text, true, out, &pair->value);
@@ -359,7 +344,7 @@ static int decode_query(struct http_request *request, struct kg_str query, char 
         most = HTTP_QUERY_MAX;
     request->query = kg_alloc_array(most, sizeof(*request->query));
     while (query.length > 0) {
-        int result = decode_pair(request, cut(&query, '&'), out);
+        int result = decode_pair(request, kg_str_cut(&query, '&'), out);
         if (result < 0)
             return result;
     }
@@ -373,7 +358,7 @@ int http_request_decode_url(struct http_request *request)
         return 0;
     request->decoded = kg_alloc(url.length + 1);
     char *out = request->decoded;
-    struct kg_str path = cut(&url, '?');
+    struct kg_str path = kg_str_cut(&url, '?');
     int result = decode_path(request, path, &out);
     return result < 0 ? result : decode_query(request, url, &out);
 }
@@ -468,8 +453,8 @@ void http_request_write_head(const struct http_request *request, int status,
     kg_buf_str(head, KG_STR("\r\n"));
 }
 
-void http_request_answer(struct http_request *request, int status, const char *content_type,
-                         struct kg_str body)
+void http_reply_text(struct http_request *request, int status, const char *content_type,
+                     struct kg_str body)
 {
     struct http_connection *connection = request->connection;
     if (connection != NULL) {
@@ -485,13 +470,7 @@ void http_request_answer(struct http_request *request, int status, const char *c
 
 void http_reply(struct http_request *request, int status, struct kg_str json)
 {
-    http_request_answer(request, status, "application/json", json);
-}
-
-void http_reply_text(struct http_request *request, int status, const char *content_type,
-                     struct kg_str body)
-{
-    http_request_answer(request, status, content_type, body);
+    http_reply_text(request, status, "application/json", json);
 }
 
 void http_reply_error(struct http_request *request, const struct kg_err *err)
@@ -507,8 +486,7 @@ void http_reply_problems(struct http_request *request, const struct kg_err *err,
     kg_auto(kg_buf_free) struct kg_buf json = {0};
     struct kg_json_writer writer = kg_json_writer(&json);
     kg_json_begin(&writer, '{');
-    kg_json_key(&writer, "error");
-    kg_json_begin(&writer, '{');
+    kg_json_named_begin(&writer, "error", '{');
     kg_json_named_text(&writer, "code", row->name);
     kg_json_named_text(&writer, "message", err->message);
     if (err->hint[0] != '\0') {

@@ -63,7 +63,7 @@ static void allow(struct http_request *request, const char *method)
 
 static void answer_options(struct http_request *request)
 {
-    http_request_answer(request, 204, NULL, KG_STR_NULL);
+    http_reply_text(request, 204, NULL, KG_STR_NULL);
 }
 
 static const struct http_route options_route = {

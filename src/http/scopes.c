@@ -45,14 +45,11 @@ int http_scopes_parse(struct kg_str text, uint32_t *ret_scopes, struct kg_err *e
 {
     uint32_t scopes = 0;
     while (text.length > 0) {
-        const char *comma = memchr(text.data, ',', text.length);
-        struct kg_str name = {text.data, comma ? (size_t)(comma - text.data) : text.length};
-        size_t taken = comma ? name.length + 1 : name.length;
+        struct kg_str name = kg_str_cut(&text, ',');
         uint32_t bit = bit_of(name);
         if (bit == 0)
             return unknown_scope(name, err);
         scopes |= bit;
-        text = (struct kg_str){text.data + taken, text.length - taken};
     }
     *ret_scopes = scopes;
     return 0;

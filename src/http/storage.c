@@ -86,8 +86,7 @@ static void reply_contents(struct http_request *request, struct host_named named
     kg_json_named_bool(&json, "running", facts.running);
     kg_json_named_bool(&json, "damaged", facts.damaged);
     kg_json_named_int(&json, "requests", (int64_t)facts.requests);
-    kg_json_key(&json, "tables");
-    kg_json_begin(&json, '[');
+    kg_json_named_begin(&json, "tables", '[');
     for (uint32_t i = 0; tables != NULL && i < tables->count; i++)
         put_table(&json, name, &tables->items[i]);
     kg_json_end(&json, ']');

@@ -141,6 +141,7 @@ static void reply_ring(struct http_request *request, struct host_named named,
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, missed = {0};
     uint64_t start_ns = kg_monotonic_ns(), at_ns = start_ns;
+    audit_traced(request, named, "read");
     if (trace_ring_count(ring) > 0)
         (void)trace_ring_at(ring, 0, &start_ns);
     host_trace_put_header(named.process, kg_wall_ms() - (int64_t)((at_ns - start_ns) / 1000000),
@@ -161,7 +162,6 @@ static void reply_recorded(struct http_request *request, struct host_named named
     struct kg_err err;
     const struct trace_ring *ring = host_trace_recorded(named.process);
     if (ring != NULL) {
-        audit_traced(request, named, "read");
         reply_ring(request, named, ring);
         return;
     }
@@ -176,7 +176,6 @@ static void reply_crash(struct http_request *request, struct host_named named)
     int64_t at_ms;
     const struct trace_ring *ring = host_trace_crash(named.process, &at_ms);
     if (ring != NULL) {
-        audit_traced(request, named, "read");
         reply_ring(request, named, ring);
         return;
     }

@@ -59,17 +59,14 @@ static bool has_token(struct kg_str list, const char *token)
 {
     size_t length = strlen(token);
     while (list.length > 0) {
-        const char *comma = memchr(list.data, ',', list.length);
-        size_t part = comma ? (size_t)(comma - list.data) : list.length;
-        size_t start = 0, end = part;
-        while (start < end && strchr(" \t", list.data[start]) != NULL)
+        struct kg_str part = kg_str_cut(&list, ',');
+        size_t start = 0, end = part.length;
+        while (start < end && strchr(" \t", part.data[start]) != NULL)
             start++;
-        while (end > start && strchr(" \t", list.data[end - 1]) != NULL)
+        while (end > start && strchr(" \t", part.data[end - 1]) != NULL)
             end--;
-        if (end - start == length && strncasecmp(list.data + start, token, length) == 0)
+        if (end - start == length && strncasecmp(part.data + start, token, length) == 0)
             return true;
-        size_t used = comma ? part + 1 : part;
-        list = (struct kg_str){list.data + used, list.length - used};
     }
     return false;
 }

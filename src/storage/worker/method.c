@@ -364,8 +364,7 @@ static void put_row_count(struct worker *worker, struct kg_json_writer *writer, 
 
 static void put_tables(struct worker *worker, struct kg_json_writer *writer, sqlite3_stmt *query)
 {
-    kg_json_key(writer, "tables");
-    kg_json_begin(writer, '[');
+    kg_json_named_begin(writer, "tables", '[');
     while (sqlite3_step(query) == SQLITE_ROW) {
         kg_json_begin(writer, '{');
         kg_json_named_str(writer, "name", column_text(query, 0));

@@ -58,8 +58,7 @@ static struct kg_str name_of(const struct statement *statement, int column)
 
 static void put_columns(struct kg_json_writer *writer, const struct statement *statement)
 {
-    kg_json_key(writer, "columns");
-    kg_json_begin(writer, '[');
+    kg_json_named_begin(writer, "columns", '[');
     for (int i = 0; i < statement->columns; i++) {
         struct kg_str name = name_of(statement, i);
         name.length--;
@@ -134,8 +133,7 @@ int rows_run(struct database *database, struct statement *statement, struct kg_j
     if (code != SQLITE_ROW && code != SQLITE_DONE)
         return database_fail(database, code, failure);
     put_columns(writer, statement);
-    kg_json_key(writer, "rows");
-    kg_json_begin(writer, '[');
+    kg_json_named_begin(writer, "rows", '[');
     if (put_rows(database, statement, code, writer->buf,
                  result_start + (size_t)database->options->result_bytes, failure) < 0)
         return -1;
