@@ -492,6 +492,7 @@ class Around(FlowTest):
             session = d.new()
             d.say(session, "question")
             d.say(session, "x" * 40_000, role="assistant")
+            d.texts(session)  # waits for the compaction that may begin here, and has no turn to take
             d.say(session, "more")
             self.assertEqual(d.texts(session), ["question", "more"])
             failed = d.events(session, "compaction.failed")[0]
