@@ -289,13 +289,14 @@ static int read_both(struct host_named named, struct manifest **ret_manifest,
         return -EINVAL;
     }
     host->local = local;
-    if (plugin_config_make(plugin, whom, manifest, ret_settings, err) < 0) {
+    if (plugin_config_check(host, manifest, err) < 0) {
         host->local = before;
         local_free(local);
         manifest_free(manifest);
         return -EINVAL;
     }
     local_free(before);
+    plugin_config_make(plugin, whom, manifest, ret_settings);
     *ret_manifest = manifest;
     return 0;
 }

@@ -176,8 +176,8 @@ void host_process_moved(struct host_process *process);
 void host_process_remove(struct host_process *process);
 struct host_process *host_process_keep(struct host_process *process);
 void host_process_drop(struct host_process *process);
-/* It will be started with the plugin's manifest, and the configuration of whom it serves. */
-int host_process_load(struct host_process *process);
+/* It will be started with the plugin's manifest, which fits, and the settings of whom it serves. */
+void host_process_load(struct host_process *process);
 /* Tells it its configuration anew, if it runs. */
 void host_process_refresh(struct host_process *process);
 /* Something of it runs, or its storage is open, which is closed then. */
@@ -268,15 +268,13 @@ void meter_start(struct host *host);
 void meter_stop(struct host *host);
 
 /*
- * The whole configuration of a plugin as a JSON object, appended; nothing if it takes none. What
- * does not fit its schema is audited. See plugin_config.c.
+ * Whether what local.toml says fits the schemas of a manifest; what does not is audited. Asked once
+ * where either of them is read. See plugin_config.c.
  */
-int plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
-                       const struct manifest *manifest, struct kg_buf *ret_json,
-                       struct kg_err *err);
-/* Whether by that it reaches into a project; `otherwise` if it does not fit. Says nothing. */
-bool plugin_config_is_of_project(const struct host_plugin *plugin, const struct manifest *manifest,
-                                 bool otherwise);
+int plugin_config_check(struct host *host, const struct manifest *manifest, struct kg_err *err);
+/* The whole of it, which fits, as a JSON object, appended; nothing if the plugin takes none. */
+void plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
+                        const struct manifest *manifest, struct kg_buf *ret_json);
 
 /* What a process asks of the host, see service.c. False: there is no such method. */
 bool host_serve(void *process, int64_t id, struct kg_str method, struct kg_str params);

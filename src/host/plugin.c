@@ -220,11 +220,9 @@ struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_
 
 int host_plugin_read(struct host_plugin *plugin)
 {
-    kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_err err = {0};
     struct manifest *manifest = host_read_manifest(plugin, &err);
-    if (manifest == NULL ||
-        plugin_config_make(plugin, &host_nobody, manifest, &settings, &err) < 0) {
+    if (manifest == NULL || plugin_config_check(plugin->host, manifest, &err) < 0) {
         plugin->problem = err;
         manifest_free(manifest);
         return -EINVAL;
@@ -238,12 +236,12 @@ int host_plugin_read(struct host_plugin *plugin)
 /* Who reaches into a project, by a capability or where a setting points, serves only projects. */
 static void see_to_nobody(struct host_plugin *plugin)
 {
+    kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct host_process *process = host_process_find(plugin, &host_nobody);
     const struct manifest *manifest =
         process != NULL && host_process_runs(process) ? process->manifest : plugin->manifest;
-    if (manifest == NULL)
-        return;
-    bool serves = !plugin_config_is_of_project(plugin, manifest, process == NULL);
+    plugin_config_make(plugin, &host_nobody, manifest, &settings);
+    bool serves = !policy_is_of_project(manifest, kg_buf_view(&settings));
     if (process == NULL && serves)
         host_process_add(plugin, &host_nobody);
     else if (process != NULL && !serves)
@@ -257,8 +255,8 @@ int host_plugin_load(struct host_plugin *plugin)
     see_to_nobody(plugin);
     for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
         if (at->standing != HOST_LEAVES && !host_process_runs(at))
-            (void)host_process_load(at);
-    return plugin->problem.code == KG_OK ? 0 : -EINVAL;
+            host_process_load(at);
+    return 0;
 }
 
 static bool all_run(const struct host_plugin *plugin)
@@ -269,6 +267,23 @@ static bool all_run(const struct host_plugin *plugin)
     return all;
 }
 
+/* If not, all that run keep what they have. Those of one manifest are checked once. */
+static bool running_fit(struct host_plugin *plugin)
+{
+    const struct manifest *checked = NULL;
+    struct kg_err err;
+    for (const struct host_process *at = plugin->processes; at != NULL; at = at->next) {
+        if (at->standing == HOST_LEAVES || !host_process_runs(at) || at->manifest == checked)
+            continue;
+        checked = at->manifest;
+        if (plugin_config_check(plugin->host, checked, &err) == 0)
+            continue;
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "keeps its configuration: %s", err.message);
+        return false;
+    }
+    return true;
+}
+
 void host_plugin_refresh(struct host_plugin *plugin)
 {
     struct instance_limits limits = policy_limits(plugin->host->config, plugin->name);
@@ -276,10 +291,13 @@ void host_plugin_refresh(struct host_plugin *plugin)
         return; /* a change reads it itself */
     for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
         instance_set_limits(at->instance, &limits);
-    if (all_run(plugin))
-        see_to_nobody(plugin);
-    else
+    bool all = all_run(plugin);
+    if (!all)
         (void)host_plugin_load(plugin);
+    if (!running_fit(plugin))
+        return;
+    if (all)
+        see_to_nobody(plugin);
     for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
         host_process_refresh(at);
 }

@@ -21,10 +21,8 @@ static bool is_required(const struct schema_error *error)
 }
 
 static void report(struct host *host, const struct manifest *manifest, enum side side,
-                   struct kg_str errors, bool quiet)
+                   struct kg_str errors)
 {
-    if (quiet)
-        return;
     audit_emit(host->audit, AUDIT_PLUGIN_CONFIG_VALIDATION_FAILED, KG_STR_NULL,
                AUDIT_V_TEXT(manifest->name), AUDIT_V_TEXT(side_names[side]), AUDIT_V_RAW(errors));
 }
@@ -40,8 +38,7 @@ static struct kg_str sayable(enum side side, struct kg_str message)
 }
 
 static int check_side(struct host *host, const struct manifest *manifest, enum side side,
-                      const struct schema *schema, const struct kg_node *config, bool quiet,
-                      struct kg_err *err)
+                      const struct schema *schema, const struct kg_node *config, struct kg_err *err)
 {
     kg_auto(schema_report_free) struct schema_report found = {0};
     kg_auto(kg_buf_free) struct kg_buf errors = {0}, one = {0};
@@ -73,13 +70,13 @@ static int check_side(struct host *host, const struct manifest *manifest, enum s
     if (count == 0)
         kg_fail(err, KG_E_INVALID_CONFIG, "plugin %s: checking its %s configuration took too long",
                 manifest->name, side_names[side]);
-    report(host, manifest, side, kg_buf_view(&errors), quiet);
+    report(host, manifest, side, kg_buf_view(&errors));
     return -EINVAL;
 }
 
 /* A secret in what a project commits would be shared with everybody. */
 static int check_no_secret(struct host *host, const struct manifest *manifest,
-                           const struct kg_node *project, const struct kg_node *system, bool quiet,
+                           const struct kg_node *project, const struct kg_node *system,
                            struct kg_err *err)
 {
     const struct kg_node *secrets = kg_node_get(manifest->system_config_schema_node, "properties");
@@ -92,7 +89,7 @@ static int check_no_secret(struct host *host, const struct manifest *manifest,
         kg_buf_char(&errors, '[');
         kg_json_put_string(&errors, member->key);
         kg_buf_char(&errors, ']');
-        report(host, manifest, SIDE_PROJECT, kg_buf_view(&errors), quiet);
+        report(host, manifest, SIDE_PROJECT, kg_buf_view(&errors));
         kg_fail(err, KG_E_INVALID_CONFIG,
                 "plugin %s: %u:%u: \"%.*s\" is the operator's own and cannot stand in config",
                 manifest->name, member->key_line, member->key_column, KG_STR_CUT(member->key, 64));
@@ -116,71 +113,68 @@ static void put_side(struct kg_json_writer *json, const struct schema *schema,
     }
 }
 
+static const struct kg_node *project_side(const struct local_plugin *local_or_null)
+{
+    return local_or_null && local_or_null->config ? local_or_null->config : &nothing;
+}
+
+static const struct kg_node *system_side(const struct local_plugin *local_or_null)
+{
+    return local_or_null ? local_or_null->system : &nothing;
+}
+
 struct kg_doc *host_plugin_settings(const struct host *host, const struct manifest *manifest)
 {
     if (manifest->config_schema == NULL)
         return NULL;
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
-    const struct kg_node *project = local && local->config ? local->config : &nothing;
-    return schema_with_defaults(manifest->config_schema, project);
+    return schema_with_defaults(manifest->config_schema, project_side(local));
+}
+
+static void put_both(struct kg_buf *json, const struct manifest *manifest,
+                     const struct schema *project_schema, const struct kg_node *project,
+                     const struct local_plugin *local_or_null)
+{
+    struct kg_json_writer writer = kg_json_writer(json);
+    kg_json_begin(&writer, '{');
+    put_side(&writer, project_schema, project);
+    put_side(&writer, manifest->system_config_schema, system_side(local_or_null));
+    kg_json_end(&writer, '}');
 }
 
 void plugin_config_merge(const struct host *host, const struct manifest *manifest,
                          const struct kg_node *project, struct kg_buf *ret_json)
 {
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
-    struct kg_json_writer json = kg_json_writer(ret_json);
-    kg_json_begin(&json, '{');
-    put_side(&json, NULL, project ? project : &nothing);
-    put_side(&json, manifest->system_config_schema, local ? local->system : &nothing);
-    kg_json_end(&json, '}');
+    put_both(ret_json, manifest, NULL, project ? project : &nothing, local);
 }
 
-static int make(const struct host_plugin *plugin, const struct host_whom *whom,
-                const struct manifest *manifest, bool quiet, struct kg_buf *ret_json,
-                struct kg_err *err)
+int plugin_config_check(struct host *host, const struct manifest *manifest, struct kg_err *err)
+{
+    const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
+    const struct kg_node *project = project_side(local), *system = system_side(local);
+    int result = check_no_secret(host, manifest, project, system, err);
+    if (result == 0)
+        result = check_side(host, manifest, SIDE_PROJECT, manifest->config_schema, project, err);
+    if (result == 0)
+        result =
+            check_side(host, manifest, SIDE_SYSTEM, manifest->system_config_schema, system, err);
+    return result;
+}
+
+void plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
+                        const struct manifest *manifest, struct kg_buf *ret_json)
 {
     struct host *host = plugin->host;
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
-    const struct kg_node *project = local && local->config ? local->config : &nothing;
-    const struct kg_node *system = local ? local->system : &nothing;
+    const struct kg_node *project = project_side(local);
     const struct kg_node *given = host->project_ops->config(host->projects, plugin->name, whom);
     if (manifest->config_schema == NULL && manifest->system_config_schema == NULL &&
-        project->count == 0 && system->count == 0 && (given == NULL || given->count == 0))
-        return 0; /* it takes none */
-    int result = check_no_secret(host, manifest, project, system, quiet, err);
-    if (result == 0)
-        result =
-            check_side(host, manifest, SIDE_PROJECT, manifest->config_schema, project, quiet, err);
-    if (result == 0)
-        result = check_side(host, manifest, SIDE_SYSTEM, manifest->system_config_schema, system,
-                            quiet, err);
-    if (result < 0)
-        return result;
-    if (given != NULL) {
-        plugin_config_merge(host, manifest, given, ret_json);
-        return 0;
-    }
-    struct kg_json_writer json = kg_json_writer(ret_json);
-    kg_json_begin(&json, '{');
-    put_side(&json, manifest->config_schema, project);
-    put_side(&json, manifest->system_config_schema, system);
-    kg_json_end(&json, '}');
-    return 0;
-}
-
-int plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
-                       const struct manifest *manifest, struct kg_buf *ret_json, struct kg_err *err)
-{
-    return make(plugin, whom, manifest, false, ret_json, err);
-}
-
-bool plugin_config_is_of_project(const struct host_plugin *plugin, const struct manifest *manifest,
-                                 bool otherwise)
-{
-    kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    struct kg_err err;
-    if (make(plugin, &host_nobody, manifest, true, &settings, &err) < 0)
-        return otherwise;
-    return policy_is_of_project(manifest, kg_buf_view(&settings));
+        project->count == 0 && system_side(local)->count == 0 &&
+        (given == NULL || given->count == 0))
+        return; /* it takes none */
+    if (given != NULL)
+        put_both(ret_json, manifest, NULL, given, local);
+    else
+        put_both(ret_json, manifest, manifest->config_schema, project, local);
 }

@@ -163,8 +163,10 @@ static void put_projects(void *data, struct kg_json_writer *json)
 static void on_fresh_start(void *data)
 {
     struct host_process *process = data;
-    if (host_plugin_read(process->plugin) < 0 || host_process_load(process) < 0)
+    if (host_plugin_read(process->plugin) < 0)
         kg_log_about(KG_ERROR_LEVEL, process->name, "%s", process->plugin->problem.message);
+    else
+        host_process_load(process);
 }
 
 /* -- what it is started with ------------------------------------------------------------------- */
@@ -205,19 +207,14 @@ static void set_spec(struct host_process *process, struct kg_str settings)
     host_trace_loaded(process);
 }
 
-int host_process_load(struct host_process *process)
+void host_process_load(struct host_process *process)
 {
     struct host_plugin *plugin = process->plugin;
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    struct kg_err err = {0};
-    if (plugin_config_make(plugin, &process->whom, plugin->manifest, &settings, &err) < 0) {
-        plugin->problem = err;
-        return -EINVAL;
-    }
+    plugin_config_make(plugin, &process->whom, plugin->manifest, &settings);
     manifest_free(process->manifest);
     process->manifest = manifest_keep(plugin->manifest);
     set_spec(process, kg_buf_view(&settings));
-    return 0;
 }
 
 /* Where a setting of the type `path` points is a part of the cage: a change needs a new one. */
@@ -230,17 +227,13 @@ static void apply_settings(struct host_process *process, struct kg_str settings)
         instance_restart(process->instance);
 }
 
-/* It keeps the old one if the new one does not fit. */
 void host_process_refresh(struct host_process *process)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    struct kg_err err;
     if (process->standing == HOST_LEAVES || !host_process_runs(process))
         return;
-    if (plugin_config_make(process->plugin, &process->whom, process->manifest, &settings, &err) < 0)
-        kg_log_about(KG_ERROR_LEVEL, process->name, "keeps its configuration: %s", err.message);
-    else
-        apply_settings(process, kg_buf_view(&settings));
+    plugin_config_make(process->plugin, &process->whom, process->manifest, &settings);
+    apply_settings(process, kg_buf_view(&settings));
 }
 
 /* -- its life ---------------------------------------------------------------------------------- */
@@ -275,6 +268,7 @@ static void link_process(struct host_process *process)
 struct host_process *host_process_add(struct host_plugin *plugin, const struct host_whom *whom)
 {
     struct host_process *process = kg_alloc(sizeof(*process));
+    struct kg_err err = {0};
     process->plugin = host_plugin_keep(plugin);
     process->references = 1;
     process->standing = plugin->change ? HOST_HELD : HOST_RESTS;
@@ -283,8 +277,12 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->root),
                                        kg_strdup(whom->file)};
     process->manifest = manifest_keep(plugin->manifest);
-    if (host_process_load(process) < 0)
+    if (plugin_config_check(plugin->host, plugin->manifest, &err) == 0) {
+        host_process_load(process);
+    } else {
+        plugin->problem = err;
         set_spec(process, KG_STR_NULL); /* it is not started while that is so */
+    }
     link_process(process);
     if (plugin->dev != NULL)
         host_dev_joined(plugin->dev, process);
