@@ -5,6 +5,8 @@
  *   plan -> pre_compact -> [compactor's result | summary | fall back] -> apply -> post_compact
  *    ^                                                                     |
  *    +------------------------ the context was rewritten meanwhile <-------+
+ *
+ * What is added meanwhile begins none: when the one under way ends, it looks again.
  */
 #include "live/internal.h"
 
@@ -46,6 +48,9 @@ struct live_compaction {
     live_compacted_fn *on_done;
     void *data;
     struct kg_waits waiters;
+
+    struct host_asker *adder; /* a reference; who added to the context meanwhile; NULL: nobody */
+    uint64_t tokens;          /* of the context, after what was added or applied last */
 };
 
 /* -- its life ---------------------------------------------------------------------------------- */
@@ -56,11 +61,6 @@ static struct live_compaction *find(const struct live_session *live, const char 
     while (at != NULL && strcmp(at->agent, agent) != 0)
         at = at->next;
     return at;
-}
-
-bool live_is_compacting(const struct live_session *live, const char *agent)
-{
-    return find(live, agent) != NULL;
 }
 
 void live_when_compacted(struct live_work *work, const char *agent, live_next_fn *next)
@@ -92,6 +92,7 @@ static void compaction_free(struct live_compaction *compaction)
     kg_buf_free(&compaction->for_observers);
     kg_buf_free(&compaction->for_compactor);
     free(compaction->compactor);
+    host_asker_unref(compaction->adder);
     live_work_end(&compaction->work);
     free(compaction);
 }
@@ -126,13 +127,52 @@ static void tell(struct live_compaction *compaction, const struct kg_err *err_or
         compaction->on_done(compaction->data, err_or_null ? NULL : &compacted, err_or_null);
 }
 
+static bool begin_if_full(struct live_session *live, const char *agent, struct host_asker *asker,
+                          uint64_t tokens)
+{
+    const struct live_compact compact = {
+        .asker = asker, .agent = agent, .trigger = "threshold_crossed"};
+    struct live_agent facts;
+    if (live->sessions->stopping || live->state == SESSION_STOPPED ||
+        live_agent_find(live->sessions, live->project_id, agent, &facts, NULL) < 0 ||
+        !session_over_threshold(tokens, facts.window_tokens, facts.threshold))
+        return false;
+    live_compact(live, &compact, NULL, NULL);
+    return true;
+}
+
+/* What plugins add around a compaction is its own: it brings about no other. */
+bool live_compact_if_full(struct live_work *work, const char *agent, uint64_t tokens)
+{
+    struct live_compaction *under_way = find(work->live, agent);
+    if (under_way == NULL)
+        return begin_if_full(work->live, agent, work->asker, tokens);
+    under_way->tokens = tokens;
+    if (work != &under_way->work && under_way->adder == NULL)
+        under_way->adder = host_asker_ref(work->asker);
+    return true;
+}
+
+/* What was added meanwhile began none: it is looked at now, and who waits goes on to wait. */
+static void look_again(struct live_compaction *compaction)
+{
+    struct live_session *live = compaction->work.live;
+    if (compaction->adder == NULL ||
+        !begin_if_full(live, compaction->agent, compaction->adder, compaction->tokens))
+        return;
+    struct kg_waits *waiters = &find(live, compaction->agent)->waiters;
+    while (compaction->waiters.first != NULL) {
+        struct kg_wait *wait = compaction->waiters.first;
+        kg_wait_withdraw(wait);
+        kg_wait_add(waiters, wait, wait->on_done);
+    }
+}
+
 static void end(struct live_compaction *compaction, const struct kg_err *err_or_null)
 {
-    struct live_compaction **link = &compaction->work.live->compactions;
-    while (*link != compaction)
-        link = &(*link)->next;
-    *link = compaction->next;
+    KG_UNLINK(compaction->work.live->compactions, compaction);
     tell(compaction, err_or_null);
+    look_again(compaction);
     kg_waits_tell(&compaction->waiters, NULL);
     compaction_free(compaction);
 }
@@ -297,6 +337,7 @@ static void on_applied(struct live_work *work, const struct kg_err *err_or_null)
         end(compaction, err_or_null);
         return;
     }
+    compaction->tokens = compaction->mark.context_tokens;
     if (live->state == SESSION_STOPPED)
         live_set_state(live, SESSION_ACTIVE);
     audit_completed(compaction);
@@ -530,7 +571,7 @@ static void begin(struct live_work *work, const struct kg_err *err_or_null)
     struct live_compaction *compaction = compaction_of(work);
     struct live_session *live = work->live;
     (void)err_or_null;
-    if (live_is_compacting(live, compaction->agent)) {
+    if (find(live, compaction->agent) != NULL) {
         live_when_compacted(work, compaction->agent, begin);
         return;
     }

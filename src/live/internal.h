@@ -236,8 +236,11 @@ typedef void live_compacted_fn(void *data, const struct live_compacted *compacte
  */
 void live_compact(struct live_session *live, const struct live_compact *compact,
                   live_compacted_fn *on_done, void *data);
-/* Whether one of that agent is under way. */
-bool live_is_compacting(const struct live_session *live, const char *agent);
+/*
+ * After a work added to a context, which has so many tokens now: whether it is, or is about to be,
+ * compacted, behind the back of who added to it.
+ */
+bool live_compact_if_full(struct live_work *work, const char *agent, uint64_t tokens);
 /* A step: when none of that agent is under way. Maybe before it returns. */
 void live_when_compacted(struct live_work *work, const char *agent, live_next_fn *next);
 /* As a JSON object: what the route answers, and what a turn tells. */

@@ -183,25 +183,6 @@ static int run_append(struct session_job *job, struct state *state, struct kg_er
     return result;
 }
 
-/* Whether the context is, or is about to be, compacted: behind the back of who added to it. */
-static bool compact_if_full(struct live_work *work, size_t at)
-{
-    struct live_session *live = work->live;
-    const char *agent = work->drafts[at].agent;
-    struct live_agent facts;
-    if (live_is_compacting(live, agent))
-        return true;
-    if (live->sessions->stopping || live->state == SESSION_STOPPED ||
-        live_agent_find(live->sessions, live->project_id, agent, &facts, NULL) < 0 ||
-        !session_over_threshold(work->added[at].context_tokens, facts.window_tokens,
-                                facts.threshold))
-        return false;
-    const struct live_compact compact = {
-        .asker = work->asker, .agent = agent, .trigger = "threshold_crossed"};
-    live_compact(live, &compact, NULL, NULL);
-    return true;
-}
-
 static void on_appended(struct session_job *job, const struct kg_err *err_or_null)
 {
     struct live_work *work = KG_CONTAINER(job, struct live_work, job);
@@ -211,7 +192,8 @@ static void on_appended(struct session_job *job, const struct kg_err *err_or_nul
     if (err_or_null == NULL && live->state == SESSION_ACTIVE && live->run == NULL)
         live_activity(live);
     for (size_t i = 0; err_or_null == NULL && i < work->draft_count; i++)
-        work->compacting |= compact_if_full(work, i);
+        work->compacting |=
+            live_compact_if_full(work, work->drafts[i].agent, work->added[i].context_tokens);
     go_on(work, err_or_null);
 }
 

@@ -420,6 +420,28 @@ class Compaction(SessionTest):
         d.say(session, "question 3")
         wait_for(lambda: len(d.events(session, "compaction.completed")) == 2, "the next")
 
+    def test_what_is_said_while_a_context_is_compacted_brings_about_the_next(self):
+        """It met one that was under way and began none, so the context stayed too full."""
+        d = self.daemon
+        session = self.talk()
+        d.answer("pre_compact", "time.sleep(0.5)\n" + GOOD)
+        for text in ("x", "y"):
+            self.assertTrue(d.say(session, text * 4000)["compacting"])
+        texts = d.texts(session)  # waits for both
+        self.assertEqual(len(d.events(session, "compaction.completed")), 2)
+        self.assertNotIn("x" * 4000, texts)
+        self.assertIn("y" * 4000, texts)
+
+    def test_a_context_that_cannot_become_smaller_is_not_compacted_again(self):
+        d = self.daemon
+        session = self.talk()
+        d.answer("pre_compact", "time.sleep(0.5)\n" + GOOD)
+        for role in ("user", "assistant", "assistant"):
+            self.assertTrue(d.say(session, "x" * 4000, role=role)["compacting"])
+        self.assertEqual(d.texts(session).count("x" * 4000), 3)
+        self.assertEqual(len(d.events(session, "compaction.triggered")), 1)
+        self.assertEqual(len(d.events(session, "compaction.completed")), 1)
+
     def test_nothing_that_may_go_is_a_conflict(self):
         d = self.daemon
         session = d.new()
