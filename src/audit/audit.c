@@ -212,11 +212,7 @@ void audit_listen(struct audit *audit, struct audit_listener *listener)
 
 void audit_unlisten(struct audit *audit, struct audit_listener *listener)
 {
-    struct audit_listener **link = &audit->listeners;
-    while (*link != NULL && *link != listener)
-        link = &(*link)->next;
-    if (*link != NULL)
-        *link = listener->next;
+    KG_UNLINK(audit->listeners, listener);
     if (audit->next_listener == listener)
         audit->next_listener = listener->next;
 }
@@ -302,11 +298,7 @@ void audit_wait_ready(struct audit *audit, struct audit_waiter *waiter)
 
 void audit_unwait(struct audit *audit, struct audit_waiter *waiter)
 {
-    struct audit_waiter **link = &audit->waiters;
-    while (*link != NULL && *link != waiter)
-        link = &(*link)->next;
-    if (*link != NULL)
-        *link = waiter->next;
+    KG_UNLINK(audit->waiters, waiter);
     waiter->waiting = false;
 }
 

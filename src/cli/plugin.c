@@ -266,10 +266,9 @@ int plugin_params_check(struct kg_str text, struct kg_err *err)
         column = text.data[i] == '\n' ? 1 : column + 1;
         line += text.data[i] == '\n';
     }
-    int result = kg_fail(err, KG_E_PARSE, "parameters: %zu:%zu: %s", line, column,
-                         fault == KG_JSON_OK ? "not a JSON object" : kg_json_fault_text(fault));
-    kg_hint(err, "write them as '{\"name\":\"value\"}', or - to read them from stdin");
-    return result;
+    kg_fail(err, KG_E_PARSE, "parameters: %zu:%zu: %s", line, column,
+            fault == KG_JSON_OK ? "not a JSON object" : kg_json_fault_text(fault));
+    return kg_hint(err, "write them as '{\"name\":\"value\"}', or - to read them from stdin");
 }
 
 int cli_take_params(const char *json_or_null, struct kg_buf *ret_params, struct kg_err *err)

@@ -168,10 +168,9 @@ static int make_body(const struct cli *cli, const struct kg_node *knob, struct k
     const char *value = cli_argument(cli, 2);
     int result = 0;
     if ((value == NULL) != cli_has(cli, "unset")) {
-        result = kg_fail(err, KG_E_USAGE,
-                         value ? "a VALUE and --unset: only one can be meant" : "VALUE is missing");
-        kg_hint(err, "with --unset the knob goes back to what holds without it");
-        return result;
+        kg_fail(err, KG_E_USAGE,
+                value ? "a VALUE and --unset: only one can be meant" : "VALUE is missing");
+        return kg_hint(err, "with --unset the knob goes back to what holds without it");
     }
     kg_buf_text(ret_body, "{\"value\":");
     if (value != NULL)

@@ -207,8 +207,8 @@ static int check_name(const char *name, struct kg_err *err)
     if (manifest_name_is_valid(kg_str(name)))
         return 0;
     kg_fail(err, KG_E_INVALID_MANIFEST, "plugin new: \"%s\" cannot be the name of a plugin", name);
-    kg_hint(err, "a name is of a-z, 0-9 and dashes, begins with a letter, and has at most 64");
-    return -EINVAL;
+    return kg_hint(err,
+                   "a name is of a-z, 0-9 and dashes, begins with a letter, and has at most 64");
 }
 
 static int check_folder(const char *folder, struct kg_err *err)

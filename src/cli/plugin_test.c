@@ -196,8 +196,7 @@ static int take_rules(const char *list_or_null, struct kit_options *options, str
         enum kit_rule_id rule;
         if (!kit_rule_find(kg_str(name), &rule)) {
             kg_fail(err, KG_E_INVALID_PARAMS, "there is no rule %s", name);
-            kg_hint(err, "kaged plugin test without --rule lists all of them");
-            return -EINVAL;
+            return kg_hint(err, "kaged plugin test without --rule lists all of them");
         }
         options->only[rule] = true;
     }

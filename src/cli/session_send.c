@@ -230,8 +230,7 @@ static int check_text(struct kg_str text, struct kg_err *err)
         if (strchr(" \n\t\r", text.data[i]) == NULL || text.data[i] == '\0')
             return 0;
     kg_fail(err, KG_E_USAGE, "session send: the message is empty");
-    kg_hint(err, "write it behind the session, or give it on stdin");
-    return -EINVAL;
+    return kg_hint(err, "write it behind the session, or give it on stdin");
 }
 
 static void put_body(struct kg_buf *out, struct kg_str text, int64_t steps)

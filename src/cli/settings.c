@@ -42,8 +42,7 @@ int settings_read_nonce(const struct config *config, struct kg_buf *ret_nonce, s
                        "auth.mode is proxy, but auth.nonce_file is not set");
     if (stat(path, &file) == 0 && (file.st_mode & S_IRWXO) != 0) {
         kg_fail(err, KG_E_INVALID_CONFIG, "auth.nonce_file %s: everybody may use it", path);
-        kg_hint(err, "chmod o= %s", path);
-        return -EINVAL;
+        return kg_hint(err, "chmod o= %s", path);
     }
     int result = kg_read_file(path, NONCE_FILE_BYTES_MAX, ret_nonce, err);
     if (result < 0)

@@ -70,8 +70,7 @@ static int substitute(struct kg_str text, struct kg_buf *out, struct kg_str key,
             if (value == NULL) {
                 fail_at(err, node, "%.*s needs the environment variable %s, which is not set",
                         KG_STR_CUT(key, 64), name);
-                kg_hint(err, "set %s where the daemon is started", name);
-                return -EINVAL;
+                return kg_hint(err, "set %s where the daemon is started", name);
             }
             kg_buf_text(out, value);
         } else {

@@ -276,8 +276,7 @@ static int take_url(struct local *local, struct local_provider *provider,
         return fail_at(err, node, "base_url: %s", problem);
     if (!url.encrypted && !provider->insecure && !is_loopback(url.host)) {
         fail_at(err, node, "base_url: http:// would show the key to the network");
-        kg_hint(err, "use https://, or say insecure = true if that is meant");
-        return -EINVAL;
+        return kg_hint(err, "use https://, or say insecure = true if that is meant");
     }
     while (provider->base_url.data[provider->base_url.length - 1] == '/')
         provider->base_url.length--;

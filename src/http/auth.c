@@ -42,17 +42,15 @@ int http_nonce_check(struct kg_str nonce, struct kg_err *err)
     bool visible = is_visible(nonce);
     if (visible && nonce.length >= NONCE_MIN)
         return 0;
-    int result;
     if (visible)
-        result = kg_fail(err, KG_E_INVALID_CONFIG,
-                         "auth.mode is proxy: its secret has %zu characters, not %d or more",
-                         nonce.length, NONCE_MIN);
+        kg_fail(err, KG_E_INVALID_CONFIG,
+                "auth.mode is proxy: its secret has %zu characters, not %d or more", nonce.length,
+                NONCE_MIN);
     else
-        result = kg_fail(err, KG_E_INVALID_CONFIG,
-                         "auth.mode is proxy: its secret has others than ASCII letters, digits and "
-                         "signs in it");
-    kg_hint(err, "write one to the file of auth.nonce_file, as from: openssl rand -hex 32");
-    return result;
+        kg_fail(err, KG_E_INVALID_CONFIG,
+                "auth.mode is proxy: its secret has others than ASCII letters, digits and "
+                "signs in it");
+    return kg_hint(err, "write one to the file of auth.nonce_file, as from: openssl rand -hex 32");
 }
 
 struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_options *options,
@@ -178,10 +176,9 @@ static int check_host(struct http_server *server, struct http_request *request, 
             if (same_text(name, kg_str(*known)) || same_text(host, kg_str(*known)))
                 return 0;
     }
-    int result = kg_fail(err, KG_E_REFUSED, "the host \"%.*s\" is not this daemon's",
-                         KG_STR_CUT(host, SHOWN_MAX));
-    kg_hint(err, "use %s, or list the name in auth.hosts", server->address);
-    return result;
+    kg_fail(err, KG_E_REFUSED, "the host \"%.*s\" is not this daemon's",
+            KG_STR_CUT(host, SHOWN_MAX));
+    return kg_hint(err, "use %s, or list the name in auth.hosts", server->address);
 }
 
 static bool is_same_origin(struct kg_str origin, struct kg_str host)
@@ -319,10 +316,10 @@ static int identify_local(struct http_auth *auth, struct http_request *request,
         *ret_via = http_via_names[HTTP_VIA_SESSION];
         return find_credential(auth, request, HTTP_VIA_SESSION, cookie, err);
     }
-    int result = kg_fail(err, KG_E_UNAUTHENTICATED, "the request does not say who sends it");
-    kg_hint(err, "kaged auth open lets a browser in, kaged auth token create makes a token for "
-                 "Authorization: Bearer");
-    return result;
+    kg_fail(err, KG_E_UNAUTHENTICATED, "the request does not say who sends it");
+    return kg_hint(err,
+                   "kaged auth open lets a browser in, kaged auth token create makes a token for "
+                   "Authorization: Bearer");
 }
 
 static bool is_user_name(struct kg_str name)
@@ -429,10 +426,9 @@ static int check_csrf(const struct http_request *request, struct kg_err *err)
     struct kg_str given = http_header(request, "x-kaged-csrf");
     if (http_secret_equal(given, kg_str(wanted)))
         return 0;
-    int result = kg_fail(err, KG_E_REFUSED, "X-Kaged-CSRF is %s",
-                         given.data != NULL ? "not this session's" : "missing");
-    kg_hint(err, "GET /api/v1/session has the value for it");
-    return result;
+    kg_fail(err, KG_E_REFUSED, "X-Kaged-CSRF is %s",
+            given.data != NULL ? "not this session's" : "missing");
+    return kg_hint(err, "GET /api/v1/session has the value for it");
 }
 
 int http_auth_check(struct http_server *server, const struct http_source *source,

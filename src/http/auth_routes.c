@@ -65,8 +65,7 @@ static int make_url(struct http_server *server, const char *operator_id, struct 
     put_base_url(server, &base);
     if (base.length == 0) {
         kg_fail(err, KG_E_CONFLICT, "the daemon does not listen on TCP, so no browser reaches it");
-        kg_hint(err, "set daemon.bind, or free its port, and start the daemon again");
-        return -EINVAL;
+        return kg_hint(err, "set daemon.bind, or free its port, and start the daemon again");
     }
     if (server->auth->mode == HTTP_AUTH_PROXY) {
         kg_fail(err, KG_E_CONFLICT, "auth.mode is proxy: browsers come by the proxy, and not here");
@@ -331,8 +330,7 @@ static int take_expiry(struct kg_str text, struct http_credential *wanted, struc
         return 0;
     }
     kg_fail(err, KG_E_USAGE, "\"expires\" must be a time to come within ten years");
-    kg_hint(err, "write a span like 12h or 30d, a date, or 2030-11-15T22:00:00Z");
-    return -EINVAL;
+    return kg_hint(err, "write a span like 12h or 30d, a date, or 2030-11-15T22:00:00Z");
 }
 
 static int read_wish(const struct kg_node *body, struct http_credential *wanted, struct kg_err *err)

@@ -230,15 +230,13 @@ static int check_room(struct http_credentials *credentials, const struct http_cr
         return 0;
     }
     if (has_token(credentials, wanted->name)) {
-        int result = kg_fail(err, KG_E_CONFLICT, "there is a token %s already", wanted->name);
-        kg_hint(err, "choose another name, or revoke that one first");
-        return result;
+        kg_fail(err, KG_E_CONFLICT, "there is a token %s already", wanted->name);
+        return kg_hint(err, "choose another name, or revoke that one first");
     }
     if (count_kind(credentials, STATE_TOKEN) < TOKENS_MAX)
         return 0;
-    int result = kg_fail(err, KG_E_CONFLICT, "there are %d tokens already", TOKENS_MAX);
-    kg_hint(err, "revoke those that are not used any more");
-    return result;
+    kg_fail(err, KG_E_CONFLICT, "there are %d tokens already", TOKENS_MAX);
+    return kg_hint(err, "revoke those that are not used any more");
 }
 
 static void on_added(void *data, const struct kg_err *err_or_null)

@@ -14,9 +14,8 @@ static int find_knobs(struct http_request *request, struct projects_knobs *ret_k
     if (result < 0 || agent.data == NULL || ret_knobs->project != NULL)
         return result;
     projects_knobs_free(ret_knobs);
-    result = kg_fail(err, KG_E_USAGE, "an agent is one of a project, and none is named");
-    kg_hint(err, "name the project too");
-    return result;
+    kg_fail(err, KG_E_USAGE, "an agent is one of a project, and none is named");
+    return kg_hint(err, "name the project too");
 }
 
 /* Whether the answer has a member of its own that is called so. */
@@ -118,9 +117,8 @@ static int write_knob(struct http_request *request, struct kg_err *err)
     if (knob == NULL)
         return -1;
     if (knobs.project == NULL) {
-        result = kg_fail(err, KG_E_USAGE, "a knob is turned for an agent of a project");
-        kg_hint(err, "name the project: ?project=NAME");
-        return result;
+        kg_fail(err, KG_E_USAGE, "a knob is turned for an agent of a project");
+        return kg_hint(err, "name the project: ?project=NAME");
     }
     const struct projects_knob_write write = {
         .value = kg_node_get(http_body_tree(request), "value"),

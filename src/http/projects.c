@@ -145,9 +145,8 @@ static int check_path(const char *path, struct kg_err *err)
 {
     if (path[0] == '/')
         return 0;
-    int result = kg_fail(err, KG_E_USAGE, "path %.200s: it is not absolute", path);
-    kg_hint(err, "the daemon is in another folder than who asks: write the path from / on");
-    return result;
+    kg_fail(err, KG_E_USAGE, "path %.200s: it is not absolute", path);
+    return kg_hint(err, "the daemon is in another folder than who asks: write the path from / on");
 }
 
 void http_handle_project_load(struct http_request *request)

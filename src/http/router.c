@@ -115,8 +115,7 @@ static int refuse_unmatched(struct http_request *request)
         return kg_fail(err, KG_E_NOT_FOUND, "no route %.*s", KG_STR_CUT(path, SHOWN_MAX));
     kg_fail(err, KG_E_METHOD_NOT_ALLOWED, "%.*s does not take %s", KG_STR_CUT(path, SHOWN_MAX),
             http_request_method(request));
-    kg_hint(err, "it takes %s", request->allow);
-    return -EINVAL;
+    return kg_hint(err, "it takes %s", request->allow);
 }
 
 /* -- query ------------------------------------------------------------------------------------- */

@@ -230,11 +230,10 @@ static int make_address(const char *path, struct sockaddr_un *ret_address, struc
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(path);
     if (length >= sizeof(address.sun_path)) {
-        int result = kg_fail(err, KG_E_INVALID_CONFIG,
-                             "socket %s: bind: the path has %zu bytes, a unix socket's at most %zu",
-                             path, length, sizeof(address.sun_path) - 1);
-        kg_hint(err, "choose a shorter KAGED_HOME");
-        return result;
+        kg_fail(err, KG_E_INVALID_CONFIG,
+                "socket %s: bind: the path has %zu bytes, a unix socket's at most %zu", path,
+                length, sizeof(address.sun_path) - 1);
+        return kg_hint(err, "choose a shorter KAGED_HOME");
     }
     memcpy(address.sun_path, path, length);
     *ret_address = address;
@@ -254,9 +253,8 @@ static int clear_path(const char *path, const struct sockaddr_un *address, struc
         return kg_fail_errno(err, errno, "socket %s: create", path);
     int refused = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
     if (refused == 0 || refused == EAGAIN) {
-        int result = kg_fail(err, KG_E_CONFLICT, "socket %s: bind: a daemon answers there", path);
-        kg_hint(err, "stop that daemon first, or choose another KAGED_HOME");
-        return result;
+        kg_fail(err, KG_E_CONFLICT, "socket %s: bind: a daemon answers there", path);
+        return kg_hint(err, "stop that daemon first, or choose another KAGED_HOME");
     }
     if (refused != ECONNREFUSED && refused != ENOENT)
         return kg_fail_errno(err, refused, "socket %s: look whether a daemon answers", path);
@@ -334,11 +332,9 @@ static int check_place(int fd, const char *path, struct kg_err *err)
         (stat(address.sun_path, &theirs) == 0 && stat(path, &ours) == 0 &&
          theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino))
         return 0;
-    int result =
-        kg_fail(err, KG_E_INVALID_CONFIG, "socket that was passed: it listens at \"%s\", not at %s",
-                address.sun_path, path);
-    kg_hint(err, "let the unit of the socket have ListenStream=%s", path);
-    return result;
+    kg_fail(err, KG_E_INVALID_CONFIG, "socket that was passed: it listens at \"%s\", not at %s",
+            address.sun_path, path);
+    return kg_hint(err, "let the unit of the socket have ListenStream=%s", path);
 }
 
 int http_server_adopt(struct http_server *server, int fd, const char *path, struct kg_err *err)

@@ -52,10 +52,9 @@ static int read_address(const char *bind, union address *ret_address, struct kg_
             uv_ip6_addr(number, (int)port, &ret_address->v6) == 0)
             return 0;
     }
-    int result = kg_fail(err, KG_E_INVALID_CONFIG,
-                         "daemon.bind is \"%s\", which is not an address and a port", bind);
-    kg_hint(err, "write 127.0.0.1:7777 or [::1]:7777; \"\" is no TCP");
-    return result;
+    kg_fail(err, KG_E_INVALID_CONFIG, "daemon.bind is \"%s\", which is not an address and a port",
+            bind);
+    return kg_hint(err, "write 127.0.0.1:7777 or [::1]:7777; \"\" is no TCP");
 }
 
 static void print_address(const union address *address, char ret_host[64], uint16_t *ret_port)
@@ -97,10 +96,10 @@ static int check_reach(const union address *address, bool behind_proxy, const ch
 {
     if (is_loopback(address) || behind_proxy)
         return 0;
-    int result = kg_fail(err, KG_E_INVALID_CONFIG,
-                         "daemon.bind is \"%s\", which others than this machine can reach", bind);
-    kg_hint(err, "bind 127.0.0.1 or [::1], or put a proxy before it and set auth.mode to proxy");
-    return result;
+    kg_fail(err, KG_E_INVALID_CONFIG,
+            "daemon.bind is \"%s\", which others than this machine can reach", bind);
+    return kg_hint(err,
+                   "bind 127.0.0.1 or [::1], or put a proxy before it and set auth.mode to proxy");
 }
 
 int http_address_check(const char *bind, bool behind_proxy, struct kg_err *err)

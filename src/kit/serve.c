@@ -19,10 +19,7 @@ struct kit_served {
 static void on_stored(void *data, enum storage_outcome outcome, struct kg_str payload)
 {
     struct kit_served *served = data;
-    struct kit_served **link = &served->room->served;
-    while (*link != served)
-        link = &(*link)->next;
-    *link = served->next;
+    KG_UNLINK(served->room->served, served);
     if (served->seat != NULL)
         peer_answer(served->seat->peer, served->request,
                     outcome == STORAGE_RESULT ? PEER_ANSWER_RESULT : PEER_ANSWER_ERROR, payload);

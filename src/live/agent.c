@@ -72,8 +72,7 @@ int live_agent_find(const struct sessions *sessions, const char *project_id, con
     struct projects_entry *project = projects_find(sessions->host, kg_str(project_id), NULL);
     if (project == NULL) {
         kg_fail(err, KG_E_CONFLICT, "project %s is not loaded", project_id);
-        kg_hint(err, "kaged project load PATH");
-        return -EINVAL;
+        return kg_hint(err, "kaged project load PATH");
     }
     struct projects_facts facts = projects_facts(project);
     const struct project_resolved_agent *resolved =
@@ -81,8 +80,7 @@ int live_agent_find(const struct sessions *sessions, const char *project_id, con
     if (resolved == NULL) {
         kg_fail(err, KG_E_NOT_FOUND, "project %s has no agent %.*s", project_id,
                 KG_STR_CUT(kg_str(agent_path), SESSION_AGENT_MAX));
-        kg_hint(err, "kaged project show %s lists its agents", project_id);
-        return -EINVAL;
+        return kg_hint(err, "kaged project show %s lists its agents", project_id);
     }
     *ret_agent = describe(sessions, project, resolved);
     return 0;

@@ -117,17 +117,16 @@ int live_check_open(const struct live_session *live, struct kg_err *err)
     const char *id = live->id.text;
     if (live->state == SESSION_CLOSED) {
         kg_fail(err, KG_E_CONFLICT, "session %s: it is closed", id);
-        kg_hint(err, "kaged session resume %s opens it again", id);
-        return -EINVAL;
+        return kg_hint(err, "kaged session resume %s opens it again", id);
     }
     if (live->state != SESSION_STOPPED)
         return 0;
     kg_fail(err, KG_E_CONFLICT, "session %s: it is stopped at a checkpoint", id);
-    kg_hint(err,
-            "kaged session resume %s lets it go on; kaged session compact %s --strategy drop makes "
-            "room first",
-            id, id);
-    return -EINVAL;
+    return kg_hint(
+        err,
+        "kaged session resume %s lets it go on; kaged session compact %s --strategy drop makes "
+        "room first",
+        id, id);
 }
 
 int live_enter(struct live_session *live, struct kg_err *err)

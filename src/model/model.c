@@ -247,10 +247,7 @@ static int prepare(void *data, const char *program, struct helper_start *ret_sta
 
 static void process_free(struct process *process)
 {
-    struct process **at = &process->client->first;
-    while (*at != process)
-        at = &(*at)->next;
-    *at = process->next;
+    KG_UNLINK(process->client->first, process);
     while (process->lost != NULL) {
         struct model_call *call = process->lost;
         process->lost = call->next;

@@ -102,16 +102,15 @@ int models_find(const struct models *models, const char *alias, const char *who,
 {
     if (alias == NULL) {
         kg_fail(err, KG_E_INVALID_CONFIG, "%s: the project names no model for it", who);
-        kg_hint(err, "add \"model: ALIAS\" to it in .kaged/project.yaml, and [models.ALIAS] to %s",
-                host_paths(models->host)->local_file);
-        return -EINVAL;
+        return kg_hint(
+            err, "add \"model: ALIAS\" to it in .kaged/project.yaml, and [models.ALIAS] to %s",
+            host_paths(models->host)->local_file);
     }
     const struct local_model *model = local_model_find(host_local(models->host), kg_str(alias));
     if (model == NULL) {
         kg_fail(err, KG_E_INVALID_CONFIG, "%s: there is no model %.64s", who, alias);
-        kg_hint(err, "add [models.%.64s] with its provider to %s, then: kaged reload", alias,
-                host_paths(models->host)->local_file);
-        return -EINVAL;
+        return kg_hint(err, "add [models.%.64s] with its provider to %s, then: kaged reload", alias,
+                       host_paths(models->host)->local_file);
     }
     *ret_model = model;
     return 0;
@@ -180,8 +179,7 @@ static int check_audit(const struct models *models, struct kg_err *err)
         return 0;
     kg_fail(err, KG_E_AUDIT_UNAVAILABLE,
             "no model is asked while the audit log cannot be written: %s", why);
-    kg_hint(err, "make room on the disk of %s", host_paths(models->host)->audit_dir);
-    return -EINVAL;
+    return kg_hint(err, "make room on the disk of %s", host_paths(models->host)->audit_dir);
 }
 
 int models_ask(struct models *models, const struct models_purpose *purpose,

@@ -74,8 +74,7 @@ int session_check_agent(const char *agent, struct kg_err *err)
         return 0;
     kg_fail(err, KG_E_INVALID_PARAMS, "agent path \"%.*s\": it cannot be one",
             KG_STR_CUT(kg_str(agent ? agent : ""), 80));
-    kg_hint(err, "\"primary\", or \"primary.subagents.NAME\" and so on");
-    return -EINVAL;
+    return kg_hint(err, "\"primary\", or \"primary.subagents.NAME\" and so on");
 }
 
 /* ^[a-z][a-z0-9-]*$: it becomes part of a delimiter. */

@@ -264,11 +264,11 @@ int session_compaction_read(struct state *state, const char *id, const char *age
     if (count_goes(compaction) == 0) {
         kg_fail(err, KG_E_CONFLICT,
                 "session %s: compact %s: there is nothing in its context that may go", id, agent);
-        kg_hint(err,
-                "the first message, the last %u turns and what is pinned stay; fewer turns with "
-                "--keep-recent",
-                options->keep_recent);
-        return -EINVAL;
+        return kg_hint(
+            err,
+            "the first message, the last %u turns and what is pinned stay; fewer turns with "
+            "--keep-recent",
+            options->keep_recent);
     }
     *ret_compaction = kg_steal(&compaction);
     return 0;

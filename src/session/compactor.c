@@ -44,8 +44,7 @@ static int dropped(struct reading *reading, size_t at)
     reading->fault = SESSION_FAULT_DROPPED_ALWAYS_KEEP;
     kg_fail(reading->err, KG_E_BAD_RESULT,
             "compactor result: %s leaves the context, but it has to stay", entry->id.text);
-    kg_hint(reading->err, "give every message of messages_remaining back in \"messages\"");
-    return -EINVAL;
+    return kg_hint(reading->err, "give every message of messages_remaining back in \"messages\"");
 }
 
 /* -- walking objects and arrays ---------------------------------------------------------------- */

@@ -15,9 +15,8 @@ static int cut_at(const struct session_entry *entry, const char *id, uint64_t *r
     if (made) {
         kg_fail(err, KG_E_CONFLICT, "session %s: entry %s: a compaction made it", id,
                 entry->id.text);
-        kg_hint(err, "fork at a message, or at %s for what was before that compaction",
-                entry->parent.text);
-        return -EINVAL;
+        return kg_hint(err, "fork at a message, or at %s for what was before that compaction",
+                       entry->parent.text);
     }
     *ret_cut = entry->seq - session_kind_row(entry->kind)->is_mark;
     return 0;

@@ -18,8 +18,7 @@ int session_load_open(struct state *state, const char *id, struct session *ret_s
         return result;
     if (session.state == SESSION_CLOSED) {
         kg_fail(err, KG_E_CONFLICT, "session %s: it is closed", id);
-        kg_hint(err, "kaged session resume %s opens it again", id);
-        return -EINVAL;
+        return kg_hint(err, "kaged session resume %s opens it again", id);
     }
     *ret_session = session;
     session = (struct session){0};
@@ -264,15 +263,14 @@ static int fail_stopped(const struct session *session, struct kg_err *err)
     const char *id = session->id.text;
     if (session->state == SESSION_CLOSED) {
         kg_fail(err, KG_E_CONFLICT, "it is closed");
-        kg_hint(err, "kaged session resume %s opens it again", id);
-        return -EINVAL;
+        return kg_hint(err, "kaged session resume %s opens it again", id);
     }
     kg_fail(err, KG_E_CONFLICT, "it is stopped at a checkpoint");
-    kg_hint(err,
-            "kaged session resume %s lets it go on; kaged session compact %s --strategy drop makes "
-            "room first",
-            id, id);
-    return -EINVAL;
+    return kg_hint(
+        err,
+        "kaged session resume %s lets it go on; kaged session compact %s --strategy drop makes "
+        "room first",
+        id, id);
 }
 
 /* A stopped or closed session takes what ends something: results of calls, what hooks returned. */
@@ -332,8 +330,7 @@ int session_pin(struct state *state, const char *id, struct kg_str entry, bool p
     if (pinned && at->superseded != 0) {
         kg_fail(err, KG_E_CONFLICT, "session %s: entry %s: a compaction has left it out", id,
                 at->id.text);
-        kg_hint(err, "kaged session undo-compact %s brings it back", id);
-        return -EINVAL;
+        return kg_hint(err, "kaged session undo-compact %s brings it back", id);
     }
     return state_entry_pin(state, session.number, (int64_t)at->seq, pinned, err);
 }

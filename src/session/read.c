@@ -110,8 +110,7 @@ int session_find(struct state *state, struct kg_str id, struct session *ret_sess
     if (found.count > 1) {
         kg_fail(err, KG_E_CONFLICT, "session %.*s: several begin so, %s and %s among them",
                 KG_STR_CUT(id, 40), found.items[0].id.text, found.items[1].id.text);
-        kg_hint(err, "give more of its id");
-        return -EINVAL;
+        return kg_hint(err, "give more of its id");
     }
     *ret_session = found.items[0];
     found.items[0] = (struct session){0};
@@ -147,8 +146,7 @@ int session_entry_named(struct state *state, const struct session *session, stru
     if (found.count > 1) {
         kg_fail(err, KG_E_CONFLICT, "session %s: entry %.*s: several begin so", session->id.text,
                 KG_STR_CUT(id, 40));
-        kg_hint(err, "give more of its id");
-        return -EINVAL;
+        return kg_hint(err, "give more of its id");
     }
     *ret_entries = found;
     found = (struct session_entries){0};

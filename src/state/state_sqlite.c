@@ -49,8 +49,7 @@ static int read_version(struct sqlite_state *state, struct kg_err *err)
     kg_fail(err, KG_E_CONFLICT,
             "state database %s: its schema has version %d, but this kaged knows versions up to %d",
             state->path, state->version, NEWEST_VERSION);
-    kg_hint(err, "a newer kaged has used it: start that one, or restore an older copy");
-    return -EINVAL;
+    return kg_hint(err, "a newer kaged has used it: start that one, or restore an older copy");
 }
 
 static int run_migrations(struct sqlite_state *state, struct kg_err *err)

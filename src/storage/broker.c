@@ -137,9 +137,8 @@ static int check_damaged(const struct storage *storage, struct kg_err *err)
         return 0;
     kg_fail(err, KG_E_REFUSED, "the storage of plugin %s was damaged and is set aside",
             storage->name);
-    kg_hint(err, "the operator lets it start empty with: kaged plugin storage %s --reset",
-            storage->name);
-    return -EINVAL;
+    return kg_hint(err, "the operator lets it start empty with: kaged plugin storage %s --reset",
+                   storage->name);
 }
 
 static void on_exited(void *data, const struct cage_exit *how)

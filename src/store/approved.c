@@ -161,10 +161,9 @@ static const struct local *local_now(struct store *store, struct kg_err *err)
 
 static int fail_never(const char *name, struct kg_err *err)
 {
-    int result = kg_fail(err, KG_E_NOT_APPROVED,
-                         "plugin %s: its folder was put there by hand and never approved", name);
-    kg_hint(err, "kaged plugin approve %s", name);
-    return result;
+    kg_fail(err, KG_E_NOT_APPROVED,
+            "plugin %s: its folder was put there by hand and never approved", name);
+    return kg_hint(err, "kaged plugin approve %s", name);
 }
 
 static void name_files(struct kg_buf *out, const char *what, char *const *paths, size_t count)
@@ -191,11 +190,9 @@ static int fail_changed(struct store *store, const char *name, const char *hash,
         name_files(&words, "added", diff.added, diff.added_count);
         name_files(&words, "removed", diff.removed, diff.removed_count);
     }
-    int result =
-        kg_fail(err, KG_E_NOT_APPROVED, "plugin %s: its files are not those that were approved%s%s",
-                name, words.length > 0 ? ": " : "", kg_buf_terminate(&words));
-    kg_hint(err, "kaged plugin approve %s", name);
-    return result;
+    kg_fail(err, KG_E_NOT_APPROVED, "plugin %s: its files are not those that were approved%s%s",
+            name, words.length > 0 ? ": " : "", kg_buf_terminate(&words));
+    return kg_hint(err, "kaged plugin approve %s", name);
 }
 
 /* Whether the tree had that hash when its quick facts were these. */

@@ -154,10 +154,9 @@ static void begin_job(struct store_fetch *fetch)
 
 static int fail_time(const struct store_fetch *fetch, struct kg_err *err)
 {
-    int result = kg_fail(err, KG_E_TOO_LARGE, "it is not done after %llu s",
-                         (unsigned long long)(fetch->limits.timeout_ms + 999) / 1000);
-    kg_hint(err, "limits.install_timeout_ms of config.toml is the time that it has");
-    return result;
+    kg_fail(err, KG_E_TOO_LARGE, "it is not done after %llu s",
+            (unsigned long long)(fetch->limits.timeout_ms + 999) / 1000);
+    return kg_hint(err, "limits.install_timeout_ms of config.toml is the time that it has");
 }
 
 /* Without a word of its own about it. */
@@ -240,8 +239,7 @@ static int check_parts(const struct store *store, struct kg_err *err)
     if (parts->loop != NULL && parts->spawner != NULL && parts->facts != NULL)
         return 0;
     kg_fail(err, KG_E_CAGE, "nothing can be fetched: there are no cages on this machine");
-    kg_hint(err, "see: kaged doctor");
-    return -EINVAL;
+    return kg_hint(err, "see: kaged doctor");
 }
 
 /* The path that the cage sees it by: without a link. Owned; NULL with err. */

@@ -138,11 +138,11 @@ int store_journal_read(const struct store_hold *hold, struct store_journal *ret_
         return result;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);
     if (doc == NULL || doc->root->type != KG_OBJECT || !take_journal(doc->root, &journal)) {
-        result = kg_fail(err, KG_E_CONFLICT,
-                         "the journal of the plugin store (" STORE_FOLDER_NAME "/" JOURNAL_NAME
-                         " in the plugins folder) is not one that kaged wrote");
-        kg_hint(err, "see that every plugin there is as it should be, then remove that file");
-        return result;
+        kg_fail(err, KG_E_CONFLICT,
+                "the journal of the plugin store (" STORE_FOLDER_NAME "/" JOURNAL_NAME
+                " in the plugins folder) is not one that kaged wrote");
+        return kg_hint(err,
+                       "see that every plugin there is as it should be, then remove that file");
     }
     *ret_journal = journal;
     journal = (struct store_journal){0};

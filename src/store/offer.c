@@ -152,11 +152,10 @@ static int check_conflicts(const struct store_offer *offer, const struct base *b
     if (record->package == NULL || (record->installed == NULL && record->hash == NULL) ||
         strcmp(record->package, offer->manifest->package) == 0)
         return 0;
-    int result = kg_fail(err, KG_E_CONFLICT,
-                         "plugin %s is installed from another package: %s, and this one is %s",
-                         offer->manifest->name, record->package, offer->manifest->package);
-    kg_hint(err, "kaged plugin uninstall %s, then install this one", offer->manifest->name);
-    return result;
+    kg_fail(err, KG_E_CONFLICT,
+            "plugin %s is installed from another package: %s, and this one is %s",
+            offer->manifest->name, record->package, offer->manifest->package);
+    return kg_hint(err, "kaged plugin uninstall %s, then install this one", offer->manifest->name);
 }
 
 static int look_at_base(struct store *store, const struct store_offer *offer, struct base *ret_base,
@@ -461,10 +460,9 @@ static int check_folder(const struct store_offer *offer, const char *name, struc
 {
     if (strcmp(offer->manifest->name, name) == 0)
         return 0;
-    int result = kg_fail(err, KG_E_INVALID_MANIFEST, "the folder is called %s, but its plugin %s",
-                         name, offer->manifest->name);
-    kg_hint(err, "give both one name");
-    return result;
+    kg_fail(err, KG_E_INVALID_MANIFEST, "the folder is called %s, but its plugin %s", name,
+            offer->manifest->name);
+    return kg_hint(err, "give both one name");
 }
 
 int store_offer_installed(struct store *store, const char *name, struct store_offer **ret_offer,

@@ -166,9 +166,8 @@ int store_promote(struct store *store, const char *name, struct kg_err *err)
     if (result < 0)
         return result;
     if (record.package == NULL || record.installed == NULL) {
-        result = kg_fail(err, KG_E_NOT_FOUND, "plugin %s: local.toml has no entry of it", name);
-        kg_hint(err, "kaged plugin approve %s", name);
-        return result;
+        kg_fail(err, KG_E_NOT_FOUND, "plugin %s: local.toml has no entry of it", name);
+        return kg_hint(err, "kaged plugin approve %s", name);
     }
     if (record.local)
         return kg_fail(err, KG_E_CONFLICT, "plugin %s is available to every project already", name);

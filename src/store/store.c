@@ -163,11 +163,10 @@ static int fail_locked(int lock_fd, struct kg_err *err)
     ssize_t got = pread(lock_fd, text, sizeof(text) - 1, 0);
     int64_t pid = 0;
     kg_str_to_int((struct kg_str){text, got > 0 ? strcspn(text, "\n") : 0}, &pid);
-    int result = kg_fail(err, KG_E_CONFLICT,
-                         "another change of the plugin store (process %lld) is not done after %d s",
-                         (long long)pid, LOCK_WAIT_MS / 1000);
-    kg_hint(err, "try again when it is");
-    return result;
+    kg_fail(err, KG_E_CONFLICT,
+            "another change of the plugin store (process %lld) is not done after %d s",
+            (long long)pid, LOCK_WAIT_MS / 1000);
+    return kg_hint(err, "try again when it is");
 }
 
 static int wait_for_lock(const struct store *store, int lock_fd, struct kg_err *err)

@@ -74,10 +74,7 @@ static void forget(struct trace_secrets *secrets, struct secret *old)
 {
     if (old == NULL)
         return;
-    struct secret **link = bucket_of(secrets, (struct kg_str){old->text, old->length});
-    while (*link != old)
-        link = &(*link)->next;
-    *link = old->next;
+    KG_UNLINK(*bucket_of(secrets, (struct kg_str){old->text, old->length}), old);
     secret_free(old);
 }
 

@@ -173,10 +173,7 @@ static void begin_try(struct transfer *transfer)
 
 static void transfer_free(struct transfer *transfer)
 {
-    struct transfer **at = &transfer->all->first;
-    while (*at != transfer)
-        at = &(*at)->next;
-    *at = transfer->next;
+    KG_UNLINK(transfer->all->first, transfer);
     end_try(transfer);
     request_free(transfer->request);
     free(transfer);
