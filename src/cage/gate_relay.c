@@ -493,8 +493,8 @@ void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_tar
     cage->connections = connection;
     cage->connection_count++;
     gate->connection_count++;
-    connection->deadline_ms = loop_now_ms(gate->relay) + gate->limits.connect_timeout_ms;
     loop_timer_start(gate->relay, &connection->timer, gate->limits.connect_timeout_ms, on_timer);
+    connection->deadline_ms = connection->timer.due_ms;
     int result =
         gate_watch(gate, &connection->inner.source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
     if (result < 0)

@@ -15,7 +15,7 @@ int dialect_call(struct dialect_call *call, const struct dialect_message *messag
         return kg_fail(err, KG_E_METHOD_NOT_FOUND, "%s has no message for it", dialect->name);
     call->exchanges = 0;
     if (call->caller_timeout_ms != 0)
-        call->caller_due_ms = loop_now_ms(call->talk->loop) + call->caller_timeout_ms;
+        call->caller_due_ms = loop_due_ms(call->caller_timeout_ms);
     return dialect->call(call, message, err);
 }
 

@@ -79,8 +79,7 @@ static struct question *question_new(struct http_request *request,
     int64_t wait_ms = http_query_int(request, "wait_ms", 0);
     question->request = request;
     question->ask = ask;
-    question->until_ms = loop_now_ms(host_loop(http_host(request))) +
-                         (uint64_t)(wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS);
+    question->until_ms = loop_due_ms((uint64_t)(wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS));
     http_on_gone(request, on_asker_gone, question);
     return question;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define DELAY_MAX_MS (10ull * 365 * 24 * 3600 * 1000) /* keeps due times inside the wheel */
+#define NS_PER_MS    1000000
 
 static void run_tasks(struct loop *loop)
 {
@@ -184,6 +185,13 @@ uint64_t loop_now_ns(struct loop *loop)
     return loop->now_ns;
 }
 
+/* Rounded up: a millisecond that has begun is not one that is over. */
+uint64_t loop_due_ms(uint64_t delay_ms)
+{
+    uint64_t now_ms = (uv_hrtime() + NS_PER_MS - 1) / NS_PER_MS;
+    return now_ms + (delay_ms < DELAY_MAX_MS ? delay_ms : DELAY_MAX_MS);
+}
+
 char *loop_scratch(struct loop *loop)
 {
     return loop->scratch;
@@ -194,9 +202,7 @@ void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t dela
 {
     wheel_remove(&loop->wheel, timer);
     timer->on_due = on_due;
-    if (delay_ms > DELAY_MAX_MS)
-        delay_ms = DELAY_MAX_MS;
-    timer->due_ms = uv_now(&loop->uv) + delay_ms;
+    timer->due_ms = loop_due_ms(delay_ms);
     wheel_add(&loop->wheel, timer);
 }
 

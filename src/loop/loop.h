@@ -21,6 +21,9 @@ bool loop_runs_here(void); /* whether this thread is in one of the two */
 /* Monotonic, read once a turn; the second by the first who asks. */
 uint64_t loop_now_ms(const struct loop *loop);
 uint64_t loop_now_ns(struct loop *loop);
+/* When a delay that begins now is over, by that clock. Not counted from loop_now_ms: that is as old
+ * as the turn, and what took its time in it would come off the delay. */
+uint64_t loop_due_ms(uint64_t delay_ms);
 
 /* A buffer for one read, shared by all readers of the loop; its content dies with the callback. */
 #define LOOP_SCRATCH_BYTES 65536

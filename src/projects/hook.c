@@ -24,7 +24,7 @@ struct hook_call {
     struct host_asker *asker;
     char *plugin, *use; /* owned */
     bool designated;
-    uint64_t timeout_ms, due_ms;
+    uint64_t timeout_ms;
     struct loop_timer deadline; /* while it is not sent */
     bool sent;
     bool has_result;
@@ -273,7 +273,7 @@ static int find_config(const struct hook_call *call, struct kg_str *ret_config, 
 static int send_call(struct hook_call *call, struct kg_err *err)
 {
     struct projects_hook_round *round = call->round;
-    uint64_t now_ms = loop_now_ms(host_loop(call->host));
+    uint64_t now_ms = loop_now_ms(host_loop(call->host)), due_ms = call->deadline.due_ms;
     struct kg_str config;
     if (round->problem.code != KG_OK) {
         *err = round->problem;
@@ -289,7 +289,7 @@ static int send_call(struct hook_call *call, struct kg_err *err)
         .params_are_checked = true,
         .config = config,
         .asker = round->asker,
-        .caller_timeout_ms = call->due_ms > now_ms ? call->due_ms - now_ms : 1,
+        .caller_timeout_ms = due_ms > now_ms ? due_ms - now_ms : 1,
         .kind = &hook_kind,
         .on_done = on_returned,
         .data = call,
@@ -400,7 +400,6 @@ static int ask(struct hook_call *call, struct host_process *process_or_null, str
         return room;
     call->timeout_ms = host_hook_timeout_ms(
         host_process_status(process_or_null).manifest->hook_timeout_sec, host_config(call->host));
-    call->due_ms = loop_now_ms(host_loop(call->host)) + call->timeout_ms;
     loop_timer_start(host_loop(call->host), &call->deadline, call->timeout_ms, on_deadline);
     enter_queue(queue, call);
     return 0;

@@ -164,8 +164,7 @@ static void on_ring(struct loop_timer *timer)
 static void alarm_start(struct loop *loop, struct alarm *alarm, uint64_t delay_ms)
 {
     *alarm = (struct alarm){.loop = loop, .delay_ms = delay_ms};
-    uv_update_time(loop_uv(loop));
-    alarm->started_ns = loop_now_ms(loop) * 1000000;
+    alarm->started_ns = kg_monotonic_ns();
     loop_timer_start(loop, &alarm->timer, delay_ms, on_ring);
 }
 
@@ -188,6 +187,33 @@ static void timers_fire_in_order_and_not_early(void **state)
     assert_true(loop_run_until(loop, has_rung, &wanted, WAIT_MS));
     for (size_t i = 0; i < wanted; i++)
         assert_ptr_equal(rung[i], &alarms[order[i]]);
+    loop_free(loop);
+}
+
+struct busy {
+    struct loop_message message;
+    struct loop *loop;
+    struct alarm alarm;
+};
+
+static void start_after_much_work(struct loop_message *message)
+{
+    struct busy *busy = KG_CONTAINER(message, struct busy, message);
+    for (uint64_t began_ns = kg_monotonic_ns(); kg_monotonic_ns() - began_ns < 60 * 1000000;)
+        ;
+    alarm_start(busy->loop, &busy->alarm, 30);
+}
+
+/* A delay was counted from the time that the loop read before the turn's work. */
+static void a_turn_that_takes_long_shortens_no_delay(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new();
+    size_t wanted = 1;
+    rung_count = 0;
+    struct busy busy = {.message.deliver = start_after_much_work, .loop = loop};
+    loop_post(loop, &busy.message);
+    assert_true(loop_run_until(loop, has_rung, &wanted, WAIT_MS));
     loop_free(loop);
 }
 
@@ -639,6 +665,7 @@ int main(void)
         cmocka_unit_test(wheel_does_not_go_back),
         cmocka_unit_test(timers_fire_in_order_and_not_early),
         cmocka_unit_test(a_stopped_timer_does_not_fire),
+        cmocka_unit_test(a_turn_that_takes_long_shortens_no_delay),
         cmocka_unit_test(a_timer_started_again_is_moved),
         cmocka_unit_test(a_timer_may_start_itself_without_delay),
         cmocka_unit_test(a_delay_without_end_is_taken),
