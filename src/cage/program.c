@@ -178,6 +178,13 @@ static void add_folder(struct search *search, const char *folder)
     cage_steps_add(search->steps, kind, folder, real, 0);
 }
 
+static void add_run_folder(struct search *search, const char *folder)
+{
+    add_folder(search, folder);
+    if (cage_steps_reach(search->steps, folder))
+        add_executable(search, folder);
+}
+
 /* Helpers that a program names itself may be missing: then it has to do without. */
 static void add_known_support(struct search *search, const char *path, unsigned depth)
 {
@@ -188,7 +195,7 @@ static void add_known_support(struct search *search, const char *path, unsigned 
             add_folder(search, *folder);
         for (const char *const *folder = support[i].runs; *folder != NULL; folder++)
             if (search->host->kind(*folder) == CAGE_FILE_FOLDER)
-                add_executable(search, *folder);
+                add_run_folder(search, *folder);
         struct search quiet = *search;
         quiet.err = NULL;
         for (const char *const *word = support[i].programs; *word != NULL; word++)
@@ -209,9 +216,7 @@ static int add_listed_support(struct search *search, const char *path)
                 return kg_fail(search->err, KG_E_CAGE,
                                "plugin %s: program %s: %s cannot be a folder for it", policy->name,
                                listed->program, *folder);
-            add_folder(search, *folder);
-            if (cage_steps_reach(search->steps, *folder))
-                add_executable(search, *folder);
+            add_run_folder(search, *folder);
         }
     }
     return 0;

@@ -77,6 +77,7 @@ static const struct row debian[] = {
     {"/usr/bin/gcc-12", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
     {"/usr/bin/ld", CAGE_FILE_PROGRAM, NULL, "\177ELF"},
     {"/usr/lib/gcc", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/usr/libexec/gcc", CAGE_FILE_FOLDER, NULL, NULL}, /* since Debian 13 */
     {"/usr/include", CAGE_FILE_FOLDER, NULL, NULL},
     {"/p", CAGE_FILE_FOLDER, NULL, NULL},
     {"/opt/x", CAGE_FILE_FOLDER, NULL, NULL},
@@ -727,6 +728,8 @@ static void compiler_comes_with_its_helpers_that_are_there(void **state)
     assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/bin/ld", "/usr/bin/ld"));
     assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/include", "/usr/include"));
     assert_true(cage_words_have(&plan->executables, "/usr/lib/gcc"));
+    assert_true(has_step(plan, CAGE_STEP_SYSTEM, "/usr/libexec/gcc", "/usr/libexec/gcc"));
+    assert_true(cage_words_have(&plan->executables, "/usr/libexec/gcc"));
 }
 
 static void operator_adds_folders_for_a_program(void **state)
