@@ -33,10 +33,8 @@ class Metrics(FlowTest):
     def test_promtool_accepts_it(self):
         promtool = shutil.which("promtool")
         if promtool is None:
-            reason = "promtool is not installed (package prometheus)"
-            if os.environ.get("CI") == "true":
-                self.fail(reason)
-            self.skipTest(reason)
+            self.skipTest("promtool is not installed; before Debian 13 it comes with a server that "
+                          "starts, in the package prometheus")
         self.daemon.try_call("error-reply", "error.give",
                              {"error": {"code": -32000, "message": "no"}})
         done = subprocess.run([promtool, "check", "metrics"], input=metrics(self.daemon)[1],

@@ -229,10 +229,11 @@ def make_certificates(folder, names):
         return os.path.join(folder, name)
 
     with open(path("extensions"), "w") as file:
-        file.write("subjectAltName=" + ",".join("DNS:" + name for name in names))
+        file.write("subjectAltName=" + ",".join("DNS:" + name for name in names) +
+                   "\nauthorityKeyIdentifier=keyid\n")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
     run("openssl", "req", "-x509", *key, "-days", "1", "-subj", "/CN=kaged test authority",
-        "-keyout", path("ca.key"), "-out", path("ca.pem"))
+        "-addext", "keyUsage=critical,keyCertSign", "-keyout", path("ca.key"), "-out", path("ca.pem"))
     run("openssl", "req", *key, "-subj", "/CN=kaged test", "-keyout", path("server.key"), "-out",
         path("server.csr"))
     run("openssl", "x509", "-req", "-in", path("server.csr"), "-CA", path("ca.pem"), "-CAkey",

@@ -5,6 +5,7 @@ The library is Debian's, so this may have to run with another Python than the te
 is "open"; after the end comes "closed CODE".
 """
 import asyncio
+import inspect
 import sys
 
 import websockets
@@ -14,7 +15,9 @@ def connect(place, url, token=None):
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if place.startswith("/"):
         return websockets.unix_connect(place, "ws://localhost" + url, max_size=None)
-    return websockets.connect(f"ws://{place}{url}", max_size=None, extra_headers=headers)
+    named = inspect.signature(websockets.connect.__init__).parameters  # version 14 renamed it
+    headers_as = "extra_headers" if "extra_headers" in named else "additional_headers"
+    return websockets.connect(f"ws://{place}{url}", max_size=None, **{headers_as: headers})
 
 
 async def main(*where):
