@@ -22,6 +22,17 @@ struct cage_path {
     const char *note; /* why it is granted, for words; may be NULL */
 };
 
+/*
+ * A path that nobody in the cage may move or replace, wherever the paths let what is above it be
+ * written. Where they do not, or where it is not there, it does not count; a cage_path of the same
+ * name, or below it, says more and wins.
+ */
+struct cage_cover {
+    const char *path; /* absolute */
+    bool write;       /* what is in it may still be written */
+    const char *note; /* why it is covered, for words; may be NULL */
+};
+
 /* A program that the child may run besides its own command, and the folder it works in. */
 struct cage_program {
     const char *program; /* a bare name, or an absolute path */
@@ -47,6 +58,8 @@ struct cage_policy {
     const char *const *env;     /* "NAME=value", the child's whole environment; NULL-ended */
     const struct cage_path *paths;
     size_t path_count;
+    const struct cage_cover *covers;
+    size_t cover_count;
     const struct cage_program *programs;
     size_t program_count;
     const struct cage_reach *reaches;
@@ -237,7 +250,10 @@ struct cage_child *cage_spawn(struct cage_spawner *spawner, const struct cage_pl
 void cage_signal(struct cage_child *child, int signal);
 /* The plugin's own process, as the host sees it, or 0 while unknown. Reads /proc. */
 pid_t cage_child_pid(const struct cage_child *child);
-/* The resident memory of every process of the cage. Reads /proc. */
+/*
+ * The resident memory of every process of the cage, and what the files of its /tmp and /dev/shm
+ * take, however empty, but for what is in them, which has a limit of its own. Reads /proc.
+ */
 uint64_t cage_child_memory(const struct cage_child *child);
 /* The first process of the cage, which all others descend from, or 0 while unknown. */
 pid_t cage_child_root(const struct cage_child *child);

@@ -7,7 +7,7 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
-#define MAGIC "kaged-plan-2"
+#define MAGIC "kaged-plan-3"
 
 static void put(struct kg_buf *out, const char *text)
 {
@@ -60,6 +60,7 @@ void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out)
         put(out, step->source);
         put_number(out, step->bytes);
         put_number(out, step->roots);
+        put_number(out, step->part);
     }
     put_words(out, &plan->command);
     put_words(out, &plan->env);
@@ -108,6 +109,7 @@ static void get_step(struct reader *reader, struct cage_steps *steps)
     const char *source = get(reader);
     uint64_t bytes = get_number(reader, INT64_MAX);
     bool roots = get_number(reader, 1) != 0;
+    bool part = get_number(reader, 1) != 0;
     bool root = kind == CAGE_STEP_READ_ONLY && strcmp(path, "/") == 0;
     bool bind = kind == CAGE_STEP_SYSTEM || kind == CAGE_STEP_BIND || kind == CAGE_STEP_WRITE ||
                 kind == CAGE_STEP_COPY || kind == CAGE_STEP_DEVICE;
@@ -115,12 +117,14 @@ static void get_step(struct reader *reader, struct cage_steps *steps)
     /* bwrap takes an empty word or a size of zero as something else than is meant. */
     if ((!root && !cage_path_plain(path)) || (bind && !cage_path_plain(source)) ||
         says != (!bind && source[0] != '\0') || (kind == CAGE_STEP_TMPFS) != (bytes != 0) ||
-        (roots && kind != CAGE_STEP_WRITE))
+        (roots && kind != CAGE_STEP_WRITE) ||
+        (part && (roots || (kind != CAGE_STEP_WRITE && kind != CAGE_STEP_BIND))))
         reader->bad = true;
     if (reader->bad)
         return;
     cage_steps_add(steps, kind, path, source, bytes);
     steps->items[steps->count - 1].roots = roots;
+    steps->items[steps->count - 1].part = part;
 }
 
 static void get_words(struct reader *reader, struct cage_words *words)

@@ -92,8 +92,8 @@ static bool real_list(const char *path, size_t max, struct cage_words *ret_names
     return true;
 }
 
-const struct cage_host cage_real_host = {real_kind, real_link,     cage_real_path,
-                                         real_head, real_is_roots, real_list};
+const struct cage_host cage_real_host = {real_kind,     real_link, cage_real_path,   real_head,
+                                         real_is_roots, real_list, cage_mounted_read};
 
 /* -- our own programs -------------------------------------------------------------------------- */
 

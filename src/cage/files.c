@@ -1,7 +1,9 @@
 /*
  * The files and folders that a policy grants. A path means what the operator read: it is real, no
  * link is in it, it is neither the system's whole nor kaged's own, and it is mounted after what it
- * lies in, so that the nearest grant above a file decides whether it may be written.
+ * lies in, so that the nearest grant above a file decides whether it may be written. It stays where
+ * it is: whatever lies below a path that may be written, and may not be itself, is a mount, and so
+ * is each folder between the two, since the kernel lets nobody move or remove a mount.
  */
 #include "cage/internal.h"
 
@@ -14,6 +16,7 @@ struct file {
     const char *note;    /* or NULL */
     bool write, own;
     bool roots; /* root's own may be written */
+    bool part;  /* a cover, or a folder above something that stays where it is */
 };
 
 struct files {
@@ -23,11 +26,15 @@ struct files {
     struct kg_err *err;
     struct file *items; /* owned */
     size_t count;
+    struct cage_mounted *mounted; /* owned; NULL until it is asked for */
+    struct cage_words between;    /* the paths of folders that nobody named */
 };
 
 static void files_free(struct files *files)
 {
     free(files->items);
+    cage_words_free(&files->between);
+    cage_mounted_free(files->mounted);
 }
 
 /* -- whether one may be granted ---------------------------------------------------------------- */
@@ -87,7 +94,7 @@ static bool overlap(const char *path, const char *folder)
 }
 
 /* A kept folder may have a link in its name; the path has none, so both names are compared. */
-static bool is_kept(const struct files *files, const char *path)
+static bool is_kept_name(const struct files *files, const char *path)
 {
     for (const char *const *kept = files->policy->kept; kept != NULL && *kept != NULL; kept++) {
         kg_auto(kg_free) char *real = files->facts->host->real(*kept);
@@ -95,6 +102,28 @@ static bool is_kept(const struct files *files, const char *path)
             return true;
     }
     return false;
+}
+
+/* Under another name, which a mount gave it. */
+static bool is_kept_elsewhere(const struct files *files, const char *path)
+{
+    for (const char *const *kept = files->policy->kept; files->mounted && *kept != NULL; kept++) {
+        kg_auto(kg_free) char *real = files->facts->host->real(*kept);
+        if (real != NULL && cage_mounted_overlap(files->mounted, path, real))
+            return true;
+    }
+    return false;
+}
+
+static int check_kept(struct files *files, const struct file *file)
+{
+    struct cage_mounted *(*mounted)(void) = files->facts->host->mounted;
+    if (files->mounted == NULL && mounted != NULL && files->policy->kept != NULL &&
+        (files->mounted = mounted()) == NULL)
+        return refuse(files, file, "the kernel does not say what is mounted on this machine");
+    if (is_kept_name(files, file->path) || is_kept_elsewhere(files, file->path))
+        return refuse(files, file, "it belongs to kaged itself");
+    return 0;
 }
 
 static bool is_listed(const struct files *files, const char *path)
@@ -119,7 +148,7 @@ static int check_roots(const struct files *files, struct file *file)
     return result;
 }
 
-static int check_file(const struct files *files, struct file *file)
+static int check_file(struct files *files, struct file *file)
 {
     int result = check_name(files, file);
     if (result == 0)
@@ -131,8 +160,8 @@ static int check_file(const struct files *files, struct file *file)
         kg_hint(files->err, "let it write below config:/ instead");
         return result;
     }
-    if (!file->own && is_kept(files, file->path))
-        return refuse(files, file, "it belongs to kaged itself");
+    if (!file->own && (result = check_kept(files, file)) < 0)
+        return result;
     if (file->write && cage_words_have(&files->plan->executables, file->path))
         return refuse(files, file, "a program that it runs cannot be written");
     return check_roots(files, file);
@@ -192,6 +221,84 @@ static void sort(struct files *files)
     files->count = kept;
 }
 
+/* -- what stays where it is -------------------------------------------------------------------- */
+
+static struct file *find(const struct files *files, const char *path)
+{
+    for (size_t i = 0; i < files->count; i++)
+        if (strcmp(files->items[i].path, path) == 0)
+            return &files->items[i];
+    return NULL;
+}
+
+/* True if the nearest grant above the path, or of it, lets it be written. */
+static bool is_writable(const struct files *files, const char *path)
+{
+    const struct file *nearest = NULL;
+    for (size_t i = 0; i < files->count; i++)
+        if (kg_path_within(path, files->items[i].path) &&
+            (nearest == NULL || strlen(files->items[i].path) > strlen(nearest->path)))
+            nearest = &files->items[i];
+    return nearest != NULL && nearest->write;
+}
+
+static int push(struct files *files, const struct file *file)
+{
+    if (files->count >= CAGE_STEPS_MAX)
+        return cage_steps_too_many(files->policy->name, files->err);
+    files->items = kg_realloc(files->items, (files->count + 1) * sizeof(*files->items));
+    files->items[files->count++] = *file;
+    return 0;
+}
+
+/* Each folder above the path, as far up as something may be written, becomes a mount. */
+static int hold_above(struct files *files, const char *path)
+{
+    kg_auto(kg_free) char *folder = kg_path_folder(path);
+    int result = 0;
+    while (result == 0 && is_writable(files, folder)) {
+        if (find(files, folder) == NULL) {
+            cage_words_add(&files->between, folder);
+            const char *kept = files->between.items[files->between.count - 1];
+            result = push(files, &(struct file){.path = kept, .write = true, .part = true});
+        }
+        char *above = kg_path_folder(folder);
+        free(folder);
+        folder = above;
+    }
+    return result;
+}
+
+static int add_cover(struct files *files, const struct cage_cover *cover)
+{
+    const struct file file = {
+        .path = cover->path, .note = cover->note, .write = cover->write, .part = true};
+    struct file *there = find(files, cover->path);
+    if (there != NULL && there->part)
+        there->write = there->write && cover->write;
+    if (there != NULL || is_own(files, &file) || !cage_path_plain(cover->path) ||
+        !is_writable(files, cover->path) || files->facts->host->kind(cover->path) == CAGE_FILE_NONE)
+        return 0;
+    int result = check_kind(files, &file);
+    return result < 0 ? result : push(files, &file);
+}
+
+/* Covers first: they are not to be moved either. */
+static int hold(struct files *files)
+{
+    const struct cage_policy *policy = files->policy;
+    const struct cage_words *programs = &files->plan->executables;
+    int result = 0;
+    for (size_t i = 0; i < policy->cover_count && result == 0; i++)
+        result = add_cover(files, &policy->covers[i]);
+    for (size_t i = 0, count = files->count; i < count && result == 0; i++)
+        if (!files->items[i].write || files->items[i].part)
+            result = hold_above(files, files->items[i].path);
+    for (size_t i = 0; i < programs->count && result == 0; i++)
+        result = hold_above(files, programs->items[i]);
+    return result < 0 ? result : hold_above(files, policy->install_dir);
+}
+
 /* -- the steps --------------------------------------------------------------------------------- */
 
 /* True if the last that is mounted over path is a part of the system, which anybody may read. */
@@ -212,13 +319,15 @@ static void add_file(const struct files *files, const struct file *file)
     struct cage_steps *steps = &files->plan->steps;
     if (is_own(files, file))
         return;
-    cage_grants_add(&files->plan->grants, file->write ? CAGE_GRANT_WRITE : CAGE_GRANT_READ,
-                    file->path, file->note ? file->note : "");
+    if (!file->part || !file->write)
+        cage_grants_add(&files->plan->grants, file->write ? CAGE_GRANT_WRITE : CAGE_GRANT_READ,
+                        file->path, file->note ? file->note : "");
     if (!file->write && is_shown_already(steps, file->path))
         return;
     cage_steps_add(steps, file->write ? CAGE_STEP_WRITE : CAGE_STEP_BIND, file->path, file->path,
                    0);
-    if (!file->write)
+    steps->items[steps->count - 1].part = file->part;
+    if (!file->write || file->part)
         return;
     steps->items[steps->count - 1].roots = file->roots;
     cage_words_add(&files->plan->writables, file->path);
@@ -242,13 +351,18 @@ static void cover_programs(const struct files *files)
 int cage_files_add(const struct cage_policy *policy, const struct cage_facts *facts,
                    struct cage_plan *plan, struct kg_err *err)
 {
-    kg_auto(files_free) struct files files = {policy, facts, plan, err, NULL, 0};
+    kg_auto(files_free) struct files files = {
+        .policy = policy, .facts = facts, .plan = plan, .err = err};
     collect(&files);
     for (size_t i = 0; i < files.count; i++) {
         int result = check_file(&files, &files.items[i]);
         if (result < 0)
             return result;
     }
+    sort(&files);
+    int result = hold(&files);
+    if (result < 0)
+        return result;
     sort(&files);
     for (size_t i = 0; i < files.count; i++)
         add_file(&files, &files.items[i]);

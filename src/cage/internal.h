@@ -47,6 +47,8 @@ struct cage_host {
     bool (*is_roots)(const char *path);                           /* its owner is uid 0 */
     /* The names in a folder, sorted; false if it cannot be read or has more than max. */
     bool (*list)(const char *path, size_t max, struct cage_words *ret_names);
+    /* See cage_mounted_read. Without this function paths have no other names. */
+    struct cage_mounted *(*mounted)(void);
 };
 extern const struct cage_host cage_real_host;
 
@@ -57,6 +59,13 @@ struct cage_facts {
     char *nft;         /* owned; NULL: not on this machine, so no wildcards of the network */
     const struct cage_host *host;
 };
+
+/* What is mounted now; NULL: the kernel does not say. */
+struct cage_mounted;
+struct cage_mounted *cage_mounted_read(void);
+void cage_mounted_free(struct cage_mounted *mounted);
+/* True if one holds the other, also under another name, or in what is mounted below the path. */
+bool cage_mounted_overlap(const struct cage_mounted *mounted, const char *path, const char *folder);
 
 /* A program of the system that builds cages. Owned; NULL if it is not on this machine. */
 char *cage_tool_path(const char *name);
@@ -113,6 +122,7 @@ struct cage_step {
     char *source; /* owned; on the host, or a link's target; "" where there is none */
     uint64_t bytes;
     bool roots; /* WRITE: it may be root's own */
+    bool part;  /* BIND, WRITE: of the WRITE before it that it lies in, with the same rights */
 };
 
 struct cage_steps {
@@ -124,6 +134,7 @@ void cage_steps_add(struct cage_steps *steps, enum cage_step_kind kind, const ch
 /* True if the steps already make path reachable: a bind of it or above it, or a link above it. */
 bool cage_steps_reach(const struct cage_steps *steps, const char *path);
 void cage_steps_free(struct cage_steps *steps);
+int cage_steps_too_many(const char *name, struct kg_err *err); /* the message */
 
 /* What was granted of files and programs, for people to read. It stays with the planner. */
 enum cage_grant_kind { CAGE_GRANT_READ, CAGE_GRANT_WRITE, CAGE_GRANT_RUN };
@@ -321,6 +332,9 @@ int cage_message_receive(int socket, void *ret_data, size_t size, int ret_fds[CA
 /* A file in memory with these bytes, to be read from its beginning; its fd, or a negative errno. */
 int cage_memory_file(const char *name, const void *data, size_t length, struct kg_err *err);
 
+/* What the kernel keeps of files in the memory of the cage that pid is in, by their number. */
+uint64_t cage_files_memory(pid_t pid);
+
 /* The first process under pid in /proc, or 0. */
 pid_t cage_first_child(pid_t pid);
 /* The parent of pid, or 0. */
@@ -368,10 +382,11 @@ const struct cage_owner *cage_stage_owner(const struct cage_stage *stage);
 /*
  * Mounts in that room, or here if it is -1, what source is open on, and nothing that is mounted
  * below it: read-only, or to be written and not executed. The cage's user is shown as its owner:
- * the daemon's, if that is not root, else whoever the thing belongs to. *ret_path is owned.
+ * the daemon's, if that is not root, else whoever the thing belongs to; or, if it is a part of what
+ * `whole` is open on, which is not -1 then, whoever that belongs to. *ret_path is owned.
  */
-int cage_stage_add(struct cage_stage *stage, int room, int source, bool write, char **ret_path,
-                   struct kg_err *err);
+int cage_stage_add(struct cage_stage *stage, int room, int source, int whole, bool write,
+                   char **ret_path, struct kg_err *err);
 void cage_stage_remove(const char *path);
 void cage_stage_free(struct cage_stage *stage);
 

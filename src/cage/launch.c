@@ -73,7 +73,7 @@ static int check_not_roots(const struct cage_step *step, const struct cage_stage
                            struct kg_err *err)
 {
     struct stat status;
-    if (step->kind != CAGE_STEP_WRITE || step->roots || geteuid() != 0 ||
+    if (step->kind != CAGE_STEP_WRITE || step->roots || step->part || geteuid() != 0 ||
         (stage != NULL && cage_stage_owner(stage)->uid != 0))
         return 0;
     if (fstat(source, &status) < 0)
@@ -104,7 +104,7 @@ static int open_for_owner(const struct cage_stage *stage, const struct cage_step
     if (result < 0)
         return result;
     kg_auto(kg_close) int fd = open_source(step, err);
-    int allowed = fd < 0 ? 0 : check_owner_may(fd, step->kind == CAGE_STEP_WRITE);
+    int allowed = fd < 0 || step->part ? 0 : check_owner_may(fd, step->kind == CAGE_STEP_WRITE);
     cage_owner_leave();
     if (allowed < 0)
         return kg_fail_errno(err, -allowed, "open %s as uid %u", step->source,
@@ -129,10 +129,25 @@ static int identify(struct cage_source *source, struct kg_err *err)
     return 0;
 }
 
+/* What a part belongs to: its fd in *ret_whole, which is -1 for what is no part. */
+static int find_whole(const struct launch *launch, size_t at, int *ret_whole, struct kg_err *err)
+{
+    const struct cage_step *steps = launch->plan->steps.items;
+    *ret_whole = -1;
+    if (!steps[at].part)
+        return 0;
+    for (size_t i = at; i-- > 0 && *ret_whole < 0;)
+        if (steps[i].kind == CAGE_STEP_WRITE && !steps[i].part &&
+            kg_path_within(steps[at].path, steps[i].path))
+            *ret_whole = launch->sources[i].fd;
+    return *ret_whole >= 0 ? 0 : kg_fail(err, KG_E_CAGE, "it is a part of nothing");
+}
+
 static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
 {
     const struct cage_step *step = &launch->plan->steps.items[at];
     struct cage_source *source = &launch->sources[at];
+    int whole;
     source->fd = open_for_owner(launch->stage, step, err);
     if (source->fd < 0)
         return source->fd;
@@ -140,8 +155,10 @@ static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
     if (result < 0)
         return result;
     result = identify(source, err);
+    if (result == 0)
+        result = find_whole(launch, at, &whole, err);
     if (result == 0 && launch->stage != NULL)
-        result = cage_stage_add(launch->stage, cage_ready_room(launch->ready), source->fd,
+        result = cage_stage_add(launch->stage, cage_ready_room(launch->ready), source->fd, whole,
                                 step->kind == CAGE_STEP_WRITE, &source->staged, err);
     return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
 }

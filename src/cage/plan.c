@@ -251,8 +251,7 @@ static int check_size(const struct cage_plan *plan, struct kg_err *err)
     kg_auto(kg_buf_free) struct kg_buf bytes = {0};
     if (plan->steps.count > CAGE_STEPS_MAX || plan->executables.count > CAGE_WORDS_MAX ||
         plan->writables.count > CAGE_WORDS_MAX)
-        return kg_fail(err, KG_E_TOO_LARGE, "plugin %s: it is granted more than %d files",
-                       plan->name, CAGE_STEPS_MAX);
+        return cage_steps_too_many(plan->name, err);
     cage_plan_encode(plan, &bytes);
     if (bytes.length <= CAGE_PLAN_MAX_BYTES)
         return 0;
@@ -313,6 +312,8 @@ static void print_step(const struct cage_step *step, struct kg_buf *out)
         kg_buf_printf(out, " %llu bytes", (unsigned long long)step->bytes);
     if (step->roots)
         kg_buf_text(out, " also of root");
+    if (step->part)
+        kg_buf_text(out, " as a part");
     kg_buf_char(out, '\n');
 }
 

@@ -2,13 +2,16 @@
 #include "cage/internal.h"
 
 #include <dirent.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define STAT_MAX_BYTES     4096
 #define CHILDREN_MAX_BYTES ((size_t)4 * 1024 * 1024)
 #define WALK_MAX           65536 /* processes that are looked at for one answer */
+#define FILE_BYTES         1024  /* that an empty file in memory takes, with its name */
 
 struct pids {
     pid_t *items; /* owned */
@@ -70,6 +73,21 @@ uint64_t cage_memory_of(pid_t root)
     }
     free(pids.items);
     return bytes;
+}
+
+/* Of one of its folders in memory; 0 where we may not look. */
+static uint64_t files_in(pid_t pid, const char *folder)
+{
+    struct statfs there;
+    kg_auto(kg_free) char *path = kg_format("/proc/%d/root%s", pid, folder);
+    if (statfs(path, &there) < 0 || there.f_type != TMPFS_MAGIC)
+        return 0;
+    return there.f_files - there.f_ffree;
+}
+
+uint64_t cage_files_memory(pid_t pid)
+{
+    return (files_in(pid, "/tmp") + files_in(pid, "/dev/shm")) * FILE_BYTES;
 }
 
 pid_t cage_first_child(pid_t pid)

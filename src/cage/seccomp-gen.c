@@ -330,6 +330,18 @@ static void refuse_setuid_modes(scmp_filter_ctx filter)
     }
 }
 
+/*
+ * A whiteout is a device node, of numbers that the kernel lets anybody make, on the host's disk,
+ * where file systems laid over others take it for a deletion.
+ */
+static void refuse_whiteouts(scmp_filter_ctx filter)
+{
+    refuse(filter, EINVAL, "renameat2",
+           SCMP_A4(SCMP_CMP_MASKED_EQ, RENAME_WHITEOUT, RENAME_WHITEOUT));
+    refuse(filter, EPERM, "mknod", SCMP_A1(SCMP_CMP_MASKED_EQ, S_IFMT, S_IFCHR));
+    refuse(filter, EPERM, "mknodat", SCMP_A2(SCMP_CMP_MASKED_EQ, S_IFMT, S_IFCHR));
+}
+
 static scmp_filter_ctx make_arguments_filter(void)
 {
     scmp_filter_ctx filter = filter_new(SCMP_ACT_ALLOW);
@@ -339,6 +351,7 @@ static scmp_filter_ctx make_arguments_filter(void)
     refuse_leases(filter);
     keep_core_limit(filter);
     refuse_setuid_modes(filter);
+    refuse_whiteouts(filter);
     return filter;
 }
 

@@ -436,5 +436,5 @@ pid_t cage_child_root(const struct cage_child *child)
 
 uint64_t cage_child_memory(const struct cage_child *child)
 {
-    return child->pid1 > 0 ? cage_memory_of(child->pid1) : 0;
+    return child->pid1 > 0 ? cage_memory_of(child->pid1) + cage_files_memory(child->pid1) : 0;
 }

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <pwd.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,6 @@ static const char *const unneeded[] = {"/sys",        "/dev/pts",       "/dev/sh
 /* A user namespace that maps an owner to the cage's user. */
 struct owner_map {
     uid_t uid;
-    gid_t gid;
     int fd;
 };
 
@@ -133,24 +133,34 @@ static unsigned maps_kept(const struct cage_stage *stage)
 }
 
 /*
+ * The group that an owner has at his login, whatever the group of his folder is: a plugin has no
+ * right that he lacks, and its new files look as if he had made them. Nobody's, if he is unknown.
+ */
+static gid_t group_of(const struct cage_stage *stage, uid_t uid)
+{
+    if (uid == stage->owner.uid)
+        return stage->owner.gid;
+    const struct passwd *entry = getpwuid(uid);
+    return entry != NULL ? entry->pw_gid : CAGE_GID;
+}
+
+/*
  * The fd of the map for what has this owner, or -1; it stays the stage's. Root may act for whoever
  * a folder belongs to; another daemon only for its own user.
  */
 static int map_for(struct cage_stage *stage, const struct stat *status)
 {
-    bool by_root = stage->owner.uid == 0;
-    uid_t uid = by_root ? status->st_uid : stage->owner.uid;
-    gid_t gid = by_root ? status->st_gid : stage->owner.gid;
+    uid_t uid = stage->owner.uid == 0 ? status->st_uid : stage->owner.uid;
     for (unsigned i = 0; i < maps_kept(stage); i++)
-        if (stage->maps[i].uid == uid && stage->maps[i].gid == gid)
+        if (stage->maps[i].uid == uid)
             return stage->maps[i].fd;
-    int fd = cage_idmap_new(uid, gid);
+    int fd = cage_idmap_new(uid, group_of(stage, uid));
     if (fd < 0)
         return -1; /* the next start may have more luck */
     struct owner_map *map = &stage->maps[stage->map_count % MAPS_MAX];
     if (stage->map_count++ >= MAPS_MAX)
         kg_close(&map->fd);
-    *map = (struct owner_map){uid, gid, fd};
+    *map = (struct owner_map){uid, fd};
     return fd;
 }
 
@@ -176,10 +186,10 @@ static int check_rights(const struct stat *status, bool write, struct kg_err *er
                    write ? "write" : "read", write ? "write" : "read");
 }
 
-static int set_attributes(struct cage_stage *stage, int tree, const struct stat *status, bool write,
+static int set_attributes(struct cage_stage *stage, int tree, const struct stat *owned, bool write,
                           struct kg_err *err)
 {
-    int map = map_for(stage, status);
+    int map = map_for(stage, owned);
     struct mount_attr attributes = {
         .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                     (uint64_t)(write ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_RDONLY) | MOUNT_ATTR_IDMAP,
@@ -192,7 +202,7 @@ static int set_attributes(struct cage_stage *stage, int tree, const struct stat 
     attributes.userns_fd = 0;
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) < 0)
         return kg_fail_errno(err, errno, "stage: mount_setattr");
-    return check_rights(status, write, err);
+    return check_rights(owned, write, err);
 }
 
 static int make_mount_point(const char *path, const struct stat *status)
@@ -226,17 +236,17 @@ static int place_in(const struct cage_stage *stage, int room, const char *path,
     return result;
 }
 
-int cage_stage_add(struct cage_stage *stage, int room, int source, bool write, char **ret_path,
-                   struct kg_err *err)
+int cage_stage_add(struct cage_stage *stage, int room, int source, int whole, bool write,
+                   char **ret_path, struct kg_err *err)
 {
-    struct stat status;
-    if (fstat(source, &status) < 0)
+    struct stat status, owned;
+    if (fstat(source, &status) < 0 || fstat(whole < 0 ? source : whole, &owned) < 0)
         return kg_fail_errno(err, errno, "stage: stat");
     kg_auto(kg_close) int tree =
         open_tree(source, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0)
         return kg_fail_errno(err, errno, "stage: open_tree");
-    int result = set_attributes(stage, tree, &status, write, err);
+    int result = set_attributes(stage, tree, &owned, write, err);
     if (result < 0)
         return result;
     kg_auto(kg_free) char *path = kg_format("%s/%u", STAGE_FOLDER, stage->next++);

@@ -83,6 +83,14 @@ bool cage_steps_reach(const struct cage_steps *steps, const char *path)
     return false;
 }
 
+int cage_steps_too_many(const char *name, struct kg_err *err)
+{
+    kg_fail(err, KG_E_TOO_LARGE, "plugin %s: its cage would have more than %d mounts", name,
+            CAGE_STEPS_MAX);
+    return kg_hint(err, "each path, program and folder between a path that may be written and one "
+                        "below it that may not is a mount: declare fewer");
+}
+
 void cage_steps_free(struct cage_steps *steps)
 {
     for (size_t i = 0; i < steps->count; i++) {

@@ -1,7 +1,8 @@
 /*
  * A plugin that hits its limits is noticed, told of and, where the kernel does not do it, ended.
  * Without groups of the kernel each process has a limit of its own, and many small ones have none:
- * so their memory is summed now and then, and a cage that is past its limit goes as a whole.
+ * so their memory is summed now and then, with that of the files in /tmp, of which nobody else
+ * bounds the number; and a cage that is past its limit goes as a whole.
  */
 #include "supervisor/internal.h"
 
@@ -50,7 +51,8 @@ static void end_for_memory(struct instance *instance, uint64_t bytes)
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_OUT_OF_MEMORY, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_INT((int64_t)limit), AUDIT_V_INT(1));
     instance_end(instance, EXIT_MEMORY, ENDING_KILL, ON_CRASH,
-                 "kaged ended it: all its processes used %llu MiB, its limit is %llu MiB",
+                 "kaged ended it: its processes and files in memory used %llu MiB, its limit is "
+                 "%llu MiB",
                  MIB(bytes), MIB(limit));
     cage_signal(instance->child, SIGKILL); /* also one that is on its way out */
 }

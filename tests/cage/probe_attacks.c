@@ -282,6 +282,26 @@ static int attack_setuid(char **words)
     return say(fd < 0 ? fd : fchmod(fd, 04755));
 }
 
+/* A rename that leaves a device node behind, and one that is made as such. */
+static int attack_whiteout(char **words)
+{
+    char to[4096];
+    snprintf(to, sizeof(to), "%s.moved", words[0]);
+    close(open(words[0], O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    return say(renameat2(AT_FDCWD, words[0], AT_FDCWD, to, RENAME_WHITEOUT));
+}
+
+static int attack_whiteout_node(char **words)
+{
+    return say(mknod(words[0], S_IFCHR | 0644, 0));
+}
+
+/* A folder is moved away, and a new one takes its place: what was in it has another name now. */
+static int attack_displace(char **words)
+{
+    return say(rename(words[0], words[1]) < 0 ? -1 : mkdir(words[0], 0777));
+}
+
 /* -- terminals --------------------------------------------------------------------------------- */
 
 /* The request may have bits set above those that the kernel looks at. */
@@ -496,6 +516,9 @@ const struct attempt probe_attacks[] = {
     {"flush-filesystem", 1, attack_flush_filesystem},
     {"lease", 1, attack_lease},
     {"setuid", 1, attack_setuid},
+    {"whiteout", 1, attack_whiteout},
+    {"whiteout-node", 1, attack_whiteout_node},
+    {"displace", 2, attack_displace},
     {"open-terminal", 0, attack_open_terminal},
     {"type-into-terminal", 0, attack_type_into_terminal},
     {"type-into-own-terminal", 1, attack_type_into_own_terminal},

@@ -57,6 +57,8 @@ static bool is_taken_away(const struct cage_step *step, unsigned without)
     bool is_device = step->kind == CAGE_STEP_DEVICE || step->kind == CAGE_STEP_LINK;
     if ((without & WITHOUT_FEW_DEVICES) != 0 && is_device && kg_path_within(step->path, "/dev"))
         return true;
+    if ((without & WITHOUT_PARTS) != 0 && step->part && step->kind == CAGE_STEP_WRITE)
+        return true;
     for (size_t i = 0; i < KG_COUNT(step_edits); i++)
         if ((without & step_edits[i].without) != 0 && step->kind == step_edits[i].kind &&
             strcmp(step->path, step_edits[i].path) == 0)

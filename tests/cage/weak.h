@@ -43,6 +43,7 @@ enum weak_without {
     WITHOUT_SHIM = 1 << 26, /* the command right away: no limits, no closing of fds, no Landlock */
     WITHOUT_PROC_MASKS = 1 << 27, /* of single files */
     WITHOUT_PROC_READ_ONLY = 1 << 28,
+    WITHOUT_PARTS = 1 << 29, /* folders above something read-only are no mounts */
 };
 
 struct weak_cage {

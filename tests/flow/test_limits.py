@@ -124,6 +124,18 @@ class Watchdog(FlowTest):
         event = self.daemon.audit("plugin.out_of_memory", "greedy")[-1]
         self.assertEqual(event["limit_bytes"], 96 * MIB)
 
+    def test_files_in_memory_are_not_free_because_they_are_empty(self):
+        starts = self.daemon.status("greedy")["starts"]
+        self.daemon.try_call("greedy", "greedy.files", {"count": 400000})
+        report = self.daemon.wait_restarted("greedy", starts)["last_exit"]
+        self.assertEqual(report["cause"], "out_of_memory")
+        self.assertIn("its processes and files in memory used", report["words"])
+
+    def test_a_few_files_in_memory_are_no_matter(self):
+        starts = self.daemon.status("greedy")["starts"]
+        self.daemon.call("greedy", "greedy.files", {"count": 10000})
+        self.assertEqual(self.daemon.status("greedy")["starts"], starts)
+
     def test_one_process_cannot_have_more_than_the_limit(self):
         starts = self.daemon.status("greedy")["starts"]
         self.assert_error(self.daemon.try_call("greedy", "greedy.memory", {"mib": 200}), 502,

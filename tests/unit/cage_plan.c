@@ -80,6 +80,7 @@ static const struct row debian[] = {
     {"/usr/libexec/gcc", CAGE_FILE_FOLDER, NULL, NULL}, /* since Debian 13 */
     {"/usr/include", CAGE_FILE_FOLDER, NULL, NULL},
     {"/p", CAGE_FILE_FOLDER, NULL, NULL},
+    {"/opt", CAGE_FILE_FOLDER, NULL, NULL},
     {"/opt/x", CAGE_FILE_FOLDER, NULL, NULL},
     {"/opt/x/deep", CAGE_FILE_FOLDER, NULL, NULL},
     {"/opt/x/deep/file", CAGE_FILE_PLAIN, NULL, NULL},
@@ -178,8 +179,8 @@ static bool table_list(const char *path, size_t max, struct cage_words *ret_name
     return fits;
 }
 
-static const struct cage_host table_host = {table_kind, table_link,     table_real,
-                                            table_head, table_is_roots, table_list};
+static const struct cage_host table_host = {table_kind,     table_link, table_real, table_head,
+                                            table_is_roots, table_list, NULL};
 
 static struct cage_facts facts = {.bwrap = "/usr/bin/bwrap", .landlock = 7, .host = &table_host};
 
@@ -565,6 +566,74 @@ static void what_can_be_read_anyway_adds_nothing(void **state)
     expect_lines(plan, FILE_STEPS, INSTALLED);
 }
 
+/* The kernel lets nobody move a mount, so what is read-only stays under its name. */
+static void folders_between_writable_and_read_only_are_mounts(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/opt", true, false},
+                                             {"/opt/x/deep/file", false, false},
+                                             {"/k/state", false, false},
+                                             {"/k", true, false}};
+    struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    expect_lines(plan, FILE_STEPS,
+                 "write /k\n"
+                 "bind /k/state\n"
+                 "write /opt\n"
+                 "write /opt/x as a part\n"
+                 "write /opt/x/deep as a part\n"
+                 "bind /opt/x/deep/file\n" INSTALLED);
+    expect_lines(plan, " change ", "change /tmp\nchange /dev\nchange /k\nchange /opt\n");
+}
+
+/* The nearest name decides, as with paths; what is not there, or not writable, needs no cover. */
+static void covers_lie_over_what_may_be_written_and_nothing_else(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {
+        {"/opt", true, false}, {"/opt/x/deep", true, false}, {"/k", false, false}};
+    static const struct cage_cover covers[] = {
+        {"/opt/x", false, "a test's"}, {"/opt/x/deep", false, NULL},
+        {"/opt/x/none", false, NULL},  {"/k/state", false, NULL},
+        {"/opt/python", true, NULL},   {"/opt/x/deep/file", true, NULL},
+    };
+    struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
+    policy.covers = covers;
+    policy.cover_count = KG_COUNT(covers);
+    kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
+    expect_lines(plan, FILE_STEPS,
+                 "bind /k\n"
+                 "write /opt\n"
+                 "write /opt/python as a part\n"
+                 "bind /opt/x as a part\n"
+                 "write /opt/x/deep\n"
+                 "write /opt/x/deep/file as a part\n" INSTALLED);
+}
+
+static void cover_with_a_link_in_its_path_is_refused(void **state)
+{
+    (void)state;
+    static const struct cage_path paths[] = {{"/opt", true, false}};
+    static const struct cage_cover cover = {"/opt/x/link", false, NULL};
+    struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
+    policy.covers = &cover;
+    policy.cover_count = 1;
+    expect_refused(policy, "plugin git: read /opt/x/link: there is a link in this path");
+}
+
+static void more_folders_between_than_a_plan_holds_are_refused(void **state)
+{
+    (void)state;
+    kg_auto(kg_buf_free) struct kg_buf deep = {0};
+    kg_buf_text(&deep, "/opt/many");
+    for (size_t i = 0; i <= CAGE_STEPS_MAX; i++)
+        kg_buf_text(&deep, "/d");
+    const struct cage_path paths[] = {{"/opt/many", true, false},
+                                      {kg_buf_terminate(&deep), false, false}};
+    expect_refused(with_paths(paths, KG_COUNT(paths)),
+                   "plugin git: its cage would have more than 512 mounts");
+}
+
 static void part_of_the_system_is_read_only_again_below_a_writable_folder(void **state)
 {
     (void)state;
@@ -680,7 +749,7 @@ static void more_files_than_a_plan_holds_are_refused(void **state)
         paths[i] = (struct cage_path){folders[i], false, false};
     }
     expect_refused(with_paths(paths, KG_COUNT(paths)),
-                   "plugin git: it is granted more than 512 files");
+                   "plugin git: its cage would have more than 512 mounts");
     for (size_t i = 0; i < KG_COUNT(folders); i++)
         free(folders[i]);
 }
@@ -772,7 +841,9 @@ static void program_may_lie_below_a_granted_path_and_is_not_written_there(void *
     policy.paths = paths;
     policy.path_count = 1;
     kg_auto(free_plan) struct cage_plan *plan = plan_for(&policy);
-    expect_lines(plan, FILE_STEPS, "write /home/a\nbind /opt/x\nbind /home/a/bin/tool\n" INSTALLED);
+    expect_lines(plan, FILE_STEPS,
+                 "write /home/a\nwrite /home/a/bin as a part\nbind /opt/x\n"
+                 "bind /home/a/bin/tool\n" INSTALLED);
     assert_true(cage_words_have(&plan->executables, "/home/a/bin/tool"));
     assert_true(cage_words_have(&plan->executables, "/usr/bin/python3.11"));
 }
@@ -1142,7 +1213,7 @@ static void changed_plan_is_refused_or_read_within_bounds(void **state)
 
 /* Name, bwrap, folder, processes, shares, memory, landlock, executables, writables. */
 #define START                                                                                      \
-    "kaged-plan-2\0git\0/usr/bin/bwrap\0/p/git\0"                                                  \
+    "kaged-plan-3\0git\0/usr/bin/bwrap\0/p/git\0"                                                  \
     "64\0"                                                                                         \
     "0\0"                                                                                          \
     "0\0"                                                                                          \
@@ -1164,27 +1235,29 @@ static void changed_plan_is_refused_or_read_within_bounds(void **state)
 static void hostile_fields_are_refused(void **state)
 {
     (void)state;
-    assert_true(decodes(LITERAL(HEAD "1\0" "4\0/a\0b\0" "0\0" "0\0" TAIL)));
-    assert_true(decodes(LITERAL(HEAD "1\0" "2\0/a\0/b\0" "0\0" "1\0" TAIL)));
+    assert_true(decodes(LITERAL(HEAD "1\0" "4\0/a\0b\0" "0\0" "0\0" "0\0" TAIL)));
+    assert_true(decodes(LITERAL(HEAD "1\0" "2\0/a\0/b\0" "0\0" "1\0" "0\0" TAIL)));
     assert_true(decodes(LITERAL(START LISTS "\0" "0\0" "1\0h\0" "127.0.0.1\0" "80\0" "0\0" TAIL)));
     static const struct {
         const char *data;
         size_t length;
     } rows[] = {
-        {LITERAL(HEAD "1\0" "10\0/a\0/b\0" "0\0" "0\0" TAIL)},      /* no such step */
-        {LITERAL(HEAD "1\0" "7\0/a\0\0" "0\0" "0\0" TAIL)},         /* a device of nothing */
-        {LITERAL(HEAD "1\0" "9\0/a\0b\0" "0\0" "0\0" TAIL)},        /* a copy of something */
-        {LITERAL(HEAD "1\0" "-1\0/a\0b\0" "0\0" "0\0" TAIL)},       /* a negative kind */
-        {LITERAL(HEAD "1\0" "4\0a\0b\0" "0\0" "0\0" TAIL)},         /* a relative path */
-        {LITERAL(HEAD "1\0" "4\0/a/../b\0b\0" "0\0" "0\0" TAIL)},   /* a path that climbs */
-        {LITERAL(HEAD "1\0" "0\0/a\0--bind\0" "0\0" "0\0" TAIL)},   /* an option as a source */
-        {LITERAL(HEAD "1\0" "2\0/a\0b\0" "0\0" "0\0" TAIL)},        /* a relative source */
-        {LITERAL(HEAD "1\0" "2\0/a\0/b\0" "0\0" "2\0" TAIL)},       /* neither yes nor no */
-        {LITERAL(HEAD "1\0" "1\0/a\0/b\0" "0\0" "1\0" TAIL)},       /* root's, but not written */
-        {LITERAL(HEAD "1\0" "5\0/a\0\0" "0\0" "0\0" TAIL)},         /* a tmpfs without a size */
-        {LITERAL(HEAD "1\0" "5\0/a\0b\0" "1\0" "0\0" TAIL)},        /* a tmpfs with a source */
-        {LITERAL(HEAD "1\0" "4\0/a\0\0" "0\0" "0\0" TAIL)},         /* a link to nowhere */
-        {LITERAL(HEAD "1\0" "3\0/a\0\0" "0\0" "0\0" TAIL)},         /* a text without one */
+        {LITERAL(HEAD "1\0" "10\0/a\0/b\0" "0\0" "0\0" "0\0" TAIL)}, /* no such step */
+        {LITERAL(HEAD "1\0" "7\0/a\0\0" "0\0" "0\0" "0\0" TAIL)}, /* a device of nothing */
+        {LITERAL(HEAD "1\0" "9\0/a\0b\0" "0\0" "0\0" "0\0" TAIL)}, /* a copy of something */
+        {LITERAL(HEAD "1\0" "-1\0/a\0b\0" "0\0" "0\0" "0\0" TAIL)}, /* a negative kind */
+        {LITERAL(HEAD "1\0" "4\0a\0b\0" "0\0" "0\0" "0\0" TAIL)}, /* a relative path */
+        {LITERAL(HEAD "1\0" "4\0/a/../b\0b\0" "0\0" "0\0" "0\0" TAIL)}, /* a path that climbs */
+        {LITERAL(HEAD "1\0" "0\0/a\0--bind\0" "0\0" "0\0" "0\0" TAIL)}, /* an option as a source */
+        {LITERAL(HEAD "1\0" "2\0/a\0b\0" "0\0" "0\0" "0\0" TAIL)}, /* a relative source */
+        {LITERAL(HEAD "1\0" "2\0/a\0/b\0" "0\0" "2\0" "0\0" TAIL)}, /* neither yes nor no */
+        {LITERAL(HEAD "1\0" "1\0/a\0/b\0" "0\0" "1\0" "0\0" TAIL)}, /* root's, but not written */
+        {LITERAL(HEAD "1\0" "2\0/a\0/b\0" "0\0" "1\0" "1\0" TAIL)}, /* a part, and root's own */
+        {LITERAL(HEAD "1\0" "0\0/a\0/b\0" "0\0" "0\0" "1\0" TAIL)}, /* a part of the system */
+        {LITERAL(HEAD "1\0" "5\0/a\0\0" "0\0" "0\0" "0\0" TAIL)}, /* a tmpfs without a size */
+        {LITERAL(HEAD "1\0" "5\0/a\0b\0" "1\0" "0\0" "0\0" TAIL)}, /* a tmpfs with a source */
+        {LITERAL(HEAD "1\0" "4\0/a\0\0" "0\0" "0\0" "0\0" TAIL)}, /* a link to nowhere */
+        {LITERAL(HEAD "1\0" "3\0/a\0\0" "0\0" "0\0" "0\0" TAIL)}, /* a text without one */
         {LITERAL(HEAD "99999999999999999999\0" TAIL)},              /* past int64 */
         {LITERAL(HEAD "513\0" TAIL)},                               /* too many steps */
         {LITERAL(HEAD "0\0" "0\0" "0\0")},                          /* no command */
@@ -1194,7 +1267,7 @@ static void hostile_fields_are_refused(void **state)
         {LITERAL(START LISTS "\0" "2\0" "0\0" "0\0" TAIL)},         /* any, or not */
         {LITERAL(START LISTS "\0" "0\0" "1\0h\0x\0" "80\0" "0\0" TAIL)},     /* no address */
         {LITERAL(START LISTS "\0" "0\0" "1\0h\0::1\0" "65536\0" "0\0" TAIL)}, /* no port */
-        {LITERAL("kaged-plan-1\0git\0/usr/bin/bwrap\0/p/git\0" "64\0" "0\0" "0\0" "1\0"
+        {LITERAL("kaged-plan-2\0git\0/usr/bin/bwrap\0/p/git\0" "64\0" "0\0" "0\0" "1\0"
                  LISTS NETWORK "0\0" TAIL)},                        /* another version */
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
@@ -1277,6 +1350,10 @@ int main(void)
         cmocka_unit_test(granted_files_come_parents_first_and_before_the_install_folder),
         cmocka_unit_test(path_that_is_granted_twice_may_be_written_if_one_says_so),
         cmocka_unit_test(what_can_be_read_anyway_adds_nothing),
+        cmocka_unit_test(folders_between_writable_and_read_only_are_mounts),
+        cmocka_unit_test(covers_lie_over_what_may_be_written_and_nothing_else),
+        cmocka_unit_test(cover_with_a_link_in_its_path_is_refused),
+        cmocka_unit_test(more_folders_between_than_a_plan_holds_are_refused),
         cmocka_unit_test(part_of_the_system_is_read_only_again_below_a_writable_folder),
         cmocka_unit_test(places_of_the_system_are_refused),
         cmocka_unit_test(path_that_is_not_what_it_says_is_refused),

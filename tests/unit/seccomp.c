@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -245,6 +246,21 @@ static bool has_mode_third(const uint64_t *args)
     return is_setuid(args[2]);
 }
 
+static bool makes_node_second(const uint64_t *args)
+{
+    return is_setuid(args[1]) || (args[1] & S_IFMT) == S_IFCHR;
+}
+
+static bool makes_node_third(const uint64_t *args)
+{
+    return is_setuid(args[2]) || (args[2] & S_IFMT) == S_IFCHR;
+}
+
+static bool leaves_a_node(const uint64_t *args)
+{
+    return (args[4] & RENAME_WHITEOUT) != 0;
+}
+
 static bool creates(uint64_t flags)
 {
     return (flags & (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))) != 0;
@@ -271,9 +287,9 @@ static const struct {
     {"prlimit64", sets_core_limit_of, 1, 2}, {"chmod", has_mode_second, 1, 1},
     {"fchmod", has_mode_second, 1, 1},       {"fchmodat", has_mode_third, 2, 1},
     {"creat", has_mode_second, 1, 1},        {"mkdir", has_mode_second, 1, 1},
-    {"mkdirat", has_mode_third, 2, 1},       {"mknod", has_mode_second, 1, 1},
-    {"mknodat", has_mode_third, 2, 1},       {"open", creates_by_path, 1, 2},
-    {"openat", creates_in_folder, 2, 2},
+    {"mkdirat", has_mode_third, 2, 1},       {"mknod", makes_node_second, 1, 1},
+    {"mknodat", makes_node_third, 2, 1},     {"open", creates_by_path, 1, 2},
+    {"openat", creates_in_folder, 2, 2},     {"renameat2", leaves_a_node, 4, 1},
 };
 
 /* Small numbers, single bits, bits that are missing, what is asked for by name; then all of them

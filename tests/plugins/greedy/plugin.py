@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-METHODS = ["greedy.memory", "greedy.children", "greedy.processes", "greedy.call"]
+METHODS = ["greedy.memory", "greedy.children", "greedy.processes", "greedy.call", "greedy.files"]
 kept = []
 
 
@@ -46,6 +46,9 @@ def act(method, params):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         return {"started": len(children)}
+    elif method == "greedy.files":  # so many, and nothing in them
+        for number in range(params["count"]):
+            os.close(os.open(f"/tmp/{number}", os.O_CREAT | os.O_WRONLY))
     elif method == "greedy.call":  # by the ABI of x32
         ctypes.CDLL(None).syscall(0x40000000 | 39)
     return {}
