@@ -1,4 +1,5 @@
 """Plugins that harm: the daemon's memory stays bounded, the other plugins answer meanwhile."""
+import json
 import os
 import signal
 import socket
@@ -79,8 +80,11 @@ class Bounded(FlowTest):
         self.assertEqual(answers, [(200, 50_000)])
 
     def test_big_results_are_given_back(self):
-        for _ in range(10):
-            self.daemon.call("big-result", "bytes.give", {"bytes": 4_000_000})
+        size = 4_000_000
+        for _ in range(2 * GROWTH_MAX_KB * 1024 // size):  # kept, they would be twice the bound
+            result = self.daemon.call("big-result", "bytes.give", {"bytes": size})
+            self.assertGreaterEqual(len(json.dumps(result)), size)
+            self.assertLess(memory_kb(self.daemon.pid) - self.before, GROWTH_MAX_KB)
 
     def test_caller_that_does_not_read_its_answer(self):
         clients = []

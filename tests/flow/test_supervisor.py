@@ -1,5 +1,4 @@
 """The plugin's life: crashes and restarts, health, endings, the operator's word."""
-import contextlib
 import datetime
 import os
 import re
@@ -7,7 +6,7 @@ import signal
 import threading
 import time
 
-from harness import Daemon, FlowTest, main, process_start, wait_for
+from harness import PATIENCE, Daemon, FlowTest, main, process_start, wait_for
 
 
 def when(event):
@@ -173,12 +172,15 @@ class Rest(FlowTest):
         self.assertGreater(abs(first[0] - first[1]), interval / 8, first)
 
     def test_a_daemon_that_nobody_asks_sleeps(self):
+        def switches(task):
+            try:
+                with open(f"/proc/{daemon.pid}/task/{task}/status") as status:
+                    return re.search(r"^voluntary_ctxt_switches:.*", status.read(), re.M).group()
+            except OSError:
+                return None  # a thread that has just ended
+
         def wake_ups():
-            tasks = f"/proc/{daemon.pid}/task"
-            with contextlib.ExitStack() as files:
-                texts = [files.enter_context(open(f"{tasks}/{task}/status")).read()
-                         for task in os.listdir(tasks)]
-            return [re.search(r"^voluntary_ctxt_switches:.*", text, re.M).group() for text in texts]
+            return {task: switches(task) for task in os.listdir(f"/proc/{daemon.pid}/task")}
 
         def sleeps():
             before = wake_ups()
@@ -186,7 +188,7 @@ class Rest(FlowTest):
             return wake_ups() == before
 
         with Daemon(["good-c"], {"limits.health_interval_ms": 3_600_000}) as daemon:
-            wait_for(sleeps, "two seconds without anything")
+            wait_for(sleeps, "two seconds without anything", 3 * PATIENCE)
 
 
 class Ending(FlowTest):
