@@ -25,7 +25,8 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 void terminal_catch_interrupts(void)
 {
-    const struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: reads end */
+    /* What is being written is written whole; waits end all the same: they are polls. */
+    const struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     for (size_t i = 0; i < KG_COUNT(signals); i++)
         sigaction(signals[i], &action, NULL);
 }
@@ -65,7 +66,7 @@ static bool read_line(int fd, char line[ANSWER_MAX])
     struct pollfd readable = {.fd = fd, .events = POLLIN};
     size_t length = 0;
     char c = '\0';
-    while (!interrupted && poll(&readable, 1, -1) > 0 && read(fd, &c, 1) == 1 && c != '\n')
+    while (!interrupted && terminal_poll(&readable) > 0 && read(fd, &c, 1) == 1 && c != '\n')
         if (length < ANSWER_MAX - 1)
             line[length++] = c;
     line[length] = '\0';

@@ -4,12 +4,15 @@ What it may do is agreed to first, and again when that grows; its code is not. T
 command, and whatever was there before comes back.
 """
 import contextlib
+import fcntl
 import http.client
 import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
+import termios
 import unittest
 
 from harness import KAGED, PLUGINS, Daemon, FlowTest, main, wait_for
@@ -153,6 +156,20 @@ class Dev(FlowTest):
             out, err = run.communicate(timeout=20)
         self.assertEqual((run.returncode, err), (0, ""))
         self.assertNotIn("\x1b", out)
+
+    def test_an_interrupt_in_the_middle_of_its_output_breaks_no_line(self):
+        # It ended with "write the result: Interrupted system call".
+        with self.without_terminal("plugin", "dev", "--yes", "--json") as run:
+            self.wait_answer("one")
+            fcntl.fcntl(run.stdout, fcntl.F_SETPIPE_SZ, 4096)
+            for _ in range(60):  # nobody reads what is said about them: it waits in a write
+                self.daemon.call("good-python", "good.echo")
+            wait_for(lambda: struct.unpack("i", fcntl.ioctl(run.stdout, termios.FIONREAD, bytes(4)))
+                     [0] > 3000, "a full pipe")
+            run.send_signal(signal.SIGINT)
+            out, err = run.communicate(timeout=20)
+        self.assertEqual((run.returncode, err), (0, ""))
+        self.assertGreater(len([json.loads(line) for line in out.splitlines()]), 10)
 
     # running
 
