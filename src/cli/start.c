@@ -19,8 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STOP_MAX_MS       60000 /* the longest shutdown_timeout_sec, and then some */
-#define STOP_AGAIN_MAX_MS 5000  /* after a second request: every plugin is killed by then */
+#define STOP_AGAIN_MAX_MS 5000 /* after a second request: every plugin is killed by then */
 #define LOG_CHECK_MS      60000
 #define LOCK_WAIT_MS      5000 /* a change of the plugin store takes less */
 #define LOCK_TRY_MS       20
@@ -331,11 +330,20 @@ static void on_host_stopped(void *data)
 }
 
 /* Whatever hangs, the daemon does not: the spawner ends with it, and with that every cage. */
-static void on_stop_deadline(struct loop_timer *timer)
+static void on_kill_deadline(struct loop_timer *timer)
 {
     (void)timer;
     kg_log(KG_ERROR_LEVEL, "stopping took too long; leaving at once");
     _exit(1);
+}
+
+static void stop(struct daemon *daemon, const char *reason);
+
+static void on_stop_deadline(struct loop_timer *timer)
+{
+    struct daemon *daemon = KG_CONTAINER(timer, struct daemon, stop_timer);
+    kg_log(KG_WARN, "stopping took longer than limits.stop_timeout_ms: what is left is killed");
+    stop(daemon, "stopping took too long");
 }
 
 /* The socket stays open, so that whoever asks hears that the daemon is stopping. */
@@ -345,8 +353,10 @@ static void stop(struct daemon *daemon, const char *reason)
         return; /* all is done; this turn of the loop is the last */
     bool again = host_is_stopping(daemon->host);
     systemd_tell(daemon->systemd, "STOPPING=1", "%s: plugins are asked to leave", reason);
-    loop_timer_start(daemon->loop, &daemon->stop_timer, again ? STOP_AGAIN_MAX_MS : STOP_MAX_MS,
-                     on_stop_deadline);
+    uint64_t most_ms =
+        again ? STOP_AGAIN_MAX_MS : (uint64_t)host_config(daemon->host)->limits_stop_timeout_ms;
+    loop_timer_start(daemon->loop, &daemon->stop_timer, most_ms,
+                     again ? on_kill_deadline : on_stop_deadline);
     sessions_stop(daemon->sessions);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
 }

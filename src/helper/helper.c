@@ -22,8 +22,9 @@ struct helper_call {
     struct helper_call *next;
     struct helper *helper;
     const char *method;
-    struct kg_buf params; /* until it is sent */
-    uint64_t id;          /* of the peer, once it is sent; 0: not yet */
+    struct kg_buf params; /* until it is sent; or until its end, to be sent again */
+    bool only_reads;
+    uint64_t id; /* of the peer, once it is sent; 0: not yet */
     struct loop_timer deadline;
     void (*on_done)(void *data, const struct helper_answer *answer);
     void *data;
@@ -86,13 +87,27 @@ static void end_call(struct helper *helper, struct helper_call *call,
  * Those that are in the list now. Each callback may add calls, which stay, or withdraw others: so
  * they are looked for anew each time.
  */
-static void end_calls(struct helper *helper, bool only_sent, const struct helper_answer *answer)
+static void end_calls(struct helper *helper, const struct helper_answer *answer)
 {
-    for (uint32_t count = helper->calls; count > 0; count--) {
-        struct helper_call *call = helper->first;
-        if (call == NULL || (only_sent && call->id == 0))
-            return;
-        end_call(helper, call, answer);
+    for (uint32_t count = helper->calls; count > 0 && helper->first != NULL; count--)
+        end_call(helper, helper->first, answer);
+}
+
+/* The process is gone with what it had; what only reads goes to the next, once. */
+static void end_sent(struct helper *helper, const struct helper_answer *answer)
+{
+    for (struct helper_call *call = helper->first; call != NULL;) {
+        bool was_sent = call->id != 0;
+        if (was_sent && !call->only_reads) {
+            end_call(helper, call, answer);
+            call = helper->first; /* the caller may have changed the list */
+            continue;
+        }
+        if (was_sent)
+            loop_timer_stop(helper->place.loop, &call->deadline);
+        call->only_reads = call->only_reads && !was_sent;
+        call->id = 0;
+        call = call->next;
     }
 }
 
@@ -100,7 +115,28 @@ void helper_refuse(struct helper *helper, const struct kg_err *err)
 {
     const struct helper_answer answer = {
         .outcome = HELPER_REFUSED, .code = err->code, .words = err->message};
-    end_calls(helper, false, &answer);
+    end_calls(helper, &answer);
+}
+
+static void close_process(struct helper *helper);
+
+void helper_refuse_some(struct helper *helper,
+                        bool (*is_meant)(const void *data, const void *whose), const void *whose,
+                        const struct kg_err *err)
+{
+    const struct helper_answer answer = {
+        .outcome = HELPER_REFUSED, .code = err->code, .words = err->message};
+    struct helper_call *call = helper->first;
+    while (call != NULL && (call->id == 0 || !is_meant(call->data, whose)))
+        call = call->next;
+    if (call != NULL && helper->state == OPEN)
+        close_process(helper); /* first: nobody's time runs while it works on what nobody wants */
+    for (call = helper->first; call != NULL;) {
+        bool meant = is_meant(call->data, whose);
+        if (meant)
+            end_call(helper, call, &answer);
+        call = meant ? helper->first : call->next; /* the caller may have changed the list */
+    }
 }
 
 void *helper_find(const struct helper *helper, int64_t id)
@@ -122,6 +158,11 @@ static void kill_process(struct helper *helper)
     loop_timer_stop(helper->place.loop, &helper->idle);
     if (helper->child != NULL)
         helper_child_signal(helper->child, SIGKILL);
+}
+
+void helper_kill(struct helper *helper)
+{
+    kill_process(helper);
 }
 
 static void on_late(struct loop_timer *timer)
@@ -210,7 +251,10 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
         .outcome = is_hopeless ? HELPER_UNBUILT : HELPER_ENDED,
         .words = error_or_null != NULL ? error_or_null : words,
     };
-    end_calls(helper, !is_hopeless, &answer);
+    if (is_hopeless)
+        end_calls(helper, &answer);
+    else
+        end_sent(helper, &answer);
     go_on(helper);
 }
 
@@ -290,7 +334,8 @@ static void send_waiting(struct helper *helper)
     for (struct helper_call *call = helper->first; call != NULL && helper->state == OPEN;) {
         struct kg_err err = {0};
         if (call->id != 0 || send_call(call, kg_buf_view(&call->params), &err) == 0) {
-            kg_buf_free(&call->params);
+            if (!call->only_reads)
+                kg_buf_free(&call->params);
             call = call->next;
             continue;
         }
@@ -371,7 +416,7 @@ void helper_free(struct helper *helper)
         return;
     helper->state = CLOSED;
     peer_free(kg_steal(&helper->peer));
-    end_calls(helper, false, &answer);
+    end_calls(helper, &answer);
     loop_timer_stop(helper->place.loop, &helper->idle);
     loop_timer_stop(helper->place.loop, &helper->late);
     loop_undefer(helper->place.loop, &helper->start);
@@ -387,13 +432,14 @@ int helper_ask(struct helper *helper, const struct helper_request *request,
     call->method = request->method;
     call->on_done = request->on_done;
     call->data = request->data;
+    call->only_reads = request->only_reads;
     bool now = helper->state == OPEN && !helper->held;
     int result = now ? send_call(call, request->params, err) : 0;
     if (result < 0) {
         free(call);
         return result;
     }
-    if (!now)
+    if (!now || call->only_reads)
         kg_buf_str(&call->params, request->params);
     *helper->last = call;
     helper->last = &call->next;

@@ -151,6 +151,7 @@ struct helper_request {
     const char *method;   /* outlives the call */
     struct kg_str params; /* a valid JSON object; copied */
     uint64_t timeout_ms;  /* from now on; 0: in turn */
+    bool only_reads;      /* it is asked once more if its process ends before it answers */
     /* Once, never before helper_ask returns. The call is gone; the helper must stay. */
     void (*on_done)(void *data, const struct helper_answer *answer);
     void *data;
@@ -164,6 +165,15 @@ void helper_withdraw(struct helper_call *call);
 void *helper_find(const struct helper *helper, int64_t id);
 /* Every call ends as refused. */
 void helper_refuse(struct helper *helper, const struct kg_err *err);
+/*
+ * Those of one caller do, by their data. If its process had one of them, it may finish what it has
+ * within a short time; what is asked from now on waits for the next one.
+ */
+void helper_refuse_some(struct helper *helper,
+                        bool (*is_meant)(const void *data, const void *whose), const void *whose,
+                        const struct kg_err *err);
+/* At once; calls that it had end with it. */
+void helper_kill(struct helper *helper);
 
 /* It did what it should not: tells on_misfit, and kills it. */
 void helper_give_up(struct helper *helper, const char *what);

@@ -347,7 +347,7 @@ int host_plugin_reload(struct host *host, struct host_named named, const char *o
     if (reloaded.act == HOST_RELOAD_RESTART)
         host_process_raise(named.process, HOST_ON_RESTART); /* which reads both once more */
     else if (reloaded.act == HOST_RELOAD_TOLD)
-        instance_set_config(named.process->instance, kg_buf_view(&settings));
+        host_process_configure(named.process, kg_buf_view(&settings));
     *ret_reloaded = reloaded;
     return 0;
 }

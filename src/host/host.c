@@ -347,7 +347,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
     }
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
         if (again)
-            instance_kill(at->instance);
+            host_process_kill(at);
         else
             instance_stop(at->instance);
     loop_defer(host->loop, &host->stop_check);

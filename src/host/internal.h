@@ -159,10 +159,11 @@ struct host_process {
     enum host_standing standing;
     struct instance *instance; /* NULL: it is gone */
     struct host_usage usage;
-    struct storage *storage;  /* NULL until it is asked for */
-    uint32_t start_settings;  /* of the host, when it was started last */
-    struct kg_buf cage_words; /* of the cage of its last start; empty: never started */
-    struct host_trace *trace; /* owned; NULL until somebody asks for it; see trace.c */
+    struct storage *storage;    /* NULL until it is asked for */
+    uint32_t start_settings;    /* of the host, when it was started last */
+    struct kg_buf cage_words;   /* of the cage of its last start; empty: never started */
+    struct host_trace *trace;   /* owned; NULL until somebody asks for it; see trace.c */
+    struct redact_set *secrets; /* owned; what of it must not be shown */
 };
 /* The name in status, logs, metrics, events and routes; owned. */
 char *host_process_name(const char *plugin, const struct host_whom *whom);
@@ -178,11 +179,13 @@ struct host_process *host_process_keep(struct host_process *process);
 void host_process_drop(struct host_process *process);
 /* It will be started with the plugin's manifest, which fits, and the settings of whom it serves. */
 void host_process_load(struct host_process *process);
+void host_process_configure(struct host_process *process, struct kg_str settings);
 /* Tells it its configuration anew, if it runs. */
 void host_process_refresh(struct host_process *process);
 /* Something of it runs, or its storage is open, which is closed then. */
 bool host_process_is_busy(struct host_process *process);
-void host_plugin_follow(struct host_plugin *plugin); /* all of its processes */
+void host_process_kill(struct host_process *process); /* with its storage */
+void host_plugin_follow(struct host_plugin *plugin);  /* all of its processes */
 
 /* -- the one door, see call.c ------------------------------------------------------------------ */
 
@@ -256,7 +259,8 @@ int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err);
 void host_change_look(struct host_change *change);
 
 /* See trace.c. */
-void host_trace_loaded(struct host_process *process); /* its manifest may be another */
+void host_trace_loaded(struct host_process *process);     /* its manifest may be another */
+void host_trace_configured(struct host_process *process); /* with other values */
 void host_trace_moved(struct host_process *process, enum instance_state from,
                       enum instance_state to, const char *reason);
 void host_trace_end(struct host_process *process); /* nobody listens any more */

@@ -129,6 +129,8 @@ static void on_move(void *data, enum instance_state from, enum instance_state to
     host_events_state(process->plugin->host->events, process->name, instance_state_name(from),
                       instance_state_name(to), reason);
     host_trace_moved(process, from, to, reason);
+    if (process->storage != NULL && !host_process_runs(process))
+        storage_drop(process->storage, process); /* what a plugin asked dies with it */
 }
 
 static void on_notification(void *data, struct kg_str method, struct kg_str params)
@@ -188,6 +190,7 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .times = times_of(manifest, host->config),
         .limits = policy_limits(host->config, process->plugin->name),
         .config = settings,
+        .secrets = process->secrets,
     };
     static const struct instance_ops ops = {
         .on_state = on_state,
@@ -217,12 +220,18 @@ void host_process_load(struct host_process *process)
     set_spec(process, kg_buf_view(&settings));
 }
 
+void host_process_configure(struct host_process *process, struct kg_str settings)
+{
+    instance_set_config(process->instance, settings);
+    host_trace_configured(process);
+}
+
 /* Where a setting of the type `path` points is a part of the cage: a change needs a new one. */
 static void apply_settings(struct host_process *process, struct kg_str settings)
 {
     bool moves =
         policy_paths_differ(process->manifest, instance_config(process->instance), settings);
-    instance_set_config(process->instance, settings);
+    host_process_configure(process, settings);
     if (moves)
         instance_restart(process->instance);
 }
@@ -273,6 +282,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->references = 1;
     process->standing = plugin->change ? HOST_HELD : HOST_RESTS;
     process->tier = &tiers[0];
+    process->secrets = redact_set_new(NULL);
     process->name = host_process_name(plugin->name, whom);
     process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->root),
                                        kg_strdup(whom->file)};
@@ -295,6 +305,7 @@ void host_process_remove(struct host_process *process)
     KG_UNLINK(process->plugin->processes, process);
     host_trace_free(process);
     instance_free(kg_steal(&process->instance));
+    redact_set_free(kg_steal(&process->secrets));
     storage_free(kg_steal(&process->storage));
     host->project_ops->gone(host->projects, process);
     manifest_free(kg_steal(&process->manifest));
@@ -316,6 +327,13 @@ bool host_process_is_busy(struct host_process *process)
         return false;
     storage_close(process->storage);
     return true;
+}
+
+void host_process_kill(struct host_process *process)
+{
+    instance_kill(process->instance);
+    if (process->storage != NULL)
+        storage_kill(process->storage);
 }
 
 /* One that serves nobody is missed if it could serve again. */

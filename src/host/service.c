@@ -163,6 +163,7 @@ static int serve(struct host_process *process, const struct host_service *servic
     const struct storage_request request = {
         .method = service->asks,
         .params = params.length > 0 ? params : KG_STR("{}"),
+        .whose = process,
         .on_done = on_storage_done,
         .data = served,
     };

@@ -1,8 +1,9 @@
 /*
- * What is said with a plugin, for whoever listens. A line is redacted and written down once,
- * however many listen; while nobody does and no recorder is on, the plugin's wire is not tapped at
- * all. The recorder keeps the last records, over restarts of the plugin, and what it holds when the
- * plugin dies is kept for the report of that exit.
+ * What is said with a plugin, for whoever listens, and what of it is secret. A line is redacted and
+ * written down once, however many listen; while nobody does, no recorder is on and no secret can
+ * come by it, the plugin's wire is not tapped at all. The recorder keeps the last records, over
+ * restarts of the plugin, and what it holds when the plugin dies is kept for the report of that
+ * exit.
  */
 #include "base/doc.h"
 #include "host/internal.h"
@@ -13,6 +14,7 @@
 struct host_trace {
     struct host_process *process;
     struct trace_redactor *redactor; /* owned; NULL while the wire is not tapped */
+    bool learns;                     /* it is tapped whoever listens: secrets come by it */
     struct host_trace_listener *listeners;
     struct host_trace_listener *next; /* to be told after the one that is being told */
     size_t listener_count;
@@ -46,6 +48,11 @@ static void tell(struct host_trace *trace)
     }
 }
 
+static bool is_wanted(const struct host_trace *trace)
+{
+    return trace->listeners != NULL || trace->ring != NULL;
+}
+
 static void on_tapped(void *data, enum instance_way way, struct kg_str line)
 {
     static const enum trace_kind kinds[] = {
@@ -53,6 +60,8 @@ static void on_tapped(void *data, enum instance_way way, struct kg_str line)
     struct host_trace *trace = data;
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     bool redacted = trace_redact(trace->redactor, kinds[way], line, &shown);
+    if (!is_wanted(trace))
+        return; /* it was only to be learnt from */
     trace->record.length = 0;
     trace_put_line(&trace->record, kinds[way], kg_buf_view(&shown), redacted,
                    (size_t)trace->process->plugin->host->config->limits_trace_line_bytes);
@@ -61,8 +70,7 @@ static void on_tapped(void *data, enum instance_way way, struct kg_str line)
 
 /* -- the tap ----------------------------------------------------------------------------------- */
 
-static struct trace_redactor *new_redactor(const struct host_process *process,
-                                           struct trace_redactor *before_or_null)
+static struct trace_redactor *new_redactor(const struct host_process *process)
 {
     const struct local_plugin *local =
         local_plugin_find(process->plugin->host->local, kg_str(process->manifest->package));
@@ -71,36 +79,44 @@ static struct trace_redactor *new_redactor(const struct host_process *process,
         .system = local ? local->system : NULL,
         .config = instance_config(process->instance),
     };
-    return trace_redactor_new(&parts, before_or_null);
+    return trace_redactor_new(&parts, process->secrets);
 }
 
-/* The wire is tapped exactly while somebody wants it. */
+/* The wire is tapped exactly while somebody wants it, or has to hear it. */
 static void follow_interest(struct host_trace *trace)
 {
     struct host_process *process = trace->process;
-    bool wanted = trace->listeners != NULL || trace->ring != NULL;
+    bool wanted = is_wanted(trace) || trace->learns;
     if (wanted == (trace->redactor != NULL))
         return;
     if (wanted)
-        trace->redactor = new_redactor(process, NULL);
+        trace->redactor = new_redactor(process);
     else
         trace_redactor_free(kg_steal(&trace->redactor));
     instance_set_tap(process->instance, wanted ? on_tapped : NULL, trace);
 }
 
 /* Another manifest or configuration may have other secrets. */
-static void look_again(struct host_trace *trace)
+void host_trace_loaded(struct host_process *process)
 {
-    if (trace->redactor != NULL)
-        trace->redactor = new_redactor(trace->process, trace->redactor);
+    struct trace_redactor *redactor = new_redactor(process);
+    bool learns = trace_redactor_learns(redactor);
+    struct host_trace *trace = learns ? trace_of(process) : process->trace;
+    if (trace == NULL || trace->redactor == NULL) {
+        trace_redactor_free(redactor);
+    } else {
+        trace_redactor_free(trace->redactor);
+        trace->redactor = redactor;
+    }
+    if (trace == NULL)
+        return;
+    trace->learns = learns;
     follow_interest(trace);
 }
 
-/* A process that is started anew is loaded after its move to spawning. */
-void host_trace_loaded(struct host_process *process)
+void host_trace_configured(struct host_process *process)
 {
-    if (process->trace != NULL)
-        look_again(process->trace);
+    trace_redactor_free(new_redactor(process)); /* its secrets stay in the set */
 }
 
 /* Whether the exit is one that somebody will ask about. */
@@ -119,8 +135,8 @@ void host_trace_moved(struct host_process *process, enum instance_state from,
     if (trace == NULL)
         return;
     if (to == INSTANCE_SPAWNING)
-        look_again(trace);
-    if (trace->redactor == NULL)
+        host_trace_loaded(process);
+    if (!is_wanted(trace))
         return;
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     trace_redact(trace->redactor, TRACE_STATE, kg_str(reason), &shown);
@@ -221,7 +237,7 @@ void host_trace_put_header(struct host_process *process, int64_t at_ms, struct k
         .project_root = process->whom.root,
     };
     struct kg_str told = instance_config(process->instance);
-    struct trace_redactor *redactor = new_redactor(process, NULL);
+    struct trace_redactor *redactor = new_redactor(process);
     instance_put_greeting(process->instance, &greeting);
     if (told.length > 0)
         trace_redact_config(redactor, told, &config);

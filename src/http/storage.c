@@ -124,7 +124,12 @@ static void ask(struct http_request *request, struct host_named named, const cha
     struct kg_err err = {0};
     struct storage_question *question = question_new(request, named);
     const struct storage_request asked = {
-        .method = method, .params = params, .on_done = on_done, .data = question};
+        .method = method,
+        .params = params,
+        .only_reads = true,
+        .on_done = on_done,
+        .data = question,
+    };
     if (storage_ask(host_storage(named.process), &asked, &err) == 0)
         return;
     question_free(question);

@@ -16,6 +16,7 @@
 
 #define KILL_GRACE_MS  1000  /* after statement_ms, in which the process itself gives up */
 #define OPEN_GRACE_MS  10000 /* for the first request: the file may need to be recovered */
+#define CLOSE_MS       5000  /* for what was asked before the end */
 #define WORKER_CORRUPT 3     /* exit code of kaged-storage: the file is damaged */
 #define PROCESSES      8
 #define TMP_BYTES      65536
@@ -26,6 +27,7 @@
 /* One request, from storage_ask to its answer. */
 struct ask {
     const struct storage *storage;
+    const void *whose;
     storage_done_fn *on_done;
     void *data;
 };
@@ -52,6 +54,7 @@ struct storage {
     int64_t statement_ms; /* what the process was started with */
     bool damaged;
     bool ending; /* storage_close was called */
+    struct loop_timer end_timer;
     struct export *export;
 };
 
@@ -335,6 +338,7 @@ void storage_free(struct storage *storage)
 {
     if (storage == NULL)
         return;
+    loop_timer_stop(storage->place->loop, &storage->end_timer);
     helper_free(storage->helper);
     free(storage->name);
     free(storage->file);
@@ -354,15 +358,32 @@ int storage_ask(struct storage *storage, const struct storage_request *request, 
         return kg_fail(err, KG_E_BUSY, "plugin %s: %u storage requests wait already", storage->name,
                        waiting);
     struct ask *ask = kg_alloc(sizeof(*ask));
-    *ask = (struct ask){storage, request->on_done, request->data};
+    *ask = (struct ask){storage, request->whose, request->on_done, request->data};
     const struct helper_request asked = {
-        .method = request->method, .params = request->params, .on_done = on_answer, .data = ask};
+        .method = request->method,
+        .params = request->params,
+        .only_reads = request->only_reads,
+        .on_done = on_answer,
+        .data = ask,
+    };
     int result = helper_ask(storage->helper, &asked, NULL, err);
     if (result < 0)
         free(ask);
     else
         storage->requests++;
     return result;
+}
+
+static bool is_whose(const void *data, const void *whose)
+{
+    return ((const struct ask *)data)->whose == whose;
+}
+
+void storage_drop(struct storage *storage, const void *whose)
+{
+    struct kg_err err = {0};
+    kg_fail(&err, KG_E_CANCELLED, "plugin %s: who asked its storage is gone", storage->name);
+    helper_refuse_some(storage->helper, is_whose, whose, &err);
 }
 
 int storage_reset(struct storage *storage, struct kg_err *err)
@@ -377,8 +398,25 @@ int storage_reset(struct storage *storage, struct kg_err *err)
     return 0;
 }
 
+void storage_kill(struct storage *storage)
+{
+    struct kg_err err = {0};
+    storage->ending = true;
+    kg_fail(&err, KG_E_STOPPING, "plugin %s: its storage was closed before this was answered",
+            storage->name);
+    helper_kill(storage->helper);
+    helper_refuse(storage->helper, &err);
+}
+
+static void on_end_late(struct loop_timer *timer)
+{
+    storage_kill(KG_CONTAINER(timer, struct storage, end_timer));
+}
+
 void storage_close(struct storage *storage)
 {
+    if (!storage->ending)
+        loop_timer_start(storage->place->loop, &storage->end_timer, CLOSE_MS, on_end_late);
     storage->ending = true;
     helper_retire(storage->helper, true);
     if (storage_is_closed(storage))

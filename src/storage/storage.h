@@ -59,11 +59,19 @@ typedef void storage_done_fn(void *data, enum storage_outcome outcome, struct kg
 struct storage_request {
     const char *method;   /* of kaged-storage: exec, query, schema, batch, size */
     struct kg_str params; /* a valid JSON object */
+    bool only_reads;      /* it is asked again if the process ends before it answers */
+    const void *whose;    /* for storage_drop; NULL: nobody's that could leave */
     storage_done_fn *on_done;
     void *data;
 };
 /* KG_E_BUSY past the bound of waiting requests, KG_E_REFUSED while the file is damaged. */
 int storage_ask(struct storage *storage, const struct storage_request *request, struct kg_err *err);
+
+/*
+ * Who asked is gone: what waits is answered at once with an error, and what its process has been
+ * given is killed if that takes longer than a moment.
+ */
+void storage_drop(struct storage *storage, const void *whose);
 
 /*
  * Once all that was asked before is answered, and the process has closed the file, copies it to
@@ -74,8 +82,13 @@ int storage_export(struct storage *storage, const char *path, struct loop_worker
 /* Lets a plugin whose file was damaged start with an empty one. -ENOENT if it was not. */
 int storage_reset(struct storage *storage, struct kg_err *err);
 
-/* Ends the process in good order and takes no more requests; on_closed follows. */
+/*
+ * Ends the process in good order, or after a while in any, and takes no more requests; on_closed
+ * follows.
+ */
 void storage_close(struct storage *storage);
+/* The same at once: what is not answered by now never is. */
+void storage_kill(struct storage *storage);
 bool storage_is_closed(const struct storage *storage);
 
 struct storage_facts {

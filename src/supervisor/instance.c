@@ -43,8 +43,9 @@ struct instance *instance_new(struct supervisor *supervisor, const struct instan
     instance->name = kg_strdup(spec->name);
     instance->plugin = kg_strdup(spec->plugin ? spec->plugin : spec->name);
     instance->follow = ON_NOTHING;
+    instance->secrets = spec->secrets;
     instance_set_spec(instance, spec);
-    instance->log = plugin_log_new(supervisor, spec->name);
+    instance->log = plugin_log_new(supervisor, spec->name, spec->secrets);
     exit_report_clear(&instance->report);
     exit_report_clear(&instance->last_report);
     return instance;

@@ -11,7 +11,8 @@
 /* -- plugin log, see plugin_log.c -------------------------------------------------------------- */
 
 struct plugin_log;
-struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *name);
+struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *name,
+                                  const struct redact_set *secrets);
 void plugin_log_free(struct plugin_log *log);
 /* Takes the fd of a plugin's stderr and reads it until its end. */
 void plugin_log_attach(struct plugin_log *log, int fd);
@@ -70,7 +71,8 @@ struct instance {
     int64_t started_at_ms;
     uint32_t starts;
     struct plugin_log *log;
-    instance_tap_fn *tap; /* or NULL */
+    const struct redact_set *secrets; /* borrowed; or NULL */
+    instance_tap_fn *tap;             /* or NULL */
     void *tap_data;
 
     enum ending ending;

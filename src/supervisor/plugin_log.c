@@ -1,8 +1,8 @@
 /*
  * What a plugin writes on stderr: each line goes to its log file, cut to a bound, and the last
  * lines of a run are kept for its exit report. A plugin that floods is cut to so many lines a
- * second, and the log says how many it lost. Lines are kept as they came; who shows them must
- * escape them.
+ * second, and the log says how many it lost. Secrets are hidden before anything is kept; for the
+ * rest lines are as they came, and who shows them must escape them.
  */
 #include "supervisor/internal.h"
 
@@ -18,6 +18,7 @@
 
 struct plugin_log {
     struct supervisor *supervisor;
+    const struct redact_set *secrets; /* borrowed */
     char *name;
     char *path;
     int file;           /* -1 until the first line */
@@ -35,9 +36,11 @@ struct plugin_log {
     void *tap_data;
 };
 
-struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *name)
+struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *name,
+                                  const struct redact_set *secrets)
 {
     struct plugin_log *log = kg_alloc(sizeof(*log));
+    log->secrets = secrets;
     log->supervisor = supervisor;
     log->name = kg_strdup(name);
     log->path = kg_format("%s/%s.log", supervisor->log_dir, name);
@@ -135,10 +138,12 @@ static bool on_line(void *data, struct kg_str line)
                              loop_now_ms(log->supervisor->loop), &lost);
     if (log->tap != NULL)
         log->tap(log->tap_data, line);
-    keep_in_tail(log, line); /* whatever the rate: the last words matter most */
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    redact_put(log->secrets, line, line.length >= log->frame.line_max, &shown);
+    keep_in_tail(log, kg_buf_view(&shown)); /* whatever the rate: the last words matter most */
     note_lost(log, lost);
     if (pass)
-        take_line(log, line);
+        take_line(log, kg_buf_view(&shown));
     return true;
 }
 

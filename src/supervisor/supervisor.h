@@ -9,6 +9,7 @@
 #include "audit/audit.h"
 #include "cage/gate.h"
 #include "dialect/dialect.h"
+#include "redact/redact.h"
 
 /* -- what all instances share ------------------------------------------------------------------ */
 
@@ -67,6 +68,7 @@ struct instance_spec {
     struct instance_limits limits;
     struct kg_str config;          /* a JSON object that it is told; empty: the plugin takes none */
     const struct dialect *dialect; /* which it speaks */
+    const struct redact_set *secrets; /* borrowed, not copied: hidden in what it writes; or NULL */
 };
 
 enum instance_state {

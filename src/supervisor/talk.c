@@ -160,6 +160,9 @@ static void on_noise(void *data, struct kg_str line, const char *problem)
     uint32_t suppressed;
     if (!instance_may_complain(instance, &suppressed))
         return;
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    redact_put(instance->secrets, line, false, &shown);
+    line = kg_buf_view(&shown);
     if (line.length > 200)
         line.length = 200;
     kg_log_about(KG_WARN, instance->name, "stdout: %s: %.*s", problem, KG_STR_ARG(line));

@@ -5,7 +5,7 @@
  * plugin may store, log or return them. When in doubt, a value is hidden.
  */
 #include "project/project.h"
-#include "trace/internal.h"
+#include "trace/trace.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -26,8 +26,8 @@ struct answer {
 };
 
 struct trace_redactor {
-    struct trace_secrets *secrets; /* owned */
-    struct guarded *methods;       /* owned */
+    struct redact_set *secrets; /* borrowed */
+    struct guarded *methods;    /* owned */
     size_t method_count;
     bool guards_results;
     struct kg_doc *config_schema; /* owned; NULL: nothing in it is sensitive */
@@ -89,7 +89,7 @@ static void guard_methods(struct trace_redactor *redactor, const struct manifest
 static void keep_values(struct trace_redactor *redactor, const struct kg_node *node)
 {
     if (node->type == KG_STRING || node->type == KG_NUMBER)
-        trace_secrets_add(redactor->secrets, node->text, true);
+        redact_set_add(redactor->secrets, node->text, REDACT_KEPT);
     bool is_list = node->type == KG_ARRAY;
     for (uint32_t i = 0; (is_list || node->type == KG_OBJECT) && i < node->count; i++)
         keep_values(redactor, is_list ? &node->items[i] : &node->members[i].value);
@@ -124,12 +124,11 @@ static void add_keys(struct trace_redactor *redactor, const struct kg_node *obje
 }
 
 struct trace_redactor *trace_redactor_new(const struct trace_secret_parts *parts,
-                                          struct trace_redactor *before_or_null)
+                                          struct redact_set *secrets)
 {
     const struct manifest *manifest = parts->manifest;
     struct trace_redactor *redactor = kg_alloc(sizeof(*redactor));
-    redactor->secrets = before_or_null ? kg_steal(&before_or_null->secrets) : trace_secrets_new();
-    trace_redactor_free(before_or_null);
+    redactor->secrets = secrets;
     redactor->system_keys = kg_list_new(0);
     guard_methods(redactor, manifest);
     redactor->config_schema = guarding(manifest->config_schema_node);
@@ -156,8 +155,12 @@ void trace_redactor_free(struct trace_redactor *redactor)
     kg_doc_free(redactor->config_schema);
     kg_doc_free(redactor->known_config);
     kg_list_free(redactor->system_keys);
-    trace_secrets_free(redactor->secrets);
     free(redactor);
+}
+
+bool trace_redactor_learns(const struct trace_redactor *redactor)
+{
+    return redactor->method_count > 0 || redactor->config_schema != NULL;
 }
 
 /* -- hiding ------------------------------------------------------------------------------------ */
@@ -165,17 +168,18 @@ void trace_redactor_free(struct trace_redactor *redactor)
 static void remember(struct trace_redactor *redactor, struct kg_str leaf)
 {
     kg_auto(kg_buf_free) struct kg_buf plain = {0};
+    enum redact_kind kind = redactor->keeps ? REDACT_KEPT : REDACT_SEEN;
     if ((redactor->seen++ >= SEEN_PER_LINE && !redactor->keeps) ||
         strchr("tfn", leaf.data[0]) != NULL)
         return;
     if (leaf.data[0] != '"') {
-        trace_secrets_add(redactor->secrets, leaf, redactor->keeps);
+        redact_set_add(redactor->secrets, leaf, kind);
         return;
     }
     struct kg_str raw = {leaf.data + 1, leaf.length - 2};
     kg_buf_reserve(&plain, raw.length);
     plain.length = kg_json_unescape(raw, plain.data);
-    trace_secrets_add(redactor->secrets, kg_buf_view(&plain), redactor->keeps);
+    redact_set_add(redactor->secrets, kg_buf_view(&plain), kind);
 }
 
 typedef void put_value_fn(struct trace_redactor *redactor, struct kg_str key, struct kg_str value,
@@ -390,7 +394,8 @@ bool trace_redact(struct trace_redactor *redactor, enum trace_kind kind, struct 
     if (kind == TRACE_TO || kind == TRACE_FROM)
         put_message(redactor, kind, line, &shown);
     struct kg_str rest = redactor->hid ? kg_buf_view(&shown) : line;
-    return trace_secrets_hide(redactor->secrets, rest, ret_line) || redactor->hid;
+    bool may_be_cut = kind == TRACE_STDERR;
+    return redact_put(redactor->secrets, rest, may_be_cut, ret_line) || redactor->hid;
 }
 
 void trace_redact_config(struct trace_redactor *redactor, struct kg_str config,

@@ -10,9 +10,10 @@
 
 #include "base/json/json.h"
 #include "manifest/manifest.h"
+#include "redact/redact.h"
 
 #define TRACE_VERSION  1
-#define TRACE_REDACTED "[redacted]"
+#define TRACE_REDACTED REDACT_MARK
 
 /* -- record: one JSON object a line, the header first ------------------------------------------ */
 
@@ -58,9 +59,11 @@ struct trace_secret_parts {
     struct kg_str config;         /* what the plugin was told: a JSON object, or empty */
 };
 struct trace_redactor;
-/* With the one before, which goes, what that has seen is still hidden. */
+/* What is secret about the plugin is added to the set, now and whenever something is redacted. */
 struct trace_redactor *trace_redactor_new(const struct trace_secret_parts *parts,
-                                          struct trace_redactor *before_or_null);
+                                          struct redact_set *secrets);
+/* Whether secrets may come by what is said with the plugin, so that one has to listen. */
+bool trace_redactor_learns(const struct trace_redactor *redactor);
 void trace_redactor_free(struct trace_redactor *redactor); /* takes NULL */
 /* Appends the line as it may be shown; true if something in it was hidden. */
 bool trace_redact(struct trace_redactor *redactor, enum trace_kind kind, struct kg_str line,

@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import sqlite3
+import threading
 
 from harness import Daemon, FlowTest, at_once, descendants, main, process_name, wait_for
 
@@ -31,6 +32,15 @@ class Storing(Daemon):
 
     def storage_pids(self):
         return [pid for pid in descendants(self.pid) if process_name(pid) == "kaged-storage"]
+
+
+def ticks(pid):
+    """Of the processor, that it has had so far."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[11])
+    except OSError:
+        return 0
 
 
 class Requests(FlowTest):
@@ -151,6 +161,39 @@ class Process(FlowTest):
             self.assertIn("200 ms", slow["message"])
             self.assertEqual(quick["rows"], [{"a": 1}])
             self.assertEqual(daemon.ask("query", "SELECT 2 AS a")["rows"], [{"a": 2}])
+
+    def ask_for_ages(self, daemon):
+        """The plugin asks for more than its storage can do in a quarter of an hour."""
+        slow = ("query", {"sql": "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) "
+                                 "SELECT max(n) FROM c"})
+        threading.Thread(target=daemon.try_call, args=(NAME, "store.ask_many", {"requests": [
+            {"method": method, "params": params} for method, params in [slow] * 900]}),
+            daemon=True).start()
+        wait_for(lambda: any(ticks(pid) > 20 for pid in daemon.storage_pids()), "some work")
+
+    def test_what_a_plugin_asked_of_its_storage_dies_with_it(self):
+        with Storing() as daemon:
+            daemon.ask("exec", "CREATE TABLE t (a)")
+            self.ask_for_ages(daemon)
+            daemon.act(NAME, "disable")
+            status, answer = daemon.api("GET", f"/plugins/{NAME}/storage?sql=SELECT+1+AS+a")
+            self.assertEqual((status, answer.get("rows")), (200, [{"a": 1}]), answer)
+            daemon.act(NAME, "enable")
+            daemon.wait_state(NAME, "running")
+            self.assertEqual(daemon.ask("schema")["tables"], ["t"])
+            self.ask_for_ages(daemon)
+            status, _ = daemon.api("DELETE", f"/plugins/{NAME}?force=true")
+            self.assertEqual(status, 200)
+
+    def test_a_stop_does_not_wait_for_what_plugins_asked_of_their_storage(self):
+        with Storing(config={"limits.storage_statement_ms": 600_000}) as daemon:
+            self.ask_for_ages(daemon)
+            daemon.stop()
+
+    def test_a_stop_has_a_bound_of_its_own(self):
+        with Daemon(["ignores-shutdown"], {"limits.shutdown_timeout_ms": 3_600_000,
+                                           "limits.stop_timeout_ms": 200}) as daemon:
+            daemon.stop()
 
     def test_storage_process_that_is_killed_loses_nothing_that_was_answered(self):
         with Storing() as daemon:

@@ -254,6 +254,41 @@ class Secrets(FlowTest):
                 self.assertNotIn("battery", json.dumps(trace.kept))
 
 
+    def test_what_is_secret_is_nowhere_in_the_log_the_status_or_the_audit_log(self):
+        # A plugin's log had what the trace hid, and its exit report brought it into the audit log.
+        daemon = Daemon(["does-as-told"], {"logging.level": "debug"})
+        daemon.write_local(f'[plugins.does-as-told]\ntoken = "{SECRET}"\n')
+        with open(os.path.join(daemon.home, "plugins/does-as-told/kaged-plugin.yaml"), "a") as file:
+            file.write(SCHEMAS + "system_config_schema:\n  type: object\n"
+                                 "  properties:\n    token: { type: string }\n")
+        with daemon:
+            run(daemon, TELL + "; print('got', result, file=sys.stderr, flush=True)",
+                password=PASSWORD)
+            half = len(SECRET) // 2
+            daemon.try_call("does-as-told", "told.run", {"code": f"""
+import base64, os, time
+os.write(2, b"in two reads: {SECRET[:half]}")
+time.sleep(0.2)
+os.write(2, b"{SECRET[half:]}\\n")
+os.write(2, b"in base64: " + base64.b64encode(b"user:{SECRET}!") + b"\\n")
+os.write(2, b"cut: " + b"x" * (8192 - 5 - {half}) + b"{SECRET}\\n")
+os.write(1, b"noise with {SECRET}\\n")
+os.write(2, b"the end\\n")
+os._exit(3)
+"""})
+            daemon.wait_audit("plugin.crashed", "does-as-told")
+            lines = daemon.api("GET", "/plugins/does-as-told/logs?lines=100")[1]["lines"]
+            self.assertIn("the end", lines[-1])
+            self.assertIn("in two reads: [redacted]", "".join(lines))
+            with open(os.path.join(daemon.home, "state/logs/does-as-told.log")) as file:
+                kept = file.read()
+            everything = "".join([json.dumps(lines), kept, daemon.log(),
+                                  json.dumps(daemon.status("does-as-told")),
+                                  json.dumps(daemon.audit(limit=1000))])
+            self.assertIn("the end", everything)
+            for text in (SECRET, SECRET[:half], "battery", "NWU3YzBmZmVl", "U3YzBmZmVl"):
+                self.assertNotIn(text, everything)
+
     def test_a_manifest_that_comes_with_a_restart_says_what_is_secret_from_then_on(self):
         with Daemon(["does-as-told"]) as daemon, Trace(daemon, "does-as-told") as trace:
             path = os.path.join(daemon.home, "plugins/does-as-told/kaged-plugin.yaml")

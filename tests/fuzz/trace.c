@@ -38,7 +38,7 @@ static void read_file(struct kg_str text)
     trace_free(trace);
 }
 
-static struct trace_redactor *new_redactor(void)
+static struct trace_redactor *new_redactor(struct redact_set *secrets)
 {
     static const struct kg_str system = KG_STR("{\"token\":\"" SECRET "\",\"pin\":271828}");
     static struct manifest *manifest;
@@ -49,12 +49,13 @@ static struct trace_redactor *new_redactor(void)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(system, NULL);
     must(manifest != NULL);
     const struct trace_secret_parts parts = {.manifest = manifest, .system = doc->root};
-    return trace_redactor_new(&parts, NULL);
+    return trace_redactor_new(&parts, secrets);
 }
 
 static void redact(struct kg_str line, enum trace_kind kind)
 {
-    struct trace_redactor *redactor = new_redactor();
+    struct redact_set *secrets = redact_set_new(NULL);
+    struct trace_redactor *redactor = new_redactor(secrets);
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     bool hidden = trace_redact(redactor, kind, line, &out);
     struct kg_str shown = kg_buf_view(&out);
@@ -63,6 +64,7 @@ static void redact(struct kg_str line, enum trace_kind kind)
     if (kg_json_check(line, NULL) == KG_JSON_OK && !kg_str_is(shown, TRACE_REDACTED))
         must(kg_json_check(shown, NULL) == KG_JSON_OK);
     trace_redactor_free(redactor);
+    redact_set_free(secrets);
 }
 
 static void compare(struct kg_str text)
