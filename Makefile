@@ -13,12 +13,13 @@ help: ## show this list
 build: ## release programs into build/bin/
 	@scripts/setup build
 	@scripts/configure $(MESON_RELEASE) --prefix=$(PREFIX)
-	@ninja -C $(MESON_RELEASE) --quiet
+	@scripts/compile $(MESON_RELEASE)
 	@mkdir -p build/bin
 	@cd $(MESON_RELEASE)/src && install -m 755 $(PROGRAMS) $(CURDIR)/build/bin/
 	@scripts/share
+	@scripts/plugins || echo "make: without these plugins" >&2
 
-plugins: ## the reference plugins with their SDKs, into build/plugins/
+plugins: ## the reference plugins with their SDKs, into build/share/kaged/plugins/
 	@scripts/plugins
 
 run: build ## start a daemon here with a caged plugin, and call it
@@ -28,7 +29,7 @@ test: ## everything, under ASan and UBSan
 	@scripts/setup build test
 	@scripts/npm tests || echo "make: tests that need packages of npm are skipped" >&2
 	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
-	@ninja -C $(MESON_SANITIZED) --quiet
+	@scripts/compile $(MESON_SANITIZED)
 	@scripts/share
 	@scripts/plugins || echo "make: tests of these plugins are skipped" >&2
 	@tests/run $(MESON_SANITIZED)
@@ -53,7 +54,7 @@ bench-programs: build
 fuzz: ## each fuzzer for FUZZ_SECONDS (60)
 	@scripts/setup build fuzz
 	@CC=clang scripts/configure $(MESON_FUZZ) -Db_sanitize=address,undefined -Db_lundef=false -Dfuzz=true -Dbuildtype=debugoptimized
-	@ninja -C $(MESON_FUZZ) --quiet
+	@scripts/compile $(MESON_FUZZ)
 	@tests/fuzz/run $(MESON_FUZZ)
 
 lint: ## clang-format, clang-tidy, cppcheck, layers

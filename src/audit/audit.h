@@ -17,7 +17,7 @@ enum audit_event {
     AUDIT_EVENT_COUNT
 };
 
-#define AUDIT_FIELDS_MAX 8
+#define AUDIT_FIELDS_MAX 10
 struct audit_event_row {
     const char *name;
     const char *when;

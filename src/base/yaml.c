@@ -116,11 +116,31 @@ static int fail_here(struct yaml *yaml, const char *format, ...)
     return result;
 }
 
+/* What is not seen in an editor, or not where libyaml stumbles, is said in our words. 0: it is not
+ * that. */
+static int fail_plainly(struct yaml *yaml)
+{
+    const yaml_parser_t *parser = &yaml->parser;
+    struct cursor problem = {0}, context = {0};
+    if (parser->error != YAML_SCANNER_ERROR || parser->context == NULL)
+        return 0;
+    yaml->place = move_cursor(&problem, yaml->text, parser->problem_mark.index);
+    if (problem.byte < yaml->text.length && yaml->text.data[problem.byte] == '\t')
+        return fail_here(yaml, "a tab stands here, where YAML takes spaces only");
+    if (strstr(parser->context, "quoted scalar") == NULL || problem.byte < yaml->text.length)
+        return 0;
+    yaml->place = move_cursor(&context, yaml->text, parser->context_mark.index);
+    return fail_here(yaml, "the quote that opens here is not closed");
+}
+
 /* libyaml's own complaint: its reader counts bytes, its scanner and parser characters. */
 static int fail_as_libyaml(struct yaml *yaml)
 {
     const yaml_parser_t *parser = &yaml->parser;
     struct cursor start = {0};
+    int said = fail_plainly(yaml);
+    if (said < 0)
+        return said;
     if (parser->error == YAML_READER_ERROR)
         yaml->place = kg_doc_place_of(yaml->text, parser->problem_offset < yaml->text.length
                                                       ? parser->problem_offset

@@ -38,7 +38,7 @@ static void add_programs(const struct cage_grants *grants, struct kg_buf *out)
             continue;
         kg_buf_text(out, "may run ");
         add_path(out, grant->path);
-        kg_buf_text(out, ", in ");
+        kg_buf_text(out, ", in any folder that it sees, and read ");
         add_path(out, grant->note);
         kg_buf_char(out, '\n');
     }

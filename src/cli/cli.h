@@ -120,6 +120,8 @@ void print_line(struct kg_str line);
 void print_text(struct kg_str text); /* a line too, of what somebody else wrote */
 /* What a model, a plugin or a person wrote: line ends and tabs stay, other controls are escaped. */
 void print_put_text(struct kg_buf *out, struct kg_str text, const char *indent);
+/* Texts of a list, each a line. */
+void print_put_lines(struct kg_buf *out, const char *indent, const struct kg_node *lines);
 /*
  * The daemon's JSON on one line: as it came, but for characters that kg_buf_json_escaped escapes.
  */
@@ -131,6 +133,10 @@ bool print_is_screen(void);
 /* The width of the terminal on stdout; SIZE_MAX if there is none. */
 size_t print_columns(void);
 
+/* How this program is called in hints from now on: as cli_self says it; borrowed. */
+void print_speak_as(const char *how);
+/* Advice, whoever gave it: its "kaged COMMAND" is one that works in this home. */
+void print_put_hint(struct kg_buf *out, struct kg_str hint);
 /* "kaged: MESSAGE" and, if there is one, "hint: HINT", each a line. */
 void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str hint);
 /* The same on stderr; returns the exit code. */
@@ -227,6 +233,8 @@ typedef void cli_put(struct kg_buf *out, const struct cli *cli, const struct kg_
 int cli_show(const struct cli *cli, const struct client_request *request, cli_put *put);
 /* "kaged", with --home if it was given, as a shell takes it: for advice on what to do next. */
 char *cli_self(const struct cli *cli);
+/* Where templates, SDKs and plugins are that came with this program; owned. */
+char *cli_share_dir(void);
 /* From now on Ctrl-C ends the program with exit code 0: that is how one leaves --follow. */
 void cli_follow(void);
 void cli_pause_ms(long ms); /* less than a second */

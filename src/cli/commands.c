@@ -229,7 +229,8 @@ const struct cli_command cli_commands[] = {
         .options = {{"version", 0, "V", "Of a git repository: the tag V or vV."}, YES, ALLOW_NEW},
         .summary = "install a plugin, or another version of one",
         .help = "Fetches a plugin from a folder, a .tar.gz or .zip archive, or a git repository "
-                "(https://, git+https://, file://), checks it, and shows what it is and what it "
+                "(https://, git+https://, file://), or takes the one of that name that came with "
+                "kaged, if nothing here is called so; checks it, and shows what it is and what it "
                 "may do; capabilities that need a second look are marked with an exclamation mark. "
                 "It is installed after a yes, and starts only when it is enabled. Nothing of it is "
                 "run before that.\n"
@@ -239,6 +240,7 @@ const struct cli_command cli_commands[] = {
                 "Where there is no terminal to ask on, --yes must be given; else the exit code is "
                 "5 and nothing is done. The exit code is 6 if the plugin cannot be used.\n"
                 "Works with and without a daemon.\n"
+                " kaged plugin install memory-markdown\n"
                 " kaged plugin install ./oh-my-pi\n"
                 " kaged plugin install https://example.org/oh-my-pi --version 1.4.2",
         .needs = CLI_PATHS,

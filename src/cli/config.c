@@ -7,9 +7,11 @@
 #include "base/doc.h"
 #include "config/edit.h"
 #include "config/local.h"
+#include "manifest/manifest.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define PATH_MAX_KEYS 8
 
@@ -32,6 +34,23 @@ int cli_config_path(struct cli *cli)
     return CLI_DONE;
 }
 
+/* Tables that configure nothing: kaged has no record of such a plugin, and nobody put one there. */
+static void put_unknown_tables(struct kg_buf *out, const struct cli *cli,
+                               const struct config *config, const struct local *local)
+{
+    for (size_t i = 0; i < local->plugin_count; i++) {
+        const struct local_plugin *plugin = &local->plugins[i];
+        struct kg_str name = manifest_package_name(plugin->package);
+        kg_auto(kg_free) char *folder =
+            kg_format("%s/%.*s", config_plugins_dir(config, &cli->paths), KG_STR_CUT(name, 64));
+        if (plugin->installed.length > 0 || plugin->hash.length > 0 || access(folder, F_OK) == 0)
+            continue;
+        kg_buf_printf(out, "%s: [plugins.\"", cli->paths.local_file);
+        kg_buf_escaped(out, plugin->package);
+        kg_buf_text(out, "\"]: there is no such plugin\n");
+    }
+}
+
 int cli_config_check(struct cli *cli)
 {
     struct kg_err err = {0};
@@ -41,6 +60,7 @@ int cli_config_check(struct cli *cli)
     int code = local != NULL ? CLI_DONE : print_error(&err);
     if (local != NULL) {
         kg_auto(kg_buf_free) struct kg_buf out = {0};
+        put_unknown_tables(&out, cli, config, local);
         kg_buf_printf(&out, "%s and %s can be used as they are\n", cli->paths.config_file,
                       cli->paths.local_file);
         print_out(&out);
@@ -118,7 +138,8 @@ static bool is_secret(const struct key_path *path)
     if (strcmp(path->parts[0], "providers") == 0 || strcmp(path->parts[0], "system_plugins") == 0)
         return true;
     return strcmp(path->parts[0], "plugins") == 0 && path->count >= 3 &&
-           !local_key_is_reserved(kg_str(path->parts[2]));
+           (!local_key_is_reserved(kg_str(path->parts[2])) ||
+            strcmp(path->parts[2], LOCAL_SYSTEM) == 0);
 }
 
 /* A key that is one for each name is compared with the name that was given. */
@@ -380,7 +401,8 @@ int cli_config_set(struct cli *cli)
         read_value(cli_argument(cli, 1), key != NULL && key->type == CONFIG_TYPE_TEXT);
     const char *file = local ? cli->paths.local_file : cli->paths.config_file;
     struct setting setting = {&path, kg_node_get(doc->root, "value"), local, file};
-    if (edit_file(file, change, &setting, &err) < 0) {
+    if (config_paths_make_config(&cli->paths, &err) < 0 ||
+        edit_file(file, change, &setting, &err) < 0) {
         kg_wrap(&err, 0, "set %s", name);
         if (err.code != KG_E_INVALID_CONFIG && err.errnum == EINVAL)
             err.code = KG_E_INVALID_CONFIG;

@@ -75,6 +75,8 @@ static void put_status(struct kg_buf *out, const struct cli *cli, const struct k
     put_fact(out, "config", cli_text(status, "config_file"));
     put_fact(out, "socket", cli_text(status, "socket"));
     put_fact(out, "tcp", cli_text(status, "tcp"));
+    put_fact(out, "no tcp", cli_text(status, "tcp_problem"));
+    put_fact(out, "log", cli_text(status, "log"));
     if (cli_time(status, "started_at", &started_ms)) {
         kg_buf_text(out, "  started   ");
         print_when(out, started_ms);

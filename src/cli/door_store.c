@@ -320,6 +320,7 @@ static void put_removed(struct kg_buf *out, const char *name, const struct store
     kg_json_named_text(&json, "version", removed->version);
     kg_json_named_bool(&json, "was_running", false);
     kg_json_named_text(&json, "storage", removed->storage);
+    kg_json_named_bool(&json, "storage_dropped", removed->storage_dropped);
     kg_json_named_text(&json, "plugin_data", removed->plugin_data);
     kg_json_end(&json, '}');
 }

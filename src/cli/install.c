@@ -5,6 +5,9 @@
  */
 #include "cli/install.h"
 
+#include "manifest/manifest.h"
+
+#include <dirent.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -290,9 +293,49 @@ int dialogue_check_flags(const struct cli *cli)
     return print_error(&err);
 }
 
+/* The names of the plugins that came with this program: "echo, notes". */
+static void put_shipped(struct kg_buf *out, const char *folder)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (entries[i]->d_name[0] != '.')
+            kg_buf_printf(out, "%s%s", out->length > 0 ? ", " : "", entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+}
+
+/* A bare name that is nothing here is that of a plugin that came with this program. NULL: of none.
+ */
+static char *find_source(const char *source, struct kg_err *err)
+{
+    kg_auto(kg_free) char *share = cli_share_dir();
+    kg_auto(kg_free) char *folder = kg_format("%s/plugins", share);
+    kg_auto(kg_free) char *shipped = kg_format("%s/%s", folder, source);
+    kg_auto(kg_buf_free) struct kg_buf names = {0};
+    if (!manifest_name_is_valid(kg_str(source)) || access(source, F_OK) == 0)
+        return door_absolute(source);
+    char *found = realpath(shipped, NULL);
+    if (found != NULL)
+        return found;
+    put_shipped(&names, folder);
+    kg_fail(err, KG_E_NOT_FOUND,
+            "%s is neither a folder or an archive here, nor a plugin that came "
+            "with kaged",
+            source);
+    if (names.length > 0)
+        kg_hint(err, "with kaged came %s", kg_buf_terminate(&names));
+    return NULL;
+}
+
 int cli_plugin_install(struct cli *cli)
 {
-    kg_auto(kg_free) char *source = door_absolute(cli_argument(cli, 0));
+    struct kg_err err = {0};
+    kg_auto(kg_free) char *source = find_source(cli_argument(cli, 0), &err);
+    if (source == NULL)
+        return print_error(&err);
     const struct door_wish wish = {
         .kind = "install", .source = source, .version = cli_option_value(cli, "version")};
     int code = dialogue_check_flags(cli);

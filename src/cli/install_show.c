@@ -140,7 +140,8 @@ size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer)
     const struct kg_node *capabilities = kg_node_list(offer, "capabilities");
     size_t count = 0;
     for (uint32_t i = 0; i < capabilities->count; i++) {
-        if (!differs_as(&capabilities->items[i], "new"))
+        if (!differs_as(&capabilities->items[i], "new") ||
+            kg_str_is(cli_text(&capabilities->items[i], "capability"), "net:[]"))
             continue;
         kg_buf_text(out, count++ > 0 ? ", " : "");
         kg_buf_escaped(out, cli_text(&capabilities->items[i], "capability"));
@@ -436,6 +437,8 @@ void show_uninstalled(struct kg_buf *out, const struct kg_node *removed)
     kg_buf_text(out, "✓ Removed plugin files\n✓ Removed local config entry\n");
     if (cli_text(removed, "storage").length > 0)
         print_words(out, removed, "✓ Kept its database in {storage}\n");
+    if (kg_node_is_true(removed, "storage_dropped"))
+        kg_buf_text(out, "✓ Dropped its database\n");
     if (cli_text(removed, "plugin_data").length > 0)
         print_words(out, removed, "  its own files stay in {plugin_data}\n");
 }

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <langinfo.h>
 #include <locale.h>
 
 /* Words that are no command are answered with help, on stderr since nothing was done. */
@@ -55,12 +56,22 @@ static int finish(int code)
     return code != CLI_DONE ? code : failed;
 }
 
-int main(int argc, char **argv)
+/* What is printed is UTF-8 whatever the locale says, and has to be measured as that. */
+static void use_utf8(void)
 {
     setlocale(LC_CTYPE, "");
+    if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+int main(int argc, char **argv)
+{
+    use_utf8();
     struct cli cli;
     struct kg_err err;
     if (cli_parse(argc, argv, &cli, &err) < 0)
         return print_error(&err);
+    kg_auto(kg_free) char *self = cli_self(&cli);
+    print_speak_as(self);
     return finish(run(&cli));
 }

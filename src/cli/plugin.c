@@ -12,6 +12,7 @@
 #define PARAMS_MAX_BYTES  ((size_t)64 << 20)
 #define TIMEOUT_MAX_MS    3600000
 #define CALL_GRACE_MS     30000 /* for the daemon to say that the time is over */
+#define LAST_WORDS_MAX    10
 #define POLL_MS           50
 #define SPAWN_TIMEOUT_MS  12000
 #define ENDING_TIMEOUT_MS 60000
@@ -38,11 +39,7 @@ int cli_show_plugin(const struct cli *cli, const char *method, const char *rest,
 static void print_log_lines(const struct kg_node *lines)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    for (uint32_t i = 0; i < lines->count; i++) {
-        kg_buf_escaped(&text,
-                       lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
-        kg_buf_char(&text, '\n');
-    }
+    print_put_lines(&text, "", lines);
     print_out(&text);
 }
 
@@ -119,13 +116,45 @@ static int wait_to_settle(const struct cli *cli, struct kg_buf *body, struct kg_
     return code;
 }
 
+/* What a process that ended wrote to stderr last: most often the reason. */
+static void say_last_words(const struct kg_node *last_exit)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    struct kg_node lines = *kg_node_list(last_exit, "last_stderr");
+    uint32_t left_out = lines.count > LAST_WORDS_MAX ? lines.count - LAST_WORDS_MAX : 0;
+    if (lines.count == 0)
+        return;
+    lines.items += left_out;
+    lines.count -= left_out;
+    kg_buf_text(&text, "last on its stderr:\n");
+    print_put_lines(&text, "    ", &lines);
+    fputs(kg_buf_terminate(&text), stderr);
+}
+
+/* How interpreters say that a package is not there, which nothing fetches for a plugin. */
+static bool lacks_packages(const struct kg_node *last_exit)
+{
+    static const char *const signs[] = {"Cannot find module", "Cannot find package",
+                                        "ModuleNotFoundError"};
+    const struct kg_node *lines = kg_node_list(last_exit, "last_stderr");
+    for (uint32_t i = 0; i < lines->count; i++)
+        for (size_t k = 0; lines->items[i].type == KG_STRING && k < KG_COUNT(signs); k++)
+            if (memmem(lines->items[i].text.data, lines->items[i].text.length, signs[k],
+                       strlen(signs[k])) != NULL)
+                return true;
+    return false;
+}
+
 /* The state is not the wanted one: why, from the report of the last exit or the state itself. */
 static int say_unsettled(const struct cli *cli, const struct kg_node *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     kg_auto(kg_free) char *self = cli_self(cli);
+    bool lacks = lacks_packages(kg_node_get(plugin, "last_exit"));
     kg_auto(kg_free) char *hint =
-        kg_format("more with: %s plugin status %s", self, cli_argument(cli, 0));
+        lacks ? kg_strdup("its packages are not in its folder, and nothing fetches them: install a "
+                          "folder in which they are, such as after npm ci")
+              : kg_format("more with: %s plugin status %s", self, cli_argument(cli, 0));
     struct kg_str state = cli_text(plugin, "state"), problem = cli_text(plugin, "problem");
     struct kg_str words = cli_text(kg_node_get(plugin, "last_exit"), "words");
     kg_buf_printf(&message, "plugin %s is %.*s", cli_argument(cli, 0), KG_STR_ARG(state));
@@ -133,7 +162,9 @@ static int say_unsettled(const struct cli *cli, const struct kg_node *plugin)
         kg_buf_printf(&message, ": %.*s", KG_STR_ARG(problem));
     else if (words.length > 0 && time_for(state) == 0)
         kg_buf_printf(&message, ": %.*s", KG_STR_ARG(words));
-    return print_problem(CLI_FAILED, kg_buf_view(&message), kg_str(hint));
+    print_problem(CLI_FAILED, kg_buf_view(&message), kg_str(hint));
+    say_last_words(kg_node_get(plugin, "last_exit"));
+    return CLI_FAILED;
 }
 
 static void say_settled(const struct cli *cli, const struct kg_node *plugin)

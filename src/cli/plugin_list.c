@@ -1,13 +1,17 @@
 /*
- * The list of plugins: what an operator looks at every day, within 80 columns. Long names are cut
- * there; --verbose and --json have all of them. What is wrong with a plugin stands below the table.
+ * The list of plugins: what an operator looks at every day, on a screen of 80 columns and more.
+ * Long names are cut to what there is room for, and descriptions are shown where there is some
+ * left; in a pipe, with --verbose and with --json nothing is cut. What is wrong with a plugin
+ * stands below.
  */
 #include "cli/cli.h"
 
 #include <inttypes.h>
 
-#define NAME_COLUMNS    18
-#define VERSION_COLUMNS 9
+#define LIST_COLUMNS        80 /* of the table with names and versions of these widths */
+#define NAME_COLUMNS        18
+#define VERSION_COLUMNS     9
+#define DESCRIPTION_COLUMNS 20 /* fewer tell nothing */
 
 static const char *state_color(struct kg_str state)
 {
@@ -58,15 +62,33 @@ static void put_figure(struct table *table, void (*print)(struct kg_buf *out, in
     table_cell(table, kg_buf_view(&text), NULL);
 }
 
-static void put_brief_row(struct table *table, const struct kg_node *plugin)
+/* How the width of the screen is spent. */
+struct widths {
+    size_t name, version;
+    bool description;
+};
+
+static struct widths widths_here(void)
+{
+    size_t columns = print_columns();
+    if (columns == SIZE_MAX)
+        return (struct widths){SIZE_MAX, SIZE_MAX, true};
+    size_t spare = columns > LIST_COLUMNS ? columns - LIST_COLUMNS : 0;
+    bool description = spare > DESCRIPTION_COLUMNS;
+    size_t name = NAME_COLUMNS + spare - (description ? DESCRIPTION_COLUMNS : 0);
+    return (struct widths){name, VERSION_COLUMNS, description};
+}
+
+static void put_brief_row(struct table *table, const struct kg_node *plugin,
+                          const struct widths *widths)
 {
     struct kg_str state = cli_text(plugin, "state");
     int64_t started_ms = 0, calls = kg_node_number(plugin, "calls");
     int64_t starts = kg_node_number(plugin, "starts"),
             memory = kg_node_number(plugin, "memory_bytes");
     bool runs = cli_time(plugin, "started_at", &started_ms);
-    put_cut(table, cli_text(plugin, "name"), NAME_COLUMNS);
-    put_cut(table, cli_text(plugin, "version"), VERSION_COLUMNS);
+    put_cut(table, cli_text(plugin, "name"), widths->name);
+    put_cut(table, cli_text(plugin, "version"), widths->version);
     table_cell(table, is_invalid(plugin) ? kg_str(reasons[reason_of(plugin)].word) : state,
                is_invalid(plugin) ? "red" : state_color(state));
     put_figure(table, print_age, kg_wall_ms() - started_ms, runs);
@@ -75,6 +97,8 @@ static void put_brief_row(struct table *table, const struct kg_node *plugin)
     put_figure(table, print_latency, kg_node_number(plugin, "p99_us"), calls > 0);
     put_figure(table, print_short, starts > 0 ? starts - 1 : 0, true);
     put_figure(table, print_bytes, memory, memory > 0);
+    if (widths->description)
+        table_cell(table, cli_text(plugin, "description"), NULL);
 }
 
 /* Those that are run from somewhere else than the store. */
@@ -125,8 +149,11 @@ static void put_verbose_row(struct table *table, const struct kg_node *plugin)
 
 static void put_plugins(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    static const char *const brief[] = {"NAME", "VERSION", "STATE",    "UPTIME", "CALLS",
-                                        "P50",  "P99",     "RESTARTS", "MEMORY", NULL};
+    const struct widths widths = widths_here();
+    const char *const brief[] = {
+        "NAME", "VERSION", "STATE",    "UPTIME", "CALLS",
+        "P50",  "P99",     "RESTARTS", "MEMORY", widths.description ? "DESCRIPTION" : NULL,
+        NULL};
     static const char *const all[] = {"NAME",     "VERSION", "STATE",       "PID", "CAPABILITIES",
                                       "HOMEPAGE", "FOLDER",  "DESCRIPTION", NULL};
     const struct kg_node *plugins = kg_node_list(answer, "plugins");
@@ -140,7 +167,7 @@ static void put_plugins(struct kg_buf *out, const struct cli *cli, const struct 
         if (verbose)
             put_verbose_row(table, &plugins->items[i]);
         else
-            put_brief_row(table, &plugins->items[i]);
+            put_brief_row(table, &plugins->items[i], &widths);
     }
     table_print(table);
     put_devs(out, plugins);

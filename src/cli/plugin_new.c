@@ -91,7 +91,7 @@ static bool is_folder(const char *path)
 }
 
 /* Beside the program, in the source tree as in an installation, wherever that was moved to. */
-static char *find_share(void)
+char *cli_share_dir(void)
 {
     static const char *const beside[] = {
         "../share/kaged",
@@ -312,7 +312,7 @@ int cli_plugin_new(struct cli *cli)
 {
     const char *name = cli_argument(cli, 0);
     const char *folder = cli_option_value(cli, "dir") ? cli_option_value(cli, "dir") : name;
-    kg_auto(kg_free) char *share = find_share();
+    kg_auto(kg_free) char *share = cli_share_dir();
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     struct kg_err err;
     const struct language *language = take_language(cli, &err);

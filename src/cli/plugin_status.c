@@ -133,15 +133,6 @@ static void put_what_follows(struct kg_buf *out, const struct cli *cli,
     }
 }
 
-static void put_indented(struct kg_buf *out, const struct kg_node *lines)
-{
-    for (uint32_t i = 0; i < lines->count; i++) {
-        kg_buf_text(out, "    ");
-        kg_buf_escaped(out, lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
-        kg_buf_char(out, '\n');
-    }
-}
-
 static void put_trace(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin,
                       const struct kg_node *trace)
 {
@@ -173,7 +164,7 @@ static void put_last_exit(struct kg_buf *out, const struct cli *cli, const struc
     put_trace(out, cli, plugin, kg_node_get(last_exit, "trace"));
     const struct kg_node *lines = kg_node_list(last_exit, "last_stderr");
     kg_buf_text(out, lines->count > 0 ? "  last stderr\n" : "");
-    put_indented(out, lines);
+    print_put_lines(out, "    ", lines);
 }
 
 static void put_cage(struct kg_buf *out, const struct kg_node *cage)
@@ -182,7 +173,7 @@ static void put_cage(struct kg_buf *out, const struct kg_node *cage)
         return;
     const struct kg_node *words = kg_node_list(cage, "words");
     kg_buf_text(out, words->count > 0 ? "  in its cage it\n" : "");
-    put_indented(out, words);
+    print_put_lines(out, "    ", words);
     put_text(out, "no cage", cli_text(cage, "problem"));
     put_text(out, "what to do", cli_text(cage, "hint"));
 }

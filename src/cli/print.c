@@ -69,7 +69,7 @@ void print_fact(struct kg_buf *out, int columns, const char *label, struct kg_st
     if (text.length == 0)
         return;
     kg_buf_printf(out, "  %-*s", columns, label);
-    kg_buf_escaped(out, text);
+    print_put_hint(out, text);
     kg_buf_char(out, '\n');
 }
 
@@ -168,6 +168,15 @@ void print_text(struct kg_str text)
     print_line(kg_buf_view(&line));
 }
 
+void print_put_lines(struct kg_buf *out, const char *indent, const struct kg_node *lines)
+{
+    for (uint32_t i = 0; i < lines->count; i++) {
+        kg_buf_text(out, indent);
+        kg_buf_escaped(out, lines->items[i].type == KG_STRING ? lines->items[i].text : KG_STR(""));
+        kg_buf_char(out, '\n');
+    }
+}
+
 void print_put_text(struct kg_buf *out, struct kg_str text, const char *indent)
 {
     size_t run = 0; /* what came since then was not put yet */
@@ -191,6 +200,44 @@ void print_json(struct kg_str json)
     print_line(kg_buf_view(&text));
 }
 
+static const char *self = "kaged";
+
+void print_speak_as(const char *how)
+{
+    self = how;
+}
+
+/* Whether a command of kaged that works in a home stands at the start of the text. */
+static bool is_command(struct kg_str text)
+{
+    for (size_t i = 0; i < cli_command_count; i++) {
+        size_t length = strcspn(cli_commands[i].words, " ");
+        if (cli_commands[i].needs != CLI_NOTHING && text.length >= length &&
+            memcmp(text.data, cli_commands[i].words, length) == 0 &&
+            (text.length == length || strchr(" ,;:.)", text.data[length]) != NULL))
+            return true;
+    }
+    return false;
+}
+
+void print_put_hint(struct kg_buf *out, struct kg_str hint)
+{
+    static const char name[] = "kaged ";
+    size_t run = 0;
+    for (size_t i = 0; i < hint.length; i++) {
+        struct kg_str rest = {hint.data + i, hint.length - i};
+        if ((i > 0 && hint.data[i - 1] != ' ') || !kg_str_starts(rest, name))
+            continue;
+        struct kg_str words = {rest.data + strlen(name), rest.length - strlen(name)};
+        if (!is_command(words))
+            continue;
+        kg_buf_escaped(out, (struct kg_str){hint.data + run, i - run});
+        kg_buf_text(out, self);
+        run = i + strlen(name) - 1;
+    }
+    kg_buf_escaped(out, (struct kg_str){hint.data + run, hint.length - run});
+}
+
 void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str hint)
 {
     kg_buf_text(out, "kaged: ");
@@ -199,7 +246,7 @@ void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str 
     if (hint.length == 0)
         return;
     kg_buf_text(out, "hint: ");
-    kg_buf_escaped(out, hint);
+    print_put_hint(out, hint);
     kg_buf_char(out, '\n');
 }
 
@@ -259,6 +306,9 @@ struct table *table_new(const char *const *headings)
     table->columns = scols_new_table();
     need(table->columns != NULL);
     scols_table_enable_colors(table->columns, print_colors());
+    /* Who reads a pipe cuts as he likes; without this, it has the width of $COLUMNS or 80. */
+    if (print_columns() == SIZE_MAX)
+        scols_table_set_termforce(table->columns, SCOLS_TERMFORCE_NEVER);
     /* The cells are escaped here; libsmartcols would escape the backslashes once more. */
     scols_table_enable_noencoding(table->columns, 1);
     for (; headings[table->count] != NULL; table->count++) {

@@ -352,6 +352,8 @@ void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
         kg_buf_text(out, "; fell back to that: ");
         put_fallback(out, reason);
     }
+    if (cli_text(told, "summary").length > 0)
+        print_words(out, told, ": {summary}");
 }
 
 static void put_compacted(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)

@@ -23,6 +23,7 @@
 #define LOG_CHECK_MS      60000
 #define LOCK_WAIT_MS      5000 /* a change of the plugin store takes less */
 #define LOCK_TRY_MS       20
+#define READY             "ready\n"
 #define STATUS_MS         10000 /* between two looks at what the service manager was told */
 
 struct daemon {
@@ -116,7 +117,7 @@ static void raise_fd_limit(void)
 
 /* -- going to the background ------------------------------------------------------------------- */
 
-/* The parent waits until the child is ready, or prints why it is not. */
+/* The parent waits until the child is ready, and prints what it lacks, or why it is not. */
 static int wait_for_child(int fd, pid_t child)
 {
     char text[1024];
@@ -127,8 +128,10 @@ static int wait_for_child(int fd, pid_t child)
             (got < 0 && errno == EINTR)))
         length += got > 0 ? (size_t)got : 0;
     text[length] = '\0';
-    if (strcmp(text, "ready\n") == 0) {
+    if (kg_str_starts(kg_str(text), READY)) {
         printf("kaged is running (pid %d)\n", (int)child);
+        fflush(stdout);
+        fputs(text + strlen(READY), stderr);
         return 0;
     }
     int status = 0;
@@ -209,11 +212,19 @@ static bool fork_away(struct daemon *daemon, int *ret_exit_code, struct kg_err *
 static void tell_ready(struct daemon *daemon)
 {
     int *const fds[] = {&daemon->ready_fd, &daemon->parent_fd};
-    for (size_t i = 0; i < KG_COUNT(fds); i++) {
+    for (size_t i = 0; i < KG_COUNT(fds); i++)
         if (*fds[i] >= 0)
-            (void)kg_write_all(*fds[i], "ready\n", 6);
-        kg_close(fds[i]);
+            (void)kg_write_all(*fds[i], READY, strlen(READY));
+    const char *no_tcp = http_server_tcp_problem(daemon->server);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (no_tcp != NULL && daemon->parent_fd >= 0) {
+        kg_auto(kg_free) char *message = kg_format("no HTTP over TCP: %s", no_tcp);
+        print_put_problem(&text, kg_str(message),
+                          KG_STR("kaged config set daemon.bind 127.0.0.1:PORT"));
+        (void)kg_write_all(daemon->parent_fd, text.data, text.length);
     }
+    kg_close(&daemon->ready_fd);
+    kg_close(&daemon->parent_fd);
 }
 
 /* -- the service manager ----------------------------------------------------------------------- */

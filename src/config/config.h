@@ -12,10 +12,11 @@
 /* Each is absolute and owned. */
 struct config_paths {
     char *home; /* KAGED_HOME or --home; NULL in per-user and system mode */
-    char *config_file, *local_file;
+    char *config_dir, *config_file, *local_file;
     char *plugins_dir, *plugin_data_dir;
     char *state_dir, *state_db, *storage_dir, *audit_dir, *audit_key, *logs_dir;
     char *run_dir, *socket, *pid_file, *launch_file;
+    mode_t config_dir_mode; /* a user's own is for him alone; the system's daemon may be another */
 };
 /* home_or_null: from --home; else KAGED_HOME; else the user's folders, or the system's for root. */
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err);
@@ -25,7 +26,9 @@ void config_paths_free(struct config_paths *paths);
 #define CONFIG_PATHS_FOLDERS 7
 void config_paths_folders(const struct config_paths *paths,
                           const char *ret_folders[CONFIG_PATHS_FOLDERS + 1]);
-/* Makes them: 0700, but plugins are for all to read. One may belong to root or to user. */
+/* Makes the folder of config.toml and local.toml, which only the operator's commands write to. */
+int config_paths_make_config(const struct config_paths *paths, struct kg_err *err);
+/* Makes that and them: 0700, but plugins are for all to read. One may belong to root or to user. */
 int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_err *err);
 
 /* -- config.toml ------------------------------------------------------------------------------- */

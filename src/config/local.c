@@ -17,7 +17,7 @@
 
 static const char *const sections[] = {"plugins", "models", "providers", "system_plugins",
                                        "projects"};
-static const char *const reserved[] = {"installed", "local", "config", "hash"};
+static const char *const reserved[] = {"installed", "local", "config", "hash", LOCAL_SYSTEM};
 
 bool local_key_is_reserved(struct kg_str key)
 {
@@ -155,17 +155,33 @@ static bool is_hash(struct kg_str text)
     return true;
 }
 
-/* All keys but our own, as an object of their own. */
-static const struct kg_node *system_of(const struct local *local, const struct kg_node *table)
+/*
+ * All keys but our own, as an object of their own; with them those of its table system_config,
+ * where others write them.
+ */
+static int take_system(const struct local *local, const struct kg_node *table,
+                       const struct kg_node **ret_system, struct kg_err *err)
 {
+    const struct kg_node *below = kg_node_get(table, LOCAL_SYSTEM);
     struct kg_node *system = kg_arena_alloc(local->doc->arena, sizeof(*system));
+    if (below != NULL && below->type != KG_OBJECT)
+        return fail_at(err, below, LOCAL_SYSTEM " takes a table");
+    size_t most = table->count + (below ? below->count : 0) + 1u;
     *system = (struct kg_node){.type = KG_OBJECT, .line = table->line, .column = table->column};
-    system->members =
-        kg_arena_alloc(local->doc->arena, (table->count + 1u) * sizeof(*system->members));
+    system->members = kg_arena_alloc(local->doc->arena, most * sizeof(*system->members));
     for (uint32_t i = 0; i < table->count; i++)
         if (!local_key_is_reserved(table->members[i].key))
             system->members[system->count++] = table->members[i];
-    return system;
+    for (uint32_t i = 0; below != NULL && i < below->count; i++) {
+        const struct kg_member *member = &below->members[i];
+        if (kg_node_member(system, member->key) != NULL)
+            return fail_at(err, &member->value,
+                           "%.*s stands here and in the table above " LOCAL_SYSTEM,
+                           KG_STR_CUT(member->key, 64));
+        system->members[system->count++] = *member;
+    }
+    *ret_system = system;
+    return 0;
 }
 
 static int take_plugin(struct local *local, const struct kg_member *member, struct kg_err *err)
@@ -178,14 +194,15 @@ static int take_plugin(struct local *local, const struct kg_member *member, stru
     const struct kg_node *is_local = kg_node_get(table, "local");
     plugin->package = member->key;
     plugin->config = kg_node_get(table, "config");
-    plugin->system = system_of(local, table);
     if (is_local != NULL && is_local->type != KG_BOOL)
         return fail_at(err, is_local, "local takes true or false");
     if (plugin->config != NULL && plugin->config->type != KG_OBJECT)
         return fail_at(err, plugin->config, "config takes a table");
     plugin->local = is_local == NULL || is_local->boolean;
     const struct kg_node *hash = kg_node_get(table, "hash");
-    int result = take_text(kg_node_get(table, "installed"), "installed", &plugin->installed, err);
+    int result = take_system(local, table, &plugin->system, err);
+    if (result == 0)
+        result = take_text(kg_node_get(table, "installed"), "installed", &plugin->installed, err);
     if (result == 0)
         result = take_text(hash, "hash", &plugin->hash, err);
     if (result == 0 && hash != NULL && !is_hash(plugin->hash))

@@ -9,6 +9,8 @@
 #include "base/json/json.h"
 
 /* [plugins."PACKAGE"]; nodes live in the document of the whole file. */
+#define LOCAL_SYSTEM "system_config" /* where those keys of a plugin's table may stand, too */
+
 struct local_plugin {
     struct kg_str package;
     struct kg_str installed;      /* the version; empty if it does not say */

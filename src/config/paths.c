@@ -45,6 +45,8 @@ static char *user_run_dir(void)
 static void fill(struct config_paths *paths, const char *config, const char *data,
                  const char *state, const char *run)
 {
+    paths->config_dir = kg_strdup(config);
+    paths->config_dir_mode = 0755;
     paths->config_file = kg_format("%s/config.toml", config);
     paths->local_file = kg_format("%s/local.toml", config);
     paths->plugins_dir = kg_format("%s/plugins", data);
@@ -76,6 +78,7 @@ static void fill_user(struct config_paths *paths)
     kg_auto(kg_free) char *state = user_dir("XDG_STATE_HOME", ".local/state");
     kg_auto(kg_free) char *run = user_run_dir();
     fill(paths, config, data, state, run);
+    paths->config_dir_mode = 0700;
 }
 
 void config_paths_system(struct config_paths *ret_paths)
@@ -102,11 +105,11 @@ int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, 
 
 void config_paths_free(struct config_paths *paths)
 {
-    char **all[] = {&paths->home,        &paths->config_file, &paths->local_file,
-                    &paths->plugins_dir, &paths->state_dir,   &paths->state_db,
-                    &paths->audit_dir,   &paths->audit_key,   &paths->plugin_data_dir,
-                    &paths->storage_dir, &paths->logs_dir,    &paths->run_dir,
-                    &paths->socket,      &paths->pid_file,    &paths->launch_file};
+    char **all[] = {
+        &paths->home,        &paths->config_dir,      &paths->config_file, &paths->local_file,
+        &paths->plugins_dir, &paths->state_dir,       &paths->state_db,    &paths->audit_dir,
+        &paths->audit_key,   &paths->plugin_data_dir, &paths->storage_dir, &paths->logs_dir,
+        &paths->run_dir,     &paths->socket,          &paths->pid_file,    &paths->launch_file};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }
@@ -136,11 +139,16 @@ void config_paths_folders(const struct config_paths *paths,
     memcpy(ret_folders, folders, sizeof(folders));
 }
 
+int config_paths_make_config(const struct config_paths *paths, struct kg_err *err)
+{
+    return kg_make_dirs(paths->config_dir, paths->config_dir_mode, err);
+}
+
 int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_err *err)
 {
     const char *folders[CONFIG_PATHS_FOLDERS + 1];
     config_paths_folders(paths, folders);
-    int result = 0;
+    int result = config_paths_make_config(paths, err);
     for (const char **folder = folders; *folder != NULL && result == 0; folder++)
         result = *folder == paths->plugins_dir ? kg_make_dirs(*folder, 0755, err)
                                                : make_private(*folder, user, err);

@@ -267,6 +267,41 @@ static const char *parse_url(struct kg_str text, struct url *url)
     return parse_authority((struct kg_str){text.data + start, end - start}, url);
 }
 
+/* Names that mean something within one network only. */
+static bool is_inside_name(const char *host)
+{
+    static const char *const endings[] = {".local", ".lan", ".internal", ".home.arpa"};
+    if (strchr(host, '.') == NULL && strchr(host, ':') == NULL)
+        return true;
+    for (size_t i = 0; i < KG_COUNT(endings); i++)
+        if (kg_str_ends(kg_str(host), endings[i]))
+            return true;
+    return false;
+}
+
+static bool is_private(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1) {
+        uint32_t address = ntohl(v4.s_addr);
+        return address >> 24 == 10 || address >> 20 == (172 << 4 | 1) ||
+               address >> 16 == (192 << 8 | 168) || address >> 16 == (169 << 8 | 254) ||
+               address >> 22 == (100 << 2 | 1);
+    }
+    if (inet_pton(AF_INET6, host, &v6) == 1)
+        return (v6.s6_addr[0] & 0xFE) == 0xFC || IN6_IS_ADDR_LINKLOCAL(&v6);
+    return is_inside_name(host);
+}
+
+/* Whether what is said to it may go in the clear: nobody else's network, and nothing to steal. */
+static bool may_be_open(const struct local_provider *provider, const char *host)
+{
+    bool has_key =
+        provider->api_key.length > 0 || (provider->headers != NULL && provider->headers->count > 0);
+    return is_loopback(host) || (!has_key && is_private(host));
+}
+
 static int take_url(struct local *local, struct local_provider *provider,
                     const struct kg_node *node, struct kg_err *err)
 {
@@ -274,8 +309,9 @@ static int take_url(struct local *local, struct local_provider *provider,
     const char *problem = parse_url(provider->base_url, &url);
     if (problem != NULL)
         return fail_at(err, node, "base_url: %s", problem);
-    if (!url.encrypted && !provider->insecure && !is_loopback(url.host)) {
-        fail_at(err, node, "base_url: http:// would show the key to the network");
+    if (!url.encrypted && !provider->insecure && !may_be_open(provider, url.host)) {
+        fail_at(err, node, "base_url: http:// would show %s to the network",
+                provider->api_key.length > 0 ? "the key" : "what is said");
         return kg_hint(err, "use https://, or say insecure = true if that is meant");
     }
     while (provider->base_url.data[provider->base_url.length - 1] == '/')

@@ -29,6 +29,8 @@ struct dialect_ops {
     bool (*on_request)(void *data, int64_t request, struct kg_str method, struct kg_str params);
     bool (*has_storage)(void *data);
     bool (*may_claim)(void *data, struct kg_str capability);
+    bool (*is_tool)(void *data, struct kg_str method);             /* of the manifest's */
+    bool (*may_notify)(void *data, struct kg_str type);            /* the same */
     void (*put_projects)(void *data, struct kg_json_writer *json); /* their ids */
 };
 
@@ -147,9 +149,10 @@ enum dialect_reading {
 };
 /* What a notification is. */
 enum dialect_hearing {
-    DIALECT_NEWS,  /* its own: written down, and passed on */
-    DIALECT_TAKEN, /* it was meant for us, or for a call */
-    DIALECT_NOISE, /* it means nothing */
+    DIALECT_NEWS,    /* its own: written down, and passed on */
+    DIALECT_TAKEN,   /* it was meant for us, or for a call */
+    DIALECT_NOISE,   /* it means nothing */
+    DIALECT_REFUSED, /* its manifest does not declare it: written down, and nobody is told */
 };
 
 struct dialect {

@@ -160,7 +160,7 @@ static struct kg_str names_end(struct names *names)
 }
 
 /* Methods that differ from the manifest are no failure: missing ones are marked, extra ones
- * ignored. */
+ * ignored. Published plugins list their tools, too. */
 static bool check_methods(struct dialect_talk *talk, const struct answer *answer)
 {
     struct names missing = {0}, extra = {0};
@@ -172,7 +172,8 @@ static bool check_methods(struct dialect_talk *talk, const struct answer *answer
             names_add(&missing, kg_str(talk->methods[i]));
     }
     for (uint32_t i = 0; answer->methods != NULL && i < answer->methods->count; i++)
-        if (!kg_list_has(talk->methods, answer->methods->items[i].text))
+        if (!kg_list_has(talk->methods, answer->methods->items[i].text) &&
+            !talk->ops->is_tool(talk->data, answer->methods->items[i].text))
             names_add(&extra, answer->methods->items[i].text);
     struct kg_str missing_list = names_end(&missing), extra_list = names_end(&extra);
     if (missing.count + extra.count > 0) {
@@ -420,6 +421,13 @@ static const char *check_pong(struct kg_str result)
                : "the answer is not {\"status\":\"ok\"}";
 }
 
+static enum dialect_hearing on_notification(struct dialect_talk *talk, struct kg_str method,
+                                            struct kg_str params)
+{
+    (void)params;
+    return talk->ops->may_notify(talk->data, method) ? DIALECT_NEWS : DIALECT_REFUSED;
+}
+
 const struct dialect dialect_kaged = {
     .name = "kaged",
     .rules =
@@ -443,6 +451,7 @@ const struct dialect dialect_kaged = {
     .steps = steps,
     .put_greeting = put_greeting,
     .configure = configure,
+    .on_notification = on_notification,
     .knows = {[DIALECT_METHOD] = true,
               [DIALECT_TOOL] = true,
               [DIALECT_HOOK] = true,

@@ -85,6 +85,26 @@ static int check_process(const struct host_process *process, struct kg_err *err)
     return -EINVAL;
 }
 
+/* Agents call tools, in their sessions: who tries it here is told how. */
+static int say_no_method(const struct host_process *process, struct kg_str method,
+                         struct kg_err *err)
+{
+    const struct manifest *manifest = process->manifest;
+    const struct manifest_tool *tool = manifest_tool_called(manifest, method);
+    if (tool == NULL) {
+        kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no method %.*s", process->name,
+                KG_STR_CUT(method, RPC_METHOD_MAX));
+        return kg_hint(err, "kaged plugin status %s lists its methods", process->name);
+    }
+    kg_fail(err, KG_E_METHOD_NOT_FOUND,
+            "%s.%s is a tool of plugin %s, which agents call, and not a method", manifest->name,
+            tool->name, process->name);
+    return kg_hint(err,
+                   "in a session of a project that has the plugin: kaged session tool SESSION "
+                   "%s.%s '{}'",
+                   manifest->name, tool->name);
+}
+
 static int check_method(const struct host_process *process, struct kg_str method,
                         struct kg_err *err)
 {
@@ -99,9 +119,7 @@ static int check_method(const struct host_process *process, struct kg_str method
     case METHOD_UNKNOWN:
         break;
     }
-    kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no method %.*s", process->name,
-            KG_STR_CUT(method, RPC_METHOD_MAX));
-    return kg_hint(err, "kaged plugin status %s lists its methods", process->name);
+    return say_no_method(process, method, err);
 }
 
 /* Only the host speaks for who calls and with which config. Few texts need a closer look. */
@@ -247,13 +265,13 @@ static void count_error(struct host_process *process, enum kg_code code)
 }
 
 /* Counts it and writes it to the audit log. */
-static void end_call(const struct host_call *call, const struct kg_err *error)
+static void end_call(const struct host_call *call, const struct host_reply *reply)
 {
     uint64_t duration_ns = loop_now_ns(call->host->loop) - call->started_ns;
     host_histogram_add(&call->process->usage.latency, duration_ns);
-    if (error->code != KG_OK)
-        count_error(call->process, error->code);
-    call->kind->audit_ended(call, error, (int64_t)(duration_ns / 1000000));
+    if (reply->error.code != KG_OK)
+        count_error(call->process, reply->error.code);
+    call->kind->audit_ended(call, reply, (int64_t)(duration_ns / 1000000));
 }
 
 static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
@@ -266,7 +284,7 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
     fill_reply(&reply, call, outcome, payload);
     if (outcome == PEER_EXPIRED)
         dialect_cancel(&call->wire);
-    end_call(call, &reply.error);
+    end_call(call, &reply);
     host_done_fn *done = call->on_done;
     void *done_data = call->data;
     release_call(call);
@@ -286,14 +304,15 @@ void host_audit_called(const struct host_call *call)
                AUDIT_V_TEXT(asker->operator_id), AUDIT_V_TEXT(asker->project_id));
 }
 
-void host_audit_returned(const struct host_call *call, const struct kg_err *error,
+void host_audit_returned(const struct host_call *call, const struct host_reply *reply,
                          int64_t duration_ms)
 {
-    bool success = error->code == KG_OK;
+    enum kg_code code = reply->error.code;
+    bool success = code == KG_OK;
     audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->asker->request_id),
                AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(call->method),
                AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
-               success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(error->code)->name));
+               success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(code)->name));
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
@@ -415,7 +434,7 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
 
 void host_call_cancel(struct host_call *call)
 {
-    const struct kg_err cancelled = {.code = KG_E_CANCELLED};
+    const struct host_reply cancelled = {.error = {.code = KG_E_CANCELLED}};
     dialect_drop(&call->wire);
     end_call(call, &cancelled);
     release_call(call);

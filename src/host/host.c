@@ -207,6 +207,22 @@ static void follow_all(struct host *host)
         host_process_follow(at);
 }
 
+/* Tables of local.toml that configure nothing: most often their name is misspelt. */
+static void warn_of_tables(const struct host *host)
+{
+    for (size_t i = 0; i < host->local->plugin_count; i++) {
+        struct kg_str package = host->local->plugins[i].package;
+        const struct host_plugin *plugin = host_plugin_find(host, manifest_package_name(package));
+        const struct manifest *manifest = plugin ? plugin->manifest : NULL;
+        if (plugin == NULL)
+            kg_log(KG_WARN, "%s: [plugins.\"%.*s\"]: there is no such plugin",
+                   host->paths->local_file, KG_STR_CUT(package, 64));
+        else if (manifest != NULL && !kg_str_is(package, manifest->package))
+            kg_log(KG_WARN, "%s: [plugins.\"%.*s\"]: the plugin is the package %s",
+                   host->paths->local_file, KG_STR_CUT(package, 64), manifest->package);
+    }
+}
+
 static void warn_of_missing(struct host *host)
 {
     struct host_named found;
@@ -234,6 +250,7 @@ void host_start(struct host *host)
     recover_store(host);
     host_find_plugins(host);
     warn_of_missing(host);
+    warn_of_tables(host);
     follow_all(host);
     host->project_ops->start(host->projects);
 }
@@ -283,6 +300,7 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
         host_plugin_refresh(host->plugins[i]);
     host_find_plugins(host);
     warn_of_missing(host);
+    warn_of_tables(host);
     follow_all(host);
     host->project_ops->refresh(host->projects);
     if (host->on_reloaded != NULL)

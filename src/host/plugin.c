@@ -367,8 +367,7 @@ static int say_unknown(const struct host *host, struct kg_str name, struct kg_er
     if (nearest != NULL)
         kg_hint(err, "did you mean %s?", nearest);
     else
-        kg_hint(err, "plugins are folders in %s; new ones are found by: kaged reload",
-                host->plugins_dir);
+        kg_hint(err, "install it: kaged plugin install FOLDER, or an archive or a git URL");
     return -ENOENT;
 }
 

@@ -152,6 +152,18 @@ static bool may_claim(void *data, struct kg_str capability)
            capability_set_covers(&process->manifest->capability_set, &claimed);
 }
 
+static bool may_notify(void *data, struct kg_str type)
+{
+    const struct host_process *process = data;
+    return kg_list_has(process->manifest->notifications, type);
+}
+
+static bool is_tool(void *data, struct kg_str method)
+{
+    const struct host_process *process = data;
+    return manifest_tool_called(process->manifest, method) != NULL;
+}
+
 static void put_projects(void *data, struct kg_json_writer *json)
 {
     const struct host_process *process = data;
@@ -201,6 +213,8 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .on_request = host_serve,
         .has_storage = has_storage,
         .may_claim = may_claim,
+        .is_tool = is_tool,
+        .may_notify = may_notify,
         .put_projects = put_projects,
     };
     if (process->instance == NULL)

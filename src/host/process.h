@@ -95,11 +95,11 @@ struct host_call_kind {
     /* What it refuses is the call's error. NULL: any result will do. */
     int (*take)(const struct host_call *call, struct kg_str result, struct kg_err *err);
     void (*audit_sent)(const struct host_call *call);
-    void (*audit_ended)(const struct host_call *call, const struct kg_err *error,
+    void (*audit_ended)(const struct host_call *call, const struct host_reply *reply,
                         int64_t duration_ms);
 };
 void host_audit_called(const struct host_call *call);
-void host_audit_returned(const struct host_call *call, const struct kg_err *error,
+void host_audit_returned(const struct host_call *call, const struct host_reply *reply,
                          int64_t duration_ms);
 void *host_call_data(const struct host_call *call); /* of who made it */
 

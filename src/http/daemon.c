@@ -1,6 +1,7 @@
 /* The daemon itself: whether it answers, how it is, its configuration read again, its end. */
 #include "http/internal.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -43,10 +44,20 @@ static void put_figures(struct kg_json_writer *json, struct host *host)
     kg_json_named_int(json, "audit_queue_bytes", (int64_t)audit_waiting_bytes(host_audit(host)));
 }
 
+/* Where our own log goes: a file in the background, else what stderr is. */
+static void put_log(struct kg_json_writer *json)
+{
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/fd/2", path, sizeof(path) - 1);
+    path[length > 0 ? length : 0] = '\0';
+    kg_json_named_text(json, "log", path[0] == '/' ? path : "stderr");
+}
+
 static void put_places(struct kg_json_writer *json, const struct http_request *request,
                        const struct host *host)
 {
-    const char *tcp = http_tcp_address(request);
+    const struct http_server *server = http_server_of(request);
+    const char *tcp = server ? http_server_address(server) : NULL;
     const struct config_paths *paths = host_paths(host);
     kg_json_named_text(json, "home", paths->home);
     kg_json_named_text(json, "config_file", paths->config_file);
@@ -57,6 +68,8 @@ static void put_places(struct kg_json_writer *json, const struct http_request *r
         kg_json_text(json, tcp);
     kg_json_end(json, ']');
     kg_json_named_text(json, "tcp", tcp);
+    kg_json_named_text(json, "tcp_problem", server ? http_server_tcp_problem(server) : NULL);
+    put_log(json);
 }
 
 static void on_daemon_measured(void *data)

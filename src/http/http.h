@@ -98,6 +98,8 @@ int http_server_listen(struct http_server *server, const char *path, struct kg_e
 int http_server_listen_tcp(struct http_server *server, const char *bind, struct kg_err *err);
 /* As a URL has it, the port as it is; NULL if it does not listen on TCP. */
 const char *http_server_address(const struct http_server *server);
+/* Why it does not, although it was asked to; or NULL. */
+const char *http_server_tcp_problem(const struct http_server *server);
 /* Takes a socket that listens at PATH already, as a service manager passes it; its file stays. */
 int http_server_adopt(struct http_server *server, int fd, const char *path, struct kg_err *err);
 /* Takes no new connection and closes idle ones; requests that run are still answered. */
@@ -142,8 +144,8 @@ int http_server_offer_launch(struct http_server *server, struct kg_err *err);
 struct host *http_host(const struct http_request *request);
 struct sessions *http_sessions(const struct http_request *request);
 const char *http_operator(const struct http_request *request); /* NULL: unknown */
-/* Where the server listens on TCP, or NULL. */
-const char *http_tcp_address(const struct http_request *request);
+/* The server that the request came to; NULL if its connection is gone. */
+const struct http_server *http_server_of(const struct http_request *request);
 const char *http_request_id(const struct http_request *request); /* req_..., also sent back */
 /* Both of them, for all that is done for the request; the request holds the first reference. */
 struct host_asker *http_asker(struct http_request *request);

@@ -180,6 +180,7 @@ static void on_uninstalled(void *data, const struct host_changed *changed,
     kg_json_named_text(&json, "version", changed->outcome.version);
     kg_json_named_bool(&json, "was_running", changed->outcome.was_running);
     kg_json_named_text(&json, "storage", changed->removed->storage);
+    kg_json_named_bool(&json, "storage_dropped", changed->removed->storage_dropped);
     kg_json_named_text(&json, "plugin_data", changed->removed->plugin_data);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));

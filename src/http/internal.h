@@ -42,10 +42,11 @@ struct http_server {
 
     struct http_auth *auth; /* borrowed; NULL: unix socket only */
     uv_tcp_t tcp;
-    bool has_tcp;       /* libuv holds it */
-    char address[64];   /* "[::1]:7777"; "" unless listening on TCP */
-    char host_name[64]; /* "[::1]" */
-    size_t tcp_count;   /* connections over TCP: they have a bound of their own */
+    bool has_tcp;          /* libuv holds it */
+    char address[64];      /* "[::1]:7777"; "" unless listening on TCP */
+    char host_name[64];    /* "[::1]" */
+    char tcp_problem[256]; /* why it does not listen on TCP; "": it does, or was not asked to */
+    size_t tcp_count;      /* connections over TCP: they have a bound of their own */
 
     uv_pipe_t listener;
     char *path; /* owned; NULL unless listening */

@@ -94,10 +94,10 @@ const char *http_operator(const struct http_request *request)
     return request->operator_id[0] != '\0' ? request->operator_id : NULL;
 }
 
-const char *http_tcp_address(const struct http_request *request)
+const struct http_server *http_server_of(const struct http_request *request)
 {
     const struct http_connection *connection = request->connection;
-    return connection ? http_server_address(http_connection_server(connection)) : NULL;
+    return connection ? http_connection_server(connection) : NULL;
 }
 
 const char *http_request_id(const struct http_request *request)

@@ -138,6 +138,7 @@ int http_server_listen_tcp(struct http_server *server, const char *bind, struct 
     if (result < 0) {
         kg_fail_errno(err, -result, "listen on %s", bind);
         kg_hint(err, "set daemon.bind to another port, to port 0 for a free one, or to \"\"");
+        snprintf(server->tcp_problem, sizeof(server->tcp_problem), "%.255s", err->message);
         return result;
     }
     print_address(&address, server->host_name, &port);
@@ -148,6 +149,11 @@ int http_server_listen_tcp(struct http_server *server, const char *bind, struct 
 const char *http_server_address(const struct http_server *server)
 {
     return server->address[0] != '\0' ? server->address : NULL;
+}
+
+const char *http_server_tcp_problem(const struct http_server *server)
+{
+    return server->tcp_problem[0] != '\0' ? server->tcp_problem : NULL;
 }
 
 void http_server_set_auth(struct http_server *server, struct http_auth *auth)

@@ -140,14 +140,6 @@ static bool list_has(const struct kg_node *list, const char *text)
 }
 
 /* A tool among the methods is harmless. */
-static bool is_tool(const struct manifest *manifest, struct kg_str name)
-{
-    kg_auto(kg_free) char *prefix = kg_format("%s.", manifest->name);
-    if (kg_str_starts(name, prefix))
-        name = (struct kg_str){name.data + strlen(prefix), name.length - strlen(prefix)};
-    return manifest_tool_find(manifest, name) != NULL;
-}
-
 void kit_check_initialize_methods(struct kit_run *run)
 {
     const struct manifest *manifest = kit_manifest(run);
@@ -164,7 +156,8 @@ void kit_check_initialize_methods(struct kit_run *run)
     }
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         struct kg_str name = list->items[i].text;
-        if (!kg_list_has(manifest->method_names, name) && !is_tool(manifest, name))
+        if (!kg_list_has(manifest->method_names, name) &&
+            manifest_tool_called(manifest, name) == NULL)
             kit_find(run, run->rule, KG_STR("initialize"), name,
                      "\"methods\" has %.*s, which the manifest does not", KG_STR_CUT(name, 64));
     }

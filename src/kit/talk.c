@@ -241,11 +241,12 @@ static bool is_answer(enum rpc_kind kind)
     return kind == RPC_RESULT || kind == RPC_ERROR || kind == RPC_INVALID_RESPONSE;
 }
 
-/* Broken JSON that starts like an object was meant as the answer to initialize. */
+/* What is not JSON stands in the place of the answer to initialize. Empty lines do not. */
 static bool is_broken_hello(const struct rpc_message *message, struct kg_str line)
 {
-    return message->kind == RPC_NOISE && message->fault != KG_JSON_OK && line.length > 0 &&
-           line.data[0] == '{';
+    struct kg_json_cursor cursor = {line.data, line.data + line.length};
+    kg_json_skip_space(&cursor);
+    return message->kind == RPC_NOISE && message->fault != KG_JSON_OK && cursor.at < cursor.end;
 }
 
 static void on_early_line(struct kit_talk *talk, const struct rpc_message *message,

@@ -236,13 +236,13 @@ static void audit_completed(const struct live_compaction *compaction)
     struct live_compacted done = describe(compaction);
     if (compaction->reason != NULL)
         audit_failed(compaction, compaction->reason, compaction->error);
-    audit_emit(audit_of(compaction), AUDIT_COMPACTION_COMPLETED, request_of(compaction),
-               AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
-               AUDIT_V_TEXT(session_strategy_names[done.strategy]),
-               AUDIT_V_TEXT(compaction->trigger), AUDIT_V_TEXT(done.mark.text),
-               AUDIT_V_INT((int64_t)done.sums.superseded),
-               AUDIT_V_INT((int64_t)done.sums.tokens_before),
-               AUDIT_V_INT((int64_t)done.sums.tokens_after));
+    audit_emit(
+        audit_of(compaction), AUDIT_COMPACTION_COMPLETED, request_of(compaction),
+        AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
+        AUDIT_V_TEXT(session_strategy_names[done.strategy]), AUDIT_V_TEXT(compaction->trigger),
+        AUDIT_V_TEXT(done.mark.text), AUDIT_V_INT((int64_t)done.sums.superseded),
+        AUDIT_V_INT((int64_t)done.sums.tokens_before), AUDIT_V_INT((int64_t)done.sums.tokens_after),
+        AUDIT_V_TEXT(session_compaction_summary(compaction->plan)));
 }
 
 static void audit_flagged(struct live_compaction *compaction)

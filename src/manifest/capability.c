@@ -182,7 +182,8 @@ static void put_exec(const struct capability *capability, struct kg_buf *out)
 
 static void say_exec(const struct capability *capability, struct kg_buf *out)
 {
-    kg_buf_printf(out, "%s, working in %s", capability->program, capability->path);
+    kg_buf_printf(out, "%s, in any folder that it sees, and read %s", capability->program,
+                  capability->path);
 }
 
 /* -- addresses: one form for both families, IPv4 mapped into IPv6 ------------------------------ */

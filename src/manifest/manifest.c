@@ -11,6 +11,7 @@
 
 #define NAME_MAX_BYTES    64
 #define PACKAGE_MAX_BYTES 214
+#define PACKAGE_PREFIX    "plugin-" /* how packages of plugins are called elsewhere */
 
 bool manifest_name_is_valid(struct kg_str name)
 {
@@ -24,10 +25,18 @@ bool manifest_name_is_valid(struct kg_str name)
     return true;
 }
 
-struct kg_str manifest_package_name(struct kg_str package)
+static struct kg_str last_part(struct kg_str package)
 {
     const char *slash = package.length > 0 ? memrchr(package.data, '/', package.length) : NULL;
     return slash != NULL ? kg_str_from(package, (size_t)(slash - package.data) + 1) : package;
+}
+
+struct kg_str manifest_package_name(struct kg_str package)
+{
+    struct kg_str last = last_part(package);
+    bool prefixed = last.length < package.length && kg_str_starts(last, PACKAGE_PREFIX) &&
+                    last.length > strlen(PACKAGE_PREFIX);
+    return prefixed ? kg_str_from(last, strlen(PACKAGE_PREFIX)) : last;
 }
 
 const char *manifest_name_in(const char *package)
@@ -48,7 +57,7 @@ static bool is_scope(struct kg_str scope)
 
 bool manifest_package_is_valid(struct kg_str package)
 {
-    struct kg_str name = manifest_package_name(package);
+    struct kg_str name = last_part(package);
     size_t before = package.length - name.length; /* with the slash */
     if (package.length > PACKAGE_MAX_BYTES || !manifest_name_is_valid(name))
         return false;
@@ -150,4 +159,13 @@ const struct manifest_tool *manifest_tool_find(const struct manifest *manifest, 
         if (kg_str_is(name, manifest->tools[i].name))
             return &manifest->tools[i];
     return NULL;
+}
+
+const struct manifest_tool *manifest_tool_called(const struct manifest *manifest,
+                                                 struct kg_str method)
+{
+    size_t own = strlen(manifest->name);
+    bool full =
+        kg_str_starts(method, manifest->name) && method.length > own && method.data[own] == '.';
+    return manifest_tool_find(manifest, full ? kg_str_from(method, own + 1) : method);
 }

@@ -104,11 +104,14 @@ void manifest_free(struct manifest *manifest);
 const struct manifest_method *manifest_method_find(const struct manifest *manifest,
                                                    struct kg_str name);
 const struct manifest_tool *manifest_tool_find(const struct manifest *manifest, struct kg_str name);
+/* The same of a name that may be the one on the wire: PLUGIN.TOOL. */
+const struct manifest_tool *manifest_tool_called(const struct manifest *manifest,
+                                                 struct kg_str method);
 /* ^[a-z][a-z0-9-]*$, at most 64 characters. */
 bool manifest_name_is_valid(struct kg_str name);
 /* NAME or @SCOPE/NAME, as the published schemas have it. */
 bool manifest_package_is_valid(struct kg_str package);
-/* The plugin's name in its package: the last part. */
+/* The plugin's name in its package: the last part, and of @SCOPE/plugin-NAME what follows that. */
 struct kg_str manifest_package_name(struct kg_str package);
 const char *manifest_name_in(const char *package); /* the same, within a terminated text */
 /* Whether built-in tools have it as their namespace: not forbidden, but easy to confuse. */

@@ -403,9 +403,21 @@ static void take_tool(const struct reading *reading, const struct kg_node *node)
     tool->parameters = compile(reading, tool->parameters_node, what);
 }
 
+/* Names of tools have the plugin's before theirs, and there two letters are the least. */
+static void check_tool_prefix(const struct reading *reading)
+{
+    const struct kg_node *name = text(reading, "name");
+    if (name != NULL && name->text.length == 1)
+        problems_at(reading->problems, TOOL_NAME, name, "give it two letters or more",
+                    "the name \"%.*s\" is too short to stand before names of tools",
+                    KG_STR_ARG(name->text));
+}
+
 static void take_tools(const struct reading *reading)
 {
     const struct kg_node *tools = list(reading, "tools");
+    if (count_of(tools) > 0)
+        check_tool_prefix(reading);
     reading->manifest->tools =
         kg_alloc_array(count_of(tools) + 1, sizeof(*reading->manifest->tools));
     for (size_t i = 0; i < count_of(tools); i++)
@@ -487,7 +499,7 @@ static const struct kg_node *properties_of(const struct reading *reading, const 
 
 static void check_config_fields(const struct reading *reading)
 {
-    static const char *const reserved[] = {"installed", "local", "config", "hash"};
+    static const char *const reserved[] = {"installed", "local", "config", "hash", "system_config"};
     const struct kg_node *project = properties_of(reading, "config_schema");
     const struct kg_node *system = properties_of(reading, "system_config_schema");
     for (size_t i = 0; i < count_of(system); i++) {

@@ -69,7 +69,7 @@ static int path_of(const struct change *change, char *parts, const char *path[PA
         return kg_fail(err, KG_E_USAGE, "a setting has 1 to %zu keys", PATH_MAX_KEYS - count - 3);
     path[count++] = "plugins";
     path[count++] = change->plugin;
-    if (!isolation) /* the declaration's own: in the configuration it would count for nothing */
+    if (!isolation) /* the declaration's own, which counts more than what its configuration says */
         path[count++] = "config";
     for (size_t i = 0; i < change->key_count; i++)
         path[count++] = change->keys[i];

@@ -217,11 +217,12 @@ struct project_resolved_agent {
 /* What is wrong with a plugin of an agent, for the audit log, which has an event of that code. */
 struct project_finding {
     enum project_code code;
-    const char *agent;  /* its path */
-    const char *plugin; /* its own name */
-    const char *use;    /* the agent's word for it */
-    const char *other;  /* the agent's word for the one that is in its way; NULL: none */
-    const char *what;   /* the hook or tool; of a configuration, a JSON list of the errors */
+    const char *agent;        /* its path */
+    const char *plugin;       /* its own name */
+    const char *use;          /* the agent's word for it */
+    const char *other;        /* the agent's word for the one that is in its way; NULL: none */
+    const char *other_plugin; /* its own name */
+    const char *what;         /* the hook or tool; of a configuration, a JSON list of the errors */
 };
 
 /* Owns all that it shows; what it was made of may go away. */

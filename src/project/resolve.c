@@ -152,6 +152,9 @@ static void find(const struct resolving *resolving, enum project_code code,
                                                                  : manifest_name_in(use->package)),
         .use = use->name,
         .other = other_or_null ? other_or_null->name : NULL,
+        .other_plugin = other_or_null && other_or_null->plugin
+                            ? project_keep_text(resolved->arena, other_or_null->plugin->name)
+                            : NULL,
         .what = project_keep_text(resolved->arena, what),
     };
 }
@@ -412,12 +415,10 @@ static void take_switches(const struct resolving *resolving, const struct projec
 
 /* -- models ------------------------------------------------------------------------------------ */
 
-/* Nothing is known of models where the operator lists none. */
 static void check_model(const struct resolving *resolving, const struct kg_node *alias)
 {
     const struct local *local = resolving->world->local;
-    if (alias == NULL || local == NULL || local->model_count == 0 ||
-        local_model_find(local, alias->text) != NULL)
+    if (alias == NULL || local == NULL || local_model_find(local, alias->text) != NULL)
         return;
     size_t count = local->model_count < NEAREST_MAX ? local->model_count : NEAREST_MAX;
     char **names = kg_list_new(count);

@@ -254,11 +254,25 @@ static void check_declaration(const struct reading *reading, const struct projec
     check_isolation(reading, declaration);
 }
 
+/* The declaration's own word; where it has none, that of its configuration, if it is one. */
+static const struct kg_node *isolation_of(const struct kg_node *declaration)
+{
+    const struct kg_node *own = kg_node_get(declaration, "isolation");
+    const struct kg_node *config = kg_node_typed(declaration, "config", KG_OBJECT);
+    const struct kg_node *said = kg_node_typed(config, "isolation", KG_STRING);
+    if (own != NULL)
+        return own->type == KG_STRING ? own : NULL;
+    for (size_t i = 0; said != NULL && i < KG_COUNT(project_isolation_names); i++)
+        if (kg_str_is(said->text, project_isolation_names[i]))
+            return said;
+    return NULL;
+}
+
 static void take_declaration(const struct reading *reading, const struct kg_member *member,
                              struct project_declaration *declaration)
 {
     const struct kg_node *node = &member->value;
-    const struct kg_node *isolation = kg_node_typed(node, "isolation", KG_STRING);
+    const struct kg_node *isolation = isolation_of(node);
     *declaration = (struct project_declaration){
         .name = project_keep(reading->project->doc->arena, member->key),
         .member = member,

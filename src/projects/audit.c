@@ -37,8 +37,10 @@ static bool had_finding(const struct project_resolved *before, const struct proj
     return false;
 }
 
-static void audit_finding(struct audit *audit, const struct project_finding *finding)
+static void audit_finding(const struct projects_entry *project,
+                          const struct project_finding *finding)
 {
+    struct audit *audit = host_audit(project->host);
     switch ((int)finding->code) {
     case PROJECT_HOOK_ILLEGAL:
         audit_emit(audit, AUDIT_PLUGIN_HOOK_ILLEGAL, KG_STR_NULL, AUDIT_V_TEXT(finding->plugin),
@@ -50,8 +52,9 @@ static void audit_finding(struct audit *audit, const struct project_finding *fin
                    AUDIT_V_TEXT(finding->what));
         break;
     case PROJECT_ROLE_VIOLATION:
-        audit_emit(audit, AUDIT_PLUGIN_ROLE_VIOLATION, KG_STR_NULL, AUDIT_V_TEXT(finding->other),
-                   AUDIT_V_TEXT(finding->use), AUDIT_V_TEXT(finding->agent));
+        audit_emit(audit, AUDIT_PLUGIN_ROLE_VIOLATION, KG_STR_NULL,
+                   AUDIT_V_TEXT(finding->other_plugin), AUDIT_V_TEXT(finding->plugin),
+                   AUDIT_V_TEXT(finding->agent), AUDIT_V_TEXT(project->id));
         break;
     case PROJECT_CONFIG_INVALID:
         audit_emit(audit, AUDIT_PLUGIN_CONFIG_VALIDATION_FAILED, KG_STR_NULL,
@@ -75,5 +78,5 @@ void project_audit_resolved(const struct projects_entry *project,
     const struct project_finding *findings = project_resolved_findings(project->resolved, &count);
     for (size_t i = 0; i < count; i++)
         if (!had_finding(before, &findings[i]))
-            audit_finding(host_audit(project->host), &findings[i]);
+            audit_finding(project, &findings[i]);
 }

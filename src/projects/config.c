@@ -184,6 +184,12 @@ void project_tell(struct projects_entry *project, struct project_server *server)
     kg_buf_str(&server->told, config);
 }
 
+void project_tell_again(struct projects_entry *project)
+{
+    for (size_t i = 0; i < project->server_count; i++)
+        project->servers[i].told.length = 0; /* no configuration is empty */
+}
+
 void project_tell_gone(struct projects_entry *project, struct project_server *server)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};

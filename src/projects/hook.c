@@ -120,8 +120,9 @@ static void audit_fired(const struct host_call *sent)
                AUDIT_V_TEXT(call->asker->agent_path), AUDIT_V_TEXT(call->asker->session_id));
 }
 
+/* rpc_code: as the plugin gave it, or the row's. */
 static void audit_problem(const struct hook_call *call, const char *plugin,
-                          const struct kg_err *error)
+                          const struct kg_err *error, int64_t rpc_code)
 {
     struct kg_str request_id = kg_str(call->asker->request_id);
     struct audit_value hook = AUDIT_V_TEXT(host_hook_row(call->hook)->name);
@@ -132,15 +133,18 @@ static void audit_problem(const struct hook_call *call, const char *plugin,
     else
         audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_FAILED, request_id,
                    AUDIT_V_TEXT(plugin), hook, AUDIT_V_TEXT(call->asker->agent_path),
-                   AUDIT_V_TEXT(kg_error_row(error->code)->name), AUDIT_V_TEXT(error->message));
+                   AUDIT_V_INT(rpc_code), AUDIT_V_TEXT(error->message));
 }
 
-static void audit_ended(const struct host_call *sent, const struct kg_err *error,
+static void audit_ended(const struct host_call *sent, const struct host_reply *reply,
                         int64_t duration_ms)
 {
     const struct hook_call *call = host_call_data(sent);
+    const struct kg_err *error = &reply->error;
     if (error->code != KG_OK)
-        audit_problem(call, call->queue->name, error);
+        audit_problem(call, call->queue->name, error,
+                      reply->plugin_error.length > 0 ? rpc_error_code(reply->plugin_error)
+                                                     : kg_error_row(error->code)->rpc_code);
     else
         audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_RETURNED,
                    kg_str(call->asker->request_id), AUDIT_V_TEXT(call->queue->name),
@@ -190,7 +194,7 @@ static void leave_queue(struct project_hook_queue *queue, struct hook_call *call
 static void fail(struct hook_call *call, const char *plugin, const struct kg_err *err)
 {
     call->error = *err;
-    audit_problem(call, plugin, err);
+    audit_problem(call, plugin, err, kg_error_row(err->code)->rpc_code);
     loop_timer_stop(host_loop(call->host), &call->deadline);
     answer(call);
 }

@@ -148,6 +148,8 @@ bool project_may_use(const struct projects_entry *project, const struct project_
 
 /* -- plugins, see plugins.c -------------------------------------------------------------------- */
 
+/* It was read again: whoever serves it is told so, even if nothing changed for him. */
+void project_tell_again(struct projects_entry *project);
 /* Servers, processes, configurations: all as the resolved project wants them. */
 void project_apply(struct projects_entry *project);
 /* Starts and ends them as the operator and the sessions want it. */

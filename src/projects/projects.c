@@ -275,6 +275,8 @@ static void follow(struct projects_entry *project, const struct project_load *lo
     audit_taken(project, load);
     project_audit_resolved(project, before);
     project_ask_consents(project, load->kind != PROJECT_LOAD_REFRESH, load->operator_id);
+    if (load->kind != PROJECT_LOAD_REFRESH)
+        project_tell_again(project);
     project_apply(project);
     look_at_folder(project, load);
     project_watch_set(project);

@@ -327,6 +327,11 @@ const struct session_entry *session_compaction_entry(const struct session_compac
     return &compaction->entries.items[at];
 }
 
+const char *session_compaction_summary(const struct session_compaction *compaction)
+{
+    return compaction->summary;
+}
+
 void session_compaction_set_summary(struct session_compaction *compaction, struct kg_str text)
 {
     size_t first = 0;

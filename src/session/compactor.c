@@ -20,6 +20,7 @@ struct reading {
     const char *plugin;
     struct kg_map *ids; /* of messages, to their entries */
     bool *listed;       /* owned: which of them the result keeps */
+    bool *superseded;   /* owned: which of them it says are gone */
     struct additions additions;
     size_t last; /* the entry that was listed last, or NONE */
     enum session_fault fault;
@@ -213,6 +214,7 @@ static int take_superseded(struct reading *reading, struct kg_str item)
     if (reading->listed[at])
         return invalid(reading, "%s is both kept and superseded",
                        reading->compaction->entries.items[at].id.text);
+    reading->superseded[at] = true;
     return 0;
 }
 
@@ -225,6 +227,9 @@ static int check_kept(struct reading *reading)
         size_t partner = compaction->partners[i];
         if (compaction->stays[i] && !reading->listed[i])
             return dropped(reading, i);
+        if (!reading->listed[i] && !reading->superseded[i])
+            return invalid(reading, "%s is left out, but not superseded",
+                           compaction->entries.items[i].id.text);
         if (partner != NONE && reading->listed[i] && !reading->listed[partner])
             return invalid(reading, "%s is kept without %s: a call and its result belong together",
                            compaction->entries.items[i].id.text,
@@ -328,6 +333,7 @@ int session_compaction_take_result(struct session_compaction *compaction, const 
         .plugin = plugin,
         .ids = index_ids(&compaction->entries),
         .listed = kg_alloc_array(compaction->entries.count + 1, sizeof(bool)),
+        .superseded = kg_alloc_array(compaction->entries.count + 1, sizeof(bool)),
         .last = NONE,
         .err = err,
     };
@@ -337,6 +343,7 @@ int session_compaction_take_result(struct session_compaction *compaction, const 
     *ret_fault = reading.fault;
     kg_map_free(reading.ids);
     free(reading.listed);
+    free(reading.superseded);
     additions_clear(&reading.additions);
     return result;
 }

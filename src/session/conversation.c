@@ -149,16 +149,26 @@ static void add_system(struct walk *walk, const struct session_entry *entry)
     (void)put_text(entry, walk->system);
 }
 
-/* Those before the first entry of another role. */
-static void put_leading(struct walk *walk)
+static void add_text(struct walk *walk, const char *text)
+{
+    kg_buf_text(walk->system, walk->system->length > 0 ? "\n\n" : "");
+    kg_buf_text(walk->system, text);
+}
+
+/* Those before the first entry of another role; what was injected at the start precedes the prompt.
+ */
+static void put_leading(struct walk *walk, const char *prompt_or_null)
 {
     size_t end = next_shown(walk, 0);
     while (end < walk->entries->count && entry_at(walk, end)->role == SESSION_SYSTEM)
         end = next_shown(walk, end + 1);
-    for (int others = 0; others <= 1; others++)
+    for (int others = 0; others <= 1; others++) {
         for (size_t i = 0; i < end; i++)
             if (stands(entry_at(walk, i)) && is_at_start(entry_at(walk, i)) == !others)
                 add_system(walk, entry_at(walk, i));
+        if (others == 0 && prompt_or_null != NULL)
+            add_text(walk, prompt_or_null);
+    }
     walk->at = end;
 }
 
@@ -272,9 +282,7 @@ void session_conversation_write(const char *prompt_or_null, const struct session
         .json = kg_json_writer(&ret_conversation->messages),
         .system = &ret_conversation->system,
     };
-    if (prompt_or_null != NULL)
-        kg_buf_text(walk.system, prompt_or_null);
-    put_leading(&walk);
+    put_leading(&walk, prompt_or_null);
     kg_json_begin(&walk.json, '[');
     while (walk.at < entries->count)
         put_next(&walk);

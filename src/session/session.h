@@ -277,7 +277,7 @@ size_t session_store_queued(const struct session_store *store);
 
 /*
  * <plugin:NAME>, a newline, the text, a newline, </plugin:NAME>. Nothing in the text can be read as
- * such a delimiter: wrap.c says how. A pair of the plugin's own around it is not doubled.
+ * such a delimiter, but pairs of the plugin's own: wrap.c says how.
  */
 void session_wrap(const char *plugin, struct kg_str text, struct kg_buf *buf);
 /* Text that must not look like it came with a delimiter. */
@@ -379,6 +379,8 @@ void session_compaction_payload(const struct session_compaction *compaction, con
 
 /* What a model wrote, in place of what goes. Only before apply. */
 void session_compaction_set_summary(struct session_compaction *compaction, struct kg_str text);
+/* What a compactor said of what it did; NULL: nothing. */
+const char *session_compaction_summary(const struct session_compaction *compaction);
 
 enum session_fault {
     SESSION_FAULT_NONE,
@@ -427,8 +429,8 @@ struct session_conversation {
 void session_conversation_clear(struct session_conversation *conversation); /* also for kg_auto */
 
 /*
- * Of the entries of a context in its order. The system text is the prompt, what plugins injected
- * at the start, and other system entries that stand before all else; later ones stay in their
+ * Of the entries of a context in its order. The system text is what plugins injected at the
+ * start, the prompt, and other system entries that stand before all else; later ones stay in their
  * place. Calls join the assistant's message before them; their results follow at once. A call
  * without result is left out, like a result without call. Ids of calls are those of their entries.
  */

@@ -1,12 +1,15 @@
 /*
- * Text of a plugin stands between <plugin:NAME> and </plugin:NAME>, and only kaged writes such
- * delimiters. So in all that comes from plugins a `<` becomes `&lt;` where it could begin one:
- * before "plugin", in letters of any size or style, with slashes, white space, controls or
- * invisible characters before or between. The wide forms of `<` (U+FF1C, U+FE64) are held to be one
- * as well; letters of other scripts that only look alike are not.
- * All else stays as it is, `&lt;` too: the text is for a model to read, not for a parser to undo.
+ * Text of a plugin stands between <plugin:NAME> and </plugin:NAME>, which kaged writes. Within them
+ * the plugin may use its own, in pairs; those of others nobody but kaged writes. So in all else
+ * that comes from plugins a `<` becomes `&lt;` where it could begin one: before "plugin", in
+ * letters of any size or style, with slashes, white space, controls or invisible characters before
+ * or between. The wide forms of `<` (U+FF1C, U+FE64) are held to be one as well; letters of other
+ * scripts that only look alike are not. All else stays as it is, `&lt;` too: the text is for a
+ * model to read, not for a parser to undo.
  */
 #include "session/internal.h"
+
+#include <stdlib.h>
 
 static bool is_less_than(uint32_t c)
 {
@@ -89,7 +92,40 @@ static const char *next_less_than(const char *at, const char *end)
     return end;
 }
 
-void session_defuse(struct kg_str text, struct kg_buf *buf)
+/* A plugin's own delimiters, which it may use in pairs. */
+struct own_pair {
+    char *open, *close; /* owned */
+    size_t closes;      /* how many are still to come */
+    size_t depth;       /* of pairs that are open */
+};
+
+static void own_pair_free(struct own_pair *own)
+{
+    free(own->open);
+    free(own->close);
+}
+
+/*
+ * The length of an own delimiter that may stand there, or 0. One that closes never closes what
+ * kaged opened, and one that opens has another that closes it.
+ */
+static size_t take_own(struct own_pair *own, struct kg_str rest)
+{
+    bool closes = kg_str_starts(rest, own->close);
+    if (closes) {
+        own->closes--;
+        if (own->depth == 0)
+            return 0;
+        own->depth--;
+        return strlen(own->close);
+    }
+    if (!kg_str_starts(rest, own->open) || own->closes <= own->depth)
+        return 0;
+    own->depth++;
+    return strlen(own->open);
+}
+
+static void defuse(struct kg_str text, struct own_pair *own_or_null, struct kg_buf *buf)
 {
     const char *at = text.data;
     const char *end = text.length ? text.data + text.length : text.data;
@@ -98,9 +134,12 @@ void session_defuse(struct kg_str text, struct kg_buf *buf)
         kg_buf_append(buf, at, (size_t)(less - at));
         if (less == end)
             return;
-        size_t length;
-        kg_utf8_decode(less, &length);
-        if (begins_delimiter(less + length, end))
+        struct kg_str rest = {less, (size_t)(end - less)};
+        size_t length = own_or_null ? take_own(own_or_null, rest) : 0;
+        bool allowed = length > 0;
+        if (!allowed)
+            kg_utf8_decode(less, &length);
+        if (!allowed && begins_delimiter(less + length, end))
             kg_buf_text(buf, "&lt;");
         else
             kg_buf_append(buf, less, length);
@@ -108,42 +147,35 @@ void session_defuse(struct kg_str text, struct kg_buf *buf)
     }
 }
 
+void session_defuse(struct kg_str text, struct kg_buf *buf)
+{
+    defuse(text, NULL, buf);
+}
+
 /* -- wrapping ---------------------------------------------------------------------------------- */
 
-static bool is_blank(char c)
+static size_t count_of(struct kg_str text, const char *word)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static struct kg_str trim(struct kg_str text)
-{
-    while (text.length > 0 && is_blank(text.data[0])) {
-        text.data++;
-        text.length--;
+    size_t count = 0, length = strlen(word);
+    const char *end = text.data + text.length;
+    const char *at = text.length > 0 ? text.data : NULL;
+    while (at != NULL && (at = memmem(at, (size_t)(end - at), word, length)) != NULL) {
+        count++;
+        at += length;
     }
-    while (text.length > 0 && is_blank(text.data[text.length - 1]))
-        text.length--;
-    return text;
-}
-
-/* What stands between the plugin's own pair of delimiters, if it wrote them around all of it. */
-static struct kg_str without_own_pair(const char *plugin, struct kg_str text)
-{
-    kg_auto(kg_free) char *open = kg_format("<plugin:%s>", plugin);
-    kg_auto(kg_free) char *close = kg_format("</plugin:%s>", plugin);
-    struct kg_str inside = trim(text);
-    size_t both = strlen(open) + strlen(close);
-    if (inside.length < both || !kg_str_starts(inside, open) ||
-        memcmp(inside.data + inside.length - strlen(close), close, strlen(close)) != 0)
-        return text;
-    return trim((struct kg_str){inside.data + strlen(open), inside.length - both});
+    return count;
 }
 
 void session_wrap(const char *plugin, struct kg_str text, struct kg_buf *buf)
 {
-    kg_buf_printf(buf, "<plugin:%s>\n", plugin);
-    session_defuse(without_own_pair(plugin, text), buf);
-    kg_buf_printf(buf, "\n</plugin:%s>", plugin);
+    kg_auto(own_pair_free) struct own_pair own = {
+        .open = kg_format("<plugin:%s>", plugin),
+        .close = kg_format("</plugin:%s>", plugin),
+    };
+    own.closes = count_of(text, own.close);
+    kg_buf_printf(buf, "%s\n", own.open);
+    defuse(text, &own, buf);
+    kg_buf_printf(buf, "\n%s", own.close);
 }
 
 /* -- inside JSON ------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  */
 #include "store/internal.h"
 
+#include "base/doc.h"
 #include "base/semver.h"
 
 #include <errno.h>
@@ -210,7 +211,16 @@ static void add_capability(struct store_offer *offer, const struct capability *c
     };
     if (!capability_is_dangerous(capability, &added->danger))
         added->danger = NULL;
-    offer->capabilities_new += difference == STORE_NEW;
+    offer->capabilities_new += difference == STORE_NEW && capability->kind != CAPABILITY_NET_NONE;
+}
+
+/* net:[] gives nothing, so that any list covers it; all the same it comes and goes. */
+static bool has_capability(const struct capability_set *set, const struct capability *capability)
+{
+    bool stated = capability->kind != CAPABILITY_NET_NONE;
+    for (size_t i = 0; !stated && i < set->count; i++)
+        stated = set->items[i].kind == CAPABILITY_NET_NONE;
+    return stated && capability_set_covers(set, capability);
 }
 
 /* before: NULL if nothing was ever approved. What an approved one covers is not new. */
@@ -221,10 +231,10 @@ static void compare_capabilities(struct store_offer *offer, const struct capabil
     offer->capabilities = kg_alloc_array(most + 1, sizeof(*offer->capabilities));
     for (size_t i = 0; i < now->count; i++)
         add_capability(offer, &now->items[i],
-                       before == NULL || capability_set_covers(before, &now->items[i]) ? STORE_SAME
-                                                                                       : STORE_NEW);
+                       before == NULL || has_capability(before, &now->items[i]) ? STORE_SAME
+                                                                                : STORE_NEW);
     for (size_t i = 0; before != NULL && i < before->count; i++)
-        if (!capability_set_covers(now, &before->items[i]))
+        if (!has_capability(now, &before->items[i]))
             add_capability(offer, &before->items[i], STORE_REMOVED);
 }
 
@@ -429,6 +439,56 @@ static int check_asked(const struct store_offer *offer, const struct store_sourc
     return 0;
 }
 
+/* What was lost on the way here is lost where it comes from, and has to be set right there. */
+static int check_program(const struct store_offer *offer, const struct store_source *source,
+                         struct kg_err *err)
+{
+    const char *program = offer->manifest->command[0];
+    if (program == NULL || program[0] == '/' || strchr(program, '/') == NULL)
+        return 0;
+    program += kg_str_starts(kg_str(program), "./") ? 2 : 0;
+    for (size_t i = 0; i < offer->tree.count; i++) {
+        const struct store_entry *entry = &offer->tree.entries[i];
+        if (strcmp(entry->path, program) != 0 || entry->type != STORE_ENTRY_FILE ||
+            entry->executable)
+            continue;
+        kg_auto(kg_free) char *path = source->kind == STORE_FOLDER
+                                          ? kg_path_join(source->place, program)
+                                          : kg_format("%s in %s", program, source->text);
+        kg_fail(err, KG_E_INVALID_MANIFEST, "plugin %s: its program %s is not executable",
+                offer->manifest->name, path);
+        return kg_hint(err, source->kind == STORE_FOLDER ? "chmod +x %s" : "chmod +x it there: %s",
+                       path);
+    }
+    return 0;
+}
+
+static bool has_entry(const struct store_tree *tree, const char *path)
+{
+    for (size_t i = 0; i < tree->count; i++)
+        if (strcmp(tree->entries[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* A checkout of a plugin for node is not one that runs: nothing fetches its packages. */
+static void warn_of_packages(struct store_offer *offer, const char *dir)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_auto(kg_free) char *path = kg_path_join(dir, "package.json");
+    if (!has_entry(&offer->tree, "package.json") || has_entry(&offer->tree, "node_modules") ||
+        kg_read_file(path, KG_DOC_BYTES_MAX, &text, NULL) < 0)
+        return;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);
+    const struct kg_node *needs = doc ? kg_node_typed(doc->root, "dependencies", KG_OBJECT) : NULL;
+    if (needs != NULL && needs->count > 0)
+        kg_list_add(
+            &offer->warnings,
+            kg_format("package.json has %u dependencies, and node_modules is not there: what "
+                      "imports them fails. Install a folder in which npm ci was run",
+                      needs->count));
+}
+
 int store_offer_fetched(struct store *store, const struct store_source *source,
                         struct store_fetched *fetched, const char *expect_name,
                         struct store_offer **ret_offer, struct kg_err *err)
@@ -446,6 +506,10 @@ int store_offer_fetched(struct store *store, const struct store_source *source,
     int result = read_manifest(offer, dir, err);
     if (result == 0)
         result = check_asked(offer, source, expect_name, err);
+    if (result == 0)
+        result = check_program(offer, source, err);
+    if (result == 0)
+        warn_of_packages(offer, dir);
     if (result == 0)
         result = look_at_base(store, offer, &base, err);
     if (result < 0)

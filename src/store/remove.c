@@ -77,6 +77,19 @@ static int clear_databases(struct store *store, const struct store_journal *jour
     return result;
 }
 
+static bool has_database(const struct store *store, const char *name)
+{
+    DIR *files = opendir(store->parts.paths->storage_dir);
+    bool found = false;
+    for (const struct dirent *file; files != NULL && (file = readdir(files)) != NULL;) {
+        const char *suffix = database_suffix(file->d_name, name);
+        found = found || (suffix != NULL && suffix[0] == '\0');
+    }
+    if (files != NULL)
+        closedir(files);
+    return found;
+}
+
 static char *database_kept(const struct store *store, const struct store_journal *journal)
 {
     if (journal->export_to == NULL)
@@ -220,7 +233,10 @@ static int remove_held(struct store *store, const struct store_hold *hold, const
     int result = store_quarantine_new(store, &quarantine, err);
     if (result < 0)
         return result;
-    struct store_removed removed = {.plugin_data = data_of(store, name)};
+    struct store_removed removed = {
+        .plugin_data = data_of(store, name),
+        .storage_dropped = !removal->keep_storage && has_database(store, name),
+    };
     removed.version = record->installed ? kg_strdup(record->installed) : version_there(store, name);
     kg_auto(store_journal_free) struct store_journal journal = {
         .act = STORE_ACT_REMOVE,

@@ -93,7 +93,7 @@ void store_report_removed(struct audit *audit, const char *name,
 {
     audit_emit(audit, AUDIT_PLUGIN_UNINSTALLED, KG_STR_NULL, AUDIT_V_TEXT(name),
                AUDIT_V_TEXT(removed->version), AUDIT_V_TEXT(removed->storage),
-               AUDIT_V_TEXT(operator_id));
+               AUDIT_V_BOOL(removed->storage_dropped), AUDIT_V_TEXT(operator_id));
 }
 
 void store_report_promoted(struct audit *audit, const char *name, const char *operator_id)

@@ -290,9 +290,10 @@ struct store_removal {
     bool keep_storage; /* its database is moved aside first */
 };
 struct store_removed {
-    char *version;     /* owned, like the rest; NULL: unknown */
-    char *storage;     /* where its database was moved to; NULL: there was none, or it is gone */
-    char *plugin_data; /* the folder of its own files, which stays; NULL: there is none */
+    char *version;        /* owned, like the rest; NULL: unknown */
+    char *storage;        /* where its database was moved to; NULL: there was none, or it is gone */
+    char *plugin_data;    /* the folder of its own files, which stays; NULL: there is none */
+    bool storage_dropped; /* it had a database, which is gone */
 };
 /*
  * Blocks. Removes files, entry, what the operator decided about it in kaged.db, and its database.

@@ -341,7 +341,7 @@ static void audit_exit(struct instance *instance)
     const struct exit_report *report = &instance->last_report;
     if (report->cause == EXIT_LEFT && report->exit_code == 0) {
         audit_emit(audit, AUDIT_PLUGIN_EXITED, KG_STR_NULL, AUDIT_V_TEXT(instance->name),
-                   AUDIT_V_INT(0));
+                   AUDIT_V_INT(0), AUDIT_V_STR(kg_buf_view(&report->last_stderr)));
         return;
     }
     kg_auto(kg_buf_free) struct kg_buf words = {0};

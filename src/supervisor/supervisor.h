@@ -151,6 +151,8 @@ struct instance_ops {
     bool (*has_storage)(void *data);
     /* Whether the plugin may claim this capability. */
     bool (*may_claim)(void *data, struct kg_str capability);
+    bool (*is_tool)(void *data, struct kg_str method);
+    bool (*may_notify)(void *data, struct kg_str type);
 };
 struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec,
                               const struct instance_ops *ops, void *data);

@@ -42,6 +42,18 @@ static bool may_claim(void *data, struct kg_str capability)
     return instance->ops.may_claim(instance->data, capability);
 }
 
+static bool is_tool(void *data, struct kg_str method)
+{
+    const struct instance *instance = data;
+    return instance->ops.is_tool(instance->data, method);
+}
+
+static bool may_notify(void *data, struct kg_str type)
+{
+    const struct instance *instance = data;
+    return instance->ops.may_notify(instance->data, type);
+}
+
 static void put_projects(void *data, struct kg_json_writer *json)
 {
     struct instance *instance = data;
@@ -54,6 +66,8 @@ static const struct dialect_ops dialect_ops = {
     .on_request = serve,
     .has_storage = has_storage,
     .may_claim = may_claim,
+    .is_tool = is_tool,
+    .may_notify = may_notify,
     .put_projects = put_projects,
 };
 
@@ -170,6 +184,17 @@ static void on_noise(void *data, struct kg_str line, const char *problem)
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(line), AUDIT_V_INT(suppressed));
 }
 
+static void refuse_news(struct instance *instance, struct kg_str type)
+{
+    uint32_t suppressed;
+    if (!instance_may_complain(instance, &suppressed))
+        return;
+    kg_log_about(KG_WARN, instance->name, "its manifest does not declare the notification %.*s",
+                 KG_STR_CUT(type, 200));
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION_REFUSED, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(type), AUDIT_V_INT(suppressed));
+}
+
 static void on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct instance *instance = data;
@@ -181,6 +206,8 @@ static void on_notification(void *data, struct kg_str method, struct kg_str para
         tell_news(instance, method, params);
     else if (heard == DIALECT_NOISE)
         on_noise(instance, method, "a notification that means nothing");
+    else if (heard == DIALECT_REFUSED)
+        refuse_news(instance, method);
 }
 
 static void on_violation(void *data, enum peer_violation violation, const char *detail)

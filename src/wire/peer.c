@@ -701,9 +701,7 @@ static void on_invalid_request(struct peer *peer, const struct rpc_message *mess
                message->problem);
 }
 
-/*
- * Before the answer to initialize, broken JSON that starts like an object was meant as that answer.
- */
+/* Before the answer to initialize, what is not JSON stands in its place. Empty lines do not. */
 static bool is_broken_answer(const struct peer *peer, struct kg_str line,
                              const struct rpc_message *message)
 {
@@ -711,7 +709,7 @@ static bool is_broken_answer(const struct peer *peer, struct kg_str line,
     if (peer->phase != PEER_SILENT || message->kind != RPC_NOISE || message->fault == KG_JSON_OK)
         return false;
     kg_json_skip_space(&cursor);
-    return cursor.at < cursor.end && *cursor.at == '{';
+    return cursor.at < cursor.end;
 }
 
 static void dispatch(struct peer *peer, struct kg_str line, const struct rpc_message *message)
@@ -742,6 +740,14 @@ static void dispatch(struct peer *peer, struct kg_str line, const struct rpc_mes
     }
 }
 
+static void violate_hello(struct peer *peer, struct kg_str line, const char *problem)
+{
+    char detail[256];
+    snprintf(detail, sizeof(detail), "the answer to initialize: %s: %.*s", problem,
+             KG_STR_CUT(line, 100));
+    violate(peer, PEER_BAD_RESPONSE, detail);
+}
+
 static bool on_line(void *data, struct kg_str line)
 {
     struct peer *peer = data;
@@ -750,7 +756,7 @@ static bool on_line(void *data, struct kg_str line)
         peer->tap(peer->tap_data, PEER_FROM, line);
     rpc_parse(line, &message);
     if (is_broken_answer(peer, line, &message))
-        violate(peer, PEER_BAD_RESPONSE, message.problem);
+        violate_hello(peer, line, message.problem);
     else if (peer->phase == PEER_SILENT && message.kind != RPC_NOISE &&
              message.kind != RPC_RESULT && message.kind != RPC_ERROR &&
              message.kind != RPC_INVALID_RESPONSE)

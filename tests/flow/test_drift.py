@@ -30,7 +30,7 @@ class Copied(FlowTest):
             self.assertIn("good-bash is disabled (not approved): ", out)
             code, _, err = daemon.cli("plugin", "enable", "good-bash")
             self.assertEqual(code, 5, err)
-            self.assertIn("kaged plugin approve good-bash", err)
+            self.assertIn(f"kaged --home {daemon.home} plugin approve good-bash", err)
             daemon.approve("good-bash")
             self.assertEqual(daemon.cli("plugin", "enable", "good-bash")[0], 0)
             self.assertEqual(daemon.status("good-bash")["problem"], None)

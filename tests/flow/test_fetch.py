@@ -188,7 +188,7 @@ class Refusals(FetchTest):
             self.assert_failed(fetcher.fetch(self.path("gone.zip")), "not_found", "gone.zip")
 
     @unittest.skipUnless(os.path.isdir(REGRESS) or os.environ.get("CI") == "true",
-                         f"suite libzip-regress is not at {REGRESS}")
+                         suite_skip("libzip-regress"))
     def test_every_archive_of_libzip_regress_is_refused_with_its_reason(self):
         """None of them is a plugin; those that are inconsistent must be told apart from others."""
         reasons = {}

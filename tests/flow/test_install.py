@@ -66,11 +66,26 @@ class Install(FlowTest):
 
         kaged("start")
         try:
-            kaged("plugin", "install", "--yes", os.path.join(ROOT, "plugins/echo"))
+            kaged("plugin", "install", "--yes", "echo")
             kaged("plugin", "enable", "echo")
             self.assertIn("hi", kaged("plugin", "call", "echo", "echo.say", '{"text":"hi"}'))
         finally:
             kaged("stop")
+
+    def test_plugins_that_come_along_are_found_by_their_name(self):
+        home = os.path.join(self.base, "h2")
+        os.mkdir(home, mode=0o700)
+        staged = os.listdir(os.path.join(ROOT, "build/share/kaged/plugins"))
+        self.assertLessEqual({"echo", "notes", "ollama", "presets", "smart-compactor"}, set(staged))
+        for name in sorted(staged):  # memory-markdown where npm had a compiler for it
+            done = subprocess.run([self.kaged, "--home", home, "plugin", "install", "--yes", name],
+                                  cwd=self.base, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(os.path.join(self.prefix, "share/kaged/plugins", name), done.stdout)
+        done = subprocess.run([self.kaged, "--home", home, "plugin", "install", "--yes", "weather"],
+                              cwd=self.base, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("hint: with kaged came echo, ", done.stderr)
 
     def test_installed_program_writes_a_plugin(self):
         folder = os.path.join(self.base, "greeter")

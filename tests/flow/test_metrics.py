@@ -4,7 +4,8 @@ import re
 import shutil
 import subprocess
 
-from harness import Daemon, FlowTest, has_sanitizer, main, memory_kb, wait_for
+from harness import KAGED, Daemon, FlowTest, has_sanitizer, main, memory_kb, wait_for
+from terminal import Terminal
 
 
 def metrics(daemon):
@@ -144,8 +145,7 @@ class Metrics(FlowTest):
 
     def test_list_shows_the_useful_few_in_80_columns(self):
         self.daemon.call("good-c", "good.echo", {"n": 1})
-        code, out, err = self.daemon.cli("plugin", "list")
-        self.assertEqual((code, err), (0, ""))
+        out = on_a_screen(self.daemon, "plugin", "list")
         self.assertEqual(out.splitlines()[0].split(), ["NAME", "VERSION", "STATE", "UPTIME", "CALLS",
                                                        "P50", "P99", "RESTARTS", "MEMORY"])
         row, = [line.split() for line in out.splitlines() if line.startswith("good-c ")]
@@ -156,11 +156,19 @@ class Metrics(FlowTest):
         self.assertLessEqual(max(map(len, out.splitlines())), 80, out)
 
 
+def on_a_screen(daemon, *arguments):
+    command = [KAGED, "--home", daemon.home, *arguments]
+    with Terminal(command, {**daemon.environment(), "NO_COLOR": "1"}, columns=80) as terminal:
+        code, screen = terminal.end()
+    assert code == 0, screen
+    return screen
+
+
 class Long(FlowTest):
     def test_long_names_and_versions_are_cut_in_the_list(self):
         name = "good-c-" + "x" * 50
         with Daemon([f"good-c as {name}", "takes-config"], wait_running=False) as daemon:
-            out = daemon.cli("plugin", "list")[1]
+            out = on_a_screen(daemon, "plugin", "list")
             self.assertLessEqual(max(map(len, out.splitlines()[:3])), 80, out)
             self.assertIn("good-c-xxxxxxxx...", out)
             # Why a plugin cannot be used stands below, whole.

@@ -47,7 +47,7 @@ Validating manifest...
 {facts}\
   capabilities:
     - read:fs:/opt/oh-my-pi    may read /opt/oh-my-pi and below
-    ! exec:bash:/opt/oh-my-pi  may run bash, working in /opt/oh-my-pi
+    ! exec:bash:/opt/oh-my-pi  may run bash, in any folder that it sees, and read /opt/oh-my-pi
         DANGEROUS: it is a shell or an interpreter: it runs any script
     - net:[]                   may not reach the network
 
@@ -62,7 +62,8 @@ New version: 2.0.0
 {facts}
 Capability changes:
   + net:api.openai.com:443   (NEW)      may reach api.openai.com, port 443
-  - exec:bash:/opt/oh-my-pi  (REMOVED)  may run bash, working in /opt/oh-my-pi
+  - exec:bash:/opt/oh-my-pi  (REMOVED)  may run bash, in any folder that it sees, and read /opt/oh-my-pi
+  - net:[]                   (REMOVED)  may not reach the network
 
 Capabilities that stay:
   = read:fs:/opt/oh-my-pi    may read /opt/oh-my-pi and below
@@ -664,7 +665,7 @@ class Projects(Install):
         code, _, err = self.cli("project", "consent", "approve", "--yes", consent)
         self.assertEqual(code, 2)
         self.assertIn("source not specified", err)
-        self.assertIn(f"kaged project consent approve {consent} PATH", err)
+        self.assertIn(f" project consent approve {consent} PATH", err)
         code, _, err = self.cli("project", "consent", "approve", "--yes", consent, self.source())
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(self.installed(), ["oh-my-pi"])

@@ -10,7 +10,7 @@ from models import END, STREAM, Provider, delta, event
 from test_plugin_new import run, share
 
 NAME = "memory-markdown"
-STAGED = os.path.join(ROOT, "build/plugins", NAME)
+STAGED = os.path.join(ROOT, "build/share/kaged/plugins", NAME)
 RESEARCHER = "primary.subagents.researcher"
 PROJECT = """\
 version: 1

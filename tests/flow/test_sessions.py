@@ -311,6 +311,7 @@ BAD = {
     "too late": ("time.sleep(2)", "compactor_timeout"),
     "unknown ids": (GOOD + "result['superseded'] = ['01ARZ3NDEKTSV4RRFFQ69G5FAV']",
                     "invalid_compactor_result"),
+    "left out and not superseded": (GOOD + "result['superseded'] = []", "invalid_compactor_result"),
     "altered": (GOOD + "result['messages'][0]['content'] = 'other'", "invalid_compactor_result"),
     "much more than it got": (GOOD + "result['messages'][-1]['content'] = 'x' * 1000000",
                               "invalid_compactor_result"),

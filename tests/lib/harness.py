@@ -40,6 +40,14 @@ TEST_CONFIG = {
 }
 
 
+def suite_skip(suite):
+    """Why a test without its public suite is skipped, and what to do about it."""
+    with open(os.path.join(ROOT, "tests/suites.txt")) as file:
+        place = next(line.split(" ", 1)[1].strip() for line in file if line.startswith(suite + " "))
+    return (f"it needs the public suite {suite} ({place}): put it into a folder as {suite}, and run "
+            "KAGED_SUITES=FOLDER make test")
+
+
 def has_sanitizer():
     with open(KAGED, "rb") as program:
         return b"__asan_init" in program.read()
@@ -207,6 +215,26 @@ def approve(home, *names):
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def sanitizer_options(base):
+    """The environment in which what sanitizers find goes to files in that folder."""
+    report = os.path.join(base, "sanitizer")
+    asan = os.environ.get("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
+    ubsan = os.environ.get("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
+    # Freed memory that is kept for checks would look like growth.
+    return {"ASAN_OPTIONS": f"{asan}:log_path={report}:quarantine_size_mb=8",
+            "UBSAN_OPTIONS": f"{ubsan}:log_path={report}"}
+
+
+def check_sanitizers(base):
+    for name in sorted(os.listdir(base)):
+        if name.startswith("sanitizer"):
+            with open(os.path.join(base, name), errors="replace") as report:
+                lines = [line for line in report if not line.isspace() and
+                         "Unable to get registers from thread" not in line]
+            if lines:  # a thread that ended while leaks were looked for is no finding
+                raise AssertionError("a sanitizer found something:\n" + "".join(lines))
+
+
 class Daemon:
     """plugins: folders of tests/plugins, enabled unless `enabled` names others.
 
@@ -284,13 +312,8 @@ class Daemon:
         approve(self.home, *names)
 
     def environment(self):
-        report = os.path.join(self.base, "sanitizer")
-        asan = os.environ.get("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
-        ubsan = os.environ.get("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
         return {**{key: value for key, value in os.environ.items() if key != "KAGED_HOME"},
-                # Freed memory that is kept for checks would look like growth.
-                "ASAN_OPTIONS": f"{asan}:log_path={report}:quarantine_size_mb=8",
-                "UBSAN_OPTIONS": f"{ubsan}:log_path={report}"}
+                **sanitizer_options(self.base)}
 
     def popen(self, *arguments, **options):
         return subprocess.Popen([KAGED, "--home", self.home, *arguments], env=self.environment(),
@@ -357,13 +380,7 @@ class Daemon:
         assert not self.left_over(), f"processes of cages are left: {self.left_over()}"
 
     def check_sanitizers(self):
-        for name in sorted(os.listdir(self.base)):
-            if name.startswith("sanitizer"):
-                with open(os.path.join(self.base, name), errors="replace") as report:
-                    lines = [line for line in report if not line.isspace() and
-                             "Unable to get registers from thread" not in line]
-                if lines:  # a thread that ended while leaks were looked for is no finding
-                    raise AssertionError("a sanitizer found something:\n" + "".join(lines))
+        check_sanitizers(self.base)
 
     def kill(self):
         """As if the machine had pulled the plug on the daemon."""

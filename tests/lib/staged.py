@@ -13,7 +13,7 @@ def stage(name):
     done = subprocess.run([os.path.join(ROOT, "scripts/plugins"), name], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
-    return os.path.join(ROOT, "build/plugins", name)
+    return os.path.join(ROOT, "build/share/kaged/plugins", name)
 
 
 def run_python_tests(name):

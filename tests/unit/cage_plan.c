@@ -931,7 +931,7 @@ static void words_say_what_was_granted_and_no_more(void **state)
     expect_words(plan, "may read and write /home/a\n"
                        "may read /opt/x\n"
                        "may read /usr/lib/x\n"
-                       "may run /usr/bin/git, in /opt/x\n"
+                       "may run /usr/bin/git, in any folder that it sees, and read /opt/x\n"
                        "may not use the network\n"
                        "at most 64 processes, 512 MiB of memory, 1 MiB in /tmp\n"
                        "nothing else\n");

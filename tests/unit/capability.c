@@ -643,7 +643,7 @@ static void each_kind_is_said_in_words(void **state)
     } rows[] = {
         {"read:fs:/opt/x", "may read /opt/x and below"},
         {"write:fs:config:/memory", "may change files in config:/memory"},
-        {"exec:bash:/opt/x", "may run bash, working in /opt/x"},
+        {"exec:bash:/opt/x", "may run bash, in any folder that it sees, and read /opt/x"},
         {"net:api.openai.com:443", "may reach api.openai.com, port 443"},
         {"net:[::1]:80", "may reach [::1], port 80"},
         {"net:localhost:*", "may reach every port of localhost"},

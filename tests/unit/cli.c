@@ -506,6 +506,8 @@ static void folders_above_others_are_given_before_any_is_tried(void **state)
     kg_auto(kg_free) char *data = kg_format("%s/plugin-data", lib);
     kg_auto(kg_free) char *local = kg_format("%s/local.toml", base);
     struct config_paths paths = {
+        .config_dir = base,
+        .config_dir_mode = 0755,
         .local_file = local,
         .plugins_dir = plugins,
         .plugin_data_dir = data,

@@ -381,7 +381,7 @@ static const struct sample {
     const char *key, *text;
     uint32_t line, column;
 } samples[] = {
-    {MANIFEST_YAML, "author", "author: \"open\n", 9, 1},
+    {MANIFEST_YAML, "author", "author: \"open\n", 8, 9},
     {MANIFEST_YAML, "author", "author: a\nauthor: b\n", 9, 1},
     {MANIFEST_MISSING_KEY, "version", "", 1, 1},
     {MANIFEST_MISSING_KEY, "tools", "tools:\n  - name: x\n", 9, 5},
@@ -641,6 +641,9 @@ static void the_name_is_the_last_part_of_a_package(void **state)
     } rows[] = {
         {"echo", "echo", true},
         {"@can1/oh-my-pi", "oh-my-pi", true},
+        {"@can1/plugin-oh-my-pi", "oh-my-pi", true},
+        {"plugin-echo", "plugin-echo", true},
+        {"@can1/plugin-", "plugin-", true},
         {"@2fa/echo", "echo", true},
         {"@my.org_a-b/echo", "echo", true},
         {"@a/b/echo", "echo", false},

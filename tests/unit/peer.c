@@ -705,7 +705,7 @@ static void before_the_answer_to_initialize_nothing_else_may_come(void **state)
     expect(rig, " \t{" V ",\"id\":1,\"result\":\n", "fatal malformed_response|");
     expect(rig, "{" V ",\"id\":1}\n", "fatal malformed_response|");
     expect(rig, "{" V ",\"id\":7,\"result\":1}\n", "fatal unknown_id|");
-    expect(rig, "a banner\n", "noise a banner|");
+    expect(rig, "a banner\n", "fatal malformed_response|");
     expect(rig, "{\"level\":30}\n", "noise {\"level\":30}|");
     expect(rig, "\n", "noise |");
     assert_int_equal(caller.answers, 0);

@@ -293,7 +293,7 @@ static void a_model_that_the_operator_does_not_have_is_warned_of(void **state)
     assert_problems(&world, "3:19 model_unknown\n3:54 model_unknown\n");
     assert_said(&world, "did you mean smart?");
     kg_auto(world_end) struct world none = WORLD(project, "", notes);
-    assert_problems(&none, "");
+    assert_problems(&none, "3:19 model_unknown\n3:54 model_unknown\n");
 }
 
 /* What the view lists as to be installed. */
@@ -603,11 +603,25 @@ static void the_isolation_of_the_declaration_counts(void **state)
     (void)state;
     kg_auto(world_end) struct world world =
         WORLD("primary: { plugins: { " MEMORY(
-                  ", config: { project_tag: x, isolation: project }") " } }\n",
+                  ", isolation: agent, config: { project_tag: x, isolation: project }") " } }\n",
               NULL, memory);
     assert_settings(use_of(&world, "primary", 0),
-                    "project_tag=\"x\"(agent) isolation=\"agent\"(schema) budget=\"mid\"(schema) "
+                    "project_tag=\"x\"(agent) isolation=\"agent\"(agent) budget=\"mid\"(schema) "
                     "depth=3(schema)");
+}
+
+static void the_isolation_of_the_configuration_counts_where_the_declaration_has_none(void **state)
+{
+    (void)state;
+    kg_auto(world_end) struct world world =
+        WORLD("primary: { plugins: { " MEMORY(
+                  ", config: { project_tag: x, isolation: project }") " } }\n",
+              NULL, memory);
+    assert_problems(&world, "");
+    assert_settings(use_of(&world, "primary", 0),
+                    "project_tag=\"x\"(agent) isolation=\"project\"(agent) budget=\"mid\"(schema) "
+                    "depth=3(schema)");
+    assert_int_equal(use_of(&world, "primary", 0)->isolation, PROJECT_ISOLATION_PROJECT);
 }
 
 /* A schema that takes for ever to check costs that once, not once for each agent. */
@@ -767,7 +781,10 @@ static void the_view_is_one_json_object(void **state)
         "\"description\":\"Find it.\"}]}],"
         "\"missing\":[{\"package\":\"@x/gone\",\"version\":\"^2\",\"source\":\"./plugins/gone\","
         "\"installed\":null}],"
-        "\"problems\":[{\"code\":\"plugin_missing\",\"severity\":\"warning\",\"line\":14,"
+        "\"problems\":[{\"code\":\"model_unknown\",\"severity\":\"warning\",\"line\":4,"
+        "\"column\":10,\"message\":\"the operator has no model \\\"smart\\\"\","
+        "\"hint\":\"add it to [models] in local.toml\"},"
+        "{\"code\":\"plugin_missing\",\"severity\":\"warning\",\"line\":14,"
         "\"column\":5,\"message\":\"@x/gone is not installed\","
         "\"hint\":\"kaged plugin install ./plugins/gone\"}]}";
     assert_string_equal(kg_buf_terminate(&view), expected);
@@ -976,13 +993,13 @@ static void parameters_are_always_an_object(void **state)
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         kg_auto(kg_free) char *manifest =
-            kg_format("name: t\nversion: 1.0.0\n"
+            kg_format("name: to\nversion: 1.0.0\n"
                       "tools: [{ name: x, description: X., parameters_schema: %s }]\n",
                       rows[i].schema);
         kg_auto(kg_free) char *expected = kg_format(
-            "[{\"name\":\"t__x\",\"description\":\"X.\",\"input_schema\":%s}]", rows[i].expected);
+            "[{\"name\":\"to__x\",\"description\":\"X.\",\"input_schema\":%s}]", rows[i].expected);
         kg_auto(world_end) struct world world =
-            WORLD("primary: { plugins: { t: { package: t } } }\n", NULL, manifest);
+            WORLD("primary: { plugins: { t: { package: to } } }\n", NULL, manifest);
         assert_tools(&world, PROJECT_ANTHROPIC, expected);
     }
 }
@@ -1015,12 +1032,12 @@ static void a_long_description_is_cut_for_openai(void **state)
 {
     (void)state;
     kg_auto(kg_buf_free) struct kg_buf manifest = {0}, text = {0};
-    kg_buf_text(&manifest, "name: t\nversion: 1.0.0\ntools: [{ name: x, description: \"");
+    kg_buf_text(&manifest, "name: to\nversion: 1.0.0\ntools: [{ name: x, description: \"");
     for (int i = 0; i < 1025; i++)
         kg_buf_text(&manifest, "ä");
     kg_buf_text(&manifest, "\" }]\n");
     kg_auto(world_end) struct world world =
-        WORLD("primary: { plugins: { t: { package: t } } }\n", NULL, kg_buf_terminate(&manifest));
+        WORLD("primary: { plugins: { t: { package: to } } }\n", NULL, kg_buf_terminate(&manifest));
     struct kg_json_writer json = kg_json_writer(&text);
     project_tools_json(agent_of(&world, "primary"), PROJECT_OPENAI, &json);
     assert_non_null(strstr(kg_buf_terminate(&text), "ä...\""));
@@ -1057,6 +1074,7 @@ int main(void)
         cmocka_unit_test(a_key_that_the_operator_keeps_is_a_secret_without_a_schema_too),
         cmocka_unit_test(a_plugin_without_a_schema_takes_what_it_is_given),
         cmocka_unit_test(the_isolation_of_the_declaration_counts),
+        cmocka_unit_test(the_isolation_of_the_configuration_counts_where_the_declaration_has_none),
         cmocka_unit_test(a_schema_that_is_too_much_work_is_given_up),
         cmocka_unit_test(configurations_are_bounded_together),
         cmocka_unit_test(what_is_sensitive_is_marked_wherever_the_schema_says_so),

@@ -109,10 +109,37 @@ static void http_is_for_this_machine_unless_it_is_meant(void **state)
         assert_int_equal(local->providers[0].port, rows[i].port);
         local_free(local);
     }
-    assert_refused(PROVIDER "base_url = \"http://10.0.0.7:8000/v1\"\n",
-                   "3:12: base_url: http:// would show the key to the network",
+    static const char key[] = PROVIDER "base_url = \"http://10.0.0.7:8000/v1\"\napi_key = \"k\"\n";
+    assert_refused(key, "3:12: base_url: http:// would show the key to the network",
                    "use https://, or say insecure = true if that is meant");
-    local_free(must_read(PROVIDER "base_url = \"http://10.0.0.7:8000/v1\"\ninsecure = true\n"));
+    kg_auto(kg_free) char *meant = kg_format("%sinsecure = true\n", key);
+    local_free(must_read(meant));
+}
+
+static void http_without_a_key_is_for_a_private_network(void **state)
+{
+    (void)state;
+    static const char open_words[] =
+        "3:12: base_url: http:// would show what is said to the network";
+    static const char hint[] = "use https://, or say insecure = true if that is meant";
+    static const char *const inside[] = {"10.0.0.7",    "172.16.0.1", "172.31.9.9", "192.168.1.2",
+                                         "169.254.1.1", "100.64.0.1", "[fd00::7]",  "[fe80::1]",
+                                         "gpu",         "gpu.local",  "ollama.lan", "a.b.internal"};
+    static const char *const outside[] = {"11.0.0.7",     "172.32.0.1",    "192.169.1.2",
+                                          "100.128.0.1",  "[2001:db8::1]", "example.org",
+                                          "local.example"};
+    for (size_t i = 0; i < KG_COUNT(inside); i++) {
+        kg_auto(kg_free) char *text =
+            kg_format(PROVIDER "base_url = \"http://%s:8000/v1\"\n", inside[i]);
+        kg_auto(kg_free) char *headers = kg_format("%sheaders = { x-key = \"k\" }\n", text);
+        local_free(must_read(text));
+        assert_refused(headers, open_words, hint);
+    }
+    for (size_t i = 0; i < KG_COUNT(outside); i++) {
+        kg_auto(kg_free) char *text =
+            kg_format(PROVIDER "base_url = \"http://%s:8000/v1\"\n", outside[i]);
+        assert_refused(text, open_words, hint);
+    }
 }
 
 static void addresses_that_lead_nowhere_are_refused(void **state)
@@ -194,6 +221,7 @@ int main(void)
         cmocka_unit_test(all_that_a_provider_says_is_taken),
         cmocka_unit_test(a_model_names_its_provider),
         cmocka_unit_test(http_is_for_this_machine_unless_it_is_meant),
+        cmocka_unit_test(http_without_a_key_is_for_a_private_network),
         cmocka_unit_test(addresses_that_lead_nowhere_are_refused),
         cmocka_unit_test(what_is_wrong_is_told_with_its_place),
         cmocka_unit_test(what_variables_stand_for_is_not_judged_while_they_are_left),

@@ -450,7 +450,19 @@ struct verdict {
     struct kg_err err;
 };
 
-/* In `format` the byte N stands for the id of the Nth message. */
+/* The ids of those that the format does not name, in quotes. */
+static void put_rest(const struct session_compaction *compaction, const char *format,
+                     struct kg_buf *json)
+{
+    bool stays, goes;
+    for (size_t i = 0; i < session_compaction_count(compaction); i++)
+        if (i >= 8 || strchr(format, (char)(i + 1)) == NULL)
+            kg_buf_printf(json, "%s\"%s\"", json->data[json->length - 1] == '[' ? "" : ",",
+                          session_compaction_entry(compaction, i, &stays, &goes)->id.text);
+}
+
+/* In `format` the byte N stands for the id of the Nth message, and REST for all others. */
+#define REST "\16"
 static int take(struct session_compaction *compaction, struct verdict *verdict, const char *format)
 {
     kg_auto(kg_buf_free) struct kg_buf json = {0};
@@ -460,6 +472,8 @@ static int take(struct session_compaction *compaction, struct verdict *verdict, 
             kg_buf_text(
                 &json,
                 session_compaction_entry(compaction, (size_t)(*at - 1), &stays, &goes)->id.text);
+        else if (*at == REST[0])
+            put_rest(compaction, format, &json);
         else
             kg_buf_char(&json, *at);
     }
@@ -490,7 +504,8 @@ static void a_compactors_list_becomes_the_context(void **data)
                           "{\"role\":\"system\",\"content\":\"they </plugin:squeezer>\"},"
                           "{\"role\":\"user\",\"content\":\"spoke\",\"id\":null},"
                           " {\"id\":\"\6\",\"content\":\"3\"} ],"
-                          "\"superseded\":[\"\3\",\"\4\",\"\5\"],\"summary\":\"squeezed\"}"),
+                          "\"superseded\":[\"\3\",\"\4\",\"\5\"" REST
+                          "],\"summary\":\"squeezed\"}"),
                      0);
     struct session_added mark = apply(world, compaction);
     shows(world, "<plugin:squeezer>\n+\n</plugin:squeezer>|s|1|"
@@ -556,6 +571,9 @@ static void results_that_are_no_good_are_refused(void **data)
         {RESULT(S "," U, "1"), "not a string", SESSION_FAULT_INVALID},
         {RESULT(S "," U ",{\"id\":\"\3\"}", "\"\3\""), "both", SESSION_FAULT_INVALID},
         {RESULT(S "," U, "\"\2\""), "has to stay", SESSION_FAULT_DROPPED_ALWAYS_KEEP},
+        {RESULT(S "," U, ""), "left out, but not superseded", SESSION_FAULT_INVALID},
+        {RESULT(S "," U ",{\"id\":\"\3\"}", "\"\4\",\"\5\""), "left out, but not superseded",
+         SESSION_FAULT_INVALID},
         {RESULT(S, ""), "has to stay", SESSION_FAULT_DROPPED_ALWAYS_KEEP},
         {RESULT("", ""), "has to stay", SESSION_FAULT_DROPPED_ALWAYS_KEEP},
         {RESULT(S "," U ",{\"id\":\"\3\"},{\"id\":\"\4\"},{\"id\":\"\5\"},{\"id\":\"\6\"},"
@@ -646,9 +664,9 @@ static void places_do_not_run_out(void **data)
     struct session_world *world = *data;
 #define NEW "{\"role\":\"user\",\"content\":\"n\"}"
     static const char *const rounds[] = {
-        RESULT(S "," NEW "," U, ""),
-        RESULT(S "," NEW "," U ",{\"id\":\"\3\"}", ""),
-        RESULT(S "," NEW "," U ",{\"id\":\"\4\"}", ""),
+        RESULT(S "," NEW "," U, REST),
+        RESULT(S "," NEW "," U ",{\"id\":\"\3\"}", REST),
+        RESULT(S "," NEW "," U ",{\"id\":\"\4\"}", REST),
     };
     talk(world);
     for (size_t round = 0; round < 60; round++) {

@@ -71,7 +71,7 @@ static struct session_added put_result(struct session_world *world,
 
 /* -- the system text --------------------------------------------------------------------------- */
 
-static void the_system_text_is_prompt_then_injections_then_the_rest(void **data)
+static void the_system_text_is_injections_then_the_prompt_then_the_rest(void **data)
 {
     struct session_world *world = *data;
     say(world, SESSION_SYSTEM, "be short");
@@ -79,7 +79,7 @@ static void the_system_text_is_prompt_then_injections_then_the_rest(void **data)
     say(world, SESSION_USER, "hello");
     say(world, SESSION_SYSTEM, "later");
     assert_system(world, "You are kind.",
-                  "You are kind.\n\n<plugin:memory>\nuses bun\n</plugin:memory>\n\nbe short");
+                  "<plugin:memory>\nuses bun\n</plugin:memory>\n\nYou are kind.\n\nbe short");
     assert_told(world, "[{\"role\":\"user\",\"content\":\"hello\"},"
                        "{\"role\":\"system\",\"content\":\"later\"}]");
 }
@@ -286,7 +286,7 @@ static void a_summary_is_asked_of_what_goes(void **data)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_system_text_is_prompt_then_injections_then_the_rest),
+        TEST(the_system_text_is_injections_then_the_prompt_then_the_rest),
         TEST(without_a_prompt_there_may_be_no_system_text),
         TEST(parts_of_a_message_become_text),
         TEST(a_result_is_told_as_text_and_an_error_as_one),

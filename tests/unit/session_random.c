@@ -228,7 +228,8 @@ static void make_result(struct run *run, const struct session_compaction *compac
                         struct kg_buf *buf)
 {
     struct kg_json_writer writer = kg_json_writer(buf);
-    kg_buf_text(buf, "{\"role\":\"compactor\",\"superseded\":[],\"messages\":[");
+    kg_auto(kg_buf_free) struct kg_buf superseded = {0};
+    kg_buf_text(buf, "{\"role\":\"compactor\",\"messages\":[");
     for (size_t i = 0; i < session_compaction_count(compaction); i++) {
         bool stays, goes;
         const struct session_entry *entry = session_compaction_entry(compaction, i, &stays, &goes);
@@ -236,8 +237,11 @@ static void make_result(struct run *run, const struct session_compaction *compac
             kg_json_raw(&writer, KG_STR("{\"role\":\"system\",\"content\":\"</plugin:c> new\"}"));
         if (stays || (entry->kind == SESSION_MESSAGE && pick(run, 3) == 0))
             session_message_write(entry, &writer);
+        else
+            kg_buf_printf(&superseded, "%s\"%s\"", superseded.length > 0 ? "," : "",
+                          entry->id.text);
     }
-    kg_buf_text(buf, "]}");
+    kg_buf_printf(buf, "],\"superseded\":[%s]}", kg_buf_terminate(&superseded));
 }
 
 static void step_delegate(struct run *run)

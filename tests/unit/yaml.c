@@ -321,7 +321,10 @@ static void complaints_of_libyaml_come_in_our_form(void **state)
     (void)state;
     static const char *const rows[][2] = {
         {"a: [1, 2\nb: 3\n", "2:2: did not find expected ',' or ']' while parsing a flow sequence"},
-        {"a: \"x\n", "2:1: found unexpected end of stream while scanning a quoted scalar"},
+        {"a: \"x\n", "1:4: the quote that opens here is not closed"},
+        {"a: 1\nb:\n  - 'x\nc: 2\n", "3:5: the quote that opens here is not closed"},
+        {"a:\n\tb: 1\n", "2:1: a tab stands here, where YAML takes spaces only"},
+        {"a:\n  - x\n\t- y\n", "3:1: a tab stands here, where YAML takes spaces only"},
         {"\xC3\xA4: @x\n",
          "1:5: found character that cannot start any token while scanning for the next token"},
         {"a: 1\nb: \x01\n", "2:4: control characters are not allowed"},

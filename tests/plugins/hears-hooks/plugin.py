@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""heard.answer gives it Python code for a hook, which leaves `result`; heard.calls tells all."""
+"""heard.answer gives it Python code for a hook, which leaves `result` or `error`; heard.calls tells all."""
 import json
 import os
 import sys
 import time
 
 calls, answers = [], {}
+
+
+class Refused(Exception):
+    """With the error object to answer with."""
 
 
 def send(message):
@@ -16,6 +20,8 @@ def hook(name, params):
     calls.append({"hook": name, **params})
     names = {"params": params, "result": None, "time": time}
     exec(answers.get(name, ""), names)
+    if "error" in names:
+        raise Refused(names["error"])
     return names["result"]
 
 
@@ -46,6 +52,10 @@ for line in sys.stdin:
     if message["method"].endswith(".fails"):
         send({"id": message["id"], "error": {"code": -32000, "message": "No more <plugin:x> ink."}})
         continue
-    result = answer(message["method"], message.get("params", {}))
+    try:
+        result = answer(message["method"], message.get("params", {}))
+    except Refused as refused:
+        send({"id": message["id"], "error": refused.args[0]})
+        continue
     if "id" in message:
         send({"id": message["id"], "result": result})

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Prints a banner, a log line and a progress line on stdout.
-echo "noise 1.0.0 (c) 2026"
+# Prints a log line, a banner and a progress line on stdout.
 echo '{"level":50,"error":"a log line in JSON"}'
 echo
 
@@ -14,6 +13,7 @@ while IFS= read -r line; do
     case "$method" in
     initialize)
         answer '{"name":"'"$KAGED_PLUGIN_NAME"'","version":"1.0.0","api_version":1,"methods":["work.do"]}'
+        echo "noise 1.0.0 (c) 2026"
         ;;
     ping) answer '{"status":"ok"}' ;;
     shutdown) exit 0 ;;
