@@ -92,6 +92,12 @@ void cage_facts_free(struct cage_facts *facts);
 /* A program of ours, beside the running one or in the libexec folder. Owned; NULL if in neither. */
 char *cage_helper_path(const char *name);
 
+/* The uids that root's cages have, one each; a count of 0: all have the same. */
+struct cage_uids {
+    uid_t base;
+    uint32_t count;
+};
+
 /* Whose files cages may see: the daemon's user. A root spawner may serve another than root. */
 #define CAGE_GROUPS_MAX 64
 struct cage_owner {
@@ -99,8 +105,11 @@ struct cage_owner {
     gid_t gid;
     gid_t groups[CAGE_GROUPS_MAX]; /* the others that he is in */
     size_t group_count;
+    struct cage_uids uids; /* for whoever starts his cages as root */
 };
 struct cage_owner cage_owner_self(void);
+/* From base on, if that is not 0, or as /etc/subuid has them for root or the owner. */
+struct cage_uids cage_uids_find(int64_t base, const struct cage_owner *owner);
 int cage_owner_find(const char *user, struct cage_owner *ret_owner, struct kg_err *err);
 /* For root with one thread: gives its rights over files up for the owner's, for a moment. */
 int cage_owner_enter(const struct cage_owner *owner, struct kg_err *err);
@@ -173,6 +182,14 @@ struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct c
 void cage_plan_free(struct cage_plan *plan);
 /* True if the child has a network, which needs a gate: see gate.h. */
 bool cage_plan_has_network(const struct cage_plan *plan);
+/*
+ * The declared paths of the plan, for the two questions below, which may be asked when the plan is
+ * gone. A list that is the caller's; NULL: there are none.
+ */
+char **cage_plan_sees(const struct cage_plan *plan);
+bool cage_sees(char *const *sees, const char *path); /* it, or a part of it */
+/* Whether it, or a part of it, may be written by who has that plan. */
+bool cage_could_write(char *const *sees, const char *path);
 /* The plan as text, one step a line, for golden files and for people. */
 void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out);
 /* What the plan lets a child do, in words for the operator, one statement a line. */

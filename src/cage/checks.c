@@ -73,7 +73,7 @@ static void become_program(const char *const *argv, enum as as, int output)
     static char *const no_environment[] = {NULL};
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
-        dup2(output, STDERR_FILENO) < 0 || (as == AS_THE_CAGE && !cage_become_user()))
+        dup2(output, STDERR_FILENO) < 0 || (as == AS_THE_CAGE && !cage_become_user(CAGE_UID)))
         _exit(126);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     execve(argv[0], (char *const *)argv, no_environment);
@@ -276,7 +276,7 @@ static void check_idmap(struct look *look, struct cage_check *check)
     if (geteuid() != 0 || look->site->plugins_dir == NULL)
         return;
     kg_auto(kg_free) char *folder = existing_folder(look->site->plugins_dir);
-    kg_auto(kg_close) int map = cage_idmap_new(look->owner.uid, look->owner.gid);
+    kg_auto(kg_close) int map = cage_idmap_new(look->owner.uid, look->owner.gid, CAGE_UID);
     int result = map < 0 ? -EPERM : cage_idmap_try(map, folder);
     if (result == 0) {
         found(check, "%s can be shown to a cage as its own", folder);
@@ -376,15 +376,34 @@ static void check_user(struct look *look, struct cage_check *check)
     const struct passwd *entry = getpwuid(look->owner.uid);
     kg_auto(kg_free) char *name =
         entry ? kg_strdup(entry->pw_name) : kg_format("uid %u", (unsigned)look->owner.uid);
+    kg_auto(kg_free) char *plugins = look->owner.uids.count > 0
+                                         ? kg_strdup("uids of their own")
+                                         : kg_format("uid %u", (unsigned)CAGE_UID);
     if (geteuid() != 0) {
         found(check, "the daemon and its plugins run as %s", name);
     } else if (look->owner.uid != 0) {
-        found(check, "the daemon runs as %s, kaged-spawner as root, plugins as uid %u", name,
-              CAGE_UID);
+        found(check, "the daemon runs as %s, kaged-spawner as root, plugins as %s", name, plugins);
     } else {
-        found(check, "the daemon runs as root, plugins as uid %u", CAGE_UID);
+        found(check, "the daemon runs as root, plugins as %s", plugins);
         check->remedy = kg_strdup("set daemon.user in config.toml: then only kaged-spawner stays "
                                   "root");
+    }
+}
+
+static void check_uids(struct look *look, struct cage_check *check)
+{
+    const struct cage_uids *uids = &look->owner.uids;
+    if (geteuid() != 0) {
+        found(check, "every plugin runs as the daemon's own user");
+    } else if (uids->count > 0) {
+        found(check, "each running plugin has a uid of its own, of %u to %u", (unsigned)uids->base,
+              (unsigned)(uids->base + uids->count - 1));
+    } else {
+        found(check, "all plugins run as uid %u, as other processes of this machine may",
+              (unsigned)CAGE_UID);
+        check->remedy =
+            kg_strdup("give root a range in /etc/subuid, as root:1000000:65536, or set "
+                      "sandbox.uid_base in config.toml: then each has a uid of its own");
     }
 }
 
@@ -440,6 +459,7 @@ static const struct {
     {"open-files", check_open_files},
     {"kernel-log", check_kernel_log},
     {"user", check_user},
+    {"uids", check_uids},
     {"folders", check_folders},
 };
 

@@ -41,18 +41,18 @@ static int write_map(pid_t pid, const char *file, uint32_t owner, uint32_t as)
     return fd < 0 ? -errno : kg_write_all(fd, map.data, map.length);
 }
 
-static int open_map_of(pid_t pid, uid_t uid, gid_t gid)
+static int open_map_of(pid_t pid, uid_t uid, gid_t gid, uid_t cage_uid)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
-    if (write_map(pid, "uid_map", uid, CAGE_UID) < 0 ||
+    if (write_map(pid, "uid_map", uid, cage_uid) < 0 ||
         write_map(pid, "gid_map", gid, CAGE_GID) < 0)
         return -1;
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 /* A namespace needs a process to be born in; it only waits to be killed. */
-int cage_idmap_new(uid_t uid, gid_t gid)
+int cage_idmap_new(uid_t uid, gid_t gid, uid_t cage_uid)
 {
     int ready[2];
     if (pipe2(ready, O_CLOEXEC) < 0)
@@ -67,7 +67,7 @@ int cage_idmap_new(uid_t uid, gid_t gid)
     }
     close(ready[1]);
     char byte;
-    int map = pid > 0 && read(ready[0], &byte, 1) == 1 ? open_map_of(pid, uid, gid) : -1;
+    int map = pid > 0 && read(ready[0], &byte, 1) == 1 ? open_map_of(pid, uid, gid, cage_uid) : -1;
     close(ready[0]);
     if (pid > 0) {
         kill(pid, SIGKILL);

@@ -7,7 +7,7 @@
 
 #include "cage/cage.h"
 
-/* Whom a root daemon's cages run as: never the host's root. */
+/* Whom a root daemon's cages run as, but for the uids of uids.c: never the host's root. */
 #define CAGE_UID 65534
 #define CAGE_GID 65534
 
@@ -87,15 +87,32 @@ struct cage_userns_cause {
 struct cage_userns cage_userns_look(const char *said);
 const struct cage_userns_cause *cage_userns_cause(const struct cage_userns *seen);
 int64_t cage_read_number(const char *path); /* the one number in a file; -1: there is none */
-/* In a child: gives up root for the user that cages run as. Others stay who they are. */
-bool cage_become_user(void);
+/* In a child: gives up root for the user that a cage runs as. Others stay who they are. */
+bool cage_become_user(uid_t uid);
+
+/* -- whom the cages of root run as, see uids.c ------------------------------------------------- */
+
+/* The range that a text as /etc/subuid has for a user; false: none that is enough. */
+bool cage_uids_read(struct kg_str text, const char *name, uid_t uid, struct cage_uids *ret_uids);
+
+/* Whether a text as /proc/PID/uid_map has all of them. */
+bool cage_uids_are_mapped(struct kg_str map, const struct cage_uids *uids);
+
+struct cage_uid_pool;
+struct cage_uid_pool *cage_uid_pool_new(struct cage_uids range);
+void cage_uid_pool_free(struct cage_uid_pool *pool);
+/* One that nobody has until it is given back; CAGE_UID, if there is none. */
+uid_t cage_uid_take(struct cage_uid_pool *pool);
+void cage_uid_give(struct cage_uid_pool *pool, uid_t uid); /* also for any other uid */
+/* The one that a plugin has for good. */
+uid_t cage_uid_fixed(const struct cage_uid_pool *pool, const char *name);
 
 /* The owner as words of kaged-spawner's command line; the text is owned. */
 char *cage_owner_groups_text(const struct cage_owner *owner);
 bool cage_owner_parse(const char *uid, const char *groups, struct cage_owner *ret_owner);
 
-/* A map that shows the owner's files as those of the cages' user; its fd, or -1. */
-int cage_idmap_new(uid_t uid, gid_t gid);
+/* A map that shows the owner's files as those of a cage's user; its fd, or -1. */
+int cage_idmap_new(uid_t uid, gid_t gid, uid_t cage_uid);
 /* Whether the folder's filesystem takes the map: 0, or a negative errno. */
 int cage_idmap_try(int map, const char *folder);
 
@@ -366,6 +383,12 @@ int cage_kernel_log_read(int fd, struct cage_denial *ret_denial);
 
 /* -- in kaged-spawner -------------------------------------------------------------------------- */
 
+/* Whom a cage runs as, where we are root, and whether that is its plugin's for good. */
+struct cage_user {
+    uid_t uid;
+    bool fixed;
+};
+
 /*
  * A root spawner's own mounts, where the user of the cages can reach what only root could: folders
  * are bound there with the owner's files shown as that user's. In a mount namespace of its own.
@@ -383,15 +406,19 @@ const struct cage_owner *cage_stage_owner(const struct cage_stage *stage);
  * Mounts in that room, or here if it is -1, what source is open on, and nothing that is mounted
  * below it: read-only, or to be written and not executed. The cage's user is shown as its owner:
  * the daemon's, if that is not root, else whoever the thing belongs to; or, if it is a part of what
- * `whole` is open on, which is not -1 then, whoever that belongs to. *ret_path is owned.
+ * `whole` is open on, which is not -1 then, whoever that belongs to. *ret_path is owned. -ENOTSUP:
+ * it cannot be shown as his, so that only one who is the same user always may have it.
  */
 int cage_stage_add(struct cage_stage *stage, int room, int source, int whole, bool write,
-                   char **ret_path, struct kg_err *err);
+                   struct cage_user user, char **ret_path, struct kg_err *err);
+/* Those that the next cage will probably need; they take their time. */
+void cage_stage_make_maps(struct cage_stage *stage, uid_t cage_uid);
 void cage_stage_remove(const char *path);
 void cage_stage_free(struct cage_stage *stage);
 
 struct cage_launched {
     pid_t pid;                 /* bwrap, our child */
+    uid_t uid;                 /* whom the cage runs as, where we are root */
     int in_fd, out_fd, err_fd; /* the daemon's ends of the plugin's stdio */
     int status_fd;             /* json-status, not blocking */
     bool ahead;                /* it was started in the cage's network */
@@ -412,8 +439,9 @@ int cage_shim_open(struct kg_err *err);
 struct cage_group; /* see cgroup.h */
 struct cage_ready;
 struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
-                                  const struct cage_stage *stage, struct cage_group *group,
-                                  struct kg_err *err);
+                                  const struct cage_stage *stage, struct cage_user user,
+                                  struct cage_group *group, struct kg_err *err);
+struct cage_user cage_ready_user(const struct cage_ready *ready);
 /* Where to stage what it binds: the room that it is in, or -1. */
 int cage_ready_room(const struct cage_ready *ready);
 pid_t cage_ready_pid(const struct cage_ready *ready);
@@ -449,8 +477,8 @@ struct cage_netns {
     pid_t pid;  /* our child, or 0 once it is reaped */
     int socket; /* readable when there is something to receive; -1: nothing is under way */
 };
-/* pid1 is a process in the cage, and pid1_fd its pidfd. */
-int cage_netns_start(const struct cage_network *network, pid_t pid1, int pid1_fd,
+/* pid1 is a process in the cage, pid1_fd its pidfd, and uid whom the cage runs as. */
+int cage_netns_start(const struct cage_network *network, pid_t pid1, int pid1_fd, uid_t uid,
                      struct cage_netns *ret_netns, struct kg_err *err);
 /*
  * 1 for one more socket, the caller's; 0 when the network is complete; -EAGAIN if there is nothing

@@ -159,7 +159,8 @@ static int prepare_bind(struct launch *launch, size_t at, struct kg_err *err)
         result = find_whole(launch, at, &whole, err);
     if (result == 0 && launch->stage != NULL)
         result = cage_stage_add(launch->stage, cage_ready_room(launch->ready), source->fd, whole,
-                                step->kind == CAGE_STEP_WRITE, &source->staged, err);
+                                step->kind == CAGE_STEP_WRITE, cage_ready_user(launch->ready),
+                                &source->staged, err);
     return result < 0 ? kg_wrap(err, result, "%s", step->source) : 0;
 }
 

@@ -49,12 +49,13 @@ struct making {
     int lo;     /* its index */
     bool has_v6;
     struct cage_redirect redirect;
+    uid_t uid; /* of the cage */
 };
 
 /* -- entering ---------------------------------------------------------------------------------- */
 
 /* The cage may nest a user namespace in another: wanted is the one that the network belongs to. */
-static int enter(pid_t pid1, int pid1_fd, struct kg_err *err)
+static int enter(pid_t pid1, int pid1_fd, uid_t uid, struct kg_err *err)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/ns/net", pid1);
@@ -68,7 +69,7 @@ static int enter(pid_t pid1, int pid1_fd, struct kg_err *err)
     if (user < 0)
         return kg_fail_errno(err, errno, "find the owner of %s", path);
     /* What comes after needs no right over the host. */
-    if (!cage_become_user())
+    if (!cage_become_user(uid))
         return kg_fail_errno(err, errno, "drop root");
     /* Of our own namespace the kernel refuses this: a cage without one is never worked on. */
     if (setns(user, CLONE_NEWUSER) < 0 || setns(net, CLONE_NEWNET) < 0)
@@ -343,7 +344,7 @@ static int give_sockets(const struct making *making, struct kg_err *err)
 
 static int make(struct making *making, pid_t pid1, int pid1_fd, struct kg_err *err)
 {
-    int result = enter(pid1, pid1_fd, err);
+    int result = enter(pid1, pid1_fd, making->uid, err);
     if (result < 0)
         return result;
     /* Only now: a change of user clears it. */
@@ -399,13 +400,13 @@ __attribute__((noreturn)) static void be_the_maker(struct making *making, pid_t 
 
 /* -- seen from the spawner --------------------------------------------------------------------- */
 
-int cage_netns_start(const struct cage_network *network, pid_t pid1, int pid1_fd,
+int cage_netns_start(const struct cage_network *network, pid_t pid1, int pid1_fd, uid_t uid,
                      struct cage_netns *ret_netns, struct kg_err *err)
 {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return kg_fail_errno(err, errno, "network: socketpair");
-    struct making making = {.network = network, .spawner = getpid(), .socket = ends[1]};
+    struct making making = {.network = network, .spawner = getpid(), .uid = uid, .socket = ends[1]};
     pid_t pid = fork();
     if (pid == 0)
         be_the_maker(&making, pid1, pid1_fd);

@@ -94,10 +94,10 @@ int cage_owner_enter(const struct cage_owner *owner, struct kg_err *err)
                    (unsigned)owner->uid);
 }
 
-bool cage_become_user(void)
+bool cage_become_user(uid_t uid)
 {
     if (geteuid() != 0)
         return true;
     return setgroups(0, NULL) == 0 && setresgid(CAGE_GID, CAGE_GID, CAGE_GID) == 0 &&
-           setresuid(CAGE_UID, CAGE_UID, CAGE_UID) == 0 && getuid() != 0 && setuid(0) < 0;
+           setresuid(uid, uid, uid) == 0 && getuid() != 0 && setuid(0) < 0;
 }

@@ -299,6 +299,44 @@ bool cage_plan_has_network(const struct cage_plan *plan)
     return plan->network.any || plan->network.count > 0;
 }
 
+/* Each with a letter before it: what may be written, and what may not. */
+char **cage_plan_sees(const struct cage_plan *plan)
+{
+    char **sees = NULL;
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        const struct cage_step *step = &plan->steps.items[i];
+        bool writes = step->kind == CAGE_STEP_WRITE;
+        if ((!writes && step->kind != CAGE_STEP_BIND) || strcmp(step->path, plan->folder) == 0 ||
+            (writes && step->part))
+            continue;
+        if (sees == NULL)
+            sees = kg_list_new(0);
+        kg_list_add(&sees, kg_format("%c%s", writes ? 'w' : 'r', step->path));
+    }
+    return sees;
+}
+
+bool cage_sees(char *const *sees, const char *path)
+{
+    for (; sees != NULL && *sees != NULL; sees++)
+        if (kg_path_within(path, *sees + 1) || kg_path_within(*sees + 1, path))
+            return true;
+    return false;
+}
+
+/* The nearest above decides, and whatever is below counts. */
+bool cage_could_write(char *const *sees, const char *path)
+{
+    const char *nearest = NULL;
+    for (; sees != NULL && *sees != NULL; sees++) {
+        if (**sees == 'w' && kg_path_within(*sees + 1, path))
+            return true;
+        if (kg_path_within(path, *sees + 1) && (nearest == NULL || strlen(*sees) > strlen(nearest)))
+            nearest = *sees;
+    }
+    return nearest != NULL && *nearest == 'w';
+}
+
 static void print_step(const struct cage_step *step, struct kg_buf *out)
 {
     kg_buf_printf(out, "%s %s", cage_step_names[step->kind], step->path);

@@ -39,11 +39,12 @@ struct cage_ready {
     char *bwrap;              /* owned; the program, */
     struct stat program;      /* as it was */
     struct cage_group *group; /* borrowed; NULL: none */
-    bool ahead;               /* it was asked for namespaces of its own */
-    int room;                 /* its mounts, or -1: they are ours */
-    int gate;                 /* our end */
-    int fds[CAGE_FDS];        /* fds[n] is fd n of bwrap; after the fork only the files of memory */
-    struct cage_launched to;  /* our ends of the other pipes */
+    struct cage_user user;
+    bool ahead;              /* it was asked for namespaces of its own */
+    int room;                /* its mounts, or -1: they are ours */
+    int gate;                /* our end */
+    int fds[CAGE_FDS];       /* fds[n] is fd n of bwrap; after the fork only the files of memory */
+    struct cage_launched to; /* our ends of the other pipes */
 };
 
 static const struct cage_launched nothing = {
@@ -76,7 +77,7 @@ static void give_stdio(const struct cage_ready *ready)
 {
     static const int given[] = {CAGE_FD_IN, CAGE_FD_OUT, STDERR_FILENO};
     for (size_t i = 0; i < KG_COUNT(given) && geteuid() == 0; i++)
-        (void)!fchown(ready->fds[given[i]], CAGE_UID, CAGE_GID);
+        (void)!fchown(ready->fds[given[i]], ready->user.uid, CAGE_GID);
 }
 
 static int make_pipes(struct cage_ready *ready, struct kg_err *err)
@@ -213,7 +214,7 @@ __attribute__((noreturn)) static void become_bwrap(struct cage_ready *ready, cha
     if (join < 0)
         give_up("join its group");
     raise_oom_score();
-    if (!cage_become_user())
+    if (!cage_become_user(ready->user.uid))
         give_up("drop root for good");
     /* Only now: a change of user clears it. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != spawner)
@@ -268,12 +269,13 @@ static int start(struct cage_ready *ready, const struct cage_stage *stage, struc
 }
 
 struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
-                                  const struct cage_stage *stage, struct cage_group *group,
-                                  struct kg_err *err)
+                                  const struct cage_stage *stage, struct cage_user user,
+                                  struct cage_group *group, struct kg_err *err)
 {
     struct cage_ready *ready = kg_alloc(sizeof(*ready));
     *ready = (struct cage_ready){.bwrap = kg_strdup(bwrap),
                                  .group = group,
+                                 .user = user,
                                  .ahead = ahead,
                                  .room = -1,
                                  .gate = -1,
@@ -321,6 +323,11 @@ bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap)
            now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
 }
 
+struct cage_user cage_ready_user(const struct cage_ready *ready)
+{
+    return ready->user;
+}
+
 struct cage_group *cage_ready_group(const struct cage_ready *ready)
 {
     return ready->group;
@@ -358,6 +365,7 @@ struct cage_launched cage_ready_go(struct cage_ready *ready)
 {
     struct cage_launched launched = ready->to;
     launched.pid = ready->pid;
+    launched.uid = ready->user.uid;
     ready->to = nothing;
     ready->pid = 0;
     kg_close(&ready->gate);

@@ -246,13 +246,15 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 __attribute__((noreturn)) static void become_spawner(const char *path, int socket, pid_t daemon,
                                                      const struct cage_owner *owner)
 {
-    char socket_text[16], daemon_text[16], uid_text[16];
+    char socket_text[16], daemon_text[16], uid_text[16], base_text[16], count_text[16];
     snprintf(socket_text, sizeof(socket_text), "%d", socket);
     snprintf(daemon_text, sizeof(daemon_text), "%d", daemon);
     snprintf(uid_text, sizeof(uid_text), "%u", (unsigned)owner->uid);
+    snprintf(base_text, sizeof(base_text), "%u", (unsigned)owner->uids.base);
+    snprintf(count_text, sizeof(count_text), "%u", (unsigned)owner->uids.count);
     fcntl(socket, F_SETFD, 0);
     execl(path, "kaged-spawner", socket_text, daemon_text, uid_text, cage_owner_groups_text(owner),
-          kg_log_format() == KG_LOG_JSON ? "json" : "text", (char *)NULL);
+          kg_log_format() == KG_LOG_JSON ? "json" : "text", base_text, count_text, (char *)NULL);
     _exit(127);
 }
 

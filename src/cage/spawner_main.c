@@ -4,7 +4,7 @@
  * inherits what a dead bwrap leaves behind: any child of ours that is no living bwrap is killed.
  * When the daemon is gone, every cell goes, and the spawner with them.
  *
- * usage: kaged-spawner SOCKET DAEMON-PID OWNER-UID OWNER-GID[,GROUP...]
+ * usage: kaged-spawner SOCKET DAEMON-PID OWNER-UID OWNER-GID[,GROUP...] LOG-FORMAT UID-BASE UIDS
  */
 #include "cage/cgroup.h"
 #include "cage/internal.h"
@@ -66,6 +66,7 @@ struct spawner {
     struct cage_denial denial;    /* of a domain whose process is told next; path NULL: none */
     struct cage_owner owner;      /* whom the daemon runs as */
     struct cage_stage *stage;     /* NULL if not root */
+    struct cage_uid_pool *uids;   /* whom cages run as, if we are root */
     struct cage_cgroups *cgroups; /* NULL if there are none for us */
     struct cell *cells;
     struct cage_ready *ready; /* a bwrap for the next cage; NULL: none */
@@ -135,6 +136,7 @@ static void tell_failed(struct spawner *spawner, uint32_t id, const char *messag
 static void cell_free(struct spawner *spawner, struct cell *cell)
 {
     cage_launched_settle(&cell->at);
+    cage_uid_give(spawner->uids, cell->at.uid);
     cage_group_end(spawner->cgroups, cell->group);
     kg_close(&cell->at.status_fd);
     kg_close(&cell->at.ran_fd);
@@ -189,15 +191,25 @@ static void ask_cell_to_end(struct cell *cell, int number)
 
 /* -- a bwrap for the next cage ----------------------------------------------------------------- */
 
-static int make_ready(struct spawner *spawner, const char *bwrap, bool ahead, struct kg_err *err)
+static int make_ready(struct spawner *spawner, const char *bwrap, bool ahead, struct cage_user user,
+                      struct kg_err *err)
 {
     struct cage_group *group = NULL;
-    if (spawner->cgroups != NULL && (group = cage_group_new(spawner->cgroups, err)) == NULL)
-        return -EINVAL;
-    spawner->ready = cage_ready_new(bwrap, spawner->shim, ahead, spawner->stage, group, err);
-    if (spawner->ready == NULL && group != NULL)
+    if (spawner->cgroups == NULL || (group = cage_group_new(spawner->cgroups, err)) != NULL)
+        spawner->ready =
+            cage_ready_new(bwrap, spawner->shim, ahead, spawner->stage, user, group, err);
+    if (spawner->ready != NULL)
+        return 0;
+    cage_uid_give(spawner->uids, user.uid);
+    if (group != NULL)
         cage_group_end(spawner->cgroups, group);
-    return spawner->ready != NULL ? 0 : -EINVAL;
+    return -EINVAL;
+}
+
+/* A user whom no other cage has. */
+static struct cage_user new_user(struct spawner *spawner)
+{
+    return (struct cage_user){.uid = cage_uid_take(spawner->uids)};
 }
 
 /* False for one that was refused its namespaces: bwrap may be allowed what we are not. */
@@ -209,12 +221,19 @@ static bool has_namespaces(struct spawner *spawner)
     return ahead >= 0;
 }
 
+static void end_ready(struct spawner *spawner, struct cage_ready *ready)
+{
+    if (ready == NULL)
+        return;
+    struct cage_group *group = cage_ready_group(ready);
+    cage_uid_give(spawner->uids, cage_ready_user(ready).uid);
+    cage_ready_free(ready);
+    cage_group_end(spawner->cgroups, group);
+}
+
 static void drop_ready(struct spawner *spawner)
 {
-    struct cage_group *group = spawner->ready ? cage_ready_group(spawner->ready) : NULL;
-    cage_ready_free(spawner->ready);
-    spawner->ready = NULL;
-    cage_group_end(spawner->cgroups, group);
+    end_ready(spawner, kg_steal(&spawner->ready));
 }
 
 /* After a start, once things are quiet. What goes wrong here is told by the start that finds none.
@@ -224,8 +243,10 @@ static void prepare(struct spawner *spawner)
     if (spawner->prepare_at_ms == 0 || kg_monotonic_ms() < spawner->prepare_at_ms)
         return;
     spawner->prepare_at_ms = 0;
-    if (spawner->ready == NULL && spawner->bwrap != NULL)
-        (void)make_ready(spawner, spawner->bwrap, !spawner->cannot_go_ahead, NULL);
+    if (spawner->ready == NULL && spawner->bwrap != NULL &&
+        make_ready(spawner, spawner->bwrap, !spawner->cannot_go_ahead, new_user(spawner), NULL) ==
+            0)
+        cage_stage_make_maps(spawner->stage, cage_ready_user(spawner->ready).uid);
 }
 
 /* -- the network of a cell --------------------------------------------------------------------- */
@@ -255,7 +276,7 @@ static void start_network(struct cell *cell, pid_t pid, int pid_fd)
     struct kg_err err = {0};
     if (cell->network_deadline_ms == 0)
         return;
-    if (cage_netns_start(&cell->network, pid, pid_fd, &cell->netns, &err) < 0)
+    if (cage_netns_start(&cell->network, pid, pid_fd, cell->at.uid, &cell->netns, &err) < 0)
         fail_network(cell, err.message);
     else
         cell->network_deadline_ms = kg_monotonic_ms() + NETWORK_MS;
@@ -630,15 +651,25 @@ static struct cage_ready *take_ready(struct spawner *spawner, const char *bwrap,
     if (spawner->ready != NULL &&
         (!cage_ready_is_of(spawner->ready, bwrap) || !has_namespaces(spawner)))
         drop_ready(spawner);
-    if (spawner->ready == NULL && make_ready(spawner, bwrap, false, err) < 0)
+    if (spawner->ready == NULL && make_ready(spawner, bwrap, false, new_user(spawner), err) < 0)
         return NULL;
     return kg_steal(&spawner->ready);
 }
 
-static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, struct kg_err *err)
+/* One that runs as the plugin does each time: what it may have cannot be shown as another's. */
+static struct cage_ready *make_fixed(struct spawner *spawner, const struct cage_plan *plan,
+                                     struct kg_err *err)
+{
+    const struct cage_user user = {cage_uid_fixed(spawner->uids, plan->name), true};
+    if (make_ready(spawner, plan->bwrap, false, user, err) < 0)
+        return NULL;
+    return kg_steal(&spawner->ready);
+}
+
+static int launch_ready(struct spawner *spawner, uint32_t id, struct cage_plan *plan,
+                        struct cage_ready *ready, struct kg_err *err)
 {
     struct cage_launched launched;
-    struct cage_ready *ready = take_ready(spawner, plan->bwrap, err);
     if (ready == NULL)
         return kg_wrap(err, -EINVAL, "plugin %s", plan->name);
     struct cage_group *group = cage_ready_group(ready);
@@ -646,14 +677,21 @@ static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, 
     if (result == 0)
         result = cage_launch(plan, spawner->stage, ready, &launched, err);
     if (result < 0) {
-        cage_ready_free(ready);
-        cage_group_end(spawner->cgroups, group);
+        end_ready(spawner, ready);
         return result;
     }
     free(spawner->bwrap);
     spawner->bwrap = kg_strdup(plan->bwrap);
     keep_cell(spawner, id, &launched, plan, group);
     return 0;
+}
+
+static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, struct kg_err *err)
+{
+    int result = launch_ready(spawner, id, plan, take_ready(spawner, plan->bwrap, err), err);
+    if (result == -ENOTSUP)
+        result = launch_ready(spawner, id, plan, make_fixed(spawner, plan, err), err);
+    return result;
 }
 
 static void spawn(struct spawner *spawner, uint32_t id, int plan_fd)
@@ -865,11 +903,14 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
 int main(int argc, char **argv)
 {
     struct spawner spawner = {.socket = -1, .signals = -1, .shim = -1, .kernel_log = -1};
-    if (argc != 6 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
+    if (argc != 8 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
         fprintf(stderr, "kaged-spawner is started by kaged\n");
         return 2;
     }
     kg_log_set(KG_INFO, strcmp(argv[5], "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
+    spawner.owner.uids =
+        (struct cage_uids){(uid_t)strtoul(argv[6], NULL, 10), (uint32_t)strtoul(argv[7], NULL, 10)};
+    spawner.uids = cage_uid_pool_new(spawner.owner.uids);
     struct kg_err err = {0};
     struct cage_limits limits = {.mode = CAGE_LIMITS_NONE};
     struct cage_event ready = {.kind = CAGE_TELL_READY};
@@ -880,6 +921,7 @@ int main(int argc, char **argv)
     if (tell(&spawner, &ready, NULL, 0) == 0 && ready.built)
         serve(&spawner);
     cage_stage_free(spawner.stage);
+    cage_uid_pool_free(spawner.uids);
     cage_cgroups_free(spawner.cgroups);
     kg_free(&spawner.denial.path);
     free(spawner.bwrap);

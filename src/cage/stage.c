@@ -3,7 +3,7 @@
  * in a mount namespace that nobody else sees, binds each of it where the cage's user may go,
  * through a map that shows an owner's files as that user's: what the plugin writes is the owner's
  * on disk. What is mounted below a folder, now or later, is not there. A filesystem that knows no
- * such maps is bound plainly: then its modes decide.
+ * such maps is bound plainly: then its modes decide, and a plugin has to be the same user always.
  *
  * bwrap copies the mounts that it finds, and reads the list of them all after each that it makes.
  * So each bwrap gets a room: a mount namespace without those of the host that no cage is made of.
@@ -25,7 +25,8 @@
 /* Not below the daemon's own run folder, which is closed to others. */
 #define STAGE_FOLDER "/run/kaged-stage"
 
-#define MAPS_MAX 16 /* owners whose maps are kept; another takes the place of the oldest */
+#define RECENT_MAX 3  /* owners that the next cage may have folders of */
+#define MAPS_MAX   16 /* owners whose maps are kept; another takes the place of the oldest */
 
 /* Mounts that no cage is made of: each is the kernel's, or holds what is staged from elsewhere. */
 static const char *const unneeded[] = {"/sys",        "/dev/pts",       "/dev/shm",
@@ -34,14 +35,16 @@ static const char *const unneeded[] = {"/sys",        "/dev/pts",       "/dev/sh
 
 /* A user namespace that maps an owner to the cage's user. */
 struct owner_map {
-    uid_t uid;
+    uid_t uid, cage_uid;
     int fd;
 };
 
 struct cage_stage {
     struct cage_owner owner;
     struct owner_map maps[MAPS_MAX];
-    unsigned map_count; /* ever made */
+    unsigned map_count;       /* ever made */
+    uid_t recent[RECENT_MAX]; /* owners whose maps are made ahead */
+    unsigned recent_count;    /* ever met */
     unsigned next;
     int home; /* our own mount namespace, */
     int room; /* and one to make rooms of; -1: it cannot be made, and bwrap does without */
@@ -148,26 +151,44 @@ static gid_t group_of(const struct cage_stage *stage, uid_t uid)
  * The fd of the map for what has this owner, or -1; it stays the stage's. Root may act for whoever
  * a folder belongs to; another daemon only for its own user.
  */
-static int map_for(struct cage_stage *stage, const struct stat *status)
+static int map_for(struct cage_stage *stage, uid_t uid, uid_t cage_uid)
 {
-    uid_t uid = stage->owner.uid == 0 ? status->st_uid : stage->owner.uid;
     for (unsigned i = 0; i < maps_kept(stage); i++)
-        if (stage->maps[i].uid == uid)
+        if (stage->maps[i].uid == uid && stage->maps[i].cage_uid == cage_uid)
             return stage->maps[i].fd;
-    int fd = cage_idmap_new(uid, group_of(stage, uid));
+    int fd = cage_idmap_new(uid, group_of(stage, uid), cage_uid);
     if (fd < 0)
         return -1; /* the next start may have more luck */
     struct owner_map *map = &stage->maps[stage->map_count % MAPS_MAX];
     if (stage->map_count++ >= MAPS_MAX)
         kg_close(&map->fd);
-    *map = (struct owner_map){uid, fd};
+    *map = (struct owner_map){uid, cage_uid, fd};
     return fd;
 }
 
-/* Which of read, write and search, as in S_IRWXO, the cage's user has by the modes alone. */
-static mode_t rights_by_mode(const struct stat *status)
+static uid_t owner_of(const struct cage_stage *stage, const struct stat *status)
 {
-    if (status->st_uid == CAGE_UID)
+    return stage->owner.uid == 0 ? status->st_uid : stage->owner.uid;
+}
+
+static void note_owner(struct cage_stage *stage, uid_t uid)
+{
+    for (unsigned i = 0; i < RECENT_MAX && i < stage->recent_count; i++)
+        if (stage->recent[i] == uid)
+            return;
+    stage->recent[stage->recent_count++ % RECENT_MAX] = uid;
+}
+
+void cage_stage_make_maps(struct cage_stage *stage, uid_t cage_uid)
+{
+    for (unsigned i = 0; stage != NULL && i < RECENT_MAX && i < stage->recent_count; i++)
+        (void)map_for(stage, stage->recent[i], cage_uid);
+}
+
+/* Which of read, write and search, as in S_IRWXO, the cage's user has by the modes alone. */
+static mode_t rights_by_mode(const struct stat *status, uid_t cage_uid)
+{
+    if (status->st_uid == cage_uid)
         return status->st_mode >> 6 & S_IRWXO;
     if (status->st_gid == CAGE_GID)
         return status->st_mode >> 3 & S_IRWXO;
@@ -175,10 +196,10 @@ static mode_t rights_by_mode(const struct stat *status)
 }
 
 /* Without a map, what an owner keeps to himself stays so, and a cage of it could not even start. */
-static int check_rights(const struct stat *status, bool write, struct kg_err *err)
+static int check_rights(const struct stat *status, bool write, uid_t cage_uid, struct kg_err *err)
 {
     mode_t needed = S_IROTH | (write ? S_IWOTH : 0) | (S_ISDIR(status->st_mode) ? S_IXOTH : 0);
-    if ((rights_by_mode(status) & needed) == needed)
+    if ((rights_by_mode(status, cage_uid) & needed) == needed)
         return 0;
     return kg_fail(err, KG_E_CAGE,
                    "its filesystem cannot be mapped to the user of the cage, who may not %s it: "
@@ -187,9 +208,10 @@ static int check_rights(const struct stat *status, bool write, struct kg_err *er
 }
 
 static int set_attributes(struct cage_stage *stage, int tree, const struct stat *owned, bool write,
-                          struct kg_err *err)
+                          struct cage_user user, struct kg_err *err)
 {
-    int map = map_for(stage, owned);
+    int map = map_for(stage, owner_of(stage, owned), user.uid);
+    note_owner(stage, owner_of(stage, owned));
     struct mount_attr attributes = {
         .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                     (uint64_t)(write ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_RDONLY) | MOUNT_ATTR_IDMAP,
@@ -198,11 +220,15 @@ static int set_attributes(struct cage_stage *stage, int tree, const struct stat 
     };
     if (map >= 0 && mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) == 0)
         return 0;
+    if (stage->owner.uids.count > 0 && !user.fixed) {
+        kg_fail(err, KG_E_CAGE, "its filesystem cannot be mapped to another user");
+        return -ENOTSUP;
+    }
     attributes.attr_set &= ~(uint64_t)MOUNT_ATTR_IDMAP;
     attributes.userns_fd = 0;
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) < 0)
         return kg_fail_errno(err, errno, "stage: mount_setattr");
-    return check_rights(owned, write, err);
+    return check_rights(owned, write, user.uid, err);
 }
 
 static int make_mount_point(const char *path, const struct stat *status)
@@ -237,7 +263,7 @@ static int place_in(const struct cage_stage *stage, int room, const char *path,
 }
 
 int cage_stage_add(struct cage_stage *stage, int room, int source, int whole, bool write,
-                   char **ret_path, struct kg_err *err)
+                   struct cage_user user, char **ret_path, struct kg_err *err)
 {
     struct stat status, owned;
     if (fstat(source, &status) < 0 || fstat(whole < 0 ? source : whole, &owned) < 0)
@@ -246,7 +272,7 @@ int cage_stage_add(struct cage_stage *stage, int room, int source, int whole, bo
         open_tree(source, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0)
         return kg_fail_errno(err, errno, "stage: open_tree");
-    int result = set_attributes(stage, tree, &owned, write, err);
+    int result = set_attributes(stage, tree, &owned, write, user, err);
     if (result < 0)
         return result;
     kg_auto(kg_free) char *path = kg_format("%s/%u", STAGE_FOLDER, stage->next++);

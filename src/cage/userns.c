@@ -130,7 +130,7 @@ static int try_unshare(void)
 {
     pid_t pid = fork();
     if (pid == 0) {
-        if (!cage_become_user())
+        if (!cage_become_user(CAGE_UID))
             _exit(NO_DROP);
         _exit(unshare(CLONE_NEWUSER) < 0 ? errno : 0);
     }

@@ -86,8 +86,19 @@ static void put_changes(struct kg_buf *out, const struct kg_node *project)
     project_changes_view_words(changes, out);
 }
 
+/* Who could write what the project is made of runs in a new cage. */
+static void put_restarted(struct kg_buf *out, const struct kg_node *project)
+{
+    const struct kg_node *names = kg_node_list(project, "restarted");
+    for (uint32_t i = 0; i < names->count; i++) {
+        kg_buf_escaped(out, names->items[i].text);
+        kg_buf_printf(out, " is restarted: it could write the project's %s\n", PROJECT_DIR);
+    }
+}
+
 static void put_loaded(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
+    put_restarted(out, project);
     put_changes(out, project);
     put_problems(out, project);
     put_state(out, cli, project);
@@ -196,6 +207,8 @@ static void put_facts(struct kg_buf *out, const struct kg_node *project)
     put_line(out, "sessions", cli_text(project, "sessions"));
     put_line(out, "not taken", cli_text(problem, "message"));
     put_line(out, "", cli_text(problem, "hint"));
+    if (kg_node_list(project, "held")->count > 0)
+        project_changes_view_words(kg_node_get(project, "held"), out);
 }
 
 static void put_project(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)

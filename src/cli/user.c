@@ -14,11 +14,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define UID_BASE_LEAST 65536
+
 int user_find(const struct config *config, struct cage_owner *ret_owner, struct kg_err *err)
 {
-    if (geteuid() == 0 && config->daemon_user[0] != '\0')
-        return cage_owner_find(config->daemon_user, ret_owner, err);
-    *ret_owner = cage_owner_self();
+    struct cage_owner owner = cage_owner_self();
+    int64_t base = config->sandbox_uid_base;
+    if (base != 0 && base < UID_BASE_LEAST) {
+        kg_fail(err, KG_E_INVALID_CONFIG, "sandbox.uid_base: %lld is among the users of the system",
+                (long long)base);
+        return kg_hint(err, "take %d or above, where nobody else has uids", UID_BASE_LEAST);
+    }
+    int result = geteuid() == 0 && config->daemon_user[0] != '\0'
+                     ? cage_owner_find(config->daemon_user, &owner, err)
+                     : 0;
+    if (result < 0)
+        return result;
+    owner.uids = cage_uids_find(base, &owner);
+    if (base != 0 && geteuid() == 0 && owner.uids.count == 0) {
+        kg_fail(err, KG_E_INVALID_CONFIG,
+                "sandbox.uid_base: root cannot become a user from %lld on", (long long)base);
+        return kg_hint(err,
+                       "this is a container that has fewer uids: give it more, or leave it out");
+    }
+    *ret_owner = owner;
     return 0;
 }
 

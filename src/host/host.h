@@ -282,6 +282,21 @@ void host_dev_leave(struct host_dev *dev); /* on_end is not called */
 
 /* -- the cage of a plugin, see policy.c -------------------------------------------------------- */
 
+/* What lies over whatever a plugin may write. See struct cage_cover, and covers.c. */
+struct host_cover {
+    char *path;       /* owned */
+    bool write;       /* it only must stay where it is */
+    bool closed;      /* a plugin that would write in it is not started; a missing one is made */
+    const char *note; /* for words; static, or NULL */
+};
+struct host_covers {
+    struct host_cover *items; /* owned */
+    size_t count;
+};
+#define HOST_PROJECTS_OWN "a project's own, and never written"
+void host_covers_add(struct host_covers *covers, const struct host_cover *cover);
+void host_covers_free(struct host_covers *covers);
+
 /* Borrowed. Needs no host, so that a plugin can be looked at before it is installed. */
 struct host_cage_parts {
     const struct manifest *manifest;
@@ -294,8 +309,10 @@ struct host_cage_parts {
     const char *project_root;             /* NULL: it belongs to no project */
     const char *project_id;               /* of the same, like the next */
     const char *project_file;             /* absolute */
+    const struct host_covers *covers;     /* besides those of its project; NULL: none */
     const struct cage_facts *facts;
-    bool make_folders; /* those below config:/ that it may write to, if they are not there */
+    /* Those below config:/ that it may write to, and those that are to be closed to it. */
+    bool make_folders;
 };
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
 /* Whether it reaches into a project, by a capability or where a setting points. */

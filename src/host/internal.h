@@ -162,6 +162,7 @@ struct host_process {
     struct storage *storage;    /* NULL until it is asked for */
     uint32_t start_settings;    /* of the host, when it was started last */
     struct kg_buf cage_words;   /* of the cage of its last start; empty: never started */
+    char **sees;                /* owned; the same: see cage_plan_sees */
     struct host_trace *trace;   /* owned; NULL until somebody asks for it; see trace.c */
     struct redact_set *secrets; /* owned; what of it must not be shown */
 };
@@ -186,6 +187,16 @@ void host_process_refresh(struct host_process *process);
 bool host_process_is_busy(struct host_process *process);
 void host_process_kill(struct host_process *process); /* with its storage */
 void host_plugin_follow(struct host_plugin *plugin);  /* all of its processes */
+
+/* What its cage is planned of. */
+struct host_cage_parts host_cage_parts_of(struct host_named named,
+                                          const struct host_covers *covers_or_null);
+
+/* -- what lies over every cage, see covers.c --------------------------------------------------- */
+
+void host_covers_collect(const struct host *host, struct host_covers *ret_covers);
+/* Adds what these parts let be read only, below what they let be written. See policy.c. */
+void policy_held(const struct host_cage_parts *parts, struct host_covers *covers);
 
 /* -- the one door, see call.c ------------------------------------------------------------------ */
 

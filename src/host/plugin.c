@@ -186,6 +186,8 @@ void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
         if (plugin->leaving)
             host_process_raise(at, HOST_ON_LEFT);
     }
+    if (dev_or_null != NULL && before != dev_or_null)
+        host_cover(plugin->host, plugin->dir, false, NULL);
 }
 
 /* -- reading it -------------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@ struct policy {
     const struct host_cage_parts *parts;
     struct cage_policy cage;
     struct cage_path *paths; /* owned, like all that follows */
+    struct cage_cover *covers;
     struct cage_program *programs;
     struct cage_reach *reaches;
     struct cage_support *supports;
@@ -30,6 +31,7 @@ struct policy {
 static void policy_free(struct policy *policy)
 {
     free(policy->paths);
+    free(policy->covers);
     free(policy->programs);
     free(policy->reaches);
     free(policy->supports);
@@ -209,13 +211,74 @@ bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_sett
     return false;
 }
 
-/* -- the project's own folder ------------------------------------------------------------------ */
+/* -- what is closed to it --------------------------------------------------------------------- */
 
 static int refuse_projects_own(const struct policy *policy, const char *path, struct kg_err *err)
 {
     kg_fail(err, KG_E_REFUSED, "plugin %s: write %s: the project's own file is in it",
             policy->parts->manifest->name, path);
     return kg_hint(err, "a project's file in %s can be kept from its plugins", PROJECT_DIR);
+}
+
+/* The nearest path above decides. */
+static bool may_write(const struct policy *policy, const char *path)
+{
+    const struct cage_path *nearest = NULL;
+    for (size_t i = 0; i < policy->cage.path_count; i++) {
+        const struct cage_path *at = &policy->paths[i];
+        if (kg_path_within(path, at->path) &&
+            (nearest == NULL || strlen(at->path) > strlen(nearest->path) ||
+             (at->write && strcmp(at->path, nearest->path) == 0)))
+            nearest = at;
+    }
+    return nearest != NULL && nearest->write;
+}
+
+static int check_closed(const struct policy *policy, const char *folder, struct kg_err *err)
+{
+    for (size_t i = 0; i < policy->cage.path_count; i++) {
+        const struct cage_path *path = &policy->paths[i];
+        if (path->write && !path->own && kg_path_within(path->path, folder))
+            return refuse_projects_own(policy, path->path, err);
+    }
+    return 0;
+}
+
+/*
+ * Empty, and its parent's owner's, so that nobody else can make it once the plugin runs. Where we
+ * may not make it, nobody in the cage may.
+ */
+static int make_ahead(const char *path, struct kg_err *err)
+{
+    struct stat above;
+    kg_auto(kg_free) char *parent = kg_path_folder(path);
+    kg_auto(kg_close) int folder = open(parent, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0 || fstat(folder, &above) < 0 || mkdirat(folder, kg_path_name(path), 0755) < 0)
+        return errno == EEXIST || errno == EACCES || errno == EPERM || errno == EROFS ||
+                       errno == ENOENT
+                   ? 0
+                   : kg_fail_errno(err, errno, "make folder %s", path);
+    kg_auto(kg_close) int made =
+        openat(folder, kg_path_name(path), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (made >= 0 && geteuid() == 0 && fchown(made, above.st_uid, above.st_gid) < 0)
+        return kg_fail_errno(err, errno, "give folder %s to its owner", path);
+    kg_log(KG_INFO, "made the folder %s, empty, so that it can be kept from plugins", path);
+    return 0;
+}
+
+static int cover(struct policy *policy, const struct host_cover *what, struct kg_err *err)
+{
+    struct cage_policy *cage = &policy->cage;
+    int result = what->closed ? check_closed(policy, what->path, err) : 0;
+    if (result == 0 && what->closed && policy->parts->make_folders &&
+        access(what->path, F_OK) < 0 && may_write(policy, what->path))
+        result = make_ahead(what->path, err);
+    if (result < 0)
+        return result;
+    policy->covers = kg_realloc(policy->covers, (cage->cover_count + 1) * sizeof(*policy->covers));
+    policy->covers[cage->cover_count++] =
+        (struct cage_cover){.path = what->path, .write = what->write, .note = what->note};
+    return 0;
 }
 
 /*
@@ -227,22 +290,26 @@ static int protect_project(struct policy *policy, struct kg_err *err)
     const struct host_cage_parts *parts = policy->parts;
     if (parts->project_root == NULL)
         return 0;
-    kg_auto(kg_free) char *folder = below(parts->project_root, PROJECT_DIR);
-    bool covers = false;
-    for (size_t i = 0; i < policy->cage.path_count; i++) {
+    char *folder = below(parts->project_root, PROJECT_DIR);
+    kg_list_add(&policy->texts, folder);
+    for (size_t i = 0; i < policy->cage.path_count && parts->project_file != NULL; i++) {
         const struct cage_path *path = &policy->paths[i];
-        if (!path->write || path->own)
-            continue;
-        if (kg_path_within(path->path, folder) ||
-            (parts->project_file != NULL && kg_path_within(parts->project_file, path->path) &&
-             !kg_path_within(parts->project_file, folder)))
+        if (path->write && !path->own && kg_path_within(parts->project_file, path->path) &&
+            !kg_path_within(parts->project_file, folder))
             return refuse_projects_own(policy, path->path, err);
-        covers = covers || kg_path_within(folder, path->path);
     }
-    if (!covers || access(folder, F_OK) < 0)
-        return 0;
-    return add_path(policy, "project:/" PROJECT_DIR, false,
-                    kg_strdup("the project's own, and never written"), err);
+    return cover(policy,
+                 &(struct host_cover){.path = folder, .closed = true, .note = HOST_PROJECTS_OWN},
+                 err);
+}
+
+static int protect(struct policy *policy, struct kg_err *err)
+{
+    const struct host_covers *covers = policy->parts->covers;
+    int result = protect_project(policy, err);
+    for (size_t i = 0; covers != NULL && i < covers->count && result == 0; i++)
+        result = cover(policy, &covers->items[i], err);
+    return result;
 }
 
 /* -- folders that kaged keeps for the plugin --------------------------------------------------- */
@@ -372,6 +439,17 @@ static struct cage_support *supports_of(const struct config_names *names)
     return supports;
 }
 
+static int add_declared(struct policy *policy, struct kg_err *err)
+{
+    const struct capability_set *set = &policy->parts->manifest->capability_set;
+    for (size_t i = 0; i < set->count; i++) {
+        int result = add_capability(policy, &set->items[i], err);
+        if (result < 0)
+            return result;
+    }
+    return add_knobs(policy, err);
+}
+
 static int fill(struct policy *policy, struct kg_err *err)
 {
     const struct host_cage_parts *parts = policy->parts;
@@ -381,18 +459,36 @@ static int fill(struct policy *policy, struct kg_err *err)
     policy->kept = kept_folders(parts);
     policy->texts = kg_list_new(0);
     policy->supports = supports_of(&parts->config->sandbox_support);
-    for (size_t i = 0; i < manifest->capability_set.count; i++) {
-        int result = add_capability(policy, &manifest->capability_set.items[i], err);
-        if (result < 0)
-            return result;
-    }
-    int result = add_knobs(policy, err);
+    int result = add_declared(policy, err);
     if (result == 0)
-        result = protect_project(policy, err);
+        result = protect(policy, err);
     if (result < 0)
         return result;
     make_environment(policy);
     return 0;
+}
+
+/* What lies nowhere now, as a path of a project without one, holds nothing. */
+void policy_held(const struct host_cage_parts *parts, struct host_covers *covers)
+{
+    kg_auto(policy_free) struct policy policy = {.parts = parts};
+    kg_auto(kg_free) char *data_dir = host_real_path(parts->paths->plugin_data_dir);
+    policy.config_root = kg_format("%s/%s", data_dir, parts->manifest->name);
+    policy.texts = kg_list_new(0);
+    if (add_declared(&policy, NULL) < 0)
+        return;
+    for (size_t i = 0; i < policy.cage.path_count; i++) {
+        kg_auto(kg_free) char *above = kg_path_folder(policy.paths[i].path);
+        if (!policy.paths[i].write && !policy.paths[i].own && may_write(&policy, above))
+            host_covers_add(covers, &(struct host_cover){.path = kg_strdup(policy.paths[i].path),
+                                                         .write = true});
+    }
+    for (size_t i = 0; i < policy.cage.program_count; i++) {
+        const char *program = policy.programs[i].program;
+        if (program[0] == '/' && may_write(&policy, program))
+            host_covers_add(covers,
+                            &(struct host_cover){.path = kg_strdup(program), .write = true});
+    }
 }
 
 /* What is said for the plugin, or else for all. */
@@ -420,6 +516,7 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.command = (const char *const *)parts->manifest->command;
     policy.cage.env = (const char *const *)policy.env;
     policy.cage.paths = policy.paths;
+    policy.cage.covers = policy.covers;
     policy.cage.programs = policy.programs;
     policy.cage.reaches = policy.reaches;
     policy.cage.kept = (const char *const *)policy.kept;

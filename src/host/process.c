@@ -42,16 +42,13 @@ static const struct host_tier tiers[] = {
 };
 
 /* Without a process, for nobody. */
-struct cage_plan *host_plan(struct host_named named, bool make_folders, struct kg_err *err)
+struct host_cage_parts host_cage_parts_of(struct host_named named,
+                                          const struct host_covers *covers_or_null)
 {
     const struct host_process *process = named.process;
     const struct host *host = named.plugin->host;
-    if (host->no_cage.code != KG_OK) {
-        *err = host->no_cage;
-        return NULL;
-    }
     const struct host_whom *whom = process ? &process->whom : &host_nobody;
-    const struct host_cage_parts parts = {
+    return (struct host_cage_parts){
         .manifest = process ? process->manifest : named.plugin->manifest,
         .dir = named.plugin->dir,
         .plugins_dir = host->plugins_dir,
@@ -61,10 +58,23 @@ struct cage_plan *host_plan(struct host_named named, bool make_folders, struct k
         .project_root = whom->root,
         .project_id = whom->id,
         .project_file = whom->file,
+        .covers = covers_or_null,
         .facts = host->facts,
-        .make_folders = make_folders,
     };
-    return (process ? process->tier : &tiers[0])->plan(&parts, err);
+}
+
+struct cage_plan *host_plan(struct host_named named, bool make_folders, struct kg_err *err)
+{
+    kg_auto(host_covers_free) struct host_covers covers = {0};
+    const struct host *host = named.plugin->host;
+    if (host->no_cage.code != KG_OK) {
+        *err = host->no_cage;
+        return NULL;
+    }
+    host_covers_collect(host, &covers);
+    struct host_cage_parts parts = host_cage_parts_of(named, &covers);
+    parts.make_folders = make_folders;
+    return (named.process ? named.process->tier : &tiers[0])->plan(&parts, err);
 }
 
 static struct instance_times times_of(const struct manifest *manifest, const struct config *config)
@@ -94,8 +104,11 @@ static struct cage_plan *make_plan(void *data, struct kg_err *err)
         return NULL;
     struct cage_plan *plan = host_plan((struct host_named){process->plugin, process}, true, err);
     kg_buf_free(&process->cage_words);
-    if (plan != NULL)
+    kg_list_free(kg_steal(&process->sees));
+    if (plan != NULL) {
         cage_plan_words(plan, &process->cage_words);
+        process->sees = cage_plan_sees(plan);
+    }
     return plan;
 }
 
@@ -324,6 +337,7 @@ void host_process_remove(struct host_process *process)
     host->project_ops->gone(host->projects, process);
     manifest_free(kg_steal(&process->manifest));
     kg_buf_free(&process->cage_words);
+    kg_list_free(kg_steal(&process->sees));
     host_process_drop(process);
 }
 

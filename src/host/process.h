@@ -40,6 +40,9 @@ struct host_project_ops {
     /* The ids of those that such a process serves, as strings of an open list. */
     void (*put)(const struct projects *projects, const char *plugin, const struct host_whom *whom,
                 struct kg_json_writer *json);
+    /* Tells the root of each, also of those that could not be read yet. */
+    void (*roots)(const struct projects *projects, void (*on_root)(void *data, const char *root),
+                  void *data);
     /* How many sessions use the plugin now. */
     size_t (*sessions)(const struct projects *projects, const char *plugin);
     /* Something happened to the process that somebody may wait for. */
@@ -78,6 +81,15 @@ bool host_process_is_starting(const struct host_process *process);
 void host_process_follow(struct host_process *process);
 void host_process_restart(struct host_process *process);
 void host_process_leave(struct host_process *process); /* it ends, and is gone then */
+
+/*
+ * The path is closed to every cage from now on: processes that could write there are restarted, and
+ * their names added to the list, which may be NULL. replaced: another folder has its name now, and
+ * those that see the old one are restarted, too. See covers.c.
+ */
+void host_cover(struct host *host, const char *path, bool replaced, char ***names);
+/* Whether a process that runs, or ran, may write there; their names are added, each once. */
+bool host_could_write(const struct host *host, const char *path, char ***names);
 
 /* What a project gives a plugin, which was checked, and the operator's secrets; appended. */
 void plugin_config_merge(const struct host *host, const struct manifest *manifest,

@@ -68,6 +68,15 @@ static void put_reload_problem(struct kg_json_writer *json, const struct kg_err 
     kg_json_end(json, '}');
 }
 
+static void put_held(struct kg_json_writer *json, const struct project_changes *held_or_null)
+{
+    kg_json_key(json, "held");
+    if (held_or_null != NULL)
+        project_changes_json(held_or_null, json);
+    else
+        kg_json_null(json);
+}
+
 /* What it still wants of the operator, and what he refused it. */
 static void put_consents(struct kg_json_writer *json, struct host *host, const char *id)
 {
@@ -82,9 +91,9 @@ static void put_consents(struct kg_json_writer *json, struct host *host, const c
     kg_json_end(json, ']');
 }
 
-/* changes NULL: it was not read again. */
+/* NULL: it was not read. */
 static void reply_project(struct http_request *request, const struct projects_entry *project,
-                          const struct project_changes *changes)
+                          const struct projects_loaded *loaded_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
@@ -92,13 +101,16 @@ static void reply_project(struct http_request *request, const struct projects_en
     kg_json_begin(&json, '{');
     put_identity(&json, &facts);
     put_reload_problem(&json, facts.reload_problem);
+    put_held(&json, facts.held);
     put_consents(&json, http_host(request), facts.id);
     if (facts.resolved != NULL)
         project_view_members(facts.resolved, facts.problems, &json);
-    if (changes != NULL) {
+    if (loaded_or_null != NULL && loaded_or_null->changes != NULL) {
         kg_json_key(&json, "changes");
-        project_changes_json(changes, &json);
+        project_changes_json(loaded_or_null->changes, &json);
     }
+    if (loaded_or_null != NULL)
+        kg_json_named_list(&json, "restarted", loaded_or_null->restarted);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }
@@ -138,7 +150,7 @@ static void on_loaded(void *data, const struct projects_loaded *loaded_or_null,
     if (err_or_null != NULL)
         http_reply_problems(request, err_or_null, problems_or_null);
     else
-        reply_project(request, loaded_or_null->project, loaded_or_null->changes);
+        reply_project(request, loaded_or_null->project, loaded_or_null);
 }
 
 static int check_path(const char *path, struct kg_err *err)

@@ -4,6 +4,7 @@
  */
 #include "project/internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -137,7 +138,19 @@ int project_locate_folder(const char *path, struct project_location *ret_locatio
     return 0;
 }
 
-/* A .kaged without the file is a mistake, as is a path that is nothing at all. */
+/* As it is made to be kept from plugins. */
+static bool is_empty_folder(const char *path)
+{
+    size_t count = 0;
+    DIR *folder = opendir(path);
+    while (folder != NULL && count <= 2 && readdir(folder) != NULL)
+        count++;
+    if (folder != NULL)
+        closedir(folder);
+    return count == 2; /* itself, and the one above */
+}
+
+/* A .kaged with something in it, but not the file, is a mistake, as is what is nothing at all. */
 static bool is_folder_alone(const char *path)
 {
     struct stat there;
@@ -146,7 +159,7 @@ static bool is_folder_alone(const char *path)
         strcmp(kg_path_name(root), PROJECT_DIR) == 0)
         return false;
     kg_auto(kg_free) char *ours = kg_path_join(root, PROJECT_DIR);
-    return lstat(ours, &there) < 0 && errno == ENOENT;
+    return lstat(ours, &there) < 0 ? errno == ENOENT : is_empty_folder(ours);
 }
 
 int project_locate_any(const char *path, struct project_location *ret_location, struct kg_err *err)

@@ -61,6 +61,7 @@ struct projects_entry {
     struct project_resolved *resolved; /* owned; of no agents until it was read */
     struct kg_problems problems;       /* owned */
     struct kg_err reload_problem;      /* KG_OK: none */
+    struct project_changes *held;      /* owned; what waits for the operator; NULL: nothing */
     struct project_server *servers;    /* owned */
     size_t server_count;
     struct kg_buf *configs; /* owned; of each use in order, made when they are asked for */
@@ -118,6 +119,7 @@ struct project_load {
     struct kg_problems problems;       /* the same */
     bool is_new;                       /* no project of that name was there */
     struct project_changes *changes;   /* owned; NULL of a new one */
+    char **restarted;                  /* owned; names of processes */
     bool is_files_fault;               /* the problems are what failed */
     struct kg_err err;                 /* KG_OK: it was read */
 };
@@ -130,6 +132,12 @@ void project_load_run(struct loop_job *job); /* on the worker */
 
 /* Reads it again unasked. */
 void project_refresh(struct projects_entry *project);
+/* It stays as it was, and says why. */
+void project_keep_problem(struct projects_entry *project, const struct project_load *load,
+                          const struct kg_err *err);
+
+/* True if what was read waits for the operator: a plugin may have made it so. See held.c. */
+bool project_hold(struct projects_entry *project, struct project_load *load);
 
 /* -- sessions, see sessions.c ------------------------------------------------------------------ */
 
@@ -154,8 +162,6 @@ void project_tell_again(struct projects_entry *project);
 void project_apply(struct projects_entry *project);
 /* Starts and ends them as the operator and the sessions want it. */
 void project_follow(struct projects_entry *project);
-/* Those that are its own have a cage that is made of a folder which is another one now. */
-void project_restart_own(struct projects_entry *project);
 /* It is gone, or about to be: its processes are told, and end if nobody else wants them. */
 void project_withdraw(struct projects_entry *project);
 /* Whether sessions can be served: it is active, or was when they entered it. */

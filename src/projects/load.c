@@ -55,6 +55,7 @@ struct project_load *project_load_new(struct host *host, enum project_load_kind 
     load->host = host;
     load->kind = kind;
     load->path = kg_strdup(path);
+    load->restarted = kg_list_new(0);
     load->local_file = kg_strdup(host_paths(host)->local_file);
     load->enabled = list_enabled(host);
     list_plugins(host, load);
@@ -73,6 +74,7 @@ void project_load_free(struct project_load *load)
     kg_list_free(load->plugins);
     kg_list_free(load->dirs);
     kg_list_free(load->enabled);
+    kg_list_free(load->restarted);
     project_location_free(&load->location);
     project_resolved_free(load->resolved);
     project_changes_free(load->changes);

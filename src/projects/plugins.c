@@ -209,15 +209,6 @@ void project_follow(struct projects_entry *project)
     }
 }
 
-void project_restart_own(struct projects_entry *project)
-{
-    for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;) {
-        const struct host_status status = host_process_status(at);
-        if (is_own(project, &status) && host_process_runs(at))
-            host_process_restart(at);
-    }
-}
-
 void project_withdraw(struct projects_entry *project)
 {
     for (size_t i = 0; i < project->server_count; i++)

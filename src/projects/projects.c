@@ -44,6 +44,7 @@ static void project_destroy(struct projects_entry *project)
     project_forget_configs(project);
     project_servers_free(project->servers, project->server_count);
     project_resolved_free(project->resolved);
+    project_changes_free(project->held);
     kg_problems_free(&project->problems);
     free(project->id);
     free(project->root);
@@ -68,6 +69,7 @@ struct projects_facts projects_facts(const struct projects_entry *project)
         .sessions = project->sessions,
         .resolved = project->resolved,
         .problems = &project->problems,
+        .held = project->held,
         .reload_problem = project->reload_problem.code != KG_OK ? &project->reload_problem : NULL,
     };
 }
@@ -209,6 +211,7 @@ static void move_into(struct projects_entry *project, struct project_load *load)
     project->problems = load->problems;
     load->problems = (struct kg_problems){0};
     project->reload_problem = (struct kg_err){.code = KG_OK};
+    project_changes_free(kg_steal(&project->held));
     project->was_read = true;
 }
 
@@ -255,21 +258,23 @@ static void audit_taken(const struct projects_entry *project, const struct proje
 }
 
 /*
- * A folder that was replaced is not the one that lies read-only in the cages: there the new one
- * could be written.
+ * Its own folder is closed to all cages from now on, also to those that are there already. One that
+ * was replaced is not the one that lies read-only in them: there the new one could be written.
  */
-static void look_at_folder(struct projects_entry *project, const struct project_load *load)
+static void look_at_folder(struct projects_entry *project, struct project_load *load)
 {
     bool is_same = project->folder.inode == load->folder.inode &&
                    project->folder.device == load->folder.device &&
                    project->folder.born_ns == load->folder.born_ns;
+    bool is_known = project->folder.inode != 0;
+    kg_auto(kg_free) char *path = kg_path_join(project->root, PROJECT_DIR);
     project->folder = load->folder;
-    if (!is_same)
-        project_restart_own(project);
+    if (!is_same || load->is_new)
+        host_cover(project->host, path, is_known, &load->restarted);
 }
 
 /* Sees to all that follows from what it says now. */
-static void follow(struct projects_entry *project, const struct project_load *load,
+static void follow(struct projects_entry *project, struct project_load *load,
                    struct project_resolved *before)
 {
     audit_taken(project, load);
@@ -298,8 +303,8 @@ static void take(struct projects_entry *project, struct project_load *load)
 /* -- what could not be taken ------------------------------------------------------------------- */
 
 /* It goes on as it was; one that was never read has nothing to go on with. */
-static void keep_problem(struct projects_entry *project, const struct project_load *load,
-                         const struct kg_err *err)
+void project_keep_problem(struct projects_entry *project, const struct project_load *load,
+                          const struct kg_err *err)
 {
     bool is_news = strcmp(project->reload_problem.message, err->message) != 0;
     project->reload_problem = *err;
@@ -367,6 +372,7 @@ static void answer(struct project_load *load, struct projects_entry *project_or_
                           .project = project_or_null,
                           .is_new = load->is_new,
                           .changes = load->changes,
+                          .restarted = load->restarted,
                       },
                       NULL, NULL);
     project_load_free(load);
@@ -382,7 +388,7 @@ static void end(struct project_load *load, struct projects_entry *project_or_nul
     host_projects(host)->jobs--;
     host_projects(host)->loads -= load->kind != PROJECT_LOAD_REFRESH;
     if (known != NULL)
-        keep_problem(known, load, err_or_null);
+        project_keep_problem(known, load, err_or_null);
     if (!host_is_stopping(host))
         end_refresh(host, load);
     host_look_for_stop(host);
@@ -457,6 +463,10 @@ static void on_read(struct loop_job *job)
     struct kg_err err = {0};
     if (begin_taking(load, &project, &err) < 0) {
         end(load, NULL, &err);
+        return;
+    }
+    if (project_hold(project, load)) {
+        end(load, project, NULL);
         return;
     }
     if (load->kind != PROJECT_LOAD_REFRESH && !load->is_new)
@@ -730,6 +740,13 @@ static void on_gone(struct projects *projects, struct host_process *process)
     project_tools_look(projects, process);
 }
 
+static void tell_roots(const struct projects *projects,
+                       void (*on_root)(void *data, const char *root), void *data)
+{
+    for (size_t i = 0; i < projects->count; i++)
+        on_root(data, projects->items[i]->root);
+}
+
 void projects_open(struct host *host)
 {
     static const struct host_project_ops ops = {
@@ -744,6 +761,7 @@ void projects_open(struct host *host)
         .want = projects_want,
         .config = projects_config,
         .put = projects_put,
+        .roots = tell_roots,
         .sessions = projects_sessions,
         .moved = projects_moved,
         .gone = on_gone,

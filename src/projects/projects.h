@@ -38,6 +38,7 @@ struct projects_facts {
     const struct project_resolved *resolved; /* until the next reload; no agents if never read */
     const struct kg_problems *problems;      /* warnings, and what is wrong with its plugins */
     const struct kg_err *reload_problem;     /* why the file could not be taken since; or NULL */
+    const struct project_changes *held;      /* what waits for the operator's yes; or NULL */
 };
 struct projects_facts projects_facts(const struct projects_entry *project);
 
@@ -47,6 +48,7 @@ struct projects_loaded {
     struct projects_entry *project;
     bool is_new;
     const struct project_changes *changes; /* since it was read last; NULL of a new one */
+    char *const *restarted; /* processes that could write what is the project's own */
 };
 /*
  * Exactly once, never before the call returns: what was loaded, or an error and, if the file is at

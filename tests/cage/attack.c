@@ -920,6 +920,27 @@ static void files_of_root_are_not_read_by_the_user_of_the_cage(void **state)
     cage_plan_free(plan);
 }
 
+/* Empty files take memory of the kernel's, which no process has: who sums up processes misses it.
+ */
+static void files_in_memory_do_not_escape_the_watchdog(void **state)
+{
+    (void)state;
+    const struct {
+        const char *folder;
+        unsigned kibibytes;
+    } places[] = {{"/tmp", 10000}, {"/dev/shm", 10000}};
+    for (size_t i = 0; i < KG_COUNT(places); i++) {
+        struct run *run = run_start(world, COMMAND("./probe", "keep-inodes", places[i].folder));
+        run_wait_line(run);
+        uint64_t of_processes = cage_memory_of(cage_child_root(run->child));
+        assert_true(of_processes < (uint64_t)places[i].kibibytes * 1024);
+        assert_true(cage_child_memory(run->child) >= (uint64_t)places[i].kibibytes * 1024);
+        cage_signal(run->child, SIGKILL);
+        run_wait_exit(run);
+        run_free(&run);
+    }
+}
+
 static void every_attack_fails_for_an_ordinary_user_too(void **state)
 {
     (void)state;
@@ -944,6 +965,7 @@ int main(void)
         cmocka_unit_test(terminal_of_the_daemon_is_not_opened),
         cmocka_unit_test(cage_would_outlive_its_bwrap),
         cmocka_unit_test(files_of_root_are_not_read_by_the_user_of_the_cage),
+        cmocka_unit_test(files_in_memory_do_not_escape_the_watchdog),
         cmocka_unit_test(every_attack_fails_for_an_ordinary_user_too),
     };
     static struct CMUnitTest tests[KG_COUNT(rows) + KG_COUNT(plain)];

@@ -578,11 +578,11 @@ static void read_with_group(const char *folder, gid_t gid, const char *file, cha
     pid_t pid = fork();
     if (pid == 0) {
         char text[sizeof(SECRET)] = "";
-        int map = cage_idmap_new(ORDINARY_UID, gid);
+        int map = cage_idmap_new(ORDINARY_UID, gid, CAGE_UID);
         struct mount_attr attributes = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)map};
         int tree = open_tree(AT_FDCWD, folder, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         if (mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) < 0 ||
-            !cage_become_user())
+            !cage_become_user(CAGE_UID))
             _exit(1);
         int fd = openat(tree, file, O_RDONLY | O_CLOEXEC);
         if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)

@@ -388,6 +388,14 @@ static int attack_inodes(char **words)
     return say_count(count, INODES_TRIED);
 }
 
+/* The same, and keeps them. */
+static int attack_keep_inodes(char **words)
+{
+    attack_inodes(words);
+    fflush(stdout);
+    return pause();
+}
+
 /* A file that claims a terabyte; says how many MiB of it can be had. */
 static int attack_sparse(char **words)
 {
@@ -525,6 +533,7 @@ const struct attempt probe_attacks[] = {
     {"files", 0, attack_files},
     {"signals", 0, attack_signals},
     {"inodes", 1, attack_inodes},
+    {"keep-inodes", 1, attack_keep_inodes},
     {"sparse", 1, attack_sparse},
     {"core", 0, attack_core},
     {"core-limit", 1, attack_core_limit},

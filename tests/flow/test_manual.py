@@ -50,6 +50,17 @@ class Manual(FlowTest):
         done = subprocess.run(["lexgrog", *PAGES], capture_output=True, text=True)
         self.assertEqual((done.returncode, len(done.stdout.splitlines())), (0, len(PAGES)))
 
+    def test_each_promise_of_the_cage_names_tests_that_there_are(self):
+        text = page("kaged-cage.7")
+        kept = text[text.index(".SH KEPT BY"):text.index(".SH SEE ALSO")]
+        lines = re.findall(r"^  ([\w-]+) (\w+)$", kept, re.MULTILINE)
+        self.assertGreater(len(lines), 60, kept)
+        for program, test in lines:
+            kind, _, name = program.partition("-")
+            path = f"{kind}/{name.replace('-', '_')}.c" if name else f"flow/{program}.py"
+            with open(os.path.join(ROOT, "tests", path)) as file:
+                self.assertRegex(file.read(), rf"\b{test}\b", path)
+
     def test_every_command_and_option_has_its_place(self):
         done = subprocess.run([KAGED, "help", "--json"], capture_output=True, text=True)
         for command in json.loads(done.stdout)["commands"]:

@@ -182,10 +182,10 @@ class Folders(FlowTest):
             self.assertIn("nothing to watch", answer["error"]["message"])
             status, answer = daemon.api("POST", "/projects", {"path": "/"})
             self.assertEqual((status, answer["error"]["code"]), (403, "refused"), answer)
-            os.makedirs(os.path.join(root, ".kaged"))
+            os.makedirs(os.path.join(root, ".kaged/prompts"))
             status, answer = daemon.try_load("api")
             self.assertEqual((status, answer["error"]["code"]), (404, "not_found"))
-            os.rmdir(os.path.join(root, ".kaged"))
+            os.rmdir(os.path.join(root, ".kaged/prompts"))  # and what is empty is nothing
             code, out, err = daemon.cli("project", "load", root, "--json")
             self.assertEqual((code, err), (0, ""), out)
             project = json.loads(out)["id"]
@@ -347,6 +347,116 @@ class Processes(FlowTest):
             daemon.act(f"{TOLD}@music", "enable")
             self.assertIn("the project's own file is in it",
                           daemon.wait_exit(f"{TOLD}@music", "cage")["words"])
+
+
+class Covers(FlowTest):
+    """A plugin that may write folders of several projects, and what is made of them."""
+
+    def setUp(self):
+        super().setUp()
+        self.daemon = Projects(TOLD, enabled=[TOLD])
+        self.work = self.daemon.project_root("work")
+        os.makedirs(self.work)
+        self.daemon.declare(TOLD, f"write:fs:{self.work}")
+
+    def put(self, path, text="x"):
+        """What becomes of it: "ok", or the name of the error."""
+        code = f"open({os.path.join(self.work, path)!r}, 'w').write({text!r}); result = 'ok'"
+        return self.daemon.tell(TOLD, code)
+
+    def move(self, path, to):
+        return self.daemon.tell(TOLD, f"import os; os.rename({os.path.join(self.work, path)!r}, "
+                                      f"{os.path.join(self.work, to)!r}); result = 'ok'")
+
+    def loaded(self, name, **options):
+        starts = self.daemon.status(TOLD)["starts"]
+        project = self.daemon.load(f"work/{name}", **options)
+        if project["restarted"]:
+            self.daemon.wait_restarted(TOLD, starts)
+        return project
+
+    def test_who_could_write_a_project_that_is_loaded_is_restarted_and_cannot_any_more(self):
+        with self.daemon as daemon:
+            daemon.write("music", {}, folder="work/music")
+            self.assertEqual(self.put("music/.kaged/new"), "ok", "it is no project yet")
+            self.assertEqual(self.loaded("music")["restarted"], [TOLD])
+            self.assertEqual(daemon.audit("plugin.covered", TOLD)[-1]["path"],
+                             os.path.join(self.work, "music/.kaged"))
+            self.assertEqual(self.put("music/.kaged/new"), "EROFS")
+            self.assertEqual(self.put("music/song"), "ok")
+            self.assertEqual(self.move("music", "other"), "EBUSY")
+            self.assertEqual(self.move("music/song", "song"), "EXDEV")
+            self.assertEqual(self.loaded("music")["restarted"], [], "it is covered already")
+            starts = daemon.status(TOLD)["starts"]
+            daemon.act(TOLD, "restart")
+            daemon.wait_restarted(TOLD, starts)
+            self.assertEqual(self.put("music/.kaged/new"), "EROFS")
+            words = daemon.cli("plugin", "status", "--cage", TOLD)[1]
+            self.assertIn("music/.kaged (a project's own, and never written)", words)
+
+    def test_a_folder_that_is_missing_is_made_before_a_plugin_could(self):
+        with self.daemon as daemon:
+            os.makedirs(os.path.join(self.work, "plain"))
+            os.chmod(os.path.join(self.work, "plain"), 0o755)
+            self.assertEqual(self.loaded("plain")["restarted"], [TOLD])
+            self.assertEqual(os.listdir(os.path.join(self.work, "plain/.kaged")), [])
+            self.assertEqual(self.put("plain/.kaged/project.yaml"), "EROFS")
+            self.assertEqual(self.loaded("plain")["source"], "folder")
+
+    def test_a_plugin_that_would_write_in_a_projects_own_folder_is_not_started_again(self):
+        daemon = self.daemon
+        root = daemon.write("music", {}, folder="work/music")
+        daemon.declare(TOLD, f"write:fs:{root}/.kaged")
+        with daemon:
+            self.assertEqual(daemon.load("work/music")["restarted"], [TOLD])
+            self.assertIn("the project's own file is in it",
+                          daemon.wait_exit(TOLD, "cage")["words"])
+
+    def test_what_another_plugin_may_only_read_is_not_moved_from_under_it(self):
+        daemon = self.daemon
+        folder = os.path.join(daemon.home, "plugins", TOLD)
+        shutil.copytree(folder, os.path.join(daemon.home, "plugins/reads"))
+        path = os.path.join(daemon.home, "plugins/reads/kaged-plugin.yaml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace(TOLD, "reads"))
+        daemon.declare("reads", f"write:fs:{self.work}", f"read:fs:{self.work}/d/inner")
+        os.makedirs(os.path.join(self.work, "d/inner"))
+        with daemon:
+            self.assertEqual(self.move("d", "e"), "EBUSY")
+            self.assertEqual(self.move("d/inner", "d/other"), "EBUSY")
+            self.assertEqual(self.put("d/inner/new"), "ok", "it may write there itself")
+
+    def test_a_prompt_that_a_plugin_may_have_written_waits_for_a_yes(self):
+        with self.daemon as daemon:
+            root = daemon.write("music", {}, more="  prompt: {file: prompt.md}\n",
+                                folder="work/music")
+            prompt = os.path.join(root, "prompt.md")
+            with open(prompt, "w") as file:
+                file.write("one")
+            os.chmod(prompt, 0o666)
+            self.loaded("music", watch=True)
+
+            def shown():
+                return daemon.project("music")["agents"][0]["prompt"]
+
+            self.assertEqual(self.put("music/prompt.md", "two"), "ok")
+            wait_for(lambda: daemon.project("music")["held"], "that it is held")
+            project = daemon.project("music")
+            self.assertEqual(shown(), "one")
+            self.assertEqual([(change["kind"], change["after"]) for change in project["held"]],
+                             [("prompt", "two")])
+            self.assertIn(f"a change waits for your yes: {TOLD} may have made it",
+                          project["reload_problem"]["message"])
+            self.assertIn("waits for your yes", daemon.audit("project.reload_failed")[-1]["reason"])
+            said = daemon.cli("project", "show", "music")[1]
+            self.assertIn("a change waits for your yes", said)
+            self.assertIn("prompt", said)
+            self.assertEqual(daemon.cli("project", "reload", "music")[0], 0)
+            self.assertEqual(shown(), "two")
+            self.assertEqual((daemon.project("music")["held"],
+                              daemon.project("music")["reload_problem"]), (None, None))
 
 
 class Sessions(FlowTest):
