@@ -6,7 +6,7 @@ import tempfile
 
 from harness import Daemon, FlowTest, main, wait_for
 from test_projects import Projects, plugin
-from test_sessions import Tea
+from test_sessions import GOOD, Tea
 
 NOTIFY = """
 import sys
@@ -42,6 +42,23 @@ class Hooks(FlowTest):
             event = daemon.wait_audit("plugin.hook.failed")[0]
             self.assertEqual(event["error_code"], -32042)
             self.assertIn("no tea", event["error_message"])
+
+
+class Compactions(FlowTest):
+    def test_the_summary_of_a_compactor_is_in_the_log_and_in_the_session(self):
+        with Tea("delegate, delegate: { plugin: ears }") as daemon:
+            daemon.load()
+            daemon.answer("pre_compact", GOOD + "result['summary'] = 'It was about tea.'")
+            session = daemon.new()
+            for turn in range(3):
+                daemon.say(session, f"question {turn}")
+                daemon.say(session, f"answer {turn}", role="assistant")
+            daemon.act(session, "compact")
+            event = daemon.wait_audit("compaction.completed")[0]
+            self.assertEqual((event["strategy"], event["summary"]), ("delegate", "It was about tea."))
+            code, out, said = daemon.cli("session", "show", session)
+            self.assertEqual(code, 0, said)
+            self.assertRegex(out, "compacted by delegate: .*: It was about tea.")
 
 
 class Roles(FlowTest):

@@ -45,12 +45,10 @@ class Shell:
 
     MARK = "-- the command is done --"
 
-    def __init__(self, folder, home):
-        env = {**os.environ, "KAGED_HOME": home, "NO_COLOR": "1",
-               "PATH": f"{os.path.dirname(KAGED)}:{os.environ['PATH']}"}
+    def __init__(self, folder, env, **identity):
         self.process = subprocess.Popen(["bash", "--norc"], cwd=folder, env=env, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT)
+                                        stderr=subprocess.STDOUT, **identity)
 
     def run(self, command):
         self.process.stdin.write(f"{{ {command}\n}} </dev/null; printf '\\n{self.MARK}\\n'\n")
@@ -66,6 +64,12 @@ class Shell:
         self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()
+
+
+def in_home(home):
+    """The environment of a shell whose kaged works in that home."""
+    return {**os.environ, "KAGED_HOME": home, "NO_COLOR": "1",
+            "PATH": f"{os.path.dirname(KAGED)}:{os.environ['PATH']}"}
 
 
 def fits(wanted, printed):
@@ -125,7 +129,7 @@ class Page(GuideTest):
         share("python")
         home = self.path("home")
         os.mkdir(home, mode=0o700)
-        shell = Shell(self.base, home)
+        shell = Shell(self.base, in_home(home))
         self.addCleanup(shell.close)
         self.addCleanup(run, KAGED, "--home", home, "stop")
         for block in read_blocks():
@@ -158,7 +162,7 @@ class Notes:
         self.build(folder)
         with Daemon(enabled=[]) as daemon:
             self.install(daemon, "notes", folder)
-            shell = Shell(self.base, daemon.home)
+            shell = Shell(self.base, in_home(daemon.home))
             self.addCleanup(shell.close)
             for block in blocks:
                 if block.kind == "console" and block.name == "notes":

@@ -24,12 +24,13 @@ def screen(text):
 class Terminal:
     """Runs a command on a terminal of its own. read_until waits for text, type answers it."""
 
-    def __init__(self, command, env, columns=100):
+    def __init__(self, command, env, columns=100, **identity):
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env={"TERM": "xterm", **env},
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            **identity)
         os.close(slave)
         self.raw = ""
         self.read_to = 0
