@@ -32,7 +32,15 @@ struct dialect_ops {
     bool (*is_tool)(void *data, struct kg_str method);             /* of the manifest's */
     bool (*may_notify)(void *data, struct kg_str type);            /* the same */
     void (*put_projects)(void *data, struct kg_json_writer *json); /* their ids */
+    /* The next three may be NULL. Folders that it may take for its project's, {uri, name} each;
+     * whether there are any, without a writer. */
+    bool (*put_roots)(void *data, struct kg_json_writer *json_or_null);
+    void (*on_tools)(void *data); /* talk->tools are others now */
+    void (*on_log)(void *data, struct kg_str line);
 };
+
+/* In which way it is spoken to, where a dialect has several; unknown until a greeting found out. */
+enum dialect_variant { DIALECT_UNKNOWN, DIALECT_MCP_LEGACY, DIALECT_MCP_MODERN };
 
 /* The supervisor fills in the first part, and the peer at each start. */
 struct dialect_talk {
@@ -48,6 +56,7 @@ struct dialect_talk {
     struct kg_buf config;           /* what it is told, a JSON object; empty: nothing */
     bool config_again;              /* is told once it runs, and has not been answered since */
     uint64_t timeout_ms;            /* for each exchange of the greeting */
+    enum dialect_variant variant;   /* from one process to the next */
 
     struct peer *peer; /* NULL without a process; borrowed */
     unsigned exchanges;
@@ -94,6 +103,8 @@ struct dialect_list {
     const char *cursor; /* the key of the cursor in the params */
     unsigned pages_max;
     size_t bytes_max; /* of all items */
+    /* What else the params have; NULL: nothing. */
+    void (*put_more)(struct dialect_talk *talk, struct kg_json_writer *json);
     /* The whole as a JSON list, or the error; not called for a child that went away. */
     void (*on_list)(struct dialect_talk *talk, struct kg_str items,
                     const struct kg_err *err_or_null);
@@ -162,9 +173,10 @@ struct dialect {
     const char *ping;     /* the request that shows its health; NULL: there is none */
     const char *(*check_pong)(struct kg_str result); /* what is wrong with it, or NULL */
 
-    const struct dialect_step *steps;         /* of the greeting; the first begins it */
-    void (*open)(struct dialect_talk *talk);  /* makes talk->state; or NULL */
-    void (*close)(struct dialect_talk *talk); /* frees it; or NULL */
+    const struct dialect_step *steps;                   /* of the greeting */
+    int (*first_step)(const struct dialect_talk *talk); /* which begins it; NULL: the first */
+    void (*open)(struct dialect_talk *talk);            /* makes talk->state; or NULL */
+    void (*close)(struct dialect_talk *talk);           /* frees it; or NULL */
     /* What the first step says, for who writes it down; NULL: nothing that is worth it. */
     void (*put_greeting)(struct dialect_talk *talk, struct kg_buf *ret_json);
     /* Tells a child that runs its configuration; NULL: it cannot be told. */
@@ -192,6 +204,7 @@ struct dialect {
 /* -- kaged's own, see kaged.c ------------------------------------------------------------------ */
 
 extern const struct dialect dialect_kaged;
+extern const struct dialect dialect_mcp; /* MCP servers, see mcp.c */
 #define DIALECT_API_VERSION 1
 /* Whether the answer to initialize may list that: short strings, not too many; or NULL, none. */
 bool dialect_is_list(const struct kg_node *node_or_null);

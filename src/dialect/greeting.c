@@ -87,7 +87,7 @@ void dialect_begin(struct dialect_talk *talk)
     talk->tools.length = 0;
     if (dialect->open != NULL)
         dialect->open(talk);
-    dialect_go_on(talk, 0);
+    dialect_go_on(talk, dialect->first_step != NULL ? dialect->first_step(talk) : 0);
 }
 
 void dialect_end(struct dialect_talk *talk)

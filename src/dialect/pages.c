@@ -113,6 +113,8 @@ static void ask(struct listing *listing)
         kg_json_key(&json, list->cursor);
         kg_json_raw(&json, kg_buf_view(&listing->cursor));
     }
+    if (list->put_more != NULL)
+        list->put_more(talk, &json);
     kg_json_end(&json, '}');
     struct kg_str view = kg_buf_view(&params);
     const struct peer_call call = {

@@ -3,6 +3,7 @@
 
 static const struct dialect *const rows[] = {
     &dialect_kaged,
+    &dialect_mcp,
 };
 
 const struct dialect *dialect_find(struct kg_str name)
