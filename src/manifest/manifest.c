@@ -77,8 +77,10 @@ static void free_methods(struct manifest *manifest)
 
 static void free_tools(struct manifest *manifest)
 {
-    for (size_t i = 0; manifest->tools != NULL && i < manifest->tool_count; i++)
+    for (size_t i = 0; manifest->tools != NULL && i < manifest->tool_count; i++) {
         schema_free(manifest->tools[i].parameters);
+        schema_free(manifest->tools[i].output);
+    }
     free(manifest->tools);
 }
 
@@ -102,6 +104,7 @@ void manifest_free(struct manifest *manifest)
     kg_list_free(manifest->notifications);
     schema_free(manifest->config_schema);
     schema_free(manifest->system_config_schema);
+    kg_doc_free(manifest->tools_doc);
     kg_doc_free(manifest->doc);
     free(manifest);
 }

@@ -52,6 +52,8 @@ struct manifest_tool {
     uint64_t timeout_ms;                   /* 0: the daemon's */
     struct schema *parameters;             /* owned; NULL: anything goes */
     const struct kg_node *parameters_node; /* as declared; NULL if it was not */
+    struct schema *output;                 /* of an MCP tool's structuredContent; owned; or NULL */
+    const struct kg_node *node;            /* all that was declared of it */
 };
 
 struct manifest_knob {
@@ -63,10 +65,12 @@ struct manifest_knob {
 
 /* Texts and nodes live in `doc`. Lists of texts are owned, NULL-ended, never NULL. */
 struct manifest {
-    uint32_t references; /* that manifest_keep gave */
-    struct kg_doc *doc;  /* owned */
+    uint32_t references;      /* that manifest_keep gave */
+    struct kg_doc *doc;       /* owned */
+    struct kg_doc *tools_doc; /* of learned tools; owned; NULL: none */
     const char *name;
     const char *package; /* the name, if it was not given */
+    bool is_mcp;         /* it speaks MCP, and its tools are those that were approved */
     const char *version;
     int64_t kaged_api;
     const char *description;
@@ -97,6 +101,14 @@ struct manifest {
 struct manifest *manifest_read(struct kg_str text, struct kg_problems *problems);
 /* Reads DIR/kaged-plugin.yaml; a file that cannot be read is a problem, too. */
 struct manifest *manifest_load(const char *dir, struct kg_problems *problems);
+/*
+ * The tools of an MCP server that the operator approved, as it listed them: a JSON list. One that
+ * cannot be used is left out with a warning among the problems. Before anybody else has it.
+ */
+void manifest_learn_tools(struct manifest *manifest, struct kg_str tools,
+                          struct kg_problems *problems);
+/* 1 to 128 of [A-Za-z0-9_.-]. */
+bool manifest_mcp_tool_name_is_valid(struct kg_str name);
 /* One more that has it, on the same thread; each gives its own back with manifest_free. */
 struct manifest *manifest_keep(struct manifest *manifest);
 void manifest_free(struct manifest *manifest);

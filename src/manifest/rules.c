@@ -321,12 +321,40 @@ static void check_reserved(const struct reading *reading, const char *key)
                         KG_STR_CUT(names->items[i].text, 128));
 }
 
+/* What a caller may ask of any MCP server; whether this one answers, it says itself. */
+static char **mcp_methods(void)
+{
+    static const char *const methods[] = {
+        "resources/list",      "resources/templates/list", "resources/read",
+        "resources/subscribe", "resources/unsubscribe",    "prompts/list",
+        "prompts/get",         "completion/complete",      "logging/setLevel",
+    };
+    char **names = kg_list_new(KG_COUNT(methods));
+    for (size_t i = 0; i < KG_COUNT(methods); i++)
+        names[i] = kg_strdup(methods[i]);
+    return names;
+}
+
+static void take_protocol(const struct reading *reading)
+{
+    static const char *const others[] = {"methods", "hooks",   "tools",        "role",
+                                         "roles",   "schemas", "notifications"};
+    const struct kg_node *protocol = text(reading, "protocol");
+    reading->manifest->is_mcp = protocol != NULL && kg_str_is(protocol->text, "mcp");
+    for (size_t i = 0; reading->manifest->is_mcp && i < KG_COUNT(others); i++) {
+        const struct kg_node *node = kg_node_get(reading->root, others[i]);
+        if (node != NULL)
+            problems_at(reading->problems, NOT_OF_MCP, node, "leave it out",
+                        "an MCP server cannot declare %s", others[i]);
+    }
+}
+
 static void take_methods(const struct reading *reading)
 {
     struct manifest *manifest = reading->manifest;
     check_reserved(reading, "methods");
     check_reserved(reading, "notifications");
-    manifest->method_names = texts_of(list(reading, "methods"));
+    manifest->method_names = manifest->is_mcp ? mcp_methods() : texts_of(list(reading, "methods"));
     manifest->notifications = texts_of(list(reading, "notifications"));
     manifest->method_count = kg_list_count(manifest->method_names);
     manifest->methods = kg_alloc_array(manifest->method_count + 1, sizeof(*manifest->methods));
@@ -397,6 +425,7 @@ static void take_tool(const struct reading *reading, const struct kg_node *node)
     struct manifest_tool *tool = &reading->manifest->tools[reading->manifest->tool_count++];
     tool->name = keep(reading, name->text);
     tool->description = keep(reading, description->text);
+    tool->node = node;
     tool->parameters_node = kg_node_get(node, "parameters_schema");
     char what[128];
     snprintf(what, sizeof(what), "the parameters_schema of %s", tool->name);
@@ -465,7 +494,7 @@ static void take_timeouts(const struct reading *reading)
             method->timeout_ms = timeout_ms;
         if (tool != NULL)
             tool->timeout_ms = timeout_ms;
-        if (method == NULL && tool == NULL)
+        if (method == NULL && tool == NULL && !reading->manifest->is_mcp)
             report_untimed(reading, member);
     }
 }
@@ -476,6 +505,8 @@ static void check_offers(const struct reading *reading)
     for (size_t i = 0; i < KG_COUNT(offers); i++)
         if (count_of(kg_node_typed(reading->root, offers[i], KG_ARRAY)) > 0)
             return;
+    if (reading->manifest->is_mcp)
+        return;
     problems_at(reading->problems, NOTHING_OFFERED, reading->root,
                 "declare methods, hooks, tools or notifications", "the plugin offers nothing");
 }
@@ -697,10 +728,11 @@ static void take_knobs(const struct reading *reading)
 /* -- the table --------------------------------------------------------------------------------- */
 
 static void (*const rules[])(const struct reading *reading) = {
-    take_identity, check_name,          check_package,       take_command,
-    take_env,      take_capabilities,   take_hooks,          take_roles,
-    take_methods,  take_schemas,        take_tools,          take_timeouts,
-    check_offers,  take_config_schemas, check_config_fields, take_knobs,
+    take_protocol, take_identity, check_name,          check_package,
+    take_command,  take_env,      take_capabilities,   take_hooks,
+    take_roles,    take_methods,  take_schemas,        take_tools,
+    take_timeouts, check_offers,  take_config_schemas, check_config_fields,
+    take_knobs,
 };
 
 void rules_apply(struct manifest *manifest, const struct kg_node *root,

@@ -442,6 +442,7 @@ static const struct sample {
      SCHEMAS "knobs:\n  k: {type: int_range, label: K, min: 1, max: 5, step: 1, default: 6,\n"
              "      binds_to: config.n}\n",
      11, 6},
+    {MANIFEST_NOT_OF_MCP, "methods", "protocol: mcp\nmethods: [a.b]\n", 8, 10},
     {MANIFEST_KNOB_TYPE, "knobs",
      SCHEMAS "knobs:\n"
              "  k: {type: boolean, label: K, default: true, binds_to: config.a}\n",
@@ -744,6 +745,48 @@ static void each_required_key_is_missed_by_name(void **state)
         kg_auto(kg_free) char *words = kg_format("missing the property \"%s\"", required[i]);
         assert_refused(required[i], "", MANIFEST_MISSING_KEY, words);
     }
+}
+
+static void an_mcp_server_declares_no_tools_of_its_own(void **state)
+{
+    (void)state;
+    kg_auto(kg_problems_free) struct kg_problems none = {0}, some = {0};
+    struct manifest *server = read_with("methods", "protocol: mcp\n", &none);
+    assert_non_null(server);
+    assert_true(server->is_mcp);
+    assert_int_equal(server->tool_count, 0);
+    assert_non_null(manifest_method_find(server, KG_STR("resources/read")));
+    manifest_free(server);
+    assert_null(read_with("methods", "protocol: mcp\ntools: []\nhooks: [pre_compact]\n", &some));
+    kg_auto(kg_free) char *listed = listing(&some);
+    assert_string_equal(listed, "8:8 not_of_mcp an MCP server cannot declare tools\n"
+                                "9:8 not_of_mcp an MCP server cannot declare hooks\n");
+}
+
+static void learned_tools_that_cannot_be_used_are_left_out(void **state)
+{
+    (void)state;
+    kg_auto(kg_problems_free) struct kg_problems none = {0}, some = {0};
+    struct manifest *server =
+        read_with("methods", "protocol: mcp\ntimeouts: {getUser: 7}\n", &none);
+    assert_non_null(server);
+    manifest_learn_tools(
+        server,
+        KG_STR("[{\"name\":\"getUser\",\"description\":\"d\",\"inputSchema\":{\"type\":\"object\"},"
+               "\"outputSchema\":{\"type\":\"string\"}},{\"name\":\"resolve-library.id\"},"
+               "{\"name\":\"a b\"},{\"name\":\"getUser\"},{\"name\":\"x\",\"inputSchema\":7},"
+               "{\"name\":\"y\",\"inputSchema\":{\"pattern\":\"(\"}},7]"),
+        &some);
+    assert_int_equal(server->tool_count, 2);
+    const struct manifest_tool *tool = manifest_tool_find(server, KG_STR("getUser"));
+    assert_non_null(tool);
+    assert_non_null(tool->parameters);
+    assert_non_null(tool->output);
+    assert_int_equal(tool->timeout_ms, 7000);
+    assert_non_null(manifest_tool_find(server, KG_STR("resolve-library.id")));
+    assert_int_equal(some.count, 5);
+    assert_int_equal(some.errors, 0);
+    manifest_free(server);
 }
 
 static void a_plugin_that_offers_nothing_is_refused(void **state)
@@ -1456,6 +1499,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_full_example_has_no_problem),
+        cmocka_unit_test(an_mcp_server_declares_no_tools_of_its_own),
+        cmocka_unit_test(learned_tools_that_cannot_be_used_are_left_out),
         cmocka_unit_test(who_it_is_and_what_it_runs_is_read),
         cmocka_unit_test(what_it_needs_and_offers_is_read),
         cmocka_unit_test(methods_have_their_schemas_and_timeouts),
