@@ -163,6 +163,8 @@ static inline void kg_buf_text(struct kg_buf *buf, const char *text)
 }
 void kg_buf_int(struct kg_buf *buf, int64_t value);
 void kg_buf_printf(struct kg_buf *buf, const char *format, ...) KG_PRINTF(2, 3);
+/* As a part of a URI: all but letters, digits and -._~ become %XX. */
+void kg_buf_percent(struct kg_buf *buf, struct kg_str text);
 /* For people to read: controls, bidirectional marks, what is invisible and bytes that are not UTF-8
  * become escapes. All that a stranger wrote is shown by this. */
 void kg_buf_escaped(struct kg_buf *buf, struct kg_str text);

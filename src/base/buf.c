@@ -63,3 +63,14 @@ char *kg_buf_terminate(struct kg_buf *buf)
     buf->data[buf->length] = '\0';
     return buf->data;
 }
+
+void kg_buf_percent(struct kg_buf *buf, struct kg_str text)
+{
+    for (size_t i = 0; i < text.length; i++) {
+        char c = text.data[i];
+        if (kg_is_letter_or_digit(c) || c == '-' || c == '.' || c == '_' || c == '~')
+            kg_buf_char(buf, c);
+        else
+            kg_buf_printf(buf, "%%%02X", (unsigned char)c);
+    }
+}

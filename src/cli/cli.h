@@ -210,7 +210,6 @@ struct client_stream {
 int client_stream(const char *socket_path, const struct client_request *request,
                   const struct client_stream *stream, struct client_reply *ret_reply,
                   struct kg_err *err);
-void client_put_encoded(struct kg_buf *target, struct kg_str text);
 /* "/api/v1/KIND/NAME" and what follows, which is encoded already. */
 void client_put_target(struct kg_buf *target, const char *kind, const char *name, const char *rest);
 /* Adds "?name=value" or "&name=value". */

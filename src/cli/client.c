@@ -24,22 +24,10 @@
 
 /* -- targets ----------------------------------------------------------------------------------- */
 
-void client_put_encoded(struct kg_buf *target, struct kg_str text)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-    for (size_t i = 0; i < text.length; i++) {
-        if (memchr(plain, text.data[i], sizeof(plain) - 1) != NULL)
-            kg_buf_char(target, text.data[i]);
-        else
-            kg_buf_printf(target, "%%%02X", (unsigned char)text.data[i]);
-    }
-}
-
 void client_put_target(struct kg_buf *target, const char *kind, const char *name, const char *rest)
 {
     kg_buf_printf(target, "/api/v1/%s/", kind);
-    client_put_encoded(target, kg_str(name));
+    kg_buf_percent(target, kg_str(name));
     kg_buf_text(target, rest);
 }
 
@@ -47,7 +35,7 @@ void client_put_query(struct kg_buf *target, const char *name, struct kg_str val
 {
     bool first = memchr(target->data, '?', target->length) == NULL;
     kg_buf_printf(target, "%c%s=", first ? '?' : '&', name);
-    client_put_encoded(target, value);
+    kg_buf_percent(target, value);
 }
 
 void client_put_number(struct kg_buf *target, const char *name, int64_t value)

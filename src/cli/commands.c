@@ -343,9 +343,16 @@ const struct cli_command cli_commands[] = {
     {
         .words = "plugin tools",
         .arguments = {"NAME"},
-        .summary = "show the tools that a plugin declares",
-        .help = "Shows each tool of the plugin's manifest with its description and the names of "
-                "its parameters; with --json their schemas as well.",
+        .options = {{"approve", 0, NULL, "Show the tools that wait for a yes, and ask for it."},
+                    {"yes", 'y', NULL, "With --approve: say yes without being asked."},
+                    {"off", 0, "TOOL", "Offer this tool to nobody any more."},
+                    {"on", 0, "TOOL", "Offer it again."}},
+        .summary = "show the tools of a plugin, and approve those of a server",
+        .help = "Shows each tool of the plugin with its description and the names of its "
+                "parameters; with --json their schemas as well. An MCP server tells of its tools "
+                "when it runs: none is offered before they were approved, and one whose "
+                "description, annotations or schemas changed since is offered as it was approved "
+                "until the change is approved, too.",
         .run = cli_plugin_tools,
     },
     {

@@ -331,7 +331,7 @@ int cli_plugin_call(struct cli *cli)
         cli_take_params(cli_argument(cli, 2), &params, &err) < 0)
         return print_error(&err);
     client_put_target(&target, "plugins", cli_argument(cli, 0), "/call/");
-    client_put_encoded(&target, kg_str(cli_argument(cli, 1)));
+    kg_buf_percent(&target, kg_str(cli_argument(cli, 1)));
     const struct client_request request = {
         .method = "POST",
         .target = kg_buf_terminate(&target),

@@ -8,7 +8,7 @@
 static void put_target(struct kg_buf *target, const struct cli *cli, const char *knob_or_null)
 {
     client_put_target(target, "plugins", cli_argument(cli, 0), knob_or_null ? "/knobs/" : "/knobs");
-    client_put_encoded(target, kg_str(knob_or_null));
+    kg_buf_percent(target, kg_str(knob_or_null));
     cli_put_option(target, cli, "project");
     cli_put_option(target, cli, "agent");
 }

@@ -235,7 +235,7 @@ int cli_project_show(struct cli *cli)
     const char *agent = cli_option_value(cli, "agent");
     if (agent != NULL) {
         kg_buf_text(&rest, "/agents/");
-        client_put_encoded(&rest, kg_str(agent));
+        kg_buf_percent(&rest, kg_str(agent));
     }
     return show(cli, "GET", kg_buf_terminate(&rest), NULL, agent != NULL ? put_agent : put_project);
 }

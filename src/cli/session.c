@@ -269,7 +269,7 @@ int cli_session_tool(struct cli *cli)
     if (cli_take_params(cli_argument(cli, 2), &params, &err) < 0)
         return print_error(&err);
     session_put_target(&target, cli, "/tools/");
-    client_put_encoded(&target, kg_str(cli_argument(cli, 1)));
+    kg_buf_percent(&target, kg_str(cli_argument(cli, 1)));
     cli_put_option(&target, cli, "agent");
     const struct client_request request = {
         .method = "POST",

@@ -277,7 +277,7 @@ static struct host_reloaded compare(const struct host_process *process,
 static int read_both(struct host_named named, struct manifest **ret_manifest,
                      struct kg_buf *ret_settings, struct kg_err *err)
 {
-    const struct host_plugin *plugin = named.plugin;
+    struct host_plugin *plugin = named.plugin;
     const struct host_whom *whom = named.process ? &named.process->whom : &host_nobody;
     struct host *host = plugin->host;
     struct manifest *manifest = host_read_manifest(plugin, err);

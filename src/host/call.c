@@ -160,8 +160,8 @@ int host_check_params(struct kg_str params, struct kg_err *err)
 }
 
 /* What a schema of the manifest finds wrong. */
-static int check_schema(const struct schema *schema, struct kg_str json, enum kg_code code,
-                        const char *what, struct kg_err *err)
+int host_check_schema(const struct schema *schema, struct kg_str json, enum kg_code code,
+                      const char *what, struct kg_err *err)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(json, err);
     kg_auto(schema_report_free) struct schema_report report = {0};
@@ -220,7 +220,8 @@ static int take_result(const struct host_call *call, struct kg_str result, struc
 {
     int checked = 0;
     if (call->result_schema != NULL)
-        checked = check_schema(call->result_schema, result, KG_E_BAD_RESULT, "the result", err);
+        checked =
+            host_check_schema(call->result_schema, result, KG_E_BAD_RESULT, "the result", err);
     if (checked == 0 && call->kind->take != NULL)
         checked = call->kind->take(call, result, err);
     return checked;
@@ -356,8 +357,8 @@ static int check_passage(const struct host_passage *passage, struct kg_err *err)
     }
     if (passage->params_schema == NULL)
         return 0;
-    int checked = check_schema(passage->params_schema, params.length ? params : KG_STR("{}"),
-                               KG_E_INVALID_PARAMS, "the params", err);
+    int checked = host_check_schema(passage->params_schema, params.length ? params : KG_STR("{}"),
+                                    KG_E_INVALID_PARAMS, "the params", err);
     return checked == 0 ? 0
                         : kg_wrap(err, checked, "plugin %s: %.*s", passage->process->name,
                                   KG_STR_CUT(passage->method, RPC_METHOD_MAX));

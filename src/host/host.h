@@ -210,6 +210,21 @@ void host_restart(struct host *host, struct kg_str name, const char *operator_id
 void host_disable(struct host *host, struct kg_str name, const char *operator_id,
                   host_acted_fn *on_done, void *data);
 
+/*
+ * Tools that a server tells of when it runs, see tools.c. Puts all that were approved, and those
+ * that wait for a yes, as objects; false: its manifest declares them.
+ */
+bool host_tools_put(struct host_named named, struct kg_json_writer *json);
+/* Those that agents are offered, a JSON list; owned; NULL: its manifest declares them. */
+char *host_tools_offered(struct host_named named);
+/* Of what waits for a yes; "": nothing does. */
+void host_tools_digest(struct host_named named, char ret_digest[STORE_HASH_TEXT]);
+/* The yes to all that waits, if it is what was shown; and one tool for nobody, or for all again. */
+void host_tools_approve(struct host_named named, struct kg_str digest, struct host_asker *asker,
+                        host_acted_fn *on_done, void *data);
+void host_tools_switch(struct host_named named, struct kg_str tool, bool off,
+                       struct host_asker *asker, host_acted_fn *on_done, void *data);
+
 /* What a reload of one plugin did, and the reasons for a restart. */
 enum host_reload_act {
     HOST_RELOAD_NOTHING,

@@ -79,6 +79,8 @@ struct host_plugin {
     struct kg_err problem;     /* why it could not be used when it was read last; KG_OK: it can */
     struct kg_err drift;  /* why its files may not be started; KG_OK: nobody knows of a reason */
     struct host_dev *dev; /* whose folder it is run from; NULL: from the store */
+    struct host_tools *tools;       /* owned; those that it tells of; NULL: its manifest has them */
+    struct loop_task tools_task;    /* has its author's processes start with what they listed */
     struct host_change *change;     /* that owns it now, or NULL */
     bool leaving;                   /* it is not in the store, and nobody runs it from elsewhere */
     bool gone;                      /* it is in no list: what is left are references */
@@ -99,7 +101,7 @@ bool host_is_gone(struct host_named named);
 /* Whose folder it is run from; NULL: the store's. */
 void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null);
 
-struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err);
+struct manifest *host_read_manifest(struct host_plugin *plugin, struct kg_err *err);
 /* Reads its manifest again, and whether its configuration fits; on failure it keeps the reason. */
 int host_plugin_read(struct host_plugin *plugin);
 /*
@@ -241,6 +243,15 @@ void host_start_if_approved(struct host_process *process);
 /* Before each start of a process; KG_E_NOT_APPROVED. */
 int host_check_start(struct host_process *process, struct kg_err *err);
 
+/* -- tools that servers tell of, see tools.c --------------------------------------------------- */
+
+/* Gives a manifest that was just read the tools that were approved. */
+void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
+                     struct kg_problems *problems);
+void host_tools_free(struct host_tools *tools); /* takes NULL */
+void host_tools_seen(struct host_process *process);
+enum dialect_variant host_tools_variant(const struct host_plugin *plugin);
+
 /* -- runs for development, see dev.c ----------------------------------------------------------- */
 
 /* The yes to what such a run asked for. Takes the offer over. */
@@ -301,6 +312,9 @@ bool host_serve(void *process, int64_t id, struct kg_str method, struct kg_str p
 char *host_real_path(const char *path);
 /* kaged's own folders: what no plugin may see, whatever it declares. Owned. See policy.c. */
 char **policy_kept(const struct config_paths *paths, const char *plugins_dir);
+/* Words with settings in the place of ${config.KEY}, from an index on; owned. See fill_in.c. */
+int host_fill_in(const char *const *words, struct kg_str settings, size_t from, char ***ret_words,
+                 struct kg_err *err);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */

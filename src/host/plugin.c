@@ -25,6 +25,7 @@ void host_plugin_drop(struct host_plugin *plugin)
     if (--plugin->references > 0)
         return;
     manifest_free(plugin->manifest);
+    host_tools_free(plugin->tools);
     free(plugin->name);
     free(plugin->dir);
     free(plugin);
@@ -150,6 +151,7 @@ void host_plugin_remove(struct host_plugin *plugin)
 {
     struct host *host = plugin->host;
     size_t place = place_of(host, kg_str(plugin->name));
+    loop_undefer(host->loop, &plugin->tools_task);
     while (plugin->processes != NULL)
         host_process_remove(plugin->processes);
     host->plugin_count--;
@@ -201,11 +203,13 @@ static void log_warnings(const struct host_plugin *plugin, const struct kg_probl
                          problems->items[i].message);
 }
 
-struct manifest *host_read_manifest(const struct host_plugin *plugin, struct kg_err *err)
+struct manifest *host_read_manifest(struct host_plugin *plugin, struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = plugin->dev ? manifest_read(host_dev_text(plugin->dev), &problems)
                                             : manifest_load(plugin->dir, &problems);
+    if (manifest != NULL)
+        host_tools_load(plugin, manifest, &problems);
     log_warnings(plugin, &problems);
     if (manifest == NULL) {
         kg_auto(kg_free) char *path = kg_format("%s/%s", plugin->dir, MANIFEST_FILE);

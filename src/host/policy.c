@@ -23,7 +23,7 @@ struct policy {
     struct cage_reach *reaches;
     struct cage_support *supports;
     char **texts;
-    char **env;
+    char **env, **command;
     char **kept;
     char *config_root;
 };
@@ -37,6 +37,7 @@ static void policy_free(struct policy *policy)
     free(policy->supports);
     kg_list_free(policy->texts);
     kg_list_free(policy->env);
+    kg_list_free(policy->command);
     kg_list_free(policy->kept);
     free(policy->config_root);
 }
@@ -400,6 +401,26 @@ static void make_environment(struct policy *policy)
     policy->env = env;
 }
 
+/* Of a server that is not told its configuration otherwise, it is in its words. */
+static int make_words(struct policy *policy, struct kg_err *err)
+{
+    const struct host_cage_parts *parts = policy->parts;
+    const char *const *command = (const char *const *)parts->manifest->command;
+    char **env = NULL;
+    if (!parts->manifest->is_mcp) {
+        policy->command = kg_list_copy(command);
+        return 0;
+    }
+    int result = host_fill_in(command, parts->settings, 1, &policy->command, err);
+    if (result == 0)
+        result = host_fill_in((const char *const *)policy->env, parts->settings, 0, &env, err);
+    if (result < 0)
+        return kg_wrap(err, result, "plugin %s", parts->manifest->name);
+    kg_list_free(policy->env);
+    policy->env = env;
+    return 0;
+}
+
 /* -- the whole --------------------------------------------------------------------------------- */
 
 /* What no plugin may see, whatever it declares. */
@@ -465,7 +486,7 @@ static int fill(struct policy *policy, struct kg_err *err)
     if (result < 0)
         return result;
     make_environment(policy);
-    return 0;
+    return make_words(policy, err);
 }
 
 /* What lies nowhere now, as a path of a project without one, holds nothing. */
@@ -513,7 +534,7 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
         return NULL;
     policy.cage.name = parts->manifest->name;
     policy.cage.install_dir = parts->dir;
-    policy.cage.command = (const char *const *)parts->manifest->command;
+    policy.cage.command = (const char *const *)policy.command;
     policy.cage.env = (const char *const *)policy.env;
     policy.cage.paths = policy.paths;
     policy.cage.covers = policy.covers;

@@ -39,7 +39,13 @@ struct host_process *host_process_find(const struct host_plugin *plugin,
 
 static const struct host_tier tiers[] = {
     {"caged", host_cage_plan, "kaged"},
+    {"mcp", host_cage_plan, "mcp"},
 };
+
+static const struct host_tier *tier_of(const struct manifest *manifest)
+{
+    return &tiers[manifest->is_mcp ? 1 : 0];
+}
 
 /* Without a process, for nobody. */
 struct host_cage_parts host_cage_parts_of(struct host_named named,
@@ -184,6 +190,39 @@ static void put_projects(void *data, struct kg_json_writer *json)
     host->project_ops->put(host->projects, process->plugin->name, &process->whom, json);
 }
 
+static void put_file_uri(struct kg_buf *out, const char *path)
+{
+    kg_buf_text(out, "file://");
+    for (const char *at = path, *end; *at != '\0'; at = end) {
+        end = strchrnul(at + 1, '/');
+        kg_buf_char(out, '/');
+        kg_buf_percent(out, (struct kg_str){at + 1, (size_t)(end - at - 1)});
+    }
+}
+
+/* A server that reaches into its project is told where that is. */
+static bool put_roots(void *data, struct kg_json_writer *json_or_null)
+{
+    const struct host_process *process = data;
+    const struct host_whom *whom = &process->whom;
+    if (whom->root == NULL)
+        return false;
+    if (json_or_null != NULL) {
+        kg_auto(kg_buf_free) struct kg_buf uri = {0};
+        put_file_uri(&uri, whom->root);
+        kg_json_begin(json_or_null, '{');
+        kg_json_named_str(json_or_null, "uri", kg_buf_view(&uri));
+        kg_json_named_text(json_or_null, "name", whom->id);
+        kg_json_end(json_or_null, '}');
+    }
+    return true;
+}
+
+static void on_tools(void *data)
+{
+    host_tools_seen(data);
+}
+
 /*
  * The author may have mended the manifest since; if it is broken now, what ran before runs again.
  */
@@ -209,6 +248,7 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .name = process->name,
         .plugin = process->plugin->name,
         .dialect = dialect_find(kg_str(process->tier->dialect)),
+        .variant = host_tools_variant(process->plugin),
         .version = manifest->version,
         .methods = LIST(manifest->method_names),
         .capabilities = LIST(manifest->capabilities),
@@ -229,6 +269,8 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .is_tool = is_tool,
         .may_notify = may_notify,
         .put_projects = put_projects,
+        .put_roots = put_roots,
+        .on_tools = on_tools,
     };
     if (process->instance == NULL)
         process->instance = instance_new(&host->supervisor, &spec, &ops, process);
@@ -244,6 +286,7 @@ void host_process_load(struct host_process *process)
     plugin_config_make(plugin, &process->whom, plugin->manifest, &settings);
     manifest_free(process->manifest);
     process->manifest = manifest_keep(plugin->manifest);
+    process->tier = tier_of(process->manifest);
     set_spec(process, kg_buf_view(&settings));
 }
 
@@ -253,11 +296,13 @@ void host_process_configure(struct host_process *process, struct kg_str settings
     host_trace_configured(process);
 }
 
-/* Where a setting of the type `path` points is a part of the cage: a change needs a new one. */
+/* Where a setting of the type `path` points is a part of the cage: a change needs a new one. So are
+ * the words that a server is started with. */
 static void apply_settings(struct host_process *process, struct kg_str settings)
 {
-    bool moves =
-        policy_paths_differ(process->manifest, instance_config(process->instance), settings);
+    struct kg_str before = instance_config(process->instance);
+    bool moves = policy_paths_differ(process->manifest, before, settings) ||
+                 (process->manifest->is_mcp && !kg_str_equal(before, settings));
     host_process_configure(process, settings);
     if (moves)
         instance_restart(process->instance);
@@ -308,7 +353,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->plugin = host_plugin_keep(plugin);
     process->references = 1;
     process->standing = plugin->change ? HOST_HELD : HOST_RESTS;
-    process->tier = &tiers[0];
+    process->tier = tier_of(plugin->manifest);
     process->secrets = redact_set_new(NULL);
     process->name = host_process_name(plugin->name, whom);
     process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->root),

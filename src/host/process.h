@@ -135,6 +135,9 @@ struct host_passage {
 struct host_call *host_pass(struct host *host, const struct host_passage *passage,
                             struct kg_err *err);
 int host_check_params(struct kg_str params, struct kg_err *err);
+/* What a schema of a manifest finds wrong with `what`. */
+int host_check_schema(const struct schema *schema, struct kg_str json, enum kg_code code,
+                      const char *what, struct kg_err *err);
 /* What the manifest says (0: nothing), or else the configuration. */
 uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms);
 

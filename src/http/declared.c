@@ -5,12 +5,12 @@
 #include "http/internal.h"
 
 /* The plugin of the path, if its manifest can be used; answers itself otherwise. */
-static bool find_declared(struct http_request *request, struct host_status *ret_status)
+static bool find_declared(struct http_request *request, struct host_named *ret_named,
+                          struct host_status *ret_status)
 {
-    struct host_named named;
-    if (!http_find_plugin(request, &named))
+    if (!http_find_plugin(request, ret_named))
         return false;
-    *ret_status = host_status(named);
+    *ret_status = host_status(*ret_named);
     if (ret_status->manifest == NULL)
         http_reply_error(request, ret_status->problem);
     return ret_status->manifest != NULL;
@@ -36,24 +36,59 @@ static void put_tool(struct kg_json_writer *json, const struct manifest *manifes
     kg_json_named_text(json, "full_name", full_name);
     kg_json_named_text(json, "description", tool->description);
     put_node(json, "parameters_schema", tool->parameters_node);
+    kg_json_named_text(json, "state", "approved");
     kg_json_end(json, '}');
+}
+
+static void put_declared(struct kg_json_writer *json, const struct manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->tool_count; i++)
+        put_tool(json, manifest, &manifest->tools[i]);
 }
 
 void http_handle_tools(struct http_request *request)
 {
+    struct host_named named;
     struct host_status status;
-    if (!find_declared(request, &status))
+    char waits[STORE_HASH_TEXT];
+    if (!find_declared(request, &named, &status))
         return;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
+    host_tools_digest(named, waits);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", status.name);
+    kg_json_named_text(&json, "waits", waits[0] != '\0' ? waits : NULL);
     kg_json_named_begin(&json, "tools", '[');
-    for (size_t i = 0; i < status.manifest->tool_count; i++)
-        put_tool(&json, status.manifest, &status.manifest->tools[i]);
+    if (!host_tools_put(named, &json))
+        put_declared(&json, status.manifest);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void on_tools_decided(void *data, const struct kg_err *err_or_null)
+{
+    if (err_or_null != NULL)
+        http_reply_error(data, err_or_null);
+    else
+        http_handle_tools(data);
+}
+
+/* One of the three, as the body's schema has it. */
+void http_handle_tools_decide(struct http_request *request)
+{
+    struct host_named named;
+    if (!http_find_plugin(request, &named))
+        return;
+    const struct kg_node *body = http_body_tree(request);
+    struct kg_str digest = kg_node_text(body, "approve");
+    struct kg_str off = kg_node_text(body, "off"), on = kg_node_text(body, "on");
+    if (digest.length > 0)
+        host_tools_approve(named, digest, http_asker(request), on_tools_decided, request);
+    else
+        host_tools_switch(named, off.length > 0 ? off : on, off.length > 0, http_asker(request),
+                          on_tools_decided, request);
 }
 
 /* -- schemas ----------------------------------------------------------------------------------- */
@@ -71,8 +106,9 @@ static void put_method(struct kg_json_writer *json, const char *method,
 
 void http_handle_schema(struct http_request *request)
 {
+    struct host_named named;
     struct host_status status;
-    if (!find_declared(request, &status))
+    if (!find_declared(request, &named, &status))
         return;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     const struct manifest *manifest = status.manifest;

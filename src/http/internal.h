@@ -308,6 +308,7 @@ http_handler_fn http_handle_storage_reset;
 http_handler_fn http_handle_metrics;
 http_handler_fn http_handle_openapi;
 http_handler_fn http_handle_tools;
+http_handler_fn http_handle_tools_decide;
 http_handler_fn http_handle_knobs;
 http_handler_fn http_handle_knob_write;
 http_handler_fn http_handle_schema;

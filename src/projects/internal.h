@@ -113,6 +113,7 @@ struct project_load {
     char **plugins, **dirs; /* those that the host knows, and their folders */
     char **enabled;         /* owned; packages that are for all projects, and enabled */
     char **texts; /* owned, of each; its manifest, if it is not run from the store, or NULL */
+    char **tools; /* beside them: what an MCP server may offer; NULL: its manifest says */
     struct project_location location;
     struct project_folder folder;
     struct project_resolved *resolved; /* owned until it is taken */

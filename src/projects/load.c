@@ -38,12 +38,14 @@ static void list_plugins(const struct host *host, struct project_load *load)
     load->plugins = kg_list_new(names_count);
     load->dirs = kg_list_new(names_count);
     load->texts = kg_alloc_array(names_count + 1, sizeof(char *));
+    load->tools = kg_alloc_array(names_count + 1, sizeof(char *));
     for (size_t i = 0; i < names_count; i++) {
         const struct host_status status = host_status(names[i]);
         if (status.whom->kind != HOST_NOBODY)
             continue;
         load->plugins[count] = kg_strdup(status.plugin);
         load->dirs[count] = kg_strdup(status.dir);
+        load->tools[count] = host_tools_offered(names[i]);
         load->texts[count++] = status.is_dev ? kg_str_dup(status.dev_text) : NULL;
     }
 }
@@ -68,9 +70,12 @@ void project_load_free(struct project_load *load)
     free(load->path);
     free(load->operator_id);
     free(load->local_file);
-    for (size_t i = 0; load->plugins[i] != NULL; i++)
+    for (size_t i = 0; load->plugins[i] != NULL; i++) {
         free(load->texts[i]);
+        free(load->tools[i]);
+    }
     free(load->texts);
+    free(load->tools);
     kg_list_free(load->plugins);
     kg_list_free(load->dirs);
     kg_list_free(load->enabled);
@@ -128,6 +133,8 @@ static void add_manifest(const struct project_load *load, const char *package,
         manifest_free(manifest);
         return;
     }
+    if (manifest->is_mcp && load->tools[at] != NULL)
+        manifest_learn_tools(manifest, kg_str(load->tools[at]), &problems);
     manifests->items =
         kg_realloc(manifests->items, (manifests->count + 1) * sizeof(*manifests->items));
     manifests->items[manifests->count++] = manifest;

@@ -22,6 +22,7 @@ struct projects_tool_call {
     bool waited;                    /* for as long as that */
     struct host_call *sent;         /* NULL: it is not */
     char *plugin;                   /* whose tool it is; NULL until that is known */
+    const struct schema *output; /* of what a server answers; of the manifest that runs; or NULL */
     void (*on_done)(void *data, const struct projects_tool_reply *reply);
     void *data;
 };
@@ -164,12 +165,25 @@ static const struct project_tool *find_tool(const struct project_resolved_agent 
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
+/* A server that promised a shape keeps it, unless it says that it failed. */
+static int check_output(const struct projects_tool_call *call, struct kg_str result,
+                        struct kg_err *err)
+{
+    struct kg_str is_error, content;
+    if (call->output == NULL ||
+        (kg_json_member(result, "isError", &is_error) && kg_str_is(is_error, "true")))
+        return 0;
+    if (!kg_json_member(result, "structuredContent", &content))
+        return kg_fail(err, KG_E_BAD_RESULT, "the result has no structuredContent");
+    return host_check_schema(call->output, content, KG_E_BAD_RESULT, "structuredContent", err);
+}
+
 static int take_result(const struct host_call *call, struct kg_str result, struct kg_err *err)
 {
     const struct projects_tool_call *own = host_call_data(call);
     int64_t most = host_config(own->host)->limits_tool_result_bytes;
     if (result.length <= (size_t)most)
-        return 0;
+        return check_output(own, result, err);
     kg_fail(err, KG_E_TOO_LARGE, "the result has %zu bytes, and that of a tool may have %lld",
             result.length, (long long)most);
     return kg_hint(err, "ask the tool for less, or raise limits.tool_result_bytes");
@@ -212,6 +226,7 @@ static int send_to(struct projects_tool_call *call, struct host_process *process
     const struct manifest_tool *declared = offered(process, tool, err);
     if (declared == NULL)
         return -EINVAL;
+    call->output = declared->output;
     const struct host_passage passage = {
         .process = process,
         .method = kg_str(tool->name),

@@ -23,7 +23,7 @@
 
 /* -- keeping ----------------------------------------------------------------------------------- */
 
-static int open_kept(const struct store_hold *hold, const char *name, struct kg_err *err)
+int store_approved_open(const struct store_hold *hold, const char *name, struct kg_err *err)
 {
     kg_auto(kg_close) int all = store_open_sub(hold->folder_fd, APPROVED_NAME, 0755, err);
     return all < 0 ? all : store_open_sub(all, name, 0755, err);
@@ -70,7 +70,7 @@ void store_approved_write(struct store *store, const struct store_hold *hold, co
                           const struct store_look *look)
 {
     struct kg_err err = {0};
-    kg_auto(kg_close) int kept = open_kept(hold, name, &err);
+    kg_auto(kg_close) int kept = store_approved_open(hold, name, &err);
     if (kept < 0 || write_kept(store, kept, name, look, &err) < 0)
         kg_log_about(KG_WARN, name, "remember what was approved: %s", err.message);
 }

@@ -122,6 +122,8 @@ void store_look_free(struct store_look *look); /* also for kg_auto */
 /* Remembers the files of plugins/NAME, which are these. */
 void store_approved_write(struct store *store, const struct store_hold *hold, const char *name,
                           const struct store_look *look);
+/* The folder for what is known of a plugin that was approved; it is made if need be. */
+int store_approved_open(const struct store_hold *hold, const char *name, struct kg_err *err);
 void store_approved_remove(const struct store_hold *hold, const char *name);
 /* The listing that belongs to the hash, or false. */
 bool store_approved_tree(struct store *store, const char *name, const char *hash,

@@ -317,4 +317,18 @@ int store_check_full(struct store *store, const char *name, struct kg_err *err);
 int store_check_quick(struct store *store, const char *name, struct kg_err *err);
 int store_check_known(struct store *store, const char *name, struct kg_err *err);
 
+/* -- tools that a server told of, see tools.c -------------------------------------------------- */
+
+struct store_tools {
+    struct kg_buf tools; /* those that were approved, a JSON list, as the server listed them */
+    int64_t variant;     /* enum dialect_variant: how the server is spoken to */
+    char **off;          /* names of those that are offered to nobody; NULL-ended; NULL: none */
+};
+/* False: none were approved for files with that hash. */
+bool store_tools_read(const struct store *store, const char *name, const char *hash,
+                      struct store_tools *ret_tools);
+int store_tools_write(struct store *store, const char *name, const char *hash,
+                      const struct store_tools *tools, struct kg_err *err); /* blocks */
+void store_tools_free(struct store_tools *tools); /* also for kg_auto */
+
 #endif

@@ -509,6 +509,11 @@ struct kg_str instance_tools(const struct instance *instance)
     return kg_buf_view(&instance->talk.tools);
 }
 
+enum dialect_variant instance_variant(const struct instance *instance)
+{
+    return instance->talk.variant;
+}
+
 enum instance_method instance_method(const struct instance *instance, struct kg_str method)
 {
     for (size_t i = 0; instance->methods[i] != NULL; i++)

@@ -16,6 +16,8 @@ struct plugin_log *plugin_log_new(struct supervisor *supervisor, const char *nam
 void plugin_log_free(struct plugin_log *log);
 /* Takes the fd of a plugin's stderr and reads it until its end. */
 void plugin_log_attach(struct plugin_log *log, int fd);
+/* What the plugin said otherwise, as if it had written it on stderr; newlines are cut at. */
+void plugin_log_say(struct plugin_log *log, struct kg_str text);
 /* Reads what is left, then lets go of the fd. */
 void plugin_log_detach(struct plugin_log *log);
 /* The last lines of the run, newest last; empty after plugin_log_forget. */

@@ -147,6 +147,17 @@ static bool on_line(void *data, struct kg_str line)
     return true;
 }
 
+void plugin_log_say(struct plugin_log *log, struct kg_str text)
+{
+    while (text.length > 0) {
+        const char *newline = memchr(text.data, '\n', text.length);
+        size_t length = newline ? (size_t)(newline - text.data) : text.length;
+        on_line(log, (struct kg_str){text.data, length});
+        text = kg_str_from(text, newline ? length + 1 : length);
+    }
+    write_pending(log);
+}
+
 /* -- the pipe ---------------------------------------------------------------------------------- */
 
 static bool read_some(struct plugin_log *log)

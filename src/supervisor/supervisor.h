@@ -68,6 +68,7 @@ struct instance_spec {
     struct instance_limits limits;
     struct kg_str config;          /* a JSON object that it is told; empty: the plugin takes none */
     const struct dialect *dialect; /* which it speaks */
+    enum dialect_variant variant;  /* in which way, if that is known */
     const struct redact_set *secrets; /* borrowed, not copied: hidden in what it writes; or NULL */
 };
 
@@ -153,6 +154,9 @@ struct instance_ops {
     bool (*may_claim)(void *data, struct kg_str capability);
     bool (*is_tool)(void *data, struct kg_str method);
     bool (*may_notify)(void *data, struct kg_str type);
+    /* The folders that it may take for its project's; see struct dialect_ops. */
+    bool (*put_roots)(void *data, struct kg_json_writer *json_or_null);
+    void (*on_tools)(void *data); /* instance_tools are others now */
 };
 struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec,
                               const struct instance_ops *ops, void *data);
@@ -181,6 +185,8 @@ enum instance_state instance_state(const struct instance *instance);
 struct dialect_talk *instance_talk(struct instance *instance);
 /* The tools that it told of at run time, a JSON list; empty: none. Until the next turn. */
 struct kg_str instance_tools(const struct instance *instance);
+/* In which way it is spoken to, as far as that was found out. */
+enum dialect_variant instance_variant(const struct instance *instance);
 enum instance_method { METHOD_UNKNOWN, METHOD_MISSING, METHOD_OFFERED };
 enum instance_method instance_method(const struct instance *instance, struct kg_str method);
 

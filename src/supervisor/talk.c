@@ -60,6 +60,24 @@ static void put_projects(void *data, struct kg_json_writer *json)
     instance->ops.put_projects(instance->data, json);
 }
 
+static bool put_roots(void *data, struct kg_json_writer *json_or_null)
+{
+    struct instance *instance = data;
+    return instance->ops.put_roots(instance->data, json_or_null);
+}
+
+static void on_tools(void *data)
+{
+    struct instance *instance = data;
+    instance->ops.on_tools(instance->data);
+}
+
+static void on_log(void *data, struct kg_str line)
+{
+    struct instance *instance = data;
+    plugin_log_say(instance->log, line);
+}
+
 static const struct dialect_ops dialect_ops = {
     .on_ready = on_ready,
     .on_failed = on_failed,
@@ -69,12 +87,16 @@ static const struct dialect_ops dialect_ops = {
     .is_tool = is_tool,
     .may_notify = may_notify,
     .put_projects = put_projects,
+    .put_roots = put_roots,
+    .on_tools = on_tools,
+    .on_log = on_log,
 };
 
 void talk_set_spec(struct instance *instance, const struct instance_spec *spec)
 {
     struct dialect_talk *talk = &instance->talk;
     talk->dialect = spec->dialect;
+    talk->variant = spec->variant;
     talk->ops = &dialect_ops;
     talk->data = instance;
     talk->loop = instance->supervisor->loop;

@@ -420,7 +420,7 @@ static void targets_are_percent_encoded(void **state)
     (void)state;
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     kg_buf_text(&target, "/plugins/");
-    client_put_encoded(&target, KG_STR("a/b?c d\xC3\xA9"));
+    kg_buf_percent(&target, KG_STR("a/b?c d\xC3\xA9"));
     client_put_query(&target, "event", KG_STR("plugin.*"));
     client_put_number(&target, "limit", 5);
     assert_string_equal(kg_buf_terminate(&target),

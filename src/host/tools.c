@@ -1,0 +1,462 @@
+/*
+ * Tools of servers that tell of them only when they run. What agents get are those that the
+ * operator approved, with every word that he read; a server that runs is only compared with them.
+ * What is new or changed is held until his yes, and the old ones go on.
+ */
+#include "host/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct host_tools {
+    struct store_tools approved;
+    bool is_approved;   /* there was a yes, be it to an empty list */
+    struct kg_buf seen; /* what a process listed, if that is something else; empty: it is not */
+};
+
+void host_tools_free(struct host_tools *tools)
+{
+    if (tools == NULL)
+        return;
+    store_tools_free(&tools->approved);
+    kg_buf_free(&tools->seen);
+    free(tools);
+}
+
+/* -- what the manifest gets -------------------------------------------------------------------- */
+
+static struct kg_str name_of(const struct kg_node *tool)
+{
+    return kg_node_text(tool, "name");
+}
+
+/* Those that are switched on. */
+static void put_offered(const struct host_tools *tools, struct kg_buf *ret_list)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        kg_json_read(kg_buf_view(&tools->approved.tools), NULL);
+    struct kg_json_writer json = kg_json_writer(ret_list);
+    kg_json_begin(&json, '[');
+    for (uint32_t i = 0; doc != NULL && i < doc->root->count; i++)
+        if (!kg_list_has(tools->approved.off, name_of(&doc->root->items[i])))
+            kg_json_node(&json, &doc->root->items[i]);
+    kg_json_end(&json, ']');
+}
+
+/* The hash of the files that a yes is for; NULL: there was none. Owned. */
+static char *hash_of(const struct host_plugin *plugin, const struct manifest *manifest)
+{
+    const struct local_plugin *local =
+        local_plugin_find(plugin->host->local, kg_str(manifest->package));
+    return local != NULL && local->hash.length > 0 ? kg_str_dup(local->hash) : NULL;
+}
+
+static void read_approved(struct host_plugin *plugin, const struct manifest *manifest)
+{
+    struct host_tools *tools = plugin->tools;
+    kg_auto(kg_free) char *hash = hash_of(plugin, manifest);
+    store_tools_free(&tools->approved);
+    tools->approved = (struct store_tools){0};
+    tools->is_approved =
+        hash != NULL && store_tools_read(plugin->host->store, plugin->name, hash, &tools->approved);
+}
+
+/* Of what its author runs, nothing waits for a yes: it has what it listed last. */
+void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
+                     struct kg_problems *problems)
+{
+    kg_auto(kg_buf_free) struct kg_buf offered = {0};
+    if (!manifest->is_mcp)
+        return;
+    if (plugin->tools == NULL)
+        plugin->tools = kg_alloc(sizeof(*plugin->tools));
+    if (plugin->dev == NULL)
+        read_approved(plugin, manifest);
+    if (!plugin->tools->is_approved)
+        return;
+    put_offered(plugin->tools, &offered);
+    manifest_learn_tools(manifest, kg_buf_view(&offered), problems);
+}
+
+char *host_tools_offered(struct host_named named)
+{
+    struct kg_buf offered = {0};
+    if (named.plugin->tools == NULL)
+        return NULL;
+    put_offered(named.plugin->tools, &offered);
+    return kg_buf_terminate(&offered);
+}
+
+enum dialect_variant host_tools_variant(const struct host_plugin *plugin)
+{
+    int64_t variant = plugin->tools ? plugin->tools->approved.variant : DIALECT_UNKNOWN;
+    return variant == DIALECT_MCP_LEGACY || variant == DIALECT_MCP_MODERN
+               ? (enum dialect_variant)variant
+               : DIALECT_UNKNOWN;
+}
+
+/* -- what a server lists ----------------------------------------------------------------------- */
+
+static const struct kg_node *find_tool(const struct kg_node *list, struct kg_str name)
+{
+    for (uint32_t i = 0; list != NULL && i < list->count; i++)
+        if (kg_str_equal(name_of(&list->items[i]), name))
+            return &list->items[i];
+    return NULL;
+}
+
+static bool is_same(const struct kg_node *a, const struct kg_node *b)
+{
+    kg_auto(kg_buf_free) struct kg_buf first = {0}, second = {0};
+    kg_json_put_node(&first, a);
+    kg_json_put_node(&second, b);
+    return kg_str_equal(kg_buf_view(&first), kg_buf_view(&second));
+}
+
+struct counts {
+    int64_t added, changed, removed;
+};
+
+static struct counts compare(const struct kg_node *approved, const struct kg_node *seen)
+{
+    struct counts counts = {0};
+    for (uint32_t i = 0; i < seen->count; i++) {
+        const struct kg_node *before = find_tool(approved, name_of(&seen->items[i]));
+        counts.added += before == NULL;
+        counts.changed += before != NULL && !is_same(before, &seen->items[i]);
+    }
+    for (uint32_t i = 0; approved != NULL && i < approved->count; i++)
+        counts.removed += find_tool(seen, name_of(&approved->items[i])) == NULL;
+    return counts;
+}
+
+static void restart_all(struct host_plugin *plugin)
+{
+    for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+        if (host_process_runs(at))
+            host_process_raise(at, HOST_ON_RESTART);
+    plugin->host->project_ops->refresh(plugin->host->projects);
+}
+
+static void take_over(struct host_plugin *plugin, struct kg_str list, enum dialect_variant variant)
+{
+    struct host_tools *tools = plugin->tools;
+    tools->approved.tools.length = 0;
+    kg_buf_str(&tools->approved.tools, list);
+    tools->approved.variant = variant;
+    tools->is_approved = true;
+    tools->seen.length = 0;
+}
+
+static void on_author_restart(struct loop_task *task)
+{
+    struct host_plugin *plugin = KG_CONTAINER(task, struct host_plugin, tools_task);
+    if (host_plugin_read(plugin) == 0)
+        restart_all(plugin);
+}
+
+static void take_from_author(struct host_process *process, struct kg_str list)
+{
+    struct host_plugin *plugin = process->plugin;
+    take_over(plugin, list, instance_variant(process->instance));
+    plugin->tools_task.run = on_author_restart;
+    loop_defer(plugin->host->loop, &plugin->tools_task);
+}
+
+static void hold(struct host_process *process, struct kg_str list, struct counts counts)
+{
+    struct host_plugin *plugin = process->plugin;
+    plugin->tools->seen.length = 0;
+    kg_buf_str(&plugin->tools->seen, list);
+    kg_log_about(KG_WARN, process->name,
+                 "lists tools that were not approved: %lld new, %lld changed; kaged plugin tools "
+                 "%s shows them",
+                 (long long)counts.added, (long long)counts.changed, plugin->name);
+    audit_emit(plugin->host->audit, AUDIT_PLUGIN_TOOLS_HELD, KG_STR_NULL,
+               AUDIT_V_TEXT(process->name), AUDIT_V_INT(counts.added), AUDIT_V_INT(counts.changed),
+               AUDIT_V_INT(counts.removed));
+}
+
+/* A tool that is gone needs no yes; one that comes back as it was needs none either. */
+void host_tools_seen(struct host_process *process)
+{
+    struct host_plugin *plugin = process->plugin;
+    struct kg_str list = instance_tools(process->instance);
+    struct host_tools *tools = plugin->tools;
+    if (tools == NULL)
+        return;
+    kg_auto(kg_doc_cleanup) struct kg_doc *seen = kg_json_read(list, NULL);
+    kg_auto(kg_doc_cleanup) struct kg_doc *approved =
+        tools->is_approved ? kg_json_read(kg_buf_view(&tools->approved.tools), NULL) : NULL;
+    if (seen == NULL)
+        return;
+    struct counts counts = compare(approved ? approved->root : NULL, seen->root);
+    bool is_news = !tools->is_approved || counts.added + counts.changed > 0;
+    if (!is_news)
+        tools->seen.length = 0;
+    else if (plugin->dev != NULL)
+        take_from_author(process, list);
+    else if (!kg_str_equal(kg_buf_view(&tools->seen), list))
+        hold(process, list, counts);
+}
+
+/* -- what is shown ----------------------------------------------------------------------------- */
+
+static void put_text(struct kg_json_writer *json, const struct kg_node *tool, const char *key)
+{
+    const struct kg_node *node = kg_node_typed(tool, key, KG_STRING);
+    kg_json_named_str(json, key, node != NULL ? node->text : KG_STR(""));
+}
+
+static void put_any(struct kg_json_writer *json, const char *name, const struct kg_node *node)
+{
+    kg_json_key(json, name);
+    if (node != NULL)
+        kg_json_node(json, node);
+    else
+        kg_json_null(json);
+}
+
+/* Why to look twice, in words. */
+static const char *danger_of(const struct kg_node *tool)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_json_put_node(&text, tool);
+    if (!kg_str_is_plain(kg_buf_view(&text)))
+        return "it has characters that are not seen, or that turn the writing around";
+    return NULL;
+}
+
+static void put_words(struct kg_json_writer *json, const struct kg_node *tool)
+{
+    put_text(json, tool, "description");
+    put_any(json, "parameters_schema", kg_node_get(tool, "inputSchema"));
+    put_any(json, "annotations", kg_node_get(tool, "annotations"));
+    kg_json_named_text(json, "danger", danger_of(tool));
+}
+
+/* now: what a changed one would be after a yes. */
+static void put_tool(struct kg_json_writer *json, const struct host_plugin *plugin,
+                     const struct kg_node *tool, const char *state,
+                     const struct kg_node *now_or_null)
+{
+    struct kg_str name = name_of(tool);
+    kg_auto(kg_free) char *full = kg_format("%s.%.*s", plugin->name, KG_STR_CUT(name, 256));
+    kg_json_begin(json, '{');
+    kg_json_named_str(json, "name", name);
+    kg_json_named_text(json, "full_name", full);
+    put_words(json, tool);
+    kg_json_named_text(json, "state", state);
+    if (now_or_null != NULL) {
+        kg_json_named_begin(json, "now", '{');
+        put_words(json, now_or_null);
+        kg_json_end(json, '}');
+    }
+    kg_json_end(json, '}');
+}
+
+static void put_approved(struct kg_json_writer *json, const struct host_plugin *plugin,
+                         const struct kg_node *tool, const struct kg_node *seen_list_or_null)
+{
+    const struct kg_node *seen = find_tool(seen_list_or_null, name_of(tool));
+    bool is_changed = seen != NULL && !is_same(tool, seen);
+    const char *state = "approved";
+    if (kg_list_has(plugin->tools->approved.off, name_of(tool)))
+        state = "off";
+    else if (is_changed)
+        state = "changed";
+    else if (seen_list_or_null != NULL && seen == NULL)
+        state = "gone";
+    put_tool(json, plugin, tool, state, is_changed ? seen : NULL);
+}
+
+static struct kg_doc *read_list(const struct kg_buf *list)
+{
+    return list->length > 0 ? kg_json_read(kg_buf_view(list), NULL) : NULL;
+}
+
+void host_tools_digest(struct host_named named, char ret_digest[STORE_HASH_TEXT])
+{
+    const struct host_tools *tools = named.plugin->tools;
+    ret_digest[0] = '\0';
+    if (tools != NULL && tools->seen.length > 0)
+        store_hash_text(kg_buf_view(&tools->seen), ret_digest);
+}
+
+bool host_tools_put(struct host_named named, struct kg_json_writer *json)
+{
+    const struct host_plugin *plugin = named.plugin;
+    const struct host_tools *tools = plugin->tools;
+    if (tools == NULL)
+        return false;
+    kg_auto(kg_doc_cleanup) struct kg_doc *approved = read_list(&tools->approved.tools);
+    kg_auto(kg_doc_cleanup) struct kg_doc *seen = read_list(&tools->seen);
+    for (uint32_t i = 0; approved != NULL && i < approved->root->count; i++)
+        put_approved(json, plugin, &approved->root->items[i], seen ? seen->root : NULL);
+    for (uint32_t i = 0; seen != NULL && i < seen->root->count; i++) {
+        const struct kg_node *tool = &seen->root->items[i];
+        if (find_tool(approved ? approved->root : NULL, name_of(tool)) == NULL)
+            put_tool(json, plugin, tool, "new", NULL);
+    }
+    return true;
+}
+
+/* -- the operator's word ----------------------------------------------------------------------- */
+
+struct deciding {
+    struct loop_job job;
+    struct host_plugin *plugin; /* one reference */
+    char *hash;                 /* owned */
+    struct host_asker *asker;   /* a reference */
+    struct store_tools tools;   /* as they are to be; owned */
+    bool approves;
+    int result;
+    struct kg_err err;
+    host_acted_fn *on_done;
+    void *data;
+};
+
+static void run_decided(struct loop_job *job)
+{
+    struct deciding *deciding = KG_CONTAINER(job, struct deciding, job);
+    deciding->result = store_tools_write(deciding->plugin->host->store, deciding->plugin->name,
+                                         deciding->hash, &deciding->tools, &deciding->err);
+}
+
+static void apply(struct deciding *deciding)
+{
+    struct host_plugin *plugin = deciding->plugin;
+    if (deciding->approves)
+        plugin->tools->seen.length = 0;
+    audit_emit(plugin->host->audit, AUDIT_PLUGIN_TOOLS_APPROVED,
+               kg_str(deciding->asker->request_id), AUDIT_V_TEXT(plugin->name),
+               AUDIT_V_TEXT(deciding->asker->operator_id), AUDIT_V_BOOL(deciding->approves));
+    if (host_plugin_load(plugin) < 0)
+        kg_log_about(KG_ERROR_LEVEL, plugin->name, "%s", plugin->problem.message);
+    restart_all(plugin);
+}
+
+static void on_decided(struct loop_job *job)
+{
+    struct deciding *deciding = KG_CONTAINER(job, struct deciding, job);
+    struct host_plugin *plugin = deciding->plugin;
+    if (deciding->result == 0 && !plugin->gone)
+        apply(deciding);
+    deciding->on_done(deciding->data, deciding->result < 0 ? &deciding->err : NULL);
+    host_store_job_done(plugin->host);
+    host_plugin_drop(plugin);
+    store_tools_free(&deciding->tools);
+    free(deciding->hash);
+    host_asker_unref(deciding->asker);
+    free(deciding);
+}
+
+static int check_tools(const struct host_plugin *plugin, struct kg_err *err)
+{
+    if (plugin->tools == NULL)
+        return kg_fail(err, KG_E_NOT_APPLICABLE,
+                       "plugin %s declares its tools in its manifest: they were approved with it",
+                       plugin->name);
+    return host_check_not_dev(plugin, err);
+}
+
+static struct deciding *deciding_new(struct host_plugin *plugin, struct host_asker *asker)
+{
+    struct deciding *deciding = kg_alloc(sizeof(*deciding));
+    const struct store_tools *now = &plugin->tools->approved;
+    deciding->plugin = host_plugin_keep(plugin);
+    deciding->hash = hash_of(plugin, plugin->manifest);
+    deciding->asker = host_asker_ref(asker);
+    kg_buf_str(&deciding->tools.tools, now->tools.length ? kg_buf_view(&now->tools) : KG_STR("[]"));
+    deciding->tools.variant = now->variant;
+    deciding->tools.off = now->off ? kg_list_copy((const char *const *)now->off) : kg_list_new(0);
+    return deciding;
+}
+
+static void decide(struct deciding *deciding, host_acted_fn *on_done, void *data)
+{
+    deciding->on_done = on_done;
+    deciding->data = data;
+    deciding->job.run = run_decided;
+    deciding->job.done = on_decided;
+    host_store_job(deciding->plugin->host, &deciding->job);
+}
+
+static enum dialect_variant variant_now(const struct host_plugin *plugin)
+{
+    for (const struct host_process *at = plugin->processes; at != NULL; at = at->next)
+        if (instance_variant(at->instance) != DIALECT_UNKNOWN)
+            return instance_variant(at->instance);
+    return DIALECT_UNKNOWN;
+}
+
+static int check_shown(const struct host_plugin *plugin, struct kg_str digest, struct kg_err *err)
+{
+    char now[STORE_HASH_TEXT];
+    int result = check_tools(plugin, err);
+    if (result < 0)
+        return result;
+    host_tools_digest((struct host_named){.plugin = (struct host_plugin *)plugin}, now);
+    if (now[0] == '\0') {
+        kg_fail(err, KG_E_CONFLICT, "plugin %s: no tools wait for a yes", plugin->name);
+        return kg_hint(err, "a server tells of its tools when it runs: kaged plugin enable %s",
+                       plugin->name);
+    }
+    if (kg_str_is(digest, now))
+        return 0;
+    kg_fail(err, KG_E_CONFLICT, "plugin %s: its tools are not those that were shown", plugin->name);
+    return kg_hint(err, "look at them again: kaged plugin tools %s", plugin->name);
+}
+
+void host_tools_approve(struct host_named named, struct kg_str digest, struct host_asker *asker,
+                        host_acted_fn *on_done, void *data)
+{
+    struct kg_err err = {0};
+    if (check_shown(named.plugin, digest, &err) < 0) {
+        on_done(data, &err);
+        return;
+    }
+    struct deciding *deciding = deciding_new(named.plugin, asker);
+    deciding->approves = true;
+    deciding->tools.tools.length = 0;
+    kg_buf_str(&deciding->tools.tools, kg_buf_view(&named.plugin->tools->seen));
+    deciding->tools.variant = variant_now(named.plugin);
+    decide(deciding, on_done, data);
+}
+
+static int check_named(const struct host_plugin *plugin, struct kg_str tool, struct kg_err *err)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *approved = read_list(&plugin->tools->approved.tools);
+    if (approved != NULL && find_tool(approved->root, tool) != NULL)
+        return 0;
+    kg_fail(err, KG_E_NOT_FOUND, "plugin %s has no approved tool \"%.*s\"", plugin->name,
+            KG_STR_CUT(tool, 128));
+    return kg_hint(err, "kaged plugin tools %s lists them", plugin->name);
+}
+
+static void remove_name(char **list, struct kg_str name)
+{
+    size_t kept = 0;
+    for (size_t i = 0; list[i] != NULL; i++) {
+        if (kg_str_is(name, list[i]))
+            free(list[i]);
+        else
+            list[kept++] = list[i];
+    }
+    list[kept] = NULL;
+}
+
+void host_tools_switch(struct host_named named, struct kg_str tool, bool off,
+                       struct host_asker *asker, host_acted_fn *on_done, void *data)
+{
+    struct kg_err err = {0};
+    if (check_tools(named.plugin, &err) < 0 || check_named(named.plugin, tool, &err) < 0) {
+        on_done(data, &err);
+        return;
+    }
+    struct deciding *deciding = deciding_new(named.plugin, asker);
+    remove_name(deciding->tools.off, tool);
+    if (off)
+        kg_list_add(&deciding->tools.off, kg_str_dup(tool));
+    decide(deciding, on_done, data);
+}
