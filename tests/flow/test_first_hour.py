@@ -6,7 +6,7 @@ import stat
 import subprocess
 import tempfile
 
-from harness import KAGED, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
+from harness import BUILD, KAGED, PLUGINS, ROOT, Daemon, FlowTest, main, suite_skip, wait_for
 from login import Login
 from terminal import Terminal
 
@@ -139,6 +139,19 @@ class Run(FlowTest):
         self.assertRegex(lines[1], r"^ +1 of 2 unit-(one|two) +1 passed")
         self.assertRegex(lines[2], r"^ +2 of 2 unit-(one|two) +1 passed")
         self.assertEqual(lines[-1], "2 passed, 0 failed")
+
+
+    def test_a_skip_for_a_suite_says_which_public_suite_it_is(self):
+        env = {**os.environ, "KAGED_SUITES": self.base, "CMOCKA_MESSAGE_OUTPUT": "TAP"}
+        env.pop("CI", None)
+        done = subprocess.run([os.path.join(BUILD, "tests/unit/unit-toml")], env=env, cwd=ROOT,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("it needs the public suite toml-test (github.com/toml-lang/toml-test)",
+                      done.stdout)
+        self.assertIn("KAGED_SUITES=FOLDER make test", done.stdout)
+        self.assertNotIn(self.base, done.stdout)
+        self.assertIn("github.com/nih-at/libzip", suite_skip("libzip-regress"))
 
 
 class Words(FlowTest):

@@ -410,6 +410,7 @@ static const struct sample {
     {MANIFEST_ROLE_WITHOUT_HOOK, "role", "role: compactor\n", 8, 7},
     {MANIFEST_UNKNOWN_HOOK, "hooks", "hooks: [pre_compact, pre_compat]\n", 8, 22},
     {MANIFEST_TOOL_NAME, "tools", "tools: [{name: a.b, description: x}]\n", 8, 16},
+    {MANIFEST_TOOL_NAME, "name", "name: e\ntools: [{name: a, description: x}]\n", 1, 7},
     {MANIFEST_TOOL_TWICE, "tools",
      "tools:\n  - {name: a, description: x}\n  - {name: a, description: y}\n", 10, 12},
     {MANIFEST_METHOD_NAME, "methods", "methods: [a.b, list]\n", 7, 16},
