@@ -175,6 +175,18 @@ static void tell_listeners(struct audit *audit, enum audit_event event, size_t s
 static const struct audit_piece request_id_piece = {",\"request_id\":", 14};
 static const struct audit_piece end_piece = {"}\n", 2};
 
+struct audit_request audit_request(const struct audit *audit)
+{
+    return audit->request;
+}
+
+struct audit_request audit_swap_request(struct audit *audit, struct audit_request request)
+{
+    struct audit_request before = audit->request;
+    audit->request = request;
+    return before;
+}
+
 void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_str request_id,
                        const struct audit_value *values, size_t count)
 {
@@ -186,6 +198,8 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
     stamp(audit);
     put_head(buf, audit->head);
     put_piece(buf, &text->event);
+    if (request_id.length == 0)
+        request_id = kg_str(audit->request.id);
     if (request_id.length > 0) {
         put_piece(buf, &request_id_piece);
         kg_json_put_string(buf, request_id);

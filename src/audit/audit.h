@@ -61,8 +61,21 @@ void audit_set_rotation(struct audit *audit, uint64_t rotate_bytes, unsigned kee
 void audit_close(struct audit *audit);
 
 /*
- * Takes one event. request_id is empty where none belongs. The values follow the row's fields;
- * their number is checked. Loop thread only; never blocks, never writes to disk.
+ * The request that is being handled: an event that is given none is of this one. Who goes on with
+ * its work later takes it along, and puts it back for that time.
+ */
+#define AUDIT_REQUEST_MAX 64
+struct audit_request {
+    char id[AUDIT_REQUEST_MAX + 1]; /* "": none */
+};
+struct audit_request audit_request(const struct audit *audit);
+/* Returns the one before, which is to be put back. */
+struct audit_request audit_swap_request(struct audit *audit, struct audit_request request);
+
+/*
+ * Takes one event. request_id is empty where it is that of audit_request, or none. The values
+ * follow the row's fields; their number is checked. Loop thread only; never blocks, never writes to
+ * disk.
  */
 void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_str request_id,
                        const struct audit_value *values, size_t count);

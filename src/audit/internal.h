@@ -198,6 +198,7 @@ struct audit {
     uint64_t seal_interval_ms;
 
     /* The loop thread's. */
+    struct audit_request request;
     struct audit_text_row *texts; /* owned */
     struct kg_buf fill;           /* lines of this turn */
     char head[AUDIT_HEAD_LENGTH];

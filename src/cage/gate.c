@@ -57,11 +57,8 @@ static void on_again(uv_idle_t *handle)
     run_ready(handle->data);
 }
 
-static void on_poll(uv_poll_t *handle, int status, int uv_events)
+static void look_at_sources(struct gate *gate)
 {
-    (void)status;
-    (void)uv_events;
-    struct gate *gate = handle->data;
     struct epoll_event events[EVENTS_PER_TURN];
     int count = epoll_wait(gate->epoll_fd, events, EVENTS_PER_TURN, 0);
     for (int i = 0; i < count; i++) {
@@ -70,6 +67,13 @@ static void on_poll(uv_poll_t *handle, int status, int uv_events)
             source->on_ready(source, events[i].events);
     }
     run_ready(gate);
+}
+
+static void on_poll(uv_poll_t *handle, int status, int uv_events)
+{
+    (void)status;
+    (void)uv_events;
+    look_at_sources(handle->data);
 }
 
 static void run_relay(void *data)
@@ -150,6 +154,7 @@ struct command {
     uint32_t index;
     int fd;
     struct gate_limits limits;
+    struct loop_message *told;
     uv_sem_t *done; /* NULL: nobody waits */
 };
 
@@ -186,6 +191,16 @@ static void do_take(struct loop_message *message)
 {
     struct command *command = KG_CONTAINER(message, struct command, message);
     open_socket(command->cage, command->index, command->fd);
+    free(command);
+}
+
+/* What the kernel has for us by now is seen, and told before the answer. */
+static void do_settle(struct loop_message *message)
+{
+    struct command *command = KG_CONTAINER(message, struct command, message);
+    look_at_sources(command->gate);
+    gate_tell_now(command->cage);
+    loop_post(command->gate->loop, command->told);
     free(command);
 }
 
@@ -313,6 +328,11 @@ void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd)
 uint32_t gate_cage_connections(const struct gate_cage *cage)
 {
     return cage->connection_count;
+}
+
+void gate_cage_settle(struct gate_cage *cage, struct loop_message *when_told)
+{
+    post(cage->gate, do_settle, (struct command){.cage = cage, .told = when_told});
 }
 
 void gate_cage_free(struct gate_cage *cage)

@@ -68,6 +68,8 @@ struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd);
 /* Connections that are open or being opened, at this moment. */
 uint32_t gate_cage_connections(const struct gate_cage *cage);
+/* Posts the message once all that the gate could have seen until now was told. */
+void gate_cage_settle(struct gate_cage *cage, struct loop_message *when_told);
 /* Closes every connection; the events of their ends come before it returns, and none after. */
 void gate_cage_free(struct gate_cage *cage);
 

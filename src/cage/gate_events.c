@@ -190,6 +190,17 @@ void gate_tell_last(struct gate_cage *cage)
     loop_timer_stop(cage->gate->relay, &cage->mailbox->post);
 }
 
+void gate_tell_now(struct gate_cage *cage)
+{
+    struct gate_mailbox *mailbox = cage->mailbox;
+    if (may_tell(mailbox))
+        tell_rest(mailbox);
+    if (!loop_timer_running(&mailbox->post))
+        return; /* there is nothing */
+    loop_timer_stop(cage->gate->relay, &mailbox->post);
+    on_post(&mailbox->post);
+}
+
 static void on_rest(struct loop_timer *timer)
 {
     struct gate_mailbox *mailbox = KG_CONTAINER(timer, struct gate_mailbox, rest);

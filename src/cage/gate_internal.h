@@ -301,5 +301,7 @@ void gate_tell(struct gate_cage *cage, const struct gate_event *event);
 void gate_tell_refusal(struct gate_cage *cage, const struct gate_event *event);
 /* Tells what was only counted yet; on the relay, at the end: nothing may be told after it. */
 void gate_tell_last(struct gate_cage *cage);
+/* Sends all that waits on its way. */
+void gate_tell_now(struct gate_cage *cage);
 
 #endif

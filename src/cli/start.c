@@ -431,6 +431,18 @@ static void log_cages(const struct daemon *daemon)
                daemon->no_cage.message, daemon->no_cage.hint);
 }
 
+/* How much of the disk it may have. */
+static void log_audit(const struct config *config)
+{
+    long long size_mb = config->audit_rotate_mb, keep = config->audit_keep;
+    if (keep == 0)
+        kg_log(KG_INFO, "audit log: all of it is kept, as audit.keep = 0 says");
+    else
+        kg_log(KG_INFO,
+               "audit log: the last %lld files of %lld MiB are kept (audit.keep, audit.rotate_mb)",
+               keep, size_mb);
+}
+
 static int prepare(struct daemon *daemon, struct kg_err *err)
 {
     raise_fd_limit();
@@ -587,6 +599,7 @@ static int run(struct daemon *daemon)
     log_cages(daemon);
     const struct cage_limits *limits = cage_spawner_limits(daemon->spawner);
     kg_log(limits->mode == CAGE_LIMITS_NONE ? KG_WARN : KG_INFO, "limits: %s", limits->words);
+    log_audit(host_config(daemon->host));
     if (daemon->parent_fd >= 0)
         loop_timer_start(daemon->loop, &daemon->log_timer, LOG_CHECK_MS, on_log_check);
     host_start(daemon->host);

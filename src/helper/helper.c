@@ -433,7 +433,8 @@ int helper_ask(struct helper *helper, const struct helper_request *request,
     call->on_done = request->on_done;
     call->data = request->data;
     call->only_reads = request->only_reads;
-    bool now = helper->state == OPEN && !helper->held;
+    /* One that is on its way out says why by its exit; what it cannot take waits for that. */
+    bool now = helper->state == OPEN && !helper->held && peer_takes_calls(helper->peer);
     int result = now ? send_call(call, request->params, err) : 0;
     if (result < 0) {
         free(call);

@@ -14,13 +14,16 @@
 struct act {
     struct host_named named; /* one reference each, once it waits to be kept */
     char *operator_id;       /* owned */
+    struct audit_request request;
     host_acted_fn *on_done;
     void *data;
 };
 
-static struct act *act_new(const char *operator_id, host_acted_fn *on_done, void *data)
+static struct act *act_new(struct host *host, const char *operator_id, host_acted_fn *on_done,
+                           void *data)
 {
     struct act *act = kg_alloc(sizeof(*act));
+    act->request = audit_request(host->audit);
     act->operator_id = kg_strdup(operator_id);
     act->on_done = on_done;
     act->data = data;
@@ -95,12 +98,15 @@ static int enable_now(const struct act *act, struct kg_err *err)
 static void on_enabled(void *data, const struct kg_err *err_or_null)
 {
     struct act *act = data;
+    struct audit *audit = act->named.plugin->host->audit;
+    struct audit_request before = audit_swap_request(audit, act->request);
     struct kg_err err;
     if (err_or_null == NULL && enable_now(act, &err) < 0)
         err_or_null = &err;
     if (act->named.process != NULL)
         host_process_raise(act->named.process, HOST_ON_CHECKED);
     end_choice(act, err_or_null);
+    audit_swap_request(audit, before);
 }
 
 static void on_checked_to_enable(struct host_named named, void *data,
@@ -127,7 +133,8 @@ void host_enable(struct host *host, struct kg_str name, const char *operator_id,
         if (named.plugin->problem.code != KG_OK)
             (void)host_plugin_load(named.plugin); /* its author may have mended it */
         if (check_enable(named.plugin, &err) == 0 && host_find(host, name, &named, &err) == 0) {
-            host_check_in_full(named, on_checked_to_enable, act_new(operator_id, on_done, data));
+            host_check_in_full(named, on_checked_to_enable,
+                               act_new(host, operator_id, on_done, data));
             return;
         }
     }
@@ -138,13 +145,15 @@ static void on_disabled(void *data, const struct kg_err *err_or_null)
 {
     struct act *act = data;
     struct host_named named = act->named;
+    struct audit *audit = named.plugin->host->audit;
+    struct audit_request before = audit_swap_request(audit, act->request);
     if (err_or_null == NULL)
-        audit_emit(named.plugin->host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL,
-                   AUDIT_V_TEXT(host_name(named)), AUDIT_V_TEXT("the operator disabled it"),
-                   AUDIT_V_TEXT(act->operator_id));
+        audit_emit(audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(host_name(named)),
+                   AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(act->operator_id));
     if (err_or_null == NULL && !host_is_gone(named))
         follow(named);
     end_choice(act, err_or_null);
+    audit_swap_request(audit, before);
 }
 
 void host_disable(struct host *host, struct kg_str name, const char *operator_id,
@@ -155,7 +164,7 @@ void host_disable(struct host *host, struct kg_str name, const char *operator_id
     if (host_find(host, name, &named, &err) < 0 || check_free(named.plugin, &err) < 0)
         on_done(data, &err);
     else
-        choose(act_new(operator_id, on_done, data), named, STATE_DISABLED, on_disabled);
+        choose(act_new(host, operator_id, on_done, data), named, STATE_DISABLED, on_disabled);
 }
 
 /* -- restart ----------------------------------------------------------------------------------- */
@@ -191,9 +200,12 @@ static void on_checked_to_restart(struct host_named named, void *data,
     struct kg_err err;
     if (err_or_null == NULL && check_restart(named, &err) < 0)
         err_or_null = &err;
+    struct audit *audit = named.plugin->host->audit;
+    struct audit_request before = audit_swap_request(audit, act->request);
     if (err_or_null == NULL)
         restart_now(named.process, act->operator_id);
     answer(act, err_or_null);
+    audit_swap_request(audit, before);
 }
 
 /* One that runs goes on if what would follow it must not start. */
@@ -208,7 +220,7 @@ void host_restart(struct host *host, struct kg_str name, const char *operator_id
     }
     int result = host_check_quick(named.process, &err);
     if (result == -EAGAIN) {
-        host_check_in_full(named, on_checked_to_restart, act_new(operator_id, on_done, data));
+        host_check_in_full(named, on_checked_to_restart, act_new(host, operator_id, on_done, data));
         return;
     }
     if (result < 0)

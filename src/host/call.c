@@ -1,12 +1,27 @@
 /*
  * The one door: every call of every plugin, whoever makes it, passes here. It is checked, given its
  * context, written to the audit log, sent, timed, and its end is written to the audit log too.
+ * While the log is only slow, calls wait here; while it cannot be written at all, they are refused.
  */
 #include "host/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define PAYLOAD_MAX    65536 /* bytes of one in the audit log */
+#define HELD_MAX       4096
+#define HELD_MAX_BYTES ((size_t)64 << 20)
+
+/* What a call is sent with, once the audit log has caught up. */
+struct host_held {
+    struct host_held *next;
+    struct host_call *call;
+    struct host_passage passage; /* its texts are in `texts` */
+    struct kg_buf texts;
+    struct loop_timer timer;
+    uint64_t since_ms, most_ms;
+};
 
 static struct host_call *new_call(struct host *host)
 {
@@ -32,6 +47,7 @@ void host_calls_free(struct host *host)
         free(call);
     }
     kg_buf_free(&host->context);
+    free(kg_steal(&host->door));
 }
 
 uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms)
@@ -58,7 +74,7 @@ static int check_door(struct host *host, struct kg_err *err)
     const char *why;
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (audit_ready(host->audit, &why))
+    if (audit_ready(host->audit, &why) || audit_is_behind(host->audit))
         return 0;
     kg_fail(err, KG_E_AUDIT_UNAVAILABLE,
             "no call is taken while the audit log cannot be "
@@ -275,6 +291,23 @@ static void end_call(const struct host_call *call, const struct host_reply *repl
     call->kind->audit_ended(call, reply, (int64_t)(duration_ns / 1000000));
 }
 
+/* With audit.payloads; one that is long is cut, and then is a string. */
+static void audit_payload(const struct host_call *call, const char *part, struct kg_str json)
+{
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    if (!call->host->config->audit_payloads || json.length == 0)
+        return;
+    host_trace_put_payload(call->process, call->method, strcmp(part, "params") == 0, json, &shown);
+    struct kg_str text = kg_buf_view(&shown);
+    size_t offset;
+    bool is_whole = text.length <= PAYLOAD_MAX && kg_json_check(text, &offset) == KG_JSON_OK;
+    if (text.length > PAYLOAD_MAX)
+        text.length = PAYLOAD_MAX;
+    audit_emit(call->host->audit, AUDIT_PLUGIN_PAYLOAD, kg_str(call->asker->request_id),
+               AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(call->method), AUDIT_V_TEXT(part),
+               is_whole ? AUDIT_V_RAW(text) : AUDIT_V_STR(text), AUDIT_V_INT((int64_t)json.length));
+}
+
 static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct host_call *call = data;
@@ -286,6 +319,8 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
     if (outcome == PEER_EXPIRED)
         dialect_cancel(&call->wire);
     end_call(call, &reply);
+    if (outcome == PEER_RESULT || outcome == PEER_ERROR)
+        audit_payload(call, outcome == PEER_RESULT ? "result" : "error", payload);
     host_done_fn *done = call->on_done;
     void *done_data = call->data;
     release_call(call);
@@ -364,34 +399,176 @@ static int check_passage(const struct host_passage *passage, struct kg_err *err)
                                   KG_STR_CUT(passage->method, RPC_METHOD_MAX));
 }
 
+static int send_call(struct host_call *call, const struct host_passage *passage, struct kg_err *err)
+{
+    struct host_process *process = call->process;
+    call->started_ns = loop_now_ns(call->host->loop);
+    if (send_request(call, passage, err) < 0) {
+        count_error(process, err->code);
+        return kg_wrap(err, -EINVAL, "plugin %s: %s", process->name, call->method);
+    }
+    process->usage.calls++;
+    call->kind->audit_sent(call);
+    audit_payload(call, "params", passage->params);
+    return 0;
+}
+
+static int hold(struct host_call *call, const struct host_passage *passage, struct kg_err *err);
+
 /* The process was checked. */
 static struct host_call *pass(struct host *host, const struct host_passage *passage,
                               struct kg_err *err)
 {
-    struct host_process *process = passage->process;
     if (check_passage(passage, err) < 0)
         return NULL;
     struct host_call *call = new_call(host);
     call->host = host;
-    call->process = process;
+    call->process = passage->process;
     call->kind = passage->kind;
     call->result_schema = passage->result_schema;
-    call->started_ns = loop_now_ns(host->loop);
     call->on_done = passage->on_done;
     call->on_progress = passage->on_progress;
     call->data = passage->data;
+    call->held = NULL;
     kg_str_copy(passage->method, call->method, sizeof(call->method));
     call->asker = host_asker_ref(passage->asker);
-    if (send_request(call, passage, err) < 0) {
-        count_error(process, err->code);
-        kg_wrap(err, 0, "plugin %s: %s", process->name, call->method);
-        release_call(call);
-        return NULL;
-    }
-    process->usage.calls++;
-    call->kind->audit_sent(call);
-    return call;
+    bool waits = host->door->first != NULL || !audit_ready(host->audit, NULL);
+    if ((waits ? hold : send_call)(call, passage, err) == 0)
+        return call;
+    release_call(call);
+    return NULL;
 }
+
+/* -- waiting at the door ----------------------------------------------------------------------- */
+
+static struct kg_str keep_text(struct kg_buf *texts, struct kg_str text)
+{
+    size_t at = texts->length;
+    kg_buf_str(texts, text); /* which was reserved, so that it does not move */
+    return (struct kg_str){texts->data + at, text.length};
+}
+
+/* Takes it out of the row; the caller frees it. */
+static struct host_held *leave_row(struct host_call *call)
+{
+    struct host_door *door = call->host->door;
+    struct host_held *held = kg_steal(&call->held);
+    loop_timer_stop(call->host->loop, &held->timer);
+    KG_UNLINK(door->first, held);
+    door->last = &door->first;
+    while (*door->last != NULL)
+        door->last = &(*door->last)->next;
+    door->count--;
+    door->bytes -= held->texts.length;
+    if (door->first == NULL)
+        audit_unwait(call->host->audit, &door->waiter);
+    return held;
+}
+
+static void held_free(struct host_held *held)
+{
+    kg_buf_free(&held->texts);
+    free(held);
+}
+
+/* It was never sent, so that the audit log says nothing of it. */
+static void fail_held(struct host_call *call, const struct kg_err *err)
+{
+    struct host_reply reply = {.error = *err};
+    host_done_fn *done = call->on_done;
+    void *data = call->data;
+    if (call->held != NULL)
+        held_free(leave_row(call));
+    release_call(call);
+    done(data, &reply);
+}
+
+static void on_held_long(struct loop_timer *timer)
+{
+    struct host_held *held = KG_CONTAINER(timer, struct host_held, timer);
+    const struct host_call *call = held->call;
+    struct kg_err err = {0};
+    kg_fail(&err, KG_E_AUDIT_UNAVAILABLE,
+            "plugin %s: %s: the audit log has not caught up within %llu ms", call->process->name,
+            call->method, (unsigned long long)held->most_ms);
+    kg_hint(&err, "the disk of %s is too slow for what is called", call->host->paths->audit_dir);
+    fail_held(held->call, &err);
+}
+
+static int hold(struct host_call *call, const struct host_passage *passage, struct kg_err *err)
+{
+    struct host *host = call->host;
+    struct host_door *door = host->door;
+    size_t bytes = passage->method.length + passage->params.length + passage->config.length;
+    if (door->count >= HELD_MAX || door->bytes + bytes > HELD_MAX_BYTES)
+        return kg_fail(err, KG_E_BUSY, "%zu calls wait for the audit log already", door->count);
+    struct host_held *held = kg_alloc(sizeof(*held));
+    kg_buf_reserve(&held->texts, bytes);
+    held->call = call;
+    held->passage = *passage;
+    held->passage.method = keep_text(&held->texts, passage->method);
+    held->passage.params = keep_text(&held->texts, passage->params);
+    held->passage.config = keep_text(&held->texts, passage->config);
+    held->passage.asker = call->asker;
+    held->since_ms = kg_monotonic_ms();
+    held->most_ms = passage->caller_timeout_ms != 0
+                        ? passage->caller_timeout_ms
+                        : host_call_timeout_ms(host, passage->timeout_ms);
+    call->held = held;
+    *door->last = held;
+    door->last = &held->next;
+    door->count++;
+    door->bytes += held->texts.length;
+    loop_timer_start(host->loop, &held->timer, held->most_ms, on_held_long);
+    audit_wait_ready(host->audit, &door->waiter);
+    return 0;
+}
+
+static void send_held(struct host_call *call)
+{
+    struct host_held *held = leave_row(call);
+    struct kg_err err = {0};
+    uint64_t waited_ms = kg_monotonic_ms() - held->since_ms;
+    uint64_t *timeout_ms = &held->passage.caller_timeout_ms;
+    if (*timeout_ms != 0)
+        *timeout_ms = *timeout_ms > waited_ms ? *timeout_ms - waited_ms : 1;
+    if (check_process(call->process, &err) < 0 || send_call(call, &held->passage, &err) < 0)
+        fail_held(call, &err);
+    held_free(held);
+}
+
+static void on_audit_ready(struct audit_waiter *waiter)
+{
+    struct host_door *door = KG_CONTAINER(waiter, struct host_door, waiter);
+    while (door->first != NULL && audit_ready(door->first->call->host->audit, NULL))
+        send_held(door->first->call);
+    if (door->first != NULL)
+        audit_wait_ready(door->first->call->host->audit, waiter);
+}
+
+void host_door_open(struct host *host)
+{
+    host->door = kg_alloc(sizeof(*host->door));
+    host->door->last = &host->door->first;
+    host->door->waiter.on_ready = on_audit_ready;
+}
+
+void host_door_end(struct host *host, const struct host_process *process_or_null)
+{
+    struct kg_err err = {0};
+    kg_fail(&err, process_or_null ? KG_E_PLUGIN_DOWN : KG_E_STOPPING, "%s%s",
+            process_or_null ? "the plugin went away before it could be called: "
+                            : "the daemon is stopping",
+            process_or_null ? process_or_null->name : "");
+    for (struct host_held *held = host->door->first; held != NULL;) {
+        bool meant = process_or_null == NULL || held->call->process == process_or_null;
+        if (meant)
+            fail_held(held->call, &err);
+        held = meant ? host->door->first : held->next; /* who is answered may have changed it */
+    }
+}
+
+/* -- the interface ----------------------------------------------------------------------------- */
 
 struct host_call *host_pass(struct host *host, const struct host_passage *passage,
                             struct kg_err *err)
@@ -436,6 +613,11 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
 void host_call_cancel(struct host_call *call)
 {
     const struct host_reply cancelled = {.error = {.code = KG_E_CANCELLED}};
+    if (call->held != NULL) {
+        held_free(leave_row(call));
+        release_call(call);
+        return;
+    }
     dialect_drop(&call->wire);
     end_call(call, &cancelled);
     release_call(call);

@@ -36,6 +36,7 @@ static void apply_limits(struct host *host)
         .noise_events_per_sec = (uint32_t)config->limits_noise_events_per_sec,
         .stderr_line_max_bytes = (size_t)config->limits_stderr_line_bytes,
         .stderr_lines_per_sec = (uint32_t)config->limits_stderr_lines_per_sec,
+        .audit_stderr = config->audit_stderr,
         .log_rotate_bytes = (size_t)config->logging_rotate_bytes,
         .watchdog_interval_ms = (uint64_t)config->limits_watchdog_interval_ms,
     };
@@ -144,6 +145,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     struct host *host = kg_alloc(sizeof(*host));
     host->loop = parts->loop;
     host->events = host_events_new();
+    host_door_open(host);
     host->paths = parts->paths;
     host->cages = parts->cages;
     host->user = parts->user;
@@ -360,6 +362,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host->stop_check.run = check_stopped;
         kg_log(KG_INFO, "stopping: %s", reason);
         host->project_ops->stop(host->projects);
+        host_door_end(host, NULL);
         host_devs_stop(host);
         host_consents_close(host);
     }

@@ -26,6 +26,7 @@ struct host_change {
 
     char *name, *version, *old_version; /* owned, like the next three */
     char *hash, *operator_id;
+    struct audit_request request;
     struct store_report *report; /* of the offer, for the audit log */
     enum store_change_kind kind;
     struct store_offer *offer;    /* owned until it is taken */
@@ -79,6 +80,7 @@ static struct host_change *change_new(struct host *host, const char *name, const
     change->host = host;
     change->name = kg_strdup(name);
     change->operator_id = kg_strdup(operator_id);
+    change->request = audit_request(host->audit);
     change->on_done = on_done;
     change->data = data;
     change->task.run = on_task;
@@ -166,12 +168,21 @@ static bool is_now(const struct host_change *change)
     return true;
 }
 
+/* With the request that asked for it, which may free the change. */
+static void resume(struct host_change *change)
+{
+    struct audit *audit = change->host->audit;
+    struct audit_request before = audit_swap_request(audit, change->request);
+    change->go_on(change);
+    audit_swap_request(audit, before);
+}
+
 static void on_task(struct loop_task *task)
 {
     struct host_change *change = KG_CONTAINER(task, struct host_change, task);
     if (change->is_ready != NULL && change->is_ready(change)) {
         change->is_ready = NULL;
-        change->go_on(change);
+        resume(change);
     }
 }
 
@@ -218,7 +229,7 @@ static void on_job_done(struct loop_job *job)
 {
     struct host_change *change = KG_CONTAINER(job, struct host_change, job);
     host_store_job_done(change->host);
-    change->go_on(change);
+    resume(change);
 }
 
 static void work(struct host_change *change, void (*run)(struct loop_job *job),

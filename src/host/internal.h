@@ -38,6 +38,7 @@ struct host {
     size_t store_jobs;                /* that it has, or will have */
     size_t change_count;              /* of the store, that are not done */
     struct host_call *unused_calls;   /* kept for reuse */
+    struct host_door *door;           /* owned; see call.c */
     struct kg_buf context;            /* of the call that is being sent; kept for its memory */
     int64_t started_at_ms;
     uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
@@ -214,8 +215,19 @@ struct host_call {
     void *data;
     struct host_call *next_unused;
     struct host_asker *asker; /* a reference */
+    struct host_held *held;   /* owned; NULL: it was sent */
     char method[RPC_METHOD_MAX + 1];
 };
+
+/* Calls that wait at the door for the audit log, oldest first. */
+struct host_door {
+    struct audit_waiter waiter;
+    struct host_held *first, **last;
+    size_t count, bytes;
+};
+void host_door_open(struct host *host);
+/* Those of the process, or of all, end: nothing can be sent to it any more. */
+void host_door_end(struct host *host, const struct host_process *process_or_null);
 
 void host_calls_free(struct host *host);
 
@@ -281,7 +293,10 @@ int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err);
 void host_change_look(struct host_change *change);
 
 /* See trace.c. */
-void host_trace_loaded(struct host_process *process);     /* its manifest may be another */
+void host_trace_loaded(struct host_process *process); /* its manifest may be another */
+/* What a call brings, or its answer has, as it may be shown; see trace.c. */
+void host_trace_put_payload(struct host_process *process, const char *method, bool is_params,
+                            struct kg_str json, struct kg_buf *ret_json);
 void host_trace_configured(struct host_process *process); /* with other values */
 void host_trace_moved(struct host_process *process, enum instance_state from,
                       enum instance_state to, const char *reason);

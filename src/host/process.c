@@ -148,7 +148,10 @@ static void on_move(void *data, enum instance_state from, enum instance_state to
     host_events_state(process->plugin->host->events, process->name, instance_state_name(from),
                       instance_state_name(to), reason);
     host_trace_moved(process, from, to, reason);
-    if (process->storage != NULL && !host_process_runs(process))
+    if (host_process_runs(process))
+        return;
+    host_door_end(process->plugin->host, process);
+    if (process->storage != NULL)
         storage_drop(process->storage, process); /* what a plugin asked dies with it */
 }
 

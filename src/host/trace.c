@@ -247,6 +247,22 @@ void host_trace_put_header(struct host_process *process, int64_t at_ms, struct k
     trace_put_header(out, &header);
 }
 
+/* -- payloads for the audit log ---------------------------------------------------------------- */
+
+void host_trace_put_payload(struct host_process *process, const char *method, bool is_params,
+                            struct kg_str json, struct kg_buf *ret_json)
+{
+    struct trace_redactor *redactor = process->trace ? process->trace->redactor : NULL;
+    struct trace_redactor *own = redactor == NULL ? new_redactor(process) : NULL;
+    if (redactor == NULL)
+        redactor = own;
+    if (is_params)
+        trace_redact_params(redactor, method, json, ret_json);
+    else
+        trace_redact_result(redactor, method, json, ret_json);
+    trace_redactor_free(own);
+}
+
 /* -- the recorder ------------------------------------------------------------------------------ */
 
 static void set_ring_limits(struct host_trace *trace)

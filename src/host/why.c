@@ -20,6 +20,7 @@ struct refusal {
 };
 
 struct why {
+    struct loop_message settled;
     struct host *host;
     char *name;                /* owned */
     struct manifest *manifest; /* one reference; NULL: it is broken */
@@ -211,6 +212,16 @@ static void ask_next(struct why *why)
     host_audit_query(why->host, &filter, on_lines, why);
 }
 
+/* What the plugin was refused just now is in the log. */
+static void on_settled(struct loop_message *message)
+{
+    struct why *why = KG_CONTAINER(message, struct why, settled);
+    if (why->host->closing)
+        on_lines(why, KG_STR_NULL, NULL);
+    else
+        ask_next(why);
+}
+
 void host_why(struct host *host, struct host_named named, host_audit_done_fn *on_done, void *data)
 {
     struct manifest *manifest = named.process ? named.process->manifest : named.plugin->manifest;
@@ -220,5 +231,9 @@ void host_why(struct host *host, struct host_named named, host_audit_done_fn *on
     why->manifest = manifest ? manifest_keep(manifest) : NULL;
     why->on_done = on_done;
     why->data = data;
-    ask_next(why);
+    why->settled.deliver = on_settled;
+    if (named.process != NULL)
+        instance_settle_network(named.process->instance, &why->settled);
+    else
+        ask_next(why);
 }

@@ -87,49 +87,9 @@ static void make_call(struct http_request *request, struct kg_str params)
     http_on_gone(request, on_caller_gone, waiting);
 }
 
-/* A call that waits until the audit log has caught up: a slow disk slows callers, refuses none. */
-struct held_call {
-    struct audit_waiter waiter;
-    struct http_request *request;
-    http_handler_fn *handle;
-};
-
-static void on_caught_up(struct audit_waiter *waiter)
-{
-    struct held_call *held = KG_CONTAINER(waiter, struct held_call, waiter);
-    struct http_request *request = held->request;
-    http_handler_fn *handle = held->handle;
-    http_on_gone(request, NULL, NULL);
-    free(held);
-    handle(request);
-}
-
-static void on_held_caller_gone(void *data)
-{
-    struct held_call *held = data;
-    audit_unwait(host_audit(http_host(held->request)), &held->waiter);
-    http_reply(held->request, kg_error_row(KG_E_CANCELLED)->http_status, KG_STR("{}"));
-    free(held);
-}
-
-static bool hold_if_behind(struct http_request *request, http_handler_fn *handle)
-{
-    struct audit *audit = host_audit(http_host(request));
-    if (!audit_is_behind(audit))
-        return false;
-    struct held_call *held = kg_alloc(sizeof(*held));
-    held->waiter.on_ready = on_caught_up;
-    held->request = request;
-    held->handle = handle;
-    http_on_gone(request, on_held_caller_gone, held);
-    audit_wait_ready(audit, &held->waiter);
-    return true;
-}
-
 void http_handle_call(struct http_request *request)
 {
-    if (!hold_if_behind(request, http_handle_call))
-        make_call(request, http_body(request));
+    make_call(request, http_body(request));
 }
 
 /* Query parameters become string params. */
@@ -138,8 +98,6 @@ void http_handle_call_by_query(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_str name, value;
     size_t position = 0;
-    if (hold_if_behind(request, http_handle_call_by_query))
-        return;
     kg_buf_char(&params, '{');
     while (http_query_next(request, &position, &name, &value)) {
         if (params.length > 1)

@@ -37,6 +37,22 @@ void http_connection_start_timer(struct http_connection *connection, uint64_t de
 
 /* -- one request after the other --------------------------------------------------------------- */
 
+/* What it does at once is of this request in the audit log. */
+void http_handle(struct http_request *request)
+{
+    struct host *host = http_host(request);
+    struct audit *audit = host != NULL ? host_audit(host) : NULL;
+    struct audit_request own = {0};
+    if (audit == NULL) {
+        request->route->handle(request);
+        return;
+    }
+    kg_str_copy(kg_str(request->request_id), own.id, sizeof(own.id));
+    struct audit_request before = audit_swap_request(audit, own);
+    request->route->handle(request); /* which may free it */
+    audit_swap_request(audit, before);
+}
+
 static void dispatch(struct http_connection *connection)
 {
     struct http_request *request = connection->request;
@@ -47,8 +63,8 @@ static void dispatch(struct http_connection *connection)
         http_request_identify(request);
     if (request->refusal != NULL || http_body_check(connection->server, request) < 0)
         http_reply_error(request, &request->refusal->err);
-    else
-        request->route->handle(request);
+    else if (!http_hold(request))
+        http_handle(request);
 }
 
 /* -- a body that streams ----------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ struct http_route {
     const struct http_parameter *headers; /* as query, but others may come as well */
     int status;                           /* of the answer; 0: 200 */
     bool any_query;                       /* query parameters are free (a call's parameters) */
+    bool at_once;                         /* it waits for nothing */
     bool passes_body; /* it is passed on as the bytes that came, and checked by who takes them */
     bool streams; /* the handler runs before the body is there, and reads it by http_read_body */
 };

@@ -365,4 +365,9 @@ void http_bodies_free(struct schema **bodies, size_t count);
 /* Reads and checks the body as the row says; refuses the request if it does not fit. */
 int http_body_check(const struct http_server *server, struct http_request *request);
 
+/* Has the handler of its row answer it. */
+void http_handle(struct http_request *request);
+/* True: it has to wait, and is handled later; see hold.c. */
+bool http_hold(struct http_request *request);
+
 #endif

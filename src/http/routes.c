@@ -118,7 +118,7 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/reload", "admin", 0, NULL, http_handle_reload, "Read the configuration again",
      .operation = "reload", .answer = "Reload"},
     {"POST", "/api/v1/stop", "admin", 0, NULL, http_handle_stop, "Stop the daemon",
-     .operation = "stop", .answer = "Stopping", .status = 202},
+     .operation = "stop", .answer = "Stopping", .status = 202, .at_once = true},
     {"GET", "/api/v1/plugins", "plugins:read", 0, NULL, http_handle_plugins, "All plugins",
      .operation = "plugin_list", .answer = "PluginList"},
     {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, plugin_query, http_reply_plugin,

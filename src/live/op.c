@@ -49,7 +49,8 @@ int live_op_check(const struct sessions *sessions, bool writes, struct kg_err *e
     if (session_store_queued(sessions->store) >= SESSION_QUEUE_MAX)
         return kg_fail(err, KG_E_BUSY, "%d operations on sessions wait for the disk",
                        SESSION_QUEUE_MAX);
-    if (writes && !audit_ready(host_audit(sessions->host), &why))
+    if (writes && !audit_ready(host_audit(sessions->host), &why) &&
+        !audit_is_behind(host_audit(sessions->host)))
         return kg_fail(err, KG_E_AUDIT_UNAVAILABLE,
                        "sessions are not changed while the audit log cannot be written: %s", why);
     return 0;

@@ -85,6 +85,7 @@ struct projects {
     struct projects_tool_call *tool_calls;  /* that are not done; see tool.c */
     struct project_hook_queue *hook_queues; /* owned; of processes that were asked; see hook.c */
     struct kg_waits settling;               /* who waits for plugins of a project */
+    struct kg_waits reading;                /* who waits until each was read once */
     struct loop_task settle_check;
 };
 
@@ -106,6 +107,7 @@ struct project_load {
     const struct project_source *source; /* NULL: whichever it is, until it is read */
     bool watch;
     char *operator_id; /* owned; NULL: nobody asked */
+    struct audit_request request;
     projects_fn *on_done;
     void *data;
 

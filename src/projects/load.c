@@ -56,6 +56,7 @@ struct project_load *project_load_new(struct host *host, enum project_load_kind 
     struct project_load *load = kg_alloc(sizeof(*load));
     load->host = host;
     load->kind = kind;
+    load->request = audit_request(host_audit(host));
     load->path = kg_strdup(path);
     load->restarted = kg_list_new(0);
     load->local_file = kg_strdup(host_paths(host)->local_file);

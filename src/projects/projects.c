@@ -106,6 +106,27 @@ struct projects_entry *projects_find(const struct host *host, struct kg_str id, 
     return NULL;
 }
 
+bool projects_are_read(const struct host *host)
+{
+    const struct projects *projects = host_projects(host);
+    for (size_t i = 0; projects != NULL && i < projects->count; i++)
+        if (!projects->items[i]->was_read && projects->items[i]->reload_problem.code == KG_OK)
+            return false;
+    return true;
+}
+
+void projects_when_read(struct host *host, struct kg_wait *wait,
+                        void (*on_read)(struct kg_wait *wait, const struct kg_err *err))
+{
+    kg_wait_add(&host_projects(host)->reading, wait, on_read);
+}
+
+static void tell_if_read(struct host *host)
+{
+    if (host_is_stopping(host) || projects_are_read(host))
+        kg_waits_tell(&host_projects(host)->reading, NULL);
+}
+
 static int compare(const void *a, const void *b)
 {
     return strcmp((*(struct projects_entry *const *)a)->id,
@@ -393,6 +414,7 @@ static void end(struct project_load *load, struct projects_entry *project_or_nul
         end_refresh(host, load);
     host_look_for_stop(host);
     answer(load, project_or_null, err_or_null);
+    tell_if_read(host);
 }
 
 /* What the operator let a project of that name use was for its folder only. */
@@ -432,11 +454,14 @@ static int take_kept(struct project_load *load, struct projects_entry *project,
 static void on_load_kept(void *data, const struct kg_err *err_or_null)
 {
     struct project_load *load = data;
+    struct audit *audit = host_audit(load->host);
+    struct audit_request before = audit_swap_request(audit, load->request);
     struct kg_err err = {0};
     struct projects_entry *project = projects_find(load->host, kg_str(load->id), NULL);
     host_projects(load->host)->jobs--;
     int result = take_kept(load, project, err_or_null, &err);
     end(load, project, result < 0 ? &err : NULL);
+    audit_swap_request(audit, before);
 }
 
 static int begin_taking(struct project_load *load, struct projects_entry **ret_project,
@@ -456,9 +481,8 @@ static int begin_taking(struct project_load *load, struct projects_entry **ret_p
     return result;
 }
 
-static void on_read(struct loop_job *job)
+static void take_read(struct project_load *load)
 {
-    struct project_load *load = KG_CONTAINER(job, struct project_load, job);
     struct projects_entry *project = NULL;
     struct kg_err err = {0};
     if (begin_taking(load, &project, &err) < 0) {
@@ -477,6 +501,15 @@ static void on_read(struct loop_job *job)
         keep(project, true, on_load_kept, load);
     else
         end(load, project, NULL);
+}
+
+static void on_read(struct loop_job *job)
+{
+    struct project_load *load = KG_CONTAINER(job, struct project_load, job);
+    struct audit *audit = host_audit(load->host);
+    struct audit_request before = audit_swap_request(audit, load->request);
+    take_read(load);
+    audit_swap_request(audit, before);
 }
 
 static void begin(struct project_load *load)
@@ -588,6 +621,7 @@ static void follow_choices(struct projects *projects)
 struct unloading {
     struct host *host;
     char *id, *operator_id; /* owned */
+    struct audit_request request;
     host_acted_fn *on_done;
     void *data;
 };
@@ -604,6 +638,7 @@ static void unload(struct projects_entry *project, const char *operator_id)
     tell_listeners(host, project->id, NULL);
     loop_defer(host_loop(host), &host_projects(host)->settle_check);
     project_destroy(project);
+    tell_if_read(host);
 }
 
 static void on_unload_kept(void *data, const struct kg_err *err_or_null)
@@ -619,8 +654,10 @@ static void on_unload_kept(void *data, const struct kg_err *err_or_null)
     } else {
         project = projects_find(host, kg_str(unloading->id), &err);
     }
+    struct audit_request before = audit_swap_request(host_audit(host), unloading->request);
     if (project != NULL)
         unload(project, unloading->operator_id);
+    audit_swap_request(host_audit(host), before);
     host_look_for_stop(host);
     unloading->on_done(unloading->data, err.code != KG_OK ? &err : NULL);
     free(unloading->id);
@@ -646,8 +683,12 @@ void projects_unload(struct host *host, struct kg_str id, bool force, const char
         return;
     }
     struct unloading *unloading = kg_alloc(sizeof(*unloading));
-    *unloading =
-        (struct unloading){host, kg_strdup(project->id), kg_strdup(operator_id), on_done, data};
+    *unloading = (struct unloading){host,
+                                    kg_strdup(project->id),
+                                    kg_strdup(operator_id),
+                                    audit_request(host_audit(host)),
+                                    on_done,
+                                    data};
     keep(project, false, on_unload_kept, unloading);
 }
 
@@ -700,6 +741,7 @@ static void stop(struct projects *projects)
     for (size_t i = 0; i < projects->count; i++)
         host_watch_free(kg_steal(&projects->items[i]->watch));
     loop_defer(host_loop(projects->host), &projects->settle_check);
+    tell_if_read(projects->host);
 }
 
 static void end_work(struct projects *projects)

@@ -96,6 +96,14 @@ void projects_when_settled(struct host *host, const char *id, struct projects_se
 void projects_settling_withdraw(
     struct projects_settling *settling); /* also of one that does not wait */
 
+/*
+ * Whether each of them was read, or could not be: until then one that is known from the last run of
+ * the daemon has no agents. Who waits is told when the daemon stops, too.
+ */
+bool projects_are_read(const struct host *host);
+void projects_when_read(struct host *host, struct kg_wait *wait,
+                        void (*on_read)(struct kg_wait *wait, const struct kg_err *err));
+
 /* Told after each load, reload and unload; NULL project: it is gone. */
 struct projects_listener {
     struct projects_listener *next;

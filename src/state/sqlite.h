@@ -68,6 +68,7 @@ struct sqlite_state {
     char *path;
     int version; /* 0: opened read-only before its schema was made; it holds nothing */
     sqlite3_stmt *statements[STATEMENT_COUNT]; /* prepared at first use */
+    char *copy; /* owned; the folder of a copy that is read instead, or NULL */
 };
 
 static inline struct sqlite_state *sqlite_own(struct state *base)

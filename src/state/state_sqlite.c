@@ -92,11 +92,25 @@ static int make_file(const char *path, struct kg_err *err)
     return 0;
 }
 
+static const char *const database_files[] = {"", "-wal", "-shm"};
+
+static void remove_copy(struct sqlite_state *state)
+{
+    for (size_t i = 0; state->copy != NULL && i < KG_COUNT(database_files); i++) {
+        kg_auto(kg_free) char *file = kg_format("%s/kaged.db%s", state->copy, database_files[i]);
+        unlink(file);
+    }
+    if (state->copy != NULL)
+        rmdir(state->copy);
+    free(state->copy);
+}
+
 static void close_state(struct sqlite_state *state)
 {
     for (size_t i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(state->statements[i]);
     sqlite3_close(state->db);
+    remove_copy(state);
     free(state->path);
     free(state);
 }
@@ -132,15 +146,41 @@ static struct state *sqlite_open(const char *path, struct kg_err *err)
     return &kg_steal(&state)->base;
 }
 
+/*
+ * SQLite cannot read a database in WAL mode where it can write nothing at all. A copy can be read,
+ * with what its log holds.
+ */
+static int copy_database(struct sqlite_state *state, struct kg_err *err)
+{
+    const char *folder = getenv("TMPDIR");
+    kg_auto(kg_free) char *copy = kg_format("%s/kaged-XXXXXX", folder ? folder : "/tmp");
+    kg_auto(kg_free) char *from = kg_steal(&state->path);
+    if (mkdtemp(copy) == NULL)
+        return kg_fail_errno(err, errno, "copy %s, which is on a read-only disk, to %s", from,
+                             copy);
+    state->copy = kg_steal(&copy);
+    state->path = kg_format("%s/kaged.db", state->copy);
+    for (size_t i = 0; i < 2; i++) { /* the third is made anew of the second */
+        kg_auto(kg_free) char *source = kg_format("%s%s", from, database_files[i]);
+        kg_auto(kg_free) char *target = kg_format("%s%s", state->path, database_files[i]);
+        int result = kg_copy_file(source, target, 0600);
+        if (result < 0 && (i == 0 || result != -ENOENT))
+            return kg_fail_errno(err, -result, "copy %s to %s", source, target);
+    }
+    return 0;
+}
+
 static struct state *sqlite_open_readonly(const char *path, struct kg_err *err)
 {
     kg_auto(cleanup) struct sqlite_state *state = kg_alloc(sizeof(*state));
     state->path = kg_strdup(path);
+    if (access(path, W_OK) < 0 && errno == EROFS && copy_database(state, err) < 0)
+        return NULL;
     /*
      * A crash may have left a journal, which SQLite must play back before anybody can read; so it
      * is opened for writing where we may write, and then told not to.
      */
-    int flags = access(path, W_OK) == 0 ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+    int flags = access(state->path, W_OK) == 0 ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
     if (open_database(state, flags, err) < 0 ||
         sqlite_execute(state, "PRAGMA query_only = 1", "make it read-only", err) < 0)
         return NULL;

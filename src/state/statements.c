@@ -2,6 +2,7 @@
  * All that is asked of kaged.db by SQLite: a statement is one row of a table, prepared when it is
  * first used and reset after each use, so that none holds a lock or the caller's bytes.
  */
+#include "base/disk.h"
 #include "state/sqlite.h"
 
 #include <errno.h>
@@ -178,8 +179,14 @@ static int errno_of(sqlite3 *db, int code)
 int sqlite_fail(struct sqlite_state *state, int code, const char *act, struct kg_err *err)
 {
     int errnum = errno_of(state->db, code);
+    bool is_io = (code & 0xFF) == SQLITE_IOERR || (code & 0xFF) == SQLITE_CANTOPEN;
+    if (is_io && errnum != ENOSPC && kg_disk_is_full(state->path))
+        errnum = ENOSPC;
+    const char *words = state->db ? sqlite3_errmsg(state->db) : sqlite3_errstr(code);
     kg_fail(err, KG_E_IO, "state database %s: %s: %s", state->path, act,
-            state->db ? sqlite3_errmsg(state->db) : sqlite3_errstr(code));
+            errnum == ENOSPC ? "the disk is full" : words);
+    if (errnum == ENOSPC)
+        kg_hint(err, "make room on the disk of %s", state->path);
     if (err)
         err->errnum = errnum;
     return -errnum;

@@ -71,10 +71,17 @@ static void consent_free(struct consent *consent)
 #define tell(consent, event, ...)                                                                  \
     do {                                                                                           \
         if ((consent)->queue->parts.audit != NULL)                                                 \
-            audit_emit((consent)->queue->parts.audit, event, KG_STR_NULL,                          \
+            audit_emit((consent)->queue->parts.audit, event, kg_str((consent)->request.id),        \
                        AUDIT_V_TEXT((consent)->id.text), AUDIT_V_TEXT((consent)->plugin),          \
                        AUDIT_V_TEXT((consent)->project), __VA_ARGS__);                             \
     } while (0)
+
+/* It is asked for, or answered, by the request that is being handled. */
+static void note_request(struct consent *consent)
+{
+    if (consent->queue->parts.audit != NULL)
+        consent->request = audit_request(consent->queue->parts.audit);
+}
 
 /* -- the queue --------------------------------------------------------------------------------- */
 
@@ -334,6 +341,7 @@ static void set_wish(struct consent *consent, const struct consent_request *requ
     kg_replace(&consent->base, request->wish.base);
     kg_replace(&consent->version, request->wish.version);
     kg_replace(&consent->raised_by, request->operator_id);
+    note_request(consent);
 }
 
 static bool same_wish(const struct consent *consent, const struct consent_wish *wish)
@@ -440,6 +448,7 @@ static int let_fetch(struct consent *consent, const struct consent_answer *answe
         kg_replace(&consent->base, NULL); /* it is the operator's, not of the project */
     }
     kg_replace(&consent->answered_by, answer->operator_id);
+    note_request(consent);
     tell(consent, AUDIT_CONSENT_FETCH_ALLOWED, AUDIT_V_TEXT(consent->source),
          AUDIT_V_TEXT(answer->operator_id));
     consent_raise_event(consent, ON_FETCH);
@@ -512,6 +521,7 @@ int consent_approve(struct consent *consent, const struct consent_answer *answer
     if (result < 0)
         return result;
     kg_replace(&consent->answered_by, answer->operator_id);
+    note_request(consent);
     tell(consent, AUDIT_CONSENT_APPROVED, AUDIT_V_TEXT(consent->offer->manifest->version),
          AUDIT_V_TEXT(consent->offer->hash), AUDIT_V_BOOL(store_offer_widens(consent->offer)),
          AUDIT_V_TEXT(answer->operator_id));
@@ -530,6 +540,7 @@ int consent_decline(struct consent *consent, const char *operator_id, struct kg_
     if (!consent_takes_event(consent, ON_NO))
         return refuse_state(consent, "declined", err);
     kg_replace(&consent->answered_by, operator_id);
+    note_request(consent);
     tell(consent, AUDIT_CONSENT_DECLINED, AUDIT_V_TEXT(operator_id));
     consent_raise_event(consent, ON_NO);
     return 0;

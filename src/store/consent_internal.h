@@ -47,6 +47,7 @@ struct consent {
     enum consent_state state;
     char *project, *plugin, *source, *base, *version;
     char *raised_by, *answered_by;
+    struct audit_request request;              /* that asked or answered last */
     int64_t raised_ms, changed_ms, expires_ms; /* wall clock; 0: does not apply */
     struct kg_err reason;                      /* of a failure; KG_OK: none */
 

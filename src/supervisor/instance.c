@@ -51,6 +51,29 @@ struct instance *instance_new(struct supervisor *supervisor, const struct instan
     return instance;
 }
 
+/* -- what is only counted ---------------------------------------------------------------------- */
+
+#define COUNT_MS 10000
+
+static void tell_counts(struct instance *instance)
+{
+    loop_timer_stop(instance->supervisor->loop, &instance->count_timer);
+    walls_tell_counts(instance);
+    talk_tell_counts(instance);
+}
+
+static void on_count_due(struct loop_timer *timer)
+{
+    tell_counts(KG_CONTAINER(timer, struct instance, count_timer));
+}
+
+void instance_counted(struct instance *instance)
+{
+    if (!loop_timer_running(&instance->count_timer))
+        loop_timer_start(instance->supervisor->loop, &instance->count_timer, COUNT_MS,
+                         on_count_due);
+}
+
 static void stop_timers(struct instance *instance)
 {
     struct loop *loop = instance->supervisor->loop;
@@ -67,6 +90,9 @@ void instance_free(struct instance *instance)
         return;
     stop_timers(instance);
     loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
+    tell_counts(instance);
+    walls_forget(instance);
+    kg_buf_free(&instance->unheard_type);
     peer_free(instance->peer);
     plugin_log_free(instance->log);
     exit_report_clear(&instance->report);
@@ -191,6 +217,7 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     instance->child = NULL;
     walls_end(instance);
     collect_rest(instance);
+    tell_counts(instance);
     stop_timers(instance); /* after it: what was still in the pipes may have started some */
     instance->started_at_ms = 0;
     finish_report(instance, how, error_or_null);

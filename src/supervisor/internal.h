@@ -2,6 +2,7 @@
 #ifndef KAGED_SUPERVISOR_INTERNAL_H
 #define KAGED_SUPERVISOR_INTERNAL_H
 
+#include "base/burst.h"
 #include "supervisor/supervisor.h"
 
 #define STDERR_TAIL_LINES      50
@@ -92,6 +93,13 @@ struct instance {
     uint32_t failures;         /* in a row */
     uint64_t first_failure_ms; /* of that row, monotonic */
     struct kg_rate noise;
+    struct kg_burst complaints; /* of all of them, over a longer time */
+    uint32_t uncomplained;      /* that were only counted */
+    struct kg_burst news;       /* notifications that are told one by one */
+    struct kg_buf unheard_type; /* of the newest that was only counted */
+    uint32_t unheard;
+    struct walls_tally *tallies;   /* owned; see walls.c */
+    struct loop_timer count_timer; /* tells what was only counted */
     uint32_t unaudited; /* notifications that came while the audit log could not be written */
     struct exit_report report, last_report; /* of this run; of the one before */
 };
@@ -127,7 +135,13 @@ void health_end(struct instance *instance);
 void walls_begin(struct instance *instance, const struct cage_plan *plan);
 void walls_take(void *instance, uint32_t index, int fd);
 void walls_end(struct instance *instance);
+void walls_forget(struct instance *instance); /* what it counted */
 void walls_denied(void *instance, enum cage_access access, const char *path);
+/* What was only counted until now, as one event each; see walls.c and talk.c. */
+void walls_tell_counts(struct instance *instance);
+void talk_tell_counts(struct instance *instance);
+/* Something was only counted: it is told soon. */
+void instance_counted(struct instance *instance);
 /* See watchdog.c. */
 void watchdog_begin(struct instance *instance);
 void watchdog_end(struct instance *instance);

@@ -4,6 +4,7 @@
  * second, and the log says how many it lost. Secrets are hidden before anything is kept; for the
  * rest lines are as they came, and who shows them must escape them.
  */
+#include "base/json/json.h"
 #include "supervisor/internal.h"
 
 #include <errno.h>
@@ -109,6 +110,28 @@ static void keep_in_tail(struct plugin_log *log, struct kg_str line)
         drop_oldest(log);
 }
 
+/* A line that is an object may say its level; any other is for information. */
+static enum kg_level level_of(struct kg_str line)
+{
+    static const struct {
+        const char *name;
+        enum kg_level level;
+    } levels[] = {
+        {"debug", KG_DEBUG},       {"trace", KG_DEBUG},  {"info", KG_INFO},
+        {"warn", KG_WARN},         {"warning", KG_WARN}, {"error", KG_ERROR_LEVEL},
+        {"fatal", KG_ERROR_LEVEL},
+    };
+    struct kg_str level;
+    size_t offset;
+    if (line.length == 0 || line.data[0] != '{' || kg_json_check(line, &offset) != KG_JSON_OK ||
+        !kg_json_member(line, "level", &level) || level.length < 2)
+        return KG_INFO;
+    for (size_t i = 0; i < KG_COUNT(levels); i++)
+        if (kg_json_raw_is((struct kg_str){level.data + 1, level.length - 2}, true, levels[i].name))
+            return levels[i].level;
+    return KG_INFO;
+}
+
 static void take_line(struct plugin_log *log, struct kg_str line)
 {
     char when[KG_TIME_TEXT];
@@ -117,7 +140,14 @@ static void take_line(struct plugin_log *log, struct kg_str line)
     kg_buf_char(&log->pending, ' ');
     kg_buf_str(&log->pending, line);
     kg_buf_char(&log->pending, '\n');
-    kg_log_about(KG_DEBUG, log->name, "stderr: %.*s", KG_STR_CUT(line, 1024));
+    kg_log_about(level_of(line), log->name, "stderr: %.*s", KG_STR_CUT(line, 1024));
+}
+
+static void audit_line(const struct plugin_log *log, struct kg_str line)
+{
+    if (log->supervisor->limits.audit_stderr && audit_ready(log->supervisor->audit, NULL))
+        audit_emit(log->supervisor->audit, AUDIT_PLUGIN_STDERR, KG_STR_NULL,
+                   AUDIT_V_TEXT(log->name), AUDIT_V_STR(line));
 }
 
 static void note_lost(struct plugin_log *log, uint32_t lost)
@@ -142,8 +172,10 @@ static bool on_line(void *data, struct kg_str line)
     redact_put(log->secrets, line, line.length >= log->frame.line_max, &shown);
     keep_in_tail(log, kg_buf_view(&shown)); /* whatever the rate: the last words matter most */
     note_lost(log, lost);
-    if (pass)
-        take_line(log, kg_buf_view(&shown));
+    if (!pass)
+        return true;
+    take_line(log, kg_buf_view(&shown));
+    audit_line(log, kg_buf_view(&shown));
     return true;
 }
 

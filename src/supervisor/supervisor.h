@@ -27,6 +27,7 @@ struct supervisor_limits {
     uint32_t noise_events_per_sec;
     size_t stderr_line_max_bytes;
     uint32_t stderr_lines_per_sec;
+    bool audit_stderr; /* its lines go to the audit log, too */
     size_t log_rotate_bytes;
     uint64_t watchdog_interval_ms; /* where the kernel has no groups for us */
 };
@@ -135,7 +136,7 @@ struct instance_ops {
     /* Once for each change, in order; reason says what brought it about. */
     void (*on_move)(void *data, enum instance_state from, enum instance_state to,
                     const char *reason);
-    /* A notification of the running plugin that is in the audit log by now. */
+    /* A notification of the running plugin that is in the audit log by now, or counted there. */
     void (*on_notification)(void *data, struct kg_str method, struct kg_str params);
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data);
@@ -222,6 +223,9 @@ pid_t instance_cage_process(const struct instance *instance);
 /* Calls visit for each method of the manifest. */
 void instance_methods(const struct instance *instance,
                       void (*visit)(void *data, const char *method, bool offered), void *data);
+
+/* Posts the message once all that the gatekeeper has seen of the plugin is in the audit log. */
+void instance_settle_network(struct instance *instance, struct loop_message *when_told);
 
 /* -- the tap: all that is said, as it is said -------------------------------------------------- */
 

@@ -138,6 +138,11 @@ void instance_put_greeting(struct instance *instance, struct kg_buf *ret_json)
  * While the audit log cannot be written, what a plugin says unasked is passed over and counted: it
  * must neither grow our memory nor keep us from reading its answers.
  */
+#define NEWS_BURST       1000 /* notifications that are told one by one, */
+#define NEWS_REFILL_MS   1000 /* and one more after each of these */
+#define COMPLAINTS_BURST 600  /* the same of what it does wrong */
+#define COMPLAINTS_MS    10000
+
 bool talk_audit_takes_more(struct instance *instance)
 {
     struct audit *audit = instance->supervisor->audit;
@@ -169,9 +174,27 @@ static void tell_news(struct instance *instance, struct kg_str method, struct kg
         instance->unaudited++;
         return;
     }
-    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
-               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method));
+    if (kg_burst_pass(&instance->news, NEWS_BURST, NEWS_REFILL_MS,
+                      loop_now_ms(instance->supervisor->loop))) {
+        audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
+                   AUDIT_V_TEXT(instance->name), AUDIT_V_STR(method), AUDIT_V_INT(0));
+    } else {
+        instance->unheard++;
+        instance->unheard_type.length = 0;
+        kg_buf_str(&instance->unheard_type, method);
+        instance_counted(instance);
+    }
     instance->ops.on_notification(instance->data, method, params);
+}
+
+void talk_tell_counts(struct instance *instance)
+{
+    if (instance->unheard == 0)
+        return;
+    audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION, KG_STR_NULL,
+               AUDIT_V_TEXT(instance->name), AUDIT_V_STR(kg_buf_view(&instance->unheard_type)),
+               AUDIT_V_INT(instance->unheard - 1)); /* it was counted itself */
+    instance->unheard = 0;
 }
 
 static void on_flood(void *data, uint32_t notifications)
@@ -185,9 +208,22 @@ static void on_flood(void *data, uint32_t notifications)
 
 bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed)
 {
-    return talk_audit_takes_more(instance) &&
-           kg_rate_pass(&instance->noise, instance->supervisor->limits.noise_events_per_sec,
-                        loop_now_ms(instance->supervisor->loop), ret_suppressed);
+    uint64_t now_ms = loop_now_ms(instance->supervisor->loop);
+    uint32_t dropped;
+    if (!talk_audit_takes_more(instance))
+        return false;
+    bool passes = kg_rate_pass(&instance->noise, instance->supervisor->limits.noise_events_per_sec,
+                               now_ms, &dropped);
+    instance->uncomplained += dropped;
+    if (!passes)
+        return false;
+    if (!kg_burst_pass(&instance->complaints, COMPLAINTS_BURST, COMPLAINTS_MS, now_ms)) {
+        instance->uncomplained++;
+        return false;
+    }
+    *ret_suppressed = instance->uncomplained;
+    instance->uncomplained = 0;
+    return true;
 }
 
 static void on_noise(void *data, struct kg_str line, const char *problem)

@@ -404,3 +404,29 @@ void trace_redact_config(struct trace_redactor *redactor, struct kg_str config,
     begin_line(redactor);
     put_config(redactor, config, ret_json);
 }
+
+void trace_redact_params(struct trace_redactor *redactor, const char *method, struct kg_str params,
+                         struct kg_buf *ret_json)
+{
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    struct kg_json_cursor start = {params.data, params.data + params.length};
+    kg_json_skip_space(&start);
+    struct rpc_message message = {.params = {start.at, (size_t)(start.end - start.at)}};
+    kg_str_copy(kg_str(method), message.method, sizeof(message.method));
+    begin_line(redactor);
+    put_params(redactor, &message, find_guarded(redactor, method), &shown);
+    redact_put(redactor->secrets, kg_buf_view(&shown), false, ret_json);
+}
+
+void trace_redact_result(struct trace_redactor *redactor, const char *method, struct kg_str result,
+                         struct kg_buf *ret_json)
+{
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    const struct guarded *guarded = find_guarded(redactor, method);
+    begin_line(redactor);
+    if (guarded != NULL && guarded->result != NULL)
+        put_guarded(redactor, result, guarded->result->root, &shown);
+    else
+        kg_buf_str(&shown, result);
+    redact_put(redactor->secrets, kg_buf_view(&shown), false, ret_json);
+}

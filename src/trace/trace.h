@@ -68,6 +68,11 @@ void trace_redactor_free(struct trace_redactor *redactor); /* takes NULL */
 /* Appends the line as it may be shown; true if something in it was hidden. */
 bool trace_redact(struct trace_redactor *redactor, enum trace_kind kind, struct kg_str line,
                   struct kg_buf *ret_line);
+/* The same of a call's params, or of its result. */
+void trace_redact_params(struct trace_redactor *redactor, const char *method, struct kg_str params,
+                         struct kg_buf *ret_json);
+void trace_redact_result(struct trace_redactor *redactor, const char *method, struct kg_str result,
+                         struct kg_buf *ret_json);
 /* The same of a configuration, a JSON object. */
 void trace_redact_config(struct trace_redactor *redactor, struct kg_str config,
                          struct kg_buf *ret_json);

@@ -409,10 +409,15 @@ static void on_writable(uv_poll_t *handle, int status, int events)
         flush(handle->data);
 }
 
+bool peer_takes_calls(const struct peer *peer)
+{
+    return !peer->closed && peer->in_fd >= 0 && !peer->closing_input;
+}
+
 /* Room for one line, if the plugin still takes lines and has not left too many unread. */
 static int begin_line(struct peer *peer, struct outbox *box, size_t length, struct kg_err *err)
 {
-    if (peer->closed || peer->in_fd < 0 || peer->closing_input)
+    if (!peer_takes_calls(peer))
         return kg_fail(err, KG_E_PLUGIN_DOWN, "the plugin does not take messages any more");
     if (length > peer->limits.line_max_bytes)
         return kg_fail(err, KG_E_TOO_LARGE, "the message has %zu bytes, and a line may have %zu",

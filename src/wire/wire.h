@@ -169,6 +169,7 @@ struct peer_call {
     void *data;
 };
 /* Queues a request; peer_abandon takes *ret_id. Fails with KG_E_BUSY, TOO_LARGE, PLUGIN_DOWN. */
+bool peer_takes_calls(const struct peer *peer); /* false: it closed its end, or we ours */
 int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
               struct kg_err *err);
 /* The id that the next call gets, for a message that has to name it inside, too. */

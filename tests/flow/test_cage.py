@@ -248,6 +248,43 @@ class Network(FlowTest):
             self.assertEqual(status, 200)
             self.assertEqual(answer["refusals"][0]["capability"], f"net:localhost:{port}")
 
+    def test_why_right_after_a_refused_call_knows_of_it(self):
+        with Told("net:localhost:1") as daemon:
+            for port in range(5000, 5030):  # "no refusal is on record", in eight of thirty
+                daemon.tell(CONNECT.format("192.0.2.7", port))
+                refusals = daemon.api("GET", f"/plugins/{NAME}/why")[1]["refusals"]
+                self.assertIn(f"net:192.0.2.7:{port}",
+                              [refusal["capability"] for refusal in refusals])
+
+    def test_a_loop_of_connections_does_not_fill_the_audit_log(self):
+        loop = """
+import socket
+for _ in range(300):
+    with socket.create_connection(("localhost", {0}), timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+        while connection.recv(4096):
+            pass
+for _ in range(300):
+    try:
+        socket.create_connection(("192.0.2.7", 80), timeout=20)
+    except OSError:
+        pass
+result = "done"
+"""
+        with server() as port, Told(f"net:localhost:{port}",
+                                    config={"limits.net_events_per_sec": 1000,
+                                            "limits.net_connections_per_sec": 1000}) as daemon:
+            daemon.try_call(NAME, "told.run", {"code": loop.format(port)},
+                            timeout=120)
+            daemon.act(NAME, "restart")  # what was only counted is told with its end
+            daemon.wait_state(NAME, "running")
+            for event, count in (("plugin.net_connected", 300), ("plugin.net_allowed", 300),
+                                 ("plugin.net_denied", 300)):
+                events = wait_for(lambda: (lambda all: sum(1 + e["suppressed"] for e in all) >= count
+                                           and all)(daemon.audit(event, NAME)), event)
+                self.assertLess(len(events), 250)
+            code, _, _ = daemon.cli("audit", "verify")
+            self.assertEqual(code, 0)
 
     def test_why_answers_about_a_plugin_whose_manifest_is_broken_by_now(self):
         with Told("net:localhost:1") as daemon:

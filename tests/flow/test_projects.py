@@ -74,6 +74,20 @@ def plugin(name, **config):
 
 
 class Consents(FlowTest):
+    def test_a_project_has_its_agents_from_the_first_request_after_a_restart(self):
+        # Until it was read again it had none, and a session that went on got 404.
+        with Projects() as daemon:
+            for number in range(20):
+                daemon.write(f"p{number}", {})
+                daemon.load(f"p{number}")
+            session = daemon.session("p19")
+            for _ in range(3):
+                daemon.stop()
+                daemon.start()
+                status, answer = daemon.api("POST", f"/sessions/{session}/messages", {
+                    "messages": [{"role": "user", "content": "are you there?"}]})
+                self.assertEqual(status, 200, answer)
+
     def test_a_plugin_that_is_not_installed_is_asked_for_and_then_used(self):
         with Projects() as daemon:
             root = daemon.write("music", {"told": {"package": TOLD, "source": "./plugins/told"}})

@@ -1,4 +1,5 @@
 /* The ground: texts, buffers, lists, maps, errors, log, clocks, ids, files, rates. */
+#include "base/burst.h"
 #include "base/json/json.h"
 
 #include <errno.h>
@@ -739,6 +740,22 @@ static void clocks_can_be_set_and_given_back(void **state)
     assert_true(kg_monotonic_ns() >= before);
 }
 
+static void test_burst_passes_so_many_and_then_few(void **state)
+{
+    (void)state;
+    struct kg_burst burst = {0};
+    uint64_t now_ms = 1000000;
+    for (int i = 0; i < 5; i++)
+        assert_true(kg_burst_pass(&burst, 5, 1000, now_ms));
+    assert_false(kg_burst_pass(&burst, 5, 1000, now_ms + 999));
+    assert_true(kg_burst_pass(&burst, 5, 1000, now_ms + 1000));
+    assert_false(kg_burst_pass(&burst, 5, 1000, now_ms + 1001));
+    unsigned passed = 0;
+    for (unsigned i = 0; i < 10000; i++)
+        passed += kg_burst_pass(&burst, 5, 1000, now_ms + 1000000 + i);
+    assert_int_equal(passed, 5 + 9);
+}
+
 static void rate_passes_so_many_in_each_second(void **state)
 {
     (void)state;
@@ -975,6 +992,7 @@ int main(void)
         cmocka_unit_test(time_refuses_what_no_calendar_has),
         cmocka_unit_test(time_reads_spans_back_from_now),
         cmocka_unit_test(clocks_can_be_set_and_given_back),
+        cmocka_unit_test(test_burst_passes_so_many_and_then_few),
         cmocka_unit_test(rate_passes_so_many_in_each_second),
         cmocka_unit_test(ids_grow_and_never_repeat),
         cmocka_unit_test(ulids_count_up_in_their_digits),

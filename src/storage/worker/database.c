@@ -4,6 +4,7 @@
  * request did, the connection is out of any transaction when the next one comes, except for the
  * group that serve.c keeps open on purpose.
  */
+#include "base/disk.h"
 #include "storage/worker/internal.h"
 
 #include <limits.h>
@@ -41,10 +42,20 @@ static int fail_at_bound(const struct options *options, int sqlite_code, const c
                  (long long)options->statement_ms);
         break;
     case SQLITE_FULL:
-        snprintf(text, sizeof(text),
-                 "%s: the storage of a plugin may grow to %lld bytes (size_bytes); delete what is "
-                 "not needed, or ask the operator for more",
-                 message, (long long)options->size_bytes);
+    case SQLITE_IOERR:
+        if (kg_disk_is_full(options->file))
+            snprintf(text, sizeof(text),
+                     "%s: the disk is full, which is not for this plugin to mend: ask the operator "
+                     "to make room",
+                     message);
+        else if ((sqlite_code & 0xFF) == SQLITE_IOERR)
+            return failure_sqlite(failure, sqlite_code, message);
+        else
+            snprintf(
+                text, sizeof(text),
+                "%s: the storage of a plugin may grow to %lld bytes (size_bytes); delete what is "
+                "not needed, or ask the operator for more",
+                message, (long long)options->size_bytes);
         break;
     case SQLITE_TOOBIG:
         snprintf(text, sizeof(text),
