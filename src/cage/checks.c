@@ -64,16 +64,13 @@ static void miss(struct cage_check *check, const char *remedy)
 
 /* -- trying bwrap ------------------------------------------------------------------------------ */
 
-/* A root daemon's cages run as another user, so that is whom to try them as. */
-enum as { AS_WE_ARE, AS_THE_CAGE };
-
 /* In the child. */
-static void become_program(const char *const *argv, enum as as, int output)
+static void become_program(const char *const *argv, int output)
 {
     static char *const no_environment[] = {NULL};
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
-        dup2(output, STDERR_FILENO) < 0 || (as == AS_THE_CAGE && !cage_become_user(CAGE_UID)))
+        dup2(output, STDERR_FILENO) < 0)
         _exit(126);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     execve(argv[0], (char *const *)argv, no_environment);
@@ -99,7 +96,7 @@ static void read_output(int fd, struct kg_buf *output)
 }
 
 /* Runs a program to its end and gives what it said; its exit code, or -1. */
-static int try_run(const char *const *argv, enum as as, struct kg_buf *output)
+static int try_run(const char *const *argv, struct kg_buf *output)
 {
     int ends[2];
     kg_buf_terminate(output);
@@ -107,7 +104,7 @@ static int try_run(const char *const *argv, enum as as, struct kg_buf *output)
         return -1;
     pid_t pid = fork();
     if (pid == 0)
-        become_program(argv, as, ends[1]);
+        become_program(argv, ends[1]);
     close(ends[1]);
     if (pid > 0)
         read_output(ends[0], output);
@@ -142,7 +139,7 @@ static void check_bwrap(struct look *look, struct cage_check *check)
     }
     kg_auto(kg_buf_free) struct kg_buf version = {0};
     const char *const argv[] = {path, "--version", NULL};
-    int code = try_run(argv, AS_WE_ARE, &version);
+    int code = try_run(argv, &version);
     if (code == 0) {
         found(check, "%s, %s", path, first_line(&version));
         look->facts->bwrap = kg_steal(&path);
@@ -159,7 +156,7 @@ static void check_options(struct look *look, struct cage_check *check)
     const char *const argv[] = {look->facts->bwrap, "--help", NULL};
     if (look->facts->bwrap == NULL)
         return;
-    try_run(argv, AS_WE_ARE, &look->help);
+    try_run(argv, &look->help);
     for (size_t i = 0; i < KG_COUNT(needed); i++) {
         if (strstr(look->help.data, needed[i]) != NULL)
             continue;
@@ -170,28 +167,15 @@ static void check_options(struct look *look, struct cage_check *check)
     found(check, "bwrap knows all that a cage needs");
 }
 
+/* By kaged-spawner, as for every cage: where AppArmor forbids them, its profile lets it alone. */
 static void check_namespaces(struct look *look, struct cage_check *check)
 {
-    const char *bwrap = look->facts->bwrap;
-    const char *const argv[] = {bwrap,
-                                "--unshare-all",
-                                "--unshare-user",
-                                "--disable-userns",
-                                "--ro-bind",
-                                "/",
-                                "/",
-                                "--proc",
-                                "/proc",
-                                "--dev",
-                                "/dev",
-                                "--",
-                                bwrap,
-                                "--version",
-                                NULL};
-    if (bwrap == NULL)
+    kg_auto(kg_free) char *spawner = cage_helper_path("kaged-spawner");
+    const char *const argv[] = {spawner, CAGE_SPAWNER_TRY, NULL};
+    if (spawner == NULL || look->facts->bwrap == NULL)
         return;
     kg_auto(kg_buf_free) struct kg_buf said = {0};
-    if (try_run(argv, AS_THE_CAGE, &said) == 0) {
+    if (try_run(argv, &said) == 0) {
         found(check, "bwrap makes them%s", geteuid() == 0 ? ", as uid 65534" : "");
         return;
     }

@@ -71,6 +71,9 @@ bool cage_mounted_overlap(const struct cage_mounted *mounted, const char *path, 
 char *cage_tool_path(const char *name);
 bool cage_tool_is(const char *path, const char *name); /* path is where that program is */
 
+/* The one word for a kaged-spawner that is to become a bwrap that tries namespaces, and no more. */
+#define CAGE_SPAWNER_TRY "try"
+
 /* What is known of a failed attempt to make user namespaces. A setting that is not there is -1. */
 struct cage_userns {
     const char *said;           /* bwrap's first line */

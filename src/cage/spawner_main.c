@@ -5,6 +5,7 @@
  * When the daemon is gone, every cell goes, and the spawner with them.
  *
  * usage: kaged-spawner SOCKET DAEMON-PID OWNER-UID OWNER-GID[,GROUP...] LOG-FORMAT UID-BASE UIDS
+ *        kaged-spawner try
  */
 #include "cage/cgroup.h"
 #include "cage/internal.h"
@@ -900,8 +901,42 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
     return 0;
 }
 
+/* -- the doctor asks --------------------------------------------------------------------------- */
+
+/*
+ * Becomes bwrap, which makes namespaces as for a cage and shows its version. What this program is
+ * allowed and others are not, by AppArmor, nobody gets by it: bwrap and its arguments are fixed.
+ */
+static int try_namespaces(void)
+{
+    kg_auto(kg_free) char *bwrap = cage_tool_path("bwrap");
+    const char *const argv[] = {bwrap,
+                                "--unshare-all",
+                                "--unshare-user",
+                                "--disable-userns",
+                                "--ro-bind",
+                                "/",
+                                "/",
+                                "--proc",
+                                "/proc",
+                                "--dev",
+                                "/dev",
+                                "--",
+                                bwrap,
+                                "--version",
+                                NULL};
+    static char *const no_environment[] = {NULL};
+    if (bwrap == NULL || !cage_become_user(CAGE_UID))
+        return 126;
+    execve(bwrap, (char *const *)argv, no_environment);
+    fprintf(stderr, "%s\n", strerror(errno));
+    return 127;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], CAGE_SPAWNER_TRY) == 0)
+        return try_namespaces();
     struct spawner spawner = {.socket = -1, .signals = -1, .shim = -1, .kernel_log = -1};
     if (argc != 8 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
         fprintf(stderr, "kaged-spawner is started by kaged\n");

@@ -85,9 +85,10 @@ static const struct {
                                                   "system around this container"}},
     {is_old_kernel, {"the kernel has no user namespaces", "use a kernel with CONFIG_USER_NS"}},
     {is_apparmor,
-     {"kernel.apparmor_restrict_unprivileged_userns is 1 and bwrap has no AppArmor profile",
-      "write /etc/apparmor.d/bwrap with: abi <abi/4.0>, profile bwrap /usr/bin/bwrap "
-      "flags=(unconfined) { userns, } then: apparmor_parser -r /etc/apparmor.d/bwrap"}},
+     {"kernel.apparmor_restrict_unprivileged_userns is 1 and kaged-spawner has no AppArmor profile",
+      "apparmor_parser -r /etc/apparmor.d/kaged-spawner; without kaged's package, write it before: "
+      "abi <abi/4.0>, profile kaged-spawner PATH flags=(unconfined) { userns, } with the PATH that "
+      "kaged doctor shows for it"}},
     {is_refused,
      {"to make a user namespace is forbidden here",
       "in a container: allow unshare, clone and mount in its seccomp profile (docker run "
@@ -99,7 +100,7 @@ static const struct {
     {is_anything,
      {"bwrap could not build a cage",
       "allow user namespaces: sysctl user.max_user_namespaces, "
-      "kernel.unprivileged_userns_clone, or an AppArmor profile for bwrap; in a "
+      "kernel.unprivileged_userns_clone, or an AppArmor profile for kaged-spawner; in a "
       "container, /proc must not be masked"}},
 };
 

@@ -13,7 +13,7 @@ SYSTEMD = ["lib/systemd/system/kaged.service", "lib/systemd/system/kaged.socket"
 FILES = ["bin/kaged", "libexec/kaged/kaged-spawner", "libexec/kaged/kaged-cage-init",
          "libexec/kaged/kaged-storage", "libexec/kaged/kaged-unpack",
          "libexec/kaged/kaged-model",
-         "lib/sysusers.d/kaged.conf", "lib/tmpfiles.d/kaged.conf",
+         "share/kaged/apparmor/kaged-spawner", "lib/sysusers.d/kaged.conf", "lib/tmpfiles.d/kaged.conf",
          "include/kaged-plugin.h", "share/kaged/schema/plugin-manifest-v1.json",
          "share/kaged/sdk/python/kaged_sdk/plugin.py", "share/kaged/templates/shell/plugin.sh", "share/doc/kaged/config.toml",
          "share/man/man1/kaged.1", "share/man/man8/kaged.8",
@@ -47,6 +47,20 @@ class Install(FlowTest):
             line = next(line for line in file if line.startswith("PROGRAMS = "))
         helpers = os.listdir(os.path.join(self.prefix, "libexec/kaged"))
         self.assertEqual(sorted(line.split()[2:]), sorted(["kaged", *helpers]))
+
+    def test_apparmor_takes_the_profile_which_is_for_the_spawner_alone(self):
+        profile = os.path.join(self.prefix, "share/kaged/apparmor/kaged-spawner")
+        with open(profile) as file:
+            rules = [line for line in file if not line.startswith("#")]
+        self.assertEqual([line.split()[1:3] for line in rules if line.startswith("profile")],
+                         [["kaged-spawner", "/usr/local/libexec/kaged/kaged-spawner"]])
+        self.assertNotIn("bwrap", "".join(rules))
+        parser = shutil.which("apparmor_parser", path="/usr/sbin:/sbin")
+        if parser is None or not os.path.exists("/etc/apparmor.d/abi/4.0"):
+            self.skipTest("AppArmor 4 or newer is not installed (package apparmor)")
+        done = subprocess.run([parser, "--skip-kernel-load", "--skip-cache", profile],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_nothing_is_writable_by_others(self):
         for folder, _, files in os.walk(self.prefix):

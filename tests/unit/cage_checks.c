@@ -33,7 +33,7 @@ static const struct {
       .unprivileged_clone = 1,
       .apparmor_restricts = 1},
      "AppArmor",
-     "/etc/apparmor.d/bwrap"},
+     "/etc/apparmor.d/kaged-spawner"},
     {{NOTHING_KNOWN, .unshare_errno = EPERM}, "forbidden", "seccomp=unconfined"},
     {{.said = "Can't mount proc on /newroot/proc: Operation not permitted",
       .max = 100,
@@ -54,6 +54,14 @@ static void cause_of_missing_user_namespaces_is_told_apart(void **state)
             strstr(cause->remedy, causes[i].remedy) == NULL)
             fail_msg("row %zu: %s; %s", i, cause->detail, cause->remedy);
     }
+}
+
+/* It would free every program that uses bwrap. */
+static void no_remedy_gives_bwrap_a_profile(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KG_COUNT(causes); i++)
+        assert_null(strstr(cage_userns_cause(&causes[i].seen)->remedy, "bwrap"));
 }
 
 static void every_remedy_fits_a_hint(void **state)
@@ -166,6 +174,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(cause_of_missing_user_namespaces_is_told_apart),
+        cmocka_unit_test(no_remedy_gives_bwrap_a_profile),
         cmocka_unit_test(every_remedy_fits_a_hint),
         cmocka_unit_test(words_name_what_is_lacking),
         cmocka_unit_test(facts_and_rows_agree),
