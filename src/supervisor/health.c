@@ -71,7 +71,7 @@ static void ping_after(struct instance *instance, uint64_t delay_ms)
 {
     struct loop *loop = instance->supervisor->loop;
     if (instance->times.health_interval_ms >= (uint64_t)SLOT_MS * SLOTS_LEAST)
-        delay_ms -= (loop_now_ms(loop) + delay_ms) % SLOT_MS;
+        delay_ms -= loop_due_ms(delay_ms) % SLOT_MS;
     loop_timer_start(loop, &instance->health_timer, delay_ms, on_health_due);
 }
 
