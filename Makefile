@@ -5,7 +5,7 @@ MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
 PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-model
 
-.PHONY: help build run plugins test bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
+.PHONY: help build run plugins test test-long test-programs bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -25,14 +25,19 @@ plugins: ## the reference plugins with their SDKs, into build/share/kaged/plugin
 run: build ## start a daemon here with a caged plugin, and call it
 	@scripts/run
 
-test: ## everything, under ASan and UBSan
+test: test-programs ## everything, under ASan and UBSan; of what takes long, a sample
+	@tests/run $(MESON_SANITIZED)
+
+test-long: test-programs ## the same with all of what takes long
+	@tests/run --long $(MESON_SANITIZED)
+
+test-programs:
 	@scripts/setup build test
 	@scripts/npm tests || echo "make: tests that need packages of npm are skipped" >&2
 	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
 	@scripts/compile $(MESON_SANITIZED)
 	@scripts/share
 	@scripts/plugins || echo "make: tests of these plugins are skipped" >&2
-	@tests/run $(MESON_SANITIZED)
 
 bench: bench-programs ## measure against peers, as ratios
 	@bench/run

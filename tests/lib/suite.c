@@ -53,6 +53,12 @@ void suite_skip(const char *test, const char *name)
            test, suite, place, suite);
 }
 
+bool suite_is_long(void)
+{
+    const char *wanted = getenv("KAGED_TEST_LONG");
+    return wanted != NULL && strcmp(wanted, "1") == 0;
+}
+
 static bool ends_with(const char *name, const char *suffix)
 {
     size_t length = strlen(name);

@@ -16,6 +16,9 @@ char *suite_path(const char *name);
  */
 void suite_skip(const char *test, const char *name);
 
+/* Whether all of what takes long is wanted (make test-long), or a sample. */
+bool suite_is_long(void);
+
 /* text is borrowed, a block of its exact size, so that a read past its end is found. */
 typedef void suite_on_file(const char *path, struct kg_str text, void *data);
 
