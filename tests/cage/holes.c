@@ -504,14 +504,14 @@ static void sigkill_of_the_daemon_leaves_no_process(void **state)
     (void)state;
     int ends[2];
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid_t daemon = fork();
+    pid_t daemon = world_fork();
     if (daemon == 0)
         be_a_daemon(ends[1]);
     close(ends[1]);
     pid_t pids[3];
     char folder[64];
-    assert_int_equal(read(ends[0], pids, sizeof(pids)), sizeof(pids));
-    assert_int_equal(read(ends[0], folder, sizeof(folder)), sizeof(folder));
+    world_read(ends[0], pids, sizeof(pids));
+    world_read(ends[0], folder, sizeof(folder));
     close(ends[0]);
     kill(daemon, SIGKILL);
     assert_int_equal(waitpid(daemon, NULL, 0), daemon);

@@ -4,7 +4,7 @@
 
 #include "projects/projects.h"
 
-#define HOST_WORLD_WAIT_MS 20000
+#define HOST_WORLD_WAIT_MS 60000
 
 struct host_world {
     char folder[64]; /* has the home and, beside it, the project */

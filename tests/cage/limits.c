@@ -338,7 +338,7 @@ static void next_daemon_removes_what_a_killed_one_left(void **state)
     int ends[2];
     char folder[512] = "";
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid_t daemon = fork();
+    pid_t daemon = world_fork();
     if (daemon == 0) {
         world = world_new();
         struct run *run = start(COMMAND("./probe", "wait-forever"));
@@ -346,11 +346,13 @@ static void next_daemon_removes_what_a_killed_one_left(void **state)
         kg_auto(kg_free) char *group = group_of(run, "pids");
         kg_auto(kg_free) char *rm = kg_format("rm -rf %s", world->folder);
         (void)!system(rm);
-        (void)!write(ends[1], group, strlen(group));
+        snprintf(folder, sizeof(folder), "%s", group);
+        (void)!write(ends[1], folder, sizeof(folder));
         for (;;)
             pause();
     }
-    assert_true(read(ends[0], folder, sizeof(folder) - 1) > 0);
+    close(ends[1]);
+    world_read(ends[0], folder, sizeof(folder));
     assert_int_equal(access(folder, F_OK), 0);
     pid_t spawner = cage_first_child(daemon);
     kill(spawner, SIGKILL); /* first, so that it cannot tidy up */
@@ -360,7 +362,6 @@ static void next_daemon_removes_what_a_killed_one_left(void **state)
     assert_int_equal(access(folder, F_OK), -1);
     world_free(next);
     close(ends[0]);
-    close(ends[1]);
 }
 
 /* -- the spawner's own limits ------------------------------------------------------------------ */

@@ -442,18 +442,25 @@ static int try_wait_forever(char **words)
 static int try_leave_grandchild(char **words)
 {
     (void)words;
+    int ends[2];
+    char told;
+    if (pipe(ends) < 0)
+        return 1;
     if (fork() == 0) {
         setsid();
         if (fork() == 0) {
             for (int number = 1; number < NSIG; number++)
                 signal(number, SIG_IGN);
-            wait_until_killed("grandchild");
+            puts("grandchild");
+            fflush(stdout);
+            (void)!write(ends[1], "", 1);
+            for (;;)
+                pause();
         }
         _exit(0);
     }
     wait(NULL);
-    usleep(20000);
-    return 0;
+    return read(ends[0], &told, 1) == 1 ? 0 : 1;
 }
 
 static int try_kill_everyone(char **words)

@@ -198,7 +198,7 @@ static void where_only_bwrap_may_make_namespaces_it_does(void **state)
 {
     (void)state;
     int status = 0;
-    pid_t pid = fork();
+    pid_t pid = world_fork();
     if (pid == 0) {
         refuse_to_unshare_networks();
         world = world_new();

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS 20000
+#define WAIT_MS 60000
 
 struct world {
     struct config_paths paths;

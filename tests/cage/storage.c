@@ -86,13 +86,11 @@ static void requests_that_come_before_a_copy_is_made_wait_for_it(void **state)
     struct heard heard = {0};
     kg_auto(kg_free) char *copy = kg_format("%s/copy.db", place.dir);
     open_storage(&heard, "copied");
-    uint64_t began_ms = kg_monotonic_ms();
     ask(&heard, "exec", "{\"sql\":\"INSERT INTO t VALUES (1)\"}");
     assert_int_equal(storage_export(heard.storage, copy, worker, on_done, &heard, &err), 0);
     heard.wanted++;
     ask(&heard, "query", "{\"sql\":\"SELECT a FROM t\"}");
     assert_true(loop_run_until(world->loop, has_heard, &heard, WORLD_WAIT_MS));
-    assert_true(kg_monotonic_ms() - began_ms < STATEMENT_MS);
     assert_int_equal(heard.results, 4);
     assert_int_equal(access(copy, F_OK), 0);
     close_storage(&heard);

@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -279,6 +282,30 @@ void world_skip(const char *test, const char *reason)
     printf("SKIP %s: %s\n", test, reason);
 }
 
+pid_t world_fork(void)
+{
+    pid_t parent = getpid(), pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setenv("CMOCKA_TEST_ABORT", "1", 1);
+    if (getppid() != parent)
+        _exit(1);
+    return 0;
+}
+
+void world_read(int fd, void *bytes, size_t size)
+{
+    for (size_t length = 0; length < size;) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        assert_int_equal(poll(&wait, 1, 2 * WORLD_WAIT_MS), 1);
+        ssize_t got = read(fd, (char *)bytes + length, size - length);
+        assert_true(got > 0);
+        length += (size_t)got;
+    }
+}
+
 static int run_as_ordinary_user(int output)
 {
     char *const argv[] = {program_invocation_short_name, NULL};
@@ -315,21 +342,20 @@ void world_again_as_ordinary_user(void)
 {
     if (geteuid() != 0)
         return;
-    int ends[2];
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    /* A file, not a pipe: whoever outlives that run, and holds its output, must not hold this one.
+     */
+    kg_auto(kg_close) int output = memfd_create("second run", MFD_CLOEXEC);
+    assert_true(output >= 0);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(run_as_ordinary_user(ends[1]));
-    close(ends[1]);
-    kg_auto(kg_buf_free) struct kg_buf said = {0};
-    for (ssize_t got = 1; got > 0;) {
-        kg_buf_reserve(&said, 4096);
-        got = read(ends[0], said.data + said.length, 4096);
-        said.length += got > 0 ? (size_t)got : 0;
-    }
-    close(ends[0]);
+        _exit(run_as_ordinary_user(output));
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
+    kg_auto(kg_buf_free) struct kg_buf said = {0};
+    off_t size = lseek(output, 0, SEEK_END);
+    kg_buf_reserve(&said, (size_t)size + 1);
+    assert_int_equal(pread(output, said.data, (size_t)size, 0), size);
+    said.length = (size_t)size;
     pass_on(kg_buf_terminate(&said), status != 0);
     if (status != 0)
         fail_msg("as uid %d: status %d", ORDINARY_UID, status);

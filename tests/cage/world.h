@@ -4,7 +4,7 @@
 
 #include "cage/cage.h"
 
-#define WORLD_WAIT_MS   20000
+#define WORLD_WAIT_MS   60000
 #define WORLD_PROCESSES 24
 #define WORLD_TMP_BYTES ((size_t)4 * 1024 * 1024)
 #define ORDINARY_UID    1234
@@ -26,6 +26,12 @@ void world_free(struct world *world);
 void world_write(struct world *world, const char *name, const char *text, mode_t mode);
 /* Puts a program into it that was built beside this test. */
 void world_copy(struct world *world, const char *name);
+
+/* A fork that goes with its parent, and in which an assertion that fails ends it: it would go on
+ * with the next test, beside its parent. */
+pid_t world_fork(void);
+/* What such a child tells; fails the test if it is not all there in time. */
+void world_read(int fd, void *bytes, size_t size);
 
 /* Says so, and counts it; on a CI machine, which has to have everything, it fails the test. */
 void world_skip(const char *test, const char *reason);

@@ -9,6 +9,7 @@ import time
 
 from harness import Daemon, FlowTest, has_sanitizer, main, memory_kb, wait_for
 
+# runs alone: how long the others wait for answers is looked at
 GROWTH_MAX_KB = 150_000 if has_sanitizer() else 40_000  # a sanitizer pads and keeps what is freed
 
 

@@ -131,11 +131,9 @@ print("said plainly", file=sys.stderr, flush=True)
         last = self.daemon.audit(limit=1)[0]["id"]
         timer = threading.Timer(0.3, lambda: self.daemon.call("good-c", "good.echo"))
         timer.start()
-        started = time.monotonic()
         events = self.daemon.audit(plugin="good-c", after=last, wait_ms=10_000)
         timer.join()
         self.assertTrue(events)
-        self.assertGreater(time.monotonic() - started, 0.2)
 
     def test_notification_is_audited_and_a_flood_is_counted(self):
         self.daemon.call("flood", "flood.start", {"ms": 300})

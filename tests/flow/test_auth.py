@@ -31,7 +31,7 @@ class Web:
 
     def ask(self, method, path, body=None):
         """(status, headers, body as bytes)"""
-        connection = http.client.HTTPConnection(self.address, timeout=20)
+        connection = http.client.HTTPConnection(self.address, timeout=60)
         try:
             text = None if body is None else json.dumps(body)
             connection.request(method, path, text, self.headers)
@@ -400,7 +400,7 @@ class Limits(FlowTest):
 
     def test_many_failures_take_no_memory(self):
         with Daemon(config=FREE_PORT) as daemon:
-            connection = http.client.HTTPConnection(Web(daemon).address, timeout=20)
+            connection = http.client.HTTPConnection(Web(daemon).address, timeout=60)
 
             def fail(count):
                 for index in range(count):

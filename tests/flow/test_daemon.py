@@ -6,7 +6,6 @@ import signal
 import socket
 import stat
 import subprocess
-import time
 
 from harness import KAGED, Daemon, FlowTest, at_once, install, main, process_start, wait_for
 
@@ -17,7 +16,7 @@ class Start(FlowTest):
         try:
             done = subprocess.run([KAGED, "--home", daemon.home, "start", "--foreground"],
                                   env=daemon.environment(), capture_output=True, text=True,
-                                  stdin=subprocess.DEVNULL, timeout=30)
+                                  stdin=subprocess.DEVNULL, timeout=60)
             self.assertEqual(done.returncode, code, done.stderr)
             for word in words:
                 self.assertRegex(done.stderr, word)
@@ -92,7 +91,7 @@ class Start(FlowTest):
         user = 65534 if os.getuid() == 0 else None
         return subprocess.run([KAGED, "--home", daemon.home, *arguments], user=user, group=user,
                               env=daemon.environment(), capture_output=True, text=True,
-                              extra_groups=[] if user else None, timeout=30)
+                              extra_groups=[] if user else None, timeout=60)
 
     def test_home_that_cannot_be_written_is_explained(self):
         daemon = Daemon()
@@ -149,7 +148,7 @@ class Log(FlowTest):
         # Started without a socket, it has nobody to tell.
         spawner = os.path.join(os.path.dirname(KAGED), "kaged-spawner")
         done = subprocess.run([spawner, "999", str(os.getpid()), "1000", "1000", "json", "0", "0"],
-                              capture_output=True, text=True, timeout=30)
+                              capture_output=True, text=True, timeout=60)
         record, = self.records(done.stderr)
         self.assertIn("spawner", record["message"])
 
@@ -159,26 +158,25 @@ class Stop(FlowTest):
         with Daemon(["good-c"]) as daemon:
             daemon.remember()
             self.assertIn(daemon.api("POST", "/stop")[0], (200, 202))
-            daemon.process.wait(20)
+            daemon.process.wait(60)
             daemon.check_end()
 
     def test_stop_by_interrupt(self):
         with Daemon(["good-c"]) as daemon:
             daemon.remember()
             daemon.process.send_signal(signal.SIGINT)
-            daemon.process.wait(20)
+            daemon.process.wait(60)
             daemon.check_end()
 
-    def test_stop_is_quick_when_plugins_leave(self):
-        with Daemon(["good-c", "good-python", "good-bash", "good-node"]) as daemon:
-            started = time.monotonic()
+    def test_stop_waits_no_longer_than_plugins_take_to_leave(self):
+        config = {"limits.shutdown_timeout_ms": 600_000}
+        with Daemon(["good-c", "good-python", "good-bash", "good-node"], config) as daemon:
             daemon.stop()
-            self.assertLess(time.monotonic() - started, 4.5)
 
     def test_stop_does_not_wait_for_plugins_that_stay(self):
         config = {"limits.shutdown_timeout_ms": 300, "limits.term_timeout_ms": 300}
         with Daemon(["ignores-sigterm", "ignores-shutdown", "good-c"], config) as daemon:
-            daemon.stop(timeout=10)
+            daemon.stop(timeout=60)
 
     def test_second_signal_does_not_wait(self):
         config = {"limits.shutdown_timeout_ms": 60_000}
@@ -187,18 +185,18 @@ class Stop(FlowTest):
             daemon.process.send_signal(signal.SIGTERM)
             wait_for(lambda: "stopping" in daemon.log(), "the start of the end")
             daemon.process.send_signal(signal.SIGTERM)
-            daemon.process.wait(10)
+            daemon.process.wait(60)
             daemon.check_end()
 
     def test_stop_while_a_plugin_starts(self):
         with Daemon(["never-answers", "good-node"], wait_running=False) as daemon:
-            daemon.stop(timeout=10)
+            daemon.stop(timeout=60)
 
     def test_stop_while_a_restart_is_due(self):
         with Daemon(["crash-at-start"], {"limits.restart_delay_ms": 60_000,
                                          "limits.restart_delay_max_ms": 60_000}) as daemon:
             daemon.wait_state("crash-at-start", "crashed")
-            daemon.stop(timeout=10)
+            daemon.stop(timeout=60)
 
     def test_call_in_flight_is_answered_at_the_stop(self):
         with Daemon(["answers-late"]) as daemon:
@@ -247,9 +245,9 @@ class Killed(FlowTest):
                     if comm.read().startswith("kaged-spawner"):
                         os.kill(pid, signal.SIGKILL)
                         break
-            self.assertEqual(daemon.process.wait(20), 1)
+            self.assertEqual(daemon.process.wait(60), 1)
             daemon.process = None
-            wait_for(lambda: not daemon.left_over(), "the end of all cages", timeout=2)
+            wait_for(lambda: not daemon.left_over(), "the end of all cages")
             daemon.check_sanitizers()
 
 

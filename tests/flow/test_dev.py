@@ -133,7 +133,7 @@ class Dev(FlowTest):
 
     def test_without_a_terminal_it_needs_yes(self):
         with self.without_terminal("plugin", "dev") as run:
-            out, err = run.communicate(timeout=20)
+            out, err = run.communicate(timeout=60)
         self.assertEqual((run.returncode, out), (5, ""))
         self.assertIn("--yes", err)
 
@@ -141,7 +141,7 @@ class Dev(FlowTest):
         with self.without_terminal("plugin", "dev", "--yes") as run:
             self.wait_answer("one")
             self.write("kaged-plugin.yaml", MANIFEST.replace("[]", '["read:fs:/opt"]'))
-            _, err = run.communicate(timeout=20)
+            _, err = run.communicate(timeout=60)
         self.assertEqual(run.returncode, 5)
         self.assertIn("--yes does not allow new capabilities: read:fs:/opt", err)
 
@@ -153,7 +153,7 @@ class Dev(FlowTest):
             wait_for(lambda: self.daemon.try_call("good-python", "good.echo")[1].get("sees"),
                      "the new capability")
             run.send_signal(signal.SIGINT)
-            out, err = run.communicate(timeout=20)
+            out, err = run.communicate(timeout=60)
         self.assertEqual((run.returncode, err), (0, ""))
         self.assertNotIn("\x1b", out)
 
@@ -452,7 +452,7 @@ class Folders(FlowTest):
         status, made = self.daemon.api("POST", "/tokens", {"name": "far", "scopes": ["admin"]})
         self.assertEqual(status, 201, made)
         connection = http.client.HTTPConnection(self.daemon.api("GET", "/status")[1]["tcp"],
-                                                timeout=20)
+                                                timeout=60)
         self.addCleanup(connection.close)
         connection.request("POST", "/api/v1/dev", json.dumps({"path": self.folder("far")}),
                            {"Authorization": "Bearer " + made["token"]})

@@ -124,7 +124,7 @@ class Answers(FlowTest):
             self.client.cancel(first)
             number, _, end = self.client.next()
             self.assertEqual((number, end["data"]["code"]), (first, "cancelled"))
-            self.assertTrue(closed.wait(20))
+            self.assertTrue(closed.wait(60))
             go_on.set()
             self.assertEqual(text_of(self.client.end(second)[0]), "Hi")
 

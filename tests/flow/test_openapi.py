@@ -137,7 +137,7 @@ class OpenApi(FlowTest):
     def by_tcp(self, method, path, token=None, **query):
         """(status, body), and the connection is the request's own."""
         connection = http.client.HTTPConnection(self.daemon.api("GET", "/status")[1]["tcp"],
-                                                timeout=20)
+                                                timeout=60)
         self.addCleanup(connection.close)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         connection.request(method.upper(), self.url(path, **query), headers=headers)
@@ -348,7 +348,7 @@ class OpenApi(FlowTest):
             status, answer = daemon.raw("POST", "/api/v1/stop")
             self.assertEqual(status, 202)
             self.check(self.operations["post", "/api/v1/stop"], status, answer)
-            daemon.process.wait(20)
+            daemon.process.wait(60)
             daemon.check_end()
 
     def test_other_answers_of_a_route_fit_as_well(self):

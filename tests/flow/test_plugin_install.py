@@ -213,7 +213,7 @@ class Dialogues(Install):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             url = f"https://localhost:{silent.getsockname()[1]}/pi"
             with self.terminal("plugin", "install", url) as terminal:
-                silent.settimeout(20)
+                silent.settimeout(60)
                 connection = silent.accept()[0]
                 terminal.type(CTRL_C)
                 code, text = terminal.end()
@@ -573,7 +573,7 @@ class Consents(Install):
         self.wait(self.want(self.source()), "offered")
         with socket.create_server(("127.0.0.1", 0)) as silent:
             self.want(f"https://localhost:{silent.getsockname()[1]}/pi")
-            silent.settimeout(20)
+            silent.settimeout(60)
             silent.accept()[0].close()
             self.daemon.stop()
         self.assert_untouched()

@@ -219,7 +219,7 @@ class Live(FlowTest):
             reload(daemon, limits__http_bodies_bytes=5000)
             with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
                 for client in (first, second):
-                    client.settimeout(20)
+                    client.settimeout(60)
                     client.connect(daemon.socket)
                 first.sendall(head)
                 daemon.api("GET", "/status")  # it has been read by then
@@ -237,7 +237,7 @@ class Live(FlowTest):
             reload(daemon, limits__http_connections=1)
             with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
                 for client in (first, second):
-                    client.settimeout(20)
+                    client.settimeout(60)
                     client.connect(daemon.socket)
                 self.assertIn(b" 503 ", second.recv(65536))  # told before it asks
 
@@ -245,7 +245,7 @@ class Live(FlowTest):
         with Daemon() as daemon:
             reload(daemon, limits__http_idle_ms=50)
             with socket.socket(socket.AF_UNIX) as idle:
-                idle.settimeout(20)
+                idle.settimeout(60)
                 idle.connect(daemon.socket)
                 self.assertEqual(idle.recv(1), b"")
 

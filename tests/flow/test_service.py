@@ -132,7 +132,7 @@ class Activation(FlowTest):
             early.connect(daemon.socket)
             early.sendall(b"GET /healthz HTTP/1.1\r\nHost: kaged\r\n\r\n")
             with daemon:
-                early.settimeout(20)
+                early.settimeout(60)
                 self.assertIn(b"200 OK", early.recv(100))
                 self.assertEqual(daemon.api("GET", "/status")[0], 200)
 

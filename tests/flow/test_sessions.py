@@ -1,5 +1,8 @@
 """Sessions by the API: what is said, hooks around it, tools, compaction, and what survives."""
+import contextlib
 import json
+import os
+import signal
 
 from harness import PATIENCE, Daemon, FlowTest, UnixConnection, at_once, main, wait_for
 
@@ -74,6 +77,16 @@ class Tea(Daemon):
 
     def answer(self, hook, code, plugin="hears-hooks"):
         self.call(plugin, "heard.answer", {"hook": hook, "code": code})
+
+    @contextlib.contextmanager
+    def held(self, plugin="hears-hooks"):
+        """Meanwhile it answers nothing; a hook waits for it."""
+        pid = self.status(plugin)["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def heard(self, plugin="hears-hooks"):
         return self.call(plugin, "heard.calls")["calls"]
@@ -231,7 +244,7 @@ class Hooks(SessionTest):
 
     def test_a_start_hook_that_fails_or_hangs_costs_its_timeout_only(self):
         d = self.daemon
-        d.answer("on_session_start", "time.sleep(2)")
+        d.answer("on_session_start", "time.sleep(8)")
         d.answer("on_session_start", "result = ['what']", "hears-more")
         session = d.new()
         d.say(session, "hello")
@@ -308,7 +321,7 @@ BAD = {
     "garbage": ("result = 'tea'", "invalid_compactor_result"),
     "nothing": ("result = None", "invalid_compactor_result"),
     "an error": ("1 / 0", "compactor_failed"),
-    "too late": ("time.sleep(2)", "compactor_timeout"),
+    "too late": ("time.sleep(8)", "compactor_timeout"),
     "unknown ids": (GOOD + "result['superseded'] = ['01ARZ3NDEKTSV4RRFFQ69G5FAV']",
                     "invalid_compactor_result"),
     "left out and not superseded": (GOOD + "result['superseded'] = []", "invalid_compactor_result"),
@@ -399,8 +412,9 @@ class Compaction(SessionTest):
     def test_a_context_that_is_too_full_is_compacted_and_its_readers_wait(self):
         d = self.daemon
         session = self.talk()
-        d.answer("pre_compact", "time.sleep(0.3)\n" + GOOD)
-        said = d.say(session, "x" * 4000)
+        d.answer("pre_compact", GOOD)
+        with d.held():
+            said = d.say(session, "x" * 4000)
         self.assertTrue(said["compacting"])
         texts = d.texts(session)
         self.assertEqual(texts[0], "question 0")
@@ -425,9 +439,10 @@ class Compaction(SessionTest):
         """It met one that was under way and began none, so the context stayed too full."""
         d = self.daemon
         session = self.talk()
-        d.answer("pre_compact", "time.sleep(0.5)\n" + GOOD)
-        for text in ("x", "y"):
-            self.assertTrue(d.say(session, text * 4000)["compacting"])
+        d.answer("pre_compact", GOOD)
+        with d.held():
+            for text in ("x", "y"):
+                self.assertTrue(d.say(session, text * 4000)["compacting"])
         texts = d.texts(session)  # waits for both
         self.assertEqual(len(d.events(session, "compaction.completed")), 2)
         self.assertNotIn("x" * 4000, texts)
@@ -436,9 +451,10 @@ class Compaction(SessionTest):
     def test_a_context_that_cannot_become_smaller_is_not_compacted_again(self):
         d = self.daemon
         session = self.talk()
-        d.answer("pre_compact", "time.sleep(0.5)\n" + GOOD)
-        for role in ("user", "assistant", "assistant"):
-            self.assertTrue(d.say(session, "x" * 4000, role=role)["compacting"])
+        d.answer("pre_compact", GOOD)
+        with d.held():
+            for role in ("user", "assistant", "assistant"):
+                self.assertTrue(d.say(session, "x" * 4000, role=role)["compacting"])
         self.assertEqual(d.texts(session).count("x" * 4000), 3)
         self.assertEqual(len(d.events(session, "compaction.triggered")), 1)
         self.assertEqual(len(d.events(session, "compaction.completed")), 1)

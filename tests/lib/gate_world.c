@@ -21,7 +21,7 @@
 #include <uv.h>
 
 #define CHUNK_BYTES 65536
-#define WAIT_MS     20000
+#define WAIT_MS     60000
 
 static void must(bool holds, const char *what)
 {

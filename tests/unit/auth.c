@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS  10000
+#define WAIT_MS  60000
 #define START_MS INT64_C(1800000000000)
 #define NONCE    "0123456789abcdef0123456789abcdef"
 

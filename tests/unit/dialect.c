@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS 20000 /* nobody waits that long: it only ends a test that hangs */
+#define WAIT_MS 60000 /* nobody waits that long: it only ends a test that hangs */
 #define V       "\"jsonrpc\":\"2.0\""
 
 /* -- the rig: a talk on real pipes, and what became of it -------------------------------------- */

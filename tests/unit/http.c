@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS     10000 /* how long a test waits for what it expects */
+#define WAIT_MS     60000 /* how long a test waits for what it expects */
 #define LARGE_BYTES ((size_t)4 * 1024 * 1024)
 #define UPLOAD_MAX  ((size_t)64 * 1024 * 1024)
 #define HEAD        "Host: localhost\r\n\r\n"

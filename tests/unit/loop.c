@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS 20000 /* nobody waits that long: it only ends a test that hangs */
+#define WAIT_MS 60000 /* nobody waits that long: it only ends a test that hangs */
 
 /* -- the wheel against a model ----------------------------------------------------------------- */
 

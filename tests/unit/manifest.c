@@ -2,6 +2,7 @@
 #include "manifest/manifest.h"
 
 #include "base/doc.h"
+#include "cpu.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -1257,9 +1258,9 @@ static void the_published_schema_is_valid_and_takes_the_example(void **state)
 static void assert_bounded(const char *key, const char *text, enum manifest_code code)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
-    uint64_t started_ms = kg_monotonic_ms();
+    uint64_t started_ms = cpu_ms();
     struct manifest *manifest = read_with(key, text, &problems);
-    uint64_t took_ms = kg_monotonic_ms() - started_ms;
+    uint64_t took_ms = cpu_ms() - started_ms;
     bool found = false;
     for (size_t i = 0; i < problems.count; i++)
         found |= problems.items[i].row == &manifest_rows[code];
@@ -1315,14 +1316,14 @@ static void schemas_that_refer_to_themselves_end(void **state)
     kg_auto(kg_doc_cleanup) struct kg_doc *empty = kg_json_read(KG_STR("{}"), NULL);
     for (size_t i = 0; i < KG_COUNT(schemas); i++) {
         kg_auto(kg_problems_free) struct kg_problems problems = {0};
-        uint64_t started_ms = kg_monotonic_ms();
+        uint64_t started_ms = cpu_ms();
         struct manifest *manifest = read_with("config_schema", schemas[i], &problems);
         if (manifest == NULL)
             assert_ptr_equal(problems.items[0].row, &manifest_rows[MANIFEST_SCHEMA_INVALID]);
         else
             schema_check(manifest->config_schema, empty->root, NULL);
         manifest_free(manifest);
-        assert_in_range(kg_monotonic_ms() - started_ms, 0, PATIENCE_MS);
+        assert_in_range(cpu_ms() - started_ms, 0, PATIENCE_MS);
     }
 }
 
@@ -1372,9 +1373,9 @@ static void a_catastrophic_pattern_takes_a_bounded_time(void **state)
     kg_auto(kg_doc_cleanup) struct kg_doc *victim = kg_json_read(
         KG_STR("{\"a\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\"}"), NULL);
     assert_non_null(manifest);
-    uint64_t started_ms = kg_monotonic_ms();
+    uint64_t started_ms = cpu_ms();
     assert_false(schema_check(manifest->config_schema, victim->root, NULL));
-    assert_in_range(kg_monotonic_ms() - started_ms, 0, PATIENCE_MS);
+    assert_in_range(cpu_ms() - started_ms, 0, PATIENCE_MS);
     manifest_free(manifest);
     kg_auto(kg_buf_free) struct kg_buf longest =
         repeated("config_schema: {pattern: \"", "(a|", 100000, "\"}\n");

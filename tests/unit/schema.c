@@ -1,6 +1,7 @@
 /* JSON Schema: the public suite of both drafts, then messages, bounds, defaults, and speed's
  * promises. */
 #include "schema/schema.h"
+#include "cpu.h"
 #include "suite.h"
 
 #include <malloc.h>
@@ -641,7 +642,7 @@ static void a_default_is_filled_itself_but_never_within_itself(void **state)
 
 static void assert_gives_up(const char *schema_text, const char *instance_text)
 {
-    uint64_t start = kg_monotonic_ms();
+    uint64_t start = cpu_ms();
     struct schema *schema = compiled(schema_text);
     kg_auto(kg_doc_cleanup) struct kg_doc *instance = doc_of(instance_text);
     kg_auto(schema_report_free) struct schema_report report = {0};
@@ -650,7 +651,7 @@ static void assert_gives_up(const char *schema_text, const char *instance_text)
     assert_true(report.gave_up);
     assert_int_equal(report.count, 1);
     schema_free(schema);
-    assert_in_range(kg_monotonic_ms() - start, 0, PATIENCE_MS);
+    assert_in_range(cpu_ms() - start, 0, PATIENCE_MS);
 }
 
 static void doubling_references_make_the_check_give_up(void **state)
@@ -720,9 +721,9 @@ static void many_equal_looking_items_are_compared_in_time(void **state)
     for (int i = 0; i < 100000; i++)
         kg_buf_printf(&text, "%c{'a': %d}", i ? ',' : '[', i);
     kg_buf_text(&text, "]");
-    uint64_t start = kg_monotonic_ms();
+    uint64_t start = cpu_ms();
     assert_true(fits("{'uniqueItems': true}", kg_buf_terminate(&text)));
-    assert_in_range(kg_monotonic_ms() - start, 0, PATIENCE_MS);
+    assert_in_range(cpu_ms() - start, 0, PATIENCE_MS);
 }
 
 static void schemas_past_a_bound_are_refused(void **state)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -545,35 +546,43 @@ static void a_plugin_that_was_copied_in_can_be_uninstalled(void **state)
 
 /* -- others at the same time ------------------------------------------------------------------- */
 
+struct waits {
+    int count;
+    int holder; /* which lets go when it hears of one */
+};
+
 static void told(void *data)
 {
-    (*(int *)data)++;
+    struct waits *waits = data;
+    waits->count++;
+    assert_int_equal(write(waits->holder, "", 1), 1);
 }
 
 static void a_writer_waits_for_another_and_says_so(void **state)
 {
     struct world *world = *state;
     struct kg_err err = {0};
-    int waits = 0;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    struct waits waits = {.holder = ends[0]};
+    char byte;
     store_on_wait(world->store, told, &waits);
     assert_int_equal(store_recover(world->store, &err), 0);
-    assert_int_equal(waits, 0);
-    int fds[2];
-    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(waits.count, 0);
     pid_t holder = fork();
     if (holder == 0) {
         int fd = open(world_path(world, "plugins/.store/lock"), O_RDWR | O_CLOEXEC);
-        if (fd >= 0 && flock(fd, LOCK_EX) == 0 && write(fds[1], "", 1) == 1)
-            usleep(200000);
+        close(ends[0]);
+        if (fd >= 0 && flock(fd, LOCK_EX) == 0 && write(ends[1], "", 1) == 1)
+            (void)!read(ends[1], &byte, 1);
         _exit(0);
     }
-    char ready;
-    assert_int_equal(read(fds[0], &ready, 1), 1);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
     assert_int_equal(store_recover(world->store, &err), 0);
-    assert_int_equal(waits, 1);
+    assert_int_equal(waits.count, 1);
     assert_int_equal(waitpid(holder, NULL, 0), holder);
-    close(fds[0]);
-    close(fds[1]);
+    close(ends[0]);
 }
 
 static void a_folder_of_the_quarantine_in_use_is_not_swept_away(void **state)

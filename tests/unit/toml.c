@@ -1,5 +1,6 @@
 /* TOML 1.0 to the letter: the public suite, then places, bounds and what the messages say. */
 #include "base/doc.h"
+#include "cpu.h"
 #include "suite.h"
 
 #include <math.h>
@@ -383,10 +384,10 @@ static void many_keys_and_many_headers_take_no_square_of_time(void **state)
         unsigned count = 0;
         while (text.length < KG_DOC_BYTES_MAX - 16)
             kg_buf_printf(&text, formats[i], count++);
-        uint64_t start = kg_monotonic_ms();
+        uint64_t start = cpu_ms();
         kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_toml_read(kg_buf_view(&text), NULL);
         assert_non_null(doc);
-        assert_true(kg_monotonic_ms() - start < 5000);
+        assert_true(cpu_ms() - start < 5000);
     }
 }
 

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS    10000
+#define WAIT_MS    60000
 #define HANDSHAKE  "Host: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"
 #define KEY        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 #define VERSION    "Sec-WebSocket-Version: 13\r\n"
@@ -44,8 +44,10 @@ static void say_ok(struct http_request *request)
     http_reply(request, 200, KG_STR("{}"));
 }
 
-static const struct http_parameter query[] = {
-    {"plugin", "string", ""}, {"event", "string", ""}, {"type", "event_type", ""}, {NULL, NULL, NULL}};
+static const struct http_parameter query[] = {{"plugin", "string", ""},
+                                              {"event", "string", ""},
+                                              {"type", "event_type", ""},
+                                              {NULL, NULL, NULL}};
 static const struct http_route routes[] = {
     {"GET", "/events", "", 0, query, serve, "", false},
     {"GET", "/few", "", 0, query, serve_without_audit, "", false},

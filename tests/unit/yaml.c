@@ -1,5 +1,6 @@
 /* One plain YAML document and nothing more: each refusal with its place, resolution, aliases. */
 #include "base/doc.h"
+#include "cpu.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -258,12 +259,12 @@ static void the_billion_laughs_end_quickly(void **state)
             kg_buf_printf(&text, "%s*a%d", k ? ", " : "", i - 1);
         kg_buf_text(&text, "]\n");
     }
-    uint64_t start = kg_monotonic_ms();
+    uint64_t start = cpu_ms();
     struct kg_err err = {0};
     assert_null(kg_yaml_read(kg_buf_view(&text), &err));
     assert_non_null(
         strstr(err.message, ": more than 65536 values, those that aliases repeat included"));
-    assert_true(kg_monotonic_ms() - start < 2000);
+    assert_true(cpu_ms() - start < 2000);
 }
 
 static void nesting_through_aliases_counts(void **state)
