@@ -173,9 +173,15 @@ static int dial_to(const char *address, uint16_t port)
     struct timeval wait = {.tv_sec = WAIT_MS / 1000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-    if (connect(fd, &target.any, gate_address_size(&target)) == 0)
+    int error = connect(fd, &target.any, gate_address_size(&target)) < 0 ? errno : 0;
+    if (error == EINTR) { /* see receive */
+        struct pollfd connected = {.fd = fd, .events = POLLOUT};
+        while (poll(&connected, 1, WAIT_MS) < 0 && errno == EINTR)
+            continue;
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){sizeof(error)});
+    }
+    if (error == 0)
         return fd;
-    int error = errno;
     close(fd);
     return -error;
 }
