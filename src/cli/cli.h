@@ -170,6 +170,9 @@ void table_print(struct table *table); /* and frees it */
 int terminal_open(void);
 /* Adds " [y/N] "; true for y, Y and yes. Ctrl-C, an empty answer and anything else are a no. */
 bool terminal_ask(int fd, const char *question);
+/* One line, which is not shown while it is typed; at most max bytes and one more. -EINTR: Ctrl-C.
+ */
+int terminal_ask_secret(int fd, const char *question, struct kg_buf *ret_text, size_t max);
 /* From now on Ctrl-C and a wish to end the program are only remembered. */
 void terminal_catch_interrupts(void);
 bool terminal_was_interrupted(void);
@@ -281,11 +284,15 @@ void systemd_detach(struct systemd *systemd);
 /* -- the commands ------------------------------------------------------------------------------ */
 
 int cli_start(struct cli *cli);
+int cli_backup(struct cli *cli);
+int cli_restore(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
 int cli_plugin_new(struct cli *cli);
 int cli_plugin_test(struct cli *cli);
 int cli_project_validate(struct cli *cli);
+int cli_project_init(struct cli *cli);
+int cli_project_add(struct cli *cli);
 int cli_project_load(struct cli *cli);
 int cli_project_reload(struct cli *cli);
 int cli_project_list(struct cli *cli);
@@ -296,6 +303,10 @@ int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);
 int cli_config_path(struct cli *cli);
 int cli_schema_check(struct cli *cli);
+int cli_secret_set(struct cli *cli);
+int cli_secret_list(struct cli *cli);
+int cli_secret_rm(struct cli *cli);
+int cli_secret_rotate(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_status(struct cli *cli);
 int cli_reload(struct cli *cli);

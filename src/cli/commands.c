@@ -506,6 +506,31 @@ const struct cli_command cli_commands[] = {
         .run = cli_project_load,
     },
     {
+        .words = "project init",
+        .arguments = {"[PATH]"},
+        .summary = "begin a project's file",
+        .help = "Writes .kaged/project.yaml into the folder PATH, or here without one: a project "
+                "with one agent, and comments on what can follow. A file that is there stays as it "
+                "is. Needs no daemon; one that has the folder loaded reads it again.",
+        .needs = CLI_PATHS,
+        .run = cli_project_init,
+    },
+    {
+        .words = "project add",
+        .arguments = {"PLUGIN"},
+        .options = {{"agent", 0, "AGENT",
+                     "For this agent, by its path or the name of a subagent (the primary)."},
+                    {"path", 0, "PATH", "In the project of this folder (the one around here)."}},
+        .summary = "add a plugin to an agent of a project",
+        .help = "Declares a plugin in the project's file, by its name or its package; comments and "
+                "layout stay as they are. A file that is a link or read-only is refused. Needs no "
+                "daemon; one that has the project loaded reads it again, and asks for your consent "
+                "to what is new.\n"
+                " kaged project add memory --agent researcher",
+        .needs = CLI_PATHS,
+        .run = cli_project_add,
+    },
+    {
         .words = "project reload",
         .arguments = {"PROJECT"},
         .summary = "read a project's file again",
@@ -799,6 +824,81 @@ const struct cli_command cli_commands[] = {
         .help = "Shows the paths of config.toml and local.toml, whether they exist or not.",
         .needs = CLI_PATHS,
         .run = cli_config_path,
+    },
+    {
+        .words = "backup",
+        .arguments = {"FILE"},
+        .summary = "write the whole home into one file",
+        .help = "Writes configuration, plugins, their data and storage, sessions and the audit log "
+                "into FILE, which must not be there yet and is for you alone to read. The daemon "
+                "may go on meanwhile: each database is copied as it is at one moment. Secrets stay "
+                "sealed, and their key is not in it: keep a copy of state/secrets.key elsewhere. "
+                "Plain values in local.toml are in it as they are.\n"
+                " kaged backup ~/kaged-2026-11-17.backup",
+        .needs = CLI_PATHS,
+        .run = cli_backup,
+    },
+    {
+        .words = "restore",
+        .arguments = {"FILE"},
+        .options = {{"key", 0, "FILE", "The key that the secrets were sealed with."},
+                    {"force", 0, NULL,
+                     "Also over a home that is there, which is moved into a folder in it."}},
+        .summary = "make a home of a backup",
+        .help = "Makes a home of FILE where none is: on another machine, in another folder and for "
+                "another user, too. Paths into the old home lead into the new one, and everything "
+                "belongs to whoever restores it. Without --key the secrets are left out, and those "
+                "that have to be set again are named. A file that is cut off or was changed is "
+                "refused before anything is touched, and so is one of a newer kaged. No daemon may "
+                "run.\n"
+                " kaged --home /srv/kaged restore kaged.backup --key secrets.key",
+        .needs = CLI_PATHS,
+        .run = cli_restore,
+    },
+    {
+        .words = "secret set",
+        .arguments = {"SECRET"},
+        .summary = "store a secret, sealed",
+        .help =
+            "Asks for the value on the terminal, without showing it, or reads it from stdin; it "
+            "is never an argument, which everybody on the machine could read. It is sealed in "
+            "the state folder and cannot be read back: ${secret:SECRET} in a table of "
+            "local.toml hands it to that plugin or provider alone. Plugins that use it are "
+            "told the new value. What kaged shows, logs and records has [redacted] in its "
+            "place; a value shorter than 8 bytes is stored, but cannot be redacted. Works "
+            "without a daemon, too.\n"
+            " kaged secret set weather-token < token.txt",
+        .needs = CLI_PATHS,
+        .run = cli_secret_set,
+    },
+    {
+        .words = "secret list",
+        .summary = "list secrets and who uses them",
+        .help = "Shows the names of all secrets that are stored or that local.toml names, since "
+                "when, and which tables of local.toml use each. Works without a daemon, too.",
+        .needs = CLI_PATHS,
+        .run = cli_secret_list,
+    },
+    {
+        .words = "secret rm",
+        .arguments = {"SECRET"},
+        .options = {{"force", 0, NULL, "Also while something uses it."}},
+        .summary = "remove a secret",
+        .help = "Removes a secret. One that local.toml names is refused: with --force a plugin "
+                "that runs keeps what it was told, and cannot be started again until the secret "
+                "is set. Works without a daemon, too.",
+        .needs = CLI_PATHS,
+        .run = cli_secret_rm,
+    },
+    {
+        .words = "secret rotate",
+        .summary = "seal all secrets with a new key",
+        .help = "Makes a new key, seals all secrets with it, and puts it in the place of the old "
+                "one; wherever that is cut off, the secrets can still be opened. Where the key is "
+                "the service manager's credential kaged-key, secrets that an older key sealed are "
+                "sealed with it. Works without a daemon, too.",
+        .needs = CLI_PATHS,
+        .run = cli_secret_rotate,
     },
     {
         .words = "schema check",

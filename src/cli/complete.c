@@ -131,6 +131,11 @@ static void put_knobs(struct kg_buf *out, const struct typed *typed)
     put_listed(out, typed, kg_buf_terminate(&target), "knobs", "name", "knob");
 }
 
+static void put_secrets(struct kg_buf *out, const struct typed *typed)
+{
+    put_listed(out, typed, "/api/v1/secrets", "secrets", "name", "secret");
+}
+
 static void put_projects(struct kg_buf *out, const struct typed *typed)
 {
     put_listed(out, typed, "/api/v1/projects", "projects", "id", "project");
@@ -224,11 +229,12 @@ static void put_kind(struct kg_buf *out, const struct typed *typed, const char *
         const char *placeholder;
         void (*put)(struct kg_buf *out, const struct typed *typed);
     } kinds[] = {
-        {"NAME", put_plugins},     {"METHOD", put_methods}, {"KEY", put_keys},
-        {"VALUE", put_values},     {"EVENT", put_events},   {"DIR", put_folders},
-        {"PATH", put_files},       {"FILE", put_files},     {"SCHEMA", put_files},
-        {"INSTANCE", put_files},   {"SOURCE", put_files},   {"PROJECT", put_projects},
-        {"SESSION", put_sessions}, {"AGENT", put_agents},   {"KNOB", put_knobs},
+        {"NAME", put_plugins},   {"METHOD", put_methods},   {"KEY", put_keys},
+        {"VALUE", put_values},   {"EVENT", put_events},     {"DIR", put_folders},
+        {"PATH", put_files},     {"FILE", put_files},       {"SCHEMA", put_files},
+        {"INSTANCE", put_files}, {"SOURCE", put_files},     {"PROJECT", put_projects},
+        {"SECRET", put_secrets}, {"SESSION", put_sessions}, {"AGENT", put_agents},
+        {"KNOB", put_knobs},
     };
     const char *start = placeholder + strspn(placeholder, "[");
     kg_auto(kg_free) char *kind = kg_str_dup((struct kg_str){start, strcspn(start, "].")});

@@ -8,6 +8,7 @@
 #include "config/edit.h"
 #include "config/local.h"
 #include "manifest/manifest.h"
+#include "secret/secret.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,12 +52,45 @@ static void put_unknown_tables(struct kg_buf *out, const struct cli *cli,
     }
 }
 
+/* What a plugin or a provider names, and is not there, lets nobody else down; here it is told. */
+static int check_problems(const struct cli *cli, const struct local *local, struct kg_err *err)
+{
+    const struct kg_err *problem = NULL;
+    for (size_t i = 0; i < local->plugin_count && problem == NULL; i++)
+        problem = local->plugins[i].problem;
+    for (size_t i = 0; i < local->provider_count && problem == NULL; i++)
+        problem = local->providers[i].problem;
+    if (problem == NULL)
+        return 0;
+    *err = *problem;
+    err->code = KG_E_INVALID_CONFIG;
+    kg_wrap_file(err, cli->paths.local_file);
+    return -EINVAL;
+}
+
+/* As the daemon reads it. */
+static struct local *load_local(const struct cli *cli, struct kg_err *err)
+{
+    struct secret_places places;
+    secret_places_find(&cli->paths, &places);
+    struct secret_values *values = secret_values_read(cli->paths.local_file, &places, err);
+    secret_places_free(&places);
+    if (values == NULL)
+        return NULL;
+    const struct local_lookup lookup = secret_values_lookup(values);
+    struct local *local = local_load(cli->paths.local_file, &lookup, err);
+    if (local != NULL && check_problems(cli, local, err) < 0)
+        local_free(kg_steal(&local));
+    secret_values_drop(values);
+    return local;
+}
+
 int cli_config_check(struct cli *cli)
 {
     struct kg_err err = {0};
     struct config *config = config_load(cli->paths.config_file, &err);
     bool fits = config != NULL && settings_check(config, cli->paths.config_file, &err) == 0;
-    struct local *local = fits ? local_load(cli->paths.local_file, LOCAL_REPLACE, &err) : NULL;
+    struct local *local = fits ? load_local(cli, &err) : NULL;
     int code = local != NULL ? CLI_DONE : print_error(&err);
     if (local != NULL) {
         kg_auto(kg_buf_free) struct kg_buf out = {0};
@@ -123,7 +157,8 @@ static const struct config_key *known_key(const struct key_path *path, struct kg
 /* Whether the key belongs in local.toml: [plugins.NAME], [models], [providers] and the like. */
 static bool is_local(const struct key_path *path)
 {
-    static const char *const sections[] = {"models", "providers", "system_plugins", "projects"};
+    static const char *const sections[] = {"models", "providers", "system_plugins", "projects",
+                                           "secrets"};
     if (strcmp(path->parts[0], "plugins") == 0)
         return path->count >= 3;
     for (size_t i = 0; i < KG_COUNT(sections); i++)

@@ -4,22 +4,18 @@
  * and it is written into the audit log as the daemon would.
  */
 #include "cli/install.h"
+#include "cli/offline.h"
 
 #include "host/host.h"
 #include "store/report.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define LOOK_MS       100
 #define CLOSE_WAIT_MS 5000
-#define LOCK_WAIT_MS  30000
-#define LOCK_TRY_MS   20
 #define NEVER_MS      (UINT64_C(24) * 3600 * 1000)
 
 struct store_door {
@@ -122,73 +118,9 @@ static void drop(void *data, struct store_offer *offer)
 
 /* -- changing the store ------------------------------------------------------------------------ */
 
-/* The daemon's lock, and its log: both for as long as a change takes. */
-struct change {
-    int lock_fd;
-    struct audit *audit;
-};
-
-/* A daemon holds it for life, another command for the moment of its change. */
-static int wait_for_lock(const struct cli *cli, int fd, struct kg_err *err)
+static int begin_change(struct store_door *door, struct offline *ret_change, struct kg_err *err)
 {
-    uint64_t until_ms = kg_monotonic_ms() + LOCK_WAIT_MS;
-    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return kg_fail_errno(err, errno, "lock %s", cli->paths.pid_file);
-        if (door_daemon_runs(cli)) {
-            kg_fail(err, KG_E_CONFLICT, "kaged was started meanwhile, so nothing was done");
-            kg_hint(err, "run the command again: it will ask the daemon");
-            return -EBUSY;
-        }
-        if (kg_monotonic_ms() > until_ms)
-            return kg_fail(err, KG_E_CONFLICT, "another command has held %s for %d s",
-                           cli->paths.pid_file, LOCK_WAIT_MS / 1000);
-        cli_pause_ms(LOCK_TRY_MS);
-    }
-    return 0;
-}
-
-/* Empty, it names no daemon. */
-static int lock_daemon(const struct cli *cli, struct kg_err *err)
-{
-    const char *path = cli->paths.pid_file;
-    kg_auto(kg_close) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return kg_fail_errno(err, errno, "open lock file %s", path);
-    int result = wait_for_lock(cli, fd, err);
-    if (result < 0)
-        return result;
-    if (ftruncate(fd, 0) < 0)
-        return kg_fail_errno(err, errno, "empty %s", path);
-    return kg_steal_fd(&fd);
-}
-
-static int change_begin(struct store_door *door, struct change *ret_change, struct kg_err *err)
-{
-    const struct config_paths *paths = &door->base.cli->paths;
-    kg_auto(kg_close) int lock_fd = lock_daemon(door->base.cli, err);
-    if (lock_fd < 0)
-        return lock_fd;
-    const struct audit_options options = {
-        .dir = paths->audit_dir,
-        .state_db = paths->state_db,
-        .key_file = paths->audit_key,
-        .rotate_bytes = (uint64_t)door->config->audit_rotate_mb * 1024 * 1024,
-        .keep = (unsigned)door->config->audit_keep,
-        .seal_interval_ms = (uint64_t)door->config->audit_seal_interval_ms,
-        .queue_bytes = (size_t)door->config->audit_queue_bytes,
-    };
-    struct audit *audit = audit_open(door->loop, &options, err);
-    if (audit == NULL)
-        return -EIO;
-    *ret_change = (struct change){kg_steal_fd(&lock_fd), audit};
-    return 0;
-}
-
-static void change_end(struct change *change)
-{
-    audit_close(change->audit);
-    kg_close(&change->lock_fd);
+    return offline_begin(door->base.cli, door->config, door->loop, ret_change, err);
 }
 
 static void tell_taken(struct loop_task *task)
@@ -205,8 +137,8 @@ static void tell_taken(struct loop_task *task)
 static void make_change(struct store_door *door, struct store_offer *offer,
                         const struct store_consent *yes)
 {
-    struct change change;
-    door->result = change_begin(door, &change, &door->err);
+    struct offline change;
+    door->result = begin_change(door, &change, &door->err);
     if (door->result < 0) {
         store_offer_free(offer);
         return;
@@ -218,7 +150,7 @@ static void make_change(struct store_door *door, struct store_offer *offer,
     else
         store_offer_free(offer);
     store_report_free(report);
-    change_end(&change);
+    offline_end(&change);
 }
 
 static void take(void *data, struct consent *consent, struct store_offer *offer,
@@ -330,16 +262,16 @@ static int uninstall(struct door *base, const char *name, bool force, bool keep_
 {
     struct store_door *door = own(base);
     struct kg_err err = {0};
-    struct change change;
+    struct offline change;
     kg_auto(store_removed_free) struct store_removed removed = {0};
     const struct store_removal removal = {.keep_storage = keep_storage};
     (void)force; /* without a daemon nobody uses it */
-    if (change_begin(door, &change, &err) < 0)
+    if (begin_change(door, &change, &err) < 0)
         return print_error(&err);
     int result = store_remove(door->store, name, &removal, &removed, &err);
     if (result == 0)
         store_report_removed(change.audit, name, &removed, door->operator_id);
-    change_end(&change);
+    offline_end(&change);
     if (result < 0)
         return print_error(&err);
     put_removed(&ret_removed->body, name, &removed);
@@ -350,13 +282,13 @@ static int promote(struct door *base, const char *name, struct door_answer *ret_
 {
     struct store_door *door = own(base);
     struct kg_err err = {0};
-    struct change change;
-    if (change_begin(door, &change, &err) < 0)
+    struct offline change;
+    if (begin_change(door, &change, &err) < 0)
         return print_error(&err);
     int result = store_promote(door->store, name, &err);
     if (result == 0)
         store_report_promoted(change.audit, name, door->operator_id);
-    change_end(&change);
+    offline_end(&change);
     if (result < 0)
         return print_error(&err);
     struct kg_json_writer json = kg_json_writer(&ret_plugin->body);
@@ -482,9 +414,8 @@ int door_to_store(const struct cli *cli, bool fetches, struct door **ret_door)
     };
     struct kg_err err = {0};
     struct store_door *door = kg_alloc(sizeof(*door));
-    const struct passwd *user = getpwuid(getuid());
     door->base = (struct door){&ops, cli};
-    door->operator_id = kg_strdup(user != NULL ? user->pw_name : "");
+    door->operator_id = offline_operator();
     signal(SIGPIPE, SIG_IGN);
     if (prepare_process(door, fetches, &err) < 0 || open_store(door, &err) < 0) {
         close_door(&door->base);

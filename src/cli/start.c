@@ -106,6 +106,12 @@ static int write_pid(struct daemon *daemon, struct kg_err *err)
 }
 
 /* Each plugin takes a handful of descriptors; the cage gives its children ordinary limits again. */
+/* A core file would have every secret in it. */
+static void forbid_core_files(void)
+{
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+}
+
 static void raise_fd_limit(void)
 {
     struct rlimit limit;
@@ -372,6 +378,13 @@ static void stop(struct daemon *daemon, const char *reason)
     host_stop(daemon->host, reason, on_host_stopped, daemon);
 }
 
+static void on_reload_done(void *data, struct kg_str changed, const struct kg_err *err_or_null)
+{
+    (void)data, (void)changed;
+    if (err_or_null != NULL)
+        kg_log(KG_ERROR_LEVEL, "reload: the old configuration stays: %s", err_or_null->message);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct daemon *daemon = handle->data;
@@ -381,10 +394,7 @@ static void on_signal(uv_signal_t *handle, int number)
         stop(daemon, number == SIGINT ? "interrupted" : "asked to terminate");
         return;
     }
-    kg_auto(kg_buf_free) struct kg_buf changed = {0};
-    struct kg_err err = {0};
-    if (host_reload(daemon->host, NULL, &changed, &err) < 0)
-        kg_log(KG_ERROR_LEVEL, "reload: the old configuration stays: %s", err.message);
+    host_reload(daemon->host, NULL, on_reload_done, daemon);
 }
 
 /* Without the spawner no plugin runs and none can be started: whoever supervises us starts anew. */
@@ -445,6 +455,7 @@ static void log_audit(const struct config *config)
 
 static int prepare(struct daemon *daemon, struct kg_err *err)
 {
+    forbid_core_files();
     raise_fd_limit();
     int result = write_pid(daemon, err);
     if (result < 0)

@@ -73,6 +73,26 @@ static bool read_line(int fd, char line[ANSWER_MAX])
     return c == '\n' && !interrupted;
 }
 
+int terminal_ask_secret(int fd, const char *question, struct kg_buf *ret_text, size_t max)
+{
+    struct termios before, silent;
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    char c = '\0';
+    if (tcgetattr(fd, &before) < 0)
+        return -errno;
+    silent = before;
+    silent.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
+    if (tcsetattr(fd, TCSAFLUSH, &silent) < 0)
+        return -errno;
+    (void)kg_write_all(fd, question, strlen(question));
+    while (!interrupted && ret_text->length <= max && poll(&readable, 1, -1) > 0 &&
+           read(fd, &c, 1) == 1 && c != '\n')
+        kg_buf_char(ret_text, c);
+    tcsetattr(fd, TCSAFLUSH, &before);
+    (void)kg_write_all(fd, "\n", 1);
+    return interrupted ? -EINTR : 0;
+}
+
 bool terminal_ask(int fd, const char *question)
 {
     char line[ANSWER_MAX];

@@ -10,13 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define VARIABLE_MAX 128
-#define HASH_DIGITS  64
+#define HASH_DIGITS        64
+#define COMMAND_WORDS_MAX  64
+#define COMMAND_TIMEOUT_MS 10000
 
 #define fail_at LOCAL_FAIL_AT
 
-static const char *const sections[] = {"plugins", "models", "providers", "system_plugins",
-                                       "projects"};
+static const char *const sections[] = {"plugins",        "models",   "providers",
+                                       "system_plugins", "projects", "secrets"};
 static const char *const reserved[] = {"installed", "local", "config", "hash", LOCAL_SYSTEM};
 
 bool local_key_is_reserved(struct kg_str key)
@@ -25,109 +26,6 @@ bool local_key_is_reserved(struct kg_str key)
         if (kg_str_is(key, reserved[i]))
             return true;
     return false;
-}
-
-/* -- ${VAR} ------------------------------------------------------------------------------------ */
-
-static bool is_name_char(char c, bool first)
-{
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
-           (!first && kg_is_digit(c));
-}
-
-/*
- * The name between the braces behind `at`, which stands at "${"; false if it is no such thing. What
- * cannot be a name may be a secret, which no message may repeat.
- */
-static bool variable_at(struct kg_str text, size_t at, char name[VARIABLE_MAX], size_t *ret_end)
-{
-    size_t start = at + 2, end = start;
-    while (end < text.length && is_name_char(text.data[end], end == start))
-        end++;
-    if (end == text.length || text.data[end] != '}' || end == start || end - start >= VARIABLE_MAX)
-        return false;
-    memcpy(name, text.data + start, end - start);
-    name[end - start] = '\0';
-    *ret_end = end + 1;
-    return true;
-}
-
-/* "$${" stands for "${" itself. */
-static int substitute(struct kg_str text, struct kg_buf *out, struct kg_str key,
-                      const struct kg_node *node, struct kg_err *err)
-{
-    for (size_t i = 0; i < text.length;) {
-        struct kg_str rest = {text.data + i, text.length - i};
-        char name[VARIABLE_MAX];
-        if (kg_str_starts(rest, "$${")) {
-            kg_buf_text(out, "${");
-            i += 3;
-        } else if (kg_str_starts(rest, "${")) {
-            if (!variable_at(text, i, name, &i))
-                return fail_at(err, node, "%.*s: \"${\" without the name of a variable and \"}\"",
-                               KG_STR_CUT(key, 64));
-            const char *value = getenv(name);
-            if (value == NULL) {
-                fail_at(err, node, "%.*s needs the environment variable %s, which is not set",
-                        KG_STR_CUT(key, 64), name);
-                return kg_hint(err, "set %s where the daemon is started", name);
-            }
-            kg_buf_text(out, value);
-        } else {
-            kg_buf_char(out, text.data[i++]);
-        }
-    }
-    return 0;
-}
-
-/* Copies a value into the builder, its strings substituted. */
-static int copy_value(struct kg_builder *builder, const struct kg_node *node, struct kg_str key,
-                      struct kg_err *err)
-{
-    struct kg_node copy = *node;
-    int result = 0;
-    switch (node->type) {
-    case KG_STRING: {
-        kg_auto(kg_buf_free) struct kg_buf text = {0};
-        result = substitute(node->text, &text, key, node, err);
-        copy.text = kg_arena_str(kg_builder_arena(builder), kg_buf_view(&text));
-        kg_builder_value(builder, copy);
-        return result;
-    }
-    case KG_ARRAY:
-        kg_builder_open(builder, KG_ARRAY, node->line, node->column);
-        for (uint32_t i = 0; i < node->count && result == 0; i++)
-            result = copy_value(builder, &node->items[i], key, err);
-        kg_builder_close(builder);
-        return result;
-    case KG_OBJECT:
-        kg_builder_open(builder, KG_OBJECT, node->line, node->column);
-        for (uint32_t i = 0; i < node->count && result == 0; i++) {
-            const struct kg_member *member = &node->members[i];
-            kg_builder_key(builder, kg_arena_str(kg_builder_arena(builder), member->key),
-                           member->key_line, member->key_column);
-            result = copy_value(builder, &member->value, member->key, err);
-        }
-        kg_builder_close(builder);
-        return result;
-    default:
-        copy.text = kg_arena_str(kg_builder_arena(builder), node->text);
-        kg_builder_value(builder, copy);
-        return 0;
-    }
-}
-
-/* The document once more, its variables replaced. */
-static struct kg_doc *replace_variables(const struct kg_doc *doc, struct kg_err *err)
-{
-    struct kg_builder *builder = kg_builder_new();
-    int result = copy_value(builder, doc->root, KG_STR_NULL, err);
-    struct kg_doc *copy = kg_builder_finish(builder);
-    kg_builder_free(builder);
-    if (result == 0)
-        return copy;
-    kg_doc_free(copy);
-    return NULL;
 }
 
 /* -- plugins ----------------------------------------------------------------------------------- */
@@ -194,6 +92,7 @@ static int take_plugin(struct local *local, const struct kg_member *member, stru
     const struct kg_node *is_local = kg_node_get(table, "local");
     plugin->package = member->key;
     plugin->config = kg_node_get(table, "config");
+    plugin->problem = local_problem_of(local, "plugins", member->key);
     if (is_local != NULL && is_local->type != KG_BOOL)
         return fail_at(err, is_local, "local takes true or false");
     if (plugin->config != NULL && plugin->config->type != KG_OBJECT)
@@ -228,6 +127,54 @@ static int check_projects(const struct kg_node *projects, struct kg_err *err)
     }
     return 0;
 }
+
+/* -- secrets ----------------------------------------------------------------------------------- */
+
+static int take_words(const struct kg_node *table, const char *key, const struct kg_node **ret_list,
+                      struct kg_err *err)
+{
+    const struct kg_node *list = kg_node_get(table, key);
+    if (list == NULL)
+        return 0;
+    bool good = list->type == KG_ARRAY && list->count > 0 && list->count <= COMMAND_WORDS_MAX;
+    for (uint32_t i = 0; good && i < list->count; i++) {
+        const struct kg_node *word = &list->items[i];
+        good = word->type == KG_STRING && word->text.length > 0 &&
+               memchr(word->text.data, '\0', word->text.length) == NULL;
+    }
+    if (!good)
+        return fail_at(err, list, "%s takes a list of 1 to %d texts", key, COMMAND_WORDS_MAX);
+    *ret_list = list;
+    return 0;
+}
+
+static int take_secrets(struct local *local, struct kg_err *err)
+{
+    static const char *const keys[] = {"command", "environment", "timeout_ms"};
+    const struct kg_node *table = kg_node_get(local->doc->root, "secrets");
+    struct local_secrets *secrets = &local->secrets;
+    secrets->timeout_ms = COMMAND_TIMEOUT_MS;
+    if (table == NULL)
+        return 0;
+    if (table->type != KG_OBJECT)
+        return fail_at(err, table, "secrets is a table");
+    for (uint32_t i = 0; i < table->count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < KG_COUNT(keys); k++)
+            known |= kg_str_is(table->members[i].key, keys[k]);
+        if (!known)
+            return fail_at(err, &table->members[i].value, "unknown key secrets.%.*s",
+                           KG_STR_CUT(table->members[i].key, 64));
+    }
+    const struct kg_node *timeout = kg_node_get(table, "timeout_ms");
+    if (timeout != NULL && (!kg_node_int(timeout, &secrets->timeout_ms) ||
+                            secrets->timeout_ms < 10 || secrets->timeout_ms > 60000))
+        return fail_at(err, timeout, "timeout_ms takes a number from 10 to 60000");
+    int result = take_words(table, "command", &secrets->command, err);
+    return result < 0 ? result : take_words(table, "environment", &secrets->environment, err);
+}
+
+/* -- the sections ------------------------------------------------------------------------------ */
 
 static int take_sections(struct local *local, struct kg_err *err)
 {
@@ -282,33 +229,52 @@ static void hide_value(struct kg_err *err)
     snprintf(start + 2, sizeof(err->message) - used, "what stands here%s", rest);
 }
 
-static struct kg_doc *read_document(struct kg_str text, enum local_variables variables,
-                                    struct kg_err *err)
+static int read_document(struct local *local, struct kg_str text, const struct local_lookup *lookup,
+                         struct kg_err *err)
 {
     struct kg_doc *doc = kg_toml_read(text, err);
     if (doc == NULL && err != NULL)
         hide_value(err);
-    if (doc == NULL || variables == LOCAL_LEAVE)
-        return doc;
-    struct kg_doc *replaced = replace_variables(doc, err);
+    local->doc = doc;
+    if (doc == NULL || lookup == NULL)
+        return doc == NULL ? -EINVAL : 0;
+    local->doc = local_replace(doc, lookup, &local->problems, err);
     kg_doc_free(doc);
-    return replaced;
+    return local->doc == NULL ? -EINVAL : 0;
 }
 
-struct local *local_read(struct kg_str text, enum local_variables variables, struct kg_err *err)
+static struct local *unusable(struct local *local, struct kg_err *err)
 {
-    struct local *local = kg_alloc(sizeof(*local));
-    local->doc = read_document(text, variables, err);
-    if (local->doc != NULL && take_sections(local, err) == 0 &&
-        local_take_providers(local, variables, err) == 0 && local_take_models(local, err) == 0)
-        return local;
     if (err != NULL)
         err->code = KG_E_INVALID_CONFIG;
     local_free(local);
     return NULL;
 }
 
-struct local *local_load(const char *path, enum local_variables variables, struct kg_err *err)
+struct local *local_read(struct kg_str text, const struct local_lookup *lookup, struct kg_err *err)
+{
+    struct local *local = kg_alloc(sizeof(*local));
+    if (read_document(local, text, lookup, err) == 0 && take_sections(local, err) == 0 &&
+        take_secrets(local, err) == 0 && local_take_providers(local, lookup, err) == 0 &&
+        local_take_models(local, err) == 0)
+        return local;
+    return unusable(local, err);
+}
+
+static struct local *read_references(struct kg_str text, const struct local_lookup *lookup,
+                                     struct kg_err *err)
+{
+    struct local *local = kg_alloc(sizeof(*local));
+    if (read_document(local, text, lookup, err) == 0 && take_secrets(local, err) == 0)
+        return local;
+    return unusable(local, err);
+}
+
+typedef struct local *local_read_fn(struct kg_str text, const struct local_lookup *lookup,
+                                    struct kg_err *err);
+
+static struct local *load(const char *path, local_read_fn *read, const struct local_lookup *lookup,
+                          struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     int result = kg_read_file(path, KG_DOC_BYTES_MAX, &text, err);
@@ -317,10 +283,21 @@ struct local *local_load(const char *path, enum local_variables variables, struc
             err->code = KG_E_INVALID_CONFIG;
         return NULL;
     }
-    struct local *local = local_read(kg_buf_view(&text), variables, err);
+    struct local *local = read(kg_buf_view(&text), lookup, err);
     if (local == NULL)
         kg_wrap_file(err, path);
     return local;
+}
+
+struct local *local_load(const char *path, const struct local_lookup *lookup, struct kg_err *err)
+{
+    return load(path, local_read, lookup, err);
+}
+
+struct local *local_load_references(const char *path, const struct local_lookup *lookup,
+                                    struct kg_err *err)
+{
+    return load(path, read_references, lookup, err);
 }
 
 void local_free(struct local *local)

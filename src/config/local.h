@@ -18,6 +18,7 @@ struct local_plugin {
     struct kg_str hash;           /* of what was approved; empty if it does not say */
     const struct kg_node *config; /* the operator's defaults; NULL if there are none */
     const struct kg_node *system; /* all other keys, the operator's secrets; an object */
+    const struct kg_err *problem; /* why what it names could not be looked up; NULL: all was */
 };
 
 /* What a provider of models speaks. */
@@ -35,9 +36,10 @@ struct local_provider {
     const struct kg_node *headers; /* sent with each request: an object of strings, or NULL */
     bool insecure;                 /* http:// to another machine is meant */
     int64_t connect_timeout_ms;
-    int64_t idle_timeout_ms; /* without a byte of the answer */
-    int64_t timeout_ms;      /* of a whole answer, with all that is tried again */
-    int64_t retries;         /* after 429, 5xx and lost connections */
+    int64_t idle_timeout_ms;      /* without a byte of the answer */
+    int64_t timeout_ms;           /* of a whole answer, with all that is tried again */
+    int64_t retries;              /* after 429, 5xx and lost connections */
+    const struct kg_err *problem; /* as of a plugin */
 };
 
 /* [models.ALIAS]: what agents and knobs call a model. */
@@ -52,6 +54,14 @@ struct local_model {
     bool fast;
 };
 
+/* [secrets]: the operator's own program, which knows what is not sealed. */
+struct local_secrets {
+    const struct kg_node *command;     /* its words, a list of strings; NULL: there is none */
+    const struct kg_node *environment; /* names of variables that it gets; NULL: none */
+    int64_t timeout_ms;
+};
+
+struct local_problem;
 struct local {
     struct kg_doc *doc; /* owned */
     struct local_plugin *plugins;
@@ -60,14 +70,44 @@ struct local {
     size_t provider_count;
     struct local_model *models;
     size_t model_count;
+    struct local_secrets secrets;
+    const struct local_problem *problems; /* in the document */
 };
 
-/* Whether ${VAR} is replaced; a variable that is not set is then an error. */
-enum local_variables { LOCAL_REPLACE, LOCAL_LEAVE };
+/*
+ * In every text of the file ${VAR} is a variable of the environment, ${secret:NAME} a secret and
+ * ${file:PATH} what a file has. A variable that is not set makes the file unusable. The others are
+ * looked up by who reads the file, and one that cannot be found is the problem of the plugin or the
+ * provider whose table names it, and of nobody else.
+ */
+enum local_reference_kind { LOCAL_SECRET, LOCAL_FILE, LOCAL_REFERENCE_KINDS };
+struct local_reference {
+    enum local_reference_kind kind;
+    struct kg_str name;
+    struct kg_str section, table; /* who names it: [plugins.echo]; of others table is empty */
+};
+struct local_lookup {
+    /* Appends what it stands for. Messages name the reference, and never a value. */
+    int (*find)(void *data, const struct local_reference *reference, struct kg_buf *ret_value,
+                struct kg_err *err);
+    void *data;
+};
+extern const struct local_lookup local_environment; /* finds variables alone */
+#define LOCAL_REPLACE (&local_environment)
+#define LOCAL_LEAVE   NULL /* all is left as it is written */
+
+#define LOCAL_SECRET_NAME_MAX 64
+/* 1 to 64 letters, digits, "_", "-" and ".", the first one neither of the last two. */
+bool local_is_secret_name(struct kg_str name);
 
 /* A missing file is an empty one. */
-struct local *local_load(const char *path, enum local_variables variables, struct kg_err *err);
-struct local *local_read(struct kg_str text, enum local_variables variables, struct kg_err *err);
+struct local *local_load(const char *path, const struct local_lookup *lookup_or_null,
+                         struct kg_err *err);
+struct local *local_read(struct kg_str text, const struct local_lookup *lookup_or_null,
+                         struct kg_err *err);
+/* Only what is needed to look up: each reference is asked for, and [secrets] is read. */
+struct local *local_load_references(const char *path, const struct local_lookup *lookup,
+                                    struct kg_err *err);
 void local_free(struct local *local);
 /* NULL if the file does not speak of it. */
 const struct local_plugin *local_plugin_find(const struct local *local, struct kg_str package);

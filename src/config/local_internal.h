@@ -10,7 +10,22 @@
      kg_wrap(err, -EINVAL, "%u:%u", (node)->line, (node)->column))
 
 /* [providers], then [models], which name them. */
-int local_take_providers(struct local *local, enum local_variables variables, struct kg_err *err);
+int local_take_providers(struct local *local, const struct local_lookup *lookup_or_null,
+                         struct kg_err *err);
 int local_take_models(struct local *local, struct kg_err *err);
+
+/* -- references.c: ${VAR}, ${secret:NAME}, ${file:PATH} ---------------------------------------- */
+
+/* What the table of a plugin or a provider names, and could not be found; the first of it. */
+struct local_problem {
+    const struct local_problem *next;
+    struct kg_str section, table;
+    struct kg_err err;
+};
+/* The document once more, its references replaced; problems lie in it. */
+struct kg_doc *local_replace(const struct kg_doc *doc, const struct local_lookup *lookup,
+                             const struct local_problem **ret_problems, struct kg_err *err);
+const struct kg_err *local_problem_of(const struct local *local, const char *section,
+                                      struct kg_str table);
 
 #endif

@@ -391,7 +391,7 @@ static int take_base_url(struct local *local, struct local_provider *provider,
     int result = node ? take_text(&field, node, &provider->base_url, err) : 0;
     if (result < 0)
         return result;
-    /* Only looked at, its variables in place: it cannot be judged. */
+    /* Only looked at, or not found, its references in place: it cannot be judged. */
     if (open && memmem(provider->base_url.data, provider->base_url.length, "${", 2) != NULL)
         return 0;
     return take_url(local, provider, node ? node : &member->value, err);
@@ -422,8 +422,10 @@ static int take_provider(struct local *local, const struct kg_member *member, bo
         .idle_timeout_ms = record.idle_timeout_ms,
         .timeout_ms = record.timeout_ms,
         .retries = record.retries,
+        .problem = local_problem_of(local, "providers", member->key),
     };
     local->provider_count++;
+    open |= provider->problem != NULL;
     return take_base_url(local, provider, member, record.base_url, open, err);
 }
 
@@ -437,7 +439,7 @@ static int section_of(const struct local *local, const char *name, const struct 
     return 0;
 }
 
-int local_take_providers(struct local *local, enum local_variables variables, struct kg_err *err)
+int local_take_providers(struct local *local, const struct local_lookup *lookup, struct kg_err *err)
 {
     const struct kg_node *table;
     int result = section_of(local, "providers", &table, err);
@@ -445,7 +447,7 @@ int local_take_providers(struct local *local, enum local_variables variables, st
         return result;
     local->providers = kg_alloc_array(table->count + 1u, sizeof(*local->providers));
     for (uint32_t i = 0; i < table->count && result == 0; i++)
-        result = take_provider(local, &table->members[i], variables == LOCAL_LEAVE, err);
+        result = take_provider(local, &table->members[i], lookup == LOCAL_LEAVE, err);
     return result;
 }
 

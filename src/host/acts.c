@@ -295,7 +295,7 @@ static int read_both(struct host_named named, struct manifest **ret_manifest,
     struct manifest *manifest = host_read_manifest(plugin, err);
     struct local *before = host->local, *local = NULL;
     if (manifest != NULL && store_check_quick(host->store, plugin->name, err) == 0)
-        local = local_load(host->paths->local_file, LOCAL_REPLACE, err);
+        local = host_load_local(host, err);
     if (local == NULL) {
         manifest_free(manifest);
         return -EINVAL;

@@ -158,7 +158,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         host->no_cage = *parts->no_cage;
     host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                      : parts->paths->plugins_dir);
-    host->local = local_load(parts->paths->local_file, LOCAL_REPLACE, err);
+    host->local = host_secrets_open(host, err) == 0 ? host_load_local(host, err) : NULL;
     host->keeper = host->local ? state_keeper_new(host->loop, parts->paths->state_db, err) : NULL;
     if (host->keeper != NULL && host_choices_open(host, err) == 0)
         host->audit = open_audit(host, err);
@@ -250,6 +250,7 @@ void host_start(struct host *host)
     audit_emit(host->audit, AUDIT_DAEMON_STARTED, KG_STR_NULL, AUDIT_V_TEXT(KAGED_VERSION),
                AUDIT_V_INT(getpid()), AUDIT_V_TEXT(host->paths->home));
     recover_store(host);
+    host_log_secrets(host);
     host_find_plugins(host);
     warn_of_missing(host);
     warn_of_tables(host);
@@ -259,7 +260,7 @@ void host_start(struct host *host)
 
 int host_read_local_again(struct host *host, struct kg_err *err)
 {
-    struct local *local = local_load(host->paths->local_file, LOCAL_REPLACE, err);
+    struct local *local = host_load_local(host, err);
     if (local == NULL)
         return -EINVAL;
     local_free(host->local);
@@ -269,11 +270,22 @@ int host_read_local_again(struct host *host, struct kg_err *err)
 
 /* -- reload ------------------------------------------------------------------------------------ */
 
+void host_refresh_all(struct host *host)
+{
+    for (size_t i = 0; i < host->plugin_count; i++)
+        host_plugin_refresh(host->plugins[i]);
+    host_find_plugins(host);
+    warn_of_missing(host);
+    warn_of_tables(host);
+    follow_all(host);
+    host->project_ops->refresh(host->projects);
+}
+
 static int reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
                   struct kg_err *err)
 {
     struct config *config = config_load(host->paths->config_file, err);
-    struct local *local = config ? local_load(host->paths->local_file, LOCAL_REPLACE, err) : NULL;
+    struct local *local = config ? host_load_local(host, err) : NULL;
     if (local == NULL) {
         config_free(config);
         return -EINVAL;
@@ -298,30 +310,49 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
                        (unsigned)config->audit_keep);
     audit_emit(host->audit, AUDIT_CONFIG_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(operator_id),
                AUDIT_V_RAW(kg_buf_view(ret_changed_json)));
-    for (size_t i = 0; i < host->plugin_count; i++)
-        host_plugin_refresh(host->plugins[i]);
-    host_find_plugins(host);
-    warn_of_missing(host);
-    warn_of_tables(host);
-    follow_all(host);
-    host->project_ops->refresh(host->projects);
+    host_refresh_all(host);
     if (host->on_reloaded != NULL)
         host->on_reloaded(host->on_reloaded_data);
     kg_log(KG_INFO, "configuration reloaded: %.400s", kg_buf_terminate(ret_changed_json));
     return 0;
 }
 
-int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
-                struct kg_err *err)
+struct reloading {
+    struct host *host;
+    char *operator_id; /* owned */
+    host_reloaded_fn *on_done;
+    void *data;
+};
+
+/* The files are read on the loop, once what they name is known. */
+static void on_looked_up(void *data, const struct kg_err *err_or_null)
 {
-    if (host->stopping)
-        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (host->on_reloading != NULL)
-        host->on_reloading(host->on_reloaded_data, true);
-    int result = reload(host, operator_id, ret_changed_json, err);
+    struct reloading *reloading = data;
+    struct host *host = reloading->host;
+    kg_auto(kg_buf_free) struct kg_buf changed = {0};
+    struct kg_err err = {0};
+    if (err_or_null == NULL && reload(host, reloading->operator_id, &changed, &err) < 0)
+        err_or_null = &err;
     if (host->on_reloading != NULL)
         host->on_reloading(host->on_reloaded_data, false);
-    return result;
+    reloading->on_done(reloading->data, kg_buf_view(&changed), err_or_null);
+    free(reloading->operator_id);
+    free(reloading);
+}
+
+void host_reload(struct host *host, const char *operator_id, host_reloaded_fn *on_done, void *data)
+{
+    struct kg_err err = {0};
+    if (host->stopping) {
+        kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
+        on_done(data, KG_STR_NULL, &err);
+        return;
+    }
+    struct reloading *reloading = kg_alloc(sizeof(*reloading));
+    *reloading = (struct reloading){host, kg_strdup(operator_id), on_done, data};
+    if (host->on_reloading != NULL)
+        host->on_reloading(host->on_reloaded_data, true);
+    host_look_up(host, on_looked_up, reloading);
 }
 
 /* -- stopping ---------------------------------------------------------------------------------- */
@@ -329,8 +360,8 @@ int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_c
 static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
-    if (host->change_count > 0 || host->store_jobs > 0 || host->project_ops->busy(host->projects) ||
-        store_is_fetching(host->store))
+    if (host->change_count > 0 || host->store_jobs > 0 || host->secret_jobs > 0 ||
+        host->project_ops->busy(host->projects) || store_is_fetching(host->store))
         return;
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
         if (host_process_is_busy(at))
@@ -404,6 +435,7 @@ void host_free(struct host *host)
     store_free(host->store);
     config_free(host->config);
     local_free(host->local);
+    host_secrets_close(host);
     free(host->plugins_dir);
     free(host->storage_dir);
     free(host->stop_reason);

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "host/asker.h"
 #include "manifest/manifest.h"
+#include "secret/secret.h"
 #include "state/state.h"
 #include "storage/storage.h"
 #include "store/consent.h"
@@ -57,8 +58,9 @@ struct gate *host_gate(struct host *host);                    /* the same */
 /* How the cages of this daemon are limited. */
 const struct cage_limits *host_limits(const struct host *host);
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */
-int host_reload(struct host *host, const char *operator_id, struct kg_buf *ret_changed_json,
-                struct kg_err *err);
+typedef void host_reloaded_fn(void *data, struct kg_str changed_json,
+                              const struct kg_err *err_or_null);
+void host_reload(struct host *host, const char *operator_id, host_reloaded_fn *on_done, void *data);
 
 /* Durations; the last count is of what took longer than every bound. See meter.c. */
 #define HOST_BUCKETS 17
@@ -245,6 +247,21 @@ int host_plugin_reload(struct host *host, struct host_named named, const char *o
                        struct host_reloaded *ret_reloaded, struct kg_err *err);
 /* What the operator set of config_schema, with its defaults; no secret is in it. Owned, or NULL. */
 struct kg_doc *host_plugin_settings(const struct host *host, const struct manifest *manifest);
+
+/* -- secrets, see secrets.c -------------------------------------------------------------------- */
+
+/* What local.toml names, as it was looked up last; until the next turn of the loop, unless kept. */
+struct secret_values *host_secrets(const struct host *host);
+/* Looks up anew: what is read of local.toml from then on has it. */
+void host_look_up(struct host *host, host_acted_fn *on_done, void *data);
+/* Each is done once the plugins that use it were told. */
+void host_secret_set(struct host *host, struct kg_str name, struct kg_str value,
+                     const char *operator_id, host_acted_fn *on_done, void *data);
+/* One that is used stays, unless it is forced. */
+void host_secret_remove(struct host *host, struct kg_str name, bool force, const char *operator_id,
+                        host_acted_fn *on_done, void *data);
+void host_secret_rotate(struct host *host, const char *operator_id, host_acted_fn *on_done,
+                        void *data);
 
 /* -- changes of the store in a running daemon, see install.c ----------------------------------- */
 

@@ -35,6 +35,10 @@ struct host {
     size_t plugin_count;
     struct store *store;              /* owned */
     struct loop_worker *store_worker; /* owned; does what blocks */
+    struct secret_places secret_places;
+    struct secret_values *secrets;     /* one reference */
+    struct loop_worker *secret_worker; /* owned; NULL until it is needed */
+    size_t secret_jobs;                /* that it has */
     size_t store_jobs;                /* that it has, or will have */
     size_t change_count;              /* of the store, that are not done */
     struct host_call *unused_calls;   /* kept for reuse */
@@ -237,6 +241,16 @@ void host_fetch_network(void *data, const struct store_source *source,
                         const struct gate_event *event);
 void host_consents_set_limits(struct host *host);
 void host_consents_close(struct host *host);
+
+/* -- secrets, see secrets.c -------------------------------------------------------------------- */
+
+int host_secrets_open(struct host *host, struct kg_err *err); /* before the loop runs */
+void host_secrets_close(struct host *host);
+void host_log_secrets(const struct host *host); /* who uses which */
+/* local.toml, with what was looked up last. */
+struct local *host_load_local(const struct host *host, struct kg_err *err);
+/* Plugins and projects look at the configuration again, new ones are found, all follow it. */
+void host_refresh_all(struct host *host);
 
 /* Reads local.toml again: the operator, or we ourselves, may have edited it. */
 int host_read_local_again(struct host *host, struct kg_err *err);

@@ -142,6 +142,12 @@ static void put_both(struct kg_buf *json, const struct manifest *manifest,
     kg_json_end(&writer, '}');
 }
 
+bool plugin_config_is_known(const struct host *host, const struct manifest *manifest)
+{
+    const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
+    return local == NULL || local->problem == NULL;
+}
+
 void plugin_config_merge(const struct host *host, const struct manifest *manifest,
                          const struct kg_node *project, struct kg_buf *ret_json)
 {
@@ -153,6 +159,12 @@ int plugin_config_check(struct host *host, const struct manifest *manifest, stru
 {
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
     const struct kg_node *project = project_side(local), *system = system_side(local);
+    if (local != NULL && local->problem != NULL) {
+        *err = *local->problem;
+        err->code = KG_E_INVALID_CONFIG;
+        kg_wrap_file(err, host->paths->local_file);
+        return kg_wrap(err, -EINVAL, "plugin %s", manifest->name);
+    }
     int result = check_no_secret(host, manifest, project, system, err);
     if (result == 0)
         result = check_side(host, manifest, SIDE_PROJECT, manifest->config_schema, project, err);

@@ -91,6 +91,8 @@ void host_cover(struct host *host, const char *path, bool replaced, char ***name
 /* Whether a process that runs, or ran, may write there; their names are added, each once. */
 bool host_could_write(const struct host *host, const char *path, char ***names);
 
+/* False: what the operator configured for it names something that is not known. */
+bool plugin_config_is_known(const struct host *host, const struct manifest *manifest);
 /* What a project gives a plugin, which was checked, and the operator's secrets; appended. */
 void plugin_config_merge(const struct host *host, const struct manifest *manifest,
                          const struct kg_node *project, struct kg_buf *ret_json);

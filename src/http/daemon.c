@@ -104,16 +104,17 @@ void http_handle_status(struct http_request *request)
     host_measure(http_host(request), on_daemon_measured, request);
 }
 
+static void on_reloaded(void *data, struct kg_str changed, const struct kg_err *err_or_null)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    if (err_or_null == NULL)
+        kg_buf_printf(&body, "{\"changed\":%.*s}", KG_STR_ARG(changed));
+    http_on_answer(data, kg_buf_view(&body), err_or_null);
+}
+
 void http_handle_reload(struct http_request *request)
 {
-    kg_auto(kg_buf_free) struct kg_buf changed = {0}, body = {0};
-    struct kg_err err = {0};
-    if (host_reload(http_host(request), http_operator(request), &changed, &err) < 0) {
-        http_reply_error(request, &err);
-        return;
-    }
-    kg_buf_printf(&body, "{\"changed\":%s}", kg_buf_terminate(&changed));
-    http_reply(request, 200, kg_buf_view(&body));
+    host_reload(http_host(request), http_operator(request), on_reloaded, request);
 }
 
 void http_handle_stop(struct http_request *request)

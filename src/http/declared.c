@@ -128,11 +128,16 @@ void http_handle_schema(struct http_request *request)
 
 /* -- reload ------------------------------------------------------------------------------------ */
 
-void http_handle_plugin_reload(struct http_request *request)
+static void on_looked_up(void *data, const struct kg_err *err_or_null)
 {
+    struct http_request *request = data;
     struct host_reloaded reloaded;
     struct kg_err err = {0};
     struct host_named named;
+    if (err_or_null != NULL) {
+        http_reply_error(request, err_or_null);
+        return;
+    }
     if (!http_find_plugin(request, &named))
         return;
     if (host_plugin_reload(http_host(request), named, http_operator(request), &reloaded, &err) <
@@ -153,4 +158,11 @@ void http_handle_plugin_reload(struct http_request *request)
     kg_json_named_text(&json, "state", instance_state_name(status.state));
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_plugin_reload(struct http_request *request)
+{
+    struct host_named named;
+    if (http_find_plugin(request, &named))
+        host_look_up(http_host(request), on_looked_up, request);
 }

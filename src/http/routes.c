@@ -100,7 +100,13 @@ static const struct http_parameter tool_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter secret_query[] = {
+    {"force", "boolean", "true: also while it is used"},
+    {NULL, NULL, NULL},
+};
+
 #define ANY_BODY    SIZE_MAX
+#define SECRET_BODY ((size_t)262144) /* a secret, each byte of it escaped */
 #define TOKEN_BODY  ((size_t)4096)
 #define SOURCE_BODY ((size_t)4096)
 
@@ -209,6 +215,18 @@ const struct http_route http_routes[] = {
      .operation = "token_create", .answer = "TokenMade", .body = "TokenWanted", .status = 201},
     {"DELETE", "/api/v1/tokens/{id}", "admin", 0, NULL, http_handle_token_revoke,
      "Revoke an API token, by its id or name", .operation = "token_revoke", .answer = "Token"},
+    {"GET", "/api/v1/secrets", "admin", 0, NULL, http_handle_secrets,
+     "All secrets, with who uses them; no values", .operation = "secret_list",
+     .answer = "SecretList"},
+    {"GET", "/api/v1/secrets/{name}", "admin", 0, NULL, http_handle_secret,
+     "One secret, with who uses it; not its value", .operation = "secret_show", .answer = "Secret"},
+    {"PUT", "/api/v1/secrets/{name}", "admin", SECRET_BODY, NULL, http_handle_secret_set,
+     "Set a secret, which cannot be read back; plugins that use it are told",
+     .operation = "secret_set", .answer = "Secret", .body = "SecretWanted"},
+    {"DELETE", "/api/v1/secrets/{name}", "admin", 0, secret_query, http_handle_secret_remove,
+     "Remove a secret", .operation = "secret_remove", .answer = "SecretRemoved"},
+    {"POST", "/api/v1/secrets/rotate", "admin", 0, NULL, http_handle_secrets_rotate,
+     "Seal all secrets with a new key", .operation = "secret_rotate", .answer = "SecretList"},
     {"GET", "/api/v1/consents", "plugins:read", 0, NULL, http_handle_consents,
      "What waits for the operator's word, and what was answered", .operation = "consent_list",
      .answer = "ConsentList"},

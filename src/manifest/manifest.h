@@ -126,6 +126,13 @@ bool manifest_package_is_valid(struct kg_str package);
 /* The plugin's name in its package: the last part, and of @SCOPE/plugin-NAME what follows that. */
 struct kg_str manifest_package_name(struct kg_str package);
 const char *manifest_name_in(const char *package); /* the same, within a terminated text */
+/*
+ * What models and MCP clients call it: at most 50 of A-Z, a-z, 0-9, _ and -. The dot becomes "__";
+ * a name that is longer, or would be another one's too, is cut and ends in a hash of the whole. One
+ * that fits already, as what a model called, stays as it is. See names.c.
+ */
+#define MANIFEST_MODEL_NAME_MAX 50
+void manifest_model_name_put(struct kg_str name, struct kg_buf *out);
 /* Whether built-in tools have it as their namespace: not forbidden, but easy to confuse. */
 bool manifest_name_is_builtin(struct kg_str name);
 

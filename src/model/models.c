@@ -112,6 +112,12 @@ int models_find(const struct models *models, const char *alias, const char *who,
         return kg_hint(err, "add [models.%.64s] with its provider to %s, then: kaged reload", alias,
                        host_paths(models->host)->local_file);
     }
+    if (model->provider->problem != NULL) {
+        *err = *model->provider->problem;
+        err->code = KG_E_INVALID_CONFIG;
+        kg_wrap_file(err, host_paths(models->host)->local_file);
+        return kg_wrap(err, -EINVAL, "%s", who);
+    }
     *ret_model = model;
     return 0;
 }

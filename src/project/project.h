@@ -341,14 +341,11 @@ enum project_dialect {
 };
 
 /*
- * A JSON array with a definition of each tool that is on. Both APIs take names of at most 64
- * letters, digits, _ and -, so the dot becomes "__"; no name of a plugin has a "_" in it. A longer
- * name is cut and ends in a hash of the whole.
+ * A JSON array with a definition of each tool that is on. Their names are those of
+ * manifest_model_name_put.
  */
 void project_tools_json(const struct project_resolved_agent *agent, enum project_dialect dialect,
                         struct kg_json_writer *json);
-/* Such a name, of whatever a tool was called by; one that fits already stays as it is. */
-void project_wire_name_put(struct kg_str name, struct kg_buf *out);
 
 /* -- editing ----------------------------------------------------------------------------------- */
 
@@ -364,5 +361,13 @@ int project_set_config(const struct project_location *location, const char *agen
 int project_edit_config(struct kg_buf *text, const char *agent_path, const char *plugin,
                         const char *const *keys, size_t key_count, const struct kg_node *value,
                         struct kg_err *err);
+/*
+ * Declares a plugin, by its package, for an agent that does not have it yet: under its own name, at
+ * the end of the agent's plugins. Refused as above, and if the file may not be written.
+ */
+int project_add_plugin(const struct project_location *location, const char *agent_path,
+                       const char *package, struct kg_err *err);
+/* Writes a file for a folder that has none, with an agent and comments on what can follow. */
+int project_init(const char *folder, struct project_location *ret_location, struct kg_err *err);
 
 #endif

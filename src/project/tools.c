@@ -5,11 +5,8 @@
  */
 #include "project/internal.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
-#define WIRE_NAME_MAX   64 /* of both APIs */
-#define HASH_DIGITS     16
 #define DESCRIPTION_MAX 1024 /* characters of a description that OpenAI takes */
 #define DESCRIPTION_CUT "..."
 #define ANY_OBJECT      "{\"type\":\"object\",\"properties\":{}}"
@@ -18,39 +15,10 @@
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-/* FNV-1a: the same in every process, since a session outlives one. */
-static uint64_t stable_hash(struct kg_str text)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < text.length; i++)
-        hash = (hash ^ (unsigned char)text.data[i]) * 0x100000001b3u;
-    return hash;
-}
-
-void project_wire_name_put(struct kg_str name, struct kg_buf *out)
-{
-    static const char taken[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    size_t start = out->length;
-    for (size_t i = 0; i < name.length; i++) {
-        if (name.data[i] == '.')
-            kg_buf_text(out, "__");
-        else if (memchr(taken, name.data[i], sizeof(taken) - 1) != NULL)
-            kg_buf_char(out, name.data[i]);
-        else
-            kg_buf_char(out, '_');
-    }
-    if (out->length == start)
-        kg_buf_char(out, '_');
-    if (out->length - start > WIRE_NAME_MAX) {
-        out->length = start + WIRE_NAME_MAX - HASH_DIGITS - 1;
-        kg_buf_printf(out, "_%0*" PRIx64, HASH_DIGITS, stable_hash(name));
-    }
-}
-
 const char *project_wire_name(struct kg_arena *arena, const char *name)
 {
     kg_auto(kg_buf_free) struct kg_buf wire = {0};
-    project_wire_name_put(kg_str(name), &wire);
+    manifest_model_name_put(kg_str(name), &wire);
     return project_keep(arena, kg_buf_view(&wire));
 }
 

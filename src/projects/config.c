@@ -60,6 +60,9 @@ struct kg_str project_config_for(struct projects_entry *project, const struct pr
     struct host_process *process = project_process(project, use);
     if (process == NULL)
         return KG_STR_NULL;
+    const struct manifest *manifest = project_manifest(project, use->plugin->name);
+    if (manifest != NULL && !plugin_config_is_known(project->host, manifest))
+        return KG_STR_NULL; /* what it was told stays */
     struct kg_str told = instance_config(host_process_status(process).instance);
     struct kg_str config = config_of(project, use);
     return kg_str_equal(config, told.length > 0 ? told : KG_STR("{}")) ? KG_STR_NULL : config;

@@ -111,9 +111,10 @@ struct project_load {
     projects_fn *on_done;
     void *data;
 
-    char *local_file;       /* owned, like the next: the worker touches nothing of the host */
-    char **plugins, **dirs; /* those that the host knows, and their folders */
-    char **enabled;         /* owned; packages that are for all projects, and enabled */
+    char *local_file; /* owned, like the next: the worker touches nothing of the host */
+    struct secret_values *secrets; /* one reference; what that file names */
+    char **plugins, **dirs;        /* those that the host knows, and their folders */
+    char **enabled;                /* owned; packages that are for all projects, and enabled */
     char **texts; /* owned, of each; its manifest, if it is not run from the store, or NULL */
     char **tools; /* beside them: what an MCP server may offer; NULL: its manifest says */
     struct project_location location;

@@ -60,6 +60,7 @@ struct project_load *project_load_new(struct host *host, enum project_load_kind 
     load->path = kg_strdup(path);
     load->restarted = kg_list_new(0);
     load->local_file = kg_strdup(host_paths(host)->local_file);
+    load->secrets = secret_values_keep(host_secrets(host));
     load->enabled = list_enabled(host);
     list_plugins(host, load);
     return load;
@@ -71,6 +72,7 @@ void project_load_free(struct project_load *load)
     free(load->path);
     free(load->operator_id);
     free(load->local_file);
+    secret_values_drop(load->secrets);
     for (size_t i = 0; load->plugins[i] != NULL; i++) {
         free(load->texts[i]);
         free(load->tools[i]);
@@ -159,7 +161,8 @@ static void resolve(struct project_load *load, const struct project *project)
 {
     kg_auto(manifests_free) struct manifests manifests = {0};
     struct kg_err err;
-    struct local *local = local_load(load->local_file, LOCAL_REPLACE, &err);
+    const struct local_lookup lookup = secret_values_lookup(load->secrets);
+    struct local *local = local_load(load->local_file, &lookup, &err);
     if (local == NULL) {
         load->err = err;
         return;

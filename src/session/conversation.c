@@ -202,7 +202,7 @@ static void put_call(struct walk *walk, const struct session_entry *call)
     struct kg_str value;
     if (kg_json_member(call->content, "name", &value))
         put_value(value, &name);
-    project_wire_name_put(kg_buf_view(&name), &wire);
+    manifest_model_name_put(kg_buf_view(&name), &wire);
     kg_json_begin(&walk->json, '{');
     kg_json_named_text(&walk->json, "id", call->id.text);
     kg_json_named_str(&walk->json, "name", kg_buf_view(&wire));

@@ -73,6 +73,7 @@ struct state_backend {
     int (*project_set)(struct state *state, const struct state_project *project,
                        struct kg_err *err);
     int (*projects)(struct state *state, state_project_fn *visit, void *data, struct kg_err *err);
+    int (*move_folder)(struct state *state, const char *from, const char *to, struct kg_err *err);
 };
 
 #ifdef KAGED_TEST_THREADS

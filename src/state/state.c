@@ -125,6 +125,12 @@ int state_project_set(struct state *state, const struct state_project *project, 
     return state_backend(state)->project_set(state, project, err);
 }
 
+int state_move_folder(struct state *state, struct kg_str from, struct kg_str to, struct kg_err *err)
+{
+    kg_auto(kg_free) char *old = kg_str_dup(from), *new = kg_str_dup(to);
+    return state_backend(state)->move_folder(state, old, new, err);
+}
+
 int state_projects(struct state *state, state_project_fn *visit, void *data, struct kg_err *err)
 {
     return state_backend(state)->projects(state, visit, data, err);

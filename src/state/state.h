@@ -121,6 +121,14 @@ int state_project_set(struct state *state, const struct state_project *project, 
 typedef void state_project_fn(void *data, const struct state_project *project);
 int state_projects(struct state *state, state_project_fn *visit, void *data, struct kg_err *err);
 
+/* -- for backups ------------------------------------------------------------------------------- */
+
+/* All that lies in the one folder lies in the other from now on: projects, consents, sessions. */
+int state_move_folder(struct state *state, struct kg_str from, struct kg_str to,
+                      struct kg_err *err);
+/* Copies a database, any of SQLite, as it is at one moment; its writers may go on. See copy.c. */
+int state_copy_file(const char *from, const char *to, struct kg_err *err);
+
 /* -- for who runs a loop: a thread that writes, see keeper.c ----------------------------------- */
 
 struct loop;

@@ -429,6 +429,16 @@ static int sqlite_project_set(struct state *state, const struct state_project *p
                              project->loaded_ms);
 }
 
+static int sqlite_move_folder(struct state *state, const char *from, const char *to,
+                              struct kg_err *err)
+{
+    static const enum statement moves[] = {PROJECTS_MOVE, CONSENTS_MOVE, SESSIONS_MOVE};
+    int result = 0;
+    for (size_t i = 0; i < KG_COUNT(moves) && result == 0; i++)
+        result = sqlite_run_synced(state, moves[i], err, "tt", from, to);
+    return result;
+}
+
 static int sqlite_projects(struct state *state, state_project_fn *visit, void *data,
                            struct kg_err *err)
 {
@@ -471,4 +481,5 @@ const struct state_backend state_sqlite = {
     .activations = sqlite_activations,
     .project_set = sqlite_project_set,
     .projects = sqlite_projects,
+    .move_folder = sqlite_move_folder,
 };

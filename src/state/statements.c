@@ -63,6 +63,15 @@ static const struct {
     [PROJECTS] = {"read the projects",
                   "SELECT id, root, file, operator_id, watched, loaded_ms FROM project "
                   "ORDER BY id"},
+    [PROJECTS_MOVE] = {"move the projects",
+                       "UPDATE project SET root = ?2 || substr(root, length(?1) + 1) "
+                       "WHERE root = ?1 OR substr(root, 1, length(?1) + 1) = ?1 || '/'"},
+    [CONSENTS_MOVE] = {"move the consents",
+                       "UPDATE consent SET base = ?2 || substr(base, length(?1) + 1) "
+                       "WHERE base = ?1 OR substr(base, 1, length(?1) + 1) = ?1 || '/'"},
+    [SESSIONS_MOVE] = {"move the sessions",
+                       "UPDATE session SET workdir = ?2 || substr(workdir, length(?1) + 1) "
+                       "WHERE workdir = ?1 OR substr(workdir, 1, length(?1) + 1) = ?1 || '/'"},
     [STEP_BEGIN_WRITE] = {"begin to write", "BEGIN IMMEDIATE"},
     [STEP_BEGIN_READ] = {"begin to read", "BEGIN"},
     [STEP_COMMIT] = {"commit", "COMMIT"},

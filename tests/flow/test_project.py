@@ -25,6 +25,99 @@ primary:
 """
 
 
+def text_of(path):
+    with open(path) as file:
+        return file.read()
+
+
+class Begin(FlowTest):
+    """init and add: a project without an editor."""
+
+    def setUp(self):
+        self.daemon = Daemon(["declares-all"])
+        self.addCleanup(self.daemon.discard)
+        self.root = self.daemon.project_root("My Music 2")
+        os.makedirs(self.root)
+        self.file = os.path.join(self.root, ".kaged", "project.yaml")
+
+    def project(self, *arguments):
+        return self.daemon.cli("project", *arguments)
+
+    def add(self, *arguments):
+        return self.project("add", *arguments, "--path", self.root)
+
+    def test_a_project_is_begun_and_gets_a_plugin_without_a_daemon(self):
+        code, out, err = self.project("init", self.root)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("project load", out)
+        self.assertIn("name: my-music-2", text_of(self.file))
+        code, out, err = self.add("declares-all")
+        self.assertEqual((code, err), (0, ""), out)
+        text = text_of(self.file)
+        self.assertIn("# model: ALIAS", text)
+        code, out, err = self.project("validate", self.root, "--installed")
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("declares-all", out)
+
+    def test_what_its_author_wrote_stays_and_a_subagent_gets_its_own(self):
+        self.project("init", self.root)
+        with open(self.file, "a") as file:
+            file.write("  subagents:\n    # she reads\n    reader:   { prompt: 'Read.' } # quick\n")
+        before = text_of(self.file)
+        code, out, err = self.add("declares-all", "--agent", "reader")
+        self.assertEqual(code, 0, err)
+        after = text_of(self.file)
+        for line in before.splitlines():
+            self.assertIn(line.split(" }")[0], after)
+        self.assertIn("# quick", after)
+        shown = json.loads(self.project("validate", self.root, "--installed", "--json")[1])
+        self.assertTrue(shown["valid"])
+
+    def test_a_link_a_read_only_file_and_what_is_there_are_refused(self):
+        self.assertEqual(self.add("declares-all")[0], 4)  # no file yet
+        self.project("init", self.root)
+        self.assertEqual(self.project("init", self.root)[0], 1)
+        self.assertEqual(self.add("declares-all")[0], 0)
+        text = text_of(self.file)
+        self.assertEqual(self.add("declares-all")[0], 1)
+        self.assertEqual(self.add("other", "--agent", "nobody")[0], 4)
+        self.assertEqual(self.add("No Name")[0], 2)
+        os.chmod(self.file, 0o444)
+        code, _, err = self.add("other")
+        self.assertEqual(code, 5)
+        self.assertIn("read-only", err)
+        os.chmod(self.file, 0o644)
+        os.rename(self.file, self.file + ".real")
+        os.symlink(self.file + ".real", self.file)
+        code, _, err = self.add("other")
+        self.assertEqual(code, 5)
+        self.assertIn("link", err)
+        self.assertEqual(text_of(self.file), text)
+        shutil.rmtree(os.path.join(self.root, ".kaged"))
+        os.symlink("/tmp", os.path.join(self.root, ".kaged"))
+        self.assertEqual(self.project("init", self.root)[0], 5)
+        self.assertFalse(os.path.exists("/tmp/project.yaml"))
+        self.assertEqual(self.project("init", self.root + "/nowhere")[0], 4)
+
+    def test_a_plugin_that_is_not_installed_is_declared_and_told(self):
+        self.project("init", self.root)
+        code, out, err = self.add("@you/elsewhere")
+        self.assertEqual(code, 0)
+        self.assertIn("not installed", err)
+        self.assertIn("@you/elsewhere", text_of(self.file))
+
+    def test_a_daemon_that_has_the_project_reads_it_again(self):
+        with Daemon(["declares-all"]) as daemon:
+            root = daemon.project_root("music")
+            os.makedirs(root)
+            self.assertEqual(daemon.cli("project", "init", root)[0], 0)
+            self.assertEqual(daemon.cli("project", "load", root)[0], 0)
+            code, out, err = daemon.cli("project", "add", "declares-all", "--path", root)
+            self.assertEqual(code, 0, err)
+            self.assertIn("the daemon has read it", out)
+            self.assertIn("declares-all", json.dumps(daemon.api("GET", "/projects/music")[1]))
+
+
 class Validate(FlowTest):
     @classmethod
     def setUpClass(cls):

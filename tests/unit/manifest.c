@@ -1497,12 +1497,60 @@ static void load_refuses_what_is_no_small_file(void **state)
 
 #define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
+/* -- names towards models ---------------------------------------------------------------------- */
+
+#define TEN "abcdefghij"
+
+static const struct {
+    const char *name, *model;
+} model_names[] = {
+    {"echo.say", "echo__say"},
+    {"git.log.show", "git__log__show"},
+    {"context7.resolve-library-id", "context7__resolve-library-id"},
+    {"github.getUser", "github__getUser"},
+    {"ui.ui_extras", "ui__ui_extras"},
+    {"echo__say", "echo__say"},
+    {"a", "a"},
+    {"a.b__c", "a__b__c_b1a758b393"},
+    {"a.b._c", "a__b___c_af7d0299a8"},
+    {"a.b c", "a__b_c_b5133b29e5"},
+    {"a.b_c", "a__b_c"},
+    {"a.\xc3\xa4", "a_____827af49ca1"},
+    {"", "_e484222325"},
+    {TEN TEN TEN TEN "."
+                     "abcdefgh",
+     TEN TEN TEN TEN "__abcdefgh"},
+    {TEN TEN TEN TEN "."
+                     "abcdefghi",
+     TEN TEN TEN "abcdefghi_892ddc7898"},
+    {TEN TEN TEN TEN TEN, TEN TEN TEN TEN TEN},
+    {TEN TEN TEN TEN TEN "k", TEN TEN TEN "abcdefghi_229406a8a3"},
+};
+
+static void names_for_models_fit_stay_apart_and_stay_the_same(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KG_COUNT(model_names); i++) {
+        kg_auto(kg_buf_free) struct kg_buf name = {0}, again = {0};
+        manifest_model_name_put(kg_str(model_names[i].name), &name);
+        assert_string_equal(kg_buf_terminate(&name), model_names[i].model);
+        assert_in_range(name.length, 1, MANIFEST_MODEL_NAME_MAX);
+        manifest_model_name_put(kg_buf_view(&name), &again);
+        assert_string_equal(kg_buf_terminate(&again), name.data);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(model_names[i].name, "echo__say") !=
+                0) /* a model's own word for the first */
+                assert_string_not_equal(model_names[k].model, name.data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_full_example_has_no_problem),
         cmocka_unit_test(an_mcp_server_declares_no_tools_of_its_own),
         cmocka_unit_test(learned_tools_that_cannot_be_used_are_left_out),
+        cmocka_unit_test(names_for_models_fit_stay_apart_and_stay_the_same),
         cmocka_unit_test(who_it_is_and_what_it_runs_is_read),
         cmocka_unit_test(what_it_needs_and_offers_is_read),
         cmocka_unit_test(methods_have_their_schemas_and_timeouts),

@@ -1020,8 +1020,9 @@ static void long_names_fit_and_lead_back_to_their_tools(void **state)
     for (size_t i = 0; i < found->tool_count; i++) {
         const struct project_use *use = NULL;
         const char *name = found->tools[i].wire_name;
-        assert_int_equal(strlen(name), 64);
-        assert_int_equal(strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-"), 64);
+        assert_int_equal(strlen(name), MANIFEST_MODEL_NAME_MAX);
+        assert_int_equal(strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-"),
+                         MANIFEST_MODEL_NAME_MAX);
         assert_ptr_equal(project_tool_called(agent_of(&world, "primary"), kg_str(name), &use),
                          &found->tools[i]);
     }

@@ -1,0 +1,180 @@
+"""Secrets: sealed, named in local.toml, told to whom they belong, and shown to nobody."""
+import collections
+import json
+import os
+import stat
+import subprocess
+
+from harness import KAGED, Daemon, FlowTest, main, wait_for
+from terminal import Terminal
+
+VALUE = "tok-a-secret-of-the-operator"
+OTHER = "tok-another-secret-value"
+USES = '[plugins.takes-config]\napi_token = "${secret:weather}"\n'
+
+
+class Done(collections.namedtuple("Done", "returncode stdout stderr")):
+    """What a command left."""
+
+
+def run(daemon, *arguments, value=None):
+    return Done(*daemon.cli(*arguments, input=value))
+
+
+def secret(daemon, *arguments, value=None):
+    return run(daemon, "secret", *arguments, value=value)
+
+
+def told(daemon):
+    """The token in each configuration that the plugin was told."""
+    return [params["config"]["api_token"] for params in daemon.call("takes-config", "config.get")]
+
+
+def daemon_with(local=USES, values=(("weather", VALUE),), **options):
+    daemon = Daemon(["takes-config"], **options)
+    daemon.write_local(local)
+    for name, value in values:
+        done = secret(daemon, "set", name, value=value + "\n")
+        assert done.returncode == 0, done.stderr
+    return daemon
+
+
+class Commands(FlowTest):
+    def test_without_a_daemon_secrets_are_set_listed_rotated_and_removed(self):
+        daemon = Daemon([])
+        try:
+            done = secret(daemon, "set", "weather", value=VALUE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("${secret:weather}", done.stdout)
+            key = os.path.join(daemon.home, "state", "secrets.key")
+            self.assertEqual(stat.S_IMODE(os.stat(key).st_mode), 0o600)
+            listed = json.loads(run(daemon, "--json", "secret", "list").stdout)["secrets"]
+            self.assertEqual([(one["name"], one["source"]) for one in listed],
+                             [("weather", "sealed")])
+            self.assertEqual(secret(daemon, "rotate").stdout,
+                             "1 secret is sealed with the new key\n")
+            self.assertEqual(secret(daemon, "rm", "weather").returncode, 0)
+            self.assertEqual(secret(daemon, "rm", "weather").returncode, 4)
+            self.assertEqual(secret(daemon, "list").stdout, "there are no secrets\n")
+            self.assertEqual(run(daemon, "audit", "verify").returncode, 0)
+        finally:
+            daemon.discard()
+
+    def test_a_value_is_no_argument_and_bad_ones_are_refused(self):
+        with Daemon([]) as daemon:
+            for arguments, value, code in [
+                    (("set", "weather", VALUE), None, 2), (("set", "weather"), "", 2),
+                    (("set", "weather"), "x" * 1048576, 6), (("set", "weather"), "a\0b", 2),
+                    (("set", "we ather"), VALUE, 2), (("rm", "weather"), None, 4),
+                    (("rotate",), None, 4)]:
+                done = secret(daemon, *arguments, value=value)
+                self.assertEqual(done.returncode, code, (arguments, done.stderr))
+                self.assertNotIn(VALUE, done.stdout)
+            self.assertEqual(daemon.api("PUT", "/secrets/weather", {"value": "a\0b"})[0], 400)
+            self.assertEqual(daemon.api("PUT", "/secrets/weather", {"value": "x" * 40000})[0], 413)
+            self.assertEqual(daemon.api("PUT", "/secrets/weather", {"value": "x" * 1048576})[0], 413)
+            self.assertEqual(daemon.api("PUT", "/secrets/weather", {"value": 5})[0], 400)
+            self.assertEqual(daemon.api("GET", "/secrets/weather")[0], 404)
+            self.assertEqual(daemon.api("GET", "/secrets")[1], {"secrets": []})
+
+    def test_short_values_are_stored_and_said_not_to_be_redacted(self):
+        with Daemon([]) as daemon:
+            done = secret(daemon, "set", "pin", value="1234567")
+            self.assertIn("not redacted", done.stdout)
+            self.assertFalse(daemon.api("GET", "/secrets/pin")[1]["redacted"])
+            self.assertNotIn("not redacted", secret(daemon, "set", "pin", value="12345678").stdout)
+
+    def test_a_terminal_does_not_show_what_is_typed(self):
+        with Daemon([]) as daemon:
+            with Terminal([KAGED, "--home", daemon.home, "secret", "set", "typed"],
+                          daemon.environment()) as terminal:
+                terminal.read_until("(not shown): ")
+                terminal.type(VALUE + "\n")
+                code, screen = terminal.end()
+                self.assertEqual(code, 0, screen)
+                self.assertNotIn(VALUE, screen)
+            self.assertEqual(daemon.api("GET", "/secrets/typed")[1]["source"], "sealed")
+
+
+class Plugins(FlowTest):
+    def test_a_plugin_gets_what_its_table_names_and_a_new_value_at_once(self):
+        with daemon_with() as daemon:
+            self.assertEqual(told(daemon), [VALUE])
+            done = secret(daemon, "set", "weather", value=OTHER)
+            self.assertEqual(done.stdout, "secret weather is set; used by plugins.takes-config\n")
+            wait_for(lambda: told(daemon) == [VALUE, OTHER], "the plugin is told")
+            self.assertEqual(run(daemon, "secret", "rotate").returncode, 0)
+            self.assertEqual(told(daemon)[-1], OTHER)
+            events = [event["event"] for event in daemon.audit() if "secret" in event["event"]]
+            self.assertEqual(events, ["secret.set", "secret.set", "secret.rotated"])
+            self.assertIn("secret weather is used by plugins.takes-config", daemon.log())
+
+    def test_files_and_variables_stand_beside_secrets(self):
+        daemon = Daemon(["takes-config"], wait_running=False)
+        path = os.path.join(daemon.home, "token")
+        with open(path, "w") as file:
+            file.write(VALUE + "\n")
+        daemon.write_local(f'[plugins.takes-config]\napi_token = "${{file:{path}}}"\n')
+        with daemon:
+            daemon.wait_state("takes-config", "running")
+            self.assertEqual(told(daemon), [VALUE])
+            with open(path, "w") as file:
+                file.write(OTHER)
+            self.assertEqual(run(daemon, "reload").returncode, 0)
+            wait_for(lambda: told(daemon) == [VALUE, OTHER], "the plugin is told")
+
+    def test_a_missing_secret_keeps_its_plugin_alone_from_starting(self):
+        daemon = Daemon(["takes-config", "good-python"], wait_running=False)
+        daemon.write_local(USES)
+        daemon.approve()
+        with daemon:
+            daemon.wait_state("good-python", "running")
+            status = daemon.status("takes-config")
+            self.assertNotEqual(status["state"], "running")
+            self.assertIn("there is no secret weather", json.dumps(status))
+            checked = run(daemon, "config", "check")
+            self.assertEqual(checked.returncode, 6)
+            self.assertIn("kaged secret set weather", checked.stderr)
+            self.assertEqual(secret(daemon, "set", "weather", value=VALUE).returncode, 0)
+            daemon.wait_state("takes-config", "running")
+            self.assertEqual(told(daemon), [VALUE])
+
+    def test_a_secret_in_use_is_removed_by_force_only_and_what_runs_goes_on(self):
+        with daemon_with() as daemon:
+            refused = secret(daemon, "rm", "weather")
+            self.assertEqual(refused.returncode, 5)
+            self.assertIn("plugins.takes-config", refused.stderr)
+            self.assertEqual(secret(daemon, "rm", "weather", "--force").returncode, 0)
+            self.assertEqual(told(daemon), [VALUE])
+            self.assertEqual(daemon.api("GET", "/secrets/weather")[1]["source"], "missing")
+            self.assertEqual(run(daemon, "status").returncode, 0)
+
+    def test_a_password_program_is_asked_and_one_that_hangs_holds_nobody_up(self):
+        daemon = Daemon(["takes-config", "good-python"], wait_running=False)
+        marker = os.path.join(daemon.home, "asked")
+        program = os.path.join(daemon.home, "pass")
+        with open(program, "w") as file:
+            file.write(f'#!/bin/sh\ntouch {marker}\n[ -e {marker}.hang ] && exec sleep 1000\n'
+                       f'env > {marker}.env\necho "tok-of-$2"\n')
+        os.chmod(program, 0o700)
+        os.chmod(daemon.home, 0o700)
+        daemon.write_local(f'[secrets]\ncommand = ["{program}", "show"]\ntimeout_ms = 2000\n'
+                           f'environment = ["PATH"]\n' + USES)
+        os.chmod(os.path.join(daemon.home, "local.toml"), 0o600)
+        with daemon:
+            daemon.wait_state("takes-config", "running")
+            self.assertEqual(told(daemon), ["tok-of-weather"])
+            with open(marker + ".env") as file:
+                names = {line.split("=")[0] for line in file}
+            self.assertLessEqual(names, {"PATH", "PWD", "_", "SHLVL", "OLDPWD"})
+            open(marker + ".hang", "w").close()
+            reloading = subprocess.Popen([KAGED, "--home", daemon.home, "reload"],
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.assertEqual(daemon.api("GET", "/status")[0], 200)
+            daemon.wait_state("good-python", "running")
+            reloading.wait(60)
+            self.assertEqual(told(daemon), ["tok-of-weather"])
+
+
+if __name__ == "__main__":
+    main()
