@@ -5,6 +5,8 @@
  */
 #include "audit/internal.h"
 
+#include "redact/shared.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -142,9 +144,16 @@ static void put_raw(struct kg_buf *buf, struct kg_str json)
         *at++ = ' ';
 }
 
-static void put_value(struct kg_buf *buf, const struct audit_value *value)
+/* What a plugin or a stranger wrote may have a secret in it. */
+static void put_value(struct kg_buf *buf, const struct audit_value *given)
 {
     static const struct audit_piece words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    struct audit_value hidden = *given, *value = &hidden;
+    if (given->type == AUDIT_STR && redact_put_shared(given->text, &shown))
+        hidden.text = kg_buf_view(&shown);
+    else if (given->type == AUDIT_RAW && redact_put_shared_json(given->text, &shown))
+        hidden.text = kg_buf_view(&shown);
     if (value->type == AUDIT_STR && value->text.data != NULL)
         kg_json_put_string(buf, value->text);
     else if (value->type == AUDIT_INT)

@@ -1,6 +1,8 @@
 /* The operational log: each record is one write of one line, so that records never interleave. */
 #include "base/json/json.h"
+#include "base/log_hide.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -8,6 +10,12 @@ const char *const kg_level_names[] = {"debug", "info", "warn", "error"};
 
 static enum kg_level log_level = KG_INFO;
 static enum kg_log_format log_format = KG_LOG_TEXT;
+static _Atomic(kg_log_hide_fn *) log_hide;
+
+void kg_log_hide(kg_log_hide_fn *hide_or_null)
+{
+    atomic_store(&log_hide, hide_or_null);
+}
 
 void kg_log_set(enum kg_level level, enum kg_log_format format)
 {
@@ -29,8 +37,13 @@ static void write_record(enum kg_level level, const char *plugin, const char *fo
 {
     if (level < log_level)
         return;
-    char message[2048];
-    vsnprintf(message, sizeof(message), format, args);
+    char text[2048];
+    const char *message = text;
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    kg_log_hide_fn *hide = atomic_load(&log_hide);
+    vsnprintf(text, sizeof(text), format, args);
+    if (hide != NULL && hide(kg_str(text), &shown))
+        message = kg_buf_terminate(&shown);
     char when[KG_TIME_TEXT];
     kg_time_format(kg_wall_ms(), when);
     kg_auto(kg_buf_free) struct kg_buf line = {0};

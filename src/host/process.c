@@ -6,6 +6,8 @@
  */
 #include "host/internal.h"
 
+#include "redact/shared.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -357,7 +359,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->references = 1;
     process->standing = plugin->change ? HOST_HELD : HOST_RESTS;
     process->tier = tier_of(plugin->manifest);
-    process->secrets = redact_set_new(NULL);
+    process->secrets = redact_set_new(redact_shared());
     process->name = host_process_name(plugin->name, whom);
     process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->root),
                                        kg_strdup(whom->file)};

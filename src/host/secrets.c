@@ -5,6 +5,8 @@
  */
 #include "host/internal.h"
 
+#include "redact/shared.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -26,11 +28,31 @@ struct act {
 
 /* -- reading local.toml ------------------------------------------------------------------------ */
 
+static void hide_value(void *data, struct kg_str value)
+{
+    (void)data;
+    if (value.length >= SECRET_HIDDEN_MIN)
+        redact_share(value);
+}
+
+/* From now on nothing that the daemon says has them in it; old values stay hidden, too. */
+static void take_values(struct host *host, struct secret_values *values)
+{
+    secret_values_each(values, hide_value, NULL);
+    secret_values_drop(host->secrets);
+    host->secrets = values;
+}
+
 int host_secrets_open(struct host *host, struct kg_err *err)
 {
     secret_places_find(host->paths, &host->secret_places);
-    host->secrets = secret_values_read(host->paths->local_file, &host->secret_places, err);
-    return host->secrets != NULL ? 0 : -EINVAL;
+    redact_log();
+    struct secret_values *values =
+        secret_values_read(host->paths->local_file, &host->secret_places, err);
+    if (values == NULL)
+        return -EINVAL;
+    take_values(host, values);
+    return 0;
 }
 
 void host_secrets_close(struct host *host)
@@ -112,10 +134,8 @@ static void on_done(struct loop_job *job)
     host->secret_jobs--;
     if (act->result == 0 && host->stopping)
         act->result = kg_fail(&act->err, KG_E_STOPPING, "the daemon is stopping");
-    if (act->result == 0) {
-        secret_values_drop(host->secrets);
-        host->secrets = kg_steal(&act->values);
-    }
+    if (act->result == 0)
+        take_values(host, kg_steal(&act->values));
     if (act->result == 0 && act->report != NULL) {
         act->report(act);
         if (host_read_local_again(host, &act->err) == 0)

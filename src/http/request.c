@@ -4,6 +4,7 @@
  * out of the url are decoded once, after the path was split, so a decoded slash is data.
  */
 #include "http/internal.h"
+#include "redact/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -468,8 +469,18 @@ void http_reply_text(struct http_request *request, int status, const char *conte
     http_request_free(request);
 }
 
+/* What a plugin answered is its caller's own, as it is; all else is the daemon's. */
+static bool is_plugins_answer(const struct http_request *request)
+{
+    const struct http_route *route = request->route;
+    return route != NULL && (route->passes_body || kg_same_text(route->answer, "Result"));
+}
+
 void http_reply(struct http_request *request, int status, struct kg_str json)
 {
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    if (!is_plugins_answer(request) && redact_put_shared_json(json, &shown))
+        json = kg_buf_view(&shown);
     http_reply_text(request, status, "application/json", json);
 }
 

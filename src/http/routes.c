@@ -106,7 +106,6 @@ static const struct http_parameter secret_query[] = {
 };
 
 #define ANY_BODY    SIZE_MAX
-#define SECRET_BODY ((size_t)262144) /* a secret, each byte of it escaped */
 #define TOKEN_BODY  ((size_t)4096)
 #define SOURCE_BODY ((size_t)4096)
 
@@ -218,12 +217,12 @@ const struct http_route http_routes[] = {
     {"GET", "/api/v1/secrets", "admin", 0, NULL, http_handle_secrets,
      "All secrets, with who uses them; no values", .operation = "secret_list",
      .answer = "SecretList"},
-    {"GET", "/api/v1/secrets/{name}", "admin", 0, NULL, http_handle_secret,
+    {"GET", "/api/v1/secrets/{secret}", "admin", 0, NULL, http_handle_secret,
      "One secret, with who uses it; not its value", .operation = "secret_show", .answer = "Secret"},
-    {"PUT", "/api/v1/secrets/{name}", "admin", SECRET_BODY, NULL, http_handle_secret_set,
+    {"PUT", "/api/v1/secrets/{secret}", "admin", ANY_BODY, NULL, http_handle_secret_set,
      "Set a secret, which cannot be read back; plugins that use it are told",
      .operation = "secret_set", .answer = "Secret", .body = "SecretWanted"},
-    {"DELETE", "/api/v1/secrets/{name}", "admin", 0, secret_query, http_handle_secret_remove,
+    {"DELETE", "/api/v1/secrets/{secret}", "admin", 0, secret_query, http_handle_secret_remove,
      "Remove a secret", .operation = "secret_remove", .answer = "SecretRemoved"},
     {"POST", "/api/v1/secrets/rotate", "admin", 0, NULL, http_handle_secrets_rotate,
      "Seal all secrets with a new key", .operation = "secret_rotate", .answer = "SecretList"},

@@ -15,7 +15,7 @@ void http_handle_secrets(struct http_request *request)
 
 void http_handle_secret(struct http_request *request)
 {
-    struct kg_str name = http_path_parameter(request, "name");
+    struct kg_str name = http_path_parameter(request, "secret");
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     struct secret_fact fact;
@@ -39,7 +39,7 @@ static void on_set(void *data, const struct kg_err *err_or_null)
 
 void http_handle_secret_set(struct http_request *request)
 {
-    struct kg_str name = http_path_parameter(request, "name");
+    struct kg_str name = http_path_parameter(request, "secret");
     struct kg_str value = kg_node_text(http_body_tree(request), "value");
     struct kg_err err = {0};
     if (secret_check(name, value, &err) < 0)
@@ -53,14 +53,14 @@ static void on_removed(void *data, const struct kg_err *err_or_null)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_named_str(&json, "name", http_path_parameter(data, "name"));
+    kg_json_named_str(&json, "name", http_path_parameter(data, "secret"));
     kg_json_end(&json, '}');
     http_on_answer(data, kg_buf_view(&body), err_or_null);
 }
 
 void http_handle_secret_remove(struct http_request *request)
 {
-    host_secret_remove(http_host(request), http_path_parameter(request, "name"),
+    host_secret_remove(http_host(request), http_path_parameter(request, "secret"),
                        http_query_flag(request, "force"), http_operator(request), on_removed,
                        request);
 }

@@ -110,6 +110,8 @@ struct live_work {
     struct live_tool *tool;             /* that is called */
     const struct session_draft *drafts; /* of live_append */
     size_t draft_count;
+    struct session_draft *shown_drafts; /* owned, like the next: the same without secrets, or NULL */
+    struct kg_buf shown;
     struct session_added one, *added; /* one for each draft; owned where it is not `one` */
     void (*on_added)(struct live_work *work);
     bool compacting; /* one of the contexts is too full, and a compaction is under way */

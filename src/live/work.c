@@ -6,6 +6,8 @@
  */
 #include "live/internal.h"
 
+#include "redact/shared.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -27,6 +29,8 @@ void live_work_begin(struct live_work *work, struct sessions *sessions, struct h
 void live_work_end(struct live_work *work)
 {
     free_added(work);
+    free(kg_steal(&work->shown_drafts));
+    kg_buf_free(&work->shown);
     host_asker_unref(kg_steal(&work->asker));
     if (work->live != NULL)
         live_release(kg_steal(&work->live));
@@ -197,10 +201,45 @@ static void on_appended(struct session_job *job, const struct kg_err *err_or_nul
     go_on(work, err_or_null);
 }
 
+/* What is kept of a session has no secret in it, whoever said it; *drafts are other ones then. */
+static void hide_secrets(struct live_work *work, const struct session_draft **drafts, size_t count)
+{
+    struct kg_buf shown = {0};
+    kg_auto(kg_free) size_t *ends = kg_alloc_array(count + 1, sizeof(*ends));
+    bool any = false;
+    for (size_t i = 0; i < count; i++) {
+        if (redact_put_shared_json((*drafts)[i].content, &shown))
+            any = true;
+        else
+            kg_buf_str(&shown, (*drafts)[i].content);
+        ends[i] = shown.length;
+    }
+    if (!any) {
+        kg_buf_free(&shown);
+        return;
+    }
+    work->shown = shown;
+    work->shown_drafts = kg_alloc_array(count, sizeof(struct session_draft));
+    for (size_t i = 0; i < count; i++) {
+        size_t start = i > 0 ? ends[i - 1] : 0;
+        work->shown_drafts[i] = (*drafts)[i];
+        work->shown_drafts[i].content = (struct kg_str){shown.data + start, ends[i] - start};
+    }
+    *drafts = work->shown_drafts;
+}
+
+static void free_shown(struct live_work *work)
+{
+    free(kg_steal(&work->shown_drafts));
+    kg_buf_free(&work->shown);
+}
+
 void live_append(struct live_work *work, const struct session_draft *drafts, size_t count,
                  void (*on_added_or_null)(struct live_work *work), live_next_fn *next)
 {
     free_added(work);
+    free_shown(work);
+    hide_secrets(work, &drafts, count);
     work->added = count == 1 ? &work->one : kg_alloc_array(count, sizeof(work->added[0]));
     work->drafts = drafts;
     work->draft_count = count;

@@ -6,6 +6,8 @@
 #include "host/host.h"
 #include "model/model.h"
 
+#include "redact/shared.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -197,7 +199,15 @@ int models_ask(struct models *models, const struct models_purpose *purpose,
     if (result < 0)
         return result;
     struct models_call *call = call_new(models, purpose, request->model, ops, data);
-    result = model_ask(models->client, request, &own_ops, call, &call->call, err);
+    kg_auto(kg_buf_free) struct kg_buf system = {0}, messages = {0}, tools = {0};
+    struct model_request shown = *request; /* no model is told a secret, whoever said it */
+    if (redact_put_shared(request->system, &system))
+        shown.system = kg_buf_view(&system);
+    if (redact_put_shared_json(request->messages, &messages))
+        shown.messages = kg_buf_view(&messages);
+    if (redact_put_shared_json(request->tools, &tools))
+        shown.tools = kg_buf_view(&tools);
+    result = model_ask(models->client, &shown, &own_ops, call, &call->call, err);
     if (result < 0) {
         call_free(call);
         return result;

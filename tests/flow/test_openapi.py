@@ -9,7 +9,7 @@ import urllib.parse
 from harness import KAGED, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 
 # What a test puts in the place of a path's parameters.
-NAMES = {"name": "declares-all", "method": "all.config", "id": "to-be-revoked", "knob": "turns",
+NAMES = {"secret": "to-be-set", "name": "declares-all", "method": "all.config", "id": "to-be-revoked", "knob": "turns",
          "path": "primary"}
 # A refusal that is right: nothing was damaged; the unix socket has no session to leave.
 REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
@@ -27,6 +27,8 @@ LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its
             ("get", "/api/v1/plugins/{name}/trace"): "it has no end: see test_trace.py",
             ("get", "/auth/launch"): "it needs a browser and a token: see test_auth.py",
             **{key: "one leads to the other: see below" for key in (
+                ("get", "/api/v1/secrets/{secret}"), ("put", "/api/v1/secrets/{secret}"),
+                ("delete", "/api/v1/secrets/{secret}"), ("post", "/api/v1/secrets/rotate"),
                 ("post", "/api/v1/plugins"), ("delete", "/api/v1/plugins/{name}"),
                 ("post", "/api/v1/plugins/{name}/upgrade"),
                 ("post", "/api/v1/plugins/{name}/approve"),
@@ -244,6 +246,16 @@ class OpenApi(FlowTest):
             self.check(self.operations["post", "/api/v1/projects"], status, answer)
             self.ask(daemon, "get", "/api/v1/projects/{id}", id="music")
             self.ask(daemon, "delete", "/api/v1/projects/{id}", id="music")
+
+    def test_secrets_answer_as_they_say(self):
+        one = "/api/v1/secrets/{secret}"
+        with Daemon() as daemon:
+            made = self.ask(daemon, "put", one, {"value": "a secret value"}, secret="mine")
+            self.assertEqual((made["source"], made["redacted"]), ("sealed", True))
+            self.ask(daemon, "get", one, secret="mine")
+            self.ask(daemon, "post", "/api/v1/secrets/rotate")
+            self.assertEqual(len(self.ask(daemon, "get", "/api/v1/secrets")["secrets"]), 1)
+            self.ask(daemon, "delete", one, secret="mine")
 
     def test_sessions_answer_as_they_say(self):
         one = "/api/v1/sessions/{id}"

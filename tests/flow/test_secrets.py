@@ -1,9 +1,11 @@
 """Secrets: sealed, named in local.toml, told to whom they belong, and shown to nobody."""
+import base64
 import collections
 import json
 import os
 import stat
 import subprocess
+import urllib.parse
 
 from harness import KAGED, Daemon, FlowTest, main, wait_for
 from terminal import Terminal
@@ -134,7 +136,7 @@ class Plugins(FlowTest):
             self.assertIn("there is no secret weather", json.dumps(status))
             checked = run(daemon, "config", "check")
             self.assertEqual(checked.returncode, 6)
-            self.assertIn("kaged secret set weather", checked.stderr)
+            self.assertIn("secret set weather", checked.stderr)
             self.assertEqual(secret(daemon, "set", "weather", value=VALUE).returncode, 0)
             daemon.wait_state("takes-config", "running")
             self.assertEqual(told(daemon), [VALUE])
@@ -174,6 +176,86 @@ class Plugins(FlowTest):
             daemon.wait_state("good-python", "running")
             reloading.wait(60)
             self.assertEqual(told(daemon), ["tok-of-weather"])
+
+
+def forms(value):
+    """How a value may be written."""
+    data = value.encode()
+    return [data, base64.b64encode(data).rstrip(b"="), base64.urlsafe_b64encode(data).rstrip(b"="),
+            urllib.parse.quote(value, safe="").encode(), json.dumps(value)[1:-1].encode()]
+
+
+class Strings(FlowTest):
+    """What kaged keeps and says, searched for secrets that were planted in every place."""
+
+    SECRETS = {"sealed": "s3cret/sealed+and\"quoted\" value", "filed": "a-value-of-a-file-0815",
+               "asked": "what-the-program-knows-4711", "late": "set-while-it-runs-2342"}
+
+    def search(self, where, content):
+        for name, value in self.SECRETS.items():
+            for form in forms(value):
+                self.assertNotIn(form, content, f"{name} is in {where}")
+
+    def search_files(self, daemon):
+        for folder, _, names in os.walk(daemon.home):
+            for name in names:
+                path = os.path.join(folder, name)
+                inside = os.path.relpath(path, daemon.home)
+                if inside in ("filed", "pass") or inside.startswith(("plugins", "state/storage")):
+                    continue  # what the test planted, and plugins' own
+                if stat.S_ISREG(os.stat(path).st_mode):
+                    with open(path, "rb") as file:
+                        self.search(inside, file.read())
+
+    def plant(self, daemon):
+        """Has a plugin say all of them, in every way that it has."""
+        for value in self.SECRETS.values():
+            said = json.dumps(value)
+            coded = json.dumps(base64.b64encode(value.encode()).decode())
+            code = f"import sys; print({said}, {coded}, file=sys.stderr, flush=True)\n" \
+                   f"print('noise', {said}, flush=True)\nresult = {said}"
+            got = daemon.call("does-as-told", "told.run", {"code": code})
+            self.assertEqual(got["result"], value)  # a caller's own answer is not changed
+            daemon.try_call("does-as-told", "told.run", {"code": f"raise OSError(5, {said})"})
+            status, entry = daemon.api("POST", f"/sessions/{self.session}/messages",
+                                       {"messages": [{"role": "user", "content": f"my key is {value}"}]})
+            self.assertEqual(status, 200, entry)
+
+    def answers(self, daemon):
+        paths = ["/status", "/plugins", "/plugins/does-as-told", "/plugins/does-as-told/logs",
+                 "/plugins/takes-config", "/secrets", "/audit?limit=1000", "/projects",
+                 "/projects/music", "/sessions", f"/sessions/{self.session}/entries",
+                 f"/sessions/{self.session}/context", "/plugins/does-as-told/trace?of=recorded"]
+        for path in paths:
+            yield path, daemon.raw("GET", "/api/v1" + path)
+
+    def test_no_secret_is_in_what_kaged_keeps_or_answers(self):
+        daemon = Daemon(["takes-config", "does-as-told"], wait_running=False)
+        filed, program = (os.path.join(daemon.home, name) for name in ("filed", "pass"))
+        with open(filed, "w") as file:
+            file.write(self.SECRETS["filed"])
+        with open(program, "w") as file:
+            file.write(f"#!/bin/sh\necho '{self.SECRETS['asked']}'\n")
+        os.chmod(program, 0o700)
+        os.chmod(daemon.home, 0o700)
+        daemon.write_local(
+            f'[secrets]\ncommand = ["{program}"]\n[plugins.takes-config]\n'
+            f'api_token = "tok-${{secret:sealed}}${{file:{filed}}}${{secret:asked}}"\n')
+        os.chmod(os.path.join(daemon.home, "local.toml"), 0o600)
+        self.assertEqual(secret(daemon, "set", "sealed", value=self.SECRETS["sealed"]).returncode, 0)
+        with daemon:
+            self.assertEqual(secret(daemon, "set", "late", value=self.SECRETS["late"]).returncode, 0)
+            root = daemon.write_project("music", "version: 1\nname: music\nprimary: { prompt: Hi. }\n")
+            self.assertEqual(daemon.cli("project", "load", root)[0], 0)
+            self.session = daemon.api("POST", "/projects/music/sessions", {})[1]["id"]
+            self.assertEqual(daemon.cli("plugin", "trace", "does-as-told", "--on")[0], 0)
+            daemon.wait_state("does-as-told", "running")
+            self.plant(daemon)
+            for path, answer in self.answers(daemon):
+                self.search(path, answer[1])
+            self.search_files(daemon)
+            self.search("the log", daemon.log().encode())
+            self.assertEqual(daemon.cli("audit", "verify")[0], 0)
 
 
 if __name__ == "__main__":
