@@ -16,7 +16,7 @@ import unittest
 
 import archives
 from archives import make_folder, make_tar, make_zip, tar_entry, zip_entry
-from harness import BUILD, main
+from harness import BUILD, main, suite_skip
 
 ORDINARY = 1234 if os.geteuid() == 0 else None  # who that is, where we are root
 REGRESS = os.path.join(os.environ.get("KAGED_SUITES", ""), "libzip-regress")
