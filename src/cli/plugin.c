@@ -174,7 +174,18 @@ static void say_settled(const struct cli *cli, const struct kg_node *plugin)
     print_words(&line, plugin, " is {state}");
     if (kg_node_number(plugin, "pid") > 0)
         kg_buf_printf(&line, " (pid %" PRId64 ")", kg_node_number(plugin, "pid"));
+    else if (kg_str_is(cli_text(plugin, "state"), "idle"))
+        print_words(&line, plugin, ": {state_meaning}");
     print_line(kg_buf_view(&line));
+}
+
+/* One that starts at first use is as good as running. */
+static bool is_settled(const struct kg_node *plugin, const char *wanted_state)
+{
+    struct kg_str state = cli_text(plugin, "state");
+    return kg_str_is(state, wanted_state) ||
+           (strcmp(wanted_state, "running") == 0 && kg_str_is(state, "idle") &&
+            cli_text(plugin, "problem").length == 0);
 }
 
 static int change(struct cli *cli, const char *act, const char *wanted_state)
@@ -186,7 +197,7 @@ static int change(struct cli *cli, const char *act, const char *wanted_state)
         code = wait_to_settle(cli, &body, &doc);
     if (code != CLI_DONE)
         return code;
-    bool settled = kg_str_is(cli_text(doc->root, "state"), wanted_state);
+    bool settled = is_settled(doc->root, wanted_state);
     if (cli->json)
         print_json(kg_buf_view(&body));
     else if (settled)

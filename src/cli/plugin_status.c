@@ -18,7 +18,13 @@ static void put_heading(struct kg_buf *out, const struct kg_node *plugin)
     bool has_version = cli_text(plugin, "version").length > 0;
     bool has_meaning = cli_text(plugin, "state_meaning").length > 0;
     print_words(out, plugin, has_version ? "{name} {version} is {state}" : "{name} is {state}");
-    print_words(out, plugin, has_meaning ? ": {state_meaning}\n" : "\n");
+    int64_t idle_ms;
+    print_words(out, plugin, has_meaning ? ": {state_meaning}" : "");
+    if (cli_time(plugin, "idle_since", &idle_ms)) {
+        kg_buf_text(out, ", idle since ");
+        print_when(out, idle_ms);
+    }
+    kg_buf_char(out, '\n');
 }
 
 static void put_process(struct kg_buf *out, const struct kg_node *plugin)

@@ -18,7 +18,9 @@
 
 static const char *const sections[] = {"plugins",        "models",   "providers",
                                        "system_plugins", "projects", "secrets"};
-static const char *const reserved[] = {"installed", "local", "config", "hash", LOCAL_SYSTEM};
+static const char *const reserved[] = {"installed", "local",   "config",
+                                       "hash",      "process", LOCAL_SYSTEM};
+static const char *const processes[] = {"shared", "project", "session"};
 
 bool local_key_is_reserved(struct kg_str key)
 {
@@ -82,6 +84,15 @@ static int take_system(const struct local *local, const struct kg_node *table,
     return 0;
 }
 
+static int take_process(struct local_plugin *plugin, const struct kg_node *node, struct kg_err *err)
+{
+    int result = take_text(node, "process", &plugin->process, err);
+    for (size_t i = 0; i < KG_COUNT(processes); i++)
+        if (result < 0 || node == NULL || kg_str_is(plugin->process, processes[i]))
+            return result;
+    return fail_at(err, node, "process takes \"shared\", \"project\" or \"session\"");
+}
+
 static int take_plugin(struct local *local, const struct kg_member *member, struct kg_err *err)
 {
     const struct kg_node *table = &member->value;
@@ -106,7 +117,7 @@ static int take_plugin(struct local *local, const struct kg_member *member, stru
         result = take_text(hash, "hash", &plugin->hash, err);
     if (result == 0 && hash != NULL && !is_hash(plugin->hash))
         result = fail_at(err, hash, "hash takes \"sha256:\" and 64 hexadecimal digits");
-    return result;
+    return result < 0 ? result : take_process(plugin, kg_node_get(table, "process"), err);
 }
 
 static int check_projects(const struct kg_node *projects, struct kg_err *err)

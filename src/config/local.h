@@ -13,9 +13,10 @@
 
 struct local_plugin {
     struct kg_str package;
-    struct kg_str installed;      /* the version; empty if it does not say */
-    bool local;                   /* for every project, and started with the daemon */
-    struct kg_str hash;           /* of what was approved; empty if it does not say */
+    struct kg_str installed; /* the version; empty if it does not say */
+    bool local;              /* for every project, and started with the daemon */
+    struct kg_str hash;      /* of what was approved; empty if it does not say */
+    struct kg_str process;   /* whom a process of it serves; empty: it was installed before that */
     const struct kg_node *config; /* the operator's defaults; NULL if there are none */
     const struct kg_node *system; /* all other keys, the operator's secrets; an object */
     const struct kg_err *problem; /* why what it names could not be looked up; NULL: all was */

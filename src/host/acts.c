@@ -54,12 +54,17 @@ static void end_choice(struct act *act, const struct kg_err *err_or_null)
 }
 
 /* Who names the plugin means its processes in projects, too. */
+static bool means(struct host_named named, const struct host_process *process)
+{
+    return named.process == NULL || named.process == process ||
+           named.process->whom.kind == HOST_NOBODY;
+}
+
 static void follow(struct host_named named)
 {
-    if (named.process != NULL && named.process->whom.kind != HOST_NOBODY)
-        host_process_follow(named.process);
-    else
-        host_plugin_follow(named.plugin);
+    for (struct host_process *at = named.plugin->processes; at != NULL; at = at->next)
+        if (means(named, at))
+            host_process_follow(at);
     struct host *host = named.plugin->host;
     host->project_ops->chosen(host->projects);
 }
@@ -89,7 +94,12 @@ static int enable_now(const struct act *act, struct kg_err *err)
     int result = check_enable(named.plugin, err);
     if (result < 0)
         return result;
-    if (named.process != NULL)
+    for (struct host_process *at = named.plugin->processes; at != NULL; at = at->next)
+        if (means(named, at) && instance_state(at->instance) == INSTANCE_FAILED)
+            host_process_raise(at, HOST_ON_UNWANTED); /* what it failed at is forgotten */
+    if (named.process != NULL && named.process->whom.kind != HOST_NOBODY)
+        named.process->in_use = !named.process->manifest->first_use; /* he means it, and now */
+    if (named.process != NULL && host_process_is_wanted(named.process))
         host_process_raise(named.process, HOST_ON_APPROVED);
     follow(named);
     return 0;
@@ -169,11 +179,26 @@ void host_disable(struct host *host, struct kg_str name, const char *operator_id
 
 /* -- restart ----------------------------------------------------------------------------------- */
 
-static void restart_now(struct host_process *process, const char *operator_id)
+static void restart_one(struct host_process *process, const char *operator_id)
 {
     audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_RESTARTED, KG_STR_NULL,
                AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(operator_id));
+    process->in_use = true;
     host_process_raise(process, HOST_ON_RESTART);
+}
+
+/* Those that run; the named one also if none of them does. */
+static void restart_now(struct host_named named, const char *operator_id)
+{
+    bool any = false;
+    for (struct host_process *at = named.plugin->processes; at != NULL; at = at->next) {
+        if (!means(named, at) || !host_process_runs(at))
+            continue;
+        restart_one(at, operator_id);
+        any = true;
+    }
+    if (!any)
+        restart_one(named.process, operator_id);
 }
 
 static int check_restart(struct host_named named, struct kg_err *err)
@@ -183,7 +208,7 @@ static int check_restart(struct host_named named, struct kg_err *err)
         result = host_check_startable(named.plugin, err);
     if (result == 0)
         result = host_check_process(named, err);
-    if (result < 0 || host_process_is_wanted(named.process))
+    if (result < 0 || host_process_is_allowed(named.process))
         return result;
     if (named.plugin->dev != NULL) {
         kg_fail(err, KG_E_CONFLICT, "plugin %s asks for more than was agreed to", host_name(named));
@@ -203,7 +228,7 @@ static void on_checked_to_restart(struct host_named named, void *data,
     struct audit *audit = named.plugin->host->audit;
     struct audit_request before = audit_swap_request(audit, act->request);
     if (err_or_null == NULL)
-        restart_now(named.process, act->operator_id);
+        restart_now(named, act->operator_id);
     answer(act, err_or_null);
     audit_swap_request(audit, before);
 }
@@ -226,7 +251,7 @@ void host_restart(struct host *host, struct kg_str name, const char *operator_id
     if (result < 0)
         host_note_drift(named, &err);
     else
-        restart_now(named.process, operator_id);
+        restart_now(named, operator_id);
     on_done(data, result < 0 ? &err : NULL);
 }
 

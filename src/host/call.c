@@ -23,16 +23,21 @@ struct host_held {
     uint64_t since_ms, most_ms;
 };
 
-static struct host_call *new_call(struct host *host)
+static struct host_call *new_call(struct host *host, struct host_asker *asker)
 {
     struct host_call *call = host->unused_calls;
     if (call == NULL)
-        return kg_alloc(sizeof(*call));
-    host->unused_calls = call->next_unused;
+        call = kg_alloc(sizeof(*call));
+    else
+        host->unused_calls = call->next_unused;
+    call->host = host;
+    call->asker = host_asker_ref(asker);
+    call->held = NULL;
+    call->waiting = NULL;
     return call;
 }
 
-static void release_call(struct host_call *call)
+void host_call_release(struct host_call *call)
 {
     host_asker_unref(call->asker);
     call->next_unused = call->host->unused_calls;
@@ -284,7 +289,8 @@ static void count_error(struct host_process *process, enum kg_code code)
 /* Counts it and writes it to the audit log. */
 static void end_call(const struct host_call *call, const struct host_reply *reply)
 {
-    uint64_t duration_ns = loop_now_ns(call->host->loop) - call->started_ns;
+    uint64_t now_ns = loop_now_ns(call->host->loop), duration_ns = now_ns - call->started_ns;
+    call->process->used_ns = now_ns;
     host_histogram_add(&call->process->usage.latency, duration_ns);
     if (reply->error.code != KG_OK)
         count_error(call->process, reply->error.code);
@@ -323,7 +329,7 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
         audit_payload(call, outcome == PEER_RESULT ? "result" : "error", payload);
     host_done_fn *done = call->on_done;
     void *done_data = call->data;
-    release_call(call);
+    host_call_release(call);
     done(done_data, &reply);
 }
 
@@ -402,7 +408,7 @@ static int check_passage(const struct host_passage *passage, struct kg_err *err)
 static int send_call(struct host_call *call, const struct host_passage *passage, struct kg_err *err)
 {
     struct host_process *process = call->process;
-    call->started_ns = loop_now_ns(call->host->loop);
+    call->started_ns = process->used_ns = loop_now_ns(call->host->loop);
     if (send_request(call, passage, err) < 0) {
         count_error(process, err->code);
         return kg_wrap(err, -EINVAL, "plugin %s: %s", process->name, call->method);
@@ -415,27 +421,32 @@ static int send_call(struct host_call *call, const struct host_passage *passage,
 
 static int hold(struct host_call *call, const struct host_passage *passage, struct kg_err *err);
 
-/* The process was checked. */
-static struct host_call *pass(struct host *host, const struct host_passage *passage,
-                              struct kg_err *err)
+/* What was asked for is right, and so is its process. The call keeps nothing of a failure. */
+static int enter(struct host_call *call, const struct host_passage *passage, struct kg_err *err)
 {
-    if (check_passage(passage, err) < 0)
-        return NULL;
-    struct host_call *call = new_call(host);
-    call->host = host;
+    struct host *host = call->host;
     call->process = passage->process;
     call->kind = passage->kind;
     call->result_schema = passage->result_schema;
     call->on_done = passage->on_done;
     call->on_progress = passage->on_progress;
     call->data = passage->data;
-    call->held = NULL;
+    call->waiting = NULL;
     kg_str_copy(passage->method, call->method, sizeof(call->method));
-    call->asker = host_asker_ref(passage->asker);
     bool waits = host->door->first != NULL || !audit_ready(host->audit, NULL);
-    if ((waits ? hold : send_call)(call, passage, err) == 0)
+    return (waits ? hold : send_call)(call, passage, err);
+}
+
+/* The process was checked. */
+static struct host_call *pass(struct host *host, const struct host_passage *passage,
+                              struct kg_err *err)
+{
+    if (check_passage(passage, err) < 0)
+        return NULL;
+    struct host_call *call = new_call(host, passage->asker);
+    if (enter(call, passage, err) == 0)
         return call;
-    release_call(call);
+    host_call_release(call);
     return NULL;
 }
 
@@ -479,7 +490,7 @@ static void fail_held(struct host_call *call, const struct kg_err *err)
     void *data = call->data;
     if (call->held != NULL)
         held_free(leave_row(call));
-    release_call(call);
+    host_call_release(call);
     done(data, &reply);
 }
 
@@ -578,47 +589,96 @@ struct host_call *host_pass(struct host *host, const struct host_passage *passag
     return pass(host, passage, err);
 }
 
-struct host_call *host_call(struct host *host, const struct host_call_request *request,
-                            struct kg_err *err)
+static const struct host_call_kind method_kind = {
+    .act = DIALECT_METHOD,
+    .audit_sent = host_audit_called,
+    .audit_ended = host_audit_returned,
+};
+
+/* The method is declared. */
+static struct host_passage passage_of(struct host_process *process,
+                                      const struct host_call_request *request)
 {
-    static const struct host_call_kind kind = {
-        .act = DIALECT_METHOD,
-        .audit_sent = host_audit_called,
-        .audit_ended = host_audit_returned,
-    };
-    struct host_named named;
-    if (host_find(host, request->plugin, &named, err) < 0 || check_door(host, err) < 0 ||
-        host_check_process(named, err) < 0 || check_process(named.process, err) < 0 ||
-        check_method(named.process, request->method, err) < 0)
-        return NULL;
     const struct manifest_method *declared =
-        manifest_method_find(named.process->manifest, request->method);
-    const struct host_passage passage = {
-        .process = named.process,
+        manifest_method_find(process->manifest, request->method);
+    return (struct host_passage){
+        .process = process,
         .method = request->method,
         .params = request->params,
         .asker = request->asker,
         .params_schema = declared->params,
         .result_schema = declared->result,
-        .timeout_ms = host_call_timeout_ms(host, declared->timeout_ms),
+        .timeout_ms = host_call_timeout_ms(process->plugin->host, declared->timeout_ms),
         .caller_timeout_ms = request->caller_timeout_ms,
-        .kind = &kind,
+        .kind = &method_kind,
         .on_done = request->on_done,
         .on_progress = request->on_progress,
         .data = request->data,
     };
+}
+
+int host_call_send(struct host_call *call, const struct host_call_request *request,
+                   struct kg_err *err)
+{
+    struct host_process *process = call->process;
+    if (check_door(call->host, err) < 0 || check_process(process, err) < 0 ||
+        check_method(process, request->method, err) < 0)
+        return -EINVAL;
+    const struct host_passage passage = passage_of(process, request);
+    int checked = check_passage(&passage, err);
+    return checked < 0 ? checked : enter(call, &passage, err);
+}
+
+/* It came before its process: what can be said against it is said before that is started. */
+static struct host_call *wait_for_start(struct host *host, struct host_process *process,
+                                        const struct host_call_request *request, struct kg_err *err)
+{
+    const struct host_passage passage = passage_of(process, request);
+    if (check_passage(&passage, err) < 0)
+        return NULL;
+    host_process_use(process);
+    if (!host_process_is_starting(process)) {
+        check_process(process, err);
+        return NULL;
+    }
+    struct host_call *call = new_call(host, request->asker);
+    call->process = process;
+    host_wait(call, request);
+    return call;
+}
+
+struct host_call *host_call(struct host *host, const struct host_call_request *request,
+                            struct kg_err *err)
+{
+    struct host_named named;
+    if (host_find(host, request->plugin, &named, err) < 0 || check_door(host, err) < 0 ||
+        host_check_process(named, err) < 0)
+        return NULL;
+    struct host_process *process = named.process;
+    bool starts = instance_talk(process->instance) == NULL && host_process_is_lazy(process) &&
+                  host_process_is_allowed(process);
+    if (starts && manifest_method_find(process->manifest, request->method) != NULL)
+        return wait_for_start(host, process, request, err);
+    if ((!starts && check_process(process, err) < 0) ||
+        check_method(process, request->method, err) < 0)
+        return NULL;
+    const struct host_passage passage = passage_of(process, request);
     return pass(host, &passage, err);
 }
 
 void host_call_cancel(struct host_call *call)
 {
     const struct host_reply cancelled = {.error = {.code = KG_E_CANCELLED}};
+    if (call->waiting != NULL) {
+        host_wait_cancel(call);
+        return;
+    }
     if (call->held != NULL) {
         held_free(leave_row(call));
-        release_call(call);
+        host_call_release(call);
         return;
     }
     dialect_drop(&call->wire);
     end_call(call, &cancelled);
-    release_call(call);
+    host_call_release(call);
 }

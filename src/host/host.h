@@ -188,6 +188,7 @@ struct host_status {
     enum instance_state state;       /* disabled without a process */
     struct instance *instance;       /* NULL without a process */
     const struct host_usage *usage;  /* of nothing without one */
+    int64_t idle_since_ms;           /* wall clock, of one that ended so; 0: none did */
     struct kg_str cage_words;        /* of the cage of its last start; empty: there was none */
 };
 struct host_status host_status(struct host_named named);
@@ -338,10 +339,11 @@ struct host_cage_parts {
     const struct config_paths *paths;
     const struct config_paths *also_kept; /* more that no plugin may see; NULL: none */
     struct kg_str settings;               /* the plugin's configuration, a JSON object, or empty */
-    const char *project_root;             /* NULL: it belongs to no project */
-    const char *project_id;               /* of the same, like the next */
-    const char *project_file;             /* absolute */
-    const struct host_covers *covers;     /* besides those of its project; NULL: none */
+    const char *home;         /* the name of its config:/ below plugin-data; NULL: the plugin's */
+    const char *project_root; /* NULL: it belongs to no project */
+    const char *project_id;   /* of the same, like the next */
+    const char *project_file; /* absolute */
+    const struct host_covers *covers; /* besides those of its project; NULL: none */
     const struct cage_facts *facts;
     /* Those below config:/ that it may write to, and those that are to be closed to it. */
     bool make_folders;

@@ -141,6 +141,7 @@ enum host_standing {
 enum host_standing_event {
     HOST_ON_WANTED,   /* the operator or a project in use wants it to run */
     HOST_ON_UNWANTED, /* nobody does */
+    HOST_ON_UNUSED,   /* it may run, and nobody needs it for now */
     HOST_ON_CHECK,    /* a check in full has begun */
     HOST_ON_CHECKED,  /* it is over, and nothing came of it */
     HOST_ON_APPROVED, /* its files are what was approved, and it shall start */
@@ -172,6 +173,13 @@ struct host_process {
     char **sees;                /* owned; the same: see cage_plan_sees */
     struct host_trace *trace;   /* owned; NULL until somebody asks for it; see trace.c */
     struct redact_set *secrets; /* owned; what of it must not be shown */
+
+    bool in_use;                  /* of one that runs only while it is used: see use.c */
+    uint64_t used_ns;             /* when its last call began or ended */
+    int64_t idle_since_ms;        /* wall clock; 0: it never ended because nobody used it */
+    struct loop_timer idle_timer; /* looks whether it is used while it runs */
+    struct host_waiting *waiting; /* calls that came before it ran; owned */
+    struct loop_task wait_check;  /* looks whether they can be sent */
 };
 /* The name in status, logs, metrics, events and routes; owned. */
 char *host_process_name(const char *plugin, const struct host_whom *whom);
@@ -205,6 +213,19 @@ void host_covers_collect(const struct host *host, struct host_covers *ret_covers
 /* Adds what these parts let be read only, below what they let be written. See policy.c. */
 void policy_held(const struct host_cage_parts *parts, struct host_covers *covers);
 
+/* -- processes that need not run, see use.c ---------------------------------------------------- */
+
+/* Whether it runs only while it is used. */
+bool host_process_is_lazy(const struct host_process *process);
+void host_use_moved(struct host_process *process); /* it is in another state */
+void host_use_look(struct host_process *process);  /* how long it may be idle may have changed */
+/* It goes away: its timers end, and who waits for it is answered. */
+void host_use_end(struct host_process *process);
+
+/* Keeps the call, and a copy of what was asked for, until its process runs or does not come. */
+void host_wait(struct host_call *call, const struct host_call_request *request);
+void host_wait_cancel(struct host_call *call);
+
 /* -- the one door, see call.c ------------------------------------------------------------------ */
 
 struct host_call {
@@ -218,8 +239,9 @@ struct host_call {
     peer_progress_fn *on_progress;
     void *data;
     struct host_call *next_unused;
-    struct host_asker *asker; /* a reference */
-    struct host_held *held;   /* owned; NULL: it was sent */
+    struct host_asker *asker;     /* a reference */
+    struct host_held *held;       /* owned; NULL: it does not wait for the audit log */
+    struct host_waiting *waiting; /* for its process; NULL: it does not wait for that */
     char method[RPC_METHOD_MAX + 1];
 };
 
@@ -234,6 +256,10 @@ void host_door_open(struct host *host);
 void host_door_end(struct host *host, const struct host_process *process_or_null);
 
 void host_calls_free(struct host *host);
+/* A call that waited is sent, or refused; then it is still who waited that releases it. */
+int host_call_send(struct host_call *call, const struct host_call_request *request,
+                   struct kg_err *err);
+void host_call_release(struct host_call *call);
 
 /* See consents.c. */
 int host_consents_open(struct host *host, struct kg_err *err);

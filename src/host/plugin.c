@@ -239,6 +239,31 @@ int host_plugin_read(struct host_plugin *plugin)
     return 0;
 }
 
+/* What local.toml says of it; NULL: nothing. */
+static const struct local_plugin *record_of(const struct host_plugin *plugin)
+{
+    return local_plugin_find(plugin->host->local, kg_str(plugin->manifest->package));
+}
+
+enum manifest_process host_plugin_serves(const struct host_plugin *plugin, struct kg_str settings)
+{
+    const struct local_plugin *record = record_of(plugin);
+    enum manifest_process serves = plugin->dev ? plugin->manifest->process : MANIFEST_SHARED;
+    for (size_t i = 0; plugin->dev == NULL && record && i < MANIFEST_PROCESS_COUNT; i++)
+        if (kg_str_is(record->process, manifest_process_names[i]))
+            serves = (enum manifest_process)i;
+    return serves == MANIFEST_SHARED && policy_is_of_project(plugin->manifest, settings)
+               ? MANIFEST_PROJECT
+               : serves;
+}
+
+/* What was installed before processes had folders of their own goes on with the one it has. */
+bool host_plugin_parts_homes(const struct host_plugin *plugin)
+{
+    const struct local_plugin *record = record_of(plugin);
+    return plugin->dev != NULL || (record != NULL && record->process.length > 0);
+}
+
 /* Who reaches into a project, by a capability or where a setting points, serves only projects. */
 static void see_to_nobody(struct host_plugin *plugin)
 {
@@ -297,6 +322,8 @@ void host_plugin_refresh(struct host_plugin *plugin)
         return; /* a change reads it itself */
     for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
         instance_set_limits(at->instance, &limits);
+    for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+        host_use_look(at);
     bool all = all_run(plugin);
     if (!all)
         (void)host_plugin_load(plugin);
@@ -433,6 +460,7 @@ struct host_status host_status(struct host_named named)
             process && process->instance ? instance_state(process->instance) : INSTANCE_DISABLED,
         .instance = process ? process->instance : NULL,
         .usage = process ? &process->usage : &unused,
+        .idle_since_ms = process ? process->idle_since_ms : 0,
         .cage_words = process ? kg_buf_view(&process->cage_words) : KG_STR_NULL,
     };
 }

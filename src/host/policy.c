@@ -471,12 +471,17 @@ static int add_declared(struct policy *policy, struct kg_err *err)
     return add_knobs(policy, err);
 }
 
+/* Where config:/ is; owned. */
+static char *config_root_of(const struct host_cage_parts *parts)
+{
+    kg_auto(kg_free) char *data_dir = host_real_path(parts->paths->plugin_data_dir);
+    return kg_format("%s/%s", data_dir, parts->home ? parts->home : parts->manifest->name);
+}
+
 static int fill(struct policy *policy, struct kg_err *err)
 {
     const struct host_cage_parts *parts = policy->parts;
-    const struct manifest *manifest = parts->manifest;
-    kg_auto(kg_free) char *data_dir = host_real_path(parts->paths->plugin_data_dir);
-    policy->config_root = kg_format("%s/%s", data_dir, manifest->name);
+    policy->config_root = config_root_of(parts);
     policy->kept = kept_folders(parts);
     policy->texts = kg_list_new(0);
     policy->supports = supports_of(&parts->config->sandbox_support);
@@ -493,8 +498,7 @@ static int fill(struct policy *policy, struct kg_err *err)
 void policy_held(const struct host_cage_parts *parts, struct host_covers *covers)
 {
     kg_auto(policy_free) struct policy policy = {.parts = parts};
-    kg_auto(kg_free) char *data_dir = host_real_path(parts->paths->plugin_data_dir);
-    policy.config_root = kg_format("%s/%s", data_dir, parts->manifest->name);
+    policy.config_root = config_root_of(parts);
     policy.texts = kg_list_new(0);
     if (add_declared(&policy, NULL) < 0)
         return;

@@ -1,8 +1,8 @@
 /*
- * The processes of plugins: one for nobody in particular, and one for each project whose folder the
- * plugin reaches into, since its cage may see no other. A process keeps the manifest that it was
- * started with, whatever the plugin's is by now. One whose project is gone leaves: it ends, its
- * storage is closed, and then it is removed.
+ * The processes of plugins, each named by whom it serves: one for nobody in particular, one for
+ * each project, or one for each conversation, as the plugin wants it. A process keeps the manifest
+ * that it was started with, whatever the plugin's is by now. One whose project is gone leaves: it
+ * ends, its storage is closed, and then it is removed.
  */
 #include "host/internal.h"
 
@@ -56,6 +56,8 @@ struct host_cage_parts host_cage_parts_of(struct host_named named,
     const struct host_process *process = named.process;
     const struct host *host = named.plugin->host;
     const struct host_whom *whom = process ? &process->whom : &host_nobody;
+    bool has_own_home = process != NULL && host_plugin_parts_homes(named.plugin);
+    const char *home = has_own_home ? process->name : named.plugin->name;
     return (struct host_cage_parts){
         .manifest = process ? process->manifest : named.plugin->manifest,
         .dir = named.plugin->dir,
@@ -63,8 +65,9 @@ struct host_cage_parts host_cage_parts_of(struct host_named named,
         .config = host->config,
         .paths = host->paths,
         .settings = process ? instance_config(process->instance) : KG_STR_NULL,
+        .home = home,
         .project_root = whom->root,
-        .project_id = whom->id,
+        .project_id = whom->project,
         .project_file = whom->file,
         .covers = covers_or_null,
         .facts = host->facts,
@@ -127,6 +130,7 @@ void host_process_moved(struct host_process *process)
         host_change_look(process->plugin->change);
     if (process->standing == HOST_LEAVES)
         host_look_for_left(host);
+    host_use_moved(process);
     host_look_for_stop(host);
 }
 
@@ -337,6 +341,7 @@ void host_process_drop(struct host_process *process)
     host_plugin_drop(process->plugin);
     free(process->name);
     free((char *)process->whom.id);
+    free((char *)process->whom.project);
     free((char *)process->whom.root);
     free((char *)process->whom.file);
     free(process);
@@ -361,8 +366,8 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->tier = tier_of(plugin->manifest);
     process->secrets = redact_set_new(redact_shared());
     process->name = host_process_name(plugin->name, whom);
-    process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->root),
-                                       kg_strdup(whom->file)};
+    process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->project),
+                                       kg_strdup(whom->root), kg_strdup(whom->file)};
     process->manifest = manifest_keep(plugin->manifest);
     if (plugin_config_check(plugin->host, plugin->manifest, &err) == 0) {
         host_process_load(process);
@@ -380,6 +385,7 @@ void host_process_remove(struct host_process *process)
 {
     struct host *host = process->plugin->host;
     KG_UNLINK(process->plugin->processes, process);
+    host_use_end(process);
     host_trace_free(process);
     instance_free(kg_steal(&process->instance));
     redact_set_free(kg_steal(&process->secrets));
@@ -459,7 +465,7 @@ void host_look_for_left(struct host *host)
 /* -- whether it runs --------------------------------------------------------------------------- */
 
 /* Who disables a plugin disables it in every project. */
-bool host_process_is_wanted(const struct host_process *process)
+bool host_process_is_allowed(const struct host_process *process)
 {
     const struct host_plugin *plugin = process->plugin;
     struct host *host = plugin->host;
@@ -477,11 +483,16 @@ bool host_process_is_wanted(const struct host_process *process)
            host->project_ops->want(host->projects, plugin->name, &process->whom);
 }
 
+bool host_process_is_wanted(const struct host_process *process)
+{
+    return host_process_is_allowed(process) && (process->in_use || !host_process_is_lazy(process));
+}
+
 bool host_process_is_starting(const struct host_process *process)
 {
     if (process->standing == HOST_GONE || process->plugin->host->stopping)
         return false;
-    return instance_state(process->instance) == INSTANCE_SPAWNING ||
+    return instance_is_starting(process->instance) ||
            (process->standing == HOST_CHECKED && !host_process_runs(process));
 }
 
@@ -497,7 +508,9 @@ void host_process_leave(struct host_process *process)
 
 void host_process_follow(struct host_process *process)
 {
-    if (!process->plugin->host->stopping)
-        host_process_raise(process,
-                           host_process_is_wanted(process) ? HOST_ON_WANTED : HOST_ON_UNWANTED);
+    if (process->plugin->host->stopping)
+        return;
+    host_process_raise(process, !host_process_is_allowed(process) ? HOST_ON_UNWANTED
+                                : host_process_is_wanted(process) ? HOST_ON_WANTED
+                                                                  : HOST_ON_UNUSED);
 }

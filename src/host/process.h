@@ -10,12 +10,13 @@
 /* -- whom they serve --------------------------------------------------------------------------- */
 
 /* Whom a process serves. */
-enum host_whom_kind { HOST_NOBODY, HOST_PROJECT };
+enum host_whom_kind { HOST_NOBODY, HOST_PROJECT, HOST_SESSION };
 struct host_whom {
     enum host_whom_kind kind;
-    const char *id;   /* NULL of nobody, like the next two */
-    const char *root; /* of a project */
-    const char *file; /* of a project; absolute */
+    const char *id;      /* of the project or the session; NULL of nobody, like all that follows */
+    const char *project; /* the same, or the one that the session is in */
+    const char *root;    /* of the project */
+    const char *file;    /* of the project; absolute */
 };
 extern const struct host_whom host_nobody;
 
@@ -32,6 +33,8 @@ struct host_project_ops {
     void (*refresh)(struct projects *projects);
     void (*chosen)(struct projects *projects);     /* a plugin was enabled or disabled */
     void (*look_again)(struct projects *projects); /* a process is gone that one may want again */
+    /* Whether something of theirs needs the process at this moment, in which it has no call. */
+    bool (*hold)(const struct projects *projects, const struct host_process *process);
     /* Whether one that is in use needs the plugin's process for these. */
     bool (*want)(const struct projects *projects, const char *plugin, const struct host_whom *whom);
     /* What the one project gives it that such a process serves; NULL: none, or several do. */
@@ -64,6 +67,12 @@ void host_plugin_refresh(struct host_plugin *plugin);
 /* What the operator said of a plugin, or of its process in a project. */
 enum state_choice host_choice(const struct host *host, const char *name);
 
+/* Whom its processes serve when it is configured so; the plugin has a manifest. */
+enum manifest_process host_plugin_serves(const struct host_plugin *plugin, struct kg_str settings);
+
+/* Whether each of its processes has a config:/ of its own. */
+bool host_plugin_parts_homes(const struct host_plugin *plugin);
+
 struct host_process *host_process_find(const struct host_plugin *plugin,
                                        const struct host_whom *whom);
 /* Each of all plugins in turn: NULL asks for the first, and is after the last. */
@@ -73,8 +82,12 @@ struct host_process *host_process_after(const struct host *host,
 struct host_process *host_process_add(struct host_plugin *plugin, const struct host_whom *whom);
 struct host_status host_process_status(struct host_process *process);
 bool host_process_runs(const struct host_process *process); /* something of it does */
-/* Whether it should run: the operator's word, or else that of the projects in use. */
+/* Whether it may run: the operator's word, or else that of the projects in use. */
+bool host_process_is_allowed(const struct host_process *process);
+/* The same, and it should: one that runs only while it is used is in use. */
 bool host_process_is_wanted(const struct host_process *process);
+/* Somebody needs it: it is started if it does not run and may. See use.c. */
+void host_process_use(struct host_process *process);
 /* It does not run yet, and that it will is decided. */
 bool host_process_is_starting(const struct host_process *process);
 /* Starts or ends it as host_process_is_wanted says. */

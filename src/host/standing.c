@@ -3,7 +3,7 @@
  * cell means that the event changes nothing there. Below it the supervisor has a table of its own,
  * for what becomes of a process that was started.
  *
- *   rests -> (wanted: a quick look) -> starts -> is enabled -> (unwanted) -> rests
+ *   rests -> (wanted: a quick look) -> starts -> is enabled -> (unwanted, unused) -> rests
  *         -> is checked, in full ---->
  *   any -> is held by a change of the store, which may try it -> rests, and what is wanted follows
  *   any -> leaves -> gone
@@ -24,7 +24,7 @@ static void only_move(struct host_process *process)
 static void start_if_idle(struct host_process *process)
 {
     enum instance_state state = instance_state(process->instance);
-    if (state == INSTANCE_DISABLED || state == INSTANCE_STOPPING)
+    if (state == INSTANCE_DISABLED || state == INSTANCE_IDLE || state == INSTANCE_STOPPING)
         host_start_if_approved(process);
 }
 
@@ -43,6 +43,11 @@ static void restart(struct host_process *process)
 static void end(struct host_process *process)
 {
     instance_disable(process->instance);
+}
+
+static void rest(struct host_process *process)
+{
+    instance_rest(process->instance);
 }
 
 static void end_for_good(struct host_process *process)
@@ -70,6 +75,7 @@ static const struct cell table[HOST_STANDING_COUNT][HOST_STANDING_EVENT_COUNT] =
             {
                 [HOST_ON_WANTED] = TO(RESTS, start_if_idle),
                 [HOST_ON_UNWANTED] = TO(RESTS, end),
+                [HOST_ON_UNUSED] = TO(RESTS, rest),
                 [HOST_ON_CHECK] = TO(CHECKED, only_move),
                 [HOST_ON_APPROVED] = TO(STARTS, start),
                 [HOST_ON_RESTART] = TO(STARTS, restart),
@@ -80,6 +86,7 @@ static const struct cell table[HOST_STANDING_COUNT][HOST_STANDING_EVENT_COUNT] =
         [HOST_CHECKED] =
             {
                 [HOST_ON_UNWANTED] = TO(RESTS, end),
+                [HOST_ON_UNUSED] = TO(RESTS, rest),
                 [HOST_ON_APPROVED] = TO(STARTS, start),
                 [HOST_ON_RESTART] = TO(STARTS, restart),
                 [HOST_ON_CHECKED] = TO(RESTS, only_move),
@@ -93,6 +100,7 @@ static const struct cell table[HOST_STANDING_COUNT][HOST_STANDING_EVENT_COUNT] =
         [HOST_ENABLED] =
             {
                 [HOST_ON_UNWANTED] = TO(RESTS, end),
+                [HOST_ON_UNUSED] = TO(RESTS, rest),
                 [HOST_ON_CHECK] = TO(CHECKED, only_move),
                 [HOST_ON_APPROVED] = TO(STARTS, start),
                 [HOST_ON_RESTART] = TO(STARTS, restart),

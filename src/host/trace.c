@@ -224,7 +224,8 @@ void host_trace_put_header(struct host_process *process, int64_t at_ms, struct k
 {
     kg_auto(kg_buf_free) struct kg_buf greeting = {0}, config = {0};
     kg_auto(kg_free) char *config_root =
-        kg_format("%s/%s", process->plugin->host->paths->plugin_data_dir, process->plugin->name);
+        kg_format("%s/%s", process->plugin->host->paths->plugin_data_dir,
+                  host_plugin_parts_homes(process->plugin) ? process->name : process->plugin->name);
     char hash[STORE_HASH_TEXT];
     hash_manifest(process, hash);
     struct trace_header header = {

@@ -120,12 +120,15 @@ static void put_use(struct kg_json_writer *json, const struct host_usage *usage,
 
 static const char *meaning_of(const struct host_status *status)
 {
-    if (status->state == INSTANCE_DISABLED && status->problem->code != KG_OK)
+    bool rests = status->state == INSTANCE_DISABLED || status->state == INSTANCE_IDLE;
+    if (rests && status->problem->code != KG_OK)
         return "what it declares, or is configured with, cannot be used";
-    if (status->state == INSTANCE_DISABLED && status->is_checked)
+    if (rests && status->is_checked)
         return "its files are being compared with those that were approved";
-    if (status->state == INSTANCE_DISABLED && status->drift->code != KG_OK)
+    if (rests && status->drift->code != KG_OK)
         return "its files are not those that were approved; no process";
+    if (status->state == INSTANCE_IDLE && status->idle_since_ms == 0)
+        return "starts at first use; no process";
     return instance_state_meaning(status->state);
 }
 
@@ -145,6 +148,8 @@ static void put_life(struct kg_json_writer *json, struct host_named named,
 {
     const struct host_status status = host_status(named);
     kg_json_named_text(json, "state_meaning", meaning_of(&status));
+    kg_json_named_time(json, "idle_since",
+                       status.state == INSTANCE_IDLE ? status.idle_since_ms : 0);
     kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
     kg_json_named_text(json, "cages", cages);
     kg_json_named_int(json, "failures", facts->failures);

@@ -78,6 +78,8 @@ void live_release(struct live_session *live); /* it may be freed by this */
 void live_activity(struct live_session *live);
 /* What was just written. */
 void live_set_state(struct live_session *live, enum session_state state);
+/* Whether plugins have to be there for it may be otherwise now. */
+void live_tell_awake(struct live_session *live);
 /* A session that was just made, or read; in the table, not held. NULL if there is no room. */
 struct live_session *live_adopt(struct sessions *sessions, const struct session *session,
                                 bool started, struct kg_err *err);

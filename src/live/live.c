@@ -25,11 +25,19 @@ static void live_free(struct live_session *live)
     free(live);
 }
 
+void live_tell_awake(struct live_session *live)
+{
+    projects_rouse(live->sessions->host, kg_str(live->project_id), live->id.text,
+                   live->entered && live->state == SESSION_ACTIVE);
+}
+
 static void leave_project(struct live_session *live)
 {
-    if (live->entered)
-        projects_leave(live->sessions->host, kg_str(live->project_id));
+    bool entered = live->entered;
     live->entered = false;
+    live_tell_awake(live);
+    if (entered)
+        projects_leave(live->sessions->host, kg_str(live->project_id), live->id.text);
 }
 
 static void forget(struct live_session *live)
@@ -142,6 +150,7 @@ int live_enter(struct live_session *live, struct kg_err *err)
         return kg_wrap(err, result, "session %s", live->id.text);
     live->entered = true;
     live->leaving = false;
+    live_tell_awake(live);
     return 0;
 }
 
@@ -160,6 +169,7 @@ void live_set_state(struct live_session *live, enum session_state state)
     if (state != SESSION_ACTIVE)
         loop_timer_stop(live->sessions->loop, &live->idle_timer);
     live->leaving = state == SESSION_CLOSED;
+    live_tell_awake(live);
     if (live->leaving)
         leave_project(live);
 }
@@ -230,6 +240,7 @@ static void let_go(struct live_session *live, const char *project_id)
     kg_fail(&why, KG_E_CONFLICT, "session %s: project %s was unloaded", live->id.text, project_id);
     live->entered = false;
     live->leaving = true;
+    live_tell_awake(live);
     loop_timer_stop(live->sessions->loop, &live->idle_timer);
     live_run_cancel(live, &why);
 }

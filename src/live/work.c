@@ -191,8 +191,10 @@ static void on_appended(struct session_job *job, const struct kg_err *err_or_nul
 {
     struct live_work *work = KG_CONTAINER(job, struct live_work, job);
     struct live_session *live = work->live;
-    if (err_or_null == NULL && live->state == SESSION_IDLE)
+    if (err_or_null == NULL && live->state == SESSION_IDLE) {
         live->state = SESSION_ACTIVE;
+        live_tell_awake(live);
+    }
     if (err_or_null == NULL && live->state == SESSION_ACTIVE && live->run == NULL)
         live_activity(live);
     for (size_t i = 0; err_or_null == NULL && i < work->draft_count; i++)

@@ -39,6 +39,15 @@ enum manifest_hook {
 };
 extern const char *const manifest_hook_names[MANIFEST_HOOK_COUNT + 1]; /* ended by NULL */
 
+/* Whom a process of it serves: all that call it, one project, or one conversation. */
+enum manifest_process {
+    MANIFEST_SHARED,
+    MANIFEST_PROJECT,
+    MANIFEST_SESSION,
+    MANIFEST_PROCESS_COUNT
+};
+extern const char *const manifest_process_names[MANIFEST_PROCESS_COUNT + 1]; /* ended by NULL */
+
 struct manifest_method {
     const char *name;
     uint64_t timeout_ms;   /* 0: the daemon's */
@@ -92,7 +101,10 @@ struct manifest {
     struct schema *config_schema; /* NULL if absent, like the next */
     struct schema *system_config_schema;
     const struct kg_node *config_schema_node, *system_config_schema_node;
-    int64_t shutdown_timeout_sec; /* 0 if absent, like the two below */
+    enum manifest_process process; /* as declared, or else what its offers come to */
+    bool first_use;                /* the same; it need not run before it is used */
+    int64_t idle_after_sec;        /* 0 if absent, like the three below */
+    int64_t shutdown_timeout_sec;
     int64_t health_interval_sec;
     int64_t hook_timeout_sec;
 };

@@ -12,11 +12,14 @@ static const char manifest_schema[] =
 #define METHOD_FORM "two to four words of lower-case letters, digits and _, with dots between"
 
 static const char *const roles[] = {"observer", "compactor", NULL};
+static const char *const starts[] = {"daemon", "first-use", NULL};
 
 static const struct schema_code codes[] = {
     {"/hooks/*", "enum", &manifest_rows[MANIFEST_UNKNOWN_HOOK], NULL, manifest_hook_names},
     {"/roles/*", "enum", &manifest_rows[MANIFEST_UNKNOWN_ROLE], NULL, roles},
     {"/role", "enum", &manifest_rows[MANIFEST_UNKNOWN_ROLE], NULL, roles},
+    {"/process", "enum", &manifest_rows[MANIFEST_BAD_VALUE], NULL, manifest_process_names},
+    {"/start", "enum", &manifest_rows[MANIFEST_BAD_VALUE], NULL, starts},
     {"/tools/*/name", "pattern", &manifest_rows[MANIFEST_TOOL_NAME],
      "one word of lower-case letters, digits and _"},
     {"/methods/*", "pattern", &manifest_rows[MANIFEST_METHOD_NAME], METHOD_FORM},

@@ -126,6 +126,7 @@ static void take_identity(const struct reading *reading)
     manifest->author = text_of(reading, "author");
     manifest->license = text_of(reading, "license");
     manifest->homepage = text_of(reading, "homepage");
+    manifest->idle_after_sec = int_of(reading, "idle_after");
     manifest->shutdown_timeout_sec = int_of(reading, "shutdown_timeout_sec");
     manifest->health_interval_sec = int_of(reading, "health_interval_sec");
     manifest->hook_timeout_sec = int_of(reading, "hook_timeout_sec");
@@ -511,6 +512,53 @@ static void check_offers(const struct reading *reading)
                 "declare methods, hooks, tools or notifications", "the plugin offers nothing");
 }
 
+/* -- its processes ----------------------------------------------------------------------------- */
+
+const char *const manifest_process_names[] = {"shared", "project", "session", NULL};
+
+static bool has_any(const struct reading *reading, const char *key)
+{
+    return count_of(kg_node_typed(reading->root, key, KG_ARRAY)) > 0;
+}
+
+/* The first capability that reaches into a project; NULL: none does. */
+static const struct capability *of_project(const struct manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->capability_set.count; i++)
+        if (kg_str_starts(kg_str(manifest->capability_set.items[i].path), "project:/"))
+            return &manifest->capability_set.items[i];
+    return NULL;
+}
+
+static void take_process(const struct reading *reading)
+{
+    struct manifest *manifest = reading->manifest;
+    const struct kg_node *said = text(reading, "process");
+    const struct capability *reaches = of_project(manifest);
+    bool offers = has_any(reading, "hooks") || has_any(reading, "tools");
+    bool is_projects = (offers && !manifest->is_mcp) || reaches != NULL;
+    manifest->process = is_projects ? MANIFEST_PROJECT : MANIFEST_SHARED;
+    for (size_t i = 0; said != NULL && i < MANIFEST_PROCESS_COUNT; i++)
+        if (kg_str_is(said->text, manifest_process_names[i]))
+            manifest->process = (enum manifest_process)i;
+    if (said == NULL || manifest->process != MANIFEST_SHARED || reaches == NULL)
+        return;
+    problems_at(reading->problems, PROCESS_SHARED, said, "leave it out, or write project",
+                "one process for all projects cannot have %s: each has its own", reaches->path);
+    manifest->process = MANIFEST_PROJECT;
+}
+
+/* Whose tools alone are asked for has nothing to do before: they are known from here. */
+static void take_start(const struct reading *reading)
+{
+    const struct kg_node *said = text(reading, "start");
+    bool tools_alone = has_any(reading, "tools") && !reading->manifest->is_mcp &&
+                       !has_any(reading, "methods") && !has_any(reading, "hooks") &&
+                       !has_any(reading, "roles") && text(reading, "role") == NULL &&
+                       !has_any(reading, "notifications");
+    reading->manifest->first_use = said ? kg_str_is(said->text, "first-use") : tools_alone;
+}
+
 /* -- configuration ----------------------------------------------------------------------------- */
 
 static void take_config_schemas(const struct reading *reading)
@@ -530,7 +578,8 @@ static const struct kg_node *properties_of(const struct reading *reading, const 
 
 static void check_config_fields(const struct reading *reading)
 {
-    static const char *const reserved[] = {"installed", "local", "config", "hash", "system_config"};
+    static const char *const reserved[] = {"installed", "local",   "config",
+                                           "hash",      "process", "system_config"};
     const struct kg_node *project = properties_of(reading, "config_schema");
     const struct kg_node *system = properties_of(reading, "system_config_schema");
     for (size_t i = 0; i < count_of(system); i++) {
@@ -728,11 +777,10 @@ static void take_knobs(const struct reading *reading)
 /* -- the table --------------------------------------------------------------------------------- */
 
 static void (*const rules[])(const struct reading *reading) = {
-    take_protocol, take_identity, check_name,          check_package,
-    take_command,  take_env,      take_capabilities,   take_hooks,
-    take_roles,    take_methods,  take_schemas,        take_tools,
-    take_timeouts, check_offers,  take_config_schemas, check_config_fields,
-    take_knobs,
+    take_protocol, take_identity,       check_name,          check_package, take_command,
+    take_env,      take_capabilities,   take_hooks,          take_roles,    take_methods,
+    take_schemas,  take_tools,          take_timeouts,       check_offers,  take_process,
+    take_start,    take_config_schemas, check_config_fields, take_knobs,
 };
 
 void rules_apply(struct manifest *manifest, const struct kg_node *root,

@@ -55,11 +55,9 @@ static struct kg_str config_of(struct projects_entry *project, const struct proj
     return kg_buf_view(config);
 }
 
-struct kg_str project_config_for(struct projects_entry *project, const struct project_use *use)
+struct kg_str project_config_for(struct projects_entry *project, const struct project_use *use,
+                                 struct host_process *process)
 {
-    struct host_process *process = project_process(project, use);
-    if (process == NULL)
-        return KG_STR_NULL;
     const struct manifest *manifest = project_manifest(project, use->plugin->name);
     if (manifest != NULL && !plugin_config_is_known(project->host, manifest))
         return KG_STR_NULL; /* what it was told stays */

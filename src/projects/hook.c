@@ -266,11 +266,12 @@ static int find_config(const struct hook_call *call, struct kg_str *ret_config, 
     if (project_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
     const struct project_use *use = find_use(place.agent, call);
-    if (use == NULL || project_process(place.project, use) != call->queue->process)
+    if (use == NULL ||
+        project_process(place.project, use, call->asker->session_id) != call->queue->process)
         return kg_fail(err, KG_E_NOT_APPLICABLE,
                        "the agent %s does not use it for this hook any more",
                        call->asker->agent_path);
-    *ret_config = project_config_for(place.project, use);
+    *ret_config = project_config_for(place.project, use, call->queue->process);
     return 0;
 }
 
@@ -307,6 +308,7 @@ static void pump(struct loop_task *task)
     while (queue->first != NULL && !queue->first->sent) {
         struct hook_call *call = queue->first;
         struct kg_err err;
+        host_process_use(queue->process);
         if (host_process_is_starting(queue->process))
             return;
         if (send_call(call, &err) == 0) {
@@ -335,6 +337,12 @@ void project_hooks_look(struct projects *projects, const struct host_process *pr
     struct project_hook_queue *queue = *link_of(projects, process);
     if (queue != NULL)
         loop_defer(host_loop(projects->host), &queue->pump);
+}
+
+bool project_hooks_hold(const struct projects *projects, const struct host_process *process)
+{
+    const struct project_hook_queue *queue = *link_of((struct projects *)projects, process);
+    return queue != NULL && queue->first != NULL;
 }
 
 /* Nothing of its queue can be sent any more. */
@@ -421,7 +429,8 @@ static void ask_all(struct projects_hook_round *round, const struct project_plac
         if (!asks(round, use))
             continue;
         struct hook_call *call = add_call(round, use);
-        struct host_process *process = project_process(place->project, use);
+        struct host_process *process =
+            project_process(place->project, use, round->asker->session_id);
         if (ask(call, process, &err) < 0)
             fail(call, process ? host_process_status(process).name : call->plugin, &err);
     }

@@ -13,7 +13,7 @@ struct project_server {
     char *plugin;                  /* owned: its name */
     const struct project_use *use; /* of the first agent that has it */
     bool allowed;                  /* the operator let the project use it */
-    bool own;                      /* the process is this project's alone */
+    enum manifest_process serves;  /* whom a process of it serves here */
 
     struct kg_buf told;  /* the configuration of the last projects.activated */
     uint32_t told_start; /* which start of the process it went to; 0: none */
@@ -58,6 +58,7 @@ struct projects_entry {
     enum projects_state state;
     char *reason; /* owned; NULL: it is active */
     size_t sessions;
+    size_t awake;                      /* of them */
     struct project_resolved *resolved; /* owned; of no agents until it was read */
     struct kg_problems problems;       /* owned */
     struct kg_err reload_problem;      /* KG_OK: none */
@@ -78,6 +79,7 @@ struct projects {
     atomic_bool closing;         /* what it has not begun it need not begin */
     size_t loads;                /* asked for and under way */
     size_t jobs;                 /* all that the worker has, and rows that are being kept */
+    struct kg_map *awake;        /* owned; sessions that are in use, by id */
     struct kg_map *roots;        /* owned, as its values; where those that are known are, or were */
     struct project_load *failed; /* answered at the end of the turn */
     struct projects_listener *listeners;
@@ -172,7 +174,7 @@ void project_withdraw(struct projects_entry *project);
 bool project_serves(const struct projects_entry *project);
 struct project_server *project_server_find(const struct projects_entry *project,
                                            const char *plugin);
-/* The process that serves it; NULL while there is none. */
+/* The process that serves it, of one that all its sessions share; NULL while there is none. */
 struct host_process *project_server_process(const struct projects_entry *project,
                                             const struct project_server *server);
 bool project_server_is_used(const struct project_server *server);
@@ -180,14 +182,19 @@ void project_servers_free(struct project_server *servers, size_t count);
 /* Of the plugin, whatever its processes run by; NULL: it cannot be used. */
 const struct manifest *project_manifest(const struct projects_entry *project, const char *name);
 /*
- * The process that serves this use of a plugin: the plugin's own, or plugin@project. NULL while
- * there is none.
+ * The process that serves this use of a plugin in a session: the plugin's own, plugin@project, or
+ * plugin@session, which is made when it is first asked for. NULL while there is none.
  */
 struct host_process *project_process(const struct projects_entry *project,
-                                     const struct project_use *use);
+                                     const struct project_use *use, const char *session_id);
+/* The name of the folder below plugin-data that the project's config:/ of the plugin is; owned. */
+char *project_home(const struct projects_entry *project, const char *plugin);
+/* The session is over, or forgotten: so are the processes that served it alone. */
+void project_leave_session(struct projects_entry *project, const char *session_id);
 
 /* What the host asks and tells, see its table of them. */
 void projects_look_again(struct projects *projects);
+bool projects_hold(const struct projects *projects, const struct host_process *process);
 bool projects_want(const struct projects *projects, const char *plugin,
                    const struct host_whom *whom);
 const struct kg_node *projects_config(const struct projects *projects, const char *plugin,
@@ -205,7 +212,8 @@ void project_forget_configs(struct projects_entry *project);
  * What calls for this agent have to carry as _config, since it is not what config.update told last:
  * a JSON object, secrets included. Empty: nothing. Until the next turn of the loop.
  */
-struct kg_str project_config_for(struct projects_entry *project, const struct project_use *use);
+struct kg_str project_config_for(struct projects_entry *project, const struct project_use *use,
+                                 struct host_process *process);
 /* projects.activated, unless this process was told the same before. */
 void project_tell(struct projects_entry *project, struct project_server *server);
 void project_tell_gone(struct projects_entry *project, struct project_server *server);
@@ -234,6 +242,9 @@ int project_place_find(const struct host *host, const struct host_asker *asker,
 /* Something happened to the process that they may wait for. */
 void project_tools_look(struct projects *projects, const struct host_process *process);
 void project_hooks_look(struct projects *projects, const struct host_process *process);
+/* Whether some of them wait for it, or for its answer. */
+bool project_tools_hold(const struct projects *projects, const struct host_process *process);
+bool project_hooks_hold(const struct projects *projects, const struct host_process *process);
 /* The projects, or the process, go away: what is left is answered. */
 void project_tools_end(struct projects *projects);
 void project_hooks_end(struct projects *projects, const struct host_process *process);

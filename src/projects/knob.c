@@ -78,8 +78,8 @@ int projects_knobs_find(struct host *host, struct kg_str plugin, struct kg_str p
     }
     struct projects_knobs knobs = {
         .name = status.name, .plugin = status.plugin, .manifest = status.manifest};
-    if (project_or_none.length == 0 && status.whom->kind == HOST_PROJECT)
-        project_or_none = kg_str(status.whom->id);
+    if (project_or_none.length == 0 && status.whom->kind != HOST_NOBODY)
+        project_or_none = kg_str(status.whom->project);
     if (project_or_none.length == 0)
         knobs.settings = host_plugin_settings(host, knobs.manifest);
     else if (find_use(host, project_or_none, agent_path, &knobs, err) < 0)
@@ -327,9 +327,10 @@ static void take_path(struct turning *turning, const struct projects_knobs *knob
     const char *slash = memchr(value->text.data, '/', value->text.length);
     size_t skip = slash ? (size_t)(slash + 1 - value->text.data) : value->text.length;
     turning->path = kg_str_dup((struct kg_str){value->text.data + skip, value->text.length - skip});
-    turning->path_root =
-        is_projects ? kg_strdup(projects_facts(knobs->project).root)
-                    : kg_format("%s/%s", host_paths(turning->host)->plugin_data_dir, knobs->plugin);
+    kg_auto(kg_free) char *home = project_home(knobs->project, knobs->plugin);
+    turning->path_root = is_projects
+                             ? kg_strdup(projects_facts(knobs->project).root)
+                             : kg_format("%s/%s", host_paths(turning->host)->plugin_data_dir, home);
 }
 
 static struct project_location location_of(const struct projects_facts *facts)

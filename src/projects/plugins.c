@@ -1,7 +1,7 @@
 /*
- * The processes that serve a project. A plugin that reaches into the project's folder has one for
- * this project alone, plugin@project, since its cage may see no other; all others are shared. A
- * process runs while the operator or a project that is in use wants it.
+ * The processes that serve a project. As a plugin wants it that is one for this project alone,
+ * plugin@project, or one for each of its sessions, plugin@session; all others are shared. A process
+ * may run while the operator or a project that is in use wants it.
  */
 #include "projects/internal.h"
 
@@ -42,21 +42,28 @@ struct project_server *project_server_find(const struct projects_entry *project,
     return find_in(project->servers, project->server_count, plugin);
 }
 
-/* Whom the process of a server serves. */
+/* Whom the process of a server serves, for all sessions or for one. */
 static struct host_whom whom_of(const struct projects_entry *project,
-                                const struct project_server *server)
+                                const struct project_server *server, const char *session_id)
 {
-    return server->own ? (struct host_whom){HOST_PROJECT, project->id, project->root,
-                                            project->source->has_file ? project->path : NULL}
-                       : host_nobody;
+    static const enum host_whom_kind kinds[] = {
+        [MANIFEST_SHARED] = HOST_NOBODY,
+        [MANIFEST_PROJECT] = HOST_PROJECT,
+        [MANIFEST_SESSION] = HOST_SESSION,
+    };
+    enum host_whom_kind kind = kinds[server->serves];
+    if (kind == HOST_NOBODY)
+        return host_nobody;
+    return (struct host_whom){kind, kind == HOST_SESSION ? session_id : project->id, project->id,
+                              project->root, project->source->has_file ? project->path : NULL};
 }
 
 struct host_process *project_server_process(const struct projects_entry *project,
                                             const struct project_server *server)
 {
     const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
-    const struct host_whom whom = whom_of(project, server);
-    return plugin ? host_process_find(plugin, &whom) : NULL;
+    const struct host_whom whom = whom_of(project, server, NULL);
+    return plugin && server->serves != MANIFEST_SESSION ? host_process_find(plugin, &whom) : NULL;
 }
 
 const struct manifest *project_manifest(const struct projects_entry *project, const char *name)
@@ -65,16 +72,18 @@ const struct manifest *project_manifest(const struct projects_entry *project, co
     return named.plugin != NULL ? host_status(named).manifest : NULL;
 }
 
-static bool reaches_project(const struct projects_entry *project, const struct project_use *use)
+/* What a setting of the project says may count, too. */
+static enum manifest_process serves(const struct projects_entry *project,
+                                    const struct project_use *use)
 {
-    const struct manifest *manifest = project_manifest(project, use->plugin->name);
+    const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(use->plugin->name));
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct kg_json_writer json = kg_json_writer(&settings);
-    if (manifest == NULL || use->state != PROJECT_READY)
-        return false;
+    if (project_manifest(project, use->plugin->name) == NULL || use->state != PROJECT_READY)
+        return MANIFEST_SHARED;
     if (use->config != NULL)
         kg_json_node(&json, use->config);
-    return policy_is_of_project(manifest, kg_buf_view(&settings));
+    return host_plugin_serves(plugin, kg_buf_view(&settings));
 }
 
 static void add_use(struct projects_entry *project, const struct project_use *use)
@@ -92,13 +101,14 @@ static void add_use(struct projects_entry *project, const struct project_use *us
     }
     if (server->use->state != PROJECT_READY)
         server->use = use;
-    server->own = server->own || reaches_project(project, use);
+    if (server->serves == MANIFEST_SHARED)
+        server->serves = serves(project, use);
 }
 
 /* What a process was told it still knows, if it is the same one. */
 static void remember(struct project_server *server, struct project_server *before)
 {
-    if (before == NULL || before->own != server->own)
+    if (before == NULL || before->serves != server->serves)
         return;
     server->told = before->told;
     server->told_start = before->told_start;
@@ -129,41 +139,75 @@ static void make_servers(struct projects_entry *project, struct project_server *
 static bool wants_own(const struct projects_entry *project, const char *plugin)
 {
     const struct project_server *server = project_server_find(project, plugin);
-    return server != NULL && server->own && project_serves(project) &&
+    return server != NULL && server->serves != MANIFEST_SHARED && project_serves(project) &&
            project_server_is_used(server);
 }
 
-/* Whether it is the process of this project alone, and stays. */
+/* Whether it is a process of this project alone, and stays. */
 static bool is_own(const struct projects_entry *project, const struct host_status *process)
 {
-    return process->whom->kind == HOST_PROJECT && !process->is_leaving &&
-           strcmp(process->whom->id, project->id) == 0;
+    return process->whom->kind != HOST_NOBODY && !process->is_leaving &&
+           strcmp(process->whom->project, project->id) == 0;
+}
+
+/* Whether that is as the plugin wants it now. */
+static bool fits(const struct project_server *server, const struct host_whom *whom)
+{
+    return server != NULL && (server->serves == MANIFEST_SESSION) == (whom->kind == HOST_SESSION);
 }
 
 static void leave_unwanted(struct projects_entry *project, bool all)
 {
     for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;) {
         const struct host_status status = host_process_status(at);
-        if (is_own(project, &status) && (all || !wants_own(project, status.plugin)))
+        const struct project_server *server = project_server_find(project, status.plugin);
+        if (is_own(project, &status) &&
+            (all || !wants_own(project, status.plugin) || !fits(server, status.whom)))
             host_process_leave(at);
     }
+}
+
+void project_leave_session(struct projects_entry *project, const char *session_id)
+{
+    for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;) {
+        const struct host_whom *whom = host_process_status(at).whom;
+        if (whom->kind == HOST_SESSION && strcmp(whom->id, session_id) == 0)
+            host_process_leave(at);
+    }
+}
+
+/* One that serves these; it is made if there is none, and one that leaves is waited for. */
+static struct host_process *see_to_own(const struct projects_entry *project,
+                                       const struct project_server *server, const char *session_id)
+{
+    struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
+    const struct host_whom whom = whom_of(project, server, session_id);
+    if (plugin == NULL || !wants_own(project, server->plugin) ||
+        host_status((struct host_named){.plugin = plugin}).is_leaving)
+        return NULL;
+    struct host_process *process = host_process_find(plugin, &whom);
+    return process != NULL ? process : host_process_add(plugin, &whom);
 }
 
 /* One that still leaves is followed by another when it is gone. */
 static void add_wanted(struct projects_entry *project)
 {
-    for (size_t i = 0; i < project->server_count; i++) {
-        const struct project_server *server = &project->servers[i];
-        struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
-        const struct host_whom whom = whom_of(project, server);
-        if (plugin != NULL && wants_own(project, server->plugin) &&
-            !host_status((struct host_named){.plugin = plugin}).is_leaving &&
-            host_process_find(plugin, &whom) == NULL)
-            host_process_add(plugin, &whom);
-    }
+    for (size_t i = 0; i < project->server_count; i++)
+        if (project->servers[i].serves == MANIFEST_PROJECT)
+            (void)see_to_own(project, &project->servers[i], NULL);
 }
 
 /* -- applying ---------------------------------------------------------------------------------- */
+
+/* What serves the project alone runs for sessions, unless it is left to its first use. */
+static void follow(struct host_process *process, bool is_awake)
+{
+    const struct host_status status = host_process_status(process);
+    if (status.whom->kind != HOST_NOBODY && is_awake && !status.manifest->first_use)
+        host_process_use(process);
+    else
+        host_process_follow(process);
+}
 
 /* Also its process for nobody: that may have served the project until now. */
 static void see_to(const struct projects_entry *project, const struct project_server *server)
@@ -174,11 +218,11 @@ static void see_to(const struct projects_entry *project, const struct project_se
     host_plugin_refresh(plugin);
     struct host_process *const processes[] = {
         host_process_find(plugin, &host_nobody),
-        server->own ? project_server_process(project, server) : NULL,
+        server->serves == MANIFEST_PROJECT ? project_server_process(project, server) : NULL,
     };
     for (size_t i = 0; i < KG_COUNT(processes); i++)
         if (processes[i] != NULL)
-            host_process_follow(processes[i]);
+            follow(processes[i], project->awake > 0);
 }
 
 void project_apply(struct projects_entry *project)
@@ -205,7 +249,7 @@ void project_follow(struct projects_entry *project)
     for (size_t i = 0; i < project->server_count; i++) {
         struct host_process *process = project_server_process(project, &project->servers[i]);
         if (process != NULL && project_server_is_used(&project->servers[i]))
-            host_process_follow(process);
+            follow(process, true);
     }
 }
 
@@ -231,11 +275,27 @@ static struct project_server *served_by(const struct projects_entry *project, co
                                         const struct host_whom *whom)
 {
     struct project_server *server = project_server_find(project, plugin);
-    return server != NULL && server->own == (whom->kind == HOST_PROJECT) &&
-                   (!server->own || strcmp(whom->id, project->id) == 0) &&
+    return server != NULL && (server->serves == MANIFEST_SHARED) == (whom->kind == HOST_NOBODY) &&
+                   (whom->kind == HOST_NOBODY ||
+                    (fits(server, whom) && strcmp(whom->project, project->id) == 0)) &&
                    project_serves(project) && project_server_is_used(server)
                ? server
                : NULL;
+}
+
+/* A plugin that hears of sessions, or was started for one, stays while one of them is awake. */
+bool projects_hold(const struct projects *projects, const struct host_process *process)
+{
+    const struct host_status status =
+        host_process_status((struct host_process *)process); /* which only looks */
+    if (project_tools_hold(projects, process) || project_hooks_hold(projects, process))
+        return true;
+    if (status.whom->kind == HOST_SESSION)
+        return kg_map_get(projects->awake, kg_str(status.whom->id)) != NULL;
+    for (size_t i = 0; i < projects->count && status.whom->kind == HOST_PROJECT; i++)
+        if (strcmp(projects->items[i]->id, status.whom->id) == 0)
+            return projects->items[i]->awake > 0 && !status.manifest->first_use;
+    return false;
 }
 
 bool projects_want(const struct projects *projects, const char *plugin,
@@ -294,13 +354,25 @@ size_t projects_sessions(const struct projects *projects, const char *plugin)
 }
 
 struct host_process *project_process(const struct projects_entry *project,
-                                     const struct project_use *use)
+                                     const struct project_use *use, const char *session_id)
 {
     const struct project_server *server =
         use->plugin ? project_server_find(project, use->plugin->name) : NULL;
     if (server == NULL || use->state != PROJECT_READY || !project_serves(project) ||
         !project_server_is_used(server))
         return NULL;
-    struct host_process *process = project_server_process(project, server);
+    struct host_process *process = server->serves != MANIFEST_SESSION
+                                       ? project_server_process(project, server)
+                                   : session_id ? see_to_own(project, server, session_id)
+                                                : NULL;
     return process != NULL && !host_process_status(process).is_leaving ? process : NULL;
+}
+
+char *project_home(const struct projects_entry *project, const char *plugin)
+{
+    const struct host_plugin *known = host_plugin_find(project->host, kg_str(plugin));
+    const struct project_server *server = project_server_find(project, plugin);
+    bool is_own = known != NULL && server != NULL && server->serves == MANIFEST_PROJECT &&
+                  host_plugin_parts_homes(known);
+    return is_own ? kg_format("%s@%s", plugin, project->id) : kg_strdup(plugin);
 }

@@ -772,6 +772,7 @@ static void projects_free(struct projects *projects)
     for (size_t i = 0; i < count; i++)
         project_destroy(projects->items[i]);
     roots_free(projects->roots);
+    kg_map_free(projects->awake);
     free(projects->items);
     free(projects);
 }
@@ -800,6 +801,7 @@ void projects_open(struct host *host)
         .refresh = refresh_all,
         .chosen = follow_choices,
         .look_again = projects_look_again,
+        .hold = projects_hold,
         .want = projects_want,
         .config = projects_config,
         .put = projects_put,
@@ -812,6 +814,7 @@ void projects_open(struct host *host)
     projects->host = host;
     projects->worker = loop_worker_new(host_loop(host), "kaged-projects");
     projects->roots = kg_map_new();
+    projects->awake = kg_map_new();
     project_waiters_open(projects);
     host_set_projects(host, &ops, projects);
 }

@@ -78,7 +78,9 @@ void projects_unload(struct host *host, struct kg_str id, bool force, const char
  * left.
  */
 int projects_enter(struct host *host, struct kg_str id, struct kg_err *err);
-void projects_leave(struct host *host, struct kg_str id);
+void projects_leave(struct host *host, struct kg_str id, const char *session_id);
+/* A session that entered is in use from now on, or rests: plugins need not run for it. */
+void projects_rouse(struct host *host, struct kg_str id, const char *session_id, bool is_awake);
 /*
  * Once, maybe before it returns: when each plugin that is ready for use runs, or has failed to, or
  * limits.initialize_timeout_ms are over. The id and the struct, which is the host's until then,

@@ -1,6 +1,7 @@
 /*
- * Sessions in a project. The first that enters has its plugins started; they run until the project
- * is unloaded. Who waits for them waits no longer than a handshake may take.
+ * Sessions in a project. One that enters has its plugins started; those that serve the project
+ * alone may end when none of its sessions is awake. Who waits for them waits no longer than a
+ * handshake may take.
  */
 #include "projects/internal.h"
 
@@ -18,18 +19,31 @@ int projects_enter(struct host *host, struct kg_str id, struct kg_err *err)
         return kg_hint(err, "see what it waits for: kaged project show %s", project->id);
     }
     project->sessions++;
-    if (project->entered)
-        return 0;
     project->entered = true;
     project_follow(project);
     return 0;
 }
 
-void projects_leave(struct host *host, struct kg_str id)
+void projects_leave(struct host *host, struct kg_str id, const char *session_id)
 {
     struct projects_entry *project = projects_find(host, id, NULL);
-    if (project != NULL && project->sessions > 0)
+    if (project == NULL)
+        return;
+    if (project->sessions > 0)
         project->sessions--;
+    project_leave_session(project, session_id);
+}
+
+void projects_rouse(struct host *host, struct kg_str id, const char *session_id, bool is_awake)
+{
+    struct projects_entry *project = projects_find(host, id, NULL);
+    struct kg_map *awake = host_projects(host)->awake;
+    if (is_awake && project != NULL && kg_map_get(awake, kg_str(session_id)) == NULL) {
+        kg_map_set(awake, kg_str(session_id), project);
+        project->awake++;
+    } else if (!is_awake && kg_map_remove(awake, kg_str(session_id)) != NULL && project != NULL) {
+        project->awake--;
+    }
 }
 
 /* -- waiting ----------------------------------------------------------------------------------- */

@@ -279,13 +279,14 @@ static int try_call(struct projects_tool_call *call, struct kg_err *err)
         return -EINVAL;
     free(call->plugin);
     call->plugin = kg_strdup(use->plugin->name);
-    struct host_process *process = project_process(place.project, use);
+    struct host_process *process = project_process(place.project, use, call->asker->session_id);
     if (process == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
                        call->plugin, call->asker->project_id);
+    host_process_use(process);
     if (host_process_is_starting(process))
         return wait_for_start(call, process, err);
-    return send_to(call, process, tool, project_config_for(place.project, use), err);
+    return send_to(call, process, tool, project_config_for(place.project, use, process), err);
 }
 
 static void on_task(struct loop_task *task)
@@ -328,6 +329,14 @@ void project_tools_look(struct projects *projects, const struct host_process *pr
     for (struct projects_tool_call *call = projects->tool_calls; call != NULL; call = call->next)
         if (call->waits_for == process)
             loop_defer(host_loop(call->host), &call->task);
+}
+
+bool project_tools_hold(const struct projects *projects, const struct host_process *process)
+{
+    const struct projects_tool_call *call = projects->tool_calls;
+    while (call != NULL && call->waits_for != process)
+        call = call->next;
+    return call != NULL;
 }
 
 void project_tools_end(struct projects *projects)

@@ -157,6 +157,13 @@ static int check_base(const struct store_offer *offer, const struct store_record
 
 /* -- taking an offer --------------------------------------------------------------------------- */
 
+/* A yes to other files of what is installed changes nothing for what it stored: an upgrade does. */
+static char *process_of(const struct store_offer *offer, const struct store_record *before)
+{
+    bool stays = offer->kind == STORE_APPROVE && before->hash != NULL && before->process == NULL;
+    return stays ? NULL : kg_strdup(manifest_process_names[offer->manifest->process]);
+}
+
 static struct store_record record_of(const struct store_offer *offer,
                                      const struct store_consent *consent,
                                      const struct store_record *before)
@@ -165,6 +172,7 @@ static struct store_record record_of(const struct store_offer *offer,
         .package = kg_strdup(offer->manifest->package),
         .installed = kg_strdup(offer->manifest->version),
         .hash = kg_strdup(offer->hash),
+        .process = process_of(offer, before),
         .has_local = true,
         .local = before->installed != NULL ? before->local : consent->local,
     };

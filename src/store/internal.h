@@ -64,6 +64,7 @@ void store_sweep(const struct store_hold *hold);
 struct store_record {
     char *package; /* NULL: there is no entry */
     char *installed, *hash;
+    char *process; /* whom its processes serve; NULL: it was installed before that was said */
     bool has_local, local;
 };
 void store_record_free(struct store_record *entry); /* also for kg_auto */

@@ -321,6 +321,13 @@ static char **names_of_notifications(const struct manifest *manifest)
     return copy_of(manifest->notifications);
 }
 
+static char **name_of_process(const struct manifest *manifest)
+{
+    char **list = kg_list_new(0);
+    kg_list_add(&list, kg_strdup(manifest_process_names[manifest->process]));
+    return list;
+}
+
 static const struct {
     const char *what;
     char **(*list)(const struct manifest *manifest);
@@ -330,6 +337,7 @@ static const struct {
     {"roles", names_of_roles, true},      {"hooks", names_of_hooks, true},
     {"paths", names_of_paths, true},      {"tools", names_of_tools, false},
     {"methods", names_of_methods, false}, {"notifications", names_of_notifications, false},
+    {"process", name_of_process, false},
 };
 
 static bool same_lists(char *const *a, char *const *b)
@@ -379,6 +387,20 @@ bool store_offer_asks(const struct store_offer *offer)
     return any;
 }
 
+/* What one process for all has stored is nobody's in particular: no project gets it. */
+static void warn_of_process(struct store_offer *offer, const struct store_record *before)
+{
+    bool was_shared = before->process == NULL || strcmp(before->process, "shared") == 0;
+    if (offer->kind == STORE_APPROVE || before->hash == NULL || !was_shared ||
+        offer->manifest->process == MANIFEST_SHARED)
+        return;
+    kg_list_add(&offer->warnings,
+                kg_format("from now on each %s has a process of it, with files and storage of its "
+                          "own; what it stored so far stays with its process for no project: "
+                          "kaged plugin storage %s",
+                          manifest_process_names[offer->manifest->process], offer->manifest->name));
+}
+
 /* -- the offer --------------------------------------------------------------------------------- */
 
 /*
@@ -400,6 +422,7 @@ static void compare(struct store_offer *offer, struct base *base)
                                                : &nothing);
     if (base->manifest != NULL)
         compare_manifests(offer, base->manifest);
+    warn_of_process(offer, &base->record);
     if (base->tree.count > 0)
         store_tree_compare(&base->tree, &offer->tree, &offer->diff);
 }

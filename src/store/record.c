@@ -1,6 +1,7 @@
 /*
- * The operator's yes, as local.toml keeps it: installed, local and hash of [plugins."PACKAGE"]. All
- * other keys of the table, its comments and its order are the operator's, and stay as they are.
+ * The operator's yes, as local.toml keeps it: installed, local, hash and process of
+ * [plugins."PACKAGE"]. All other keys of the table, its comments and its order are the operator's,
+ * and stay as they are.
  */
 #include "store/internal.h"
 
@@ -14,6 +15,7 @@ void store_record_free(struct store_record *record)
     free(record->package);
     free(record->installed);
     free(record->hash);
+    free(record->process);
     *record = (struct store_record){0};
 }
 
@@ -57,6 +59,7 @@ int store_record_read(struct store *store, const char *name, struct store_record
             .package = kg_str_dup(plugin->package),
             .installed = text_or_null(plugin->installed),
             .hash = text_or_null(plugin->hash),
+            .process = text_or_null(plugin->process),
             .has_local = says_local(local, plugin->package),
             .local = plugin->local,
         };
@@ -67,8 +70,8 @@ int store_record_read(struct store *store, const char *name, struct store_record
 bool store_record_equal(const struct store_record *a, const struct store_record *b)
 {
     return kg_same_text(a->package, b->package) && kg_same_text(a->installed, b->installed) &&
-           kg_same_text(a->hash, b->hash) && a->has_local == b->has_local &&
-           (!a->has_local || a->local == b->local);
+           kg_same_text(a->hash, b->hash) && kg_same_text(a->process, b->process) &&
+           a->has_local == b->has_local && (!a->has_local || a->local == b->local);
 }
 
 /* -- writing ----------------------------------------------------------------------------------- */
@@ -128,6 +131,8 @@ static int change_record(struct kg_buf *text, void *data, struct kg_err *err)
         result = set_local(text, record, err);
     if (result == 0)
         result = set_text(text, record->package, "hash", record->hash, err);
+    if (result == 0)
+        result = set_text(text, record->package, "process", record->process, err);
     if (result < 0 || record->installed != NULL || record->hash != NULL || record->has_local)
         return result;
     return drop_if_empty(text, record->package, err);

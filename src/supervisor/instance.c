@@ -336,7 +336,9 @@ void instance_begin_ending(struct instance *instance, enum instance_event event)
 {
     health_end(instance);
     if (event != ON_END) {
-        instance->report.cause = event == ON_STOP ? EXIT_DAEMON : EXIT_OPERATOR;
+        instance->report.cause = event == ON_STOP   ? EXIT_DAEMON
+                                 : event == ON_REST ? EXIT_IDLE
+                                                    : EXIT_OPERATOR;
         instance->follow = event == ON_STOP ? ON_NOTHING : event;
         instance->ending = instance->peer != NULL ? ENDING_SHUTDOWN : ENDING_KILL;
     }
@@ -386,8 +388,8 @@ void instance_settle(struct instance *instance, enum instance_event event)
     (void)event;
     struct audit *audit = instance->supervisor->audit;
     enum instance_event follow = instance->follow;
-    bool asked =
-        instance->last_report.cause == EXIT_OPERATOR || instance->last_report.cause == EXIT_DAEMON;
+    enum exit_cause cause = instance->last_report.cause;
+    bool asked = cause == EXIT_OPERATOR || cause == EXIT_DAEMON || cause == EXIT_IDLE;
     if (asked && instance->ending == ENDING_KILL)
         audit_emit(audit, AUDIT_PLUGIN_KILLED, KG_STR_NULL, AUDIT_V_TEXT(instance->name));
     else if (asked)
@@ -497,6 +499,11 @@ void instance_disable(struct instance *instance)
     instance_raise(instance, ON_DISABLE);
 }
 
+void instance_rest(struct instance *instance)
+{
+    instance_raise(instance, ON_REST);
+}
+
 void instance_restart(struct instance *instance)
 {
     instance_raise(instance, ON_RESTART);
@@ -524,6 +531,13 @@ bool instance_has_process(const struct instance *instance)
 enum instance_state instance_state(const struct instance *instance)
 {
     return instance->state;
+}
+
+bool instance_is_starting(const struct instance *instance)
+{
+    return instance->state == INSTANCE_SPAWNING ||
+           (instance->state == INSTANCE_STOPPING &&
+            (instance->follow == ON_ENABLE || instance->follow == ON_RESTART));
 }
 
 struct dialect_talk *instance_talk(struct instance *instance)
@@ -582,6 +596,7 @@ struct instance_facts instance_facts(const struct instance *instance)
     if (instance->peer != NULL) {
         struct peer_counters counters = peer_counters(instance->peer);
         facts.in_flight = counters.in_flight;
+        facts.debts = counters.debts;
         facts.bytes_in += counters.bytes_in;
         facts.bytes_out += counters.bytes_out;
         facts.notifications_dropped += counters.notifications_dropped;

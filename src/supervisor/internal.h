@@ -35,6 +35,7 @@ int plugin_log_read(struct plugin_log *log, int64_t after, size_t lines, struct 
 enum instance_event {
     ON_ENABLE,  /* the operator, or the start of the daemon */
     ON_DISABLE, /* the operator */
+    ON_REST,    /* nobody uses it for now */
     ON_RESTART, /* the operator */
     ON_STOP,    /* the daemon stops */
     ON_READY,   /* the handshake is done */

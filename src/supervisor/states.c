@@ -43,10 +43,19 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
             {
                 [ON_ENABLE] = TO(SPAWNING, fresh_start),
                 [ON_RESTART] = TO(SPAWNING, fresh_start),
+                [ON_REST] = TO(IDLE, only_move),
+            },
+        [INSTANCE_IDLE] =
+            {
+                [ON_ENABLE] = TO(SPAWNING, fresh_start),
+                [ON_RESTART] = TO(SPAWNING, fresh_start),
+                [ON_DISABLE] = TO(DISABLED, only_move),
+                [ON_STOP] = TO(STOPPED, only_move),
             },
         [INSTANCE_SPAWNING] =
             {
                 [ON_DISABLE] = TO(STOPPING, instance_begin_ending),
+                [ON_REST] = TO(STOPPING, instance_begin_ending),
                 [ON_RESTART] = TO(STOPPING, instance_begin_ending),
                 [ON_STOP] = TO(STOPPING, instance_begin_ending),
                 [ON_END] = TO(STOPPING, instance_begin_ending),
@@ -58,6 +67,7 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
         [INSTANCE_RUNNING] =
             {
                 [ON_DISABLE] = TO(STOPPING, instance_begin_ending),
+                [ON_REST] = TO(STOPPING, instance_begin_ending),
                 [ON_RESTART] = TO(STOPPING, instance_begin_ending),
                 [ON_STOP] = TO(STOPPING, instance_begin_ending),
                 [ON_END] = TO(STOPPING, instance_begin_ending),
@@ -67,6 +77,7 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
             {
                 [ON_ENABLE] = TO(STOPPING, follow_with),
                 [ON_DISABLE] = TO(STOPPING, follow_with),
+                [ON_REST] = TO(STOPPING, follow_with),
                 [ON_RESTART] = TO(STOPPING, follow_with),
                 [ON_STOP] = TO(STOPPING, follow_with),
                 [ON_EXIT] = TO(STOPPED, instance_settle),
@@ -77,6 +88,7 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
                 [ON_RESTART] = TO(SPAWNING, fresh_start),
                 [ON_DUE] = TO(SPAWNING, instance_start),
                 [ON_DISABLE] = TO(DISABLED, only_move),
+                [ON_REST] = TO(IDLE, only_move),
                 [ON_STOP] = TO(STOPPED, only_move),
                 [ON_EXHAUST] = TO(FAILED, instance_give_up),
             },
@@ -92,6 +104,7 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
                 [ON_ENABLE] = TO(SPAWNING, fresh_start),
                 [ON_RESTART] = TO(SPAWNING, fresh_start),
                 [ON_DISABLE] = TO(DISABLED, only_move),
+                [ON_REST] = TO(IDLE, only_move),
                 [ON_CRASH] = TO(CRASHED, instance_count_crash),
                 [ON_REJECT] = TO(FAILED, instance_give_up),
             },
@@ -101,6 +114,7 @@ static const struct {
     const char *name, *meaning;
 } states[INSTANCE_STATE_COUNT] = {
     [INSTANCE_DISABLED] = {"disabled", "known but not enabled; no process"},
+    [INSTANCE_IDLE] = {"idle", "starts at its next use; no process"},
     [INSTANCE_SPAWNING] = {"spawning", "the process is starting, the handshake is under way"},
     [INSTANCE_RUNNING] = {"running", "answers calls"},
     [INSTANCE_STOPPING] = {"stopping", "was asked to leave, or is being killed"},
@@ -120,8 +134,9 @@ const char *instance_state_meaning(enum instance_state state)
 }
 
 static const char *const event_words[INSTANCE_EVENT_COUNT] = {
-    [ON_ENABLE] = "the operator enables it",
+    [ON_ENABLE] = "the operator enables it, or somebody uses it",
     [ON_DISABLE] = "the operator disables it",
+    [ON_REST] = "nobody uses it for now",
     [ON_RESTART] = "the operator restarts it",
     [ON_STOP] = "the daemon stops",
     [ON_READY] = "the handshake is done",

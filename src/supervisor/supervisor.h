@@ -75,6 +75,7 @@ struct instance_spec {
 
 enum instance_state {
     INSTANCE_DISABLED,
+    INSTANCE_IDLE,
     INSTANCE_SPAWNING,
     INSTANCE_RUNNING,
     INSTANCE_STOPPING,
@@ -109,6 +110,7 @@ enum exit_cause {
     EXIT_SECCOMP,
     EXIT_OPERATOR,
     EXIT_DAEMON,
+    EXIT_IDLE,
     EXIT_CAUSE_COUNT
 };
 const char *exit_cause_name(enum exit_cause cause);
@@ -176,12 +178,16 @@ void instance_set_times(struct instance *instance, const struct instance_times *
 
 void instance_enable(struct instance *instance);  /* forgets failures, starts */
 void instance_disable(struct instance *instance); /* ends the process if there is one */
+/* Nobody needs a process of it for now: one that runs ends, and the next use enables it. */
+void instance_rest(struct instance *instance);
 void instance_restart(struct instance *instance);
 void instance_stop(struct instance *instance); /* the daemon stops */
 void instance_kill(struct instance *instance); /* the daemon stops, and waits no longer */
 bool instance_has_process(const struct instance *instance);
 
 enum instance_state instance_state(const struct instance *instance);
+/* A process is being started, or will be when the one before is gone. */
+bool instance_is_starting(const struct instance *instance);
 /* To call it by, while the instance runs and takes calls; else NULL. */
 struct dialect_talk *instance_talk(struct instance *instance);
 /* The tools that it told of at run time, a JSON list; empty: none. Until the next turn. */
@@ -210,6 +216,7 @@ struct instance_facts {
     uint32_t failures;     /* in a row */
     uint32_t health_failures;
     uint32_t in_flight;
+    uint32_t debts; /* requests of the plugin that are not answered */
     uint64_t bytes_in, bytes_out, notifications_dropped; /* since the daemon started */
     uint32_t net_connections;                            /* that are open, or being opened */
     struct instance_limits limits;       /* of the process; without one, of the next */

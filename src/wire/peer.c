@@ -952,5 +952,7 @@ struct kg_str peer_rest(const struct peer *peer)
 
 struct peer_counters peer_counters(const struct peer *peer)
 {
-    return peer->counters;
+    struct peer_counters counters = peer->counters;
+    counters.debts = peer->debts.count;
+    return counters;
 }

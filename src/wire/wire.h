@@ -197,6 +197,7 @@ uint64_t peer_stood_ms(const struct peer *peer);
 struct peer_counters {
     uint64_t bytes_in, bytes_out, notifications_dropped;
     uint32_t in_flight;
+    uint32_t debts; /* requests of the other side that are not answered */
 };
 struct peer_counters peer_counters(const struct peer *peer);
 

@@ -48,6 +48,7 @@ BAD = {
     "half-line": {"call.answer"},
     "hasty-request": {"message.early", "ping.answer", "shutdown.notification"},
     "hears-hooks": {"call.answer", "hook.compactor", "tool.answer", "tool.invalid", "tool.types"},
+    "keeps-notes": {"call.types", "tool.types"},
     "huge-numbers": {"call.answer"},
     "ignores-ping": {"ping.answer"},
     "ignores-shutdown": {"shutdown.eof", "shutdown.notification"},

@@ -50,7 +50,7 @@ class Smart(StagedDaemon):
         return [entry["id"] for entry in added]
 
     def explain(self, session, **more):
-        return self.call(NAME, "compaction.explain", {"session_id": session, **more})
+        return self.call(f"{NAME}@tea", "compaction.explain", {"session_id": session, **more})
 
 
 def call(name, **arguments):
@@ -164,7 +164,7 @@ class Sessions(SmartTest):
         done = self.compacts(session)
         self.assertGreater(done["tokens_before"], 1_000_000)
         self.assertLessEqual(done["tokens_after"], done["tokens_before"] // 2)
-        self.assertEqual(d.audit("plugin.hook.timeout", NAME), [])
+        self.assertEqual(d.audit("plugin.hook.timeout", f"{NAME}@tea"), [])
 
 
 class Threshold(SmartTest):

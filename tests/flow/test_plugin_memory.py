@@ -102,7 +102,9 @@ class Band(Daemon):
                 self.tool(session, "recall", query=query, **more)["memories"]]
 
     def folder(self, *parts):
-        return os.path.join(self.home, "plugin-data", NAME, "memory", *parts)
+        """Each project has files of its own; the first part may begin with its name."""
+        project = "books" if "".join(parts).startswith("books") else "music"
+        return os.path.join(self.home, "plugin-data", f"{NAME}@{project}", "memory", *parts)
 
     def files(self, *parts):
         return sorted(name for name in os.listdir(self.folder(*parts)) if name.endswith(".md"))
@@ -213,7 +215,7 @@ class InItsCage(FlowTest):
         self.session = self.daemon.session()
 
     def test_it_can_reach_its_store_and_nothing_else(self):
-        code, out, _ = self.daemon.cli("plugin", "status", NAME, "--cage")
+        code, out, _ = self.daemon.cli("plugin", "status", f"{NAME}@music", "--cage")
         self.assertEqual(code, 0)
         self.assertIn("where its setting store points, now config:/memory", out)
         self.assertEqual(self.daemon.status(NAME)["capabilities"], [])
@@ -280,7 +282,7 @@ class InItsCage(FlowTest):
         listed = d.tool(self.session, "list_tags")
         self.assertEqual(sorted(each["file"] for each in listed["unreadable"]),
                          [*sorted(broken), "passwd.md"])
-        _, logs, _ = d.cli("plugin", "logs", NAME)
+        _, logs, _ = d.cli("plugin", "logs", f"{NAME}@music")
         self.assertIn('"file":"latin.md","problem":"it is not UTF-8"', logs)
         for name, text in broken.items():
             with open(os.path.join(folder, name), "rb") as file:
@@ -319,10 +321,10 @@ class InItsCage(FlowTest):
         d = self.daemon
         self.addCleanup(d.load)
         d.retain(self.session, "In the first store.")
-        starts = d.status(NAME)["starts"]
+        starts = d.status(f"{NAME}@music")["starts"]
         self.assertEqual(d.knobs("set", NAME, "store", "config:/other")[0], 0)
         self.assertEqual(d.knobs("get", NAME, "store")[1], "config:/other\n")
-        d.wait_restarted(NAME, starts)
+        d.wait_restarted(f"{NAME}@music", starts)
         self.assertEqual(d.recalled(self.session, "store"), [])
         d.retain(self.session, "In the second store.")
         self.assertEqual(os.listdir(d.folder("../other/music")), ["primary"])

@@ -63,7 +63,7 @@ class Made:
         for words in (["install", "--yes", cls.folder], ["enable", "greeter"]):
             code, _, error = cls.daemon.cli("plugin", *words)
             assert code == 0, error
-        cls.daemon.wait_state("greeter", "running")
+        cls.daemon.wait_state("greeter", "idle")
 
     @classmethod
     def make(cls):
@@ -133,6 +133,7 @@ class NewTypeScript(New, FlowTest):
     language = "ts"
 
     def test_in_its_cage_fd_1_is_stderr(self):
+        self.daemon.call("greeter", "greeting.say", {"name": "Ada"})
         pid = self.daemon.status("greeter")["pid"]
         opened = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in (0, 1, 2)]
         self.assertEqual(opened[0], "/dev/null")

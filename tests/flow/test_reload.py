@@ -207,6 +207,13 @@ class Live(FlowTest):
             # Asking the daemon for the tables would start it again.
             wait_for(lambda: not storage_processes(daemon), "the end of its process")
 
+    def test_limits__idle_after_ms(self):
+        daemon = Daemon(["keeps-notes"], {"limits.idle_after_ms": 3_600_000})
+        with daemon:
+            daemon.call("keeps-notes", "notes.add", {"text": "x"})
+            reload(daemon, limits__idle_after_ms=50)
+            daemon.wait_state("keeps-notes", "idle")
+
     def test_limits__http_body_bytes(self):
         with Daemon(["good-c"]) as daemon:
             reload(daemon, limits__http_body_bytes=1024)

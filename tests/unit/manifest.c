@@ -409,6 +409,11 @@ static const struct sample {
     {MANIFEST_ROLE_TWICE, "role", "role: observer\nroles: [observer]\n", 8, 7},
     {MANIFEST_ROLE_WITHOUT_HOOK, "roles", "roles: [compactor]\nhooks: [post_compact]\n", 8, 8},
     {MANIFEST_ROLE_WITHOUT_HOOK, "role", "role: compactor\n", 8, 7},
+    {MANIFEST_BAD_VALUE, "process", "process: alone\n", 8, 10},
+    {MANIFEST_BAD_VALUE, "start", "start: later\n", 8, 8},
+    {MANIFEST_OUT_OF_RANGE, "idle_after", "idle_after: 0\n", 8, 13},
+    {MANIFEST_PROCESS_SHARED, "capabilities",
+     "capabilities: [\"read:fs:project:/\"]\nprocess: shared\n", 7, 10},
     {MANIFEST_UNKNOWN_HOOK, "hooks", "hooks: [pre_compact, pre_compat]\n", 8, 22},
     {MANIFEST_TOOL_NAME, "tools", "tools: [{name: a.b, description: x}]\n", 8, 16},
     {MANIFEST_TOOL_NAME, "name", "name: e\ntools: [{name: a, description: x}]\n", 1, 7},
@@ -734,6 +739,33 @@ static void whole_numbers_may_have_a_fraction_of_zero(void **state)
     assert_int_equal(manifest->methods[0].timeout_ms, 5000);
     assert_int_equal(manifest->hook_timeout_sec, 10);
     manifest_free(manifest);
+}
+
+static void assert_life(const char *key, const char *text, enum manifest_process process,
+                        bool first_use)
+{
+    struct manifest *manifest = must_read_with(key, text);
+    assert_int_equal(manifest->process, process);
+    assert_int_equal(manifest->first_use, first_use);
+    manifest_free(manifest);
+}
+
+static void whom_it_serves_and_when_it_starts_follow_from_what_it_offers(void **state)
+{
+    (void)state;
+#define TOOL "tools: [{name: x, description: y}]\n"
+    assert_life("methods", "methods: [presets.list]\n", MANIFEST_SHARED, false);
+    assert_life("methods", TOOL, MANIFEST_PROJECT, true);
+    assert_life("methods", "methods: [presets.list]\n" TOOL, MANIFEST_PROJECT, false);
+    assert_life("methods", "notifications: [presets.new]\n" TOOL, MANIFEST_PROJECT, false);
+    assert_life("methods", "hooks: [on_session_start]\n" TOOL, MANIFEST_PROJECT, false);
+    assert_life("methods", "hooks: [on_session_start]\n", MANIFEST_PROJECT, false);
+    assert_life("capabilities", "capabilities: [\"read:fs:project:/x\"]\n", MANIFEST_PROJECT,
+                false);
+    assert_life("methods", TOOL "process: session\nstart: daemon\n", MANIFEST_SESSION, false);
+    assert_life("methods", "methods: [presets.list]\nprocess: project\nstart: first-use\n",
+                MANIFEST_PROJECT, true);
+#undef TOOL
 }
 
 /* -- rule by rule ----------------------------------------------------------------------------- */
@@ -1573,6 +1605,7 @@ int main(void)
         cmocka_unit_test(net_may_be_written_as_a_map),
         cmocka_unit_test(capabilities_are_kept_in_canonical_form),
         cmocka_unit_test(whole_numbers_may_have_a_fraction_of_zero),
+        cmocka_unit_test(whom_it_serves_and_when_it_starts_follow_from_what_it_offers),
         cmocka_unit_test(each_required_key_is_missed_by_name),
         cmocka_unit_test(a_plugin_that_offers_nothing_is_refused),
         cmocka_unit_test(what_is_no_yaml_is_refused_with_its_place),
