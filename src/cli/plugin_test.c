@@ -233,7 +233,14 @@ int cli_plugin_test(struct cli *cli)
     }
     struct manifest *manifest = manifest_read(kg_buf_view(&text), &problems);
     int code = kg_error_row(KG_E_INVALID_MANIFEST)->exit_code;
-    if (manifest != NULL) {
+    if (manifest != NULL && manifest->is_mcp) {
+        kg_fail(&err, KG_E_NOT_APPLICABLE,
+                "plugin %s is an MCP server: the rules are those of kaged's "
+                "own protocol",
+                manifest->name);
+        kg_hint(&err, "kaged plugin dev runs it in its cage");
+        code = print_error(&err);
+    } else if (manifest != NULL) {
         code = test(cli, dir, manifest, &options);
     } else {
         manifest_problems_fail(&problems, path, &err);

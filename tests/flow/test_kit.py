@@ -122,7 +122,13 @@ class Plugins(KitTest):
     def test_every_folder_has_its_place(self):
         folders = {name for name in os.listdir(PLUGINS)
                    if os.path.isdir(os.path.join(PLUGINS, name))}
-        self.assertEqual(folders, set(BAD) | set(GOOD) - {"echo"})
+        self.assertEqual(folders - {"mcp-server"}, set(BAD) | set(GOOD) - {"echo"})
+
+    def test_an_mcp_server_is_not_tried_by_rules_that_are_not_its(self):
+        done = subprocess.run([KAGED, "plugin", "test", os.path.join(PLUGINS, "mcp-server")],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("plugin mcp-server is an MCP server", done.stderr)
 
 
 class Command(KitTest):

@@ -40,7 +40,8 @@ class Smart(StagedDaemon):
         Tea.post, Tea.get, Tea.new, Tea.say, Tea.act, Tea.texts, Tea.events, Tea.tool)
 
     def __init__(self, model):
-        super().__init__(NAME)
+        # As long as may be: a busy machine must not make it fall back.
+        super().__init__(NAME, changes=[("hook_timeout_sec: 30", "hook_timeout_sec: 60")])
         self.write_local(LOCAL)
         self.root = self.write_project("tea", PROJECT % (model, THRESHOLD))
 
