@@ -345,6 +345,23 @@ static void put_trees(struct kg_buf *out)
     put_places(out, "TREE");
 }
 
+static void put_guards(struct kg_buf *out)
+{
+    static const struct {
+        const char *path, *missing, *grant, *why;
+    } guards[] = {
+#define GUARD(path, missing, grant, why) {path, #missing, #grant, why},
+#include "cage/guards.def"
+#undef GUARD
+    };
+    kg_buf_text(out, ".TS\nl l l l.\n");
+    for (size_t i = 0; i < KG_COUNT(guards); i++)
+        kg_buf_printf(out, "\\&%s\t%s\t%s\t%s\n", guards[i].path,
+                      strcmp(guards[i].missing, "AHEAD") == 0 ? "made" : "\\-",
+                      strcmp(guards[i].grant, "NEVER") == 0 ? "never" : "name", guards[i].why);
+    kg_buf_text(out, ".TE\n");
+}
+
 static void put_version(struct kg_buf *out)
 {
     kg_buf_text(out, KAGED_VERSION);
@@ -482,6 +499,7 @@ static const struct {
     {"@calls@", put_calls},
     {"@places-whole@", put_whole_places},
     {"@places-trees@", put_trees},
+    {"@guards@", put_guards},
     {"@kit-rules@", put_kit_rules},
     {"@consents@", put_consents},
 };

@@ -76,6 +76,8 @@ struct cage_policy {
 
 /* What realpath says, but sooner where there is no link in the path. Owned, or NULL. */
 char *cage_real_path(const char *path);
+/* base and relative joined, "." and ".." taken out by the text alone. Owned. */
+char *cage_path_join(const char *base, const char *relative);
 
 /* -- places of the system, as places.def has them ---------------------------------------------- */
 
@@ -83,6 +85,21 @@ bool cage_place_may_be_given(const char *path);     /* by a capability */
 bool cage_place_may_be_installed(const char *path); /* as a plugin's own folder */
 /* Says why it may not be given, as an error with that code. */
 int cage_place_check(const char *path, enum kg_code code, struct kg_err *err);
+
+/* -- what is run or believed outside of cages, as guards.def has it ---------------------------- */
+
+struct cage_guard {
+    const char *path; /* below a folder that people work in */
+    const char *why;
+    bool ahead; /* a missing one is made */
+    bool never; /* no capability gives it */
+};
+extern const struct cage_guard cage_guards[];
+extern const size_t cage_guard_count;
+/* What is behind .git/ in its path; NULL: it does not lie in a repository. */
+const char *cage_guard_in_git(const struct cage_guard *guard);
+/* The one that a path, of the host or of a project, names or lies in; NULL: none. */
+const struct cage_guard *cage_guard_of(const char *path);
 
 /* -- host facts: what this machine offers; probed once, given to the pure planner -------------- */
 

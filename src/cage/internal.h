@@ -215,8 +215,6 @@ struct cage_plan {
 
 /* True for an absolute path without "//", "." or ".." in it, and no "/" at its end. */
 bool cage_path_plain(const char *path);
-/* base and relative joined, "." and ".." taken out by the text alone. Owned. */
-char *cage_path_join(const char *base, const char *relative);
 
 /*
  * Finds command[0] of the policy, the programs that it grants and every interpreter they need, and

@@ -26,7 +26,8 @@ void host_covers_free(struct host_covers *covers)
 static void add_project(void *data, const char *root)
 {
     host_covers_add(data, &(struct host_cover){.path = kg_path_join(root, PROJECT_DIR),
-                                               .closed = true,
+                                               .ahead = true,
+                                               .closed = HOST_PROJECTS_FILE,
                                                .note = HOST_PROJECTS_OWN});
 }
 

@@ -317,16 +317,18 @@ void host_dev_leave(struct host_dev *dev); /* on_end is not called */
 
 /* What lies over whatever a plugin may write. See struct cage_cover, and covers.c. */
 struct host_cover {
-    char *path;       /* owned */
-    bool write;       /* it only must stay where it is */
-    bool closed;      /* a plugin that would write in it is not started; a missing one is made */
-    const char *note; /* for words; static, or NULL */
+    char *path; /* owned */
+    bool write; /* it only must stay where it is */
+    bool ahead; /* a missing one is made, empty, where the folder that it lies in is there */
+    const char *closed; /* why a plugin that would write in it is not started; NULL: it may */
+    const char *note;   /* for words; static, like the one above, or NULL */
 };
 struct host_covers {
     struct host_cover *items; /* owned */
     size_t count;
 };
-#define HOST_PROJECTS_OWN "a project's own, and never written"
+#define HOST_PROJECTS_OWN  "a project's own, and never written"
+#define HOST_PROJECTS_FILE "the project's own file is in it"
 void host_covers_add(struct host_covers *covers, const struct host_cover *cover);
 void host_covers_free(struct host_covers *covers);
 

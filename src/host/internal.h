@@ -226,6 +226,16 @@ void host_use_end(struct host_process *process);
 void host_wait(struct host_call *call, const struct host_call_request *request);
 void host_wait_cancel(struct host_call *call);
 
+/* -- what others would run, see guards.c ------------------------------------------------------- */
+
+/* Adds what is guarded in folders that may be written, whether it is there or not. */
+int guards_find(char *const *grants, struct host_covers *ret_covers, struct kg_err *err);
+/* The path that a file holds behind its head, from the base on; owned. NULL: it holds none. */
+char *guards_git_named(const char *file, const char *head, const char *base);
+/* Adds core.hooksPath and the paths of includes, as a config has them; one too large is refused. */
+int guards_git_read(const char *file, char ***hooks, char ***includes, struct kg_err *err);
+void guards_git_config(struct kg_str text, char ***hooks, char ***includes);
+
 /* -- the one door, see call.c ------------------------------------------------------------------ */
 
 struct host_call {

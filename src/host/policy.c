@@ -19,6 +19,8 @@ struct policy {
     struct cage_policy cage;
     struct cage_path *paths; /* owned, like all that follows */
     struct cage_cover *covers;
+    struct host_covers guards;
+    char **aheads; /* folders to be made once the plan is good */
     struct cage_program *programs;
     struct cage_reach *reaches;
     struct cage_support *supports;
@@ -32,6 +34,8 @@ static void policy_free(struct policy *policy)
 {
     free(policy->paths);
     free(policy->covers);
+    host_covers_free(&policy->guards);
+    kg_list_free(policy->aheads);
     free(policy->programs);
     free(policy->reaches);
     free(policy->supports);
@@ -214,11 +218,11 @@ bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_sett
 
 /* -- what is closed to it --------------------------------------------------------------------- */
 
-static int refuse_projects_own(const struct policy *policy, const char *path, struct kg_err *err)
+static int refuse(const struct policy *policy, const char *path, const char *why,
+                  struct kg_err *err)
 {
-    kg_fail(err, KG_E_REFUSED, "plugin %s: write %s: the project's own file is in it",
-            policy->parts->manifest->name, path);
-    return kg_hint(err, "a project's file in %s can be kept from its plugins", PROJECT_DIR);
+    return kg_fail(err, KG_E_REFUSED, "plugin %s: write %s: %s", policy->parts->manifest->name,
+                   path, why);
 }
 
 /* The nearest path above decides. */
@@ -235,12 +239,13 @@ static bool may_write(const struct policy *policy, const char *path)
     return nearest != NULL && nearest->write;
 }
 
-static int check_closed(const struct policy *policy, const char *folder, struct kg_err *err)
+static int check_closed(const struct policy *policy, const struct host_cover *what,
+                        struct kg_err *err)
 {
-    for (size_t i = 0; i < policy->cage.path_count; i++) {
+    for (size_t i = 0; i < policy->cage.path_count && what->closed != NULL; i++) {
         const struct cage_path *path = &policy->paths[i];
-        if (path->write && !path->own && kg_path_within(path->path, folder))
-            return refuse_projects_own(policy, path->path, err);
+        if (path->write && !path->own && kg_path_within(path->path, what->path))
+            return refuse(policy, path->path, what->closed, err);
     }
     return 0;
 }
@@ -270,12 +275,12 @@ static int make_ahead(const char *path, struct kg_err *err)
 static int cover(struct policy *policy, const struct host_cover *what, struct kg_err *err)
 {
     struct cage_policy *cage = &policy->cage;
-    int result = what->closed ? check_closed(policy, what->path, err) : 0;
-    if (result == 0 && what->closed && policy->parts->make_folders &&
-        access(what->path, F_OK) < 0 && may_write(policy, what->path))
-        result = make_ahead(what->path, err);
+    int result = check_closed(policy, what, err);
     if (result < 0)
         return result;
+    if (what->ahead && policy->parts->make_folders && access(what->path, F_OK) < 0 &&
+        may_write(policy, what->path))
+        kg_list_add(&policy->aheads, kg_strdup(what->path));
     policy->covers = kg_realloc(policy->covers, (cage->cover_count + 1) * sizeof(*policy->covers));
     policy->covers[cage->cover_count++] =
         (struct cage_cover){.path = what->path, .write = what->write, .note = what->note};
@@ -296,12 +301,39 @@ static int protect_project(struct policy *policy, struct kg_err *err)
     for (size_t i = 0; i < policy->cage.path_count && parts->project_file != NULL; i++) {
         const struct cage_path *path = &policy->paths[i];
         if (path->write && !path->own && kg_path_within(parts->project_file, path->path) &&
-            !kg_path_within(parts->project_file, folder))
-            return refuse_projects_own(policy, path->path, err);
+            !kg_path_within(parts->project_file, folder)) {
+            int result = refuse(policy, path->path, HOST_PROJECTS_FILE, err);
+            kg_hint(err, "a project's file in %s can be kept from its plugins", PROJECT_DIR);
+            return result;
+        }
     }
-    return cover(policy,
-                 &(struct host_cover){.path = folder, .closed = true, .note = HOST_PROJECTS_OWN},
-                 err);
+    return cover(
+        policy,
+        &(struct host_cover){
+            .path = folder, .ahead = true, .closed = HOST_PROJECTS_FILE, .note = HOST_PROJECTS_OWN},
+        err);
+}
+
+/* What kaged keeps for the plugin itself is nobody's else to run: it is left alone. */
+static int guard(struct policy *policy, struct kg_err *err)
+{
+    char **grants = kg_list_new(0);
+    int result = 0;
+    for (size_t i = 0; i < policy->cage.path_count && result == 0; i++) {
+        const struct cage_path *path = &policy->paths[i];
+        if (!path->write || path->own)
+            continue;
+        const struct cage_guard *named = cage_guard_of(path->path);
+        if (named != NULL && named->never)
+            result = refuse(policy, path->path, HOST_PROJECTS_FILE, err);
+        kg_list_add(&grants, kg_strdup(path->path));
+    }
+    if (result == 0 && (result = guards_find(grants, &policy->guards, err)) < 0)
+        kg_wrap(err, result, "plugin %s", policy->parts->manifest->name);
+    kg_list_free(grants);
+    for (size_t i = 0; i < policy->guards.count && result == 0; i++)
+        result = cover(policy, &policy->guards.items[i], err);
+    return result;
 }
 
 static int protect(struct policy *policy, struct kg_err *err)
@@ -310,7 +342,7 @@ static int protect(struct policy *policy, struct kg_err *err)
     int result = protect_project(policy, err);
     for (size_t i = 0; covers != NULL && i < covers->count && result == 0; i++)
         result = cover(policy, &covers->items[i], err);
-    return result;
+    return result < 0 ? result : guard(policy, err);
 }
 
 /* -- folders that kaged keeps for the plugin --------------------------------------------------- */
@@ -484,6 +516,7 @@ static int fill(struct policy *policy, struct kg_err *err)
     policy->config_root = config_root_of(parts);
     policy->kept = kept_folders(parts);
     policy->texts = kg_list_new(0);
+    policy->aheads = kg_list_new(0);
     policy->supports = supports_of(&parts->config->sandbox_support);
     int result = add_declared(policy, err);
     if (result == 0)
@@ -530,6 +563,19 @@ struct instance_limits policy_limits(const struct config *config, const char *pl
 #undef FOR_PLUGIN
 }
 
+/* Nothing is made for a plan that is refused; what was made counts in a new one. */
+static struct cage_plan *plan_policy(const struct policy *policy, struct kg_err *err)
+{
+    struct cage_plan *plan = cage_plan_new(&policy->cage, policy->parts->facts, err);
+    if (plan == NULL || policy->aheads[0] == NULL)
+        return plan;
+    cage_plan_free(plan);
+    for (char **path = policy->aheads; *path != NULL; path++)
+        if (make_ahead(*path, err) < 0)
+            return NULL;
+    return cage_plan_new(&policy->cage, policy->parts->facts, err);
+}
+
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err)
 {
     kg_auto(policy_free) struct policy policy = {.parts = parts};
@@ -552,5 +598,5 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.tmp_bytes = limits.tmp_bytes;
     policy.cage.memory_bytes = limits.memory_bytes;
     policy.cage.cpu_shares = limits.cpu_shares;
-    return cage_plan_new(&policy.cage, parts->facts, err);
+    return plan_policy(&policy, err);
 }

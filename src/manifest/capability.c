@@ -474,6 +474,8 @@ static const char *danger_of_reading(const struct capability *capability)
 
 static const char *danger_of_writing(const struct capability *capability)
 {
+    if (cage_guard_of(capability->path) != NULL)
+        return "programs outside of the cage run, or believe, what is in it";
     if (capability->path[0] != '/')
         return NULL;
     return "it can change files outside its own folder and the project";

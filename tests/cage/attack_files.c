@@ -435,6 +435,42 @@ static void cover_is_neither_moved_nor_written(void **state)
     remove_between();
 }
 
+/* As in a work tree: each is there, and somebody outside would run or believe what is in it. */
+static void make_guarded(const char *path)
+{
+    make_between();
+    kg_auto(kg_free) char *command =
+        kg_format("mkdir -p %s && echo kept >%s/kept && chmod -R a+rwX %s", path, path, between);
+    assert_int_equal(system(command), 0);
+}
+
+static void assert_guarded(const char *name, const struct cage_cover *cover, const char *answer)
+{
+    const struct cage_path path = {.path = declared, .write = true};
+    make_guarded(name);
+    struct cage_plan *plan = plan_policy(
+        (struct cage_policy){.paths = &path,
+                             .path_count = 1,
+                             .covers = cover,
+                             .cover_count = cover != NULL ? 1 : 0,
+                             .command = COMMAND("./probe", "guarded", name, between, moved)});
+    assert_really(plan, answer);
+    remove_between();
+    cage_plan_free(plan);
+}
+
+/* Without its cover each is made, linked around and renamed around. */
+static void what_is_guarded_is_neither_made_linked_nor_renamed_around(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < cage_guard_count; i++) {
+        kg_auto(kg_free) char *path = kg_format("%s/between/%s", declared, cage_guards[i].path);
+        const struct cage_cover cover = {.path = path, .note = cage_guards[i].why};
+        assert_guarded(path, NULL, "ok ok ok");
+        assert_guarded(path, &cover, "EROFS EXDEV EBUSY");
+    }
+}
+
 /* What another plugin may only read, this one may write, but not move from under its name. */
 static void cover_that_may_be_written_is_not_moved(void **state)
 {
@@ -682,6 +718,7 @@ int main(void)
         cmocka_unit_test(program_is_not_replaced_by_moving_the_folder_above),
         cmocka_unit_test(own_code_is_not_replaced_by_moving_the_folder_above),
         cmocka_unit_test(cover_is_neither_moved_nor_written),
+        cmocka_unit_test(what_is_guarded_is_neither_made_linked_nor_renamed_around),
         cmocka_unit_test(cover_that_may_be_written_is_not_moved),
         cmocka_unit_test(folder_between_gives_no_more_than_the_one_above),
         cmocka_unit_test(folder_of_kaged_is_not_given_under_another_name),

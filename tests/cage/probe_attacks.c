@@ -302,6 +302,23 @@ static int attack_displace(char **words)
     return say(rename(words[0], words[1]) < 0 ? -1 : mkdir(words[0], 0777));
 }
 
+static void print_word(int result)
+{
+    printf("%s ", result < 0 ? strerrorname_np(errno) : "ok");
+}
+
+/* What is guarded gets a file, is written by another name, and is moved with the folder above. */
+static int attack_guarded(char **words)
+{
+    char made[4096], kept[4096], other[4096];
+    snprintf(made, sizeof(made), "%s/made", words[0]);
+    snprintf(kept, sizeof(kept), "%s/kept", words[0]);
+    snprintf(other, sizeof(other), "%s/other", words[1]);
+    print_word(open(made, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    print_word(link(kept, other) < 0 ? -1 : open(other, O_WRONLY | O_CLOEXEC));
+    return say(rename(words[1], words[2]) < 0 ? -1 : mkdir(words[1], 0777));
+}
+
 /* -- terminals --------------------------------------------------------------------------------- */
 
 /* The request may have bits set above those that the kernel looks at. */
@@ -527,6 +544,7 @@ const struct attempt probe_attacks[] = {
     {"whiteout", 1, attack_whiteout},
     {"whiteout-node", 1, attack_whiteout_node},
     {"displace", 2, attack_displace},
+    {"guarded", 3, attack_guarded},
     {"open-terminal", 0, attack_open_terminal},
     {"type-into-terminal", 0, attack_type_into_terminal},
     {"type-into-own-terminal", 1, attack_type_into_own_terminal},

@@ -56,6 +56,18 @@ class InItsCage(FlowTest):
         self.assertEqual(done["exit_code"], 0, done)
         self.assertIn("fruit.txt", done["output"])
 
+    def test_git_commits_though_its_hooks_and_config_are_guarded(self):
+        self.use("edit", path="plum.txt", old="", new="plum\n")
+        identity = ["-c", "user.name=hands", "-c", "user.email=hands@localhost"]
+        for words in (["add", "plum.txt"], [*identity, "commit", "-m", "A plum"],
+                      ["checkout", "-b", "other"], ["log", "--oneline"]):
+            done = self.use("run", program="git", arguments=words)["result"]
+            self.assertEqual(done["exit_code"], 0, done)
+        self.assertIn("A plum", done["output"])
+        self.assertNotEqual(
+            self.use("run", program="git", arguments=["config", "core.fsmonitor", "x"])["result"]
+            ["exit_code"], 0)
+
     def test_what_is_not_in_the_project_is_not_there(self):
         self.assertTrue(self.use("read", path="../secret")["is_error"])
         listed = self.use("run", program="git", arguments=["ls-files", "--others", ".."])["result"]

@@ -666,6 +666,11 @@ static void dangerous_ones_say_why(void **state)
     static const struct rule rules[] = {
         {"net:*", "send what it reads to anyone"},
         {"write:fs:/opt/x", "outside its own folder and the project"},
+        {"write:fs:/opt/x/.git/hooks", "programs outside of the cage"},
+        {"write:fs:project:/.git/hooks/pre-commit", "programs outside of the cage"},
+        {"write:fs:project:/sub/.git/modules/a/config", "programs outside of the cage"},
+        {"write:fs:project:/.vscode", "programs outside of the cage"},
+        {"write:fs:project:/a/.config/fish", "programs outside of the cage"},
         {"exec:bash:/x", "a shell or an interpreter"},
         {"exec:/bin/sh:/x", "a shell or an interpreter"},
         {"exec:python3.11:/x", "a shell or an interpreter"},
@@ -703,12 +708,27 @@ static void ordinary_ones_are_not_dangerous(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "read:fs:/opt/x",       "read:fs:/home/ann/notes", "read:fs:/rooted",
-        "read:fs:/homes/x",     "write:fs:config:/x",      "write:fs:project:/",
-        "exec:git:/x",          "exec:shfmt:/x",           "exec:/opt/bash/git:/x",
-        "net:example.com:443",  "net:172.32.0.1:80",       "net:100.128.0.1:80",
-        "net:[2001:db8::1]:80", "net:11.0.0.1:80",         "net:[]",
-        "kaged:storage:write",  "kaged:storage:read",
+        "read:fs:/opt/x",
+        "read:fs:/home/ann/notes",
+        "read:fs:/rooted",
+        "read:fs:/homes/x",
+        "write:fs:config:/x",
+        "write:fs:project:/",
+        "exec:git:/x",
+        "exec:shfmt:/x",
+        "exec:/opt/bash/git:/x",
+        "net:example.com:443",
+        "net:172.32.0.1:80",
+        "net:100.128.0.1:80",
+        "net:[2001:db8::1]:80",
+        "net:11.0.0.1:80",
+        "net:[]",
+        "kaged:storage:write",
+        "kaged:storage:read",
+        "write:fs:project:/.git",
+        "write:fs:project:/a.vscode",
+        "write:fs:project:/hooks",
+        "read:fs:project:/.git/hooks",
     };
     for (size_t i = 0; i < KG_COUNT(texts); i++) {
         const char *reason = NULL;
