@@ -195,6 +195,9 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
         print_words(out, plugin, "run by kaged plugin dev, from {dir}\n");
     }
     put_process(out, plugin);
+    const struct kg_node *quarantined = kg_node_list(plugin, "quarantined");
+    kg_buf_text(out, quarantined->count > 0 ? "  quarantined\n" : "");
+    print_put_lines(out, "    ", quarantined);
     put_figures(out, plugin);
     put_limits(out, plugin);
     put_methods(out, plugin);

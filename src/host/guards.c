@@ -47,14 +47,22 @@ static char *place_of(const char *path)
     return real_above ? kg_path_join(real_above, kg_path_name(path)) : kg_strdup(path);
 }
 
+static void add_once(struct guards *guards, const char *path, struct host_cover cover)
+{
+    if (!is_granted(guards, path) || kg_map_get(guards->known, kg_str(path)) != NULL)
+        return;
+    kg_map_set(guards->known, kg_str(path), guards);
+    cover.path = kg_strdup(path);
+    host_covers_add(guards->covers, &cover);
+}
+
 static void add(struct guards *guards, const char *path, struct host_cover cover)
 {
+    struct stat there;
     kg_auto(kg_free) char *place = place_of(path);
-    if (!is_granted(guards, place) || kg_map_get(guards->known, kg_str(place)) != NULL)
-        return;
-    kg_map_set(guards->known, kg_str(place), guards);
-    cover.path = kg_steal(&place);
-    host_covers_add(guards->covers, &cover);
+    add_once(guards, place, cover);
+    if (strcmp(place, path) != 0 && lstat(path, &there) == 0 && S_ISLNK(there.st_mode))
+        add_once(guards, path, (struct host_cover){.link = true});
 }
 
 static void add_row(struct guards *guards, const char *folder, const char *name,

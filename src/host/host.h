@@ -190,6 +190,7 @@ struct host_status {
     const struct host_usage *usage;  /* of nothing without one */
     int64_t idle_since_ms;           /* wall clock, of one that ended so; 0: none did */
     struct kg_str cage_words;        /* of the cage of its last start; empty: there was none */
+    char *const *quarantined;        /* the last that were moved away, where they are; NULL: none */
 };
 struct host_status host_status(struct host_named named);
 /* What runs of it, how, and what it was limited to; without a process, what it would be. */
@@ -320,6 +321,7 @@ struct host_cover {
     char *path; /* owned */
     bool write; /* it only must stay where it is */
     bool ahead; /* a missing one is made, empty, where the folder that it lies in is there */
+    bool link;  /* it cannot be covered; where it leads is another cover */
     const char *closed; /* why a plugin that would write in it is not started; NULL: it may */
     const char *note;   /* for words; static, like the one above, or NULL */
 };
@@ -346,6 +348,7 @@ struct host_cage_parts {
     const char *project_id;   /* of the same, like the next */
     const char *project_file; /* absolute */
     const struct host_covers *covers; /* besides those of its project; NULL: none */
+    struct host_covers *ret_guards;   /* what is guarded goes there; NULL: nobody asks */
     const struct cage_facts *facts;
     /* Those below config:/ that it may write to, and those that are to be closed to it. */
     bool make_folders;
@@ -354,7 +357,8 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
 /* Whether it reaches into a project, by a capability or where a setting points. */
 bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
 /* The plan for the next start of what has a manifest; NULL with err. */
-struct cage_plan *host_plan(struct host_named named, bool make_folders, struct kg_err *err);
+struct cage_plan *host_plan(struct host_named named, struct host_covers *ret_guards_or_null,
+                            struct kg_err *err);
 
 /* What plugins may ask of the host: one row for each method. See service.c. */
 struct host_service {

@@ -39,11 +39,11 @@ struct host {
     struct secret_values *secrets;     /* one reference */
     struct loop_worker *secret_worker; /* owned; NULL until it is needed */
     size_t secret_jobs;                /* that it has */
-    size_t store_jobs;                /* that it has, or will have */
-    size_t change_count;              /* of the store, that are not done */
-    struct host_call *unused_calls;   /* kept for reuse */
-    struct host_door *door;           /* owned; see call.c */
-    struct kg_buf context;            /* of the call that is being sent; kept for its memory */
+    size_t store_jobs;                 /* that it has, or will have */
+    size_t change_count;               /* of the store, that are not done */
+    struct host_call *unused_calls;    /* kept for reuse */
+    struct host_door *door;            /* owned; see call.c */
+    struct kg_buf context;             /* of the call that is being sent; kept for its memory */
     int64_t started_at_ms;
     uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
     struct host_figures figures;
@@ -167,12 +167,14 @@ struct host_process {
     enum host_standing standing;
     struct instance *instance; /* NULL: it is gone */
     struct host_usage usage;
-    struct storage *storage;    /* NULL until it is asked for */
-    uint32_t start_settings;    /* of the host, when it was started last */
-    struct kg_buf cage_words;   /* of the cage of its last start; empty: never started */
-    char **sees;                /* owned; the same: see cage_plan_sees */
-    struct host_trace *trace;   /* owned; NULL until somebody asks for it; see trace.c */
-    struct redact_set *secrets; /* owned; what of it must not be shown */
+    struct storage *storage;      /* NULL until it is asked for */
+    uint32_t start_settings;      /* of the host, when it was started last */
+    struct kg_buf cage_words;     /* of the cage of its last start; empty: never started */
+    char **sees;                  /* owned; the same: see cage_plan_sees */
+    struct host_guarded *guarded; /* owned; NULL: nothing of it is watched */
+    char **quarantined;           /* owned; NULL until something was */
+    struct host_trace *trace;     /* owned; NULL until somebody asks for it; see trace.c */
+    struct redact_set *secrets;   /* owned; what of it must not be shown */
 
     bool in_use;                  /* of one that runs only while it is used: see use.c */
     uint64_t used_ns;             /* when its last call began or ended */
@@ -234,6 +236,14 @@ int guards_find(char *const *grants, struct host_covers *ret_covers, struct kg_e
 char *guards_git_named(const char *file, const char *head, const char *base);
 /* Adds core.hooksPath and the paths of includes, as a config has them; one too large is refused. */
 int guards_git_read(const char *file, char ***hooks, char ***includes, struct kg_err *err);
+/*
+ * Watches what is guarded while the process runs, see guarded.c. Takes the covers over; NULL: there
+ * is nothing to watch. Its end looks once more.
+ */
+struct host_guarded *host_guarded_new(struct host_process *process, struct host_covers *covers);
+void host_guarded_end(struct host_guarded *guarded); /* takes NULL */
+/* Makes an empty folder, its parent's owner's; where we may not, nobody in a cage may. */
+int host_make_ahead(const char *path, struct kg_err *err);
 void guards_git_config(struct kg_str text, char ***hooks, char ***includes);
 
 /* -- the one door, see call.c ------------------------------------------------------------------ */

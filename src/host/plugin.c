@@ -460,6 +460,7 @@ struct host_status host_status(struct host_named named)
             process && process->instance ? instance_state(process->instance) : INSTANCE_DISABLED,
         .instance = process ? process->instance : NULL,
         .usage = process ? &process->usage : &unused,
+        .quarantined = process ? process->quarantined : NULL,
         .idle_since_ms = process ? process->idle_since_ms : 0,
         .cage_words = process ? kg_buf_view(&process->cage_words) : KG_STR_NULL,
     };

@@ -250,11 +250,8 @@ static int check_closed(const struct policy *policy, const struct host_cover *wh
     return 0;
 }
 
-/*
- * Empty, and its parent's owner's, so that nobody else can make it once the plugin runs. Where we
- * may not make it, nobody in the cage may.
- */
-static int make_ahead(const char *path, struct kg_err *err)
+/* So that nobody else can make it once the plugin runs. */
+int host_make_ahead(const char *path, struct kg_err *err)
 {
     struct stat above;
     kg_auto(kg_free) char *parent = kg_path_folder(path);
@@ -332,7 +329,8 @@ static int guard(struct policy *policy, struct kg_err *err)
         kg_wrap(err, result, "plugin %s", policy->parts->manifest->name);
     kg_list_free(grants);
     for (size_t i = 0; i < policy->guards.count && result == 0; i++)
-        result = cover(policy, &policy->guards.items[i], err);
+        if (!policy->guards.items[i].link)
+            result = cover(policy, &policy->guards.items[i], err);
     return result;
 }
 
@@ -571,7 +569,7 @@ static struct cage_plan *plan_policy(const struct policy *policy, struct kg_err 
         return plan;
     cage_plan_free(plan);
     for (char **path = policy->aheads; *path != NULL; path++)
-        if (make_ahead(*path, err) < 0)
+        if (host_make_ahead(*path, err) < 0)
             return NULL;
     return cage_plan_new(&policy->cage, policy->parts->facts, err);
 }
@@ -598,5 +596,10 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.tmp_bytes = limits.tmp_bytes;
     policy.cage.memory_bytes = limits.memory_bytes;
     policy.cage.cpu_shares = limits.cpu_shares;
-    return plan_policy(&policy, err);
+    struct cage_plan *plan = plan_policy(&policy, err);
+    if (plan != NULL && parts->ret_guards != NULL) {
+        *parts->ret_guards = policy.guards;
+        policy.guards = (struct host_covers){0};
+    }
+    return plan;
 }

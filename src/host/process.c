@@ -74,7 +74,8 @@ struct host_cage_parts host_cage_parts_of(struct host_named named,
     };
 }
 
-struct cage_plan *host_plan(struct host_named named, bool make_folders, struct kg_err *err)
+struct cage_plan *host_plan(struct host_named named, struct host_covers *ret_guards_or_null,
+                            struct kg_err *err)
 {
     kg_auto(host_covers_free) struct host_covers covers = {0};
     const struct host *host = named.plugin->host;
@@ -84,7 +85,8 @@ struct cage_plan *host_plan(struct host_named named, bool make_folders, struct k
     }
     host_covers_collect(host, &covers);
     struct host_cage_parts parts = host_cage_parts_of(named, &covers);
-    parts.make_folders = make_folders;
+    parts.ret_guards = ret_guards_or_null;
+    parts.make_folders = ret_guards_or_null != NULL;
     return (named.process ? named.process->tier : &tiers[0])->plan(&parts, err);
 }
 
@@ -113,12 +115,15 @@ static struct cage_plan *make_plan(void *data, struct kg_err *err)
     process->start_settings = host->start_settings;
     if (host_check_start(process, err) < 0)
         return NULL;
-    struct cage_plan *plan = host_plan((struct host_named){process->plugin, process}, true, err);
+    kg_auto(host_covers_free) struct host_covers guards = {0};
+    host_guarded_end(kg_steal(&process->guarded));
+    struct cage_plan *plan = host_plan((struct host_named){process->plugin, process}, &guards, err);
     kg_buf_free(&process->cage_words);
     kg_list_free(kg_steal(&process->sees));
     if (plan != NULL) {
         cage_plan_words(plan, &process->cage_words);
         process->sees = cage_plan_sees(plan);
+        process->guarded = host_guarded_new(process, &guards);
     }
     return plan;
 }
@@ -156,6 +161,7 @@ static void on_move(void *data, enum instance_state from, enum instance_state to
     host_trace_moved(process, from, to, reason);
     if (host_process_runs(process))
         return;
+    host_guarded_end(kg_steal(&process->guarded));
     host_door_end(process->plugin->host, process);
     if (process->storage != NULL)
         storage_drop(process->storage, process); /* what a plugin asked dies with it */
@@ -394,6 +400,8 @@ void host_process_remove(struct host_process *process)
     manifest_free(kg_steal(&process->manifest));
     kg_buf_free(&process->cage_words);
     kg_list_free(kg_steal(&process->sees));
+    host_guarded_end(kg_steal(&process->guarded));
+    kg_list_free(kg_steal(&process->quarantined));
     host_process_drop(process);
 }
 

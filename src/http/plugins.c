@@ -164,6 +164,10 @@ static void put_life(struct kg_json_writer *json, struct host_named named,
     put_methods(json, &status);
     kg_json_named_bool(json, "recording",
                        named.process != NULL && host_trace_recorded(named.process) != NULL);
+    kg_json_named_begin(json, "quarantined", '[');
+    for (char *const *path = status.quarantined; path != NULL && *path != NULL; path++)
+        kg_json_text(json, *path);
+    kg_json_end(json, ']');
     put_exit(json, named, facts->last_exit);
 }
 
@@ -177,7 +181,7 @@ static void put_cage(struct kg_json_writer *json, struct host_named named)
     if (status.instance != NULL && instance_has_process(status.instance)) {
         kg_buf_str(&words, status.cage_words);
     } else if (status.manifest != NULL) {
-        struct cage_plan *plan = host_plan(named, false, &err);
+        struct cage_plan *plan = host_plan(named, NULL, &err);
         if (plan != NULL)
             cage_plan_words(plan, &words);
         cage_plan_free(plan);

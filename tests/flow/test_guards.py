@@ -3,7 +3,7 @@ import os
 import re
 import subprocess
 
-from harness import ROOT, Daemon, FlowTest, main
+from harness import ROOT, Daemon, FlowTest, main, wait_for
 
 TOLD = "does-as-told"
 
@@ -128,6 +128,68 @@ class Guarded(FlowTest):
             self.assertIn("more than 64 git work trees",
                           self.daemon.wait_exit(TOLD, "cage")["words"])
             self.assertFalse(os.path.exists(self.at(".kaged")), "nothing is made for a refused plan")
+
+    def quarantined(self):
+        folder = self.at(".kaged/quarantine")
+        return sorted(name.split("-", 1)[1] for name in os.listdir(folder)) \
+            if os.path.exists(folder) else []
+
+    def wait_quarantined(self, *names):
+        wait_for(lambda: self.quarantined() == sorted(names), f"{names} in the quarantine")
+
+    def test_what_appears_is_moved_to_the_quarantine_and_told(self):
+        watched = [path for path, (missing, _) in guards().items() if missing == "WATCHED"]
+        with self.daemon as daemon:
+            for path in watched:
+                self.tell(f"os.makedirs({self.at(path)!r})")
+            self.wait_quarantined(*map(os.path.basename, watched))
+            for path in watched:
+                self.assertFalse(os.path.lexists(self.at(path)), path)
+            events = daemon.audit("plugin.quarantined", TOLD)
+            self.assertEqual({event["path"] for event in events}, set(map(self.at, watched)))
+            told = daemon.status(TOLD)["quarantined"]
+            self.assertEqual(len(told), 16)
+            self.assertIn(events[-1]["to"], told)
+            self.assertIn(events[-1]["to"], daemon.cli("plugin", "status", TOLD)[1])
+            self.assertIn("appeared, and is guarded", daemon.log())
+            self.assertEqual(self.put(events[-1]["to"] + "/x"), "EROFS")
+
+    def test_a_way_around_that_appears_is_moved_to_the_quarantine(self):
+        outside = os.path.join(os.path.dirname(self.work), "outside")
+        os.makedirs(os.path.join(outside, "fish"))
+        with self.daemon:
+            self.tell(f"os.symlink({outside!r}, {self.at('.config')!r})\n"
+                      f"open({self.at('.git')!r}, 'w').write('gitdir: evil')")
+            self.wait_quarantined(".config", ".git")
+            self.assertEqual(os.listdir(outside), ["fish"], "links are not followed")
+
+    def test_a_link_that_is_replaced_is_moved_to_the_quarantine(self):
+        os.makedirs(self.at(".git"))
+        self.make("githooks/pre-commit")
+        os.symlink("../githooks", self.at(".git/hooks"))
+        with self.daemon:
+            self.tell(f"os.unlink({self.at('.git/hooks')!r}); os.mkdir({self.at('.git/hooks')!r})")
+            self.wait_quarantined("hooks")
+
+    def test_what_appeared_is_moved_at_the_end_too(self):
+        code = f"import os; os.mkdir({self.at('.vscode')!r}); os.kill(os.getpid(), 9)"
+        with self.daemon as daemon:
+            starts = daemon.status(TOLD)["starts"]
+            daemon.try_call(TOLD, "told.run", {"code": code})
+            daemon.wait_restarted(TOLD, starts)
+            self.assertEqual(self.quarantined(), [".vscode"], "before it is started again")
+
+    def test_a_file_that_an_editor_replaced_is_guarded_again_after_a_restart(self):
+        self.git("init", "-q")
+        with self.daemon as daemon:
+            self.assertEqual(self.put(".git/config"), "EROFS")
+            starts = daemon.status(TOLD)["starts"]
+            self.git("config", "core.bare", "false")
+            daemon.wait_restarted(TOLD, starts)
+            self.assertEqual(daemon.audit("plugin.covered", TOLD)[-1]["path"],
+                             self.at(".git/config"))
+            self.assertEqual(self.put(".git/config"), "EROFS")
+            self.assertEqual(self.quarantined(), [])
 
     def test_what_kaged_keeps_for_a_plugin_is_its_own(self):
         self.daemon.declare(TOLD, "write:fs:config:/data")
