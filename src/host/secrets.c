@@ -24,6 +24,7 @@ struct act {
     void (*report)(const struct act *act);
     host_acted_fn *on_done;
     void *data;
+    struct audit_request request; /* that it is done for */
 };
 
 /* -- reading local.toml ------------------------------------------------------------------------ */
@@ -131,6 +132,7 @@ static void on_done(struct loop_job *job)
 {
     struct act *act = KG_CONTAINER(job, struct act, job);
     struct host *host = act->host;
+    struct audit_request before = audit_swap_request(host->audit, act->request);
     host->secret_jobs--;
     if (act->result == 0 && host->stopping)
         act->result = kg_fail(&act->err, KG_E_STOPPING, "the daemon is stopping");
@@ -144,6 +146,7 @@ static void on_done(struct loop_job *job)
             act->result = -EINVAL;
     }
     act->on_done(act->data, act->result < 0 ? &act->err : NULL);
+    audit_swap_request(host->audit, before);
     act_free(act);
     host_look_for_stop(host);
 }
@@ -153,6 +156,7 @@ static struct act *act_new(struct host *host, const char *operator_id, host_acte
 {
     struct act *act = kg_alloc(sizeof(*act));
     act->host = host;
+    act->request = audit_request(host->audit);
     act->operator_id = kg_strdup(operator_id);
     act->on_done = done;
     act->data = data;

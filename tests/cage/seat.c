@@ -41,7 +41,7 @@ static const struct kit_seat_ops ops = {.on_line = on_line, .on_cut = on_cut};
 static struct world *world_new(const char *plugin)
 {
     struct kg_err err = {0};
-    struct kg_problems problems = {0};
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct world *world = kg_alloc(sizeof(*world));
     kg_auto(kg_free) char *dir = kg_format("%s/%s", TEST_PLUGINS, plugin);
     assert_int_equal(config_paths_find("/nowhere/kaged", &world->paths, &err), 0);

@@ -444,7 +444,7 @@ class Compaction(SessionTest):
             for text in ("x", "y"):
                 self.assertTrue(d.say(session, text * 4000)["compacting"])
         texts = d.texts(session)  # waits for both
-        self.assertEqual(len(d.events(session, "compaction.completed")), 2)
+        wait_for(lambda: len(d.events(session, "compaction.completed")) == 2, "both in the log")
         self.assertNotIn("x" * 4000, texts)
         self.assertIn("y" * 4000, texts)
 

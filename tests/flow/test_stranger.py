@@ -124,7 +124,8 @@ class Checkout(FlowTest):
         self.addCleanup(shutil.rmtree, base)
         folder = os.path.join(base, "pi")
         write(os.path.join(folder, "kaged-plugin.yaml"),
-              MANIFEST.replace(PACKAGE, "oh-my-pi").replace("required: [api_token]", ""))
+              MANIFEST.replace(PACKAGE, "oh-my-pi").replace("required: [api_token]", "")
+              + "process: shared\nstart: daemon\n")
         write(os.path.join(folder, "package.json"),
               json.dumps({"dependencies": {"@kaged/plugin-sdk": "^1.0.0"}}))
         write(os.path.join(folder, "plugin.py"),

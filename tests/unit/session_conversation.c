@@ -151,17 +151,16 @@ static void names_and_arguments_of_calls_are_made_to_fit(void **data)
     call = put(world, SESSION_TOOL_CALL, SESSION_ASSISTANT, NULL,
                "{\"name\":\"a\",\"arguments\":{\"b\":1,\"b\":2}}");
     put_result(world, &call, "\"\"");
-    assert_told(
-        world,
-        "[{\"role\":\"assistant\",\"tool_calls\":[" CALL(
-            "C1",
-            "___b__c") "]},"
-                       "{\"role\":\"tool\",\"tool_call_id\":\"C1\",\"content\":\"no such tool\","
-                       "\"is_error\":true},"
-                       "{\"role\":\"assistant\",\"tool_calls\":[" CALL(
-                           "C2",
-                           "a") "]},"
-                                "{\"role\":\"tool\",\"tool_call_id\":\"C2\",\"content\":\"\"}]");
+    assert_told(world,
+                "[{\"role\":\"assistant\",\"tool_calls\":[" CALL(
+                    "C1", "___b__c_24a3c77c7f") "]},"
+                                                "{\"role\":\"tool\",\"tool_call_id\":\"C1\","
+                                                "\"content\":\"no such tool\","
+                                                "\"is_error\":true},"
+                                                "{\"role\":\"assistant\",\"tool_calls\":[" CALL(
+                                                    "C2", "a") "]},"
+                                                               "{\"role\":\"tool\",\"tool_call_"
+                                                               "id\":\"C2\",\"content\":\"\"}]");
 }
 
 static void a_conversation_is_one_line(void **data)
