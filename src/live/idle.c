@@ -1,6 +1,7 @@
 /*
  * A session in which nothing happens becomes idle, and the primary's plugins are told what was said
- * so far. It is idle before they are told, so that what happens meanwhile makes it active again.
+ * so far with the agent that is spoken to. It is idle before they are told, so that what happens
+ * meanwhile makes it active again.
  */
 #include "live/internal.h"
 
@@ -9,6 +10,7 @@
 struct idling {
     struct live_work work; /* as the primary */
     const char *reason;
+    char *seat; /* owned: whom the operator spoke to */
     size_t payload_max;
     struct kg_buf params;
     live_idle_fn *on_done;
@@ -27,6 +29,7 @@ static void end(struct live_work *work, const struct kg_err *err_or_null)
     if (idling->on_done != NULL)
         idling->on_done(idling->data, work->answers, work->answer_count, err_or_null);
     kg_buf_free(&idling->params);
+    free(idling->seat);
     live_work_end(work);
     free(idling);
 }
@@ -70,7 +73,7 @@ static int run_transcript(struct session_job *job, struct state *state, struct k
     struct idling *idling = KG_CONTAINER(job, struct idling, work.job);
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     uint64_t left = 0;
-    int result = session_transcript_read(state, idling->work.live->id.text, "primary", 0,
+    int result = session_transcript_read(state, idling->work.live->id.text, idling->seat, 0,
                                          idling->payload_max, &entries, &left, err);
     if (result == 0)
         session_transcript_write(&entries, left, idling->payload_max, &idling->params);
@@ -108,6 +111,7 @@ int live_idle(struct live_session *live, const char *reason, struct host_asker *
     live_work_for(&idling->work, "primary");
     loop_timer_stop(live->sessions->loop, &live->idle_timer);
     idling->reason = reason;
+    idling->seat = kg_strdup(live->seat ? live->seat : "primary");
     idling->payload_max = live_payload_max(live->sessions);
     idling->on_done = on_done;
     idling->data = data;

@@ -268,6 +268,14 @@ class Hooks(SessionTest):
         self.assertEqual(d.state(session), "active")
         self.assertEqual(d.events(session, "session.idle")[0]["reason"], "request")
 
+    def test_idle_does_not_tell_of_an_agent_that_nobody_spoke_to(self):
+        d = self.daemon
+        session = d.new(seat="primary.subagents.reader")
+        d.say(session, "read this")
+        self.assertTrue(all(hook["ok"] for hook in d.act(session, "idle")["hooks"]))
+        idle = [call for call in d.heard() if call["hook"] == "on_session_idle"]
+        self.assertEqual([said["content"] for said in idle[-1]["transcript"]], ["read this"])
+
 
 class Tools(SessionTest):
     def test_a_call_and_its_result_are_recorded(self):
