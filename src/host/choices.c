@@ -24,10 +24,70 @@ static void on_choice(void *data, const struct state_plugin_choice *said)
     set(data, said->plugin, said->choice);
 }
 
+static void on_failure(void *data, const struct state_failure *failure)
+{
+    struct host *host = data;
+    kg_map_set(host->failures, kg_str(failure->process), kg_strdup(failure->reason));
+}
+
 int host_choices_open(struct host *host, struct kg_err *err)
 {
     host->choices = kg_map_new();
-    return state_plugin_choices(state_keeper_state(host->keeper), on_choice, host, err);
+    host->failures = kg_map_new();
+    struct state *state = state_keeper_state(host->keeper);
+    int result = state_plugin_choices(state, on_choice, host, err);
+    return result < 0 ? result : state_failures(state, on_failure, host, err);
+}
+
+void host_choices_free(struct host *host)
+{
+    struct kg_str process;
+    void *reason;
+    kg_map_free(host->choices);
+    for (size_t at = 0; host->failures && kg_map_next(host->failures, &at, &process, &reason);)
+        free(reason);
+    kg_map_free(host->failures);
+}
+
+static void on_failure_kept(void *data, const struct kg_err *err_or_null)
+{
+    (void)data;
+    if (err_or_null != NULL)
+        kg_log(KG_ERROR_LEVEL, "remember which plugins failed: %s", err_or_null->message);
+}
+
+/* Who names a plugin means its processes in projects, too. */
+static bool forget_failure(struct host *host, const char *name)
+{
+    kg_auto(kg_free) char *in_projects = kg_format("%s@", name);
+    struct kg_str process;
+    void *reason;
+    bool found = false;
+    for (size_t at = 0; kg_map_next(host->failures, &at, &process, &reason);) {
+        if (!kg_str_is(process, name) && !kg_str_starts(process, in_projects))
+            continue;
+        free(kg_map_remove(host->failures, process));
+        found = true;
+        at = 0; /* what follows may have moved */
+    }
+    return found;
+}
+
+void host_set_failure(struct host *host, const char *process, const char *reason_or_null)
+{
+    const struct state_failure failure = {process, reason_or_null};
+    bool is_news = reason_or_null != NULL || forget_failure(host, process);
+    if (reason_or_null != NULL) {
+        free(kg_map_remove(host->failures, kg_str(process)));
+        kg_map_set(host->failures, kg_str(process), kg_strdup(reason_or_null));
+    }
+    if (is_news && !host->closing)
+        state_keep_failure(host->keeper, &failure, on_failure_kept, NULL);
+}
+
+const char *host_failure(const struct host *host, const char *process)
+{
+    return kg_map_get(host->failures, kg_str(process));
 }
 
 enum state_choice host_choice(const struct host *host, const char *name)
@@ -69,6 +129,7 @@ void host_choose(struct host *host, const char *name, enum state_choice choice,
 void host_choices_removed(struct host *host, const char *name)
 {
     set(host, name, STATE_UNSAID);
+    forget_failure(host, name);
     if (host->consents != NULL)
         consent_plugin_removed(host->consents, name);
 }

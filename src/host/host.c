@@ -431,7 +431,7 @@ void host_free(struct host *host)
     host_events_free(host->events);
     loop_worker_free(host->reader);
     state_keeper_free(host->keeper);
-    kg_map_free(host->choices);
+    host_choices_free(host);
     store_free(host->store);
     config_free(host->config);
     local_free(host->local);

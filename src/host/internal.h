@@ -13,6 +13,7 @@ struct host {
     struct local *local;            /* owned */
     struct state_keeper *keeper;    /* owned; all that outlives the daemon goes there */
     struct kg_map *choices;         /* owned; see choices.c */
+    struct kg_map *failures;        /* owned, like its texts: why processes failed; the same */
     struct audit *audit;            /* owned */
     struct audit_listener listener; /* counts events and passes them on */
     struct host_events *events;     /* owned */
@@ -70,6 +71,10 @@ int host_choices_open(struct host *host, struct kg_err *err);
 /* Counts once it is kept, before on_done. NULL: a failure is logged. */
 void host_choose(struct host *host, const char *name, enum state_choice choice,
                  host_acted_fn *on_done, void *data);
+/* Why it failed, so that the next daemon does not start it either; NULL: that is forgotten. */
+void host_set_failure(struct host *host, const char *process, const char *reason_or_null);
+const char *host_failure(const struct host *host, const char *process); /* NULL: it did not fail */
+void host_choices_free(struct host *host);
 /* The store has made kaged.db forget what was said of it, and where it may be used. */
 void host_choices_removed(struct host *host, const char *name);
 

@@ -152,6 +152,19 @@ static void on_state(void *data)
     host_tell_projects(process);
 }
 
+/* One of a conversation goes with it, and so does that it failed. */
+static void keep_failure(const struct host_process *process)
+{
+    const struct exit_report *last = instance_facts(process->instance).last_exit;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    bool is_drift = last != NULL && last->cause == EXIT_REFUSED; /* each start looks at that */
+    if (process->whom.kind == HOST_SESSION || process->plugin->dev != NULL || is_drift)
+        return;
+    if (last != NULL)
+        exit_report_words(last, &words);
+    host_set_failure(process->plugin->host, process->name, kg_buf_terminate(&words));
+}
+
 static void on_move(void *data, enum instance_state from, enum instance_state to,
                     const char *reason)
 {
@@ -165,6 +178,10 @@ static void on_move(void *data, enum instance_state from, enum instance_state to
     host_door_end(process->plugin->host, process);
     if (process->storage != NULL)
         storage_drop(process->storage, process); /* what a plugin asked dies with it */
+    if (to == INSTANCE_FAILED)
+        keep_failure(process);
+    else if (from == INSTANCE_FAILED && to != INSTANCE_STOPPED)
+        host_set_failure(process->plugin->host, process->name, NULL);
 }
 
 static void on_notification(void *data, struct kg_str method, struct kg_str params)
@@ -382,6 +399,9 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
         set_spec(process, KG_STR_NULL); /* it is not started while that is so */
     }
     link_process(process);
+    const char *failed = host_failure(plugin->host, process->name);
+    if (failed != NULL && plugin->dev == NULL)
+        instance_set_failed(process->instance, failed);
     if (plugin->dev != NULL)
         host_dev_joined(plugin->dev, process);
     return process;

@@ -55,6 +55,9 @@ struct state_backend {
                              struct kg_err *err);
     int (*plugin_choices)(struct state *state, state_plugin_choice_fn *visit, void *data,
                           struct kg_err *err);
+    int (*failure_set)(struct state *state, const struct state_failure *failure,
+                       struct kg_err *err);
+    int (*failures)(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err);
     int (*credential_add)(struct state *state, const struct state_credential *credential,
                           struct kg_err *err);
     int (*credential_remove)(struct state *state, const char *id, struct kg_err *err);

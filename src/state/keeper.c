@@ -46,6 +46,11 @@ static int write_choice(struct state *state, const void *row, struct kg_err *err
     return state_plugin_choice_set(state, row, err);
 }
 
+static int write_failure(struct state *state, const void *row, struct kg_err *err)
+{
+    return state_failure_set(state, row, err);
+}
+
 static int write_credential(struct state *state, const void *row, struct kg_err *err)
 {
     return state_credential_add(state, row, err);
@@ -85,6 +90,10 @@ static int write_nothing(struct state *state, const void *row, struct kg_err *er
 #define TEXT(type, name) offsetof(struct state_##type, name)
 static const struct row_kind choice_kind = {
     sizeof(struct state_plugin_choice), write_choice, 1, {TEXT(plugin_choice, plugin)}};
+static const struct row_kind failure_kind = {sizeof(struct state_failure),
+                                             write_failure,
+                                             2,
+                                             {TEXT(failure, process), TEXT(failure, reason)}};
 static const struct row_kind credential_kind = {sizeof(struct state_credential),
                                                 write_credential,
                                                 4,
@@ -155,6 +164,12 @@ void state_keep_choice(struct state_keeper *keeper, const struct state_plugin_ch
                        state_kept_fn *on_kept, void *data)
 {
     ask(keeper, &choice_kind, choice, on_kept, data);
+}
+
+void state_keep_failure(struct state_keeper *keeper, const struct state_failure *failure,
+                        state_kept_fn *on_kept, void *data)
+{
+    ask(keeper, &failure_kind, failure, on_kept, data);
 }
 
 void state_keep_credential(struct state_keeper *keeper, const struct state_credential *credential,

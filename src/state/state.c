@@ -70,6 +70,16 @@ int state_plugin_choices(struct state *state, state_plugin_choice_fn *visit, voi
     return state_backend(state)->plugin_choices(state, visit, data, err);
 }
 
+int state_failure_set(struct state *state, const struct state_failure *failure, struct kg_err *err)
+{
+    return state_backend(state)->failure_set(state, failure, err);
+}
+
+int state_failures(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->failures(state, visit, data, err);
+}
+
 int state_credential_add(struct state *state, const struct state_credential *credential,
                          struct kg_err *err)
 {

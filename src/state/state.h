@@ -45,6 +45,15 @@ typedef void state_plugin_choice_fn(void *data, const struct state_plugin_choice
 int state_plugin_choices(struct state *state, state_plugin_choice_fn *visit, void *data,
                          struct kg_err *err);
 
+/* A process of a plugin that is not started any more until the operator enables it. */
+struct state_failure {
+    const char *process;
+    const char *reason; /* in words; NULL: it is forgotten, for a plugin in projects, too */
+};
+int state_failure_set(struct state *state, const struct state_failure *failure, struct kg_err *err);
+typedef void state_failure_fn(void *data, const struct state_failure *failure);
+int state_failures(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err);
+
 /* A secret that lets somebody in, known by its hash only. */
 enum state_credential_kind { STATE_TOKEN, STATE_SESSION };
 #define STATE_HASH_BYTES 32
@@ -144,6 +153,8 @@ struct state *state_keeper_state(struct state_keeper *keeper);
 /* On the loop, once it is written to stay; with an error nothing has changed. */
 typedef void state_kept_fn(void *data, const struct kg_err *err_or_null);
 /* Rows are copied. They are written in the order of these calls. NULL: nobody wants to know. */
+void state_keep_failure(struct state_keeper *keeper, const struct state_failure *failure,
+                        state_kept_fn *on_kept, void *data);
 void state_keep_choice(struct state_keeper *keeper, const struct state_plugin_choice *choice,
                        state_kept_fn *on_kept, void *data);
 void state_keep_credential(struct state_keeper *keeper, const struct state_credential *credential,

@@ -27,10 +27,14 @@ static const char version_4[] = ""
 static const char version_5[] = ""
 #include "state-v5.sql.h"
 ;
+static const char version_6[] = ""
+#include "state-v6.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1, version_2, version_3, version_4, version_5};
+static const char *const migrations[] = {version_1, version_2, version_3,
+                                         version_4, version_5, version_6};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 static int read_version(struct sqlite_state *state, struct kg_err *err)
@@ -289,6 +293,29 @@ static int sqlite_plugin_choices(struct state *state, state_plugin_choice_fn *vi
     return sqlite_finish(state, CHOICES, code, err);
 }
 
+/* -- what failed ------------------------------------------------------------------------------- */
+
+static int sqlite_failure_set(struct state *state, const struct state_failure *failure,
+                              struct kg_err *err)
+{
+    return failure->reason != NULL
+               ? sqlite_run(state, FAILURE_SET, err, "tt", failure->process, failure->reason)
+               : sqlite_run(state, FAILURE_CLEAR, err, "t", failure->process);
+}
+
+static int sqlite_failures(struct state *state, state_failure_fn *visit, void *data,
+                           struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, FAILURES, &row, err, "");
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_failure){text_at(row, 0), text_at(row, 1)});
+    return sqlite_finish(state, FAILURES, code, err);
+}
+
 /* -- credentials ------------------------------------------------------------------------------- */
 
 static const char *const kind_names[] = {[STATE_TOKEN] = "token", [STATE_SESSION] = "session"};
@@ -470,6 +497,8 @@ const struct state_backend state_sqlite = {
     .audit_head_set = sqlite_audit_head_set,
     .plugin_choice_set = sqlite_plugin_choice_set,
     .plugin_choices = sqlite_plugin_choices,
+    .failure_set = sqlite_failure_set,
+    .failures = sqlite_failures,
     .credential_add = sqlite_credential_add,
     .credential_remove = sqlite_credential_remove,
     .credentials = sqlite_credentials,

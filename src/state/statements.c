@@ -32,6 +32,12 @@ static const struct {
                     "INSERT OR REPLACE INTO plugin_choice (plugin, enabled) VALUES (?1, ?2)"},
     [CHOICE_CLEAR] = {"clear a plugin's choice", "DELETE FROM plugin_choice WHERE plugin = ?1"},
     [CHOICES] = {"read the plugins' choices", "SELECT plugin, enabled FROM plugin_choice"},
+    [FAILURE_SET] = {"write that a plugin failed",
+                     "INSERT OR REPLACE INTO plugin_failure (process, reason) VALUES (?1, ?2)"},
+    [FAILURE_CLEAR] = {"forget that a plugin failed",
+                       "DELETE FROM plugin_failure WHERE process = ?1 "
+                       "OR substr(process, 1, length(?1) + 1) = ?1 || '@'"},
+    [FAILURES] = {"read which plugins failed", "SELECT process, reason FROM plugin_failure"},
     [CREDENTIAL_ADD] = {"add a credential",
                         "INSERT INTO credential (id, kind, hash, name, scopes, operator_id, "
                         "created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"},

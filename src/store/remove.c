@@ -111,6 +111,9 @@ int store_forget_choice(struct store *store, const char *name, struct kg_err *er
         return -EIO;
     const struct state_plugin_choice unsaid = {name, STATE_UNSAID};
     int result = state_plugin_choice_set(state, &unsaid, err);
+    const struct state_failure forgotten = {.process = name};
+    if (result == 0)
+        result = state_failure_set(state, &forgotten, err);
     if (result == 0)
         result = state_activation_remove(state, NULL, name, err);
     state_close(state);

@@ -20,6 +20,7 @@ static const struct {
     [EXIT_SECCOMP] = {"seccomp", "it made a system call of a kind that no cage allows"},
     [EXIT_OPERATOR] = {"operator", "the operator ended it"},
     [EXIT_DAEMON] = {"daemon_stop", "the daemon stopped"},
+    [EXIT_EARLIER] = {"earlier", "it failed before the daemon was started"},
     [EXIT_IDLE] = {"idle", "kaged ended it, since nobody used it"},
 };
 

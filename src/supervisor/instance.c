@@ -489,6 +489,14 @@ void instance_set_times(struct instance *instance, const struct instance_times *
     instance->times = *times;
 }
 
+void instance_set_failed(struct instance *instance, const char *reason)
+{
+    instance->state = INSTANCE_FAILED;
+    instance->last_report.cause = EXIT_EARLIER;
+    instance->last_report.at_ms = kg_wall_ms();
+    snprintf(instance->last_report.detail, sizeof(instance->last_report.detail), "%s", reason);
+}
+
 void instance_enable(struct instance *instance)
 {
     instance_raise(instance, ON_ENABLE);

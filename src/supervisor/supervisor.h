@@ -111,6 +111,7 @@ enum exit_cause {
     EXIT_OPERATOR,
     EXIT_DAEMON,
     EXIT_IDLE,
+    EXIT_EARLIER,
     EXIT_CAUSE_COUNT
 };
 const char *exit_cause_name(enum exit_cause cause);
@@ -176,6 +177,8 @@ void instance_set_limits(struct instance *instance, const struct instance_limits
 /* Only without a process. */
 void instance_set_times(struct instance *instance, const struct instance_times *times);
 
+/* A new one: it failed under a daemon before this one, for that reason. */
+void instance_set_failed(struct instance *instance, const char *reason);
 void instance_enable(struct instance *instance);  /* forgets failures, starts */
 void instance_disable(struct instance *instance); /* ends the process if there is one */
 /* Nobody needs a process of it for now: one that runs ends, and the next use enables it. */

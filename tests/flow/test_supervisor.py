@@ -341,5 +341,20 @@ class LastWords(FlowTest):
         self.assertEqual(len(daemon.audit("plugin.restarted", "silent-call")), 1)
 
 
+class Outlasting(FlowTest):
+    def test_a_plugin_that_failed_is_not_started_by_the_next_daemon(self):
+        with Daemon(["crash-at-start"], {"limits.restart_failures": 2}) as daemon:
+            before = daemon.wait_state("crash-at-start", "failed")
+            for _ in range(2):
+                daemon.stop()
+                daemon.start()
+                status = daemon.status("crash-at-start")
+                self.assertEqual((status["state"], status["starts"]), ("failed", 0))
+                self.assertIn("failed before the daemon was started", status["last_exit"]["words"])
+                self.assertIn(before["last_exit"]["words"][:20], status["last_exit"]["words"])
+            self.assertEqual(daemon.api("POST", "/plugins/crash-at-start/enable")[0], 200)
+            daemon.wait_status("crash-at-start", lambda s: s["starts"] > 0, "another try")
+
+
 if __name__ == "__main__":
     main()

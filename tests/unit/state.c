@@ -142,6 +142,33 @@ static void choose(struct state *state, const char *plugin, enum state_choice ch
     assert_int_equal(state_plugin_choice_set(state, &row, NULL), 0);
 }
 
+static void put_failure(void *data, const struct state_failure *failure)
+{
+    kg_buf_printf(data, "%s: %s\n", failure->process, failure->reason);
+}
+
+static void set_failure(struct state *state, const char *process, const char *reason_or_null)
+{
+    const struct state_failure row = {process, reason_or_null};
+    assert_int_equal(state_failure_set(state, &row, NULL), 0);
+}
+
+static void what_failed_is_kept_until_it_is_forgotten_also_in_projects(void **data)
+{
+    kg_auto(kg_buf_free) struct kg_buf failures = {0};
+    struct state *state = open_state(*data);
+    set_failure(state, "git", "it left");
+    set_failure(state, "git@music", "it left");
+    set_failure(state, "github@music", "it hung");
+    set_failure(state, "github@music", "it left, too");
+    set_failure(state, "git", NULL);
+    state_close(state);
+    state = open_state(*data);
+    assert_int_equal(state_failures(state, put_failure, &failures, NULL), 0);
+    assert_string_equal(kg_buf_terminate(&failures), "github@music: it left, too\n");
+    state_close(state);
+}
+
 static void the_operators_choice_is_kept_and_can_be_taken_back(void **data)
 {
     struct state *state = open_state(*data);
@@ -202,7 +229,7 @@ static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
     run_sql(fixture->path, "DROP TABLE credential; DROP TABLE consent; DROP TABLE activation; "
                            "DROP TABLE session; DROP TABLE session_content; "
                            "DROP TABLE session_entry; DROP TABLE session_agent; "
-                           "DROP TABLE project; "
+                           "DROP TABLE project; DROP TABLE plugin_failure; "
                            "PRAGMA user_version = 1");
     struct state *state = open_state(fixture);
     assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
@@ -475,6 +502,7 @@ int main(void)
         TEST(the_head_survives_reopening),
         TEST(a_second_handle_sees_what_the_first_wrote),
         TEST(a_readonly_handle_cannot_write),
+        TEST(what_failed_is_kept_until_it_is_forgotten_also_in_projects),
         TEST(the_operators_choice_is_kept_and_can_be_taken_back),
         TEST(credentials_are_kept_until_they_are_removed),
         TEST(a_database_of_the_first_version_is_brought_up_to_date),
