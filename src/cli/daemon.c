@@ -103,16 +103,19 @@ int cli_status(struct cli *cli)
 static void put_changes(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     const struct kg_node *changed = kg_node_list(answer, "changed");
+    const struct kg_node *problems = kg_node_list(answer, "problems");
     (void)cli;
-    if (changed->count == 0) {
-        kg_buf_text(out,
-                    "the configuration was read again: no key of config.toml changed, and what "
-                    "local.toml says holds\n");
-        return;
-    }
-    kg_buf_text(out, "the configuration was read again:\n");
+    kg_buf_printf(out, "the configuration was read again:%s%s\n",
+                  changed->count == 0 ? " no key of config.toml changed" : "",
+                  changed->count > 0 || problems->count > 0 ? ""
+                                                            : ", and what local.toml says holds");
     for (uint32_t i = 0; i < changed->count; i++)
         print_words(out, &changed->items[i], "  {key}: {applies}\n");
+    for (uint32_t i = 0; i < problems->count; i++) {
+        bool has_hint = cli_text(&problems->items[i], "hint").length > 0;
+        print_words(out, &problems->items[i], "  problem with {plugin}: {message}\n");
+        print_words(out, &problems->items[i], has_hint ? "    → {hint}\n" : "");
+    }
 }
 
 int cli_reload(struct cli *cli)

@@ -189,6 +189,10 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
     put_heading(out, plugin);
     put_text(out, "problem", cli_text(plugin, "problem"));
     put_text(out, "what to do", cli_text(plugin, "problem_hint"));
+    if (cli_text(plugin, "config_refused").length > 0) {
+        put_label(out, "config");
+        print_words(out, plugin, "the one before the last, which it refused: {config_refused}\n");
+    }
     put_text(out, "description", cli_text(plugin, "description"));
     if (kg_node_is_true(plugin, "dev")) {
         put_label(out, "dev");

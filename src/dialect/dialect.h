@@ -27,6 +27,7 @@ struct dialect_ops {
     void (*on_failed)(void *data, bool mend, const char *words);
     /* A request that the host may serve; answered by peer_answer. False: no such method. */
     bool (*on_request)(void *data, int64_t request, struct kg_str method, struct kg_str params);
+    void (*on_configured)(void *data); /* while it runs it took its configuration, or did not */
     bool (*has_storage)(void *data);
     bool (*may_claim)(void *data, struct kg_str capability);
     bool (*is_tool)(void *data, struct kg_str method);             /* of the manifest's */
@@ -54,6 +55,11 @@ struct dialect_talk {
     char **methods, **capabilities; /* of the manifest; NULL-ended; borrowed */
     bool *method_offered;           /* one for each of methods; set by the greeting */
     struct kg_buf config;           /* what it is told, a JSON object; empty: nothing */
+    struct kg_buf config_told;      /* the one that it has not answered to, while it runs */
+    struct kg_buf config_taken;     /* the last one that it did not refuse */
+    struct kg_buf config_refused;   /* why it did not take the last one, in words; empty: it did */
+    uint32_t config_refusals;       /* so often it did not */
+    bool config_asked;              /* it was told one while it runs, and has not answered */
     bool config_again;              /* is told once it runs, and has not been answered since */
     uint64_t timeout_ms;            /* for each exchange of the greeting */
     enum dialect_variant variant;   /* from one process to the next */

@@ -12,9 +12,10 @@ struct answer {
     const struct kg_node *name, *version, *api_version, *methods, *notifications, *capabilities;
 };
 
-#define LIST_MAX   1024 /* what a manifest may have, too */
-#define TEXT_MAX   256
-#define LISTED_MAX 32 /* in one audit event */
+#define LIST_MAX    1024 /* what a manifest may have, too */
+#define TEXT_MAX    256
+#define LISTED_MAX  32 /* in one audit event */
+#define REFUSAL_MAX 400
 
 /* A list of short strings, or none. */
 bool dialect_is_list(const struct kg_node *node)
@@ -258,30 +259,68 @@ static int take_config(struct dialect_talk *talk, enum peer_outcome outcome, str
     }
 }
 
-/* While it runs: a refusal is told, and the plugin goes on with what it had, if it had any. */
+static void copy(struct kg_buf *ret_to, const struct kg_buf *from)
+{
+    ret_to->length = 0;
+    kg_buf_str(ret_to, kg_buf_view(from));
+}
+
+/* What it did not take does not hold: it goes on with the last one that it took. */
+static void keep_taken(struct dialect_talk *talk, const char *words)
+{
+    kg_log_about(KG_ERROR_LEVEL, talk->name, "it refused its new configuration: %.250s", words);
+    talk->config_refusals++;
+    kg_buf_str(&talk->config_refused, kg_str(words));
+    if (talk->config_refused.length > REFUSAL_MAX)
+        talk->config_refused.length =
+            kg_utf8_valid((struct kg_str){talk->config_refused.data, REFUSAL_MAX});
+    if (kg_str_equal(kg_buf_view(&talk->config), kg_buf_view(&talk->config_told)))
+        copy(&talk->config, &talk->config_taken);
+}
+
+/* While it runs. False: it counts as told, or the plugin ends for it. */
+static bool refuses(struct dialect_talk *talk, bool is_first, struct kg_str error)
+{
+    int64_t code = rpc_error_code(error);
+    bool takes_none = code == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    put_refusal(&words, error);
+    if (is_first && takes_none)
+        return false;
+    if (is_first && code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code) {
+        dialect_reject(talk, "it refused its configuration: %.250s", words.data);
+        return false;
+    }
+    keep_taken(talk, takes_none ? "it takes no configuration while it runs" : words.data);
+    return true;
+}
+
+static void configure(struct dialect_talk *talk);
+
+/* One at a time, so that it is known which one it has: what came meanwhile is told now. */
 static void on_config_told(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct dialect_talk *talk = data;
     bool is_first = talk->config_again;
     talk->config_again = false;
-    kg_auto(kg_buf_free) struct kg_buf words = {0};
-    if (outcome != PEER_ERROR)
-        return;
-    int64_t code = rpc_error_code(payload);
-    if (code == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code)
-        return;
-    put_refusal(&words, payload);
-    if (is_first && code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code)
-        dialect_reject(talk, "it refused its configuration: %.250s", words.data);
-    else
-        kg_log_about(KG_ERROR_LEVEL, talk->name, "it refused its new configuration: %.250s",
-                     words.data);
+    talk->config_asked = false;
+    if (outcome == PEER_GONE)
+        return; /* who waits hears that its process ended */
+    if (outcome != PEER_ERROR || !refuses(talk, is_first, payload))
+        copy(&talk->config_taken, &talk->config_told);
+    if (!kg_str_equal(kg_buf_view(&talk->config), kg_buf_view(&talk->config_taken)))
+        configure(talk);
+    talk->ops->on_configured(talk->data);
 }
 
 static void configure(struct dialect_talk *talk)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_err err;
+    if (talk->config_asked)
+        return;
+    copy(&talk->config_told, &talk->config);
+    talk->config_refused.length = 0;
     put_config(talk, &params);
     struct kg_str view = kg_buf_view(&params);
     const struct peer_call call = {
@@ -292,8 +331,9 @@ static void configure(struct dialect_talk *talk)
         .on_done = on_config_told,
         .data = talk,
     };
-    if (peer_call(talk->peer, &call, NULL, &err) < 0)
-        kg_log_about(KG_ERROR_LEVEL, talk->name, "config.update: %s", err.message);
+    talk->config_asked = peer_call(talk->peer, &call, NULL, &err) == 0;
+    if (!talk->config_asked)
+        keep_taken(talk, err.message);
 }
 
 /* -- initialize -------------------------------------------------------------------------------- */

@@ -310,8 +310,11 @@ static bool running_fit(struct host_plugin *plugin)
         if (plugin_config_check(plugin->host, checked, &err) == 0)
             continue;
         kg_log_about(KG_ERROR_LEVEL, plugin->name, "keeps its configuration: %s", err.message);
+        plugin->problem = err;
         return false;
     }
+    if (checked != NULL && plugin->problem.code == KG_E_INVALID_CONFIG)
+        plugin->problem = (struct kg_err){.code = KG_OK};
     return true;
 }
 

@@ -190,6 +190,17 @@ static void on_notification(void *data, struct kg_str method, struct kg_str para
     host_events_notification(process->plugin->host->events, process->name, method, params);
 }
 
+/* Whoever had it told may wait for that. */
+static void on_configured(void *data)
+{
+    struct host_process *process = data;
+    struct kg_str refused = instance_config_refused(process->instance);
+    if (refused.length > 0)
+        audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_CONFIG_REFUSED, KG_STR_NULL,
+                   AUDIT_V_TEXT(process->name), AUDIT_V_STR(refused));
+    host_tell_projects(process);
+}
+
 static bool has_storage(void *data)
 {
     return host_stores(data);
@@ -293,6 +304,7 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .on_state = on_state,
         .on_move = on_move,
         .on_notification = on_notification,
+        .on_configured = on_configured,
         .on_fresh_start = on_fresh_start,
         .make_plan = make_plan,
         .on_request = host_serve,

@@ -104,11 +104,36 @@ void http_handle_status(struct http_request *request)
     host_measure(http_host(request), on_daemon_measured, request);
 }
 
+/* Plugins whose manifest, or part of local.toml, cannot be used; each by one name. */
+static void put_problems(struct kg_json_writer *json, const struct host *host)
+{
+    size_t count;
+    kg_auto(kg_free) struct host_named *names = host_names(host, &count);
+    kg_json_named_begin(json, "problems", '[');
+    for (size_t i = 0; i < count; i++) {
+        const struct host_status status = host_status(names[i]);
+        if (status.problem->code == KG_OK || strcmp(status.name, status.plugin) != 0)
+            continue;
+        kg_json_begin(json, '{');
+        kg_json_named_text(json, "plugin", status.plugin);
+        kg_json_named_text(json, "message", status.problem->message);
+        kg_json_named_text(json, "hint", status.problem->hint);
+        kg_json_end(json, '}');
+    }
+    kg_json_end(json, ']');
+}
+
 static void on_reloaded(void *data, struct kg_str changed, const struct kg_err *err_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    if (err_or_null == NULL)
-        kg_buf_printf(&body, "{\"changed\":%.*s}", KG_STR_ARG(changed));
+    struct kg_json_writer json = kg_json_writer(&body);
+    if (err_or_null == NULL) {
+        kg_json_begin(&json, '{');
+        kg_json_key(&json, "changed");
+        kg_json_raw(&json, changed);
+        put_problems(&json, http_host(data));
+        kg_json_end(&json, '}');
+    }
     http_on_answer(data, kg_buf_view(&body), err_or_null);
 }
 

@@ -80,8 +80,7 @@ void http_handle_knobs(struct http_request *request)
 /* -- turning ----------------------------------------------------------------------------------- */
 
 /* The project has been read again since: everything is looked up anew. */
-static void on_written(void *data, const struct project_changes *changes_or_null,
-                       const struct kg_err *err_or_null)
+static void on_written(void *data, struct kg_str changes, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;
     kg_auto(projects_knobs_free) struct projects_knobs knobs = {0};
@@ -98,8 +97,8 @@ static void on_written(void *data, const struct project_changes *changes_or_null
     kg_json_begin(&json, '{');
     put_members(&json, http_host(request), &knobs, knob);
     kg_json_key(&json, "changes");
-    if (changes_or_null != NULL)
-        project_changes_json(changes_or_null, &json);
+    if (changes.length > 0)
+        kg_json_raw(&json, changes);
     else
         kg_json_raw(&json, KG_STR("[]"));
     kg_json_end(&json, '}');

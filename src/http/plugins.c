@@ -150,6 +150,13 @@ static void put_life(struct kg_json_writer *json, struct host_named named,
     kg_json_named_text(json, "state_meaning", meaning_of(&status));
     kg_json_named_time(json, "idle_since",
                        status.state == INSTANCE_IDLE ? status.idle_since_ms : 0);
+    struct kg_str refused =
+        status.instance ? instance_config_refused(status.instance) : KG_STR_NULL;
+    kg_json_key(json, "config_refused");
+    if (refused.length > 0)
+        kg_json_str(json, refused);
+    else
+        kg_json_null(json);
     kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
     kg_json_named_text(json, "cages", cages);
     kg_json_named_int(json, "failures", facts->failures);

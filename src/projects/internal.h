@@ -71,6 +71,7 @@ struct projects_entry {
 };
 
 struct project_hook_queue;
+struct turning;
 struct projects {
     struct host *host;             /* borrowed */
     struct projects_entry **items; /* owned, by id */
@@ -86,8 +87,9 @@ struct projects {
     struct consent_listener consents;
     struct projects_tool_call *tool_calls;  /* that are not done; see tool.c */
     struct project_hook_queue *hook_queues; /* owned; of processes that were asked; see hook.c */
-    struct kg_waits settling;               /* who waits for plugins of a project */
-    struct kg_waits reading;                /* who waits until each was read once */
+    struct turning *turnings; /* of knobs, that wait for the plugin's word; owned; see knob.c */
+    struct kg_waits settling; /* who waits for plugins of a project */
+    struct kg_waits reading;  /* who waits until each was read once */
     struct loop_task settle_check;
 };
 
@@ -217,6 +219,11 @@ struct kg_str project_config_for(struct projects_entry *project, const struct pr
 /* projects.activated, unless this process was told the same before. */
 void project_tell(struct projects_entry *project, struct project_server *server);
 void project_tell_gone(struct projects_entry *project, struct project_server *server);
+
+/* -- knobs, see knob.c ------------------------------------------------------------------------- */
+
+void project_knobs_look(struct projects *projects); /* a plugin said something, or is gone */
+void project_knobs_end(struct projects *projects);
 
 /* -- what changes of files say, see watch.c ---------------------------------------------------- */
 

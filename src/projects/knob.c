@@ -291,8 +291,13 @@ struct turning {
     char *plugin, *knob, *project_id; /* for who is told */
     char *operator_id, *request_id;   /* NULL: unknown */
     struct kg_doc *value;             /* its root is the value */
-    char *path_root, *path;           /* must exist: so below that folder; NULL: no path */
-    bool is_there;                    /* the file says it already */
+    struct kg_doc *before;            /* the same of what stood there; NULL: nothing did */
+    struct kg_buf changes;            /* of the project by it, as JSON; empty: none */
+    uint32_t refusals;                /* of its process until then */
+    struct turning *next;             /* of those that wait for the plugin's word */
+    struct loop_task look;
+    char *path_root, *path; /* must exist: so below that folder; NULL: no path */
+    bool is_there;          /* the file says it already */
     int result;
     struct kg_err err;
     projects_knob_fn *on_done;
@@ -309,6 +314,8 @@ static void turning_free(struct turning *turning)
         free(*texts[i]);
     project_location_free(&turning->location);
     kg_doc_free(turning->value);
+    kg_doc_free(turning->before);
+    kg_buf_free(&turning->changes);
     free(turning);
 }
 
@@ -393,19 +400,124 @@ static void run_write(struct loop_job *job)
         explain_refusal(turning);
 }
 
-static void end(struct turning *turning, const struct project_changes *changes_or_null,
-                const struct kg_err *err_or_null)
+static void end(struct turning *turning, const struct kg_err *err_or_null)
 {
-    turning->on_done(turning->data, changes_or_null, err_or_null);
+    turning->on_done(turning->data, kg_buf_view(&turning->changes), err_or_null);
     turning_free(turning);
+}
+
+/* -- what the plugin says to it ---------------------------------------------------------------- */
+
+/* Of the process that is told by config.update; NULL: there is none, or calls carry it. */
+static const struct instance *instance_of(const struct turning *turning)
+{
+    struct projects_entry *project =
+        projects_find(turning->host, kg_str(turning->project_id), NULL);
+    const struct project_server *server =
+        project ? project_server_find(project, turning->plugin) : NULL;
+    struct host_process *process = server ? project_server_process(project, server) : NULL;
+    return process ? host_process_status(process).instance : NULL;
+}
+
+static void on_put_back(void *data, const struct projects_loaded *loaded_or_null,
+                        const struct kg_problems *problems_or_null,
+                        const struct kg_err *err_or_null)
+{
+    struct turning *turning = data;
+    (void)loaded_or_null;
+    (void)problems_or_null;
+    if (turning->result == 0)
+        kg_hint(&turning->err, "%s is as it was", turning->location.path);
+    if (err_or_null != NULL)
+        kg_log(KG_ERROR_LEVEL, "put back knob %s: %s", turning->knob, err_or_null->message);
+    end(turning, &turning->err);
+}
+
+static void run_put_back(struct loop_job *job)
+{
+    struct turning *turning = KG_CONTAINER(job, struct turning, job);
+    const char *keys[] = {turning->field};
+    struct kg_err err;
+    turning->result =
+        project_set_config(&turning->location, turning->agent_path, turning->use, keys, 1,
+                           turning->before ? turning->before->root : NULL, &err);
+    if (turning->result < 0)
+        kg_log(KG_ERROR_LEVEL, "put back knob %s: %s", turning->knob, err.message);
+}
+
+static void on_back(struct loop_job *job)
+{
+    struct turning *turning = KG_CONTAINER(job, struct turning, job);
+    projects_reload(turning->host, kg_str(turning->project_id), turning->operator_id, on_put_back,
+                    turning);
+    host_store_job_done(turning->host);
+}
+
+/* The file says what holds: what the plugin did not take is taken back. */
+static void put_back(struct turning *turning, struct kg_str words)
+{
+    kg_fail(&turning->err, KG_E_INVALID_CONFIG, "plugin %s refused the knob %s: %.*s",
+            turning->plugin, turning->knob, KG_STR_CUT(words, 250));
+    turning->job = (struct loop_job){.run = run_put_back, .done = on_back};
+    host_store_job(turning->host, &turning->job);
+}
+
+static void on_look(struct loop_task *task);
+
+/* Ends, is put back, or waits for the plugin's word. */
+static void judge(struct turning *turning)
+{
+    struct projects *projects = host_projects(turning->host);
+    const struct instance *instance = instance_of(turning);
+    bool counts = instance != NULL && !turning->is_there && !host_is_stopping(turning->host);
+    if (counts && instance_is_configuring(instance)) {
+        turning->look.run = on_look;
+        turning->next = projects->turnings;
+        projects->turnings = turning;
+    } else if (counts && instance_config_refusals(instance) > turning->refusals) {
+        put_back(turning, instance_config_refused(instance));
+    } else {
+        end(turning, NULL);
+    }
+}
+
+static void on_look(struct loop_task *task)
+{
+    struct turning *turning = KG_CONTAINER(task, struct turning, look);
+    KG_UNLINK(host_projects(turning->host)->turnings, turning);
+    judge(turning);
+}
+
+void project_knobs_look(struct projects *projects)
+{
+    for (struct turning *at = projects->turnings; at != NULL; at = at->next)
+        loop_defer(host_loop(projects->host), &at->look);
+}
+
+void project_knobs_end(struct projects *projects)
+{
+    while (projects->turnings != NULL) {
+        struct turning *turning = projects->turnings;
+        projects->turnings = turning->next;
+        loop_undefer(host_loop(projects->host), &turning->look);
+        end(turning, NULL);
+    }
 }
 
 static void on_reloaded(void *data, const struct projects_loaded *loaded_or_null,
                         const struct kg_problems *problems_or_null,
                         const struct kg_err *err_or_null)
 {
+    struct turning *turning = data;
+    struct kg_json_writer json = kg_json_writer(&turning->changes);
     (void)problems_or_null;
-    end(data, loaded_or_null ? loaded_or_null->changes : NULL, err_or_null);
+    if (err_or_null != NULL) {
+        end(turning, err_or_null);
+        return;
+    }
+    if (loaded_or_null->changes != NULL)
+        project_changes_json(loaded_or_null->changes, &json);
+    judge(turning);
 }
 
 static void on_written(struct loop_job *job)
@@ -416,12 +528,27 @@ static void on_written(struct loop_job *job)
         audit_emit(host_audit(host), AUDIT_PLUGIN_KNOB_WRITE, kg_str(turning->request_id),
                    AUDIT_V_TEXT(turning->plugin), AUDIT_V_TEXT(turning->knob),
                    AUDIT_V_TEXT(turning->agent_path));
+    const struct instance *instance = instance_of(turning);
+    turning->refusals = instance ? instance_config_refusals(instance) : 0;
     if (turning->result == 0)
         projects_reload(host, kg_str(turning->project_id), turning->operator_id, on_reloaded,
                         turning);
     else
-        end(turning, NULL, &turning->err);
+        end(turning, &turning->err);
     host_store_job_done(host);
+}
+
+/* What the agent's own declaration says of it; NULL: nothing. */
+static struct kg_doc *own_value(const struct project_use *use, const char *field)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
+    const struct kg_node *value =
+        is_own(use, field) && use->config ? kg_node_get(use->config, field) : NULL;
+    if (value == NULL)
+        return NULL;
+    kg_json_node(&json, value);
+    return kg_json_read(kg_buf_view(&text), NULL);
 }
 
 static int check_file(const struct projects_knobs *knobs, struct kg_err *err)
@@ -449,6 +576,7 @@ int projects_knob_write(struct host *host, const struct projects_knobs *knobs,
     struct turning *turning = kg_alloc(sizeof(*turning));
     kg_json_node(&json, write->value);
     turning->value = kg_json_read(kg_buf_view(&text), NULL);
+    turning->before = own_value(knobs->use, knob->field);
     turning->job = (struct loop_job){.run = run_write, .done = on_written};
     turning->host = host;
     turning->location = location_of(&facts);

@@ -340,6 +340,7 @@ void projects_moved(struct projects *projects, struct host_process *process)
         loop_defer(host_loop(projects->host), &projects->settle_check);
     project_tools_look(projects, process);
     project_hooks_look(projects, process);
+    project_knobs_look(projects);
 }
 
 size_t projects_sessions(const struct projects *projects, const char *plugin)

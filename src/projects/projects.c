@@ -768,6 +768,7 @@ static void projects_free(struct projects *projects)
     size_t count = projects->count;
     projects->count = 0; /* who is told now that his plugin is gone finds none */
     project_tools_end(projects);
+    project_knobs_end(projects);
     project_waiters_close(projects);
     for (size_t i = 0; i < count; i++)
         project_destroy(projects->items[i]);
@@ -781,6 +782,7 @@ static void on_gone(struct projects *projects, struct host_process *process)
 {
     project_hooks_end(projects, process);
     project_tools_look(projects, process);
+    project_knobs_look(projects);
 }
 
 static void tell_roots(const struct projects *projects,

@@ -216,7 +216,7 @@ struct projects_knob_value projects_knob_value(struct host *host,
                                                const struct manifest_knob *knob);
 
 /* Once, never before the call returns. Everything dies with the callback. */
-typedef void projects_knob_fn(void *data, const struct project_changes *changes_or_null,
+typedef void projects_knob_fn(void *data, struct kg_str changes_json,
                               const struct kg_err *err_or_null);
 struct projects_knob_write {
     const struct kg_node *value; /* null: back to what it is without the agent's word */

@@ -99,6 +99,9 @@ void instance_free(struct instance *instance)
     exit_report_clear(&instance->last_report);
     clear_spec(instance);
     kg_buf_free(&instance->talk.config);
+    kg_buf_free(&instance->talk.config_told);
+    kg_buf_free(&instance->talk.config_taken);
+    kg_buf_free(&instance->talk.config_refused);
     kg_buf_free(&instance->talk.tools);
     free(instance->name);
     free(instance->plugin);
@@ -477,6 +480,21 @@ void instance_set_config(struct instance *instance, struct kg_str config)
 struct kg_str instance_config(const struct instance *instance)
 {
     return kg_buf_view(&instance->talk.config);
+}
+
+bool instance_is_configuring(const struct instance *instance)
+{
+    return instance->talk.config_asked;
+}
+
+struct kg_str instance_config_refused(const struct instance *instance)
+{
+    return kg_buf_view(&instance->talk.config_refused);
+}
+
+uint32_t instance_config_refusals(const struct instance *instance)
+{
+    return instance->talk.config_refusals;
 }
 
 void instance_set_limits(struct instance *instance, const struct instance_limits *limits)

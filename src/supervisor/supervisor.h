@@ -141,6 +141,8 @@ struct instance_ops {
                     const char *reason);
     /* A notification of the running plugin that is in the audit log by now, or counted there. */
     void (*on_notification)(void *data, struct kg_str method, struct kg_str params);
+    /* While it runs it took its configuration, or did not. */
+    void (*on_configured)(void *data);
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data);
     /*
@@ -172,6 +174,11 @@ void instance_free(struct instance *instance);
 /* The configuration from now on; a plugin that runs is told at once. */
 void instance_set_config(struct instance *instance, struct kg_str config);
 struct kg_str instance_config(const struct instance *instance); /* until the next change */
+/* It was told one while it runs, and has not answered. */
+bool instance_is_configuring(const struct instance *instance);
+/* Why it goes on with the one before, in words; empty: it took the last. */
+struct kg_str instance_config_refused(const struct instance *instance);
+uint32_t instance_config_refusals(const struct instance *instance); /* so often it did not */
 /* The limits from the next start on. */
 void instance_set_limits(struct instance *instance, const struct instance_limits *limits);
 /* Only without a process. */

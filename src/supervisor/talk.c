@@ -24,6 +24,12 @@ static void on_failed(void *data, bool mend, const char *words)
     instance_end(data, EXIT_HANDSHAKE, ENDING_KILL, mend ? ON_REJECT : ON_CRASH, "%s", words);
 }
 
+static void on_configured(void *data)
+{
+    struct instance *instance = data;
+    instance->ops.on_configured(instance->data);
+}
+
 static bool serve(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct instance *instance = data;
@@ -82,6 +88,7 @@ static const struct dialect_ops dialect_ops = {
     .on_ready = on_ready,
     .on_failed = on_failed,
     .on_request = serve,
+    .on_configured = on_configured,
     .has_storage = has_storage,
     .may_claim = may_claim,
     .is_tool = is_tool,
@@ -114,6 +121,10 @@ void talk_set_spec(struct instance *instance, const struct instance_spec *spec)
 void talk_begin(struct instance *instance)
 {
     instance->talk.peer = instance->peer;
+    instance->talk.config_asked = false;
+    instance->talk.config_refused.length = 0;
+    instance->talk.config_taken.length = 0;
+    kg_buf_str(&instance->talk.config_taken, kg_buf_view(&instance->talk.config));
     instance->talk.timeout_ms = instance->supervisor->limits.initialize_timeout_ms;
     dialect_begin(&instance->talk);
 }

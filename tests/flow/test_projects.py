@@ -625,6 +625,64 @@ class Configurations(FlowTest):
             self.assertEqual(daemon.tell(TOLD, "result = 1"), 1)
 
 
+class Refused(FlowTest):
+    KNOB = """\
+knobs:
+  budget: { type: enum, label: Budget, values: [low, mid, high], default: mid,
+            binds_to: config.budget }
+"""
+
+    def refuses(self, code):
+        """A daemon whose plugin takes two configurations and refuses the third."""
+        daemon = Projects(CONFIG)
+        path = os.path.join(daemon.home, "plugins", CONFIG, "kaged-plugin.yaml")
+        with open(path) as file:
+            text = file.read().replace("MODE: accept", f'MODE: "ok ok {code}"')
+        with open(path, "w") as file:
+            file.write(text + self.KNOB)
+        daemon.write_local(f'[plugins.{CONFIG}]\napi_token = "tok-12345678"\n')
+        return daemon
+
+    def test_a_knob_that_its_plugin_does_not_take_is_not_set(self):
+        for code, words in ((-32004, "I do not like the field"), (-32601, "takes no configuration")):
+            with self.subTest(code), self.refuses(code) as daemon:
+                root = daemon.write("music", plugin(CONFIG, budget="low"))
+                daemon.load("music")
+                wait_for(lambda: len(daemon.configs(CONFIG)) == 2, "the project's configuration")
+                code, _, err = daemon.cli("plugin", "knobs", "set", CONFIG, "budget", "high",
+                                          "--project", "music")
+                self.assertEqual(code, 6, err)
+                self.assertIn(words, err)
+                with open(os.path.join(root, ".kaged/project.yaml")) as file:
+                    self.assertIn('"budget": "low"', file.read())
+                self.assertEqual(daemon.cli("plugin", "knobs", "get", CONFIG, "budget",
+                                            "--project", "music")[1], "low\n")
+                self.assertIn(words, daemon.status(CONFIG)["config_refused"])
+                self.assertIn(words, daemon.cli("plugin", "status", CONFIG)[1])
+                self.assertIn(words, daemon.audit("plugin.config_refused")[0]["reason"])
+                code, _, err = daemon.cli("plugin", "knobs", "set", CONFIG, "budget", "mid",
+                                          "--project", "music")
+                self.assertEqual((code, err), (0, ""))
+                self.assertIsNone(daemon.status(CONFIG)["config_refused"])
+
+    def test_a_table_of_local_toml_that_does_not_fit_is_not_said_to_hold(self):
+        with self.refuses("ok") as daemon:
+            with open(os.path.join(daemon.home, "local.toml")) as file:
+                good = file.read()
+            daemon.write_local(good.replace("tok-12345678", "nonsense"))
+            code, out, err = daemon.cli("reload")
+            self.assertEqual(code, 0, err)
+            self.assertNotIn("local.toml says holds", out)
+            self.assertIn(CONFIG, out)
+            self.assertIn("api_token", daemon.status(CONFIG)["problem"])
+            self.assertEqual(daemon.status(CONFIG)["state"], "running")
+            daemon.write_local(good)
+            code, out, err = daemon.cli("reload")
+            self.assertEqual(code, 0, err)
+            self.assertIsNone(daemon.status(CONFIG)["problem"])
+            self.assertIn("local.toml says holds", out)
+
+
 class Audited(FlowTest):
     def test_faults_and_tools_of_agents(self):
         with Projects("declares-all") as daemon:
