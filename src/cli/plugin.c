@@ -167,6 +167,17 @@ static int say_unsettled(const struct cli *cli, const struct kg_node *plugin)
     return CLI_FAILED;
 }
 
+/* For whom it runs when it is needed. */
+static void put_projects(struct kg_buf *line, const struct kg_node *plugin)
+{
+    const struct kg_node *projects = kg_node_list(plugin, "projects");
+    for (uint32_t i = 0; i < projects->count; i++) {
+        kg_buf_text(line, i > 0 ? ", " : "; wanted by ");
+        if (projects->items[i].type == KG_STRING)
+            kg_buf_escaped(line, projects->items[i].text);
+    }
+}
+
 static void say_settled(const struct cli *cli, const struct kg_node *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
@@ -176,6 +187,8 @@ static void say_settled(const struct cli *cli, const struct kg_node *plugin)
         kg_buf_printf(&line, " (pid %" PRId64 ")", kg_node_number(plugin, "pid"));
     else if (kg_str_is(cli_text(plugin, "state"), "idle"))
         print_words(&line, plugin, ": {state_meaning}");
+    if (kg_str_is(cli_text(plugin, "state"), "idle"))
+        put_projects(&line, plugin);
     print_line(kg_buf_view(&line));
 }
 

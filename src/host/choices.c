@@ -96,6 +96,13 @@ enum state_choice host_choice(const struct host *host, const char *name)
     return said != NULL ? *said : STATE_UNSAID;
 }
 
+bool host_is_enabled(const struct host *host, const char *name)
+{
+    enum state_choice choice = host_choice(host, name);
+    return choice != STATE_UNSAID ? choice == STATE_ENABLED
+                                  : kg_list_has(host->config->plugins_enabled, kg_str(name));
+}
+
 struct choosing {
     struct host *host;
     char *name; /* owned */

@@ -193,6 +193,8 @@ struct host_status {
     char *const *quarantined;        /* the last that were moved away, where they are; NULL: none */
 };
 struct host_status host_status(struct host_named named);
+/* The ids of the projects that use it, as strings of an open list. */
+void host_put_users(struct host_named named, struct kg_json_writer *json);
 /* What runs of it, how, and what it was limited to; without a process, what it would be. */
 struct instance_facts host_run_facts(struct host_named named);
 

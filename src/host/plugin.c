@@ -442,6 +442,14 @@ int host_check_process(struct host_named named, struct kg_err *err)
 
 /* -- what is told of it ------------------------------------------------------------------------ */
 
+/* It has no process of its own, and those of projects may run. */
+static bool serves_projects(struct host_named named)
+{
+    const struct host_plugin *plugin = named.plugin;
+    return named.process == NULL && plugin->manifest != NULL && plugin->problem.code == KG_OK &&
+           host_is_enabled(plugin->host, plugin->name);
+}
+
 struct host_status host_status(struct host_named named)
 {
     static const struct host_usage unused = {0};
@@ -459,14 +467,21 @@ struct host_status host_status(struct host_named named)
         .manifest = process ? process->manifest : plugin->manifest,
         .problem = &plugin->problem,
         .drift = &plugin->drift,
-        .state =
-            process && process->instance ? instance_state(process->instance) : INSTANCE_DISABLED,
+        .state = process && process->instance ? instance_state(process->instance)
+                 : serves_projects(named)     ? INSTANCE_IDLE
+                                              : INSTANCE_DISABLED,
         .instance = process ? process->instance : NULL,
         .usage = process ? &process->usage : &unused,
         .quarantined = process ? process->quarantined : NULL,
         .idle_since_ms = process ? process->idle_since_ms : 0,
         .cage_words = process ? kg_buf_view(&process->cage_words) : KG_STR_NULL,
     };
+}
+
+void host_put_users(struct host_named named, struct kg_json_writer *json)
+{
+    const struct host *host = named.plugin->host;
+    host->project_ops->put_users(host->projects, named.plugin->name, json);
 }
 
 struct host_status host_process_status(struct host_process *process)

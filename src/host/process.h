@@ -46,6 +46,9 @@ struct host_project_ops {
     /* Tells the root of each, also of those that could not be read yet. */
     void (*roots)(const struct projects *projects, void (*on_root)(void *data, const char *root),
                   void *data);
+    /* The same of all that use the plugin, by whichever process. */
+    void (*put_users)(const struct projects *projects, const char *plugin,
+                      struct kg_json_writer *json);
     /* How many sessions use the plugin now. */
     size_t (*sessions)(const struct projects *projects, const char *plugin);
     /* Something happened to the process that somebody may wait for. */
@@ -66,6 +69,8 @@ struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name
 void host_plugin_refresh(struct host_plugin *plugin);
 /* What the operator said of a plugin, or of its process in a project. */
 enum state_choice host_choice(const struct host *host, const char *name);
+/* Whether he enabled it, there or in config.toml. */
+bool host_is_enabled(const struct host *host, const char *name);
 
 /* Whom its processes serve when it is configured so; the plugin has a manifest. */
 enum manifest_process host_plugin_serves(const struct host_plugin *plugin, struct kg_str settings);

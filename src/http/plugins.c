@@ -127,6 +127,8 @@ static const char *meaning_of(const struct host_status *status)
         return "its files are being compared with those that were approved";
     if (rests && status->drift->code != KG_OK)
         return "its files are not those that were approved; no process";
+    if (status->state == INSTANCE_IDLE && status->instance == NULL)
+        return "enabled for the projects that want it; no process of its own";
     if (status->state == INSTANCE_IDLE && status->idle_since_ms == 0)
         return "starts at first use; no process";
     return instance_state_meaning(status->state);
@@ -157,6 +159,9 @@ static void put_life(struct kg_json_writer *json, struct host_named named,
         kg_json_str(json, refused);
     else
         kg_json_null(json);
+    kg_json_named_begin(json, "projects", '[');
+    host_put_users(named, json);
+    kg_json_end(json, ']');
     kg_json_named_text(json, "cage_id", facts->cage_id[0] ? facts->cage_id : NULL);
     kg_json_named_text(json, "cages", cages);
     kg_json_named_int(json, "failures", facts->failures);

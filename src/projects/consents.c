@@ -24,17 +24,25 @@ static void needs_free(struct needs *needs)
     free(needs->items);
 }
 
+/* What is there for every project, and was never enabled, stays off until somebody says yes. */
+static bool is_off(const struct projects_entry *project, const char *plugin)
+{
+    kg_auto(kg_free) char *own = kg_format("%s@%s", plugin, project->id);
+    const struct host *host = project->host;
+    return host_choice(host, plugin) == STATE_UNSAID && !host_is_enabled(host, plugin) &&
+           !host_is_enabled(host, own);
+}
+
 bool project_may_use(const struct projects_entry *project, const struct project_use *use)
 {
     struct host *host = project->host;
+    const char *name = manifest_name_in(use->package);
     const struct local_plugin *local = local_plugin_find(host_local(host), kg_str(use->package));
-    struct host_named named = {.plugin =
-                                   host_plugin_find(host, kg_str(manifest_name_in(use->package)))};
-    bool active =
-        (local != NULL && local->local) || (named.plugin != NULL && host_status(named).is_dev);
-    return active ||
-           (host_consents(host) != NULL &&
-            consent_is_active(host_consents(host), project->id, manifest_name_in(use->package)));
+    struct host_named named = {.plugin = host_plugin_find(host, kg_str(name))};
+    bool active = (local != NULL && local->local && !is_off(project, name)) ||
+                  (named.plugin != NULL && host_status(named).is_dev);
+    return active || (host_consents(host) != NULL &&
+                      consent_is_active(host_consents(host), project->id, name));
 }
 
 static struct need *need_of(struct needs *needs, const char *package)
@@ -104,8 +112,9 @@ static void raise_one(const struct projects_entry *project, const struct need *n
     };
     struct kg_err err;
     const struct consent *consent = consent_raise(host_consents(project->host), &request, &err);
-    kg_buf_printf(reason, "%s%.128s %s (", reason->length > 0 ? ", " : "", need->package,
-                  acts[need->kind]);
+    bool off = need->kind == CONSENT_ACTIVATE && is_off(project, manifest_name_in(need->package));
+    kg_buf_printf(reason, "%s%.128s %s%s (", reason->length > 0 ? ", " : "", need->package,
+                  off ? "is not enabled, and " : "", acts[need->kind]);
     if (consent == NULL)
         kg_buf_printf(reason, "%.200s)", err.message);
     else if (consent_state_is_settled(consent_state(consent)))

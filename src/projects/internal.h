@@ -196,6 +196,8 @@ void project_leave_session(struct projects_entry *project, const char *session_i
 
 /* What the host asks and tells, see its table of them. */
 void projects_look_again(struct projects *projects);
+void projects_put_users(const struct projects *projects, const char *plugin,
+                        struct kg_json_writer *json);
 bool projects_hold(const struct projects *projects, const struct host_process *process);
 bool projects_want(const struct projects *projects, const char *plugin,
                    const struct host_whom *whom);

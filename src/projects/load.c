@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static bool is_enabled(const struct host *host, const char *name)
-{
-    enum state_choice choice = host_choice(host, name);
-    return choice != STATE_UNSAID ? choice == STATE_ENABLED
-                                  : kg_list_has(host_config(host)->plugins_enabled, kg_str(name));
-}
-
 static char **list_enabled(const struct host *host)
 {
     char **enabled = kg_list_new(host_local(host)->plugin_count);
@@ -24,7 +17,7 @@ static char **list_enabled(const struct host *host)
         const struct local_plugin *local = &host_local(host)->plugins[i];
         kg_auto(kg_free) char *package = kg_str_dup(local->package);
         const char *name = manifest_name_in(package);
-        if (local->local && host_plugin_find(host, kg_str(name)) && is_enabled(host, name))
+        if (local->local && host_plugin_find(host, kg_str(name)) && host_is_enabled(host, name))
             enabled[count++] = kg_steal(&package);
     }
     return enabled;

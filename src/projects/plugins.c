@@ -328,6 +328,16 @@ void projects_put(const struct projects *projects, const char *plugin, const str
             kg_json_text(json, projects->items[i]->id);
 }
 
+void projects_put_users(const struct projects *projects, const char *plugin,
+                        struct kg_json_writer *json)
+{
+    for (size_t i = 0; i < projects->count; i++) {
+        const struct project_server *server = project_server_find(projects->items[i], plugin);
+        if (server != NULL && project_serves(projects->items[i]) && project_server_is_used(server))
+            kg_json_text(json, projects->items[i]->id);
+    }
+}
+
 void projects_moved(struct projects *projects, struct host_process *process)
 {
     const struct host_status status = host_process_status(process);

@@ -609,10 +609,12 @@ static void refresh_all(struct projects *projects)
     }
 }
 
+/* One that is pending may have waited for just that. */
 static void follow_choices(struct projects *projects)
 {
     for (size_t i = 0; i < projects->count; i++)
-        if (projects->items[i]->source->follows_choices)
+        if (projects->items[i]->source->follows_choices ||
+            projects->items[i]->state == PROJECTS_PENDING)
             project_refresh(projects->items[i]);
 }
 
@@ -803,6 +805,7 @@ void projects_open(struct host *host)
         .refresh = refresh_all,
         .chosen = follow_choices,
         .look_again = projects_look_again,
+        .put_users = projects_put_users,
         .hold = projects_hold,
         .want = projects_want,
         .config = projects_config,

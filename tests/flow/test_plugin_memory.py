@@ -68,8 +68,10 @@ class Band(Daemon):
 
     def load(self, name="music", isolation="agent", researcher=OWN):
         root = self.write_project(name, PROJECT % (name, isolation, name, researcher))
-        loaded = self.post("/projects", {"path": root})
-        assert loaded["state"] == "active", loaded
+        for consent in self.post("/projects", {"path": root})["consents"]:
+            code, _, err = self.cli("project", "consent", "approve", "--yes", consent["id"])
+            assert code == 0, err
+        wait_for(lambda: self.api("GET", f"/projects/{name}")[1]["state"] == "active", "the project")
         return root
 
     def post(self, path, body=None):

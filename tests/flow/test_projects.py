@@ -34,10 +34,16 @@ class Projects(Daemon):
     def try_load(self, name, watch=False):
         return self.api("POST", "/projects", {"path": self.project_root(name), "watch": watch})
 
-    def load(self, name, watch=False):
+    def load(self, name, watch=False, yes=True):
+        """With a yes to plugins that are there and were never enabled."""
         status, project = self.try_load(name, watch)
         assert status == 200, project
-        return project
+        wanted = [consent["id"] for consent in project["consents"] if yes and
+                  consent["kind"] == "activate"]
+        for consent in wanted:
+            code, _, err = self.cli("project", "consent", "approve", "--yes", consent)
+            assert code == 0, err
+        return self.wait_project(name, "active") if wanted else project
 
     def project(self, name):
         return self.api("GET", f"/projects/{name}")[1]
@@ -113,8 +119,8 @@ class Consents(FlowTest):
         daemon.not_for_everybody(TOLD)
         with daemon:
             daemon.write("music", plugin(TOLD))
-            project = daemon.load("music")
-            self.assertIn(f"{TOLD} is to be allowed", project["reason"])
+            project = daemon.load("music", yes=False)
+            self.assertIn(f"{TOLD} is not enabled, and is to be allowed", project["reason"])
             consent = project["consents"][0]["id"]
             self.assertEqual(daemon.cli("project", "consent", "decline", consent)[0], 0)
             wait_for(lambda: "declined" in daemon.project("music")["reason"], "the no")
@@ -129,7 +135,43 @@ class Consents(FlowTest):
             self.assertEqual(daemon.load("music")["state"], "active")
             self.assertEqual(daemon.api("DELETE", "/projects/music")[0], 200)
             daemon.write("music", plugin(TOLD), folder="stranger")
-            self.assertEqual(daemon.load("stranger")["state"], "pending")
+            self.assertEqual(daemon.load("stranger", yes=False)["state"], "pending")
+
+    def test_what_was_never_enabled_does_not_start_because_a_project_declares_it(self):
+        with Projects(AGENT, enabled=[]) as daemon:
+            daemon.write("music", plugin(AGENT))
+            project = daemon.load("music", yes=False)
+            self.assertEqual(project["state"], "pending")
+            self.assertIn(f"{AGENT} is not enabled, and is to be allowed", project["reason"])
+            self.assertNotIn(daemon.api("POST", "/projects/music/sessions", {})[0], (200, 201))
+            self.assertEqual(daemon.status(AGENT)["starts"], 0)
+            daemon.load("music")
+            daemon.session("music")
+            self.assertEqual(daemon.status(AGENT)["state"], "running")
+            daemon.stop()
+            daemon.start()
+            daemon.wait_project("music", "active")  # the yes was given before
+
+    def test_a_project_does_not_wait_for_what_was_enabled(self):
+        with Projects(AGENT, enabled=[]) as daemon:
+            daemon.write("music", plugin(AGENT))
+            self.assertEqual(daemon.load("music", yes=False)["state"], "pending")
+            daemon.act(AGENT, "enable")
+            daemon.wait_project("music", "active")
+
+    def test_enabling_a_plugin_of_projects_does_not_fail_and_says_which_want_it(self):
+        daemon = Projects(TOLD, enabled=[])
+        daemon.declare(TOLD, "read:fs:project:/")
+        with daemon:
+            code, out, err = daemon.cli("plugin", "enable", TOLD)
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn("for the projects that want it", out)
+            for name in ("music", "books"):
+                daemon.write(name, plugin(TOLD))
+                self.assertEqual(daemon.load(name, yes=False)["state"], "active")
+            code, out, err = daemon.cli("plugin", "enable", TOLD)
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn("wanted by books, music", out)
 
     def test_what_a_project_no_longer_declares_is_no_longer_asked_for(self):
         with Projects() as daemon:
