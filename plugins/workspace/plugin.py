@@ -55,8 +55,8 @@ def find_program(name, settings):
         raise InvalidParams(f"{name} is not among the programs that may be run: {', '.join(allowed)}")
     found = shutil.which(name)
     if found is None:
-        raise PluginError(f"{name} is not in the cage: the operator has to "
-                          f"add exec:{name}:project:/ to its capabilities")
+        raise PluginError(f"{name} is not in the cage: the operator lets it in with "
+                          f"kaged plugin grant {os.environ['KAGED_PLUGIN_NAME']} exec:{name}:project:/")
     return found
 
 

@@ -168,6 +168,8 @@ void kg_buf_percent(struct kg_buf *buf, struct kg_str text);
 /* For people to read: controls, bidirectional marks, what is invisible and bytes that are not UTF-8
  * become escapes. All that a stranger wrote is shown by this. */
 void kg_buf_escaped(struct kg_buf *buf, struct kg_str text);
+/* One word for a shell, quoted if it has to be. */
+void kg_buf_shell(struct kg_buf *buf, struct kg_str text);
 /* The same for valid JSON, which stays valid JSON of the same meaning. */
 void kg_buf_json_escaped(struct kg_buf *buf, struct kg_str json);
 /* Whether kg_buf_escaped would leave it as it is. */

@@ -102,6 +102,26 @@ void kg_buf_escaped(struct kg_buf *buf, struct kg_str text)
     put_escaped(buf, text, AS_TEXT);
 }
 
+void kg_buf_shell(struct kg_buf *buf, struct kg_str text)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/@:+,";
+    size_t count = 0;
+    while (count < text.length && memchr(plain, text.data[count], sizeof(plain) - 1) != NULL)
+        count++;
+    if (text.length > 0 && count == text.length) {
+        kg_buf_str(buf, text);
+        return;
+    }
+    kg_buf_char(buf, '\'');
+    for (size_t i = 0; i < text.length; i++)
+        if (text.data[i] == '\'')
+            kg_buf_text(buf, "'\\''");
+        else
+            kg_buf_char(buf, text.data[i]);
+    kg_buf_char(buf, '\'');
+}
+
 void kg_buf_json_escaped(struct kg_buf *buf, struct kg_str json)
 {
     put_escaped(buf, json, AS_JSON);

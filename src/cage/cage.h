@@ -30,6 +30,7 @@ struct cage_path {
 struct cage_cover {
     const char *path; /* absolute */
     bool write;       /* what is in it may still be written */
+    bool empty;       /* nothing that is in it is seen, also where it could only be read */
     const char *note; /* why it is covered, for words; may be NULL */
 };
 
@@ -64,6 +65,8 @@ struct cage_policy {
     size_t program_count;
     const struct cage_reach *reaches;
     size_t reach_count;
+    const struct cage_reach *closed; /* refused, though a reach lies above: net:*, every port */
+    size_t closed_count;
     const struct cage_support *supports;
     size_t support_count;
     const char *const *kept;          /* kaged's own folders, refused as paths; NULL-ended */

@@ -17,6 +17,7 @@ struct file {
     bool write, own;
     bool roots; /* root's own may be written */
     bool part;  /* a cover, or a folder above something that stays where it is */
+    bool empty; /* a cover that shows nothing of what is below it */
 };
 
 struct files {
@@ -231,14 +232,20 @@ static struct file *find(const struct files *files, const char *path)
     return NULL;
 }
 
-/* True if the nearest grant above the path, or of it, lets it be written. */
-static bool is_writable(const struct files *files, const char *path)
+/* The nearest grant above the path, or of it. */
+static const struct file *nearest_of(const struct files *files, const char *path)
 {
     const struct file *nearest = NULL;
     for (size_t i = 0; i < files->count; i++)
         if (kg_path_within(path, files->items[i].path) &&
             (nearest == NULL || strlen(files->items[i].path) > strlen(nearest->path)))
             nearest = &files->items[i];
+    return nearest;
+}
+
+static bool is_writable(const struct files *files, const char *path)
+{
+    const struct file *nearest = nearest_of(files, path);
     return nearest != NULL && nearest->write;
 }
 
@@ -271,13 +278,20 @@ static int hold_above(struct files *files, const char *path)
 
 static int add_cover(struct files *files, const struct cage_cover *cover)
 {
-    const struct file file = {
-        .path = cover->path, .note = cover->note, .write = cover->write, .part = true};
+    const struct file file = {.path = cover->path,
+                              .note = cover->note,
+                              .write = cover->write,
+                              .part = true,
+                              .empty = cover->empty};
     struct file *there = find(files, cover->path);
-    if (there != NULL && there->part)
+    if (there != NULL && there->part) {
         there->write = there->write && cover->write;
-    if (there != NULL || is_own(files, &file) || !cage_path_plain(cover->path) ||
-        !is_writable(files, cover->path) || files->facts->host->kind(cover->path) == CAGE_FILE_NONE)
+        there->empty = there->empty || cover->empty;
+    }
+    bool counts =
+        cover->empty ? nearest_of(files, cover->path) != NULL : is_writable(files, cover->path);
+    if (there != NULL || is_own(files, &file) || !cage_path_plain(cover->path) || !counts ||
+        files->facts->host->kind(cover->path) == CAGE_FILE_NONE)
         return 0;
     int result = check_kind(files, &file);
     return result < 0 ? result : push(files, &file);
@@ -314,11 +328,37 @@ static bool is_shown_already(const struct cage_steps *steps, const char *path)
     return false;
 }
 
+/* A device that is mounted so cannot be opened. */
+static void add_empty(const struct files *files, const struct file *file)
+{
+    struct cage_steps *steps = &files->plan->steps;
+    cage_grants_add(&files->plan->grants, CAGE_GRANT_NOTHING, file->path,
+                    file->note ? file->note : "");
+    if (files->facts->host->kind(file->path) != CAGE_FILE_FOLDER) {
+        cage_steps_add(steps, CAGE_STEP_SYSTEM, file->path, "/dev/null", 0);
+        return;
+    }
+    cage_steps_add(steps, CAGE_STEP_TMPFS, file->path, "", CAGE_MASK_BYTES);
+}
+
+/* Not before what lies in them has a place to be mounted. */
+static void close_empty(const struct files *files)
+{
+    for (size_t i = 0; i < files->count; i++)
+        if (files->items[i].empty &&
+            files->facts->host->kind(files->items[i].path) == CAGE_FILE_FOLDER)
+            cage_steps_add(&files->plan->steps, CAGE_STEP_READ_ONLY, files->items[i].path, "", 0);
+}
+
 static void add_file(const struct files *files, const struct file *file)
 {
     struct cage_steps *steps = &files->plan->steps;
     if (is_own(files, file))
         return;
+    if (file->empty) {
+        add_empty(files, file);
+        return;
+    }
     if (!file->part || !file->write)
         cage_grants_add(&files->plan->grants, file->write ? CAGE_GRANT_WRITE : CAGE_GRANT_READ,
                         file->path, file->note ? file->note : "");
@@ -367,5 +407,6 @@ int cage_files_add(const struct cage_policy *policy, const struct cage_facts *fa
     for (size_t i = 0; i < files.count; i++)
         add_file(&files, &files.items[i]);
     cover_programs(&files);
+    close_empty(&files);
     return 0;
 }

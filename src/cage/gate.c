@@ -307,6 +307,16 @@ static void copy_hosts(struct gate_cage *cage, const struct cage_network *networ
     }
 }
 
+static void copy_closed(struct gate_cage *cage, const struct cage_network *network)
+{
+    cage->closed = kg_alloc_array(network->closed_count + 1, sizeof(*cage->closed));
+    cage->closed_count = network->closed_count;
+    for (size_t i = 0; i < network->closed_count; i++) {
+        cage->closed[i].host = kg_strdup(network->closed[i].host);
+        cage->closed[i].port = network->closed[i].port;
+    }
+}
+
 struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
                                 gate_event_fn *on_event, void *data)
 {
@@ -314,6 +324,7 @@ struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
     cage->gate = gate;
     cage->mailbox = gate_mailbox_new(cage, gate->loop, on_event, data);
     copy_hosts(cage, &plan->network);
+    copy_closed(cage, &plan->network);
     cage->any = plan->network.any;
     cage->names = cage->any ? gate_names_new() : NULL;
     cage->ready_tail = &cage->ready;
@@ -344,6 +355,9 @@ void gate_cage_free(struct gate_cage *cage)
     for (size_t i = 0; i < cage->host_count; i++)
         free(cage->hosts[i].host);
     free(cage->hosts);
+    for (size_t i = 0; i < cage->closed_count; i++)
+        free(cage->closed[i].host);
+    free(cage->closed);
     gate_names_free(cage->names);
     free(cage);
 }

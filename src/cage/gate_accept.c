@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <linux/netfilter_ipv4.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -50,10 +51,24 @@ static void find_redirected(const struct gate_socket *socket, int fd, struct gat
     }
 }
 
+/* By its name, as it was asked for: another name of the same machine is another host. */
+static void refuse_closed(const struct gate_cage *cage, struct gate_target *target)
+{
+    for (size_t i = 0; i < cage->closed_count && target->denied == NULL; i++) {
+        const struct gate_host *closed = &cage->closed[i];
+        if (strcasecmp(closed->host, target->host) != 0 ||
+            (closed->port != 0 && closed->port != target->port))
+            continue;
+        target->denied = "the operator closed it";
+        target->declare = target->host;
+    }
+}
+
 static void find_target(const struct gate_socket *socket, int fd, struct gate_target *target)
 {
     if (socket->index >= socket->cage->host_count) {
         find_redirected(socket, fd, target);
+        refuse_closed(socket->cage, target);
         return;
     }
     const struct gate_host *host = &socket->cage->hosts[socket->index];

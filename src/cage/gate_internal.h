@@ -235,6 +235,8 @@ struct gate_cage {
     struct gate_mailbox *mailbox;
     struct gate_host *hosts; /* owned; never changes */
     size_t host_count;
+    struct gate_host *closed; /* owned; hosts and ports that are refused all the same */
+    size_t closed_count;
     bool any;
     /* The relay's from here on. */
     struct gate_socket *sockets;

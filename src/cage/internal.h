@@ -149,6 +149,7 @@ struct cage_steps {
     struct cage_step *items; /* owned */
     size_t count;
 };
+#define CAGE_MASK_BYTES 4096 /* of a tmpfs that only covers something */
 void cage_steps_add(struct cage_steps *steps, enum cage_step_kind kind, const char *path,
                     const char *source, uint64_t bytes);
 /* True if the steps already make path reachable: a bind of it or above it, or a link above it. */
@@ -157,7 +158,7 @@ void cage_steps_free(struct cage_steps *steps);
 int cage_steps_too_many(const char *name, struct kg_err *err); /* the message */
 
 /* What was granted of files and programs, for people to read. It stays with the planner. */
-enum cage_grant_kind { CAGE_GRANT_READ, CAGE_GRANT_WRITE, CAGE_GRANT_RUN };
+enum cage_grant_kind { CAGE_GRANT_READ, CAGE_GRANT_WRITE, CAGE_GRANT_NOTHING, CAGE_GRANT_RUN };
 
 struct cage_grant {
     enum cage_grant_kind kind;
@@ -188,9 +189,13 @@ struct cage_network {
     size_t count;
     bool any;  /* every host */
     char *nft; /* owned; the program, where something is redirected, else "" */
+    /* Hosts and ports that the gate refuses all the same; owned, and not encoded. */
+    struct cage_listener *closed;
+    size_t closed_count;
 };
 void cage_network_add(struct cage_network *network, const char *host, const char *address,
                       uint16_t port);
+void cage_network_close(struct cage_network *network, const char *host, uint16_t port);
 void cage_network_free(struct cage_network *network);
 /* True if something arrives at CAGE_SOCKET_ALL. */
 bool cage_network_redirects(const struct cage_network *network);

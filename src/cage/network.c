@@ -253,6 +253,8 @@ int cage_network_plan(const struct cage_policy *policy, const struct cage_facts 
         if (result < 0)
             return result;
     }
+    for (size_t i = 0; i < policy->closed_count; i++)
+        cage_network_close(&plan->network, policy->closed[i].host, policy->closed[i].port);
     int result = plan_redirection(policy, facts, &plan->network, err);
     if (result == 0 && cage_plan_has_network(plan))
         add_files(plan);

@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 
-#define MASK_BYTES 4096 /* of a tmpfs that only covers something */
-
 /*
  * Every mount costs a start a tenth or two of a millisecond, since bwrap reads the list of all
  * mounts after each. So what a cage has no use for is left out, a file is copied, and a folder of
@@ -118,7 +116,7 @@ static void add_proc(struct cage_steps *steps, const struct cage_host *host)
     for (size_t i = 0; i < KG_COUNT(masked_files); i++)
         if (host->kind(masked_files[i]) == CAGE_FILE_PLAIN)
             cage_steps_add(steps, CAGE_STEP_SYSTEM, masked_files[i], "/dev/null", 0);
-    cage_steps_add(steps, CAGE_STEP_TMPFS, "/proc/1", "", MASK_BYTES);
+    cage_steps_add(steps, CAGE_STEP_TMPFS, "/proc/1", "", CAGE_MASK_BYTES);
     cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/proc/1", "", 0);
     cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/proc", "", 0);
 }

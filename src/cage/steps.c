@@ -142,21 +142,38 @@ void cage_grants_free(struct cage_grants *grants)
     *grants = (struct cage_grants){0};
 }
 
+static void add_listener(struct cage_listener **items, size_t *count, const char *host,
+                         const char *address, uint16_t port)
+{
+    *items = kg_realloc(*items, (*count + 1) * sizeof(**items));
+    (*items)[(*count)++] = (struct cage_listener){
+        .host = kg_strdup(host), .address = kg_strdup(address), .port = port};
+}
+
 void cage_network_add(struct cage_network *network, const char *host, const char *address,
                       uint16_t port)
 {
-    network->items = kg_realloc(network->items, (network->count + 1) * sizeof(*network->items));
-    network->items[network->count++] = (struct cage_listener){
-        .host = kg_strdup(host), .address = kg_strdup(address), .port = port};
+    add_listener(&network->items, &network->count, host, address, port);
+}
+
+void cage_network_close(struct cage_network *network, const char *host, uint16_t port)
+{
+    add_listener(&network->closed, &network->closed_count, host, "", port);
+}
+
+static void free_listeners(struct cage_listener *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(items[i].host);
+        free(items[i].address);
+    }
+    free(items);
 }
 
 void cage_network_free(struct cage_network *network)
 {
-    for (size_t i = 0; i < network->count; i++) {
-        free(network->items[i].host);
-        free(network->items[i].address);
-    }
-    free(network->items);
+    free_listeners(network->items, network->count);
+    free_listeners(network->closed, network->closed_count);
     free(network->nft);
     *network = (struct cage_network){0};
 }

@@ -13,13 +13,19 @@ static void add_path(struct kg_buf *out, const char *path)
     kg_buf_escaped(out, kg_str(path));
 }
 
+static const char *const file_words[] = {
+    [CAGE_GRANT_READ] = "may read ",
+    [CAGE_GRANT_WRITE] = "may read and write ",
+    [CAGE_GRANT_NOTHING] = "may not see ",
+};
+
 static void add_files(const struct cage_grants *grants, struct kg_buf *out)
 {
     for (size_t i = 0; i < grants->count; i++) {
         const struct cage_grant *grant = &grants->items[i];
         if (grant->kind == CAGE_GRANT_RUN)
             continue;
-        kg_buf_text(out, grant->kind == CAGE_GRANT_WRITE ? "may read and write " : "may read ");
+        kg_buf_text(out, file_words[grant->kind]);
         add_path(out, grant->path);
         if (grant->note[0] != '\0') {
             kg_buf_text(out, " (");
@@ -54,6 +60,17 @@ static bool is_said(const struct cage_network *network, size_t at)
     return false;
 }
 
+static void add_closed(const struct cage_network *network, struct kg_buf *out)
+{
+    for (size_t i = 0; i < network->closed_count; i++) {
+        kg_buf_text(out, "may not connect to ");
+        kg_buf_escaped(out, kg_str(network->closed[i].host));
+        if (network->closed[i].port != 0)
+            kg_buf_printf(out, ", port %u", network->closed[i].port);
+        kg_buf_text(out, " (closed by the operator)\n");
+    }
+}
+
 static void add_network(const struct cage_network *network, struct kg_buf *out)
 {
     for (size_t i = 0; i < network->count; i++) {
@@ -67,6 +84,7 @@ static void add_network(const struct cage_network *network, struct kg_buf *out)
         else
             kg_buf_text(out, ", every port\n");
     }
+    add_closed(network, out);
     if (network->any)
         kg_buf_text(out, "may connect to every host, every port\n");
     else if (network->count == 0)

@@ -317,6 +317,8 @@ int cli_completion_words(struct cli *cli);
 int cli_plugin_list(struct cli *cli);
 int cli_plugin_status(struct cli *cli);
 int cli_plugin_why(struct cli *cli);
+int cli_plugin_grant(struct cli *cli);
+int cli_plugin_revoke(struct cli *cli);
 int cli_plugin_storage(struct cli *cli);
 int cli_plugin_logs(struct cli *cli);
 int cli_plugin_enable(struct cli *cli);

@@ -413,31 +413,13 @@ int cli_show(const struct cli *cli, const struct client_request *request, cli_pu
     return code;
 }
 
-/* One word for a shell. */
-static void put_quoted(struct kg_buf *out, const char *text)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/@:+,";
-    if (text[0] != '\0' && text[strspn(text, plain)] == '\0') {
-        kg_buf_text(out, text);
-        return;
-    }
-    kg_buf_char(out, '\'');
-    for (; *text != '\0'; text++)
-        if (*text == '\'')
-            kg_buf_text(out, "'\\''");
-        else
-            kg_buf_char(out, *text);
-    kg_buf_char(out, '\'');
-}
-
 char *cli_self(const struct cli *cli)
 {
     struct kg_buf text = {0};
     kg_buf_text(&text, cli->system ? "kaged --system" : "kaged");
     if (cli->home != NULL) {
         kg_buf_text(&text, " --home ");
-        put_quoted(&text, cli->home);
+        kg_buf_shell(&text, kg_str(cli->home));
     }
     return kg_buf_terminate(&text);
 }

@@ -10,6 +10,10 @@
     {                                                                                              \
         "yes", 'y', NULL, "Ask nothing: say yes beforehand, for scripts."                          \
     }
+#define GRANT_PROJECT                                                                              \
+    {                                                                                              \
+        "project", 0, "P", "Only in this project, where it has a process of its own then."         \
+    }
 #define ALLOW_NEW                                                                                  \
     {                                                                                              \
         "allow-new-capabilities", 0, NULL,                                                         \
@@ -201,6 +205,34 @@ const struct cli_command cli_commands[] = {
             "kernel's audit log tells them, which takes a spawner that is root and a kernel that "
             "has it enabled.",
         .run = cli_plugin_why,
+    },
+    {
+        .words = "plugin grant",
+        .arguments = {"NAME", "CAPABILITY..."},
+        .options = {GRANT_PROJECT},
+        .summary = "let a plugin do what its manifest does not declare",
+        .help =
+            "Adds capabilities of your own to those that the plugin's manifest declares, or opens "
+            "what you revoked. They are written as a manifest writes them, and have to keep the "
+            "same rules. They are kept in local.toml, in [grants.NAME], also when the plugin is "
+            "upgraded. A plugin that runs is restarted in its new cage.\n"
+            " kaged plugin grant notes read:fs:/srv/notes\n"
+            " kaged plugin grant notes net:api.example.org:443 --project site",
+        .run = cli_plugin_grant,
+    },
+    {
+        .words = "plugin revoke",
+        .arguments = {"NAME", "CAPABILITY..."},
+        .options = {GRANT_PROJECT},
+        .summary = "take from a plugin what it may do",
+        .help =
+            "Takes back what you granted, or closes what the plugin's manifest declares, whole or "
+            "in part: of a path below one that it may see an empty folder is left. Closing what it "
+            "may read closes all of it; closing what it may write leaves what another line lets it "
+            "read. A plugin that runs is restarted in its new cage. kaged plugin grant opens it "
+            "again.\n"
+            " kaged plugin revoke notes write:fs:/srv/notes/archive",
+        .run = cli_plugin_revoke,
     },
     {
         .words = "plugin logs",

@@ -78,6 +78,12 @@ static void put_figures(struct kg_buf *out, const struct kg_node *plugin)
                   kg_node_number(plugin, "health_failures"));
 }
 
+static void put_lines(struct kg_buf *out, const char *label, const struct kg_node *lines)
+{
+    for (uint32_t i = 0; i < lines->count; i++)
+        put_text(out, i == 0 ? label : "", lines->items[i].text);
+}
+
 static void put_limits(struct kg_buf *out, const struct kg_node *plugin)
 {
     const struct kg_node *limits = kg_node_get(plugin, "limits");
@@ -204,6 +210,9 @@ void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct k
     print_put_lines(out, "    ", quarantined);
     put_figures(out, plugin);
     put_limits(out, plugin);
+    put_lines(out, "may do", kg_node_list(plugin, "capabilities"));
+    put_lines(out, "you granted", kg_node_list(plugin, "granted"));
+    put_lines(out, "you closed", kg_node_list(plugin, "closed"));
     put_methods(out, plugin);
     put_last_exit(out, cli, plugin);
     put_cage(out, kg_node_get(plugin, "cage"));

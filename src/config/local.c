@@ -16,8 +16,8 @@
 
 #define fail_at LOCAL_FAIL_AT
 
-static const char *const sections[] = {"plugins",        "models",   "providers",
-                                       "system_plugins", "projects", "secrets"};
+static const char *const sections[] = {"plugins",  "models",  "providers", "system_plugins",
+                                       "projects", "secrets", "grants"};
 static const char *const reserved[] = {"installed", "local",   "config",
                                        "hash",      "process", LOCAL_SYSTEM};
 static const char *const processes[] = {"shared", "project", "session"};
@@ -267,7 +267,7 @@ struct local *local_read(struct kg_str text, const struct local_lookup *lookup, 
     struct local *local = kg_alloc(sizeof(*local));
     if (read_document(local, text, lookup, err) == 0 && take_sections(local, err) == 0 &&
         take_secrets(local, err) == 0 && local_take_providers(local, lookup, err) == 0 &&
-        local_take_models(local, err) == 0)
+        local_take_models(local, err) == 0 && local_take_grants(local, err) == 0)
         return local;
     return unusable(local, err);
 }
@@ -318,6 +318,7 @@ void local_free(struct local *local)
     free(local->plugins);
     free(local->providers);
     free(local->models);
+    local_free_grants(local);
     kg_doc_free(local->doc);
     free(local);
 }

@@ -55,6 +55,16 @@ struct local_model {
     bool fast;
 };
 
+/*
+ * [grants.PLUGIN], and [grants.PLUGIN.projects.PROJECT]: the operator's own lines over what the
+ * plugin's manifest declares. What a line means is manifest/grants.h's to say.
+ */
+struct local_grant {
+    struct kg_str plugin;
+    struct kg_str project; /* empty: wherever it runs */
+    char **allow, **deny;  /* owned */
+};
+
 /* [secrets]: the operator's own program, which knows what is not sealed. */
 struct local_secrets {
     const struct kg_node *command;     /* its words, a list of strings; NULL: there is none */
@@ -65,6 +75,8 @@ struct local_secrets {
 struct local_problem;
 struct local {
     struct kg_doc *doc; /* owned */
+    struct local_grant *grants;
+    size_t grant_count;
     struct local_plugin *plugins;
     size_t plugin_count;
     struct local_provider *providers; /* as the plugins */

@@ -14,6 +14,10 @@ int local_take_providers(struct local *local, const struct local_lookup *lookup_
                          struct kg_err *err);
 int local_take_models(struct local *local, struct kg_err *err);
 
+/* [grants] */
+int local_take_grants(struct local *local, struct kg_err *err);
+void local_free_grants(struct local *local);
+
 /* -- references.c: ${VAR}, ${secret:NAME}, ${file:PATH} ---------------------------------------- */
 
 /* What the table of a plugin or a provider names, and could not be found; the first of it. */

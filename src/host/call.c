@@ -234,6 +234,7 @@ static void fill_plugin_error(struct host_reply *reply, const struct host_call *
             call->process->name, call->method, kg_buf_terminate(&message));
     if (rpc_error_code(error) == kg_error_row(KG_E_INTERNAL)->rpc_code)
         kg_hint(&reply->error, "kaged plugin logs %s may say more", call->process->name);
+    host_note_unseen(call->process, kg_buf_view(&message), &reply->error);
     reply->plugin_error = error;
 }
 

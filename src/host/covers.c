@@ -32,11 +32,13 @@ static void add_project(void *data, const char *root)
 }
 
 /* Most have nothing that could be moved from under them, and that is seen at a glance. */
-static bool may_hold(const struct manifest *manifest)
+static bool may_hold(const struct host_process *process)
 {
+    const struct manifest *manifest = process->manifest;
+    const struct capability_set *set = &process->grants.set;
     bool writes = false, reads = false;
-    for (size_t i = 0; i < manifest->capability_set.count; i++) {
-        enum capability_kind kind = manifest->capability_set.items[i].kind;
+    for (size_t i = 0; i < set->count; i++) {
+        enum capability_kind kind = set->items[i].kind;
         writes = writes || kind == CAPABILITY_WRITE;
         reads = reads || kind == CAPABILITY_READ || kind == CAPABILITY_EXEC;
     }
@@ -54,7 +56,7 @@ void host_covers_collect(const struct host *host, struct host_covers *ret_covers
                             &(struct host_cover){.path = kg_strdup(host->plugins[i]->dir),
                                                  .note = "a plugin is run from it"});
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;) {
-        if (!may_hold(at->manifest))
+        if (!may_hold(at))
             continue;
         const struct host_cage_parts parts =
             host_cage_parts_of((struct host_named){at->plugin, at}, NULL);

@@ -183,6 +183,7 @@ struct host_status {
     bool is_leaving;                 /* for good: the plugin, or whom the process serves, is gone */
     bool is_checked;                 /* its files are being compared with what was approved */
     const struct manifest *manifest; /* that it runs by, or would; NULL: it is invalid */
+    const struct grants *grants;     /* what it may do, by its manifest and the operator */
     const struct kg_err *problem;    /* with its manifest or configuration; KG_OK: none */
     const struct kg_err *drift;      /* why its files may not be started; KG_OK: none is known */
     enum instance_state state;       /* disabled without a process */
@@ -215,6 +216,23 @@ void host_restart(struct host *host, struct kg_str name, const char *operator_id
                   host_acted_fn *on_done, void *data);
 void host_disable(struct host *host, struct kg_str name, const char *operator_id,
                   host_acted_fn *on_done, void *data);
+
+/*
+ * The operator's own lines over what its manifest declares, for all it serves or for one project;
+ * processes that may do something else then are restarted. See grants.c.
+ */
+struct host_grant {
+    struct kg_str name;
+    struct kg_str project; /* empty: wherever it runs */
+    char *const *lines;    /* capabilities; NULL-ended */
+    bool revokes;
+    const char *operator_id;
+};
+/* Once, maybe before the call returns; the names of what was restarted, NULL-ended. */
+typedef void host_granted_fn(void *data, const char *plugin, char *const *restarted,
+                             const struct kg_err *err_or_null);
+void host_grant(struct host *host, const struct host_grant *grant, host_granted_fn *on_done,
+                void *data);
 
 /*
  * Tools that a server tells of when it runs, see tools.c. Puts all that were approved, and those
@@ -324,6 +342,7 @@ struct host_cover {
     bool write; /* it only must stay where it is */
     bool ahead; /* a missing one is made, empty, where the folder that it lies in is there */
     bool link;  /* it cannot be covered; where it leads is another cover */
+    bool empty; /* nothing that is in it is seen */
     const char *closed; /* why a plugin that would write in it is not started; NULL: it may */
     const char *note;   /* for words; static, like the one above, or NULL */
 };
@@ -339,8 +358,9 @@ void host_covers_free(struct host_covers *covers);
 /* Borrowed. Needs no host, so that a plugin can be looked at before it is installed. */
 struct host_cage_parts {
     const struct manifest *manifest;
-    const char *dir;         /* of the plugin, without a link in it */
-    const char *plugins_dir; /* where plugins are installed */
+    const struct grants *grants; /* NULL: what the manifest declares, and nothing else */
+    const char *dir;             /* of the plugin, without a link in it */
+    const char *plugins_dir;     /* where plugins are installed */
     const struct config *config;
     const struct config_paths *paths;
     const struct config_paths *also_kept; /* more that no plugin may see; NULL: none */
@@ -357,7 +377,8 @@ struct host_cage_parts {
 };
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
 /* Whether it reaches into a project, by a capability or where a setting points. */
-bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings);
+bool policy_is_of_project(const struct manifest *manifest, const struct capability_set *set,
+                          struct kg_str settings);
 /* The plan for the next start of what has a manifest; NULL with err. */
 struct cage_plan *host_plan(struct host_named named, struct host_covers *ret_guards_or_null,
                             struct kg_err *err);
@@ -369,9 +390,9 @@ struct host_service {
     const char *asks; /* of kaged-storage */
 };
 const struct host_service *host_service_find(struct kg_str method); /* NULL: there is none */
-/* Whether a plugin with that manifest may ask for it. */
-int host_service_check(const struct host_service *service, const struct manifest *manifest,
-                       struct kg_err *err);
+/* Whether a plugin that may do that may ask for it. */
+int host_service_check(const struct host_service *service, const char *plugin,
+                       const struct capability_set *set, struct kg_err *err);
 /* What the configuration allows a plugin's database. */
 struct storage_limits host_storage_limits(const struct config *config);
 /* Whether it may have storage. */

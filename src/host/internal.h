@@ -86,6 +86,7 @@ struct host_plugin {
     char *name;                /* its folder's, which equals the manifest's */
     char *dir;                 /* absolute */
     struct manifest *manifest; /* owned; as it was read last; NULL: it never could be */
+    struct grants grants;      /* what it may do for nobody in particular */
     struct kg_err problem;     /* why it could not be used when it was read last; KG_OK: it can */
     struct kg_err drift;  /* why its files may not be started; KG_OK: nobody knows of a reason */
     struct host_dev *dev; /* whose folder it is run from; NULL: from the store */
@@ -169,6 +170,7 @@ struct host_process {
     char *name;                /* see host_process_name */
     struct host_whom whom;     /* its texts are owned */
     struct manifest *manifest; /* one reference; of the version that it was started with */
+    struct grants grants;      /* what it may do */
     enum host_standing standing;
     struct instance *instance; /* NULL: it is gone */
     struct host_usage usage;
@@ -213,6 +215,23 @@ void host_plugin_follow(struct host_plugin *plugin);  /* all of its processes */
 /* What its cage is planned of. */
 struct host_cage_parts host_cage_parts_of(struct host_named named,
                                           const struct host_covers *covers_or_null);
+
+/* -- what it may do, see grants.c -------------------------------------------------------------- */
+
+/* What local.toml says of a plugin with that manifest; what cannot be used gives nothing at all. */
+void host_grants_make(const struct host *host, const struct manifest *manifest,
+                      const struct host_whom *whom, struct grants *ret_grants);
+const struct grants *host_grants_of(struct host_named named);
+/*
+ * A plugin's error may name a path that its cage does not show, or not to be written: that is told
+ * to the audit log as the plugin's own word, and err is hinted at the grant. See why.c.
+ */
+void host_note_unseen(struct host_process *process, struct kg_str message, struct kg_err *err);
+/* Whether it reaches into a project, also by a grant, or has grants of its own in that one. */
+bool host_is_of_project(const struct host *host, const struct manifest *manifest,
+                        const char *project_or_null, struct kg_str settings);
+/* Takes what holds now. Whether it is something else. */
+bool host_grants_renew(struct host_process *process);
 
 /* -- what lies over every cage, see covers.c --------------------------------------------------- */
 

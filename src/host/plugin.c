@@ -25,6 +25,7 @@ void host_plugin_drop(struct host_plugin *plugin)
     if (--plugin->references > 0)
         return;
     manifest_free(plugin->manifest);
+    grants_free(&plugin->grants);
     host_tools_free(plugin->tools);
     free(plugin->name);
     free(plugin->dir);
@@ -236,6 +237,7 @@ int host_plugin_read(struct host_plugin *plugin)
     plugin->problem = (struct kg_err){.code = KG_OK};
     manifest_free(plugin->manifest);
     plugin->manifest = manifest;
+    host_grants_make(plugin->host, manifest, &host_nobody, &plugin->grants);
     return 0;
 }
 
@@ -245,14 +247,16 @@ static const struct local_plugin *record_of(const struct host_plugin *plugin)
     return local_plugin_find(plugin->host->local, kg_str(plugin->manifest->package));
 }
 
-enum manifest_process host_plugin_serves(const struct host_plugin *plugin, struct kg_str settings)
+enum manifest_process host_plugin_serves(const struct host_plugin *plugin,
+                                         const char *project_or_null, struct kg_str settings)
 {
     const struct local_plugin *record = record_of(plugin);
     enum manifest_process serves = plugin->dev ? plugin->manifest->process : MANIFEST_SHARED;
     for (size_t i = 0; plugin->dev == NULL && record && i < MANIFEST_PROCESS_COUNT; i++)
         if (kg_str_is(record->process, manifest_process_names[i]))
             serves = (enum manifest_process)i;
-    return serves == MANIFEST_SHARED && policy_is_of_project(plugin->manifest, settings)
+    return serves == MANIFEST_SHARED &&
+                   host_is_of_project(plugin->host, plugin->manifest, project_or_null, settings)
                ? MANIFEST_PROJECT
                : serves;
 }
@@ -272,7 +276,7 @@ static void see_to_nobody(struct host_plugin *plugin)
     const struct manifest *manifest =
         process != NULL && host_process_runs(process) ? process->manifest : plugin->manifest;
     plugin_config_make(plugin, &host_nobody, manifest, &settings);
-    bool serves = !policy_is_of_project(manifest, kg_buf_view(&settings));
+    bool serves = !host_is_of_project(plugin->host, manifest, NULL, kg_buf_view(&settings));
     if (process == NULL && serves)
         host_process_add(plugin, &host_nobody);
     else if (process != NULL && !serves)
@@ -465,6 +469,7 @@ struct host_status host_status(struct host_named named)
         .is_leaving = process ? process->standing >= HOST_LEAVES : plugin->leaving,
         .is_checked = process != NULL && process->standing == HOST_CHECKED,
         .manifest = process ? process->manifest : plugin->manifest,
+        .grants = host_grants_of(named),
         .problem = &plugin->problem,
         .drift = &plugin->drift,
         .state = process && process->instance ? instance_state(process->instance)

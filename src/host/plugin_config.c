@@ -171,7 +171,7 @@ int plugin_config_check(struct host *host, const struct manifest *manifest, stru
     if (result == 0)
         result =
             check_side(host, manifest, SIDE_SYSTEM, manifest->system_config_schema, system, err);
-    return result;
+    return result < 0 ? result : grants_check(host->local, manifest->name, err);
 }
 
 void plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,

@@ -22,12 +22,13 @@ struct policy {
     struct host_covers guards;
     char **aheads; /* folders to be made once the plan is good */
     struct cage_program *programs;
-    struct cage_reach *reaches;
+    struct cage_reach *reaches, *closed_reaches;
     struct cage_support *supports;
     char **texts;
     char **env, **command;
     char **kept;
     char *config_root;
+    struct host_covers closed; /* by the operator */
 };
 
 static void policy_free(struct policy *policy)
@@ -38,11 +39,13 @@ static void policy_free(struct policy *policy)
     kg_list_free(policy->aheads);
     free(policy->programs);
     free(policy->reaches);
+    free(policy->closed_reaches);
     free(policy->supports);
     kg_list_free(policy->texts);
     kg_list_free(policy->env);
     kg_list_free(policy->command);
     kg_list_free(policy->kept);
+    host_covers_free(&policy->closed);
     free(policy->config_root);
 }
 
@@ -86,6 +89,46 @@ static char *place(const struct policy *policy, const char *path, bool *ret_own,
     return NULL;
 }
 
+static void close_host(struct policy *policy, const struct capability *line)
+{
+    struct cage_policy *cage = &policy->cage;
+    policy->closed_reaches = kg_realloc(policy->closed_reaches,
+                                        (cage->closed_count + 1) * sizeof(*policy->closed_reaches));
+    policy->closed_reaches[cage->closed_count++] = (struct cage_reach){line->host, line->port};
+}
+
+/* What the operator closed. What has no place now is nowhere in the cage either. */
+static void add_closed(struct policy *policy)
+{
+    const struct grants *grants = policy->parts->grants;
+    for (size_t i = 0; grants != NULL && i < grants->closed.count; i++) {
+        const struct capability *line = &grants->closed.items[i];
+        bool own;
+        if (line->kind == CAPABILITY_NET_HOST)
+            close_host(policy, line);
+        if (line->kind != CAPABILITY_READ && line->kind != CAPABILITY_WRITE)
+            continue;
+        char *path = place(policy, line->path, &own, NULL);
+        if (path != NULL)
+            host_covers_add(&policy->closed,
+                            &(struct host_cover){.path = path,
+                                                 .write = line->kind == CAPABILITY_READ,
+                                                 .ahead = true,
+                                                 .empty = true,
+                                                 .note = "closed by the operator"});
+    }
+}
+
+/* Whatever way it was written, and whoever asks for it. */
+static bool is_closed(const struct policy *policy, const char *path, bool write)
+{
+    for (size_t i = 0; i < policy->closed.count; i++)
+        if ((write || policy->closed.items[i].write) &&
+            kg_path_within(path, policy->closed.items[i].path))
+            return true;
+    return false;
+}
+
 /* note is taken over; NULL: the path is as it was declared. */
 static int add_path(struct policy *policy, const char *declared, bool write, char *note,
                     struct kg_err *err)
@@ -98,6 +141,8 @@ static int add_path(struct policy *policy, const char *declared, bool write, cha
     if (text == NULL)
         return -EINVAL;
     kg_list_add(&policy->texts, text);
+    if (is_closed(policy, text, write))
+        return 0;
     path.path = text;
     policy->paths = kg_realloc(policy->paths, (cage->path_count + 1) * sizeof(*policy->paths));
     policy->paths[cage->path_count++] = path;
@@ -129,14 +174,24 @@ static int add_reach(struct policy *policy, const char *host, uint16_t port)
     return 0;
 }
 
-static int add_capability(struct policy *policy, const struct capability *capability,
+/* How it was written, if that is not its path, and whether the operator wrote it. */
+static char *note_of(const struct capability *capability, bool granted)
+{
+    bool is_plain = capability->path[0] == '/';
+    if (!granted)
+        return is_plain ? NULL : kg_strdup(capability->path);
+    return is_plain ? kg_strdup("granted by the operator")
+                    : kg_format("%s, granted by the operator", capability->path);
+}
+
+static int add_capability(struct policy *policy, const struct capability *capability, bool granted,
                           struct kg_err *err)
 {
     switch (capability->kind) {
     case CAPABILITY_READ:
     case CAPABILITY_WRITE:
         return add_path(policy, capability->path, capability->kind == CAPABILITY_WRITE,
-                        capability->path[0] == '/' ? NULL : kg_strdup(capability->path), err);
+                        note_of(capability, granted), err);
     case CAPABILITY_EXEC:
         return add_program(policy, capability, err);
     case CAPABILITY_NET_HOST:
@@ -184,11 +239,12 @@ static int add_knobs(struct policy *policy, struct kg_err *err)
     return 0;
 }
 
-bool policy_is_of_project(const struct manifest *manifest, struct kg_str settings)
+bool policy_is_of_project(const struct manifest *manifest, const struct capability_set *set,
+                          struct kg_str settings)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    for (size_t i = 0; i < manifest->capability_set.count; i++)
-        if (is_of_project(manifest->capability_set.items[i].path))
+    for (size_t i = 0; i < set->count; i++)
+        if (is_of_project(set->items[i].path))
             return true;
     for (size_t i = 0; i < manifest->knob_count && settings.length > 0; i++) {
         const struct manifest_knob *knob = &manifest->knobs[i];
@@ -279,8 +335,10 @@ static int cover(struct policy *policy, const struct host_cover *what, struct kg
         may_write(policy, what->path))
         kg_list_add(&policy->aheads, kg_strdup(what->path));
     policy->covers = kg_realloc(policy->covers, (cage->cover_count + 1) * sizeof(*policy->covers));
-    policy->covers[cage->cover_count++] =
-        (struct cage_cover){.path = what->path, .write = what->write, .note = what->note};
+    policy->covers[cage->cover_count++] = (struct cage_cover){.path = what->path,
+                                                              .write = what->write && !what->empty,
+                                                              .empty = what->empty,
+                                                              .note = what->note};
     return 0;
 }
 
@@ -334,10 +392,15 @@ static int guard(struct policy *policy, struct kg_err *err)
     return result;
 }
 
+/* What the operator closed comes first: there is nothing below it to be kept. */
 static int protect(struct policy *policy, struct kg_err *err)
 {
     const struct host_covers *covers = policy->parts->covers;
-    int result = protect_project(policy, err);
+    int result = 0;
+    for (size_t i = 0; i < policy->closed.count && result == 0; i++)
+        result = cover(policy, &policy->closed.items[i], err);
+    if (result == 0)
+        result = protect_project(policy, err);
     for (size_t i = 0; covers != NULL && i < covers->count && result == 0; i++)
         result = cover(policy, &covers->items[i], err);
     return result < 0 ? result : guard(policy, err);
@@ -492,13 +555,14 @@ static struct cage_support *supports_of(const struct config_names *names)
 
 static int add_declared(struct policy *policy, struct kg_err *err)
 {
-    const struct capability_set *set = &policy->parts->manifest->capability_set;
-    for (size_t i = 0; i < set->count; i++) {
-        int result = add_capability(policy, &set->items[i], err);
-        if (result < 0)
-            return result;
-    }
-    return add_knobs(policy, err);
+    const struct grants *grants = policy->parts->grants;
+    const struct capability_set *set =
+        grants ? &grants->set : &policy->parts->manifest->capability_set;
+    int result = 0;
+    add_closed(policy);
+    for (size_t i = 0; i < set->count && result == 0; i++)
+        result = add_capability(policy, &set->items[i], grants && i >= grants->declared, err);
+    return result < 0 ? result : add_knobs(policy, err);
 }
 
 /* Where config:/ is; owned. */
@@ -588,6 +652,7 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.covers = policy.covers;
     policy.cage.programs = policy.programs;
     policy.cage.reaches = policy.reaches;
+    policy.cage.closed = policy.closed_reaches;
     policy.cage.kept = (const char *const *)policy.kept;
     policy.cage.supports = policy.supports;
     policy.cage.support_count = parts->config->sandbox_support.count;

@@ -60,6 +60,7 @@ struct host_cage_parts host_cage_parts_of(struct host_named named,
     const char *home = has_own_home ? process->name : named.plugin->name;
     return (struct host_cage_parts){
         .manifest = process ? process->manifest : named.plugin->manifest,
+        .grants = host_grants_of(named),
         .dir = named.plugin->dir,
         .plugins_dir = host->plugins_dir,
         .config = host->config,
@@ -211,7 +212,7 @@ static bool may_claim(void *data, struct kg_str capability)
     const struct host_process *process = data;
     kg_auto(capability_free) struct capability claimed = {0};
     return capability_parse(capability, &claimed, NULL) == 0 &&
-           capability_set_covers(&process->manifest->capability_set, &claimed);
+           grants_cover(&process->grants, &claimed);
 }
 
 static bool may_notify(void *data, struct kg_str type)
@@ -294,7 +295,7 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .variant = host_tools_variant(process->plugin),
         .version = manifest->version,
         .methods = LIST(manifest->method_names),
-        .capabilities = LIST(manifest->capabilities),
+        .capabilities = LIST(process->grants.texts),
         .times = times_of(manifest, host->config),
         .limits = policy_limits(host->config, process->plugin->name),
         .config = settings,
@@ -331,6 +332,7 @@ void host_process_load(struct host_process *process)
     manifest_free(process->manifest);
     process->manifest = manifest_keep(plugin->manifest);
     process->tier = tier_of(process->manifest);
+    (void)host_grants_renew(process);
     set_spec(process, kg_buf_view(&settings));
 }
 
@@ -340,13 +342,16 @@ void host_process_configure(struct host_process *process, struct kg_str settings
     host_trace_configured(process);
 }
 
-/* Where a setting of the type `path` points is a part of the cage: a change needs a new one. So are
- * the words that a server is started with. */
+/*
+ * Where a setting of the type `path` points is a part of the cage: a change needs a new one. So are
+ * what the operator granted, and the words that a server is started with.
+ */
 static void apply_settings(struct host_process *process, struct kg_str settings)
 {
     struct kg_str before = instance_config(process->instance);
     bool moves = policy_paths_differ(process->manifest, before, settings) ||
                  (process->manifest->is_mcp && !kg_str_equal(before, settings));
+    moves |= host_grants_renew(process);
     host_process_configure(process, settings);
     if (moves)
         instance_restart(process->instance);
@@ -408,6 +413,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
         host_process_load(process);
     } else {
         plugin->problem = err;
+        (void)host_grants_renew(process);
         set_spec(process, KG_STR_NULL); /* it is not started while that is so */
     }
     link_process(process);
@@ -430,6 +436,7 @@ void host_process_remove(struct host_process *process)
     storage_free(kg_steal(&process->storage));
     host->project_ops->gone(host->projects, process);
     manifest_free(kg_steal(&process->manifest));
+    grants_free(&process->grants);
     kg_buf_free(&process->cage_words);
     kg_list_free(kg_steal(&process->sees));
     host_guarded_end(kg_steal(&process->guarded));

@@ -72,8 +72,9 @@ enum state_choice host_choice(const struct host *host, const char *name);
 /* Whether he enabled it, there or in config.toml. */
 bool host_is_enabled(const struct host *host, const char *name);
 
-/* Whom its processes serve when it is configured so; the plugin has a manifest. */
-enum manifest_process host_plugin_serves(const struct host_plugin *plugin, struct kg_str settings);
+/* Whom its processes serve, in that project, when configured so; the plugin has a manifest. */
+enum manifest_process host_plugin_serves(const struct host_plugin *plugin,
+                                         const char *project_or_null, struct kg_str settings);
 
 /* Whether each of its processes has a config:/ of its own. */
 bool host_plugin_parts_homes(const struct host_plugin *plugin);

@@ -31,26 +31,28 @@ const struct host_service *host_service_find(struct kg_str method)
     return NULL;
 }
 
-static bool has_capability(const struct manifest *manifest, enum capability_kind kind)
+static bool has_capability(const struct capability_set *set, enum capability_kind kind)
 {
     const struct capability wanted = {.kind = kind, .path = "", .program = "", .host = ""};
-    return capability_set_covers(&manifest->capability_set, &wanted);
+    return capability_set_covers(set, &wanted);
 }
 
-int host_service_check(const struct host_service *service, const struct manifest *manifest,
-                       struct kg_err *err)
+int host_service_check(const struct host_service *service, const char *plugin,
+                       const struct capability_set *set, struct kg_err *err)
 {
     const char *needed = service->needs == CAPABILITY_STORAGE_WRITE ? "write" : "read";
-    if (has_capability(manifest, service->needs))
+    if (has_capability(set, service->needs))
         return 0;
-    return kg_fail(err, KG_E_STORAGE_DENIED, "%s needs the capability kaged:storage:%s",
-                   service->method, needed);
+    return kg_fail(err, KG_E_STORAGE_DENIED,
+                   "%s needs the capability kaged:storage:%s: kaged plugin grant %s "
+                   "kaged:storage:%s",
+                   service->method, needed, plugin, needed);
 }
 
 bool host_stores(const struct host_process *process)
 {
     return process->plugin->host->facts != NULL &&
-           has_capability(process->manifest, CAPABILITY_STORAGE_READ);
+           has_capability(&process->grants.set, CAPABILITY_STORAGE_READ);
 }
 
 /* -- the plugin's storage ---------------------------------------------------------------------- */
@@ -146,7 +148,7 @@ static void on_storage_done(void *data, enum storage_outcome outcome, struct kg_
 static int serve(struct host_process *process, const struct host_service *service, int64_t id,
                  struct kg_str params, struct kg_err *err)
 {
-    int result = host_service_check(service, process->manifest, err);
+    int result = host_service_check(service, process->plugin->name, &process->grants.set, err);
     if (result < 0) {
         kg_auto(kg_buf_free) struct kg_buf sql = {0};
         keep_sql(params, &sql);

@@ -19,7 +19,7 @@ bool host_process_is_lazy(const struct host_process *process)
     if (plugin->dev != NULL)
         return false;
     return process->manifest->first_use ||
-           host_plugin_serves(plugin, instance_config(process->instance)) != MANIFEST_SHARED;
+           host_plugin_serves(plugin, NULL, instance_config(process->instance)) != MANIFEST_SHARED;
 }
 
 void host_process_use(struct host_process *process)

@@ -13,6 +13,7 @@
 struct refusal {
     char *what;       /* owned, like the texts that follow */
     char *capability; /* NULL: none would allow it */
+    char *closed_by;  /* the operator's line that closes it; NULL: none does */
     char *reason;
     const char *source;
     int64_t count;
@@ -22,48 +23,132 @@ struct refusal {
 struct why {
     struct loop_message settled;
     struct host *host;
-    char *name;                /* owned */
-    struct manifest *manifest; /* one reference; NULL: it is broken */
-    size_t next;               /* of the kinds of events */
+    char *name;           /* owned */
+    char *plugin;         /* the same, without its project */
+    struct grants grants; /* what it may do now */
+    size_t next;          /* of the kinds of events */
     struct refusal items[REFUSALS_MAX];
     size_t count;
     host_audit_done_fn *on_done;
     void *data;
 };
 
+/* -- what a plugin itself names -----------------------------------------------------------------
+ */
+
+#define NAMED_MAX  1024 /* bytes of a path that is looked at */
+#define HINTED_MAX 120  /* of a capability that fits into a hint, whole */
+
+static const char own_word[] = "its cage does not show it so";
+
+/* The first absolute path in a text, in quotes or alone; empty: none. */
+static struct kg_str path_in(struct kg_str text)
+{
+    static const char before[] = " '\"`(=:", after[] = " '\"`),;:";
+    for (size_t i = 0; i < text.length; i++) {
+        if (text.data[i] != '/' || (i > 0 && strchr(before, text.data[i - 1]) == NULL))
+            continue;
+        bool quoted = i > 0 && strchr("'\"`", text.data[i - 1]) != NULL;
+        char quote[] = {quoted ? text.data[i - 1] : '\0', '\0'};
+        const char *ends = quoted ? quote : after;
+        size_t end = i;
+        while (end < text.length && strchr(ends, text.data[end]) == NULL)
+            end++;
+        while (end > i + 1 && (text.data[end - 1] == '.' || text.data[end - 1] == '/'))
+            end--;
+        if (end - i > 1 && end - i <= NAMED_MAX)
+            return (struct kg_str){text.data + i, end - i};
+    }
+    return KG_STR_NULL;
+}
+
+/* As its lines would name it: what is in its project is told so. */
+static char *named_as(const struct host_process *process, const char *path)
+{
+    const char *root = process->whom.root;
+    if (root == NULL || !kg_path_within(path, root))
+        return kg_strdup(path);
+    const char *rest = path + strlen(root);
+    return kg_format("project:/%s", rest + (rest[0] == '/'));
+}
+
+/* What it would take to have the path: to read it, or if it may, to write it. NULL: it has both. */
+static const char *missing_access(const struct host_process *process, const char *path)
+{
+    static const char *const accesses[] = {"read", "write"};
+    for (size_t i = 0; i < KG_COUNT(accesses); i++) {
+        kg_auto(capability_free) struct capability wanted = {0};
+        kg_auto(kg_free) char *text = kg_format("%s:fs:%s", accesses[i], path);
+        if (capability_parse(kg_str(text), &wanted, NULL) < 0)
+            return NULL;
+        if (!grants_cover(&process->grants, &wanted))
+            return accesses[i];
+    }
+    return NULL;
+}
+
+void host_note_unseen(struct host_process *process, struct kg_str message, struct kg_err *err)
+{
+    kg_auto(kg_free) char *path = kg_str_dup(path_in(message));
+    uint32_t suppressed;
+    if (path[0] == '\0' || kg_path_within(path, process->plugin->dir))
+        return;
+    kg_auto(kg_free) char *named = named_as(process, path);
+    const char *access = missing_access(process, named);
+    if (access == NULL)
+        return;
+    kg_auto(kg_buf_free) struct kg_buf line = {0}, word = {0};
+    kg_buf_printf(&line, "%s:fs:%s", access, named);
+    kg_buf_shell(&word, kg_buf_view(&line));
+    if (word.length < HINTED_MAX)
+        kg_hint(err, "if it may %s that: kaged plugin grant %s %s", access, process->plugin->name,
+                kg_buf_terminate(&word));
+    if (instance_may_complain(process->instance, &suppressed))
+        audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_ACCESS_DENIED, KG_STR_NULL,
+                   AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(access), AUDIT_V_TEXT(named),
+                   AUDIT_V_TEXT(own_word), AUDIT_V_INT(suppressed));
+}
+
 /* -- what would have allowed it ---------------------------------------------------------------- */
 
-/* The text, which is taken over, if it is a capability that is not there already; owned. */
-static char *allowing(const struct manifest *manifest_or_null, char *text)
+static char *text_of(const struct capability *capability)
+{
+    struct kg_buf text = {0};
+    capability_print(capability, &text);
+    return kg_buf_terminate(&text);
+}
+
+/* The text, which is taken over, names what is missing, if it is a capability, and not there now.
+ */
+static void set_missing(const struct why *why, char *text, struct refusal *refusal)
 {
     kg_auto(kg_free) char *owned = text;
     kg_auto(capability_free) struct capability capability = {0};
-    kg_auto(kg_buf_free) struct kg_buf canonical = {0};
     if (capability_parse(kg_str(owned), &capability, NULL) < 0 ||
-        (manifest_or_null != NULL &&
-         capability_set_covers(&manifest_or_null->capability_set, &capability)))
-        return NULL;
-    capability_print(&capability, &canonical);
-    return kg_str_dup(kg_buf_view(&canonical));
+        grants_cover(&why->grants, &capability))
+        return;
+    const struct capability *closed = grants_closing(&why->grants, &capability);
+    refusal->capability = text_of(closed ? closed : &capability);
+    refusal->closed_by = closed ? text_of(closed) : NULL;
 }
 
-/* NULL: what was asked for is no host at all. */
-static char *reaching(struct kg_str host, int64_t port)
+static void set_missing_host(const struct why *why, struct kg_str host, int64_t port,
+                             struct refusal *refusal)
 {
     bool is_v6 = host.length > 0 && memchr(host.data, ':', host.length) != NULL;
-    return allowing(
-        NULL, kg_format(is_v6 ? "net:[%.*s]:%d" : "net:%.*s:%d", KG_STR_ARG(host), (int)port));
+    set_missing(why,
+                kg_format(is_v6 ? "net:[%.*s]:%d" : "net:%.*s:%d", KG_STR_ARG(host), (int)port),
+                refusal);
 }
 
 static void read_network(struct why *why, const struct kg_node *event, struct refusal *ret_refusal)
 {
-    (void)why;
     struct kg_str host = kg_node_text(event, "host"), declare = kg_node_text(event, "declare");
     int64_t port = kg_node_number(event, "port");
     ret_refusal->what = port ? kg_format("to connect to %.*s, port %d", KG_STR_ARG(host), (int)port)
                              : kg_format("to look up the host %.*s", KG_STR_ARG(host));
     if (declare.length > 0)
-        ret_refusal->capability = reaching(declare, port ? port : 443);
+        set_missing_host(why, declare, port ? port : 443, ret_refusal);
     ret_refusal->source = "the gatekeeper of its network, which refused it";
 }
 
@@ -72,13 +157,14 @@ static void read_access(struct why *why, const struct kg_node *event, struct ref
     struct kg_str access = kg_node_text(event, "access"), path = kg_node_text(event, "path");
     kg_auto(kg_free) char *file = kg_str_dup(path);
     kg_auto(kg_free) char *folder = kg_str_dup(path);
+    bool is_own_word = kg_str_is(kg_node_text(event, "reason"), own_word);
     ret_refusal->what = kg_format("to %.*s %s", KG_STR_ARG(access), file);
-    ret_refusal->source = "the kernel's audit log";
+    ret_refusal->source =
+        is_own_word ? "the plugin's own error, which names it" : "the kernel's audit log";
     if (kg_str_is(access, "execute"))
-        ret_refusal->capability =
-            allowing(why->manifest, kg_format("exec:%s:%s", file, dirname(folder)));
-    else if (kg_str_is(access, "write"))
-        ret_refusal->capability = allowing(why->manifest, kg_format("write:fs:%s", file));
+        set_missing(why, kg_format("exec:%s:%s", file, dirname(folder)), ret_refusal);
+    else if (kg_str_is(access, "write") || kg_str_is(access, "read"))
+        set_missing(why, kg_format("%.*s:fs:%s", KG_STR_ARG(access), file), ret_refusal);
 }
 
 static const struct {
@@ -95,6 +181,7 @@ static void refusal_free(struct refusal *refusal)
 {
     free(refusal->what);
     free(refusal->capability);
+    free(refusal->closed_by);
     free(refusal->reason);
     free(refusal->first);
     free(refusal->last);
@@ -135,12 +222,28 @@ static void read_line(struct why *why, struct kg_str line)
     add_refusal(why, &refusal);
 }
 
-static void put_refusal(struct kg_json_writer *json, const struct refusal *refusal)
+/* The command that allows it, for whoever asks. */
+static void put_command(struct kg_json_writer *json, const struct why *why,
+                        const struct refusal *refusal)
+{
+    kg_auto(kg_buf_free) struct kg_buf command = {0};
+    if (refusal->capability != NULL) {
+        kg_buf_printf(&command, "kaged plugin grant %s ", why->plugin);
+        kg_buf_shell(&command, kg_str(refusal->capability));
+    }
+    kg_json_named_text(json, "command",
+                       refusal->capability != NULL ? kg_buf_terminate(&command) : NULL);
+}
+
+static void put_refusal(struct kg_json_writer *json, const struct why *why,
+                        const struct refusal *refusal)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "what", refusal->what);
     kg_json_named_text(json, "reason", refusal->reason);
     kg_json_named_text(json, "capability", refusal->capability);
+    kg_json_named_text(json, "closed_by", refusal->closed_by);
+    put_command(json, why, refusal);
     kg_json_named_text(json, "source", refusal->source);
     kg_json_named_int(json, "count", refusal->count);
     kg_json_named_text(json, "first", refusal->first);
@@ -157,7 +260,7 @@ static void answer(struct why *why)
     kg_json_key(&json, "refusals");
     kg_json_begin(&json, '[');
     for (size_t i = why->count; i > 0; i--)
-        put_refusal(&json, &why->items[i - 1]);
+        put_refusal(&json, why, &why->items[i - 1]);
     kg_json_end(&json, ']');
     kg_json_named_text(&json, "knowledge", cage_spawner_knowledge(why->host->supervisor.spawner));
     kg_json_end(&json, '}');
@@ -168,7 +271,8 @@ static void why_free(struct why *why)
 {
     for (size_t i = 0; i < why->count; i++)
         refusal_free(&why->items[i]);
-    manifest_free(why->manifest);
+    grants_free(&why->grants);
+    free(why->plugin);
     free(why->name);
     free(why);
 }
@@ -228,7 +332,10 @@ void host_why(struct host *host, struct host_named named, host_audit_done_fn *on
     struct why *why = kg_alloc(sizeof(*why));
     why->host = host;
     why->name = kg_strdup(host_name(named));
-    why->manifest = manifest ? manifest_keep(manifest) : NULL;
+    why->plugin = kg_strdup(named.plugin->name);
+    if (manifest != NULL)
+        host_grants_make(host, manifest, named.process ? &named.process->whom : &host_nobody,
+                         &why->grants);
     why->on_done = on_done;
     why->data = data;
     why->settled.deliver = on_settled;

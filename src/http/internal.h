@@ -293,6 +293,8 @@ http_handler_fn http_handle_enable;
 http_handler_fn http_handle_disable;
 http_handler_fn http_handle_restart;
 http_handler_fn http_handle_why;
+http_handler_fn http_handle_grant;
+http_handler_fn http_handle_revoke;
 http_handler_fn http_handle_call;
 http_handler_fn http_handle_call_by_query;
 http_handler_fn http_handle_logs;

@@ -86,6 +86,27 @@ static void put_problem(struct kg_json_writer *json, const struct host_status *s
         kg_json_named_text(json, "problem_hint", problem->hint);
 }
 
+static void put_lines(struct kg_json_writer *json, const char *key,
+                      const struct capability_set *set, size_t first)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    kg_json_named_begin(json, key, '[');
+    for (size_t i = first; i < set->count; i++) {
+        text.length = 0;
+        capability_print(&set->items[i], &text);
+        kg_json_str(json, kg_buf_view(&text));
+    }
+    kg_json_end(json, ']');
+}
+
+/* What it may do, and which of it is the operator's own word. */
+static void put_grants(struct kg_json_writer *json, const struct grants *grants)
+{
+    put_lines(json, "capabilities", &grants->set, 0);
+    put_lines(json, "granted", &grants->set, grants->declared);
+    put_lines(json, "closed", &grants->closed, 0);
+}
+
 /* What a plugin is, in a list and alone. */
 static void put_identity(struct kg_json_writer *json, const struct host_status *status,
                          const struct instance_facts *facts)
@@ -99,7 +120,7 @@ static void put_identity(struct kg_json_writer *json, const struct host_status *
     kg_json_named_text(json, "dir", status->dir);
     kg_json_named_bool(json, "dev", status->is_dev);
     if (manifest != NULL)
-        kg_json_named_list(json, "capabilities", manifest->capabilities);
+        put_grants(json, status->grants);
     put_int(json, "pid", facts->pid != 0, facts->pid);
     put_problem(json, status);
 }
@@ -306,6 +327,56 @@ void http_handle_restart(struct http_request *request)
 {
     host_restart(http_host(request), http_path_parameter(request, "name"), http_operator(request),
                  http_on_acted, request);
+}
+
+/* -- the operator's own lines ------------------------------------------------------------------ */
+
+static void on_granted(void *data, const char *plugin, char *const *restarted,
+                       const struct kg_err *err_or_null)
+{
+    struct http_request *request = data;
+    struct host_named named;
+    if (err_or_null != NULL) {
+        http_reply_error(request, err_or_null);
+        return;
+    }
+    if (!http_find_plugin(request, &named))
+        return; /* it is gone by now */
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", plugin);
+    put_grants(&json, host_status(named).grants);
+    kg_json_named_list(&json, "restarted", (char **)restarted);
+    kg_json_end(&json, '}');
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
+static void change_grants(struct http_request *request, bool revokes)
+{
+    const struct kg_node *lines = kg_node_list(http_body_tree(request), "capabilities");
+    char **texts = kg_list_new(0);
+    for (uint32_t i = 0; i < lines->count; i++)
+        kg_list_add(&texts, kg_str_dup(lines->items[i].text));
+    const struct host_grant grant = {
+        .name = http_path_parameter(request, "name"),
+        .project = kg_node_text(http_body_tree(request), "project"),
+        .lines = texts,
+        .revokes = revokes,
+        .operator_id = http_operator(request),
+    };
+    host_grant(http_host(request), &grant, on_granted, request);
+    kg_list_free(texts);
+}
+
+void http_handle_grant(struct http_request *request)
+{
+    change_grants(request, false);
+}
+
+void http_handle_revoke(struct http_request *request)
+{
+    change_grants(request, true);
 }
 
 /* -- refusals ---------------------------------------------------------------------------------- */

@@ -271,6 +271,7 @@ void kit_room_free(struct kit_room *room)
 
 const char *kit_room_project_root(const struct kit_room *room)
 {
-    bool is_of_project = policy_is_of_project(room->parts.manifest, kg_buf_view(&room->settings));
+    bool is_of_project = policy_is_of_project(
+        room->parts.manifest, &room->parts.manifest->capability_set, kg_buf_view(&room->settings));
     return is_of_project ? room->project : NULL;
 }

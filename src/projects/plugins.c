@@ -83,7 +83,7 @@ static enum manifest_process serves(const struct projects_entry *project,
         return MANIFEST_SHARED;
     if (use->config != NULL)
         kg_json_node(&json, use->config);
-    return host_plugin_serves(plugin, kg_buf_view(&settings));
+    return host_plugin_serves(plugin, project->id, kg_buf_view(&settings));
 }
 
 static void add_use(struct projects_entry *project, const struct project_use *use)

@@ -2,6 +2,7 @@
 #ifndef KAGED_STORE_INTERNAL_H
 #define KAGED_STORE_INTERNAL_H
 
+#include "config/edit.h"
 #include "config/local.h"
 #include "store/store.h"
 
@@ -79,6 +80,11 @@ const struct local_plugin *store_record_find(const struct local *local, const ch
 int store_record_write(struct store *store, const struct store_record *record, struct kg_err *err);
 /* Removes the whole table of that package; none is fine. */
 int store_record_remove(struct store *store, const char *package, struct kg_err *err);
+/* Changes local.toml; takes a key out of it, if it is there. */
+int store_record_edit(const struct store *store, edit_change *change, const void *data,
+                      struct kg_err *err);
+int store_record_cut(struct kg_buf *text, const char *const *path, size_t count,
+                     struct kg_err *err);
 bool store_record_equal(const struct store_record *a, const struct store_record *b);
 
 /* -- the journal, see journal.c ---------------------------------------------------------------- */

@@ -5,8 +5,6 @@
  */
 #include "store/internal.h"
 
-#include "config/edit.h"
-
 #include <errno.h>
 #include <stdlib.h>
 
@@ -76,8 +74,7 @@ bool store_record_equal(const struct store_record *a, const struct store_record 
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static int remove_key(struct kg_buf *text, const char *const *path, size_t count,
-                      struct kg_err *err)
+int store_record_cut(struct kg_buf *text, const char *const *path, size_t count, struct kg_err *err)
 {
     struct kg_err gone = {0};
     int result = edit_toml_remove(text, path, count, &gone);
@@ -94,7 +91,7 @@ static int set_text(struct kg_buf *text, const char *package, const char *key, c
     const char *path[] = {"plugins", package, key};
     const struct kg_node node = {.type = KG_STRING, .text = kg_str(value)};
     return value != NULL ? edit_toml_set(text, path, KG_COUNT(path), &node, err)
-                         : remove_key(text, path, KG_COUNT(path), err);
+                         : store_record_cut(text, path, KG_COUNT(path), err);
 }
 
 static int set_local(struct kg_buf *text, const struct store_record *record, struct kg_err *err)
@@ -102,13 +99,17 @@ static int set_local(struct kg_buf *text, const struct store_record *record, str
     const char *path[] = {"plugins", record->package, "local"};
     const struct kg_node node = {.type = KG_BOOL, .boolean = record->local};
     return record->has_local ? edit_toml_set(text, path, KG_COUNT(path), &node, err)
-                             : remove_key(text, path, KG_COUNT(path), err);
+                             : store_record_cut(text, path, KG_COUNT(path), err);
 }
 
+/* What the operator granted to it is not for another that is called so. */
 static int change_remove(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const char *path[] = {"plugins", data};
-    return remove_key(text, path, KG_COUNT(path), err);
+    kg_auto(kg_free) char *name = kg_str_dup(manifest_package_name(kg_str(data)));
+    const char *const grants[] = {"grants", name};
+    int result = store_record_cut(text, path, KG_COUNT(path), err);
+    return result < 0 ? result : store_record_cut(text, grants, KG_COUNT(grants), err);
 }
 
 /* A table that lost its last key was ours alone. */
@@ -120,7 +121,7 @@ static int drop_if_empty(struct kg_buf *text, const char *package, struct kg_err
     bool empty = plugin != NULL && plugin->installed.length == 0 && plugin->hash.length == 0 &&
                  plugin->config == NULL && plugin->system->count == 0;
     local_free(local);
-    return empty ? remove_key(text, path, KG_COUNT(path), err) : 0;
+    return empty ? store_record_cut(text, path, KG_COUNT(path), err) : 0;
 }
 
 static int change_record(struct kg_buf *text, void *data, struct kg_err *err)
@@ -138,8 +139,8 @@ static int change_record(struct kg_buf *text, void *data, struct kg_err *err)
     return drop_if_empty(text, record->package, err);
 }
 
-static int edit(const struct store *store, edit_change *change, const void *data,
-                struct kg_err *err)
+int store_record_edit(const struct store *store, edit_change *change, const void *data,
+                      struct kg_err *err)
 {
     const struct config_paths *paths = store->parts.paths;
     int result = edit_file(paths->local_file, change, (void *)data, err);
@@ -151,12 +152,12 @@ static int edit(const struct store *store, edit_change *change, const void *data
 
 int store_record_write(struct store *store, const struct store_record *record, struct kg_err *err)
 {
-    return edit(store, change_record, record, err);
+    return store_record_edit(store, change_record, record, err);
 }
 
 int store_record_remove(struct store *store, const char *package, struct kg_err *err)
 {
-    return edit(store, change_remove, package, err);
+    return store_record_edit(store, change_remove, package, err);
 }
 
 /* -- promote ----------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@
 #include "cage/gate.h"
 #include "config/config.h"
 #include "loop/loop.h"
+#include "manifest/grants.h"
 #include "manifest/manifest.h"
 
 /* -- the store --------------------------------------------------------------------------------- */
@@ -304,6 +305,16 @@ int store_remove(struct store *store, const char *name, const struct store_remov
 void store_removed_free(struct store_removed *removed); /* also for kg_auto */
 /* Blocks. local = true in its entry. KG_E_CONFLICT if it is already. */
 int store_promote(struct store *store, const char *name, struct kg_err *err);
+
+/* The operator's own lines over a plugin's manifest; everything is borrowed. See grants.h. */
+struct store_grant {
+    const char *plugin;
+    const char *project; /* NULL: wherever it runs */
+    const struct capability_set *declared, *lines;
+    bool revokes;
+};
+/* Blocks. All lines or none are written. */
+int store_grant(struct store *store, const struct store_grant *grant, struct kg_err *err);
 
 /* -- drift: whether the files are still those that were approved ------------------------------- */
 

@@ -593,9 +593,9 @@ static void covers_lie_over_what_may_be_written_and_nothing_else(void **state)
     static const struct cage_path paths[] = {
         {"/opt", true, false}, {"/opt/x/deep", true, false}, {"/k", false, false}};
     static const struct cage_cover covers[] = {
-        {"/opt/x", false, "a test's"}, {"/opt/x/deep", false, NULL},
-        {"/opt/x/none", false, NULL},  {"/k/state", false, NULL},
-        {"/opt/python", true, NULL},   {"/opt/x/deep/file", true, NULL},
+        {"/opt/x", false, .note = "a test's"}, {"/opt/x/deep", false, .note = NULL},
+        {"/opt/x/none", false, .note = NULL},  {"/k/state", false, .note = NULL},
+        {"/opt/python", true, .note = NULL},   {"/opt/x/deep/file", true, .note = NULL},
     };
     struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
     policy.covers = covers;
@@ -614,7 +614,7 @@ static void cover_with_a_link_in_its_path_is_refused(void **state)
 {
     (void)state;
     static const struct cage_path paths[] = {{"/opt", true, false}};
-    static const struct cage_cover cover = {"/opt/x/link", false, NULL};
+    static const struct cage_cover cover = {"/opt/x/link", false, .note = NULL};
     struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
     policy.covers = &cover;
     policy.cover_count = 1;
