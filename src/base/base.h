@@ -296,6 +296,8 @@ struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five 
 
 /* Whether the path is the folder, or below it; both are written plainly. Nothing is in "". */
 bool kg_path_within(const char *path, const char *folder);
+/* The path as it is after `from`, which it may be within, became `to`; owned. */
+char *kg_path_moved(const char *path, const char *from, const char *to);
 const char *kg_path_name(const char *path);               /* what is behind the last slash */
 char *kg_path_folder(const char *path);                   /* what is before it, or "."; owned */
 char *kg_path_join(const char *folder, const char *name); /* owned */

@@ -28,3 +28,9 @@ char *kg_path_join(const char *folder, const char *name)
 {
     return kg_format("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name);
 }
+
+char *kg_path_moved(const char *path, const char *from, const char *to)
+{
+    return kg_path_within(path, from) ? kg_format("%s%s", to, path + strlen(from))
+                                      : kg_strdup(path);
+}

@@ -54,7 +54,8 @@ struct cage_support {
 
 struct cage_policy {
     const char *name;           /* for messages */
-    const char *install_dir;    /* absolute, no symlink in it; read-only in the cage, same path */
+    const char *install_dir;    /* absolute; read-only in the cage */
+    const char *install_source; /* whose files those are, no symlink in it; NULL: install_dir */
     const char *const *command; /* argv; a relative command[0] is below install_dir; NULL-ended */
     const char *const *env;     /* "NAME=value", the child's whole environment; NULL-ended */
     const struct cage_path *paths;

@@ -220,6 +220,8 @@ struct cage_plan {
 
 /* True for an absolute path without "//", "." or ".." in it, and no "/" at its end. */
 bool cage_path_plain(const char *path);
+/* The folder of the host that the plugin's files are in. */
+const char *cage_install_source(const struct cage_policy *policy);
 
 /*
  * Finds command[0] of the policy, the programs that it grants and every interpreter they need, and

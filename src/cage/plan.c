@@ -140,12 +140,17 @@ static void add_writables(struct cage_words *writables)
         cage_words_add(writables, folders[i]);
 }
 
+const char *cage_install_source(const struct cage_policy *policy)
+{
+    return policy->install_source ? policy->install_source : policy->install_dir;
+}
+
 /* A link in the path would let another folder be bound than the operator read. */
 static int check_install_dir(const struct cage_policy *policy, const struct cage_host *host,
                              struct kg_err *err)
 {
-    const char *folder = policy->install_dir;
-    if (!cage_path_plain(folder))
+    const char *folder = cage_install_source(policy);
+    if (!cage_path_plain(folder) || !cage_path_plain(policy->install_dir))
         return kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s is not a plain absolute path",
                        policy->name, folder);
     kg_auto(kg_free) char *real = host->real(folder);
@@ -233,7 +238,7 @@ static int fill(struct cage_plan *plan, const struct cage_policy *policy,
         result = cage_network_plan(policy, facts, plan, err);
     if (result < 0)
         return result;
-    cage_steps_add(steps, CAGE_STEP_BIND, policy->install_dir, policy->install_dir, 0);
+    cage_steps_add(steps, CAGE_STEP_BIND, policy->install_dir, cage_install_source(policy), 0);
     cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/", "", 0);
     result = add_command(policy, path, &plan->command, err);
     return result < 0 ? result : add_env(policy, &plan->env, err);

@@ -79,6 +79,28 @@ static bool is_own(const struct search *search, const char *path)
     return kg_path_within(path, search->policy->install_dir);
 }
 
+/* The plugin's own files are at one path in the cage, and may be at another on the host. */
+static char *on_host(const struct search *search, const char *path)
+{
+    const struct cage_policy *policy = search->policy;
+    return kg_path_moved(path, policy->install_dir, cage_install_source(policy));
+}
+
+/* The real path of a folder, as the cage has it; owned. NULL: it is not there. */
+static char *real_folder_of(const struct search *search, const char *folder)
+{
+    const struct cage_policy *policy = search->policy;
+    kg_auto(kg_free) char *there = on_host(search, folder);
+    kg_auto(kg_free) char *real = search->host->real(there);
+    return real ? kg_path_moved(real, cage_install_source(policy), policy->install_dir) : NULL;
+}
+
+static enum cage_file kind_of(const struct search *search, const char *path)
+{
+    kg_auto(kg_free) char *there = on_host(search, path);
+    return search->host->kind(there);
+}
+
 static bool is_writable(const struct search *search, const char *path)
 {
     const struct cage_policy *policy = search->policy;
@@ -133,7 +155,7 @@ static int fail_outside(struct search *search, const char *path)
 
 static int check_program(struct search *search, const char *path)
 {
-    enum cage_file kind = search->host->kind(path);
+    enum cage_file kind = kind_of(search, path);
     if (kind == CAGE_FILE_PROGRAM)
         return 0;
     if (kind == CAGE_FILE_NONE)
@@ -276,7 +298,7 @@ static char *follow(struct search *search, const char *start)
         trusted =
             (trusted || is_system(path)) && !is_own(search, path) && !is_writable(search, path);
         kg_auto(kg_free) char *folder = kg_path_folder(path);
-        kg_auto(kg_free) char *real_folder = search->host->real(folder);
+        kg_auto(kg_free) char *real_folder = real_folder_of(search, folder);
         if (real_folder == NULL) {
             fail_missing(search, path);
             return NULL;
@@ -288,7 +310,8 @@ static char *follow(struct search *search, const char *start)
             path = moved;
             continue;
         }
-        kg_auto(kg_free) char *target = search->host->link(path);
+        kg_auto(kg_free) char *there = on_host(search, path);
+        kg_auto(kg_free) char *target = search->host->link(there);
         if (target == NULL)
             return kg_steal(&path);
         add_link(search, path, target);
@@ -307,7 +330,7 @@ static char *locate(struct search *search, const char *word, bool own_first)
     if (strchr(word, '/') != NULL)
         return cage_path_join(install_dir, word);
     kg_auto(kg_free) char *own = cage_path_join(install_dir, word);
-    if (own_first && search->host->kind(own) != CAGE_FILE_NONE)
+    if (own_first && kind_of(search, own) != CAGE_FILE_NONE)
         return kg_steal(&own);
     for (size_t i = 0; i < KG_COUNT(program_folders); i++) {
         kg_auto(kg_free) char *path = cage_path_join(program_folders[i], word);
@@ -400,7 +423,8 @@ static int add_path(struct search *search, const char *path, unsigned depth)
         return result;
 
     char head[HEAD_BYTES + 1];
-    size_t length = search->host->head(file, head, HEAD_BYTES);
+    kg_auto(kg_free) char *there = on_host(search, file);
+    size_t length = search->host->head(there, head, HEAD_BYTES);
     head[length] = '\0';
     if (depth >= INTERPRETERS_MAX || strncmp(head, "#!", 2) != 0)
         return 0;

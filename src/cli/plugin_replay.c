@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include "kit/replay.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -195,9 +196,15 @@ static char *find_folder(const struct cli *cli, const struct config *config,
                          const struct trace *trace)
 {
     const char *given = cli_argument(cli, 1);
-    const char *plugins_dir = config_plugins_dir(config, &cli->paths);
-    return given != NULL ? kg_strdup(given)
-                         : kg_format("%s/%.*s", plugins_dir, KG_STR_ARG(trace->plugin));
+    if (given != NULL)
+        return kg_strdup(given);
+    const struct store_parts parts = {.paths = &cli->paths,
+                                      .plugins_dir = config_plugins_dir(config, &cli->paths)};
+    struct store *store = store_new(&parts);
+    kg_auto(kg_free) char *name = kg_str_dup(trace->plugin);
+    char *place = store_place(store, name);
+    store_free(store);
+    return place;
 }
 
 static struct manifest *load_manifest(const char *dir, const struct trace *trace,

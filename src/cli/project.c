@@ -6,8 +6,8 @@
 
 #include "cli/install.h"
 #include "project/project.h"
+#include "store/store.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -30,10 +30,10 @@ static void installed_free(struct installed *installed)
 }
 
 /* A plugin whose manifest is wrong is not there for projects; plugin validate says why. */
-static void add_plugin(struct installed *installed, const char *folder, const char *name)
+static void add_plugin(struct installed *installed, struct store *store, const char *name)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
-    kg_auto(kg_free) char *dir = kg_format("%s/%s", folder, name);
+    kg_auto(kg_free) char *dir = store_place(store, name);
     struct manifest *manifest = manifest_load(dir, &problems);
     if (manifest == NULL)
         return;
@@ -42,16 +42,19 @@ static void add_plugin(struct installed *installed, const char *folder, const ch
     installed->manifests[installed->count++] = manifest;
 }
 
-static int add_plugins(struct installed *installed, const char *folder, struct kg_err *err)
+static int add_plugins(struct installed *installed, const struct cli *cli, const char *folder,
+                       struct kg_err *err)
 {
-    DIR *dir = opendir(folder);
-    if (dir == NULL)
-        return errno == ENOENT ? 0 : kg_fail_errno(err, errno, "open %s", folder);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        if (manifest_name_is_valid(kg_str(entry->d_name)))
-            add_plugin(installed, folder, entry->d_name);
-    closedir(dir);
-    return 0;
+    const struct store_parts parts = {.paths = &cli->paths, .plugins_dir = folder};
+    if (access(folder, F_OK) < 0 && errno == ENOENT)
+        return 0;
+    struct store *store = store_new(&parts);
+    char **names = store_names(store, err);
+    for (char **name = names; name != NULL && *name != NULL; name++)
+        add_plugin(installed, store, *name);
+    store_free(store);
+    kg_list_free(names);
+    return names ? 0 : -EIO;
 }
 
 static int find_installed(const struct cli *cli, struct installed *ret_installed,
@@ -61,7 +64,7 @@ static int find_installed(const struct cli *cli, struct installed *ret_installed
     if (config == NULL)
         return -EINVAL;
     const char *folder = config_plugins_dir(config, &cli->paths);
-    int result = add_plugins(ret_installed, folder, err);
+    int result = add_plugins(ret_installed, cli, folder, err);
     config_free(config);
     if (result < 0)
         return result;

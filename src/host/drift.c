@@ -131,9 +131,14 @@ void host_start_if_approved(struct host_process *process)
     }
 }
 
+/*
+ * After its manifest was read: what is run is what is looked at here. One that was just compared in
+ * full and is another by now is not compared once more: somebody is writing there.
+ */
 int host_check_start(struct host_process *process, struct kg_err *err)
 {
-    int result = process->standing == HOST_STARTS ? 0 : look(process, err);
+    int result =
+        process->standing == HOST_STARTS ? host_check_quick(process, err) : look(process, err);
     if (result == 0)
         return 0;
     err->code = KG_E_NOT_APPROVED; /* what cannot be looked at is not approved either */

@@ -359,8 +359,9 @@ void host_covers_free(struct host_covers *covers);
 struct host_cage_parts {
     const struct manifest *manifest;
     const struct grants *grants; /* NULL: what the manifest declares, and nothing else */
-    const char *dir;             /* of the plugin, without a link in it */
-    const char *plugins_dir;     /* where plugins are installed */
+    const char *dir;         /* of the plugin, as it sees it */
+    const char *source;      /* where those files are, without a link in it; NULL: in dir */
+    const char *plugins_dir; /* where plugins are installed */
     const struct config *config;
     const struct config_paths *paths;
     const struct config_paths *also_kept; /* more that no plugin may see; NULL: none */

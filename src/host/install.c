@@ -3,8 +3,8 @@
  * plugin while it lasts, and its processes in projects: nobody else starts, stops or changes them.
  * A worker does what blocks; what waits for a plugin goes on when its state changes.
  *
- *   upgrade:   stop -> files exchanged -> start -> runs: the version before is removed
- *                                               -> does not: files exchanged again, start
+ *   upgrade:   stop -> another version -> start -> runs: the version before is removed
+ *                                               -> does not: that one again, start
  *   uninstall: stop -> storage closed -> all of it removed
  */
 #include "host/internal.h"
@@ -495,7 +495,8 @@ static void on_removed(struct host_change *change)
     struct host *host = change->host;
     for (struct host_process *at = held(change); at != NULL; at = at->next)
         storage_free(kg_steal(&at->storage)); /* a new one is made when it is asked for */
-    if (change->result < 0 && access(change->plugin->dir, F_OK) == 0) {
+    kg_auto(kg_free) char *place = store_place(host->store, change->name);
+    if (change->result < 0 && access(place, F_OK) == 0) {
         finish(change, &change->err);
         return;
     }
@@ -615,6 +616,34 @@ void host_promote(struct host *host, struct kg_str name, const char *operator_id
     if (change->plugin->manifest != NULL)
         change->version = kg_strdup(change->plugin->manifest->version);
     work(change, run_promote, on_promoted);
+}
+
+/* -- versions that nobody uses ----------------------------------------------------------------- */
+
+struct tidying {
+    struct loop_job job;
+    struct host *host;
+};
+
+static void run_tidy(struct loop_job *job)
+{
+    store_tidy(KG_CONTAINER(job, struct tidying, job)->host->store);
+}
+
+static void on_tidied(struct loop_job *job)
+{
+    struct tidying *tidying = KG_CONTAINER(job, struct tidying, job);
+    host_store_job_done(tidying->host);
+    free(tidying);
+}
+
+void host_tidy_store(struct host *host)
+{
+    struct tidying *tidying = kg_alloc(sizeof(*tidying));
+    tidying->host = host;
+    tidying->job.run = run_tidy;
+    tidying->job.done = on_tidied;
+    host_store_job(host, &tidying->job);
 }
 
 /* -- an offer that nobody takes ---------------------------------------------------------------- */

@@ -84,7 +84,8 @@ struct host_plugin {
     struct host *host;         /* borrowed */
     uint32_t references;       /* of the host's list, of its processes, of checks */
     char *name;                /* its folder's, which equals the manifest's */
-    char *dir;                 /* absolute */
+    char *dir;                 /* absolute; where its files are, see store_place */
+    char *seen_dir;            /* plugins/NAME: where it sees them, if they are the store's */
     struct manifest *manifest; /* owned; as it was read last; NULL: it never could be */
     struct grants grants;      /* what it may do for nobody in particular */
     struct kg_err problem;     /* why it could not be used when it was read last; KG_OK: it can */
@@ -167,10 +168,12 @@ struct host_process {
     struct host_process *next;  /* of the plugin */
     uint32_t references;        /* of the plugin's list, of checks, of those who measure */
     const struct host_tier *tier;
-    char *name;                /* see host_process_name */
-    struct host_whom whom;     /* its texts are owned */
-    struct manifest *manifest; /* one reference; of the version that it was started with */
-    struct grants grants;      /* what it may do */
+    char *name;                    /* see host_process_name */
+    struct host_whom whom;         /* its texts are owned */
+    struct manifest *manifest;     /* one reference; of the version that it was started with */
+    char *dir;                     /* owned; of the plugin when that was read */
+    struct store_version *version; /* owned; what it was started from last; NULL: not the store's */
+    struct grants grants;          /* what it may do */
     enum host_standing standing;
     struct instance *instance; /* NULL: it is gone */
     struct host_usage usage;
@@ -373,6 +376,7 @@ void host_dev_left(struct host_dev *dev, const struct host_process *process);
 void host_exchange(struct host *host, const char *name, void (*exchange)(void *data),
                    host_changed_fn *on_done, void *data);
 int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err);
+void host_tidy_store(struct host *host); /* versions that nobody uses are removed */
 /* Something happened to the plugin that the change has. */
 void host_change_look(struct host_change *change);
 

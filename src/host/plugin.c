@@ -29,6 +29,7 @@ void host_plugin_drop(struct host_plugin *plugin)
     host_tools_free(plugin->tools);
     free(plugin->name);
     free(plugin->dir);
+    free(plugin->seen_dir);
     free(plugin);
 }
 
@@ -114,7 +115,8 @@ struct host_plugin *host_plugin_add(struct host *host, const char *name)
     plugin->host = host;
     plugin->references = 1;
     plugin->name = kg_strdup(name);
-    plugin->dir = kg_format("%s/%s", host->plugins_dir, name);
+    plugin->dir = store_place(host->store, name);
+    plugin->seen_dir = kg_format("%s/%s", host->plugins_dir, name);
     insert(host, plugin);
     return plugin;
 }
@@ -130,22 +132,16 @@ static void list_folder(struct host *host, const char *name)
                AUDIT_V_TEXT(plugin->problem.message), AUDIT_V_NULL);
 }
 
-/* A link could lead anywhere: it is no plugin. */
 void host_find_plugins(struct host *host)
 {
-    DIR *dir = opendir(host->plugins_dir);
-    if (dir == NULL) {
-        kg_log(KG_WARN, "plugins folder %s: %s", host->plugins_dir, strerror(errno));
-        return;
-    }
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        struct stat there;
-        if (manifest_name_is_valid(kg_str(entry->d_name)) &&
-            fstatat(dirfd(dir), entry->d_name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISDIR(there.st_mode) && host_plugin_find(host, kg_str(entry->d_name)) == NULL)
-            list_folder(host, entry->d_name);
-    }
-    closedir(dir);
+    struct kg_err err;
+    char **names = store_names(host->store, &err);
+    if (names == NULL)
+        kg_log(KG_WARN, "%s", err.message);
+    for (char **name = names; name != NULL && *name != NULL; name++)
+        if (host_plugin_find(host, kg_str(*name)) == NULL)
+            list_folder(host, *name);
+    kg_list_free(names);
 }
 
 void host_plugin_remove(struct host_plugin *plugin)
@@ -178,7 +174,7 @@ void host_plugin_move(struct host_plugin *plugin, struct host_dev *dev_or_null)
     free(plugin->dir);
     plugin->dev = dev_or_null;
     plugin->dir = dev_or_null ? kg_strdup(host_dev_path(dev_or_null))
-                              : kg_format("%s/%s", plugin->host->plugins_dir, plugin->name);
+                              : store_place(plugin->host->store, plugin->name);
     plugin->leaving = dev_or_null == NULL && access(plugin->dir, F_OK) < 0;
     look_for_approval(plugin);
     for (struct host_process *at = plugin->processes; at != NULL; at = at->next) {
@@ -207,6 +203,10 @@ static void log_warnings(const struct host_plugin *plugin, const struct kg_probl
 struct manifest *host_read_manifest(struct host_plugin *plugin, struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    if (plugin->dev == NULL) {
+        free(plugin->dir); /* by now another version may be the one that was approved */
+        plugin->dir = store_place(plugin->host->store, plugin->name);
+    }
     struct manifest *manifest = plugin->dev ? manifest_read(host_dev_text(plugin->dev), &problems)
                                             : manifest_load(plugin->dir, &problems);
     if (manifest != NULL)

@@ -646,6 +646,7 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
         return NULL;
     policy.cage.name = parts->manifest->name;
     policy.cage.install_dir = parts->dir;
+    policy.cage.install_source = parts->source;
     policy.cage.command = (const char *const *)policy.command;
     policy.cage.env = (const char *const *)policy.env;
     policy.cage.paths = policy.paths;

@@ -58,10 +58,12 @@ struct host_cage_parts host_cage_parts_of(struct host_named named,
     const struct host_whom *whom = process ? &process->whom : &host_nobody;
     bool has_own_home = process != NULL && host_plugin_parts_homes(named.plugin);
     const char *home = has_own_home ? process->name : named.plugin->name;
+    const struct host_plugin *plugin = named.plugin;
     return (struct host_cage_parts){
-        .manifest = process ? process->manifest : named.plugin->manifest,
+        .manifest = process ? process->manifest : plugin->manifest,
         .grants = host_grants_of(named),
-        .dir = named.plugin->dir,
+        .dir = plugin->dev ? plugin->dir : plugin->seen_dir,
+        .source = process ? process->dir : plugin->dir,
         .plugins_dir = host->plugins_dir,
         .config = host->config,
         .paths = host->paths,
@@ -105,6 +107,44 @@ static struct instance_times times_of(const struct manifest *manifest, const str
 
 /* -- what the supervisor tells and asks -------------------------------------------------------- */
 
+/* The last one that used a version that was replaced meanwhile has it removed. */
+static void let_go(struct host_process *process)
+{
+    const struct host_plugin *plugin = process->plugin;
+    struct store_version *version = kg_steal(&process->version);
+    if (version == NULL)
+        return;
+    kg_auto(kg_free) char *place = store_place(plugin->host->store, plugin->name);
+    bool replaced = strcmp(version->path, place) != 0;
+    store_version_free(version);
+    if (replaced && !plugin->host->stopping)
+        host_tidy_store(plugin->host);
+}
+
+/*
+ * Holds the version that it is started from, which must be the one that its manifest was read from
+ * and the one that was approved: after a crash that may be another than before.
+ */
+static int hold_version(struct host_process *process, struct kg_err *err)
+{
+    struct host_plugin *plugin = process->plugin;
+    struct store_version *version = NULL;
+    if (plugin->dev == NULL &&
+        store_version_current(plugin->host->store, plugin->name, &version, err) < 0)
+        return -EINVAL;
+    bool is_other = version != NULL && strcmp(version->path, process->dir) != 0;
+    if (is_other && host_plugin_read(plugin) < 0) {
+        store_version_free(version);
+        *err = plugin->problem;
+        return -EINVAL;
+    }
+    if (is_other)
+        host_process_load(process);
+    let_go(process);
+    process->version = version;
+    return 0;
+}
+
 /* What the cage of a running process is made of is kept, since its plan could be another by now. */
 static struct cage_plan *make_plan(void *data, struct kg_err *err)
 {
@@ -114,7 +154,7 @@ static struct cage_plan *make_plan(void *data, struct kg_err *err)
     instance_set_times(process->instance,
                        &times); /* a restart after a crash takes new settings, too */
     process->start_settings = host->start_settings;
-    if (host_check_start(process, err) < 0)
+    if (hold_version(process, err) < 0 || host_check_start(process, err) < 0)
         return NULL;
     kg_auto(host_covers_free) struct host_covers guards = {0};
     host_guarded_end(kg_steal(&process->guarded));
@@ -149,6 +189,8 @@ void host_tell_projects(struct host_process *process)
 static void on_state(void *data)
 {
     struct host_process *process = data;
+    if (!host_process_runs(process))
+        let_go(process);
     host_process_moved(process);
     host_tell_projects(process);
 }
@@ -333,6 +375,8 @@ void host_process_load(struct host_process *process)
     process->manifest = manifest_keep(plugin->manifest);
     process->tier = tier_of(process->manifest);
     (void)host_grants_renew(process);
+    free(process->dir);
+    process->dir = kg_strdup(plugin->dir);
     set_spec(process, kg_buf_view(&settings));
 }
 
@@ -379,6 +423,8 @@ void host_process_drop(struct host_process *process)
     if (--process->references > 0)
         return;
     host_plugin_drop(process->plugin);
+    store_version_free(process->version);
+    free(process->dir);
     free(process->name);
     free((char *)process->whom.id);
     free((char *)process->whom.project);
@@ -409,6 +455,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->project),
                                        kg_strdup(whom->root), kg_strdup(whom->file)};
     process->manifest = manifest_keep(plugin->manifest);
+    process->dir = kg_strdup(plugin->dir);
     if (plugin_config_check(plugin->host, plugin->manifest, &err) == 0) {
         host_process_load(process);
     } else {

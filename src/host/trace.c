@@ -213,7 +213,7 @@ void host_trace_free(struct host_process *process)
 /* Of what lies in its folder now; empty if that cannot be read. */
 static void hash_manifest(const struct host_process *process, char ret_hash[STORE_HASH_TEXT])
 {
-    kg_auto(kg_free) char *path = kg_format("%s/%s", process->plugin->dir, MANIFEST_FILE);
+    kg_auto(kg_free) char *path = kg_format("%s/%s", process->dir, MANIFEST_FILE);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     ret_hash[0] = '\0';
     if (kg_read_file(path, KG_DOC_BYTES_MAX, &text, NULL) == 0)

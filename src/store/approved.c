@@ -3,7 +3,8 @@
  * only thing that counts. Beside it the store keeps, in .store/approved/NAME, what makes the answer
  * quick and what makes a no readable; both may be lost, and are believed only if they fit the hash:
  *
- *   quick     the hash, and the quick facts of the tree when it had that hash
+ *   quick     the hash, and the quick facts of the version when it had that hash; and of the folder
+ *             that somebody put there by hand, if there is one
  *   files     the listing that the hash is of
  *   manifest  kaged-plugin.yaml as it was then
  */
@@ -51,13 +52,20 @@ int store_look_read(struct store *store, int parent_fd, const char *name,
     return result;
 }
 
+static void put_quick(struct kg_buf *out, struct kg_str hash, const char *version,
+                      const char *folder)
+{
+    kg_buf_printf(out, "%.*s\n%s\n%s\n", KG_STR_ARG(hash), version, folder);
+}
+
 static int write_kept(struct store *store, int kept_fd, const char *name,
-                      const struct store_look *look, struct kg_err *err)
+                      const struct store_look *look, const char *folder_quick, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf files = {0}, manifest = {0}, quick = {0};
-    kg_auto(kg_free) char *path = kg_format("%s/%s/" MANIFEST_FILE, store->dir, name);
+    kg_auto(kg_free) char *version = store_version_path(store, name, look->tree.hash);
+    kg_auto(kg_free) char *path = kg_format("%s/" MANIFEST_FILE, version);
     store_tree_print(&look->tree, &files);
-    kg_buf_printf(&quick, "%s\n%s\n", look->tree.hash, look->quick);
+    put_quick(&quick, kg_str(look->tree.hash), look->quick, folder_quick);
     int result = store_write_public(kept_fd, "files", kg_buf_view(&files), err);
     if (result == 0)
         result = kg_read_file(path, KG_DOC_BYTES_MAX, &manifest, err);
@@ -67,11 +75,11 @@ static int write_kept(struct store *store, int kept_fd, const char *name,
 }
 
 void store_approved_write(struct store *store, const struct store_hold *hold, const char *name,
-                          const struct store_look *look)
+                          const struct store_look *look, const char *folder_quick)
 {
     struct kg_err err = {0};
     kg_auto(kg_close) int kept = store_approved_open(hold, name, &err);
-    if (kept < 0 || write_kept(store, kept, name, look, &err) < 0)
+    if (kept < 0 || write_kept(store, kept, name, look, folder_quick, &err) < 0)
         kg_log_about(KG_WARN, name, "remember what was approved: %s", err.message);
 }
 
@@ -195,16 +203,6 @@ static int fail_changed(struct store *store, const char *name, const char *hash,
     return kg_hint(err, "kaged plugin approve %s", name);
 }
 
-/* Whether the tree had that hash when its quick facts were these. */
-static bool is_known(const struct store *store, const char *name, struct kg_str hash,
-                     const char *digest)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0}, wanted = {0};
-    kg_buf_printf(&wanted, "%.*s\n%s\n", KG_STR_ARG(hash), digest);
-    return read_kept(store, name, "quick", (size_t)4 * STORE_HASH_TEXT, &text) == 0 &&
-           kg_str_equal(kg_buf_view(&text), kg_buf_view(&wanted));
-}
-
 /* Files that no tree may have were not approved either. */
 static int fail_unreadable(const char *name, int result, struct kg_err *err)
 {
@@ -215,31 +213,108 @@ static int fail_unreadable(const char *name, int result, struct kg_err *err)
     return result;
 }
 
+/* The quick facts at this moment; "" of a folder that is not there. */
+struct facts {
+    char version[STORE_HASH_TEXT], folder[STORE_HASH_TEXT];
+};
+
+int store_quick_read(struct store *store, const char *path_or_null,
+                     char ret_digest[STORE_HASH_TEXT], struct kg_err *err)
+{
+    struct store_limits limits = store_limits_now(store);
+    if (path_or_null == NULL)
+        return 0;
+    kg_auto(kg_close) int fd = store_open_dir(AT_FDCWD, path_or_null);
+    if (fd < 0)
+        return kg_fail_errno(err, -fd, "open %s", path_or_null);
+    return store_tree_quick(fd, &limits, ret_digest, err);
+}
+
+static int facts_now(struct store *store, const char *name, const char *hash,
+                     struct facts *ret_facts, struct kg_err *err)
+{
+    kg_auto(kg_free) char *version = store_version_path(store, name, hash);
+    kg_auto(kg_free) char *folder = store_folder_path(store, name);
+    *ret_facts = (struct facts){0};
+    if (version == NULL)
+        return -ENOENT;
+    int result = store_quick_read(store, version, ret_facts->version, err);
+    return result < 0 ? result : store_quick_read(store, folder, ret_facts->folder, err);
+}
+
+/* Whether version and folder had that hash when their quick facts were these. */
+static bool is_known(const struct store *store, const char *name, const char *hash,
+                     const struct facts *facts)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, wanted = {0};
+    put_quick(&wanted, kg_str(hash), facts->version, facts->folder);
+    return read_kept(store, name, "quick", (size_t)4 * STORE_HASH_TEXT, &text) == 0 &&
+           kg_str_equal(kg_buf_view(&text), kg_buf_view(&wanted));
+}
+
+/* One tree, in full. path is owned by the caller. */
+static int compare_tree(struct store *store, const char *path, const char *name, const char *hash,
+                        struct store_look *ret_look, struct kg_err *err)
+{
+    int result = store_look_read(store, AT_FDCWD, path, ret_look, err);
+    if (result < 0)
+        return fail_unreadable(name, result, err);
+    return strcmp(ret_look->tree.hash, hash) == 0
+               ? 0
+               : fail_changed(store, name, hash, &ret_look->tree, err);
+}
+
+/*
+ * The folder that was put there by hand is looked at first: who changed it has to approve it again,
+ * and who lost the version may have it copied from there.
+ */
 static int compare_full(struct store *store, const struct store_hold *hold, const char *name,
                         const char *hash, struct kg_err *err)
 {
-    kg_auto(store_look_free) struct store_look look = {0};
-    kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
-    int result = store_look_read(store, AT_FDCWD, path, &look, err);
-    if (result < 0)
-        return fail_unreadable(name, result, err);
-    if (strcmp(look.tree.hash, hash) != 0)
-        return fail_changed(store, name, hash, &look.tree, err);
-    if (hold->lock_fd >= 0 && !is_known(store, name, kg_str(hash), look.quick))
-        store_approved_write(store, hold, name, &look);
+    kg_auto(store_look_free) struct store_look folder = {0}, version = {0};
+    kg_auto(kg_free) char *folder_path = store_folder_path(store, name);
+    kg_auto(kg_free) char *version_path = store_version_path(store, name, hash);
+    bool holds = hold->lock_fd >= 0, is_there = store_version_is_there(store, name, hash);
+    int result = folder_path ? compare_tree(store, folder_path, name, hash, &folder, err) : 0;
+    if (result == 0 && !is_there && holds && folder_path != NULL)
+        result = store_version_copy(store, hold, name, folder_path, &folder.tree, &version, err);
+    else if (result == 0 && version_path != NULL)
+        result = compare_tree(store, version_path, name, hash, &version, err);
+    else if (result == 0)
+        result = fail_never(name, err);
+    if (result < 0 || !holds)
+        return result;
+    struct facts facts = {0};
+    memcpy(facts.version, version.quick, sizeof(facts.version));
+    memcpy(facts.folder, folder.quick, sizeof(facts.folder));
+    if (!is_known(store, name, hash, &facts))
+        store_approved_write(store, hold, name, &version, folder.quick);
     return 0;
+}
+
+/* Whether a tree is that one, and was when its quick facts were these. */
+static bool is_unchanged(struct store *store, const char *path_or_null, const char *hash,
+                         const char *quick)
+{
+    kg_auto(store_look_free) struct store_look look = {0};
+    return path_or_null == NULL ||
+           (store_look_read(store, AT_FDCWD, path_or_null, &look, NULL) == 0 &&
+            strcmp(look.tree.hash, hash) == 0 && strcmp(look.quick, quick) == 0);
 }
 
 /* Files and entry agree, and that is known: nobody has to wait for the lock. */
 static bool all_is_well(struct store *store, const char *name)
 {
-    kg_auto(store_look_free) struct store_look look = {0};
+    struct facts facts;
     kg_auto(store_record_free) struct store_record record = {0};
-    kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
-    return store_record_read(store, name, &record, NULL) == 0 && record.hash != NULL &&
-           store_look_read(store, AT_FDCWD, path, &look, NULL) == 0 &&
-           strcmp(look.tree.hash, record.hash) == 0 &&
-           is_known(store, name, kg_str(record.hash), look.quick);
+    if (store_record_read(store, name, &record, NULL) < 0 || record.hash == NULL ||
+        facts_now(store, name, record.hash, &facts, NULL) < 0 ||
+        !is_known(store, name, record.hash, &facts))
+        return false;
+    kg_auto(kg_free) char *version = store_version_path(store, name, record.hash);
+    kg_auto(kg_free) char *folder = store_folder_path(store, name);
+    return is_unchanged(store, version, record.hash, facts.version) &&
+           is_unchanged(store, folder, record.hash, facts.folder);
 }
 
 /* Under the lock, since somebody may be in the middle of a change. */
@@ -261,41 +336,52 @@ int store_check_full(struct store *store, const char *name, struct kg_err *err)
     return all_is_well(store, name) ? 0 : check_alone(store, name, err);
 }
 
-static const struct local_plugin *find_approval(struct store *store, const char *name,
-                                                struct kg_err *err)
+/* The hash that was approved, owned; NULL with err: nothing of that name ever was. */
+static char *find_approval(struct store *store, const char *name, struct kg_err *err)
 {
     const struct local *local = local_now(store, err);
     if (local == NULL)
         return NULL;
     const struct local_plugin *record = store_record_find(local, name);
     if (record != NULL && record->hash.length > 0)
-        return record;
+        return kg_str_dup(record->hash);
     fail_never(name, err);
     return NULL;
 }
 
 int store_check_known(struct store *store, const char *name, struct kg_err *err)
 {
-    return find_approval(store, name, err) != NULL ? 0 : -EINVAL;
+    kg_auto(kg_free) char *hash = find_approval(store, name, err);
+    return hash != NULL ? 0 : -EINVAL;
 }
 
 int store_check_quick(struct store *store, const char *name, struct kg_err *err)
 {
-    const struct local_plugin *record = find_approval(store, name, err);
-    if (record == NULL)
+    struct facts facts;
+    kg_auto(kg_free) char *hash = find_approval(store, name, err);
+    if (hash == NULL)
         return -EINVAL;
-    char digest[STORE_HASH_TEXT];
-    struct store_limits limits = store_limits_now(store);
-    kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
-    kg_auto(kg_close) int plugin = store_open_dir(AT_FDCWD, path);
-    if (plugin < 0)
-        return kg_fail_errno(err, -plugin, "plugin %s: open its folder", name);
-    if (store_tree_quick(plugin, &limits, digest, err) == 0 &&
-        is_known(store, name, record->hash, digest))
+    if (facts_now(store, name, hash, &facts, err) == 0 && is_known(store, name, hash, &facts))
         return 0;
     kg_fail(err, KG_E_NOT_APPROVED, "plugin %s: its files were touched since they were approved",
             name);
     kg_hint(err, "kaged plugin enable %s compares them; kaged plugin approve %s takes them", name,
             name);
     return -EAGAIN;
+}
+
+int store_version_current(struct store *store, const char *name, struct store_version **ret_version,
+                          struct kg_err *err)
+{
+    kg_auto(kg_free) char *hash = find_approval(store, name, err);
+    return hash ? store_version_hold(store, name, hash, ret_version, err) : -EINVAL;
+}
+
+char *store_place(struct store *store, const char *name)
+{
+    kg_auto(kg_free) char *hash = find_approval(store, name, NULL);
+    kg_auto(kg_free) char *version = store_version_path(store, name, hash);
+    if (store_version_is_there(store, name, hash))
+        return kg_steal(&version);
+    return kg_format("%s/%s", store->dir, name);
 }

@@ -1,9 +1,10 @@
 /*
- * Changes of the store. Each has one step that decides: the rename of a folder. A process that ends
- * before it has changed nothing; one that ends after it is finished by whoever comes next, by what
- * the journal says.
+ * Changes of the store. Each has one step that decides: the entry in local.toml, which says what
+ * version of a plugin is started. A process that ends before it has changed nothing; one that ends
+ * after it is finished by whoever comes next, by what the journal says.
  *
- *   journal written -> folders exchanged -> local.toml -> what was approved -> journal removed
+ *   journal written -> version in its place -> local.toml -> a folder put there by hand moved away
+ *                   -> what was approved -> journal removed -> versions that nobody needs removed
  */
 #include "store/internal.h"
 
@@ -13,45 +14,38 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define FOLDER_NAME "folder" /* in the quarantine: plugins/NAME, as somebody had put it there */
+
 struct store_trial {
     struct store *store;                 /* borrowed */
-    char *name;                          /* owned, like the next two */
-    char *tree;                          /* the hash of the new files */
-    struct store_quarantine *quarantine; /* has the version before */
-    struct store_record before;          /* owned */
+    char *name;                          /* owned, like the rest */
+    struct store_quarantine *quarantine; /* has the folder from before, if there was one */
+    struct store_record before, after;
+    struct store_version *version; /* the one from before; NULL: there was none */
 };
 
-/* -- the rename -------------------------------------------------------------------------------- */
+/* -- a folder that was put there by hand ------------------------------------------------------- */
 
-static int exchange(const struct store_hold *hold, int quarantine_fd, const char *name,
-                    bool replaces, struct kg_err *err)
+/* One that is not there is fine. */
+static int move_folder(const struct store_hold *hold, int from_fd, const char *from, int to_fd,
+                       const char *to, const char *name, struct kg_err *err)
 {
-    int result = store_step("exchange");
-    if (result == 0 && renameat2(quarantine_fd, STORE_TREE_NAME, hold->plugins_fd, name,
-                                 replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE) < 0)
+    int result = store_step("folder");
+    if (result == 0 && renameat2(from_fd, from, to_fd, to, RENAME_NOREPLACE) < 0 && errno != ENOENT)
         result = -errno;
     if (result < 0) {
-        result = kg_fail_errno(err, -result, "plugin %s: put its files in their place", name);
-        if (replaces && result == -EINVAL)
-            kg_hint(err, "this file system cannot exchange folders: uninstall %s first", name);
-        else if (result == -EACCES)
+        result = kg_fail_errno(err, -result, "plugin %s: move its folder", name);
+        if (result == -EACCES)
             kg_hint(err, "the folder that is there belongs to another user, who can remove it");
         return result;
     }
-    result = store_sync_folder(hold->plugins_fd, err);
-    return result < 0 ? result : store_sync_folder(quarantine_fd, err);
+    return store_sync_folder(hold->plugins_fd, err);
 }
 
-static void exchange_back(const struct store_hold *hold, int quarantine_fd, const char *name,
-                          bool replaces)
+int store_folder_away(const struct store_hold *hold, int quarantine_fd, const char *name,
+                      struct kg_err *err)
 {
-    int result = renameat2(hold->plugins_fd, name, quarantine_fd, STORE_TREE_NAME,
-                           replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE);
-    struct kg_err err;
-    if (result < 0)
-        kg_log_about(KG_ERROR_LEVEL, name, "put back the files that were there: %m");
-    else if (store_journal_remove(hold, &err) < 0)
-        kg_log_about(KG_ERROR_LEVEL, name, "%s", err.message);
+    return move_folder(hold, hold->plugins_fd, name, quarantine_fd, FOLDER_NAME, name, err);
 }
 
 /* -- local.toml -------------------------------------------------------------------------------- */
@@ -73,51 +67,68 @@ static int write_record(struct store *store, const char *name, const struct stor
 
 /* -- putting ----------------------------------------------------------------------------------- */
 
-/* The tree that is in its place now is remembered, if it is the one that was approved. */
+/* The version that local.toml names now is remembered, if it is whole. */
 static void remember_tree(struct store *store, const struct store_hold *hold,
-                          const struct store_journal *journal, const struct store_look *look)
+                          const struct store_journal *journal)
 {
-    if (journal->record.hash != NULL && strcmp(look->tree.hash, journal->record.hash) == 0)
-        store_approved_write(store, hold, journal->name, look);
+    kg_auto(store_look_free) struct store_look look = {0}, folder = {0};
+    const char *hash = journal->record.hash;
+    kg_auto(kg_free) char *path = store_version_path(store, journal->name, hash);
+    kg_auto(kg_free) char *put_by_hand = store_folder_path(store, journal->name);
+    if (put_by_hand != NULL)
+        (void)store_look_read(store, AT_FDCWD, put_by_hand, &folder, NULL);
+    if (path != NULL && store_look_read(store, AT_FDCWD, path, &look, NULL) == 0 &&
+        strcmp(look.tree.hash, hash) == 0 &&
+        (put_by_hand == NULL || strcmp(folder.tree.hash, hash) == 0))
+        store_approved_write(store, hold, journal->name, &look, folder.quick);
     else
         store_approved_remove(hold, journal->name);
 }
 
-/* The steps after the rename, which whoever comes next repeats if they were cut short. */
-static int finish_put(struct store *store, const struct store_hold *hold,
-                      const struct store_journal *journal, const struct store_look *look,
-                      struct kg_err *err)
+static int settle_folder(const struct store_hold *hold, int quarantine_fd,
+                         const struct store_journal *journal, struct kg_err *err)
 {
-    int result = write_record(store, journal->name, &journal->record, err);
-    if (result < 0)
-        return result;
-    (void)store_step("approved");
-    remember_tree(store, hold, journal, look);
-    (void)store_step("end");
-    if (store_journal_remove(hold, err) < 0)
-        kg_log_about(KG_WARN, journal->name, "%s", err->message); /* done again by the next one */
-    (void)store_step("after");
-    return 0;
+    if (journal->act == STORE_ACT_PUT)
+        return store_folder_away(hold, quarantine_fd, journal->name, err);
+    return move_folder(hold, quarantine_fd, FOLDER_NAME, hold->plugins_fd, journal->name,
+                       journal->name, err);
 }
 
-/* look: at what is going to be in its place. */
+/* The steps after the entry, which whoever comes next repeats if they were cut short. */
+static void finish_put(struct store *store, const struct store_hold *hold, int quarantine_fd,
+                       const struct store_journal *journal)
+{
+    struct kg_err err;
+    if (settle_folder(hold, quarantine_fd, journal, &err) < 0) {
+        kg_log(KG_ERROR_LEVEL, "%s", err.message);
+        return; /* done again by the next one, like all that follows */
+    }
+    (void)store_step("approved");
+    remember_tree(store, hold, journal);
+    (void)store_step("end");
+    if (store_journal_remove(hold, &err) < 0)
+        kg_log_about(KG_WARN, journal->name, "%s", err.message);
+    (void)store_step("after");
+}
+
+/* tree: what is in the quarantine becomes the version; NULL: that is there already. */
 static int put(struct store *store, const struct store_hold *hold, int quarantine_fd,
-               const struct store_journal *journal, const struct store_look *look, bool replaces,
-               struct kg_err *err)
+               const struct store_journal *journal, const char *tree, struct kg_err *err)
 {
     int result = store_step("journal");
     result = result < 0 ? kg_fail_errno(err, -result, "write the journal of the plugin store")
                         : store_journal_write(hold, journal, err);
     if (result < 0)
         return result;
-    result = exchange(hold, quarantine_fd, journal->name, replaces, err);
-    if (result < 0) {
-        (void)store_journal_remove(hold, NULL);
-        return result;
-    }
-    result = finish_put(store, hold, journal, look, err);
+    if (tree != NULL)
+        result = store_version_put(store, hold, quarantine_fd, STORE_TREE_NAME, journal->name, tree,
+                                   err);
+    if (result == 0)
+        result = write_record(store, journal->name, &journal->record, err);
     if (result < 0)
-        exchange_back(hold, quarantine_fd, journal->name, replaces);
+        (void)store_journal_remove(hold, NULL);
+    else
+        finish_put(store, hold, quarantine_fd, journal);
     return result;
 }
 
@@ -195,23 +206,25 @@ static int check_tree(struct store *store, int parent_fd, const char *folder,
 }
 
 static struct store_trial *trial_new(struct store *store, struct store_offer *offer,
-                                     struct store_record *before)
+                                     struct store_record *before, struct store_record *after,
+                                     struct store_version *version)
 {
     struct store_trial *trial = kg_alloc(sizeof(*trial));
     trial->store = store;
     trial->name = kg_strdup(offer->manifest->name);
-    trial->tree = kg_strdup(offer->hash);
     trial->quarantine = kg_steal(&offer->quarantine);
+    trial->version = version;
     trial->before = *before;
-    *before = (struct store_record){0};
+    trial->after = *after;
+    *before = *after = (struct store_record){0};
     if (trial->before.package == NULL)
         trial->before.package = kg_strdup(offer->manifest->package);
     return trial;
 }
 
 static int take_fetched(struct store *store, const struct store_hold *hold,
-                        struct store_offer *offer, const struct store_consent *consent,
-                        struct store_record *before, struct kg_err *err)
+                        struct store_offer *offer, const struct store_record *after,
+                        struct kg_err *err)
 {
     kg_auto(store_look_free) struct store_look look = {0};
     int quarantine_fd = offer->quarantine->fd;
@@ -225,72 +238,91 @@ static int take_fetched(struct store *store, const struct store_hold *hold,
         result = store_forget_choice(store, offer->manifest->name, err);
     if (result < 0)
         return result;
-    kg_auto(store_journal_free) struct store_journal journal = {
+    const struct store_journal journal = {
         .act = STORE_ACT_PUT,
-        .name = kg_strdup(offer->manifest->name),
-        .quarantine = kg_strdup(offer->quarantine->id),
-        .tree = kg_strdup(offer->hash),
-        .record = record_of(offer, consent, before),
+        .name = (char *)offer->manifest->name, /* borrowed, like the rest */
+        .quarantine = offer->quarantine->id,
+        .record = *after,
     };
-    return put(store, hold, quarantine_fd, &journal, &look, offer->kind != STORE_INSTALL, err);
+    return put(store, hold, quarantine_fd, &journal, offer->hash, err);
 }
 
-/* Nothing moves: the entry alone is the change, and it is written whole or not at all. */
+/* A copy becomes the version, and the entry alone decides: it is written whole or not at all. */
 static int take_installed(struct store *store, const struct store_hold *hold,
-                          const struct store_offer *offer, const struct store_consent *consent,
-                          const struct store_record *before, struct kg_err *err)
+                          const struct store_offer *offer, const struct store_record *before,
+                          const struct store_record *after, struct kg_err *err)
 {
     const char *name = offer->manifest->name;
-    kg_auto(store_look_free) struct store_look look = {0};
-    kg_auto(store_record_free) struct store_record record = record_of(offer, consent, before);
-    int result = check_tree(store, hold->plugins_fd, name, offer, &look, err);
+    kg_auto(store_look_free) struct store_look look = {0}, version = {0};
+    kg_auto(kg_free) char *folder = store_folder_path(store, name);
+    kg_auto(kg_free) char *path = store_files_path(store, name, before->hash);
+    if (path == NULL)
+        return fail_changed(name, err);
+    int result = check_tree(store, AT_FDCWD, path, offer, &look, err);
     if (result == 0)
-        result = write_record(store, name, &record, err);
+        result = store_version_copy(store, hold, name, path, &look.tree, &version, err);
     if (result == 0)
-        store_approved_write(store, hold, name, &look);
+        result = write_record(store, name, after, err);
+    if (result == 0)
+        store_approved_write(store, hold, name, &version, folder ? look.quick : "");
     return result;
 }
 
-/* Whether there is a folder of that name. */
-static int look_at_place(const struct store_hold *hold, const char *name, bool *ret_exists,
-                         struct kg_err *err)
+/* Whether something of that name is installed, or was put there by hand. */
+static int look_at_place(const struct store *store, const struct store_hold *hold, const char *name,
+                         const struct store_record *now, bool *ret_exists, struct kg_err *err)
 {
     struct stat there;
     bool exists = fstatat(hold->plugins_fd, name, &there, AT_SYMLINK_NOFOLLOW) == 0;
     if (exists && !S_ISDIR(there.st_mode))
-        return kg_fail(err, KG_E_CONFLICT, "plugin %s: in the plugins folder %s is no folder", name,
-                       name);
-    *ret_exists = exists;
+        return kg_fail(err, KG_E_CONFLICT, "plugin %s: in the plugins folder %s is not a folder",
+                       name, name);
+    *ret_exists = exists || store_version_is_there(store, name, now->hash);
     return 0;
+}
+
+static int take(struct store *store, const struct store_hold *hold, struct store_offer *offer,
+                const struct store_consent *consent, struct store_trial **ret_trial,
+                struct kg_err *err)
+{
+    kg_auto(store_record_free) struct store_record before = {0}, after = {0};
+    const char *name = offer->manifest->name;
+    bool exists = false, approves = offer->kind == STORE_APPROVE;
+    int result = store_record_read(store, name, &before, err);
+    if (result == 0)
+        result = look_at_place(store, hold, name, &before, &exists, err);
+    if (result == 0)
+        result = check_base(offer, &before, exists, err);
+    if (result < 0)
+        return result;
+    after = record_of(offer, consent, &before);
+    struct store_version *version = NULL; /* held before another takes its place */
+    if (!approves && exists && ret_trial != NULL)
+        (void)store_version_hold(store, name, before.hash, &version, NULL);
+    result = approves ? take_installed(store, hold, offer, &before, &after, err)
+                      : take_fetched(store, hold, offer, &after, err);
+    if (result == 0 && ret_trial != NULL)
+        *ret_trial = !approves && exists
+                         ? trial_new(store, offer, &before, &after, kg_steal(&version))
+                         : NULL;
+    store_version_free(version);
+    return result;
 }
 
 int store_take(struct store *store, struct store_offer *offer, const struct store_consent *consent,
                struct store_trial **ret_trial, struct kg_err *err)
 {
     kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
-    kg_auto(store_record_free) struct store_record before = {0};
-    const char *name = offer->manifest->name;
-    bool exists = false;
     int result = store_consent_check(offer, consent, err);
     if (result == 0)
         result = store_hold_begin(store, &hold, err);
-    if (result == 0)
-        result = store_record_read(store, name, &before, err);
-    if (result == 0)
-        result = look_at_place(&hold, name, &exists, err);
-    if (result == 0)
-        result = check_base(offer, &before, exists, err);
     if (result < 0)
         return result;
-    bool approves = offer->kind == STORE_APPROVE;
-    result = approves ? take_installed(store, &hold, offer, consent, &before, err)
-                      : take_fetched(store, &hold, offer, consent, &before, err);
-    if (result < 0)
-        return result;
-    if (ret_trial != NULL)
-        *ret_trial = !approves && exists ? trial_new(store, offer, &before) : NULL;
-    store_offer_free(offer);
-    return 0;
+    result = take(store, &hold, offer, consent, ret_trial, err);
+    if (result == 0)
+        store_offer_free(offer);
+    store_sweep_versions(store, &hold);
+    return result;
 }
 
 /* -- trials ------------------------------------------------------------------------------------ */
@@ -298,85 +330,83 @@ int store_take(struct store *store, struct store_offer *offer, const struct stor
 static void trial_free(struct store_trial *trial)
 {
     store_quarantine_free(trial->quarantine);
+    store_version_free(trial->version);
     store_record_free(&trial->before);
+    store_record_free(&trial->after);
     free(trial->name);
-    free(trial->tree);
     free(trial);
 }
 
 void store_trial_keep(struct store_trial *trial)
 {
-    if (trial != NULL)
-        trial_free(trial);
+    if (trial == NULL)
+        return;
+    struct store *store = trial->store;
+    trial_free(trial);
+    store_tidy(store);
 }
 
 static int revert(struct store_trial *trial, const struct store_hold *hold, struct kg_err *err)
 {
     kg_auto(store_record_free) struct store_record now = {0};
-    kg_auto(store_look_free) struct store_look look = {0};
     int result = store_record_read(trial->store, trial->name, &now, err);
     if (result < 0)
         return result;
-    if (now.hash == NULL || strcmp(now.hash, trial->tree) != 0)
+    if (!kg_same_text(now.hash, trial->after.hash))
         return fail_changed(trial->name, err);
-    /* What was there before may be no tree that we would take: then nothing is remembered of it. */
-    (void)store_look_read(trial->store, trial->quarantine->fd, STORE_TREE_NAME, &look, NULL);
-    struct store_journal journal = {
+    const struct store_journal journal = {
         .act = STORE_ACT_REVERT,
         .name = trial->name,
         .quarantine = trial->quarantine->id,
-        .tree = trial->tree,
         .record = trial->before,
     };
-    return put(trial->store, hold, trial->quarantine->fd, &journal, &look, true, err);
+    return put(trial->store, hold, trial->quarantine->fd, &journal, NULL, err);
 }
 
 int store_trial_revert(struct store_trial *trial, struct kg_err *err)
 {
+    struct store *store = trial->store;
     kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
-    int result = store_hold_begin(trial->store, &hold, err);
+    int result = store_hold_begin(store, &hold, err);
     if (result == 0)
         result = revert(trial, &hold, err);
     trial_free(trial);
+    if (hold.lock_fd >= 0)
+        store_sweep_versions(store, &hold);
     return result;
 }
 
 /* -- what a killed process left ---------------------------------------------------------------- */
 
-/* Whether the rename was done, as far as the folders tell. */
-static bool was_decided(const struct store_hold *hold, const struct store_journal *journal,
-                        const struct store_look *look)
+/* Whether local.toml says already what it was to say. */
+static bool was_decided(struct store *store, const struct store_journal *journal)
 {
-    struct stat there;
-    bool same = journal->tree != NULL && strcmp(look->tree.hash, journal->tree) == 0;
-    switch (journal->act) {
-    case STORE_ACT_PUT:
-        return same;
-    case STORE_ACT_REVERT:
-        return !same;
-    case STORE_ACT_REMOVE:
-        break;
-    }
-    return fstatat(hold->plugins_fd, journal->name, &there, AT_SYMLINK_NOFOLLOW) < 0;
+    kg_auto(store_record_free) struct store_record now = {0};
+    if (store_record_read(store, journal->name, &now, NULL) < 0)
+        return false;
+    if (journal->act == STORE_ACT_REMOVE)
+        return now.installed == NULL && now.hash == NULL;
+    return kg_same_text(now.hash, journal->record.hash) &&
+           kg_same_text(now.installed, journal->record.installed);
 }
 
 static int finish(struct store *store, const struct store_hold *hold,
                   const struct store_journal *journal, struct kg_err *err)
 {
-    kg_auto(store_look_free) struct store_look look = {0};
-    if (journal->act != STORE_ACT_REMOVE)
-        (void)store_look_read(store, hold->plugins_fd, journal->name, &look, NULL);
-    if (!was_decided(hold, journal, &look)) {
+    if (!was_decided(store, journal)) {
         kg_log_about(KG_WARN, journal->name,
-                     "a change of the plugin store was cut short; nothing "
-                     "was changed");
+                     "a change of the plugin store was cut short; nothing was changed");
         return store_journal_remove(hold, err);
     }
     kg_log_about(KG_WARN, journal->name,
-                 "a change of the plugin store was cut short; it is "
-                 "finished now");
-    return journal->act == STORE_ACT_REMOVE ? store_finish_removal(store, hold, journal, err)
-                                            : finish_put(store, hold, journal, &look, err);
+                 "a change of the plugin store was cut short; it is finished now");
+    kg_auto(kg_close) int quarantine = store_quarantine_open(hold, journal->quarantine, err);
+    if (quarantine < 0)
+        return quarantine;
+    if (journal->act == STORE_ACT_REMOVE)
+        return store_finish_removal(store, hold, quarantine, journal, err);
+    finish_put(store, hold, quarantine, journal);
+    return 0;
 }
 
 int store_finish(struct store *store, const struct store_hold *hold, struct kg_err *err)

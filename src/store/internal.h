@@ -57,6 +57,8 @@ void store_hold_end(struct store_hold *hold); /* also for kg_auto */
 
 /* Removes from the quarantine what nobody holds. See quarantine.c. */
 void store_sweep(const struct store_hold *hold);
+/* The folder of a change that was cut short, made anew if it is gone. An fd, or negative. */
+int store_quarantine_open(const struct store_hold *hold, const char *id, struct kg_err *err);
 
 /* -- entries of local.toml, see record.c --------------------------------------------------------
  */
@@ -96,7 +98,6 @@ struct store_journal {
     enum store_act act;
     char *name;
     char *quarantine;           /* the id of the folder that the change works with */
-    char *tree;                 /* put, revert: the hash of the new files */
     struct store_record record; /* put, revert: as it is to be. remove: of that package */
     char *export_to;            /* remove: the database is called so afterwards */
 };
@@ -113,8 +114,33 @@ int store_finish(struct store *store, const struct store_hold *hold, struct kg_e
 /* Forgets what the operator said with enable and disable. See remove.c. */
 int store_forget_choice(struct store *store, const char *name, struct kg_err *err);
 /* The steps of a removal after its commit; each may have been done before. See remove.c. */
-int store_finish_removal(struct store *store, const struct store_hold *hold,
+int store_finish_removal(struct store *store, const struct store_hold *hold, int quarantine_fd,
                          const struct store_journal *journal, struct kg_err *err);
+/* Moves plugins/NAME into that folder of the quarantine; none is fine. See change.c. */
+int store_folder_away(const struct store_hold *hold, int quarantine_fd, const char *name,
+                      struct kg_err *err);
+
+/* -- installed versions, see version.c --------------------------------------------------------- */
+
+struct store_look;
+/* Where the version is, or would be; owned. NULL: the hash is none. */
+char *store_version_path(const struct store *store, const char *name, const char *hash);
+bool store_version_is_there(const struct store *store, const char *name, const char *hash);
+/* The folder plugins/NAME, which somebody put there by hand; owned. NULL: there is none. */
+char *store_folder_path(const struct store *store, const char *name);
+/* That folder, or else the version; owned. NULL: there is neither. */
+char *store_files_path(const struct store *store, const char *name, const char *hash);
+/* Moves a folder to where the version with that hash is. Whole files that are there stay. */
+int store_version_put(struct store *store, const struct store_hold *hold, int from_fd,
+                      const char *from, const char *name, const char *hash, struct kg_err *err);
+/* Makes the version of a copy of the folder, whose tree that is; the look is at the version. */
+int store_version_copy(struct store *store, const struct store_hold *hold, const char *name,
+                       const char *folder, const struct store_tree *tree,
+                       struct store_look *ret_look, struct kg_err *err);
+/* Removes versions that local.toml does not name and nobody holds. */
+void store_sweep_versions(struct store *store, const struct store_hold *hold);
+/* What was approved before there were versions, in plugins/NAME itself, becomes one. */
+int store_take_over(struct store *store, const struct store_hold *hold, struct kg_err *err);
 
 /* -- what was approved, see approved.c --------------------------------------------------------- */
 
@@ -126,9 +152,15 @@ struct store_look {
 int store_look_read(struct store *store, int parent_fd, const char *name,
                     struct store_look *ret_look, struct kg_err *err);
 void store_look_free(struct store_look *look); /* also for kg_auto */
-/* Remembers the files of plugins/NAME, which are these. */
+/* The quick facts alone; NULL: none. */
+int store_quick_read(struct store *store, const char *path_or_null,
+                     char ret_digest[STORE_HASH_TEXT], struct kg_err *err);
+/*
+ * Remembers the files of the version that was approved, which are these, and the quick facts of the
+ * folder plugins/NAME when it had the same; "": there is none.
+ */
 void store_approved_write(struct store *store, const struct store_hold *hold, const char *name,
-                          const struct store_look *look);
+                          const struct store_look *look, const char *folder_quick);
 /* The folder for what is known of a plugin that was approved; it is made if need be. */
 int store_approved_open(const struct store_hold *hold, const char *name, struct kg_err *err);
 void store_approved_remove(const struct store_hold *hold, const char *name);

@@ -22,7 +22,6 @@ void store_journal_free(struct store_journal *journal)
 {
     free(journal->name);
     free(journal->quarantine);
-    free(journal->tree);
     free(journal->export_to);
     store_record_free(&journal->record);
     *journal = (struct store_journal){0};
@@ -54,7 +53,6 @@ int store_journal_write(const struct store_hold *hold, const struct store_journa
     kg_json_named_text(&json, "act", act_names[journal->act]);
     kg_json_named_text(&json, "name", journal->name);
     kg_json_named_text(&json, "quarantine", journal->quarantine);
-    kg_json_named_text(&json, "tree", journal->tree);
     put_record(&json, &journal->record);
     kg_json_named_text(&json, "export_to", journal->export_to);
     kg_json_end(&json, '}');
@@ -101,7 +99,6 @@ static bool take_journal(const struct kg_node *root, struct store_journal *journ
     const struct kg_node *local = kg_node_get(record, "local");
     journal->name = take_text(root, "name");
     journal->quarantine = take_text(root, "quarantine");
-    journal->tree = take_text(root, "tree");
     journal->export_to = take_text(root, "export_to");
     journal->record = (struct store_record){
         .package = take_text(record, "package"),

@@ -25,7 +25,7 @@ const char *const store_difference_names[] = {
 
 /* What is there already, and what of it was approved. */
 struct base {
-    bool exists;                /* plugins/NAME */
+    bool exists;                /* a version of it, or a folder put there by hand */
     struct store_record record; /* owned, like the rest */
     struct manifest *manifest;  /* as it was approved; NULL: not known */
     struct store_tree tree;     /* the files then; empty if not known */
@@ -109,7 +109,7 @@ static int read_manifest(struct store_offer *offer, const char *dir, struct kg_e
 
 /* -- what is there ----------------------------------------------------------------------------- */
 
-/* The listing that was kept, or else the folder itself if it still is what was approved. */
+/* The listing that was kept, or else the version itself if it is what was approved. */
 static void find_approved(struct store *store, const char *name, struct base *base)
 {
     const char *hash = base->record.hash;
@@ -121,8 +121,8 @@ static void find_approved(struct store *store, const char *name, struct base *ba
         base->manifest = store_approved_manifest(store, name, &base->tree);
     if (base->manifest != NULL)
         return;
-    kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
-    kg_auto(kg_close) int fd = store_open_dir(AT_FDCWD, path);
+    kg_auto(kg_free) char *path = store_version_path(store, name, hash);
+    kg_auto(kg_close) int fd = path ? store_open_dir(AT_FDCWD, path) : -ENOENT;
     kg_auto(store_tree_free) struct store_tree tree = {0};
     if (fd < 0 || store_tree_read(fd, &limits, &tree, NULL) < 0 || strcmp(tree.hash, hash) != 0)
         return;
@@ -168,8 +168,9 @@ static int look_at_base(struct store *store, const struct store_offer *offer, st
     struct stat there;
     base.exists = lstat(path, &there) == 0;
     if (base.exists && !S_ISDIR(there.st_mode))
-        return kg_fail(err, KG_E_CONFLICT, "plugin %s: %s is no folder", name, path);
+        return kg_fail(err, KG_E_CONFLICT, "plugin %s: %s is not a folder", name, path);
     int result = store_record_read(store, name, &base.record, err);
+    base.exists = base.exists || store_version_is_there(store, name, base.record.hash);
     if (result == 0)
         result = check_conflicts(offer, &base, err);
     if (result < 0)
@@ -560,10 +561,13 @@ int store_offer_installed(struct store *store, const char *name, struct store_of
     struct store_limits limits = store_limits_now(store);
     if (!store_name_is_plugin(name))
         return kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%.64s\"", name);
-    kg_auto(kg_free) char *dir = kg_format("%s/%s", store->dir, name);
-    kg_auto(kg_close) int fd = store_open_dir(AT_FDCWD, dir);
-    if (fd == -ENOENT)
+    kg_auto(store_record_free) struct store_record record = {0};
+    if (store_record_read(store, name, &record, err) < 0)
+        return -EINVAL;
+    kg_auto(kg_free) char *dir = store_files_path(store, name, record.hash);
+    if (dir == NULL)
         return kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%s\"", name);
+    kg_auto(kg_close) int fd = store_open_dir(AT_FDCWD, dir);
     if (fd < 0)
         return kg_fail_errno(err, -fd, "plugin %s: open %s", name, dir);
     int result = store_tree_read(fd, &limits, &offer->tree, err);

@@ -65,6 +65,12 @@ int store_quarantine_new(struct store *store, struct store_quarantine **ret_quar
     return 0;
 }
 
+int store_quarantine_open(const struct store_hold *hold, const char *id, struct kg_err *err)
+{
+    kg_auto(kg_close) int all = store_open_sub(hold->folder_fd, QUARANTINE_NAME, 0700, err);
+    return all < 0 ? all : store_open_sub(all, id, 0700, err);
+}
+
 void store_quarantine_free(struct store_quarantine *quarantine)
 {
     if (quarantine == NULL)

@@ -1,8 +1,9 @@
 /*
- * Uninstalling. The plugin is gone when its folder is; what belongs to it goes after that, and a
+ * Uninstalling. The plugin is gone when its entry is; what belongs to it goes after that, and a
  * process that ends in between leaves the rest to the next one.
  *
- *   journal written -> folder moved away -> local.toml -> kaged.db -> database -> journal removed
+ *   journal written -> local.toml -> a folder put there by hand -> kaged.db -> database
+ *                   -> journal removed -> its versions
  */
 #include "store/internal.h"
 
@@ -131,12 +132,13 @@ static int remove_record(struct store *store, const struct store_journal *journa
                : 0;
 }
 
-static int clear_rest(struct store *store, const struct store_hold *hold,
+static int clear_rest(struct store *store, const struct store_hold *hold, int quarantine_fd,
                       const struct store_journal *journal, struct kg_err *err)
 {
-    int result = store_step("choice");
-    result = result < 0 ? kg_fail_errno(err, -result, "write kaged.db")
-                        : store_forget_choice(store, journal->name, err);
+    int result = store_folder_away(hold, quarantine_fd, journal->name, err);
+    if (result == 0)
+        result = store_step("choice") < 0 ? kg_fail_errno(err, ENOSPC, "write kaged.db")
+                                          : store_forget_choice(store, journal->name, err);
     if (result == 0)
         result = store_step("databases") < 0 ? kg_fail_errno(err, ENOSPC, "remove its database")
                                              : clear_databases(store, journal, err);
@@ -148,11 +150,11 @@ static int clear_rest(struct store *store, const struct store_hold *hold,
     return store_journal_remove(hold, err);
 }
 
-int store_finish_removal(struct store *store, const struct store_hold *hold,
+int store_finish_removal(struct store *store, const struct store_hold *hold, int quarantine_fd,
                          const struct store_journal *journal, struct kg_err *err)
 {
     int result = remove_record(store, journal, err);
-    return result < 0 ? result : clear_rest(store, hold, journal, err);
+    return result < 0 ? result : clear_rest(store, hold, quarantine_fd, journal, err);
 }
 
 /* -- the removal ------------------------------------------------------------------------------- */
@@ -167,29 +169,6 @@ static char *version_there(const struct store *store, const char *name)
     return version;
 }
 
-static int move_away(const struct store_hold *hold, int quarantine_fd, const char *name,
-                     struct kg_err *err)
-{
-    int result = store_step("move");
-    if (result == 0 &&
-        renameat2(hold->plugins_fd, name, quarantine_fd, STORE_TREE_NAME, RENAME_NOREPLACE) < 0 &&
-        errno != ENOENT)
-        result = -errno;
-    if (result < 0)
-        return kg_fail_errno(err, -result, "plugin %s: take its files away", name);
-    result = store_sync_folder(hold->plugins_fd, err);
-    return result < 0 ? result : store_sync_folder(quarantine_fd, err);
-}
-
-static void move_back(const struct store_hold *hold, int quarantine_fd, const char *name)
-{
-    if (renameat2(quarantine_fd, STORE_TREE_NAME, hold->plugins_fd, name, RENAME_NOREPLACE) < 0 &&
-        errno != ENOENT)
-        kg_log_about(KG_ERROR_LEVEL, name, "put back its files: %m");
-    else
-        (void)store_journal_remove(hold, NULL);
-}
-
 static int remove_all(struct store *store, const struct store_hold *hold,
                       const struct store_journal *journal, int quarantine_fd, struct kg_err *err)
 {
@@ -198,14 +177,12 @@ static int remove_all(struct store *store, const struct store_hold *hold,
                         : store_journal_write(hold, journal, err);
     if (result < 0)
         return result;
-    result = move_away(hold, quarantine_fd, journal->name, err);
-    if (result == 0)
-        result = remove_record(store, journal, err);
+    result = remove_record(store, journal, err);
     if (result < 0) {
-        move_back(hold, quarantine_fd, journal->name);
+        (void)store_journal_remove(hold, NULL);
         return result;
     }
-    result = clear_rest(store, hold, journal, err);
+    result = clear_rest(store, hold, quarantine_fd, journal, err);
     if (result < 0)
         kg_hint(err, "the plugin is uninstalled; the rest follows with the next change or start");
     return result;
@@ -251,6 +228,7 @@ static int remove_held(struct store *store, const struct store_hold *hold, const
     if (removal->keep_storage)
         journal.export_to = kg_format("%s.export-%s.db", name, quarantine->id);
     result = remove_all(store, hold, &journal, quarantine->fd, err);
+    store_sweep_versions(store, hold);
     (void)store_step("sweep");
     store_quarantine_free(quarantine);
     removed.storage = database_kept(store, &journal);

@@ -243,6 +243,10 @@ int store_recover(struct store *store, struct kg_err *err)
     kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     int result = store_hold_begin(store, &hold, err);
     if (result == 0)
-        store_sweep(&hold);
-    return result;
+        result = store_take_over(store, &hold, err);
+    if (result < 0)
+        return result;
+    store_sweep(&hold);
+    store_sweep_versions(store, &hold);
+    return 0;
 }

@@ -1,7 +1,8 @@
 /*
  * The plugin store: what the operator approved, and the ways by which something new gets there.
  *
- *   plugins/NAME/                      what was approved; nothing else is ever started
+ *   plugins/.store/versions/NAME-HASH/ what was approved; never changed, and all that is started
+ *   plugins/NAME/                      a folder that somebody put there by hand; copied by a yes
  *   plugins/.store/quarantine/ID/tree  what was fetched and waits for a yes; nobody starts it
  *   plugins/.store/approved/NAME/      what the approved files were, to say later what changed
  *   plugins/.store/journal             the change that is being made; absent when there is none
@@ -70,6 +71,27 @@ int store_recover(struct store *store, struct kg_err *err);
 bool store_name_is_plugin(const char *name);
 /* Called by a change that has to wait for another writer, once, before it waits (at most 30 s). */
 void store_on_wait(struct store *store, void (*on_wait)(void *data), void *data);
+
+/* Blocks. The names of plugins that have files in the store, owned. NULL: it cannot be read. */
+char **store_names(struct store *store, struct kg_err *err);
+
+/* -- installed versions ------------------------------------------------------------------------ */
+
+/* A hold on one: it is not removed as long as somebody has it, whatever is installed meanwhile. */
+struct store_version {
+    char *path; /* owned */
+    int fd;     /* owned; carries a lock */
+};
+/* The version that was approved. KG_E_NOT_APPROVED: it is not there. */
+int store_version_current(struct store *store, const char *name, struct store_version **ret_version,
+                          struct kg_err *err);
+int store_version_hold(struct store *store, const char *name, const char *hash,
+                       struct store_version **ret_version, struct kg_err *err);
+void store_version_free(struct store_version *version); /* takes NULL */
+/* Where its files are: the version that was approved, or a folder that never was; owned. */
+char *store_place(struct store *store, const char *name);
+/* Blocks. Removes the versions that nobody needs any more. */
+void store_tidy(struct store *store);
 
 /* -- sources: what the operator named ---------------------------------------------------------- */
 

@@ -12,6 +12,9 @@ int tree_read_fresh(int dirfd, const struct store_limits *limits, struct store_t
                     struct kg_err *err);
 /* SHA-256. */
 void tree_digest(struct kg_str text, unsigned char ret_sha256[32]);
+/* Blocks. Copies these entries of a folder into a new one, `name` in parent_fd. */
+int tree_copy(int from_fd, const struct store_tree *tree, int parent_fd, const char *name,
+              struct kg_err *err);
 /* Blocks. Removes a folder with all that is in it, whatever it is. name is in dirfd. */
 int tree_remove(int dirfd, const char *name, struct kg_err *err);
 

@@ -97,6 +97,67 @@ class Changed(FlowTest):
             self.assertEqual((status, answer["error"]["code"]), (409, "not_approved"))
 
 
+class Versions(FlowTest):
+    """What runs is what was approved, whatever is written into a folder meanwhile."""
+
+    def put(self, daemon, text):
+        with open(os.path.join(daemon.home, "plugins/does-as-told/data"), "w") as file:
+            file.write(text)
+
+    def read(self, daemon):
+        code = "import os; result = [os.getcwd(), open('data').read()]"
+        return daemon.call("does-as-told", "told.run", {"code": code})["result"]
+
+    def versions(self, daemon):
+        return os.listdir(os.path.join(daemon.home, "plugins/.store/versions"))
+
+    def test_a_running_process_never_sees_changed_files_of_its_folder(self):
+        daemon = Daemon(["does-as-told"])
+        self.put(daemon, "before")
+        with daemon:
+            own = os.path.realpath(os.path.join(daemon.home, "plugins/does-as-told"))
+            self.assertEqual(self.read(daemon), [own, "before"])
+            self.put(daemon, "after")
+            self.assertEqual(self.read(daemon), [own, "before"])
+            daemon.approve("does-as-told")  # which is no reason either
+            self.assertEqual(self.read(daemon), [own, "before"])
+            self.assertEqual(len(self.versions(daemon)), 2)
+            daemon.act("does-as-told", "restart")
+            daemon.wait_restarted("does-as-told", 1)
+            self.assertEqual(self.read(daemon), [own, "after"])
+            wait_for(lambda: len(self.versions(daemon)) == 1, "the old version to go")
+
+    def test_a_crash_after_an_approval_leads_to_what_was_approved(self):
+        daemon = Daemon(["does-as-told"])
+        self.put(daemon, "before")
+        with daemon:
+            self.put(daemon, "after")
+            for name in ("kaged-plugin.yaml", "plugin.py"):
+                path = os.path.join(daemon.home, "plugins/does-as-told", name)
+                with open(path) as file:
+                    text = file.read()
+                with open(path, "w") as file:
+                    file.write(text.replace("1.0.0", "2.0.0"))
+            daemon.approve("does-as-told")
+            self.assertEqual(daemon.status("does-as-told")["version"], "1.0.0")
+            os.kill(daemon.status("does-as-told")["pid"], 9)
+            wait_for(lambda: daemon.status("does-as-told")["version"] == "2.0.0", "the new manifest")
+            daemon.wait_state("does-as-told", "running")
+            self.assertEqual(self.read(daemon)[1], "after")
+
+    def test_a_manifest_that_was_not_checked_is_not_shown(self):
+        with Daemon(["good-bash"]) as daemon:
+            path = os.path.join(daemon.home, "plugins/good-bash/kaged-plugin.yaml")
+            with open(path, "a") as file:
+                file.write("author: somebody\n")
+            self.assertEqual(daemon.api("POST", "/reload")[0], 200)
+            daemon.act("good-bash", "disable")
+            self.assertEqual(daemon.api("POST", "/plugins/good-bash/enable")[0], 409)
+            manifest = os.path.join(daemon.status("good-bash")["dir"], "kaged-plugin.yaml")
+            with open(manifest) as file:
+                self.assertNotIn("somebody", file.read())
+
+
 class Unchanged(FlowTest):
     """No false alarm."""
 

@@ -120,8 +120,12 @@ class Install(FlowTest):
             return None
 
     def installed(self):
-        return sorted(name for name in os.listdir(os.path.join(self.home, "plugins"))
-                      if not name.startswith("."))
+        """The names of what was put there by hand, and of what the store has a version of."""
+        plugins = os.path.join(self.home, "plugins")
+        versions = os.path.join(plugins, ".store/versions")
+        stored = os.listdir(versions) if os.path.isdir(versions) else []
+        return sorted({name for name in os.listdir(plugins) if not name.startswith(".")} |
+                      {name.rpartition("-")[0] for name in stored})
 
     def assert_untouched(self, before=None):
         """Nothing is in the store that was not there, and nothing waits in the quarantine."""
@@ -272,7 +276,7 @@ class Dialogues(Install):
 
     def test_approve_shows_what_changed(self):
         self.install(self.source())
-        folder = os.path.join(self.home, "plugins/oh-my-pi")
+        folder = shutil.copytree(self.source(), os.path.join(self.home, "plugins/oh-my-pi"))
         with open(os.path.join(folder, "kaged-plugin.yaml"), "w") as file:
             file.write(manifest("1.4.2", CAPABILITIES[:2] + ["net:example.org:443"]))
         with open(os.path.join(folder, "more"), "w"):

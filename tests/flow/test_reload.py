@@ -372,17 +372,17 @@ class Plugin(FlowTest):
             daemon.wait_restarted("good-c", 1)
             self.assertEqual(self.reloaded(daemon, "good-c"), ("nothing", []))
 
-    def test_broken_manifest_changes_nothing(self):
+    def test_a_manifest_that_nobody_approved_is_not_read(self):
         with Daemon(["declares-all"]) as daemon:
             local(daemon, '[plugins.declares-all.config]\nbudget = "high"\n')
             edit_manifest(daemon, "declares-all", "version: 1.0.0", "version: one")
             status, answer = daemon.api("POST", "/plugins/declares-all/reload")
-            self.assertEqual((status, answer["error"]["code"]), (422, "invalid_manifest"))
+            self.assertEqual((status, answer["error"]["code"]), (409, "not_approved"))
             self.assertEqual(daemon.status("declares-all")["starts"], 1)
             self.assertEqual(len(daemon.call("declares-all", "all.config")), 1)
             code, _, err = daemon.cli("plugin", "reload", "declares-all")
-            self.assertEqual(code, 6)
-            self.assertIn("kaged-plugin.yaml:2", err)
+            self.assertEqual(code, 5)
+            self.assertIn("kaged plugin approve declares-all", err)
 
     def test_broken_configuration_changes_nothing(self):
         with Daemon(["declares-all"]) as daemon:

@@ -64,6 +64,13 @@ const char *world_path(const struct world *world, const char *format, ...)
     return path;
 }
 
+const char *world_file(struct world *world, const char *plugin, const char *file)
+{
+    kg_auto(kg_free) char *place = store_place(world->store, plugin);
+    assert_true(kg_path_within(place, world->root));
+    return world_path(world, "%s%s%s", place + strlen(world->root) + 1, file[0] ? "/" : "", file);
+}
+
 void world_write_file(const char *path, const char *text)
 {
     FILE *file = fopen(path, "we");
@@ -178,15 +185,18 @@ void world_assert_whole(struct world *world, const char *name)
     kg_auto(kg_free) char *folder = kg_format("plugins/%s", name);
     if (record != NULL && record->installed.length > 0) {
         kg_auto(kg_problems_free) struct kg_problems problems = {0};
-        struct manifest *manifest = manifest_load(world_path(world, "%s", folder), &problems);
+        kg_auto(kg_free) char *place = store_place(world->store, name);
+        struct manifest *manifest = manifest_load(place, &problems);
         assert_non_null(manifest);
         assert_true(kg_str_is(record->installed, manifest->version));
         manifest_free(manifest);
         if (store_check_full(world->store, name, &err) < 0)
             fail_msg("%s", err.message);
         assert_int_equal(store_check_quick(world->store, name, &err), 0);
+        assert_int_equal(world_count_names(world, "plugins/.store/versions"), 1);
     } else {
         assert_false(world_exists(world, folder));
+        assert_int_equal(world_count_names(world, "plugins/.store/versions"), 0);
     }
     local_free(local);
     assert_false(world_exists(world, "plugins/.store/journal"));

@@ -41,6 +41,9 @@ char *world_read_file(const char *path);
 bool world_exists(const struct world *world, const char *below_home);
 size_t world_count_names(const struct world *world, const char *below_home);
 
+/* The same of a file of what is installed, or was put there by hand. */
+const char *world_file(struct world *world, const char *plugin, const char *file);
+
 /* All that must be true whatever happened: files and local.toml agree, nothing is left over. */
 void world_assert_whole(struct world *world, const char *name);
 

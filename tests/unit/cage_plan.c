@@ -487,6 +487,31 @@ static void install_folder_is_a_plain_path_without_links(void **state)
     expect_refused(policy, "plugin git: install folder /p/none is not there");
 }
 
+/* The folder that a plugin sees as its own need not be where its files are. */
+static void an_install_folder_is_filled_from_another(void **state)
+{
+    (void)state;
+    struct cage_policy policy = policy_of(COMMAND("./dist/main.js"));
+    policy.install_dir = "/p/none";
+    policy.install_source = "/p/git";
+    struct cage_plan *plan = plan_for(&policy);
+    assert_string_equal(plan->command.items[0], "/p/none/dist/main.js");
+    assert_string_equal(plan->folder, "/p/none");
+    assert_true(cage_words_have(&plan->executables, "/p/none"));
+    assert_true(cage_steps_reach(&plan->steps, "/usr/bin/node"));
+    const struct cage_step *own = NULL;
+    for (size_t i = 0; i < plan->steps.count; i++)
+        if (strcmp(plan->steps.items[i].path, "/p/none") == 0)
+            own = &plan->steps.items[i];
+        else
+            assert_false(kg_path_within(plan->steps.items[i].source, "/p/git"));
+    assert_non_null(own);
+    assert_string_equal(own->source, "/p/git");
+    cage_plan_free(plan);
+    policy.install_source = "/p/linked";
+    expect_refused(policy, "plugin git: install folder /p/linked has a link in its path");
+}
+
 static void environment_is_made_of_names_and_values(void **state)
 {
     (void)state;
@@ -1345,6 +1370,7 @@ int main(void)
         cmocka_unit_test(install_folder_may_not_hold_the_system),
         cmocka_unit_test(memory_may_hold_an_install_folder_and_nothing_else_of_dev),
         cmocka_unit_test(install_folder_is_a_plain_path_without_links),
+        cmocka_unit_test(an_install_folder_is_filled_from_another),
         cmocka_unit_test(environment_is_made_of_names_and_values),
         cmocka_unit_test(oversized_command_is_refused),
         cmocka_unit_test(granted_files_come_parents_first_and_before_the_install_folder),

@@ -55,7 +55,7 @@ static void an_installed_plugin_is_in_the_store_and_in_local_toml(void **state)
     struct world *world = *state;
     world_install(world, &notes);
     kg_auto(kg_free) char *text = read_local(world);
-    assert_true(world_exists(world, "plugins/notes/run.sh"));
+    assert_int_equal(access(world_file(world, "notes", "run.sh"), X_OK), 0);
     assert_has(text, "[plugins.notes]\ninstalled = \"1.2.0\"\nlocal = true\nhash = \"sha256:");
     world_assert_whole(world, "notes");
 }
@@ -239,8 +239,6 @@ static void capabilities_that_were_never_approved_are_new(void **state)
     world_install(world, &notes);
     const struct world_plugin wider = {
         .name = "notes", .version = "1.2.0", .capabilities = "[\"net:*\"]"};
-    kg_auto(kg_free) char *command = kg_format("rm -r %s", world_path(world, "plugins/notes"));
-    assert_int_equal(system(command), 0);
     world_copy_in(world, &wider);
     struct store_offer *offer = world_offer(
         world,
@@ -253,7 +251,7 @@ static void without_a_memory_of_what_was_approved_all_is_new(void **state)
 {
     struct world *world = *state;
     world_install(world, &(struct world_plugin){.name = "notes", .capabilities = "[\"net:*\"]"});
-    world_write_file(world_path(world, "plugins/notes/run.sh"), "#!/bin/sh\n# other\n");
+    world_write_file(world_file(world, "notes", "run.sh"), "#!/bin/sh\n# other\n");
     kg_auto(kg_free) char *command =
         kg_format("rm -r %s", world_path(world, "plugins/.store/approved"));
     assert_int_equal(system(command), 0);
@@ -382,8 +380,8 @@ static void changed_files_are_noticed_quickly_and_named(void **state)
     struct kg_err err = {0};
     world_install(world, &notes);
     assert_int_equal(store_check_quick(world->store, "notes", &err), 0);
-    world_write_file(world_path(world, "plugins/notes/run.sh"), "#!/bin/sh\nevil\n");
-    world_write_file(world_path(world, "plugins/notes/more.txt"), "");
+    world_write_file(world_file(world, "notes", "run.sh"), "#!/bin/sh\nevil\n");
+    world_write_file(world_file(world, "notes", "more.txt"), "");
     assert_int_equal(store_check_quick(world->store, "notes", &err), -EAGAIN);
     assert_true(store_check_full(world->store, "notes", &err) < 0);
     assert_int_equal(err.code, KG_E_NOT_APPROVED);
@@ -396,7 +394,7 @@ static void a_mode_that_changed_is_noticed(void **state)
     struct world *world = *state;
     struct kg_err err = {0};
     world_install(world, &notes);
-    assert_int_equal(chmod(world_path(world, "plugins/notes/run.sh"), 0644), 0);
+    assert_int_equal(chmod(world_file(world, "notes", "run.sh"), 0644), 0);
     assert_int_equal(store_check_quick(world->store, "notes", &err), -EAGAIN);
     assert_true(store_check_full(world->store, "notes", &err) < 0);
 }
@@ -407,8 +405,9 @@ static void files_that_were_only_touched_are_known_again(void **state)
     struct world *world = *state;
     struct kg_err err = {0};
     world_install(world, &notes);
-    kg_auto(kg_free) char *command = kg_format(
-        "cd %s && cp -r notes copy && rm -r notes && mv copy notes", world_path(world, "plugins"));
+    kg_auto(kg_free) char *command =
+        kg_format("cd %s && cp -r . ../copy && rm -r * && cp -r ../copy/* . && rm -r ../copy",
+                  world_file(world, "notes", ""));
     assert_int_equal(system(command), 0);
     assert_int_equal(store_check_quick(world->store, "notes", &err), -EAGAIN);
     assert_int_equal(store_check_full(world->store, "notes", &err), 0);
@@ -437,8 +436,6 @@ static void an_approval_shows_files_and_capabilities_since_the_last(void **state
     struct kg_err err = {0};
     struct store_offer *offer = NULL;
     world_install(world, &notes);
-    kg_auto(kg_free) char *command = kg_format("rm -r %s", world_path(world, "plugins/notes"));
-    assert_int_equal(system(command), 0);
     world_copy_in(world, &(struct world_plugin){
                              .name = "notes", .version = "1.2.0", .capabilities = "[\"net:*\"]"});
     assert_int_equal(store_offer_installed(world->store, "notes", &offer, &err), 0);
@@ -464,6 +461,104 @@ static void another_hash_in_local_toml_is_noticed_at_once(void **state)
     assert_int_equal(store_check_quick(world->store, "notes", &err), -EAGAIN);
     world_write_file(world->paths.local_file, "");
     assert_true(store_check_quick(world->store, "notes", &err) < 0);
+    assert_int_equal(err.code, KG_E_NOT_APPROVED);
+}
+
+/* -- versions ---------------------------------------------------------------------------------- */
+
+/* Somebody who writes to the folder that he put there writes to no file that is started. */
+static void a_version_is_not_changed_with_the_folder_it_was_copied_from(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    struct store_offer *offer = NULL;
+    struct store_version *version = NULL;
+    world_copy_in(world, &notes);
+    assert_int_equal(store_offer_installed(world->store, "notes", &offer, &err), 0);
+    assert_int_equal(world_try_take(world, offer, &err), 0);
+    assert_int_equal(store_version_current(world->store, "notes", &version, &err), 0);
+    world_write_file(world_path(world, "plugins/notes/run.sh"), "#!/bin/sh\n# other\n");
+    kg_auto(kg_free) char *path = kg_format("%s/run.sh", version->path);
+    kg_auto(kg_free) char *text = world_read_file(path);
+    assert_string_equal(text, "#!/bin/sh\n");
+    assert_true(store_check_full(world->store, "notes", &err) < 0);
+    assert_has(err.message, "1 changed (run.sh)");
+    store_version_free(version);
+}
+
+static void a_version_goes_when_nobody_uses_it_and_not_before(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    struct store_version *version = NULL;
+    world_install(world, &notes);
+    assert_int_equal(store_version_current(world->store, "notes", &version, &err), 0);
+    world_install(world, &(struct world_plugin){.name = "notes", .version = "3.0.0"});
+    assert_int_equal(access(version->path, F_OK), 0);
+    assert_int_equal(store_recover(world->store, &err), 0);
+    assert_int_equal(access(version->path, F_OK), 0);
+    store_version_free(version);
+    store_tidy(world->store);
+    world_assert_whole(world, "notes");
+}
+
+static void a_hash_that_is_none_names_no_version(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    struct store_version *version = NULL;
+    static const char *const hashes[] = {"", "sha256:", "sha256:../../..", "md5:0", NULL};
+    world_install(world, &notes);
+    for (size_t i = 0; hashes[i] != NULL; i++)
+        assert_true(store_version_hold(world->store, "notes", hashes[i], &version, &err) < 0);
+}
+
+static void a_link_in_the_plugins_folder_is_not_a_plugin(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    world_install(world, &notes);
+    assert_int_equal(symlink("/etc", world_path(world, "plugins/linked")), 0);
+    assert_int_equal(symlink(".store", world_path(world, "plugins/notes")), 0);
+    char **names = store_names(world->store, &err);
+    assert_true(kg_list_has(names, KG_STR("notes")));
+    assert_false(kg_list_has(names, KG_STR("linked")));
+    kg_list_free(names);
+    struct store_offer *offer = NULL;
+    assert_true(world_try_offer(world, &notes, NULL, &offer, &err) < 0);
+    assert_has(err.message, "is not a folder");
+}
+
+/* Before there were versions, plugins/NAME itself was what was approved. */
+static void make_older(struct world *world)
+{
+    kg_auto(kg_free) char *command = kg_format(
+        "cd %s/plugins && mv .store/versions/notes-* notes && rmdir .store/versions", world->root);
+    world_install(world, &notes);
+    assert_int_equal(system(command), 0);
+}
+
+static void an_older_store_is_taken_over_once_and_without_loss(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    make_older(world);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(store_recover(world->store, &err), 0);
+        world_assert_whole(world, "notes");
+        assert_false(world_exists(world, "plugins/notes"));
+    }
+}
+
+static void what_was_changed_in_an_older_store_waits_where_it_is(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    make_older(world);
+    world_write_file(world_path(world, "plugins/notes/run.sh"), "#!/bin/sh\n# other\n");
+    assert_int_equal(store_recover(world->store, &err), 0);
+    assert_true(world_exists(world, "plugins/notes/run.sh"));
+    assert_true(store_check_full(world->store, "notes", &err) < 0);
     assert_int_equal(err.code, KG_E_NOT_APPROVED);
 }
 
@@ -641,6 +736,12 @@ int main(void)
         TEST(a_folder_that_was_copied_in_needs_approval),
         TEST(an_approval_shows_files_and_capabilities_since_the_last),
         TEST(another_hash_in_local_toml_is_noticed_at_once),
+        TEST(a_version_is_not_changed_with_the_folder_it_was_copied_from),
+        TEST(a_version_goes_when_nobody_uses_it_and_not_before),
+        TEST(a_hash_that_is_none_names_no_version),
+        TEST(a_link_in_the_plugins_folder_is_not_a_plugin),
+        TEST(an_older_store_is_taken_over_once_and_without_loss),
+        TEST(what_was_changed_in_an_older_store_waits_where_it_is),
         TEST(uninstalling_removes_all_that_belongs_to_it),
         TEST(storage_can_be_kept),
         TEST(what_is_not_there_cannot_be_uninstalled),

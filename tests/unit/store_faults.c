@@ -19,6 +19,8 @@ static const struct world_plugin old = {.name = "notes", .version = "1.0.0"};
 static const struct world_plugin new = {
     .name = "notes", .version = "2.0.0", .program = "#!/bin/sh\n# new\n"};
 
+static const struct world_plugin mine = {.name = "notes", .program = "#!/bin/sh\n# mine\n"};
+
 /* -- changes: 0 if done, and what must be there before ----------------------------------------- */
 
 static int install(struct world *world, struct kg_err *err)
@@ -68,6 +70,21 @@ static int approve(struct world *world, struct kg_err *err)
     return result;
 }
 
+/* Over a folder that somebody put there by hand, which comes back with the version. */
+static int upgrade_folder_and_revert(struct world *world, struct kg_err *err)
+{
+    if (approve(world, err) < 0)
+        return -1;
+    int result = upgrade_and_revert(world, err);
+    assert_true(result < 0 || world_exists(world, "plugins/notes/run.sh"));
+    return result;
+}
+
+static int recover(struct world *world, struct kg_err *err)
+{
+    return store_recover(world->store, err);
+}
+
 typedef int change_fn(struct world *world, struct kg_err *err);
 
 static void prepare(struct world *world, bool installed)
@@ -75,7 +92,7 @@ static void prepare(struct world *world, bool installed)
     struct kg_err err = {0};
     const struct store_removal removal = {0};
     kg_auto(store_removed_free) struct store_removed removed = {0};
-    if (world_exists(world, "plugins/notes"))
+    if (store_check_known(world->store, "notes", &err) == 0 || world_exists(world, "plugins/notes"))
         assert_int_equal(store_remove(world->store, "notes", &removal, &removed, &err), 0);
     if (installed)
         world_install(world, &old);
@@ -145,17 +162,56 @@ static void a_revert_that_is_killed_leaves_the_store_whole(void **state)
     kill_at_each_step(*state, upgrade_and_revert, true, 10);
 }
 
+static void a_revert_of_a_folder_that_is_killed_leaves_the_store_whole(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    bool lived = false;
+    for (unsigned step = 1; !lived; step++) {
+        assert_true(step < STEPS_MAX);
+        prepare(world, false);
+        world_copy_in(world, &mine);
+        lived = run_until_killed(world, upgrade_folder_and_revert, step);
+        assert_int_equal(store_recover(world->store, &err), 0);
+        if (store_check_known(world->store, "notes", &err) == 0)
+            world_assert_whole(world, "notes");
+        world_install(world, &new);
+        world_assert_whole(world, "notes");
+        assert_false(world_exists(world, "plugins/notes"));
+    }
+}
+
+/* A store from before there were versions, taken over by somebody who is killed. */
+static void a_take_over_that_is_killed_is_finished_by_the_next(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    kg_auto(kg_free) char *command = kg_format(
+        "cd %s/plugins && for p in notes other; do mv .store/versions/$p-* $p; done", world->root);
+    const struct world_plugin other = {.name = "other"};
+    const struct store_removal removal = {0};
+    bool lived = false;
+    for (unsigned step = 1; !lived; step++) {
+        kg_auto(store_removed_free) struct store_removed removed = {0};
+        prepare(world, true);
+        world_install(world, &other);
+        assert_int_equal(system(command), 0);
+        lived = run_until_killed(world, recover, step);
+        assert_int_equal(store_recover(world->store, &err), 0);
+        assert_int_equal(store_check_full(world->store, "other", &err), 0);
+        assert_int_equal(store_check_full(world->store, "notes", &err), 0);
+        assert_false(world_exists(world, "plugins/notes"));
+        assert_int_equal(world_count_names(world, "plugins/.store/versions"), 2);
+        assert_int_equal(store_remove(world->store, "other", &removal, &removed, &err), 0);
+    }
+}
+
 static void an_uninstall_that_is_killed_leaves_the_store_whole(void **state)
 {
     kill_at_each_step(*state, uninstall, true, 7);
 }
 
 /* -- a recovery that is killed itself ---------------------------------------------------------- */
-
-static int recover(struct world *world, struct kg_err *err)
-{
-    return store_recover(world->store, err);
-}
 
 static void a_recovery_that_is_killed_is_done_again(void **state)
 {
@@ -164,7 +220,7 @@ static void a_recovery_that_is_killed_is_done_again(void **state)
     static change_fn *const changes[] = {upgrade, uninstall};
     for (size_t i = 0; i < KG_COUNT(changes); i++) {
         prepare(world, true);
-        assert_false(run_until_killed(world, changes[i], 3)); /* after its rename */
+        assert_false(run_until_killed(world, changes[i], 4)); /* after its entry */
         for (unsigned step = 1; !run_until_killed(world, recover, step); step++)
             assert_true(step < STEPS_MAX);
         assert_int_equal(store_recover(world->store, &err), 0);
@@ -214,7 +270,7 @@ static void an_approval_that_is_killed_is_made_or_not(void **state)
     bool lived = false;
     for (unsigned step = 1; !lived; step++) {
         prepare(world, true);
-        world_write_file(world_path(world, "plugins/notes/run.sh"), "#!/bin/sh\n# mine\n");
+        world_copy_in(world, &mine);
         lived = run_until_killed(world, approve, step);
         assert_int_equal(store_recover(world->store, &err), 0);
         int result = store_check_full(world->store, "notes", &err);
@@ -259,6 +315,8 @@ int main(void)
         TEST(an_install_that_is_killed_leaves_the_store_whole),
         TEST(an_upgrade_that_is_killed_leaves_the_store_whole),
         TEST(a_revert_that_is_killed_leaves_the_store_whole),
+        TEST(a_revert_of_a_folder_that_is_killed_leaves_the_store_whole),
+        TEST(a_take_over_that_is_killed_is_finished_by_the_next),
         TEST(an_uninstall_that_is_killed_leaves_the_store_whole),
         TEST(a_recovery_that_is_killed_is_done_again),
         TEST(a_full_disk_leaves_the_store_whole),
