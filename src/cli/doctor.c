@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include "helper/helper.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -143,6 +144,30 @@ static void add_daemon(const struct cli *cli, struct cage_checks *checks)
     cage_checks_add(checks, "daemon", CAGE_STATUS_OK, detail, NULL, NULL);
 }
 
+/* -- what was never asked ---------------------------------------------------------------------- */
+
+/* Told once: what was installed before counts as approved. */
+static void add_settings(const struct cli *cli, const struct config *config,
+                         struct cage_checks *checks)
+{
+    const struct store_parts parts = {.paths = &cli->paths,
+                                      .plugins_dir = config_plugins_dir(config, &cli->paths)};
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, detail = {0};
+    struct store *store = store_new(&parts);
+    bool any = store_settings_before(store, &text);
+    store_free(store);
+    if (!any)
+        return;
+    char *rest = NULL;
+    for (char *line = strtok_r(kg_buf_terminate(&text), "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest))
+        kg_buf_printf(&detail, "%s%s", detail.length > 0 ? "; " : "", line);
+    cage_checks_add(checks, "settings", CAGE_STATUS_OK, kg_buf_terminate(&detail),
+                    "these plugins may read and write where their settings point; they were "
+                    "installed before kaged asked about that, and count as approved",
+                    "kaged plugin status --cage shows what each may; this is told once");
+}
+
 /* -- showing ----------------------------------------------------------------------------------- */
 
 static const struct {
@@ -228,6 +253,7 @@ static void examine(const struct cli *cli, const struct config *config,
         add_trial(ret_checks, facts, owner);
     cage_facts_free(facts);
     add_daemon(cli, ret_checks);
+    add_settings(cli, config, ret_checks);
 }
 
 int cli_doctor(struct cli *cli)

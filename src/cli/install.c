@@ -1,7 +1,7 @@
 /*
  * kaged plugin install, approve, uninstall, promote, and kaged project consent: a person sees what
  * a plugin is and may do, and says yes or no. Where nobody can be asked, and nobody said yes
- * beforehand, nothing is done. Ctrl-C is a no.
+ * beforehand, it is shown, for a log, and nothing is done. Ctrl-C is a no.
  */
 #include "cli/install.h"
 
@@ -49,16 +49,22 @@ void dialogue_end(struct dialogue *dialogue)
     dialogue->door = NULL;
 }
 
-/* Without a person and without --yes there is no way to a yes, and so nothing to begin with. */
+static int fail_unasked(struct kg_err *err)
+{
+    kg_fail(err, KG_E_REFUSED, "there is no terminal to ask on, so nothing was done");
+    return kg_hint(err, "say yes beforehand with --yes, after a look at what it is");
+}
+
+/* Without a person and without --yes there is no way to a yes: what others asked for waits on. */
 int dialogue_begin(struct cli *cli, enum door_needs needs, struct dialogue *ret_dialogue)
 {
     struct dialogue dialogue = {.cli = cli, .tty = -1, .live = print_is_screen() && !cli->json};
     struct kg_err err;
     if (!cli_has(cli, "yes")) {
         dialogue.tty = terminal_open();
-        if (dialogue.tty < 0) {
-            kg_fail(&err, KG_E_REFUSED, "there is no terminal to ask on, so nothing was done");
-            kg_hint(&err, "say yes beforehand with --yes, after a look at what it is");
+        dialogue.mute = dialogue.tty < 0;
+        if (dialogue.mute && needs == DOOR_DAEMON) {
+            fail_unasked(&err);
             return print_error(&err);
         }
     }
@@ -173,6 +179,18 @@ static int check_flags(struct dialogue *dialogue, const struct kg_node *offer, s
     return code;
 }
 
+/* A log shows what would be asked. */
+static int refuse_unasked(struct dialogue *dialogue)
+{
+    kg_auto(kg_free) char *id = id_of(dialogue);
+    struct kg_err err;
+    if (dialogue->cli->json)
+        print_json(kg_buf_view(&dialogue->consent.body));
+    dialogue->door->ops->decline(dialogue->door, id);
+    fail_unasked(&err);
+    return print_error(&err);
+}
+
 /* A yes to what was offered, and one more to each widening of it. */
 static int get_consent(struct dialogue *dialogue, const struct kg_node *offer, bool *ret_widens)
 {
@@ -182,6 +200,8 @@ static int get_consent(struct dialogue *dialogue, const struct kg_node *offer, b
     kg_buf_char(&text, '\n');
     say(dialogue, &text);
     *ret_widens = widened > 0;
+    if (dialogue->mute)
+        return refuse_unasked(dialogue);
     if (dialogue->tty < 0)
         return check_flags(dialogue, offer, widened);
     show_question(&question, dialogue->consent.doc->root);

@@ -67,13 +67,14 @@ char *door_absolute(const char *source);
 struct dialogue {
     struct cli *cli;
     struct door *door;
-    int tty;   /* where to ask; -1: nobody can be asked, --yes was given */
+    int tty;   /* where to ask; -1: nobody can be asked */
+    bool mute; /* and nobody said yes: it is shown, and that is all */
     bool live; /* stdout is a terminal that can show progress */
     struct door_answer consent;
 };
 /* A flag that could be taken for a yes must not be given alone. */
 int dialogue_check_flags(const struct cli *cli);
-/* Fails if nobody can be asked and nobody said yes; with a door that is to be closed. */
+/* With a door that is to be closed. Fails if nobody can be asked about what others wanted. */
 int dialogue_begin(struct cli *cli, enum door_needs needs, struct dialogue *ret_dialogue);
 void dialogue_end(struct dialogue *dialogue); /* also for kg_auto */
 /* Shows what the consent offers, asks, and answers it. What is declined is said. */

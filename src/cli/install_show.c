@@ -1,13 +1,15 @@
 /*
  * What a plugin is and what it may do, so that its reader sees it at one glance: capabilities in
- * words, dangerous ones marked with "!" and the reason, also where there is no colour. All that a
- * plugin says of itself is hostile, and is escaped here.
+ * words, dangerous ones marked with "!" and the reason, also where there is no colour. They stand
+ * last, right above the question, however long the rest is. All that a plugin says of itself is
+ * hostile, and is escaped here.
  */
 #include "cli/install.h"
 
 #include <inttypes.h>
 
-#define COLUMNS_MAX 40 /* a longer capability has its words on the next line */
+#define COLUMNS_MAX     40 /* a longer capability has its words on the next line */
+#define FILES_SHOWN_MAX 10
 
 static const char red[] = "\033[1;31m", plain[] = "\033[0m";
 
@@ -97,19 +99,22 @@ static void put_capability(struct kg_buf *out, const struct kg_node *capability,
     kg_buf_printf(out, "%s\n", off);
 }
 
-/* Those of one difference; NULL: all. */
+/* Those of one difference; NULL: all. Dangerous ones come last. */
 static size_t put_those(struct kg_buf *out, const struct kg_node *offer,
                         const char *difference_or_null, const struct style *style)
 {
     const struct kg_node *capabilities = kg_node_list(offer, "capabilities");
+    kg_auto(kg_buf_free) struct kg_buf dangerous = {0};
     size_t count = 0;
     for (uint32_t i = 0; i < capabilities->count; i++) {
         const struct kg_node *capability = &capabilities->items[i];
         if (difference_or_null != NULL && !differs_as(capability, difference_or_null))
             continue;
-        put_capability(out, capability, widest(capabilities), style);
+        bool is_dangerous = cli_text(capability, "danger").length > 0 && style->marks;
+        put_capability(is_dangerous ? &dangerous : out, capability, widest(capabilities), style);
         count++;
     }
+    kg_buf_str(out, kg_buf_view(&dangerous));
     return count;
 }
 
@@ -128,11 +133,14 @@ static void put_capability_changes(struct kg_buf *out, const struct kg_node *off
     size_t count =
         put_those(&changes, offer, "new", &(struct style){2, '+', tags[0], true, colors}) +
         put_those(&changes, offer, "removed", &(struct style){2, '-', tags[1], false, colors});
-    kg_buf_text(out, count > 0 ? "\nCapability changes:\n" : "\nCapability changes: none\n");
-    kg_buf_str(out, kg_buf_view(&changes));
+    if (count == 0)
+        kg_buf_text(out, "\nCapability changes: none\n");
     if (put_those(&same, offer, "same", &(struct style){2, '=', "", true, colors}) > 0)
         kg_buf_text(out, "\nCapabilities that stay:\n");
     kg_buf_str(out, kg_buf_view(&same));
+    if (count > 0)
+        kg_buf_text(out, "\nCapability changes:\n");
+    kg_buf_str(out, kg_buf_view(&changes));
 }
 
 size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer)
@@ -203,21 +211,39 @@ static void put_changes(struct kg_buf *out, const struct kg_node *offer)
 {
     const struct kg_node *changes = kg_node_list(offer, "changes");
     if (changes->count > 0)
-        kg_buf_text(out,
-                    kg_node_is_true(offer, "compared") ? "\nAlso changed:\n" : "\nIt also has:\n");
+        kg_buf_text(out, "\nAlso changed:\n");
     for (uint32_t i = 0; i < changes->count; i++)
         put_change(out, &changes->items[i]);
 }
 
-static void put_paths(struct kg_buf *out, char sign, const struct kg_node *paths, int64_t count)
+/* What a plugin has that nobody agreed to before: "  hooks: pre_compact, post_compact". */
+static void put_first(struct kg_buf *out, const struct kg_node *offer)
 {
-    for (uint32_t i = 0; i < paths->count; i++) {
+    const struct kg_node *changes = kg_node_list(offer, "changes");
+    for (uint32_t i = 0; i < changes->count; i++) {
+        const struct kg_node *after = kg_node_list(&changes->items[i], "after");
+        print_words(out, &changes->items[i], "  {what}: ");
+        for (uint32_t k = 0; k < after->count; k++) {
+            kg_buf_text(out, k > 0 ? ", " : "");
+            kg_buf_escaped(out, item_text(after, k));
+        }
+        kg_buf_char(out, '\n');
+    }
+}
+
+/* The rest is counted. */
+static void put_paths(struct kg_buf *out, char sign, const struct kg_node *paths, int64_t count,
+                      uint32_t *shown)
+{
+    uint32_t i = 0;
+    for (; i < paths->count && *shown < FILES_SHOWN_MAX; i++, (*shown)++) {
         kg_buf_printf(out, "  %c ", sign);
         kg_buf_escaped(out, item_text(paths, i));
         kg_buf_char(out, '\n');
     }
-    if (count > (int64_t)paths->count)
-        kg_buf_printf(out, "  %c and %" PRId64 " more\n", sign, count - paths->count);
+    if (count > i)
+        kg_buf_printf(out, "  %c %s%" PRId64 " %s\n", sign, i > 0 ? "and " : "", count - i,
+                      i > 0 ? "more" : "files");
 }
 
 static void put_files(struct kg_buf *out, const struct kg_node *offer)
@@ -230,6 +256,7 @@ static void put_files(struct kg_buf *out, const struct kg_node *offer)
                 {'~', "changed", "changed_count"}};
     const struct kg_node *diff = kg_node_get(offer, "file_changes");
     int64_t all = 0;
+    uint32_t shown = 0;
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         all += kg_node_number(diff, rows[i].count);
     if (all == 0)
@@ -237,7 +264,7 @@ static void put_files(struct kg_buf *out, const struct kg_node *offer)
     kg_buf_text(out, "\nFiles:\n");
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         put_paths(out, rows[i].sign, kg_node_list(diff, rows[i].list),
-                  kg_node_number(diff, rows[i].count));
+                  kg_node_number(diff, rows[i].count), &shown);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -259,6 +286,7 @@ static void put_install(struct kg_buf *out, const struct kg_node *offer, bool co
     put_line(out, "version", cli_text(offer, "version"));
     put_line(out, "kaged_api", cli_text(offer, "kaged_api"));
     put_facts(out, offer);
+    put_first(out, offer);
     put_capabilities(out, offer, colors);
 }
 
@@ -275,9 +303,9 @@ static void put_replacement(struct kg_buf *out, const struct kg_node *offer, boo
     else
         print_words(out, offer, "New version: {version}\n");
     put_facts(out, offer);
-    put_capability_changes(out, offer, colors);
-    put_changes(out, offer);
     put_files(out, offer);
+    put_changes(out, offer);
+    put_capability_changes(out, offer, colors);
 }
 
 static void put_approval(struct kg_buf *out, const struct kg_node *offer, bool colors)
@@ -289,12 +317,14 @@ static void put_approval(struct kg_buf *out, const struct kg_node *offer, bool c
     put_line(out, "version", cli_text(offer, "version"));
     put_line(out, "kaged_api", cli_text(offer, "kaged_api"));
     put_facts(out, offer);
-    if (kg_node_is_true(offer, "compared"))
-        put_capability_changes(out, offer, colors);
-    else
-        put_capabilities(out, offer, colors);
-    put_changes(out, offer);
     put_files(out, offer);
+    if (kg_node_is_true(offer, "compared")) {
+        put_changes(out, offer);
+        put_capability_changes(out, offer, colors);
+    } else {
+        put_first(out, offer);
+        put_capabilities(out, offer, colors);
+    }
 }
 
 static void put_activation(struct kg_buf *out, const struct kg_node *offer, bool colors)
@@ -331,13 +361,15 @@ static void put_dev(struct kg_buf *out, const struct kg_node *offer, bool colors
     put_line(out, "folder", cli_text(offer, "source"));
     for (uint32_t i = 0; i < warnings->count; i++)
         put_line(out, "warning", item_text(warnings, i));
-    if (compared)
+    if (compared) {
+        put_changes(out, offer);
         put_capability_changes(out, offer, colors);
-    else
-        put_capabilities(out, offer, colors);
-    put_changes(out, offer);
-    if (!compared)
-        put_dev_words(out, offer);
+        return;
+    }
+    put_first(out, offer);
+    put_dev_words(out, offer);
+    kg_buf_char(out, '\n');
+    put_capabilities(out, offer, colors);
 }
 
 static const struct row {

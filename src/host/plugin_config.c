@@ -99,6 +99,26 @@ static int check_no_secret(struct host *host, const struct manifest *manifest,
     return 0;
 }
 
+/* A path that the plugin was never granted, whoever wrote it. */
+static int check_paths(struct host *host, const struct manifest *manifest,
+                       const struct kg_node *project, struct kg_err *err)
+{
+    for (size_t i = 0; i < manifest->knob_count; i++) {
+        const struct manifest_knob *knob = &manifest->knobs[i];
+        const struct kg_member *member =
+            manifest_knob_is_path(knob) ? kg_node_member(project, kg_str(knob->field)) : NULL;
+        if (member == NULL || member->value.type != KG_STRING ||
+            manifest_knob_allows(knob, member->value.text))
+            continue;
+        kg_fail(err, KG_E_INVALID_CONFIG,
+                "plugin %s: %u:%u: the setting %s points to a path with none of its prefixes",
+                manifest->name, member->value.line, member->value.column, knob->name);
+        return kg_hint(err, "mend [plugins.\"%s\"] in %s", manifest->package,
+                       host->paths->local_file);
+    }
+    return 0;
+}
+
 /* The members of a side, with the schema's defaults, appended to an object that is open. */
 static void put_side(struct kg_json_writer *json, const struct schema *schema,
                      const struct kg_node *config)
@@ -166,6 +186,8 @@ int plugin_config_check(struct host *host, const struct manifest *manifest, stru
         return kg_wrap(err, -EINVAL, "plugin %s", manifest->name);
     }
     int result = check_no_secret(host, manifest, project, system, err);
+    if (result == 0)
+        result = check_paths(host, manifest, project, err);
     if (result == 0)
         result = check_side(host, manifest, SIDE_PROJECT, manifest->config_schema, project, err);
     if (result == 0)

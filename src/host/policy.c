@@ -222,8 +222,12 @@ static int add_knobs(struct policy *policy, struct kg_err *err)
     for (size_t i = 0; i < manifest->knob_count; i++) {
         const struct manifest_knob *knob = &manifest->knobs[i];
         struct kg_str value = text_of(settings, knob->field);
-        if (strcmp(knob->type, "path") != 0 || value.length == 0)
+        if (!manifest_knob_is_path(knob) || value.length == 0)
             continue;
+        if (!manifest_knob_allows(knob, value))
+            return kg_fail(err, KG_E_REFUSED,
+                           "plugin %s: its setting %s points outside of its prefixes",
+                           manifest->name, knob->name);
         kg_auto(kg_buf_free) struct kg_buf text = {0};
         kg_auto(capability_free) struct capability capability = {0};
         kg_buf_text(&text, "write:fs:");
@@ -248,7 +252,7 @@ bool policy_is_of_project(const struct manifest *manifest, const struct capabili
             return true;
     for (size_t i = 0; i < manifest->knob_count && settings.length > 0; i++) {
         const struct manifest_knob *knob = &manifest->knobs[i];
-        if (strcmp(knob->type, "path") != 0)
+        if (!manifest_knob_is_path(knob))
             continue;
         if (doc == NULL)
             doc = kg_json_read(settings, NULL);
@@ -265,7 +269,7 @@ bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_sett
     kg_auto(kg_doc_cleanup) struct kg_doc *new = kg_json_read(new_settings, NULL);
     for (size_t i = 0; i < manifest->knob_count; i++) {
         const struct manifest_knob *knob = &manifest->knobs[i];
-        if (strcmp(knob->type, "path") == 0 &&
+        if (manifest_knob_is_path(knob) &&
             !kg_str_equal(text_of(old, knob->field), text_of(new, knob->field)))
             return true;
     }

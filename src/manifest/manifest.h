@@ -125,6 +125,31 @@ bool manifest_mcp_tool_name_is_valid(struct kg_str name);
 struct manifest *manifest_keep(struct manifest *manifest);
 void manifest_free(struct manifest *manifest);
 
+/* -- settings of the type `path`, see reach.c -------------------------------------------------- */
+
+bool manifest_knob_is_path(const struct manifest_knob *knob);
+/* Where it points if nobody turns it; empty: nowhere. */
+struct kg_str manifest_knob_default(const struct manifest *manifest,
+                                    const struct manifest_knob *knob);
+/* Whether it may have this value: one that has one of its prefixes. */
+bool manifest_knob_allows(const struct manifest_knob *knob, struct kg_str value);
+
+/* All that the plugin may read and write by one: every path below config:/ or project:/ ... */
+struct manifest_reach {
+    const struct manifest_knob *knob; /* borrowed from the manifest */
+    char *prefix;                     /* owned; ... that begins so: one of these two */
+};
+struct manifest_reaches {
+    struct manifest_reach *items; /* owned */
+    size_t count;
+};
+struct manifest_reaches manifest_reaches_of(const struct manifest *manifest);
+void manifest_reaches_free(struct manifest_reaches *reaches); /* also for kg_auto */
+bool manifest_reach_is_dangerous(const struct manifest_reach *reach, const char **ret_reason);
+/* Whether the manifest, whose reaches these are, has it already, be it by a capability. */
+bool manifest_reach_is_covered(const struct manifest_reach *reach, const struct manifest *manifest,
+                               const struct manifest_reaches *reaches);
+
 const struct manifest_method *manifest_method_find(const struct manifest *manifest,
                                                    struct kg_str name);
 const struct manifest_tool *manifest_tool_find(const struct manifest *manifest, struct kg_str name);

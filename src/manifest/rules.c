@@ -682,17 +682,12 @@ static size_t characters(struct kg_str text)
     return count;
 }
 
-/* One of the list's texts is the default, or with `prefix` begins it; if there is a list at all. */
-static bool is_among(const struct kg_node *texts, struct kg_str fallback, bool prefix)
+/* One of the list's texts is the default; if there is a list at all. */
+static bool is_among(const struct kg_node *texts, struct kg_str fallback)
 {
-    for (size_t i = 0; i < count_of(texts); i++) {
-        struct kg_str one = texts->items[i].text;
-        if (texts->items[i].type == KG_STRING &&
-            (prefix
-                 ? fallback.length >= one.length && memcmp(fallback.data, one.data, one.length) == 0
-                 : kg_str_equal(one, fallback)))
+    for (size_t i = 0; i < count_of(texts); i++)
+        if (texts->items[i].type == KG_STRING && kg_str_equal(texts->items[i].text, fallback))
             return true;
-    }
     return texts == NULL;
 }
 
@@ -708,10 +703,9 @@ static const char *default_problem(const struct manifest_knob *knob)
     if (fallback->type != KG_STRING)
         return NULL;
     if (strcmp(knob->type, "enum") == 0 &&
-        !is_among(kg_node_typed(knob->node, "values", KG_ARRAY), fallback->text, false))
+        !is_among(kg_node_typed(knob->node, "values", KG_ARRAY), fallback->text))
         return "the default is not one of the values";
-    if (strcmp(knob->type, "path") == 0 &&
-        !is_among(kg_node_typed(knob->node, "prefixes", KG_ARRAY), fallback->text, true))
+    if (manifest_knob_is_path(knob) && !manifest_knob_allows(knob, fallback->text))
         return "the default has none of the prefixes";
     if (max_length != NULL && (double)characters(fallback->text) > number_of(max_length))
         return "the default is longer than max_length";

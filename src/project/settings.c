@@ -243,6 +243,33 @@ static bool check_schema(const struct checking *checking, const struct kg_node *
     return false;
 }
 
+/* Where a path setting points is a grant: a value outside of what was granted is refused. */
+static bool check_paths(const struct checking *checking, const struct kg_node *config)
+{
+    const struct manifest *manifest = checking->manifest;
+    const struct layers *layers = checking->layers;
+    bool fine = true;
+    for (size_t i = 0; i < manifest->knob_count; i++) {
+        const struct manifest_knob *knob = &manifest->knobs[i];
+        struct kg_str key = kg_str(knob->field);
+        const struct kg_node *value =
+            manifest_knob_is_path(knob) ? kg_node_typed(config, knob->field, KG_STRING) : NULL;
+        if (value == NULL || manifest_knob_allows(knob, value->text))
+            continue;
+        const struct kg_member *own = kg_node_member(layers->own, key);
+        const struct kg_member *primary = kg_node_member(layers->primary, key);
+        problem_at_key(checking->resolving->problems, CONFIG_INVALID,
+                       own       ? own
+                       : primary ? primary
+                                 : layers->place,
+                       "point it below one of the prefixes that its manifest names",
+                       "the config of \"%s\", %.64s: the path has none of its prefixes",
+                       checking->name, knob->field);
+        fine = false;
+    }
+    return fine;
+}
+
 static bool check_no_secret(const struct checking *checking)
 {
     const struct kg_node *own = checking->layers->own, *primary = checking->layers->primary;
@@ -339,5 +366,6 @@ bool project_settings_take(const struct resolving *resolving,
     use->config = doc->root;
     take_settings(resolving, manifest, &layers, use);
     bool fine = check_no_secret(&checking);
+    fine = check_paths(&checking, use->config) && fine;
     return check_schema(&checking, use->config) && fine;
 }

@@ -113,15 +113,11 @@ static void put_choices(struct kg_buf *out, const struct kg_node *list)
     }
 }
 
-static bool is_one_of(const struct kg_node *list, struct kg_str text, bool prefix)
+static bool is_one_of(const struct kg_node *list, struct kg_str text)
 {
-    for (uint32_t i = 0; i < list->count; i++) {
-        struct kg_str one = list->items[i].text;
-        if (list->items[i].type == KG_STRING &&
-            (prefix ? text.length >= one.length && memcmp(text.data, one.data, one.length) == 0
-                    : kg_str_equal(one, text)))
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->items[i].type == KG_STRING && kg_str_equal(list->items[i].text, text))
             return true;
-    }
     return false;
 }
 
@@ -129,7 +125,7 @@ static int check_enum(const struct projects_knob_check *check, struct kg_err *er
 {
     const struct kg_node *values = bound(check, "values", KG_ARRAY);
     if (values == NULL ||
-        (check->value->type == KG_STRING && is_one_of(values, check->value->text, false)))
+        (check->value->type == KG_STRING && is_one_of(values, check->value->text)))
         return 0;
     kg_auto(kg_buf_free) struct kg_buf choices = {0};
     put_choices(&choices, values);
@@ -239,7 +235,7 @@ static int check_path(const struct projects_knob_check *check, struct kg_err *er
     int result = need_type(check, KG_STRING, "a path", err);
     if (result < 0)
         return result;
-    if (prefixes != NULL && !is_one_of(prefixes, check->value->text, true)) {
+    if (prefixes != NULL && !manifest_knob_allows(check->knob, check->value->text)) {
         put_choices(&text, prefixes);
         return refuse(check, err, "has none of its prefixes, which are %.200s",
                       kg_buf_terminate(&text));

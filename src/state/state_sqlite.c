@@ -30,11 +30,14 @@ static const char version_5[] = ""
 static const char version_6[] = ""
 #include "state-v6.sql.h"
 ;
+static const char version_7[] = ""
+#include "state-v7.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1, version_2, version_3,
-                                         version_4, version_5, version_6};
+static const char *const migrations[] = {version_1, version_2, version_3, version_4,
+                                         version_5, version_6, version_7};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 static int read_version(struct sqlite_state *state, struct kg_err *err)

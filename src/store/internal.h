@@ -139,7 +139,7 @@ int store_version_copy(struct store *store, const struct store_hold *hold, const
                        struct store_look *ret_look, struct kg_err *err);
 /* Removes versions that local.toml does not name and nobody holds. */
 void store_sweep_versions(struct store *store, const struct store_hold *hold);
-/* What was approved before there were versions, in plugins/NAME itself, becomes one. */
+/* What was approved before there were versions, in plugins/NAME itself, becomes one: takeover.c. */
 int store_take_over(struct store *store, const struct store_hold *hold, struct kg_err *err);
 
 /* -- what was approved, see approved.c --------------------------------------------------------- */

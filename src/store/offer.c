@@ -224,19 +224,61 @@ static bool has_capability(const struct capability_set *set, const struct capabi
     return stated && capability_set_covers(set, capability);
 }
 
-/* before: NULL if nothing was ever approved. What an approved one covers is not new. */
-static void compare_capabilities(struct store_offer *offer, const struct capability_set *before)
+/* "setting:NAME:PREFIX"; where it points now is where nobody has turned it. */
+static void add_reach(struct store_offer *offer, const struct manifest *manifest,
+                      const struct manifest_reach *reach, enum store_difference difference)
 {
+    struct store_capability *added = &offer->capabilities[offer->capability_count++];
+    const char *setting = reach->knob->name;
+    struct kg_str points = manifest_knob_default(manifest, reach->knob);
+    bool is_here = kg_str_starts(points, reach->prefix);
+    *added = (struct store_capability){
+        .text = kg_format("setting:%s:%s", setting, reach->prefix),
+        .words = kg_format("may read and write where its setting %s points, below %s%s%.*s",
+                           setting, reach->prefix, is_here ? ", now " : "",
+                           KG_STR_ARG(is_here ? points : KG_STR(""))),
+        .difference = difference,
+    };
+    if (!manifest_reach_is_dangerous(reach, &added->danger))
+        added->danger = NULL;
+    offer->capabilities_new += difference == STORE_NEW;
+}
+
+/* before: NULL if nothing was ever approved. What an approved one covers is not new. */
+static void compare_reaches(struct store_offer *offer, const struct manifest *before,
+                            const struct manifest_reaches *now, const struct manifest_reaches *old)
+{
+    for (size_t i = 0; i < now->count; i++)
+        add_reach(offer, offer->manifest, &now->items[i],
+                  before == NULL || manifest_reach_is_covered(&now->items[i], before, old)
+                      ? STORE_SAME
+                      : STORE_NEW);
+    for (size_t i = 0; i < old->count; i++)
+        if (!manifest_reach_is_covered(&old->items[i], offer->manifest, now))
+            add_reach(offer, before, &old->items[i], STORE_REMOVED);
+}
+
+/* Path settings are capabilities, too. */
+static void compare_capabilities(struct store_offer *offer, const struct manifest *before)
+{
+    static const struct capability_set nothing = {0};
     const struct capability_set *now = &offer->manifest->capability_set;
-    size_t most = now->count + (before ? before->count : 0);
+    const struct capability_set *old = before ? &before->capability_set : &nothing;
+    kg_auto(manifest_reaches_free) struct manifest_reaches reaches =
+        manifest_reaches_of(offer->manifest);
+    kg_auto(manifest_reaches_free) struct manifest_reaches old_reaches = {0};
+    if (before != NULL)
+        old_reaches = manifest_reaches_of(before);
+    size_t most = now->count + old->count + reaches.count + old_reaches.count;
     offer->capabilities = kg_alloc_array(most + 1, sizeof(*offer->capabilities));
     for (size_t i = 0; i < now->count; i++)
         add_capability(offer, &now->items[i],
-                       before == NULL || has_capability(before, &now->items[i]) ? STORE_SAME
-                                                                                : STORE_NEW);
-    for (size_t i = 0; before != NULL && i < before->count; i++)
-        if (!has_capability(now, &before->items[i]))
-            add_capability(offer, &before->items[i], STORE_REMOVED);
+                       before == NULL || has_capability(old, &now->items[i]) ? STORE_SAME
+                                                                             : STORE_NEW);
+    for (size_t i = 0; i < old->count; i++)
+        if (!has_capability(now, &old->items[i]))
+            add_capability(offer, &old->items[i], STORE_REMOVED);
+    compare_reaches(offer, before, &reaches, &old_reaches);
 }
 
 /* -- other differences ------------------------------------------------------------------------- */
@@ -264,17 +306,12 @@ static char **names_of_roles(const struct manifest *manifest)
 static char **names_of_paths(const struct manifest *manifest)
 {
     char **list = kg_list_new(0);
-    const struct kg_node *properties = manifest->config_schema_node
-                                           ? kg_node_get(manifest->config_schema_node, "properties")
-                                           : NULL;
     for (size_t i = 0; i < manifest->knob_count; i++) {
         const struct manifest_knob *knob = &manifest->knobs[i];
-        const struct kg_node *field = properties ? kg_node_get(properties, knob->field) : NULL;
-        const struct kg_node *preset = field ? kg_node_get(field, "default") : NULL;
-        bool points = preset != NULL && preset->type == KG_STRING;
-        if (strcmp(knob->type, "path") == 0)
+        struct kg_str points = manifest_knob_default(manifest, knob);
+        if (manifest_knob_is_path(knob))
             kg_list_add(&list, kg_format("%s: %.*s", knob->name,
-                                         KG_STR_ARG(points ? preset->text : KG_STR("nowhere"))));
+                                         KG_STR_ARG(points.length ? points : KG_STR("nowhere"))));
     }
     return list;
 }
@@ -332,13 +369,18 @@ static char **name_of_process(const struct manifest *manifest)
 static const struct {
     const char *what;
     char **(*list)(const struct manifest *manifest);
-    bool asks; /* more of it lets the plugin see or do more */
+    bool asks;  /* more of it lets the plugin see or do more */
+    bool first; /* told where nothing was approved before; what else is there the rest tells */
 } compared[] = {
-    {"command", words_of_command, false}, {"env", lines_of_env, false},
-    {"roles", names_of_roles, true},      {"hooks", names_of_hooks, true},
-    {"paths", names_of_paths, true},      {"tools", names_of_tools, false},
-    {"methods", names_of_methods, false}, {"notifications", names_of_notifications, false},
-    {"process", name_of_process, false},
+    {"command", words_of_command, false, false},
+    {"env", lines_of_env, false, false},
+    {"roles", names_of_roles, true, true},
+    {"hooks", names_of_hooks, true, true},
+    {"paths", names_of_paths, true, false},
+    {"tools", names_of_tools, false, false},
+    {"methods", names_of_methods, false, false},
+    {"notifications", names_of_notifications, false, true},
+    {"process", name_of_process, false, false},
 };
 
 static bool same_lists(char *const *a, char *const *b)
@@ -349,12 +391,12 @@ static bool same_lists(char *const *a, char *const *b)
     return a[i] == NULL && b[i] == NULL;
 }
 
-/* before: NULL if there was none; then only what lets the plugin see or do more is told. */
+/* before: NULL if there was none. */
 static void compare_manifests(struct store_offer *offer, const struct manifest *before)
 {
     offer->changes = kg_alloc_array(KG_COUNT(compared), sizeof(*offer->changes));
     for (size_t i = 0; i < KG_COUNT(compared); i++) {
-        if (before == NULL && !compared[i].asks)
+        if (before == NULL && !compared[i].first)
             continue;
         struct store_changed change = {
             .what = compared[i].what,
@@ -410,7 +452,7 @@ static void warn_of_process(struct store_offer *offer, const struct store_record
  */
 static void compare(struct store_offer *offer, struct base *base)
 {
-    static const struct capability_set nothing = {0};
+    static const struct manifest nothing = {0};
     offer->compared = base->manifest != NULL;
     offer->installed_version = kg_steal(&base->version);
     offer->local = base->record.package == NULL || base->record.local;
@@ -418,11 +460,8 @@ static void compare(struct store_offer *offer, struct base *base)
         snprintf(offer->approved_hash, sizeof(offer->approved_hash), "%s", base->record.hash);
     bool first =
         offer->kind == STORE_INSTALL || (offer->kind == STORE_APPROVE && base->record.hash == NULL);
-    compare_capabilities(offer, base->manifest ? &base->manifest->capability_set
-                                : first        ? NULL
-                                               : &nothing);
-    if (base->manifest != NULL)
-        compare_manifests(offer, base->manifest);
+    compare_capabilities(offer, base->manifest ? base->manifest : first ? NULL : &nothing);
+    compare_manifests(offer, base->manifest);
     warn_of_process(offer, &base->record);
     if (base->tree.count > 0)
         store_tree_compare(&base->tree, &offer->tree, &offer->diff);
@@ -449,6 +488,20 @@ static void describe(struct store_offer *offer)
         offer->files += offer->tree.entries[i].type != STORE_ENTRY_FOLDER;
 }
 
+/* Whether a version is the one that was asked for, or in the range. */
+static bool is_asked_for(const char *asked, const char *version)
+{
+    struct kg_semver parsed;
+    if (strcmp(asked + (asked[0] == 'v'), version) == 0)
+        return true;
+    if (kg_semver_parse(kg_str(asked), &parsed) || !kg_semver_parse(kg_str(version), &parsed))
+        return false;
+    struct kg_semver_range *range = kg_semver_range_parse(kg_str(asked), NULL);
+    bool fits = range != NULL && kg_semver_range_has(range, &parsed);
+    kg_semver_range_free(range);
+    return fits;
+}
+
 static int check_asked(const struct store_offer *offer, const struct store_source *source,
                        const char *expect_name, struct kg_err *err)
 {
@@ -456,8 +509,7 @@ static int check_asked(const struct store_offer *offer, const struct store_sourc
     if (expect_name != NULL && strcmp(expect_name, manifest->name) != 0)
         return kg_fail(err, KG_E_CONFLICT, "%.200s is plugin %s, not %.64s", source->text,
                        manifest->name, expect_name);
-    const char *version = source->version;
-    if (version != NULL && strcmp(version + (version[0] == 'v'), manifest->version) != 0)
+    if (source->version != NULL && !is_asked_for(source->version, manifest->version))
         return kg_fail(err, KG_E_CONFLICT, "%.200s is version %s of plugin %s, not %.64s",
                        source->text, manifest->version, manifest->name, source->version);
     return 0;
@@ -602,7 +654,7 @@ int store_offer_dev(const char *folder, struct kg_str text, const struct manifes
     offer->local = true;
     offer->compared = before != NULL;
     store_hash_text(text, offer->hash);
-    compare_capabilities(offer, before ? &before->capability_set : NULL);
+    compare_capabilities(offer, before);
     compare_manifests(offer, before);
     *ret_offer = kg_steal(&offer);
     return 0;

@@ -5,6 +5,8 @@
  */
 #include "store/source.h"
 
+#include "base/semver.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -64,7 +66,7 @@ static int check_text(const char *text, struct kg_err *err)
     return 0;
 }
 
-/* It becomes the name of a tag. */
+/* It becomes the name of a tag, or says which of the tags may be taken. */
 static int check_version(const char *version, struct kg_err *err)
 {
     static const char allowed[] = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -73,7 +75,13 @@ static int check_version(const char *version, struct kg_err *err)
     if (length > 0 && length <= VERSION_BYTES_MAX && strspn(version, allowed) == length &&
         kg_is_letter_or_digit(version[0]) && strstr(version, "..") == NULL)
         return 0;
-    return kg_fail(err, KG_E_USAGE, "version \"%.100s\" is not like 1.2.3", version);
+    struct kg_semver_range *range = kg_semver_range_parse(kg_str(version), NULL);
+    bool is_range = range != NULL;
+    kg_semver_range_free(range);
+    return is_range
+               ? 0
+               : kg_fail(err, KG_E_USAGE,
+                         "version \"%.100s\" is neither like 1.2.3 nor a range like ^1.2", version);
 }
 
 /* -- URLs -------------------------------------------------------------------------------------- */

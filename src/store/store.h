@@ -69,6 +69,11 @@ const char *store_dir(const struct store *store); /* plugins/ */
 int store_recover(struct store *store, struct kg_err *err);
 /* Whether a name in plugins/ is that of a plugin's folder, and not the store's own or a file's. */
 bool store_name_is_plugin(const char *name);
+/*
+ * Path settings of plugins that were installed before anybody was asked about such, a line each.
+ * Once: later it is false.
+ */
+bool store_settings_before(struct store *store, struct kg_buf *ret_text);
 /* Called by a change that has to wait for another writer, once, before it waits (at most 30 s). */
 void store_on_wait(struct store *store, void (*on_wait)(void *data), void *data);
 

@@ -293,36 +293,3 @@ void store_tidy(struct store *store)
     else
         store_sweep_versions(store, &hold);
 }
-
-/* -- a store that is older than versions ------------------------------------------------------- */
-
-/* Only what was approved moves; what was changed since waits where it is for the operator. */
-static int take_over(struct store *store, const struct store_hold *hold, const char *name,
-                     const char *hash, struct kg_err *err)
-{
-    kg_auto(store_look_free) struct store_look look = {0};
-    if (store_look_read(store, hold->plugins_fd, name, &look, NULL) < 0 ||
-        strcmp(look.tree.hash, hash) != 0)
-        return 0;
-    int result = store_version_put(store, hold, hold->plugins_fd, name, name, hash, err);
-    if (result < 0)
-        return result;
-    kg_log_about(KG_INFO, name, "its files moved to versions of the plugin store");
-    store_approved_write(store, hold, name, &look, "");
-    return 0;
-}
-
-int store_take_over(struct store *store, const struct store_hold *hold, struct kg_err *err)
-{
-    struct local *local = local_load(store->parts.paths->local_file, LOCAL_LEAVE, err);
-    int result = local ? 0 : -EINVAL;
-    for (size_t i = 0; result == 0 && i < local->plugin_count; i++) {
-        const struct local_plugin *plugin = &local->plugins[i];
-        kg_auto(kg_free) char *name = kg_str_dup(manifest_package_name(plugin->package));
-        kg_auto(kg_free) char *hash = kg_str_dup(plugin->hash);
-        if (is_hash(hash) && !store_version_is_there(store, name, hash))
-            result = take_over(store, hold, name, hash, err);
-    }
-    local_free(local);
-    return result;
-}

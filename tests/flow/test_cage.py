@@ -172,6 +172,18 @@ class Settings(FlowTest):
             self.assertEqual(daemon.tell(write_file(f"{daemon.data}/memory/a")), "ENOENT")
 
 
+    def test_no_value_outside_of_its_prefixes_is_taken(self):
+        with Told(manifest=KNOB) as daemon:
+            daemon.write_local(f'[plugins.{NAME}.config]\nstore = "project:/"\n')
+            daemon.approve()
+            daemon.act(NAME, "disable")
+            daemon.api("POST", "/reload")
+            status, answer = daemon.api("POST", f"/plugins/{NAME}/enable")
+            self.assertEqual(status, 422, answer)
+            self.assertIn("setting store points to a path with none of its prefixes",
+                          answer["error"]["message"])
+
+
 class Programs(FlowTest):
     def test_declared_program_runs_and_another_is_not_there(self):
         run = "import subprocess; result = subprocess.run({}, capture_output=True, text=True).stdout"

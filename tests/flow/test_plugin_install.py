@@ -47,9 +47,9 @@ Validating manifest...
 {facts}\
   capabilities:
     - read:fs:/opt/oh-my-pi    may read /opt/oh-my-pi and below
+    - net:[]                   may not reach the network
     ! exec:bash:/opt/oh-my-pi  may run bash, in any folder that it sees, and read /opt/oh-my-pi
         DANGEROUS: it is a shell or an interpreter: it runs any script
-    - net:[]                   may not reach the network
 
 """
 INSTALLED = """\
@@ -60,17 +60,17 @@ UPGRADE = """\
 Plugin oh-my-pi is already installed (version 1.4.2).
 New version: 2.0.0
 {facts}
-Capability changes:
-  + net:api.openai.com:443   (NEW)      may reach api.openai.com, port 443
-  - exec:bash:/opt/oh-my-pi  (REMOVED)  may run bash, in any folder that it sees, and read /opt/oh-my-pi
-  - net:[]                   (REMOVED)  may not reach the network
+Files:
+  ~ kaged-plugin.yaml
+  ~ plugin.py
 
 Capabilities that stay:
   = read:fs:/opt/oh-my-pi    may read /opt/oh-my-pi and below
 
-Files:
-  ~ kaged-plugin.yaml
-  ~ plugin.py
+Capability changes:
+  + net:api.openai.com:443   (NEW)      may reach api.openai.com, port 443
+  - exec:bash:/opt/oh-my-pi  (REMOVED)  may run bash, in any folder that it sees, and read /opt/oh-my-pi
+  - net:[]                   (REMOVED)  may not reach the network
 
 """
 
@@ -163,6 +163,70 @@ class Install(FlowTest):
         return FACTS.format(source=source, bytes=size, hash=digest)
 
 
+def path_setting(default, *prefixes):
+    """The parts of a manifest that let a plugin write where its setting `store` points."""
+    knob = {"type": "path", "label": "Store", "binds_to": "config.store", "default": default,
+            "prefixes": list(prefixes)}
+    return {"config_schema": {"type": "object",
+                              "properties": {"store": {"type": "string", "default": default}}},
+            "knobs": {"store": knob}}
+
+
+class PathSettings(Install):
+    """A setting that points to a path is a grant, and is asked for like one."""
+
+    def test_no_path_setting_is_installed_that_was_not_shown(self):
+        source = self.source(capabilities=[], **path_setting("project:/", "config:", "project:"))
+        code, text = self.talk(["plugin", "install", source], "n\n")
+        self.assertNotIn("capabilities: none", text)
+        self.assertIn("  setting:store:project:/", text)
+        self.assertIn("may read and write where its setting store points, below project:/, "
+                      "now project:/\n", text)
+        self.assertIn("  setting:store:config:/", text)
+        source = self.source(capabilities=[], **path_setting("config:/a", "config:"))
+        code, text = self.talk(["plugin", "install", source], "n\n")
+        self.assertNotIn("project:/", text)
+        self.assertIn("below config:/, now config:/a\n", text)
+
+    def test_no_upgrade_widens_a_path_setting_by_a_plain_yes(self):
+        self.install(self.source(capabilities=[]))
+        code, out, err = self.cli("plugin", "install", "--yes", self.source(
+            "1.4.3", [], **path_setting("config:/a", "config:")))
+        self.assertEqual(code, 5, out + err)
+        self.assertIn("new capabilities: setting:store:config:/", err)
+        self.assertEqual(self.entry()["installed"], "1.4.2")
+        self.install(self.source("1.4.3", [], **path_setting("config:/a", "config:")),
+                     "--allow-new-capabilities")
+        self.install(self.source("1.4.4", [], **path_setting("config:/b", "config:")))
+        wider = self.source("1.5.0", [], **path_setting("config:/b", "config:", "project:"))
+        code, _, err = self.cli("plugin", "install", "--yes", wider)
+        self.assertEqual(code, 5)
+        self.assertIn("new capabilities: setting:store:project:/", err)
+
+    def test_hooks_roles_and_notifications_are_shown_at_a_first_install(self):
+        source = self.source(hooks=["pre_compact"], roles=["compactor"],
+                             notifications=["pi.changed"])
+        code, text = self.talk(["plugin", "install", source], "n\n")
+        self.assertIn("  roles: compactor\n  hooks: pre_compact\n  notifications: pi.changed\n"
+                      "  capabilities:\n", text)
+
+    def test_what_is_dangerous_stands_right_above_the_question(self):
+        many = [f"read:fs:/opt/p{i}" for i in range(60)]
+        source = self.source(capabilities=["exec:bash:/opt/oh-my-pi", *many])
+        code, text = self.talk(["plugin", "install", source], "n\n")
+        self.assertIn("DANGEROUS: it is a shell or an interpreter: it runs any script\n\n"
+                      "Install oh-my-pi?", text)
+
+    def test_of_many_files_ten_are_listed_and_the_rest_counted(self):
+        self.install(self.source())
+        source = self.source("2.0.0")
+        for i in range(25):
+            with open(os.path.join(source, f"more-{i:02}"), "w"):
+                pass
+        code, text = self.talk(["plugin", "install", source], "n\n")
+        self.assertIn("  + more-09\n  + and 15 more\n  ~ 2 files\n", text)
+
+
 class Dialogues(Install):
     """The documents' own, and those where the way to the store matters; with a daemon, too."""
 
@@ -225,9 +289,10 @@ class Dialogues(Install):
         self.assertEqual((code, text), (5, "kaged: interrupted: nothing was done\n"))
         self.assert_untouched()
 
-    def test_without_a_terminal_nothing_is_done(self):
-        code, out, err = self.cli("plugin", "install", self.source())
-        self.assertEqual((code, out), (5, ""))
+    def test_without_a_terminal_it_is_shown_and_nothing_is_done(self):
+        source = self.source()
+        code, out, err = self.cli("plugin", "install", source)
+        self.assertEqual((code, out), (5, INSTALL.format(facts=self.facts(source, out))))
         self.assertIn("no terminal to ask on, so nothing was done", err)
         self.assertIn("--yes", err)
         self.assert_untouched()

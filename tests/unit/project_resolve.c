@@ -577,6 +577,31 @@ static void a_secret_cannot_stand_in_the_project(void **state)
     assert_false(use->secrets[1].set || use->secrets[1].required);
 }
 
+/* Where such a setting points, the plugin may write. */
+static void no_project_points_a_path_outside_of_its_prefixes(void **state)
+{
+    static const char scribe[] =
+        "name: scribe\nversion: 1.0.0\nmethods: [scribe.write]\n"
+        "config_schema: { type: object, properties: { store: { type: string } } }\n"
+        "knobs:\n"
+        "  store: { type: path, label: Store, binds_to: config.store, default: config:/a,\n"
+        "           prefixes: [\"config:\"] }\n";
+    (void)state;
+    kg_auto(world_end) struct world fine =
+        WORLD("primary: { plugins: { s: { package: scribe, config: { store: config:/b } } } }\n",
+              NULL, scribe);
+    assert_problems(&fine, "");
+    kg_auto(world_end) struct world world =
+        WORLD("primary: { plugins: { s: { package: scribe, config: { store: project:/ } } } }\n",
+              NULL, scribe);
+    assert_problems(&world, "3:55 plugin.config_validation_failed\n");
+    assert_said(&world, "the path has none of its prefixes");
+    kg_auto(world_end) struct world operators_own =
+        WORLD("primary: { plugins: { s: { package: scribe } } }\n",
+              "[plugins.scribe.config]\nstore = \"project:/\"\n", scribe);
+    assert_problems(&operators_own, "3:23 plugin.config_validation_failed\n");
+}
+
 static void a_key_that_the_operator_keeps_is_a_secret_without_a_schema_too(void **state)
 {
     (void)state;
@@ -1072,6 +1097,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_the_schema_has_its_place),
         cmocka_unit_test(a_wrong_default_of_the_operator_is_said_to_be_his),
         cmocka_unit_test(a_secret_cannot_stand_in_the_project),
+        cmocka_unit_test(no_project_points_a_path_outside_of_its_prefixes),
         cmocka_unit_test(a_key_that_the_operator_keeps_is_a_secret_without_a_schema_too),
         cmocka_unit_test(a_plugin_without_a_schema_takes_what_it_is_given),
         cmocka_unit_test(the_isolation_of_the_declaration_counts),

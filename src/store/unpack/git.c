@@ -5,6 +5,7 @@
  * alone.
  */
 #include "store/unpack/git.h"
+#include "base/semver.h"
 #include "store/tree_rules.h"
 
 #include <dirent.h>
@@ -16,7 +17,8 @@
 #include <unistd.h>
 
 #define FETCHED        "refs/kaged/fetched"
-#define REFS_BYTES_MAX 65536
+#define TAGS           "refs/tags/"
+#define REFS_BYTES_MAX ((size_t)4 << 20)           /* of ls-remote: some have many tags */
 #define RECORD_MAX     (TREE_PATH_BYTES_MAX + 256) /* of ls-tree */
 #define HEADER_MAX     256                         /* of cat-file */
 #define OBJECT_MAX     64                          /* hex digits */
@@ -114,21 +116,80 @@ static bool on_pause(void *data)
     return git->report->bytes <= (uint64_t)git->options->source_bytes;
 }
 
-/* Whether a line of ls-remote names the ref. */
-static bool has_ref(struct kg_str lines, const char *ref)
+/* The ref of the next line of ls-remote; false: there is none. */
+static bool next_ref(struct kg_str *lines, struct kg_str *ret_ref)
 {
-    while (lines.length > 0) {
-        const char *end = memchr(lines.data, '\n', lines.length);
-        size_t length = end ? (size_t)(end - lines.data) : lines.length;
-        const char *tab = memchr(lines.data, '\t', length);
-        if (tab != NULL &&
-            kg_str_is((struct kg_str){tab + 1, length - (size_t)(tab + 1 - lines.data)}, ref))
-            return true;
+    while (lines->length > 0) {
+        const char *end = memchr(lines->data, '\n', lines->length);
+        size_t length = end ? (size_t)(end - lines->data) : lines->length;
+        const char *tab = memchr(lines->data, '\t', length);
+        if (tab != NULL)
+            *ret_ref = (struct kg_str){tab + 1, length - (size_t)(tab + 1 - lines->data)};
         length += end != NULL;
-        lines.data += length;
-        lines.length -= length;
+        lines->data += length;
+        lines->length -= length;
+        if (tab != NULL)
+            return true;
     }
     return false;
+}
+
+static bool has_ref(struct kg_str lines, const char *ref)
+{
+    struct kg_str found;
+    while (next_ref(&lines, &found))
+        if (kg_str_is(found, ref))
+            return true;
+    return false;
+}
+
+static int choose_exact(struct git *git, struct kg_str lines, char **ret_ref)
+{
+    const char *version = git->options->version;
+    kg_auto(kg_free) char *with_v = kg_format(TAGS "v%s", version);
+    kg_auto(kg_free) char *without = kg_format(TAGS "%s", version);
+    if (has_ref(lines, with_v))
+        *ret_ref = kg_steal(&with_v);
+    else if (has_ref(lines, without))
+        *ret_ref = kg_steal(&without);
+    else
+        return kg_fail(git->err, KG_E_NOT_FOUND, "the repository has neither a tag v%s nor %s",
+                       version, version);
+    return 0;
+}
+
+/* The newest of the tags that are versions in the range. */
+static int choose_newest(struct git *git, const struct kg_semver_range *range, struct kg_str lines,
+                         char **ret_ref)
+{
+    struct kg_semver version, best = {0};
+    struct kg_str ref, chosen = KG_STR_NULL;
+    while (next_ref(&lines, &ref)) {
+        if (!kg_str_starts(ref, TAGS))
+            continue;
+        struct kg_str tag = kg_str_from(ref, strlen(TAGS));
+        if (kg_str_starts(tag, "v"))
+            tag = kg_str_from(tag, 1);
+        if (!kg_semver_parse(tag, &version) || !kg_semver_range_has(range, &version) ||
+            (chosen.length > 0 && kg_semver_compare(&version, &best) <= 0))
+            continue;
+        best = version;
+        chosen = ref;
+    }
+    if (chosen.length == 0)
+        return kg_fail(git->err, KG_E_NOT_FOUND, "the repository has no tag of a version in %s",
+                       git->options->version);
+    *ret_ref = kg_str_dup(chosen);
+    return 0;
+}
+
+/* A version by itself means its own tag, whatever else is like it. */
+static struct kg_semver_range *range_of(const char *version)
+{
+    struct kg_semver exact;
+    const char *plain = version + (version[0] == 'v');
+    return kg_semver_parse(kg_str(plain), &exact) ? NULL
+                                                  : kg_semver_range_parse(kg_str(version), NULL);
 }
 
 /* *ret_ref: the tag of the version that was asked for, or the default branch. Owned. */
@@ -139,23 +200,20 @@ static int choose_ref(struct git *git, char **ret_ref)
         *ret_ref = kg_strdup("HEAD");
         return 0;
     }
-    kg_auto(kg_free) char *with_v = kg_format("refs/tags/v%s", version);
-    kg_auto(kg_free) char *without = kg_format("refs/tags/%s", version);
+    struct kg_semver_range *range = range_of(version);
+    const char *wanted = range ? "*" : version;
+    kg_auto(kg_free) char *with_v = kg_format(TAGS "v%s", wanted);
+    kg_auto(kg_free) char *without = kg_format(TAGS "%s", wanted);
     kg_auto(kg_buf_free) struct kg_buf lines = {0};
     int result = git_run(
         &git->place,
         (const char *[]){"ls-remote", "--quiet", "--refs", git->remote, with_v, without, NULL},
         &(struct git_output){&lines, REFS_BYTES_MAX}, NULL, git->err);
-    if (result < 0)
-        return result;
-    if (has_ref(kg_buf_view(&lines), with_v))
-        *ret_ref = kg_steal(&with_v);
-    else if (has_ref(kg_buf_view(&lines), without))
-        *ret_ref = kg_steal(&without);
-    else
-        return kg_fail(git->err, KG_E_NOT_FOUND, "the repository has neither a tag v%s nor %s",
-                       version, version);
-    return 0;
+    if (result == 0)
+        result = range ? choose_newest(git, range, kg_buf_view(&lines), ret_ref)
+                       : choose_exact(git, kg_buf_view(&lines), ret_ref);
+    kg_semver_range_free(range);
+    return result;
 }
 
 static int fetch(struct git *git)

@@ -1,0 +1,2 @@
+-- Plugins are started from versions of the store (plugins/.store/versions). No table changes: an older
+-- kaged, which would not find them, says by this that a newer one has used the home.
