@@ -269,6 +269,8 @@ static int lead(struct dialogue *dialogue)
     if (code != CLI_DONE)
         return code;
     const struct kg_node *offer = kg_node_get(dialogue->consent.doc->root, "offer");
+    if (kg_node_typed(dialogue->consent.doc->root, "error", KG_OBJECT) != NULL)
+        return say_failure(dialogue); /* it waits again, and this is why */
     if (!kg_str_is(state_of(dialogue), "offered") || offer == NULL)
         return print_problem(CLI_FAILED, KG_STR("somebody else has answered meanwhile"),
                              KG_STR("see how: kaged project consent list"));

@@ -39,6 +39,14 @@ struct kg_str manifest_package_name(struct kg_str package)
     return prefixed ? kg_str_from(last, strlen(PACKAGE_PREFIX)) : last;
 }
 
+bool manifest_is_package(const struct manifest *manifest, const char *declared)
+{
+    if (strcmp(manifest->package, declared) == 0 || strcmp(manifest->name, declared) == 0)
+        return true;
+    return strcmp(manifest->package, manifest->name) == 0 &&
+           strcmp(manifest_name_in(declared), manifest->name) == 0;
+}
+
 const char *manifest_name_in(const char *package)
 {
     return manifest_package_name(kg_str(package)).data;

@@ -170,6 +170,11 @@ const char *manifest_name_in(const char *package); /* the same, within a termina
  */
 #define MANIFEST_MODEL_NAME_MAX 50
 void manifest_model_name_put(struct kg_str name, struct kg_buf *out);
+/*
+ * Whether a project that declares this package can mean that plugin: by its package, by its name,
+ * or by any scope and its name where the manifest has none.
+ */
+bool manifest_is_package(const struct manifest *manifest, const char *declared);
 /* Whether built-in tools have it as their namespace: not forbidden, but easy to confuse. */
 bool manifest_name_is_builtin(struct kg_str name);
 

@@ -30,6 +30,9 @@ static const struct manifest *find_manifest(const struct project_world *world, c
     for (size_t i = 0; i < world->manifest_count; i++)
         if (strcmp(world->manifests[i]->package, package) == 0)
             return world->manifests[i];
+    for (size_t i = 0; i < world->manifest_count; i++)
+        if (manifest_is_package(world->manifests[i], package))
+            return world->manifests[i];
     return NULL;
 }
 

@@ -37,7 +37,8 @@ bool project_may_use(const struct projects_entry *project, const struct project_
 {
     struct host *host = project->host;
     const char *name = manifest_name_in(use->package);
-    const struct local_plugin *local = local_plugin_find(host_local(host), kg_str(use->package));
+    const char *package = use->plugin ? use->plugin->package : use->package;
+    const struct local_plugin *local = local_plugin_find(host_local(host), kg_str(package));
     struct host_named named = {.plugin = host_plugin_find(host, kg_str(name))};
     bool active = (local != NULL && local->local && !is_off(project, name)) ||
                   (named.plugin != NULL && host_status(named).is_dev);

@@ -43,11 +43,16 @@ void consent_stop_fetching(struct consent *consent)
     ops_of(consent)->cancel(data_of(consent), consent);
 }
 
+void consent_forget_offer(struct consent *consent)
+{
+    kg_buf_free(&consent->offer_json);
+    kg_replace(&consent->taken_version, NULL);
+}
+
 void consent_forget_answer(struct consent *consent)
 {
     consent->reason = (struct kg_err){.code = KG_OK};
-    kg_buf_free(&consent->offer_json);
-    kg_replace(&consent->taken_version, NULL);
+    consent_forget_offer(consent);
 }
 
 static void consent_free(struct consent *consent)
@@ -260,7 +265,9 @@ static int start_fetching(struct consent *consent, const char *source, const cha
 {
     const struct consent_wish wish = {
         .kind = consent->kind,
-        .plugin = consent->plugin != NULL ? manifest_name_in(consent->plugin) : NULL,
+        .plugin = consent->plugin == NULL ? NULL
+                  : needs_source(consent) ? consent->plugin
+                                          : manifest_name_in(consent->plugin),
         .source = needs_source(consent) ? source : NULL,
         .base = base,
         .version = consent->version,

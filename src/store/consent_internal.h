@@ -77,6 +77,7 @@ void consent_begin_offer(struct consent *consent);
 void consent_end_offer(struct consent *consent);
 void consent_stop_fetching(struct consent *consent);
 void consent_forget_answer(struct consent *consent);
+void consent_forget_offer(struct consent *consent); /* and not why it failed */
 
 /* -- kaged.db, see consent_keep.c -------------------------------------------------------------- */
 

@@ -22,8 +22,8 @@ static void only_move(struct consent *consent)
 static const struct cell table[CONSENT_STATE_COUNT][CONSENT_EVENT_COUNT] = {
     [CONSENT_WANTED] =
         {
-            [ON_FETCH] = TO(FETCHING, only_move),
-            [ON_NO] = TO(DECLINED, only_move),
+            [ON_FETCH] = TO(FETCHING, consent_forget_answer), /* why it failed before */
+            [ON_NO] = TO(DECLINED, consent_forget_answer),
         },
     [CONSENT_FETCHING] =
         {
@@ -52,7 +52,7 @@ static const struct cell table[CONSENT_STATE_COUNT][CONSENT_EVENT_COUNT] = {
         },
     [CONSENT_FAILED] =
         {
-            [ON_AGAIN] = TO(WANTED, consent_forget_answer),
+            [ON_AGAIN] = TO(WANTED, consent_forget_offer),
             [ON_FETCH] = TO(FETCHING, consent_forget_answer),
             [ON_NO] = TO(DECLINED, consent_forget_answer),
         },

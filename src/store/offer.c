@@ -503,12 +503,17 @@ static bool is_asked_for(const char *asked, const char *version)
 }
 
 static int check_asked(const struct store_offer *offer, const struct store_source *source,
-                       const char *expect_name, struct kg_err *err)
+                       const char *expect, struct kg_err *err)
 {
     const struct manifest *manifest = offer->manifest;
-    if (expect_name != NULL && strcmp(expect_name, manifest->name) != 0)
+    if (expect != NULL && strcmp(manifest_name_in(expect), manifest->name) != 0)
         return kg_fail(err, KG_E_CONFLICT, "%.200s is plugin %s, not %.64s", source->text,
-                       manifest->name, expect_name);
+                       manifest->name, expect);
+    if (expect != NULL && !manifest_is_package(manifest, expect)) {
+        kg_fail(err, KG_E_CONFLICT, "%.200s is the package %s, not %.128s", source->text,
+                manifest->package, expect);
+        return kg_hint(err, "declare it by that name");
+    }
     if (source->version != NULL && !is_asked_for(source->version, manifest->version))
         return kg_fail(err, KG_E_CONFLICT, "%.200s is version %s of plugin %s, not %.64s",
                        source->text, manifest->version, manifest->name, source->version);
@@ -566,7 +571,7 @@ static void warn_of_packages(struct store_offer *offer, const char *dir)
 }
 
 int store_offer_fetched(struct store *store, const struct store_source *source,
-                        struct store_fetched *fetched, const char *expect_name,
+                        struct store_fetched *fetched, const char *expect,
                         struct store_offer **ret_offer, struct kg_err *err)
 {
     kg_auto(base_free) struct base base = {0};
@@ -581,7 +586,7 @@ int store_offer_fetched(struct store *store, const struct store_source *source,
     kg_auto(kg_free) char *dir = kg_format("%s/" STORE_TREE_NAME, offer->quarantine->path);
     int result = read_manifest(offer, dir, err);
     if (result == 0)
-        result = check_asked(offer, source, expect_name, err);
+        result = check_asked(offer, source, expect, err);
     if (result == 0)
         result = check_program(offer, source, err);
     if (result == 0)

@@ -264,11 +264,12 @@ struct store_offer {
 };
 
 /*
- * Block. The first takes over fetched, also on failure; expect_name may be NULL: another plugin
- * than that is refused. The second is about the folder plugins/NAME, for `approve`.
+ * Block. The first takes over fetched, also on failure; expect may be NULL: another plugin than
+ * that, by its package or name, is refused. The second is about the folder plugins/NAME, for
+ * `approve`.
  */
 int store_offer_fetched(struct store *store, const struct store_source *source,
-                        struct store_fetched *fetched, const char *expect_name,
+                        struct store_fetched *fetched, const char *expect,
                         struct store_offer **ret_offer, struct kg_err *err);
 int store_offer_installed(struct store *store, const char *name, struct store_offer **ret_offer,
                           struct kg_err *err);

@@ -179,10 +179,10 @@ class PathSettings(Install):
         source = self.source(capabilities=[], **path_setting("project:/", "config:", "project:"))
         code, text = self.talk(["plugin", "install", source], "n\n")
         self.assertNotIn("capabilities: none", text)
-        self.assertIn("  setting:store:project:/", text)
+        self.assertIn("- setting:store:project:/", text)
         self.assertIn("may read and write where its setting store points, below project:/, "
                       "now project:/\n", text)
-        self.assertIn("  setting:store:config:/", text)
+        self.assertIn("- setting:store:config:/", text)
         source = self.source(capabilities=[], **path_setting("config:/a", "config:"))
         code, text = self.talk(["plugin", "install", source], "n\n")
         self.assertNotIn("project:/", text)

@@ -113,6 +113,31 @@ class Consents(FlowTest):
             self.assertEqual(events[:2], ["project.loaded", "project.pending"])
             self.assertEqual(events.count("project.activated"), 1)
 
+    def test_an_approval_that_fails_never_hides_why(self):
+        with Projects() as daemon:
+            daemon.write("music", {"told": {"package": TOLD, "source": "./nowhere"}})
+            consent = daemon.load("music")["consents"][0]["id"]
+            other = os.path.join(PLUGINS, "good-bash")
+            code, _, err = daemon.cli("project", "consent", "approve", "--yes", consent, other)
+            self.assertEqual(code, 1, err)
+            self.assertIn(f"is plugin good-bash, not {TOLD}", err)
+            self.assertNotIn("somebody else", err)
+
+    def test_a_range_of_versions_can_be_approved_and_is_kept_to(self):
+        with Projects() as daemon:
+            wish = {"package": TOLD, "source": "./plugins/told", "version": "^2.0"}
+            root = daemon.write("music", {"told": wish})
+            shutil.copytree(os.path.join(PLUGINS, TOLD), os.path.join(root, "plugins/told"))
+            consent = daemon.load("music")["consents"][0]["id"]
+            code, _, err = daemon.cli("project", "consent", "approve", "--yes", consent)
+            self.assertNotEqual(code, 0)
+            self.assertIn(f"is version 1.0.0 of plugin {TOLD}, not ^2.0", err)
+            daemon.write("music", {"told": {**wish, "version": ">=1 <2 || 3.x"}})
+            consent = daemon.api("POST", "/projects/music/reload")[1]["consents"][0]["id"]
+            code, _, err = daemon.cli("project", "consent", "approve", "--yes", consent)
+            self.assertEqual((code, err), (0, ""))
+            daemon.wait_project("music", "active")
+
     def test_what_is_installed_for_another_project_needs_a_yes_that_a_no_outlives(self):
         daemon = Projects(TOLD, enabled=[])
         daemon.approve()

@@ -34,7 +34,7 @@ class BeforeVersions(FlowTest):
             database.execute("UPDATE project SET root = ?", [self.daemon.project_root("project")])
         database.close()
 
-    def plugins(self):
+    def in_store(self):
         """All of the plugins folder but what each start writes anew."""
         return {path: text for path, text in contents(os.path.join(self.home, "plugins")).items()
                 if path != ".store/lock"}
@@ -64,7 +64,7 @@ class BeforeVersions(FlowTest):
         self.assertEqual(found, files)
         self.assertFalse(os.path.exists(os.path.join(self.home, "plugins/keeper")))
         self.assertEqual(contents(os.path.join(self.home, "plugin-data")), kept)
-        after = self.plugins()
+        after = self.in_store()
         with open(os.path.join(self.home, "local.toml")) as file:
             local = file.read()
         self.daemon.start()
@@ -72,7 +72,7 @@ class BeforeVersions(FlowTest):
             self.check_all_is_there()
         finally:
             self.daemon.stop()
-        self.assertEqual(self.plugins(), after)
+        self.assertEqual(self.in_store(), after)
         with open(os.path.join(self.home, "local.toml")) as file:
             self.assertEqual(file.read(), local)
 

@@ -457,6 +457,14 @@ class Repositories(UnpackTest):
         self.assert_refused("git", url, "not_found", "neither a tag v3.0.0 nor 3.0.0",
                             version="3.0.0")
 
+    def test_of_a_range_the_newest_tag_is_taken_and_no_other(self):
+        url = self.repository(tags=["v1.0.0", "1.2.0", "v1.10.0", "v2.0.0-beta", "2.0.0", "latest"])
+        for version, tag in (("^1.0", b"v1.10.0"), ("~1.2.0", b"1.2.0"), ("*", b"2.0.0"),
+                             (">=1 <1.10", b"1.2.0"), ("3 || 1.x", b"v1.10.0"),
+                             ("^2.0.0-beta", b"2.0.0")):
+            self.assertEqual(self.unpack("git", url, version=version)["version"][1], tag)
+        self.assert_refused("git", url, "not_found", "no tag of a version in ^4", version="^4")
+
     def test_annotated_tag_and_bare_repository_are_fetched(self):
         url = self.repository()
         archives.git(self.path("in"), "tag", "--annotate", "--message", "x", "v1.0.0")

@@ -347,9 +347,20 @@ static void a_package_of_the_same_name_is_not_taken_for_another(void **state)
 {
     (void)state;
     kg_auto(world_end) struct world world =
-        WORLD("primary: { plugins: { n: { package: notes } } }\n", NULL, other_notes);
+        WORLD("primary: { plugins: { n: { package: \"@x/notes\" } } }\n", NULL, other_notes);
     assert_problems(&world, "3:23 plugin_missing\n");
     assert_said(&world, "is the package @other/notes");
+}
+
+static void a_plugin_is_found_by_its_name_and_by_any_scope_if_it_has_none(void **state)
+{
+    (void)state;
+    kg_auto(world_end) struct world by_name =
+        WORLD("primary: { plugins: { n: { package: notes } } }\n", NULL, other_notes);
+    assert_problems(&by_name, "");
+    kg_auto(world_end) struct world by_scope =
+        WORLD("primary: { plugins: { n: { package: \"@x/notes\" } } }\n", NULL, notes);
+    assert_problems(&by_scope, "");
 }
 
 static void versions_have_to_fit(void **state)
@@ -1085,6 +1096,7 @@ int main(void)
         cmocka_unit_test(plugins_keep_the_order_of_the_file),
         cmocka_unit_test(a_plugin_that_is_not_installed_is_listed),
         cmocka_unit_test(a_package_of_the_same_name_is_not_taken_for_another),
+        cmocka_unit_test(a_plugin_is_found_by_its_name_and_by_any_scope_if_it_has_none),
         cmocka_unit_test(versions_have_to_fit),
         cmocka_unit_test(tools_are_on_unless_they_are_switched_off),
         cmocka_unit_test(a_tool_that_nobody_has_is_warned_of),
