@@ -497,8 +497,9 @@ const struct cli_command cli_commands[] = {
             "is wrong with it: line, column, a code, a sentence, and what to do. Warnings do "
             "not make it invalid. The exit code is 6 if it cannot be used. Needs no daemon.\n"
             "With --cage the cage of the plugin is planned for this machine and told in words: "
-            "what it may read, write, run and reach. Settings have their default values. If no "
-            "cage can be built, the exit code is 5 and the message says why.",
+            "what it may read, write, run and reach. Settings have their default values, and the "
+            "folder around you stands for the project. If no cage can be built, the exit code is 5 "
+            "and the message says why.",
         .needs = CLI_PATHS,
         .run = cli_plugin_validate,
     },

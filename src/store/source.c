@@ -75,7 +75,8 @@ static int check_version(const char *version, struct kg_err *err)
     if (length > 0 && length <= VERSION_BYTES_MAX && strspn(version, allowed) == length &&
         kg_is_letter_or_digit(version[0]) && strstr(version, "..") == NULL)
         return 0;
-    struct kg_semver_range *range = kg_semver_range_parse(kg_str(version), NULL);
+    struct kg_semver_range *range =
+        length > 0 ? kg_semver_range_parse(kg_str(version), NULL) : NULL;
     bool is_range = range != NULL;
     kg_semver_range_free(range);
     return is_range

@@ -172,11 +172,25 @@ class Settings(FlowTest):
             self.assertEqual(daemon.tell(write_file(f"{daemon.data}/memory/a")), "ENOENT")
 
 
+    def test_validate_shows_where_a_path_setting_points_also_in_a_project(self):
+        daemon = Told(manifest=KNOB.replace("config:/memory", "project:/notes")
+                      .replace('"config:"', '"project:"'))
+        self.addCleanup(daemon.discard)
+        project = os.path.join(os.path.realpath(daemon.base), "project")
+        os.makedirs(os.path.join(project, "notes"))
+        done = subprocess.run([KAGED, "--home", daemon.home, "plugin", "validate", "--cage",
+                               os.path.join(daemon.home, "plugins", NAME)], cwd=project,
+                              env=daemon.environment(), text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("where its setting store points, now project:/notes", done.stdout)
+        self.assertIn(project + "/notes", done.stdout)
+
     def test_no_value_outside_of_its_prefixes_is_taken(self):
         with Told(manifest=KNOB) as daemon:
             daemon.write_local(f'[plugins.{NAME}.config]\nstore = "project:/"\n')
             daemon.approve()
             daemon.act(NAME, "disable")
+            daemon.wait_state(NAME, "disabled")
             daemon.api("POST", "/reload")
             status, answer = daemon.api("POST", f"/plugins/{NAME}/enable")
             self.assertEqual(status, 422, answer)

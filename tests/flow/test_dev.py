@@ -48,7 +48,6 @@ For development: plugin good-python
   version: 1.0.0
   description: It is being written.
   folder: {folder}
-  capabilities: none
 
 It runs from that folder until this command ends. Its code may change there without
 another question; if it asks for more than this, it is stopped until you agree.
@@ -128,6 +127,7 @@ class Dev(FlowTest):
         self.assertEqual(code, 5)
         self.assertTrue(text.startswith(CONSENT.format(folder=self.folder)), text)
         self.assertIn("Version 1.0.0 is installed: it is stopped meanwhile", text)
+        self.assertIn("\n  capabilities: none\n\nRun good-python?", text)
         self.assertIn("kaged: declined: nothing was done\n", text)
         self.assertEqual(self.daemon.status("good-python")["starts"], before)
 

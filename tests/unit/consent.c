@@ -231,7 +231,7 @@ static void what_a_project_wants_is_fetched_only_after_a_yes(void **data)
     assert_state(consent, "fetching");
     assert_string_equal(fixture->source, "./echo");
     assert_string_equal(fixture->base, "/srv/web");
-    assert_string_equal(fixture->plugin, "echo");
+    assert_string_equal(fixture->plugin, "@scope/echo");
 }
 
 static void a_yes_is_for_the_hash_that_was_shown(void **data)

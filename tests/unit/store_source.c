@@ -134,12 +134,15 @@ static void urls_that_are_not_fetched_say_why(void **state)
     assert_refused("file:///dev/null", NULL, KG_E_USAGE, "folder of a git repository");
 }
 
-static void version_is_one_that_a_tag_can_have(void **state)
+static void version_is_one_that_a_tag_can_have_or_a_range(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", "-x", "..", "1..2", "1 2", "1/2", "1:2", "^1.0", "~1"};
+    static const char *const bad[] = {"", "-x", "..", "1..2", "1/2", "1:2", "^", "^1 ||| 2"};
+    static const char *const ranges[] = {"^1.0", "~1.0.0", "*", ">=1 <3", "1.x || 2"};
     for (size_t i = 0; i < KG_COUNT(bad); i++)
-        assert_refused("https://example.com/a", bad[i], KG_E_USAGE, "is not like 1.2.3");
+        assert_refused("https://example.com/a", bad[i], KG_E_USAGE, "is neither like 1.2.3");
+    for (size_t i = 0; i < KG_COUNT(ranges); i++)
+        assert_source("https://example.com/a", ranges[i], STORE_GIT, "https://example.com/a");
     assert_source("https://example.com/a", "1.2.3-rc.1+build", STORE_GIT, "https://example.com/a");
 }
 
@@ -164,7 +167,7 @@ int main(void)
         cmocka_unit_test(git_urls_are_taken),
         cmocka_unit_test(host_and_port_are_what_the_gate_lets_through),
         cmocka_unit_test(urls_that_are_not_fetched_say_why),
-        cmocka_unit_test(version_is_one_that_a_tag_can_have),
+        cmocka_unit_test(version_is_one_that_a_tag_can_have_or_a_range),
     };
     return cmocka_run_group_tests_name("store source", tests, make_base, remove_base);
 }
