@@ -382,7 +382,7 @@ class Plugin(FlowTest):
             self.assertEqual(len(daemon.call("declares-all", "all.config")), 1)
             code, _, err = daemon.cli("plugin", "reload", "declares-all")
             self.assertEqual(code, 5)
-            self.assertIn("kaged plugin approve declares-all", err)
+            self.assertIn("plugin approve declares-all", err)
 
     def test_broken_configuration_changes_nothing(self):
         with Daemon(["declares-all"]) as daemon:
