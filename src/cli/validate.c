@@ -33,7 +33,8 @@ static struct cage_plan *plan_cage(const struct cli *cli, const char *path,
     kg_auto(kg_free) char *dir = kg_path_folder(real);
     put_default_settings(manifest, &settings);
     /* What reaches into a project is shown as if the folder around us were one. */
-    bool of_project = policy_is_of_project(manifest, kg_buf_view(&settings));
+    bool of_project =
+        policy_is_of_project(manifest, &manifest->capability_set, kg_buf_view(&settings));
     kg_auto(kg_free) char *project = of_project ? realpath(".", NULL) : NULL;
     const struct host_cage_parts parts = {
         .manifest = manifest,
