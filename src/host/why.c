@@ -124,8 +124,10 @@ static void set_missing(const struct why *why, char *text, struct refusal *refus
 {
     kg_auto(kg_free) char *owned = text;
     kg_auto(capability_free) struct capability capability = {0};
-    if (capability_parse(kg_str(owned), &capability, NULL) < 0 ||
-        grants_cover(&why->grants, &capability))
+    if (capability_parse(kg_str(owned), &capability, NULL) < 0)
+        return;
+    /* A host that net:* covers by its name may have to be declared all the same: where it leads. */
+    if (capability.kind != CAPABILITY_NET_HOST && grants_cover(&why->grants, &capability))
         return;
     const struct capability *closed = grants_closing(&why->grants, &capability);
     refusal->capability = text_of(closed ? closed : &capability);
