@@ -108,7 +108,6 @@ static const struct http_parameter secret_query[] = {
 #define ANY_BODY    SIZE_MAX
 #define TOKEN_BODY  ((size_t)4096)
 #define SOURCE_BODY ((size_t)4096)
-#define GRANT_BODY  ((size_t)65536)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -156,10 +155,10 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/plugins/{name}/reload", "plugins:write", 0, NULL, http_handle_plugin_reload,
      "Read a plugin's manifest and configuration again", .operation = "plugin_reload",
      .answer = "PluginReload"},
-    {"POST", "/api/v1/plugins/{name}/grant", "admin", GRANT_BODY, NULL, http_handle_grant,
+    {"POST", "/api/v1/plugins/{name}/grant", "admin", ANY_BODY, NULL, http_handle_grant,
      "Grant a plugin what its manifest does not declare, or open what was closed",
      .operation = "plugin_grant", .answer = "Granted", .body = "GrantWanted"},
-    {"POST", "/api/v1/plugins/{name}/revoke", "admin", GRANT_BODY, NULL, http_handle_revoke,
+    {"POST", "/api/v1/plugins/{name}/revoke", "admin", ANY_BODY, NULL, http_handle_revoke,
      "Take from a plugin what it was granted, or close what its manifest declares",
      .operation = "plugin_revoke", .answer = "Granted", .body = "GrantWanted"},
     {"GET", "/api/v1/plugins/{name}/logs", "plugins:read", 0, logs_query, http_handle_logs,

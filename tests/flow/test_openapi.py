@@ -14,10 +14,14 @@ NAMES = {"secret": "to-be-set", "name": "declares-all", "method": "all.config", 
 # A refusal that is right: nothing was damaged; the unix socket has no session to leave.
 REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
            ("post", "/api/v1/plugins/{name}/tools"): 409,  # its manifest declares them
+           ("post", "/api/v1/plugins/{name}/grant"): 409,  # it may do that already
+           ("post", "/api/v1/plugins/{name}/revoke"): 409,  # it may not do that
            ("delete", "/api/v1/session"): 409}
 # Bodies of routes that need more than an object.
 BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
           ("post", "/api/v1/plugins/{name}/tools"): '{"off": "x"}',
+          ("post", "/api/v1/plugins/{name}/grant"): '{"capabilities": ["kaged:storage:read"]}',
+          ("post", "/api/v1/plugins/{name}/revoke"): '{"capabilities": ["net:example.org:443"]}',
           ("post", "/api/v1/plugins/{name}/upgrade"): '{"source": "/nowhere"}',
           ("put", "/api/v1/plugins/{name}/knobs/{knob}"): '{"value": 1}'}
 # Routes that the walk through all of them leaves out, each with why.
