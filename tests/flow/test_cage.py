@@ -134,7 +134,7 @@ class Files(FlowTest):
             status, error = daemon.try_call(NAME, "told.run", {"code": ""})
             self.assertEqual(status, 502)
             self.assertIn("works in a project", error["message"])
-            self.assertEqual(daemon.status(NAME)["state"], "disabled")
+            self.assertEqual(daemon.status(NAME)["state"], "idle")
 
     def test_other_plugins_folders_are_not_there(self):
         with Told() as daemon:
