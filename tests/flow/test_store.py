@@ -63,10 +63,12 @@ class World(Daemon):
 
     def assert_whole(self, test, name="good-bash"):
         """Files, local.toml and the approved hash agree, and nothing is left over."""
-        folder = os.path.join(self.home, "plugins", name)
-        test.assertEqual(os.path.exists(folder), self.version(name) is not None)
+        versions = os.path.join(self.home, "plugins/.store/versions")
+        kept = [entry for entry in (os.listdir(versions) if os.path.isdir(versions) else [])
+                if entry.startswith(name + "-")]
+        test.assertEqual(len(kept), 1 if self.version(name) else 0, kept)
         if self.version(name):
-            with open(os.path.join(folder, "kaged-plugin.yaml")) as file:
+            with open(os.path.join(versions, kept[0], "kaged-plugin.yaml")) as file:
                 test.assertIn(f"version: {self.version(name)}\n", file.read())
         own = os.path.join(self.home, "plugins/.store")
         test.assertNotIn("journal", os.listdir(own))
