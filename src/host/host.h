@@ -359,9 +359,9 @@ void host_covers_free(struct host_covers *covers);
 struct host_cage_parts {
     const struct manifest *manifest;
     const struct grants *grants; /* NULL: what the manifest declares, and nothing else */
-    const char *dir;         /* of the plugin, as it sees it */
-    const char *source;      /* where those files are, without a link in it; NULL: in dir */
-    const char *plugins_dir; /* where plugins are installed */
+    const char *dir;             /* of the plugin, as it sees it */
+    const char *source;          /* where those files are, without a link in it; NULL: in dir */
+    const char *plugins_dir;     /* where plugins are installed */
     const struct config *config;
     const struct config_paths *paths;
     const struct config_paths *also_kept; /* more that no plugin may see; NULL: none */
@@ -392,8 +392,8 @@ struct host_service {
 };
 const struct host_service *host_service_find(struct kg_str method); /* NULL: there is none */
 /* Whether a plugin that may do that may ask for it. */
-int host_service_check(const struct host_service *service, const char *plugin,
-                       const struct capability_set *set, struct kg_err *err);
+int host_service_check(const struct host_service *service, const struct capability_set *set,
+                       struct kg_err *err);
 /* What the configuration allows a plugin's database. */
 struct storage_limits host_storage_limits(const struct config *config);
 /* Whether it may have storage. */

@@ -37,16 +37,14 @@ static bool has_capability(const struct capability_set *set, enum capability_kin
     return capability_set_covers(set, &wanted);
 }
 
-int host_service_check(const struct host_service *service, const char *plugin,
-                       const struct capability_set *set, struct kg_err *err)
+int host_service_check(const struct host_service *service, const struct capability_set *set,
+                       struct kg_err *err)
 {
     const char *needed = service->needs == CAPABILITY_STORAGE_WRITE ? "write" : "read";
     if (has_capability(set, service->needs))
         return 0;
-    return kg_fail(err, KG_E_STORAGE_DENIED,
-                   "%s needs the capability kaged:storage:%s: kaged plugin grant %s "
-                   "kaged:storage:%s",
-                   service->method, needed, plugin, needed);
+    return kg_fail(err, KG_E_STORAGE_DENIED, "%s needs the capability kaged:storage:%s",
+                   service->method, needed);
 }
 
 bool host_stores(const struct host_process *process)
@@ -148,7 +146,7 @@ static void on_storage_done(void *data, enum storage_outcome outcome, struct kg_
 static int serve(struct host_process *process, const struct host_service *service, int64_t id,
                  struct kg_str params, struct kg_err *err)
 {
-    int result = host_service_check(service, process->plugin->name, &process->grants.set, err);
+    int result = host_service_check(service, &process->grants.set, err);
     if (result < 0) {
         kg_auto(kg_buf_free) struct kg_buf sql = {0};
         keep_sql(params, &sql);

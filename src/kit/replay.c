@@ -236,8 +236,7 @@ static bool ask_storage(struct replay *replay, int64_t request, struct kg_str me
 {
     const struct host_service *service = host_service_find(method);
     return service != NULL &&
-           host_service_check(service, replay->room->parts.manifest->name,
-                              &replay->room->parts.manifest->capability_set, NULL) == 0 &&
+           host_service_check(service, &replay->room->parts.manifest->capability_set, NULL) == 0 &&
            kit_serve(replay->room, replay->seat, service, request, params, NULL) == 0;
 }
 

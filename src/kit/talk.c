@@ -187,8 +187,7 @@ static void on_request(void *data, int64_t request, struct kg_str method, struct
                  "it asked for %.*s, which the daemon does not have", KG_STR_ARG(method));
         kg_auto(kg_free) char *words = kg_format("kaged has no method %.*s", KG_STR_ARG(method));
         answer_error(talk, request, KG_E_METHOD_NOT_FOUND, words);
-    } else if (host_service_check(service, kit_manifest(run)->name,
-                                  &kit_manifest(run)->capability_set, &err) < 0) {
+    } else if (host_service_check(service, &kit_manifest(run)->capability_set, &err) < 0) {
         kit_find(run, KIT_RULE_STORAGE_DECLARED, last_sent(talk), talk->line, "%s", err.message);
         answer_error(talk, request, err.code, err.message);
     } else {

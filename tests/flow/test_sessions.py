@@ -449,8 +449,10 @@ class Compaction(SessionTest):
         session = self.talk()
         d.answer("pre_compact", GOOD)
         with d.held():
-            for text in ("x", "y"):
-                self.assertTrue(d.say(session, text * 4000)["compacting"])
+            self.assertTrue(d.say(session, "x" * 4000)["compacting"])
+            wait_for(lambda: [event for event in d.events(session, "plugin.hook.fired")
+                              if event["hook"] == "pre_compact"], "its compactor to be asked")
+            self.assertTrue(d.say(session, "y" * 4000)["compacting"])
         texts = d.texts(session)  # waits for both
         wait_for(lambda: len(d.events(session, "compaction.completed")) == 2, "both in the log")
         self.assertNotIn("x" * 4000, texts)
