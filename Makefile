@@ -3,9 +3,9 @@ MESON_RELEASE = build/release
 MESON_SANITIZED = build/sanitized
 MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
-PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-model
+PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-model kaged-lua kaged-remote kaged-chat
 
-.PHONY: help build run plugins test test-long test-programs bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
+.PHONY: help build run plugins test test-long test-programs screenshots bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -33,11 +33,14 @@ test-long: test-programs ## the same with all of what takes long
 
 test-programs:
 	@scripts/setup build test
-	@scripts/npm tests || echo "make: tests that need packages of npm are skipped" >&2
+	@scripts/npm tests && scripts/npm tests/mcp || echo "make: tests that need packages of npm are skipped" >&2
 	@scripts/configure $(MESON_SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dtests=true -Dbuildtype=debugoptimized
 	@scripts/compile $(MESON_SANITIZED)
 	@scripts/share
 	@scripts/plugins || echo "make: tests of these plugins are skipped" >&2
+
+screenshots: test-programs ## of the operator's page, into build/screenshots/
+	@tests/screenshots build/screenshots
 
 bench: bench-programs ## measure against peers, as ratios
 	@bench/run

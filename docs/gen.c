@@ -84,7 +84,7 @@ static void put_command(struct kg_buf *out, const struct cli_command *command)
 }
 
 /* Families that have pages of their own. */
-static const char *const families[] = {"plugin", "project", "session"};
+static const char *const families[] = {"mcp", "plugin", "project", "session"};
 
 static bool has_own_page(const struct cli_command *command)
 {
@@ -107,6 +107,11 @@ static void put_family(struct kg_buf *out, const char *family)
     for (size_t i = 0; i < cli_command_count; i++)
         if (cli_command_begins(&cli_commands[i], family))
             put_command(out, &cli_commands[i]);
+}
+
+static void put_mcp_commands(struct kg_buf *out)
+{
+    put_family(out, "mcp");
 }
 
 static void put_plugin_commands(struct kg_buf *out)
@@ -156,6 +161,9 @@ static void put_config_default(struct kg_buf *out, const struct config_key *key)
         break;
     case CONFIG_TYPE_LISTS:
         kg_buf_text(out, "A list of absolute folders.\n");
+        break;
+    case CONFIG_TYPE_TABLES:
+        kg_buf_text(out, "A table with whatever its owner asks for.\n");
         break;
     }
 }
@@ -485,6 +493,7 @@ static const struct {
     {"@options@", put_options},
     {"@config@", put_config},
     {"@fields@", put_fields},
+    {"@mcp-commands@", put_mcp_commands},
     {"@plugin-commands@", put_plugin_commands},
     {"@project-commands@", put_project_commands},
     {"@session-commands@", put_session_commands},

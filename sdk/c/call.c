@@ -1,6 +1,7 @@
 /* What a handler does with its call. Everything that it is given lives until the call is freed. */
 #include "internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -309,4 +310,26 @@ int kaged_notify(struct kaged_call *call, const char *type, struct kaged_writer 
 {
     struct kg_str text = params ? kg_buf_view(&params->buf) : KG_STR_NULL;
     return engine_notify(call->engine, type, text) ? 0 : -1;
+}
+
+int kaged_progress(struct kaged_call *call, double progress, double total, const char *message)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_json_writer json = kg_json_writer(&params);
+    char number[NUMBER_TEXT];
+    if (call->id == NULL || !isfinite(progress) || !isfinite(total))
+        return -1;
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, "id");
+    kg_json_node(&json, call->id);
+    number_write(progress, number);
+    kg_json_named_raw(&json, "progress", kg_str(number));
+    if (total > 0) {
+        number_write(total, number);
+        kg_json_named_raw(&json, "total", kg_str(number));
+    }
+    if (message != NULL)
+        kg_json_named_text(&json, "message", message);
+    kg_json_end(&json, '}');
+    return engine_notify(call->engine, "kaged.progress", kg_buf_view(&params)) ? 0 : -1;
 }

@@ -252,7 +252,7 @@ static void finish_call(struct kaged_call *call, const struct message *message, 
 
 static void run_call(struct engine *engine, const struct message *message)
 {
-    struct kaged_call call = {.engine = engine};
+    struct kaged_call call = {.engine = engine, .id = message->id};
     int result = run_message(&call, message);
     finish_call(&call, message, result);
     call_free(&call);

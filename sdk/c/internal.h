@@ -134,6 +134,7 @@ system_find(const char *method); /* NULL: it is the plugin's, or nobody's */
 
 struct kaged_call {
     struct engine *engine;
+    const struct kg_node *id;     /* NULL: it is a notification */
     const struct kg_node *params; /* an object */
     const struct kg_node *config;
     struct kaged_context context;

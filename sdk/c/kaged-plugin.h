@@ -233,6 +233,12 @@ void kaged_every(struct kaged_call *call, unsigned milliseconds, kaged_handler *
 /* params: an object, or NULL. 0, or -1 if it cannot be sent. */
 int kaged_notify(struct kaged_call *call, const char *type, struct kaged_writer *params);
 
+/*
+ * Tells who called how far it is; the figure does not fall. total: 0 if it is not known; message: or
+ * NULL. 0, or -1 if it cannot be sent.
+ */
+int kaged_progress(struct kaged_call *call, double progress, double total, const char *message);
+
 enum kaged_level { KAGED_DEBUG, KAGED_INFO, KAGED_WARN, KAGED_ERROR };
 /* A line of JSON on stderr. fields may be NULL. */
 void kaged_log(enum kaged_level level, const char *message, const struct kaged_field *fields);

@@ -382,6 +382,13 @@ kaged_notify() {
     kaged__write N "$REPLY" "${2:-"{}"}"
 }
 
+# kaged_progress PROGRESS [TOTAL [MESSAGE]]: tells who called how far it is; the figure does not fall.
+kaged_progress() {
+    [[ $kaged__state == open && -n ${kaged__call_id-} ]] || return 1
+    kaged_object "id:=$kaged__call_id" "progress:=$1" ${2:+"total:=$2"} ${3:+"message=$3"} || return 1
+    kaged__write N '"kaged.progress"' "$REPLY"
+}
+
 # kaged_log LEVEL MESSAGE [KEY=TEXT | KEY:=JSON]...: a line of JSON on stderr.
 kaged_log() {
     local -A rank=([debug]=0 [info]=1 [warn]=2 [error]=3)
@@ -608,6 +615,7 @@ kaged__call() {
     kaged_params=$4 kaged_config=${5:-$kaged__told} kaged_context=$6
     kaged_operator_id=$7 kaged_project_id=$8 kaged_agent_path=$9
     kaged_session_id=${10} kaged_request_id=${11} kaged_project_root=${12}
+    kaged__call_id=$1
     kaged__run "$1" "${kaged__handlers[$2]}" "$kaged_params"
 }
 

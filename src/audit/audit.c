@@ -144,16 +144,9 @@ static void put_raw(struct kg_buf *buf, struct kg_str json)
         *at++ = ' ';
 }
 
-/* What a plugin or a stranger wrote may have a secret in it. */
-static void put_value(struct kg_buf *buf, const struct audit_value *given)
+static inline void put_value(struct kg_buf *buf, const struct audit_value *value)
 {
     static const struct audit_piece words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
-    kg_auto(kg_buf_free) struct kg_buf shown = {0};
-    struct audit_value hidden = *given, *value = &hidden;
-    if (given->type == AUDIT_STR && redact_put_shared(given->text, &shown))
-        hidden.text = kg_buf_view(&shown);
-    else if (given->type == AUDIT_RAW && redact_put_shared_json(given->text, &shown))
-        hidden.text = kg_buf_view(&shown);
     if (value->type == AUDIT_STR && value->text.data != NULL)
         kg_json_put_string(buf, value->text);
     else if (value->type == AUDIT_INT)
@@ -164,6 +157,17 @@ static void put_value(struct kg_buf *buf, const struct audit_value *given)
         put_raw(buf, value->text);
     else
         put_piece(buf, &words[0]);
+}
+
+/* What a plugin or a stranger wrote may have a secret in it. */
+static void put_without_secrets(struct kg_buf *buf, const struct audit_value *given)
+{
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    struct audit_value value = *given;
+    if ((given->type == AUDIT_STR && redact_put_shared(given->text, &shown)) ||
+        (given->type == AUDIT_RAW && redact_put_shared_json(given->text, &shown)))
+        value.text = kg_buf_view(&shown);
+    put_value(buf, &value);
 }
 
 static void put_head(struct kg_buf *buf, const char *head)
@@ -213,9 +217,13 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
         put_piece(buf, &request_id_piece);
         kg_json_put_string(buf, request_id);
     }
+    bool has_secrets = redact_shares_any();
     for (size_t i = 0; i < count; i++) {
         put_piece(buf, &text->fields[i]);
-        put_value(buf, &values[i]);
+        if (has_secrets)
+            put_without_secrets(buf, &values[i]);
+        else
+            put_value(buf, &values[i]);
     }
     put_piece(buf, &end_piece);
     uint64_t before = atomic_load_explicit(&audit->emitted, memory_order_relaxed);

@@ -129,6 +129,7 @@ struct audit_report {
     uint64_t unsealed; /* lines after the last seal: what a running daemon has not sealed yet */
     char problem[512]; /* "" when all is well; else the file, the line and what is wrong */
 };
+void audit_report_write(const struct audit_report *report, struct kg_buf *out); /* as JSON */
 /* Checks every block, the chain, and the signed head in the state database. Needs no daemon. */
 int audit_verify(const struct audit_options *options, struct audit_report *ret_report,
                  struct kg_err *err);

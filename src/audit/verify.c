@@ -139,6 +139,18 @@ static bool moved_on(const struct audit_options *options, uint64_t first_block)
     return read_head(options, &head, &found, NULL) == 0 && found && head.first_block != first_block;
 }
 
+void audit_report_write(const struct audit_report *report, struct kg_buf *out)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    kg_json_named_int(&json, "files", (int64_t)report->files);
+    kg_json_named_int(&json, "blocks", (int64_t)report->blocks);
+    kg_json_named_int(&json, "events", (int64_t)report->events);
+    kg_json_named_int(&json, "unsealed", (int64_t)report->unsealed);
+    kg_json_named_text(&json, "problem", report->problem[0] ? report->problem : NULL);
+    kg_json_end(&json, '}');
+}
+
 int audit_verify(const struct audit_options *options, struct audit_report *ret_report,
                  struct kg_err *err)
 {

@@ -45,6 +45,8 @@ struct yaml {
     struct kg_str text;
     struct cursor cursor;
     struct kg_doc_place place; /* of the event at hand */
+    struct kg_doc_place quote; /* of the last text in quotes that has several lines */
+    size_t quote_end;          /* the line that it ends on, 0-based; 0: there was none */
     struct kg_builder *builder;
     struct step *steps; /* owned */
     size_t step_count;
@@ -133,12 +135,29 @@ static int fail_plainly(struct yaml *yaml)
     return fail_here(yaml, "the quote that opens here is not closed");
 }
 
+/* What stumbles right behind a text of several lines is most often a quote that was left out in
+ * the first of them. 0: it does not. */
+static int fail_at_quote(struct yaml *yaml)
+{
+    const yaml_parser_t *parser = &yaml->parser;
+    if (parser->error == YAML_READER_ERROR || yaml->quote_end == 0 ||
+        parser->problem_mark.line != yaml->quote_end)
+        return 0;
+    yaml->place = yaml->quote;
+    return fail_here(yaml,
+                     "the quote that opens here is closed by the next one, on line %zu: one is "
+                     "missing",
+                     yaml->quote_end + 1);
+}
+
 /* libyaml's own complaint: its reader counts bytes, its scanner and parser characters. */
 static int fail_as_libyaml(struct yaml *yaml)
 {
     const yaml_parser_t *parser = &yaml->parser;
     struct cursor start = {0};
     int said = fail_plainly(yaml);
+    if (said == 0)
+        said = fail_at_quote(yaml);
     if (said < 0)
         return said;
     if (parser->error == YAML_READER_ERROR)
@@ -566,8 +585,19 @@ static int on_scalar_value(struct yaml *yaml, const yaml_event_t *event, struct 
     return 0;
 }
 
+static void note_quote(struct yaml *yaml, const yaml_event_t *event)
+{
+    yaml_scalar_style_t style = event->data.scalar.style;
+    if ((style != YAML_SINGLE_QUOTED_SCALAR_STYLE && style != YAML_DOUBLE_QUOTED_SCALAR_STYLE) ||
+        event->end_mark.line == event->start_mark.line)
+        return;
+    yaml->quote = yaml->place;
+    yaml->quote_end = event->end_mark.line;
+}
+
 static int on_scalar(struct yaml *yaml, const yaml_event_t *event)
 {
+    note_quote(yaml, event);
     struct kg_str text = {(const char *)event->data.scalar.value, event->data.scalar.length};
     const yaml_char_t *tag = event->data.scalar.tag;
     if (tag == NULL && starts_with_lone_tag(yaml))

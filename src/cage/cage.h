@@ -117,6 +117,7 @@ char *cage_helper_path(const char *name);
 struct cage_uids {
     uid_t base;
     uint32_t count;
+    const char *file; /* where it is written down who has one for good; borrowed; NULL: nowhere */
 };
 
 /* Whose files cages may see: the daemon's user. A root spawner may serve another than root. */

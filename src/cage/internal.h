@@ -104,11 +104,18 @@ bool cage_uids_are_mapped(struct kg_str map, const struct cage_uids *uids);
 struct cage_uid_pool;
 struct cage_uid_pool *cage_uid_pool_new(struct cage_uids range);
 void cage_uid_pool_free(struct cage_uid_pool *pool);
-/* One that nobody has until it is given back; CAGE_UID, if there is none. */
-uid_t cage_uid_take(struct cage_uid_pool *pool);
+/* One that nobody has until it is given back; without a range CAGE_UID, which all have. */
+int cage_uid_take(struct cage_uid_pool *pool, uid_t *ret_uid, struct kg_err *err);
 void cage_uid_give(struct cage_uid_pool *pool, uid_t uid); /* also for any other uid */
-/* The one that a plugin has for good. */
-uid_t cage_uid_fixed(const struct cage_uid_pool *pool, const char *name);
+
+/* Those of a range that are given for good, and by whom they are had; see uids_fixed.c. */
+struct cage_uids cage_uids_fixed(struct cage_uids range);
+struct cage_uid_record;
+struct cage_uid_record *cage_uid_record_new(struct cage_uids range, const char *file_or_null);
+void cage_uid_record_free(struct cage_uid_record *record);
+/* The one that a plugin has for good. The file is the owner's. */
+int cage_uid_fixed(struct cage_uid_record *record, const struct cage_owner *owner, const char *name,
+                   uid_t *ret_uid, struct kg_err *err);
 
 /* The owner as words of kaged-spawner's command line; the text is owned. */
 char *cage_owner_groups_text(const struct cage_owner *owner);

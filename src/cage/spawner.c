@@ -254,7 +254,8 @@ __attribute__((noreturn)) static void become_spawner(const char *path, int socke
     snprintf(count_text, sizeof(count_text), "%u", (unsigned)owner->uids.count);
     fcntl(socket, F_SETFD, 0);
     execl(path, "kaged-spawner", socket_text, daemon_text, uid_text, cage_owner_groups_text(owner),
-          kg_log_format() == KG_LOG_JSON ? "json" : "text", base_text, count_text, (char *)NULL);
+          kg_log_format() == KG_LOG_JSON ? "json" : "text", base_text, count_text,
+          owner->uids.file != NULL ? owner->uids.file : "", (char *)NULL);
     _exit(127);
 }
 

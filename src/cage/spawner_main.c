@@ -62,12 +62,13 @@ struct cell {
 struct spawner {
     int socket;
     int signals;
-    int shim;                     /* to execute in each cage */
-    int kernel_log;               /* -1: the kernel does not tell us */
-    struct cage_denial denial;    /* of a domain whose process is told next; path NULL: none */
-    struct cage_owner owner;      /* whom the daemon runs as */
-    struct cage_stage *stage;     /* NULL if not root */
-    struct cage_uid_pool *uids;   /* whom cages run as, if we are root */
+    int shim;                   /* to execute in each cage */
+    int kernel_log;             /* -1: the kernel does not tell us */
+    struct cage_denial denial;  /* of a domain whose process is told next; path NULL: none */
+    struct cage_owner owner;    /* whom the daemon runs as */
+    struct cage_stage *stage;   /* NULL if not root */
+    struct cage_uid_pool *uids; /* whom cages run as, if we are root */
+    struct cage_uid_record *fixed_uids;
     struct cage_cgroups *cgroups; /* NULL if there are none for us */
     struct cell *cells;
     struct cage_ready *ready; /* a bwrap for the next cage; NULL: none */
@@ -207,10 +208,13 @@ static int make_ready(struct spawner *spawner, const char *bwrap, bool ahead, st
     return -EINVAL;
 }
 
-/* A user whom no other cage has. */
-static struct cage_user new_user(struct spawner *spawner)
+/* As a user whom no other cage has. */
+static int make_ready_as_new(struct spawner *spawner, const char *bwrap, bool ahead,
+                             struct kg_err *err)
 {
-    return (struct cage_user){.uid = cage_uid_take(spawner->uids)};
+    struct cage_user user = {0};
+    int result = cage_uid_take(spawner->uids, &user.uid, err);
+    return result < 0 ? result : make_ready(spawner, bwrap, ahead, user, err);
 }
 
 /* False for one that was refused its namespaces: bwrap may be allowed what we are not. */
@@ -245,8 +249,7 @@ static void prepare(struct spawner *spawner)
         return;
     spawner->prepare_at_ms = 0;
     if (spawner->ready == NULL && spawner->bwrap != NULL &&
-        make_ready(spawner, spawner->bwrap, !spawner->cannot_go_ahead, new_user(spawner), NULL) ==
-            0)
+        make_ready_as_new(spawner, spawner->bwrap, !spawner->cannot_go_ahead, NULL) == 0)
         cage_stage_make_maps(spawner->stage, cage_ready_user(spawner->ready).uid);
 }
 
@@ -652,7 +655,7 @@ static struct cage_ready *take_ready(struct spawner *spawner, const char *bwrap,
     if (spawner->ready != NULL &&
         (!cage_ready_is_of(spawner->ready, bwrap) || !has_namespaces(spawner)))
         drop_ready(spawner);
-    if (spawner->ready == NULL && make_ready(spawner, bwrap, false, new_user(spawner), err) < 0)
+    if (spawner->ready == NULL && make_ready_as_new(spawner, bwrap, false, err) < 0)
         return NULL;
     return kg_steal(&spawner->ready);
 }
@@ -661,8 +664,9 @@ static struct cage_ready *take_ready(struct spawner *spawner, const char *bwrap,
 static struct cage_ready *make_fixed(struct spawner *spawner, const struct cage_plan *plan,
                                      struct kg_err *err)
 {
-    const struct cage_user user = {cage_uid_fixed(spawner->uids, plan->name), true};
-    if (make_ready(spawner, plan->bwrap, false, user, err) < 0)
+    struct cage_user user = {.fixed = true};
+    if (cage_uid_fixed(spawner->fixed_uids, &spawner->owner, plan->name, &user.uid, err) < 0 ||
+        make_ready(spawner, plan->bwrap, false, user, err) < 0)
         return NULL;
     return kg_steal(&spawner->ready);
 }
@@ -938,14 +942,17 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], CAGE_SPAWNER_TRY) == 0)
         return try_namespaces();
     struct spawner spawner = {.socket = -1, .signals = -1, .shim = -1, .kernel_log = -1};
-    if (argc != 8 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
+    if (argc != 9 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
         fprintf(stderr, "kaged-spawner is started by kaged\n");
         return 2;
     }
     kg_log_set(KG_INFO, strcmp(argv[5], "json") == 0 ? KG_LOG_JSON : KG_LOG_TEXT);
     spawner.owner.uids =
-        (struct cage_uids){(uid_t)strtoul(argv[6], NULL, 10), (uint32_t)strtoul(argv[7], NULL, 10)};
+        (struct cage_uids){(uid_t)strtoul(argv[6], NULL, 10), (uint32_t)strtoul(argv[7], NULL, 10),
+                           argv[8][0] != '\0' ? argv[8] : NULL};
     spawner.uids = cage_uid_pool_new(spawner.owner.uids);
+    spawner.fixed_uids =
+        cage_uid_record_new(cage_uids_fixed(spawner.owner.uids), spawner.owner.uids.file);
     struct kg_err err = {0};
     struct cage_limits limits = {.mode = CAGE_LIMITS_NONE};
     struct cage_event ready = {.kind = CAGE_TELL_READY};
@@ -957,6 +964,7 @@ int main(int argc, char **argv)
         serve(&spawner);
     cage_stage_free(spawner.stage);
     cage_uid_pool_free(spawner.uids);
+    cage_uid_record_free(spawner.fixed_uids);
     cage_cgroups_free(spawner.cgroups);
     kg_free(&spawner.denial.path);
     free(spawner.bwrap);

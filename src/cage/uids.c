@@ -1,12 +1,15 @@
 /*
  * Whom the cages of a root spawner run as. With a range of uids each cage has one of its own while
  * it lasts, from the bwrap that waits for it to its last process, so that no process of another
- * cage, or of the host, has the same. The lower half of the range is for these, in turn. The upper
- * half is for plugins whose files cannot be mapped to whoever they run as: each has a fixed one,
- * since what it writes is its own on disk. Without a range all run as one.
+ * cage, or of the host, has the same; where they are used up no cage is started. The lower half of
+ * the range is for these, in turn, and other spawners of this machine see which are taken. The
+ * upper half is for plugins whose files cannot be mapped to whoever they run as (uids_fixed.c).
+ * Without a range all run as one.
  */
 #include "cage/internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +18,15 @@
 #define SUBUID_FILE      "/etc/subuid"
 #define SUBUID_MAX_BYTES ((size_t)1 << 20)
 #define UID_MAP_FILE     "/proc/self/uid_map"
-#define CONFIGURED       65536 /* uids, from the one that the configuration names */
-#define ENOUGH           1024  /* a range of fewer is none */
+#define CONFIGURED       65536             /* uids, from the one that the configuration names */
+#define ENOUGH           1024              /* a range of fewer is none */
+#define TAKEN_FILE       "/run/kaged-uids" /* the byte at a uid is locked while that is taken */
 
 struct cage_uid_pool {
     struct cage_uids range;
     uint32_t next;
-    bool *taken; /* owned; of the lower half */
+    bool *taken;   /* owned; of the lower half */
+    int others_fd; /* by which spawners keep apart; -1: there is no such file */
 };
 
 /* -- the range --------------------------------------------------------------------------------- */
@@ -50,7 +55,7 @@ static bool read_line(struct kg_str line, const char *name, uid_t uid, struct ca
     if (!read_number(&line, &first) || !read_number(&line, &count) || first <= 0 ||
         count < ENOUGH || first + count >= UINT32_MAX)
         return false;
-    *ret_uids = (struct cage_uids){(uid_t)first, (uint32_t)count};
+    *ret_uids = (struct cage_uids){.base = (uid_t)first, .count = (uint32_t)count};
     return true;
 }
 
@@ -85,7 +90,7 @@ static struct cage_uids find_range(int64_t base, const struct cage_owner *owner)
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct cage_uids uids = {0};
     if (base > 0)
-        return (struct cage_uids){(uid_t)base, CONFIGURED};
+        return (struct cage_uids){.base = (uid_t)base, .count = CONFIGURED};
     if (kg_read_file(SUBUID_FILE, SUBUID_MAX_BYTES, &text, NULL) < 0 ||
         cage_uids_read(kg_buf_view(&text), "root", 0, &uids))
         return uids;
@@ -113,11 +118,19 @@ static uint32_t half(const struct cage_uid_pool *pool)
     return pool->range.count / 2;
 }
 
+struct cage_uids cage_uids_fixed(struct cage_uids range)
+{
+    uint32_t lower = range.count / 2;
+    return (struct cage_uids){.base = range.base + lower, .count = range.count - lower};
+}
+
 struct cage_uid_pool *cage_uid_pool_new(struct cage_uids range)
 {
     struct cage_uid_pool *pool = kg_alloc(sizeof(*pool));
     pool->range = range;
     pool->taken = kg_alloc_array(half(pool) + 1, sizeof(*pool->taken));
+    pool->others_fd =
+        range.count > 0 ? open(TAKEN_FILE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
     return pool;
 }
 
@@ -125,35 +138,41 @@ void cage_uid_pool_free(struct cage_uid_pool *pool)
 {
     if (pool == NULL)
         return;
+    kg_close(&pool->others_fd);
     free(pool->taken);
     free(pool);
 }
 
-uid_t cage_uid_take(struct cage_uid_pool *pool)
+/* Among spawners; the kernel gives back what a dead one has. */
+static bool lock_uid(const struct cage_uid_pool *pool, uid_t uid, short kind)
 {
+    struct flock lock = {.l_type = kind, .l_whence = SEEK_SET, .l_start = (off_t)uid, .l_len = 1};
+    return pool->others_fd < 0 || fcntl(pool->others_fd, F_OFD_SETLK, &lock) == 0;
+}
+
+int cage_uid_take(struct cage_uid_pool *pool, uid_t *ret_uid, struct kg_err *err)
+{
+    if (pool->range.count == 0) {
+        *ret_uid = CAGE_UID;
+        return 0;
+    }
     for (uint32_t tried = 0; tried < half(pool); tried++) {
         uint32_t at = pool->next++ % half(pool);
-        if (pool->taken[at])
+        if (pool->taken[at] || !lock_uid(pool, pool->range.base + at, F_WRLCK))
             continue;
         pool->taken[at] = true;
-        return pool->range.base + at;
+        *ret_uid = pool->range.base + at;
+        return 0;
     }
-    return CAGE_UID;
+    kg_fail(err, KG_E_CAGE, "all %u uids for running cages are in use", (unsigned)half(pool));
+    kg_hint(err, "give root a larger range in /etc/subuid, or let fewer plugins run");
+    return -EAGAIN;
 }
 
 void cage_uid_give(struct cage_uid_pool *pool, uid_t uid)
 {
-    if (uid >= pool->range.base && uid - pool->range.base < half(pool))
-        pool->taken[uid - pool->range.base] = false;
-}
-
-/* The same at every start, on every machine. */
-uid_t cage_uid_fixed(const struct cage_uid_pool *pool, const char *name)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    if (pool->range.count == 0)
-        return CAGE_UID;
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    return pool->range.base + half(pool) + (uid_t)(hash % (pool->range.count - half(pool)));
+    if (uid < pool->range.base || uid - pool->range.base >= half(pool))
+        return;
+    pool->taken[uid - pool->range.base] = false;
+    (void)lock_uid(pool, uid, F_UNLCK);
 }

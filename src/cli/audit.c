@@ -169,19 +169,6 @@ int cli_audit(struct cli *cli)
 
 /* -- verify ------------------------------------------------------------------------------------ */
 
-static void put_report_json(struct kg_buf *out, const struct audit_report *report)
-{
-    struct kg_json_writer json = kg_json_writer(out);
-    kg_json_begin(&json, '{');
-    kg_json_named_int(&json, "files", (int64_t)report->files);
-    kg_json_named_int(&json, "blocks", (int64_t)report->blocks);
-    kg_json_named_int(&json, "events", (int64_t)report->events);
-    kg_json_named_int(&json, "unsealed", (int64_t)report->unsealed);
-    kg_json_named_text(&json, "problem", report->problem[0] ? report->problem : NULL);
-    kg_json_end(&json, '}');
-    kg_buf_char(out, '\n');
-}
-
 static void put_count(struct kg_buf *out, uint64_t count, const char *what)
 {
     kg_buf_printf(out, "%" PRIu64 " %s%s", count, what, count == 1 ? "" : "s");
@@ -216,10 +203,12 @@ int cli_audit_verify(struct cli *cli)
     if (audit_verify(&options, &report, &err) < 0)
         return print_error(&err);
     bool whole = report.problem[0] == '\0';
-    if (cli->json)
-        put_report_json(&text, &report);
-    else if (whole)
+    if (cli->json) {
+        audit_report_write(&report, &text);
+        kg_buf_char(&text, '\n');
+    } else if (whole) {
         put_report(&text, &report);
+    }
     print_out(&text);
     if (whole)
         return CLI_DONE;

@@ -14,7 +14,7 @@
 
 #define CLI_ARGUMENTS_MAX    256 /* on one command line */
 #define CLI_PLACEHOLDERS_MAX 4   /* of a row; the last may stand for many */
-#define CLI_OPTIONS_MAX      6
+#define CLI_OPTIONS_MAX      10
 #define CLI_WORDS_MAX        64 /* the words of a command, with their spaces */
 
 enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* the others come from errors.def */
@@ -68,6 +68,11 @@ struct cli {
     size_t argument_count;
     const char
         *values[CLI_OPTIONS_MAX]; /* of the row's options; "" for a flag, NULL if not given */
+    struct {
+        const struct cli_option *option;
+        const char *value;
+    } given[CLI_ARGUMENTS_MAX]; /* the same, as often as they were given */
+    size_t given_count;
     struct config_paths paths;
 };
 
@@ -77,6 +82,8 @@ int cli_parse(int argc, char **argv, struct cli *ret_cli, struct kg_err *err);
 const char *cli_argument(const struct cli *cli, size_t index);
 const char *cli_option_value(const struct cli *cli, const char *name);
 bool cli_has(const struct cli *cli, const char *name);
+/* All that it was given with; NULL-ended and owned. */
+char **cli_option_list(const struct cli *cli, const char *name);
 /* The option as a number from min to max; *ret_value is untouched if it was not given. */
 int cli_option_number(const struct cli *cli, const char *name, int64_t min, int64_t max,
                       int64_t *ret_value, struct kg_err *err);
@@ -172,6 +179,8 @@ int terminal_open(void);
 bool terminal_ask(int fd, const char *question);
 /* One line, which is not shown while it is typed; at most max bytes and one more. -EINTR: Ctrl-C.
  */
+/* A line, without its end, behind words that are shown as they are; false: he ended it. */
+bool terminal_read(int fd, struct kg_str prompt, struct kg_buf *ret_line);
 int terminal_ask_secret(int fd, const char *question, struct kg_buf *ret_text, size_t max);
 /* From now on Ctrl-C and a wish to end the program are only remembered. */
 void terminal_catch_interrupts(void);
@@ -187,17 +196,20 @@ int terminal_poll(struct pollfd *fd);
 #define CLIENT_PAUSE_MS     20    /* between two such questions, if it should not wait at all */
 
 struct client_request {
-    const char *method; /* "GET" */
-    const char *target; /* path and query, encoded */
-    struct kg_str body; /* sent with POST and PUT */
-    int64_t timeout_ms; /* the call's, told to the daemon; 0: none */
-    int64_t silence_ms; /* without a byte for this long the daemon is hung; 0: the usual */
-    const char *file;   /* of which an error lists all that is wrong; NULL: of none */
+    const char *method;  /* "GET" */
+    const char *target;  /* path and query, encoded */
+    struct kg_str body;  /* sent with POST and PUT */
+    int64_t timeout_ms;  /* the call's, told to the daemon; 0: none */
+    int64_t silence_ms;  /* without a byte for this long the daemon is hung; 0: the usual */
+    const char *file;    /* of which an error lists all that is wrong; NULL: of none */
+    const char *headers; /* more of them, each with its line end; NULL: none */
 };
 struct client_reply {
     int status;
     struct kg_buf body;
 };
+/* Connects and sends; what comes on the fd is the answer. Negative: it failed. */
+int client_send(const char *socket_path, const struct client_request *request, struct kg_err *err);
 int client_exchange(const char *socket_path, const struct client_request *request,
                     struct client_reply *ret_reply, struct kg_err *err);
 /* An answer of lines, told while they come; each is bounded, how many there are is not. */
@@ -235,8 +247,6 @@ typedef void cli_put(struct kg_buf *out, const struct cli *cli, const struct kg_
 int cli_show(const struct cli *cli, const struct client_request *request, cli_put *put);
 /* "kaged", with --home if it was given, as a shell takes it: for advice on what to do next. */
 char *cli_self(const struct cli *cli);
-/* Where templates, SDKs and plugins are that came with this program; owned. */
-char *cli_share_dir(void);
 /* From now on Ctrl-C ends the program with exit code 0: that is how one leaves --follow. */
 void cli_follow(void);
 void cli_pause_ms(long ms); /* less than a second */
@@ -303,6 +313,16 @@ int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);
 int cli_config_path(struct cli *cli);
 int cli_schema_check(struct cli *cli);
+int cli_mcp_serve(struct cli *cli);
+int cli_mcp_connect(struct cli *cli);
+int cli_mcp_disconnect(struct cli *cli);
+int cli_mcp_status(struct cli *cli);
+int cli_mcp_log(struct cli *cli);
+int cli_mcp_forget(struct cli *cli);
+int cli_mcp_profile_list(struct cli *cli);
+int cli_mcp_profile_set(struct cli *cli);
+int cli_mcp_profile_rm(struct cli *cli);
+int cli_mcp_mark(struct cli *cli);
 int cli_secret_set(struct cli *cli);
 int cli_secret_list(struct cli *cli);
 int cli_secret_rm(struct cli *cli);
@@ -326,6 +346,9 @@ int cli_plugin_disable(struct cli *cli);
 int cli_plugin_restart(struct cli *cli);
 int cli_plugin_reload(struct cli *cli);
 int cli_plugin_tools(struct cli *cli);
+int cli_mcp_import(struct cli *cli);
+int cli_plugin_resources(struct cli *cli);
+int cli_plugin_prompts(struct cli *cli);
 int cli_plugin_knobs(struct cli *cli);
 int cli_plugin_knobs_get(struct cli *cli);
 int cli_plugin_knobs_set(struct cli *cli);
@@ -333,6 +356,7 @@ int cli_plugin_call(struct cli *cli);
 int cli_plugin_trace(struct cli *cli);
 int cli_plugin_replay(struct cli *cli);
 int cli_auth_open(struct cli *cli);
+int cli_chat(struct cli *cli);
 int cli_auth_token_create(struct cli *cli);
 int cli_auth_token_list(struct cli *cli);
 int cli_auth_token_revoke(struct cli *cli);
@@ -348,6 +372,8 @@ int cli_session_new(struct cli *cli);
 int cli_session_list(struct cli *cli);
 int cli_session_show(struct cli *cli);
 int cli_session_send(struct cli *cli);
+int cli_session_command(struct cli *cli);
+int cli_session_commands(struct cli *cli);
 int cli_session_context(struct cli *cli);
 int cli_session_tool(struct cli *cli);
 int cli_session_idle(struct cli *cli);
@@ -357,6 +383,8 @@ int cli_session_pin(struct cli *cli);
 int cli_session_fork(struct cli *cli);
 int cli_session_resume(struct cli *cli);
 int cli_session_cancel(struct cli *cli);
+int cli_session_questions(struct cli *cli);
+int cli_session_answer(struct cli *cli);
 int cli_session_close(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);

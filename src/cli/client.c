@@ -102,6 +102,8 @@ static int send_request(int fd, const struct client_request *request, struct kg_
                   request->target);
     if (request->timeout_ms > 0)
         kg_buf_printf(&head, "Kaged-Timeout-Ms: %lld\r\n", (long long)request->timeout_ms);
+    if (request->headers != NULL)
+        kg_buf_text(&head, request->headers);
     if (request->body.length > 0)
         kg_buf_text(&head, "Content-Type: application/json\r\n");
     if (request->body.length > 0 || strcmp(request->method, "POST") == 0)
@@ -239,9 +241,7 @@ static int receive(int fd, int64_t silence_ms, struct answer *answer, struct kg_
     return result;
 }
 
-int client_stream(const char *socket_path, const struct client_request *request,
-                  const struct client_stream *stream, struct client_reply *ret_reply,
-                  struct kg_err *err)
+int client_send(const char *socket_path, const struct client_request *request, struct kg_err *err)
 {
     kg_auto(kg_close) int fd = connect_to(socket_path, err);
     if (fd < 0)
@@ -249,10 +249,18 @@ int client_stream(const char *socket_path, const struct client_request *request,
     struct timeval patience = {.tv_sec = SILENCE_MS / 1000};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     int result = send_request(fd, request, err);
-    if (result < 0)
-        return result;
+    return result < 0 ? result : kg_steal_fd(&fd);
+}
+
+int client_stream(const char *socket_path, const struct client_request *request,
+                  const struct client_stream *stream, struct client_reply *ret_reply,
+                  struct kg_err *err)
+{
+    kg_auto(kg_close) int fd = client_send(socket_path, request, err);
+    if (fd < 0)
+        return fd;
     struct answer answer = {.stream = stream};
-    result = receive(fd, request->silence_ms ? request->silence_ms : SILENCE_MS, &answer, err);
+    int result = receive(fd, request->silence_ms ? request->silence_ms : SILENCE_MS, &answer, err);
     if (result < 0)
         kg_buf_free(&answer.reply.body);
     else

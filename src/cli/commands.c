@@ -20,6 +20,12 @@
             "With --yes: also to capabilities that the installed version does not have."           \
     }
 
+#define REPLACE_SOURCE                                                                             \
+    {                                                                                              \
+        "replace-source", 0, NULL,                                                                 \
+            "With --yes: also in the place of a plugin that came from another source."             \
+    }
+
 #define OF_PROJECT                                                                                 \
     {                                                                                              \
         "project", 'p', "PROJECT", "As an agent of this project has it."                           \
@@ -152,7 +158,9 @@ const struct cli_command cli_commands[] = {
         .options = {{"name", 0, "NAME", "What it is called in lists and in the audit log."},
                     {"scope", 0, "SCOPES",
                      "What it may do, separated by commas (plugins:read,plugins:call)."},
-                    {"expires", 0, "TIME", "When it ends: 12h, 30d, a date, or RFC 3339 (never)."}},
+                    {"expires", 0, "TIME", "When it ends: 12h, 30d, a date, or RFC 3339 (never)."},
+                    {"profile", 0, "PROFILE",
+                     "For MCP clients: it may use /mcp alone, and there what this profile names."}},
         .summary = "make an API token, for a program to use over TCP",
         .help = "Prints a new token, which a program sends as Authorization: Bearer TOKEN. It is "
                 "shown this once; kaged keeps a hash of it. The scopes are in kaged-api(7); admin "
@@ -257,24 +265,53 @@ const struct cli_command cli_commands[] = {
     },
     {
         .words = "plugin install",
-        .arguments = {"SOURCE"},
-        .options = {{"version", 0, "V", "Of a git repository: the tag V or vV."}, YES, ALLOW_NEW},
+        .arguments = {"SOURCE", "[ARG...]"},
+        .options =
+            {{"version", 0, "V",
+              "Of a git repository: the tag V or vV. Of a package: V, or a range of versions."},
+             {"name", 0, "NAME", "Of an MCP server: what it is called here."},
+             {"header", 0, "HEADER",
+              "Of an MCP server somewhere else: \"Name: value\", with each request; ${env.NAME} in "
+              "it is what --secret or --env gives it."},
+             YES,
+             ALLOW_NEW,
+             REPLACE_SOURCE,
+             {"grant", 0, "CAPABILITY",
+              "Grant it this, too, as kaged plugin grant does; as often as you like."},
+             {"env", 0, "NAME=VALUE", "Put this into its environment; as often as you like."},
+             {"secret", 0, "NAME",
+              "Put the secret NAME into its environment under that name, or NAME=SECRET."}},
         .summary = "install a plugin, or another version of one",
-        .help = "Fetches a plugin from a folder, a .tar.gz or .zip archive, or a git repository "
-                "(https://, git+https://, file://), or takes the one of that name that came with "
-                "kaged, if nothing here is called so; checks it, and shows what it is and what it "
-                "may do; capabilities that need a second look are marked with an exclamation mark. "
-                "It is installed after a yes, and starts only when it is enabled. Nothing of it is "
-                "run before that.\n"
-                "If the plugin is installed already, the differences are shown; capabilities that "
-                "the installed version does not have need a yes of their own. A running plugin is "
-                "restarted, and if the new version does not come up, the old one is put back.\n"
-                "Where there is no terminal to ask on, --yes must be given; else the exit code is "
-                "5 and nothing is done. The exit code is 6 if the plugin cannot be used.\n"
-                "Works with and without a daemon.\n"
-                " kaged plugin install memory-markdown\n"
-                " kaged plugin install ./oh-my-pi\n"
-                " kaged plugin install https://example.org/oh-my-pi --version 1.4.2",
+        .help =
+            "Fetches a plugin from a folder, a .tar.gz, .zip or .mcpb file, or a git repository "
+            "(https://, git+https://, file://), or takes the one of that name that came with "
+            "kaged, if nothing here is called so, or an MCP server from npm "
+            "(npm:PACKAGE[@VERSION]); checks it, and shows what it is and what it "
+            "may do; capabilities that need a second look are marked with an exclamation mark. "
+            "It is installed after a yes, and starts only when it is enabled. Nothing of it is "
+            "run before that.\n"
+            "If the plugin is installed already, the differences are shown; capabilities that "
+            "the installed version does not have need a yes of their own, and so does a "
+            "plugin of the same name from another source. A running plugin is "
+            "restarted, and if the new version does not come up, the old one is put back.\n"
+            "--grant, --env and --secret are lines of your own, besides what the plugin asks "
+            "for: shown apart, written to [grants.NAME] of local.toml by the same yes, and "
+            "kept by upgrades. A secret need not be set yet: kaged secret set NAME.\n"
+            "A package of npm is fetched by npm's own client from the registry that it is set "
+            "to, in a cage that reaches nothing else, without running a script of any package. "
+            "What stands behind -- are the arguments that the server is started with; a path "
+            "among them is proposed as a capability. Other MCP servers are program:/PATH, a "
+            "program of this machine, which is run where it lies, and mcp+https://HOST/PATH, "
+            "one somewhere else.\n"
+            "Where there is no terminal to ask on, --yes must be given; else the exit code is "
+            "5 and nothing is done. The exit code is 6 if the plugin cannot be used.\n"
+            "Works with and without a daemon.\n"
+            " kaged plugin install memory-markdown\n"
+            " kaged plugin install ./oh-my-pi\n"
+            " kaged plugin install https://example.org/oh-my-pi --version 1.4.2\n"
+            " kaged plugin install ./search --grant net:example.org:443\n"
+            " kaged plugin install npm:@modelcontextprotocol/server-filesystem -- ./docs\n"
+            " kaged plugin install mcp+https://example.org/mcp --name there",
         .needs = CLI_PATHS,
         .run = cli_plugin_install,
     },
@@ -365,11 +402,13 @@ const struct cli_command cli_commands[] = {
         .words = "plugin reload",
         .arguments = {"NAME"},
         .summary = "read a plugin's manifest and configuration again",
-        .help = "Reads the manifest of a plugin and local.toml again, and says what it did: the "
-                "plugin is restarted if its manifest, a path that it may use, its limits or a "
-                "setting for its start changed, else only told its new configuration. If one of "
-                "the files cannot be used, all stays as it is and the exit code is 6. To run a "
-                "changed program, restart the plugin.",
+        .help =
+            "Reads the manifest of a plugin and local.toml again, and says what it did: the "
+            "plugin is restarted if its manifest, a path that it may use, its limits or a "
+            "setting for its start changed, else only told its new configuration. Its processes "
+            "in projects and conversations are, too, unless one of them is named. If one of "
+            "the files cannot be used, all stays as it is and the exit code is 6. To run a "
+            "changed program, restart the plugin.",
         .run = cli_plugin_reload,
     },
     {
@@ -386,6 +425,25 @@ const struct cli_command cli_commands[] = {
                 "description, annotations or schemas changed since is offered as it was approved "
                 "until the change is approved, too.",
         .run = cli_plugin_tools,
+    },
+    {
+        .words = "plugin resources",
+        .arguments = {"NAME", "[URI]"},
+        .options = {{"templates", 0, NULL, "List the templates of URIs instead."}},
+        .summary = "list the resources of an MCP server, or print one",
+        .help = "Lists what the server offers to be read, or prints the text of the resource with "
+                "that URI; bytes are only counted, and --json has them. The server is started if "
+                "it does not run. A link is shown and never followed.",
+        .run = cli_plugin_resources,
+    },
+    {
+        .words = "plugin prompts",
+        .arguments = {"NAME", "[PROMPT]", "[JSON]"},
+        .summary = "list the prompts of an MCP server, or fill one in",
+        .help = "Lists the prompts with their arguments, or prints the messages of one. JSON is "
+                "the object of its arguments, each a string; - reads it from stdin. The server is "
+                "started if it does not run.",
+        .run = cli_plugin_prompts,
     },
     {
         .words = "plugin knobs",
@@ -610,7 +668,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "project consent approve",
         .arguments = {"ID", "[PATH]"},
-        .options = {YES, ALLOW_NEW},
+        .options = {YES, ALLOW_NEW, REPLACE_SOURCE},
         .summary = "look at what a project wants, and say yes or no",
         .help = "Fetches the plugin once you allow it, shows what it is and what it may do, and "
                 "asks. Where the project does not say where the plugin comes from, or where that "
@@ -643,9 +701,22 @@ const struct cli_command cli_commands[] = {
         .run = cli_project_validate,
     },
     {
+        .words = "chat",
+        .options = {{"project", 0, "PROJECT", "Of which project (the one around this folder)."},
+                    {"resume", 0, "SESSION", "Go on with this session; @last is the newest."}},
+        .summary = "talk with an agent on the terminal",
+        .help = "Begins a session of a project, or goes on with one, and sends each line that is "
+                "typed to its agent, as session send does; a line that ends in a backslash goes on "
+                "in the next. Lines that begin with a slash are commands: /help lists them. Ctrl-C "
+                "cancels a turn, and at an empty prompt leaves; the session stays, and --resume "
+                "goes on with it.",
+        .run = cli_chat,
+    },
+    {
         .words = "session new",
         .options = {{"project", 0, "PROJECT", "Of which project (the one around this folder)."},
                     {"workdir", 0, "DIR", "Where it works (the project's root)."},
+                    {"title", 0, "TEXT", "What it is called in lists (the first words said)."},
                     SEAT},
         .summary = "begin a session, and print its id",
         .help = "Begins a session of a project that is loaded and active, and prints its id alone, "
@@ -662,7 +733,8 @@ const struct cli_command cli_commands[] = {
                     {"lines", 'n', "N", "Show at most N, up to 100 (50)."}},
         .summary = "list the sessions, the newest first",
         .help = "Lists sessions: their state, how long ago something happened in them, how many "
-                "entries they have, and which agent is spoken to. One that is stopped waits for "
+                "entries they have, which agent is spoken to, and their title: the one that was "
+                "given, or the first words said. One that is stopped waits for "
                 "the operator, after a compaction by checkpoint.",
         .run = cli_session_list,
     },
@@ -673,8 +745,9 @@ const struct cli_command cli_commands[] = {
                     {"all", 0, NULL, "Show what compactions superseded as well."}},
         .summary = "show what was said in a session",
         .help = "Shows what was said, by whom and when, in the order in which it came, each entry "
-                "with its number; long calls and results of tools are cut. SESSION is an id, or "
-                "the start of one, with or without ses_. With --json each line is an entry as the "
+                "with its number; long calls and results of tools are cut. SESSION is an id, "
+                "the start of one, with or without ses_, or @last, the newest. With --json each "
+                "line is an entry as the "
                 "API has it, superseded ones too.\n"
                 " kaged session show ses_01k9 --agent primary --all",
         .run = cli_session_show,
@@ -690,12 +763,30 @@ const struct cli_command cli_commands[] = {
                 "says goes to stdout as it comes; calls of tools, retries and compactions are "
                 "lines on stderr. Without TEXT, or with \"-\", the message is read from stdin. "
                 "Ctrl-C cancels the turn: what was said until then is kept, and the exit code is "
-                "1.\n"
+                "1. A line that begins with / and the name of a command that a script has is that "
+                "command, and not said to the model.\n"
                 "With --json each line is what the API told, as it told it. The exit code is 0 if "
                 "the model came to an end of its own; 5 if it refused.\n"
                 " kaged session send ses_01k9 Which tests fail\n"
                 " git diff | kaged session send ses_01k9 -",
         .run = cli_session_send,
+    },
+    {
+        .words = "session commands",
+        .arguments = {"SESSION"},
+        .summary = "list the commands that scripts have for a session",
+        .help = "Lists them with their scripts, which are started for that.",
+        .run = cli_session_commands,
+    },
+    {
+        .words = "session command",
+        .arguments = {"SESSION", "NAME", "[ARGS...]"},
+        .summary = "run a command of a script",
+        .help = "Runs it with the words behind its name. What it returns goes to stdout, what its "
+                "script tells meanwhile to stderr. The exit code is 1 if it failed, and 4 if there "
+                "is no such command. With --json each line is what the API told.\n"
+                " kaged session command @last heard",
+        .run = cli_session_command,
     },
     {
         .words = "session context",
@@ -786,6 +877,26 @@ const struct cli_command cli_commands[] = {
         .summary = "end the turn that runs in a session",
         .help = "Ends the turn that runs, whoever started it. What was said until then is kept.",
         .run = cli_session_cancel,
+    },
+    {
+        .words = "session questions",
+        .arguments = {"SESSION"},
+        .options = {{"all", 0, NULL, "Also those that were answered, or never will be."}},
+        .summary = "show what plugins ask in a session",
+        .help = "Lists the questions of plugins that wait for an answer. kaged session send asks "
+                "them in place; whoever answers first counts. One that nobody answers is cancelled "
+                "after limits.question_ms.",
+        .run = cli_session_questions,
+    },
+    {
+        .words = "session answer",
+        .arguments = {"SESSION", "QUESTION", "[JSON]"},
+        .options = {{"decline", 0, NULL, "Say no."},
+                    {"cancel", 0, NULL, "Say nothing: the plugin goes on without an answer."}},
+        .summary = "answer a question of a plugin",
+        .help = "JSON is the object that the question's schema asks for; - reads it from stdin. An "
+                "answer that does not fit is refused, and the question goes on.",
+        .run = cli_session_answer,
     },
     {
         .words = "session close",
@@ -887,6 +998,138 @@ const struct cli_command cli_commands[] = {
                 " kaged --home /srv/kaged restore kaged.backup --key secrets.key",
         .needs = CLI_PATHS,
         .run = cli_restore,
+    },
+    {
+        .words = "mcp import",
+        .arguments = {"[FILE...]"},
+        .options = {YES, {"only", 0, "NAME", "Only this server; as often as you like."}},
+        .summary = "make plugins of the MCP servers of other clients",
+        .help =
+            "Reads the files in which clients keep their MCP servers: those of Claude Desktop, "
+            "Claude Code, Cursor, VS Code, Windsurf, opencode, Codex and Gemini CLI below your "
+            "home and in the current folder, or the FILEs that are named. Nothing in them is "
+            "changed.\n"
+            "Every server is fetched and looked at, and all are shown on one screen with what "
+            "each would be granted; then each has a yes of its own, to just what was shown. "
+            "npx PACKAGE becomes the source npm:PACKAGE, a URL mcp+https://..., and a program of "
+            "this machine program:/PATH. Keys in variables, headers and arguments move to kaged "
+            "secret as NAME.KEY. What docker, uvx and pipx fetch is not started; if the same "
+            "server is known to be on npm, the package is named.\n"
+            "Those that you said yes to are enabled, and their tools are shown for a second "
+            "yes; --yes is both.\n"
+            " kaged mcp import\n"
+            " kaged mcp import ~/.cursor/mcp.json --only github",
+        .run = cli_mcp_import,
+    },
+    {
+        .words = "mcp serve",
+        .options = {{"plugin", 0, "NAME", "Only the tools of this plugin, by their own names."},
+                    {"no-project", 0, NULL, "Do not take the current folder for a project."},
+                    {"profile", 0, "PROFILE", "Only the tools that this profile names."},
+                    {"read-only", 0, NULL, "Only tools that read."}},
+        .summary = "be an MCP server on stdio, with the tools of every plugin",
+        .help = "What a client of the Model Context Protocol starts: it speaks on stdin and "
+                "stdout, and kaged's daemon answers, which is started if it does not run, and "
+                "stays. The folder in which it is started is the project: what its file declares "
+                "for the primary agent, or without a file all plugins that are enabled and local. "
+                "A folder that declares something that was never allowed waits for the "
+                "operator's yes, and each call says so.",
+        .needs = CLI_PATHS,
+        .run = cli_mcp_serve,
+    },
+    {
+        .words = "mcp connect",
+        .arguments = {"claude|cursor|vscode|opencode|gemini|codex"},
+        .options = {{"write", 'w', NULL, "Put the entry into the client's own file."},
+                    {"ssh", 0, "HOST", "Let the client run kaged on that machine, by ssh."},
+                    {"profile", 0, "PROFILE", "Only the tools that this profile names."},
+                    {"read-only", 0, NULL, "Only tools that read."}},
+        .summary = "show or write the entry that lets a client use kaged",
+        .help = "Prints what a client wants in its file to start kaged mcp serve. With --write it "
+                "is put there, every other byte stays, and entries of servers that kaged runs "
+                "under the same name leave: a copy of the file is kept beside it, from which "
+                "kaged mcp disconnect puts them back.\n"
+                " kaged mcp connect claude --write\n"
+                " kaged mcp connect cursor --ssh workstation",
+        .needs = CLI_PATHS,
+        .run = cli_mcp_connect,
+    },
+    {
+        .words = "mcp disconnect",
+        .arguments = {"claude|cursor|vscode|opencode|gemini|codex"},
+        .summary = "take kaged out of a client's file",
+        .help = "Removes the entry that kaged mcp connect --write made, and puts those back that "
+                "left the file with it.",
+        .needs = CLI_PATHS,
+        .run = cli_mcp_disconnect,
+    },
+    {
+        .words = "mcp status",
+        .summary = "show which MCP clients are connected, and their last calls",
+        .help = "A legacy client is shown while its session lasts; a modern one has none, and is "
+                "shown with the last that was heard of it since the daemon started.",
+        .run = cli_mcp_status,
+    },
+    {
+        .words = "mcp log",
+        .options = {{"client", 0, "NAME", "Only of clients whose name begins so."},
+                    {"tool", 0, "PATTERN",
+                     "Only of this plugin, or of tools that fit: PLUGIN.TOOL."},
+                    {"since", 0,
+                     "TIME", "Only calls from then on: RFC 3339, a date, or 15m, 2h, 7d."},
+                    {"lines", 'n', "N", "The last N calls (50)."}},
+        .summary = "show what MCP clients called",
+        .help =
+            "Each call with who made it, how it went, how long it took and how much went in and "
+            "out. With mcp.activity = \"full\" in config.toml also its arguments and the "
+            "beginning of its result, secrets hidden. It is bounded by mcp.activity_mb and "
+            "mcp.activity_days.\n"
+            " kaged mcp log --tool 'files.*' --since 2h",
+        .run = cli_mcp_log,
+    },
+    {
+        .words = "mcp forget",
+        .summary = "forget what MCP clients called",
+        .help = "Removes all of what kaged mcp log shows. The audit log has the calls still, "
+                "without arguments.",
+        .run = cli_mcp_forget,
+    },
+    {
+        .words = "mcp profile list",
+        .summary = "list what MCP clients may use",
+        .help = "Shows each profile with the patterns of the tools that its clients may use, and "
+                "which tools are marked.",
+        .run = cli_mcp_profile_list,
+    },
+    {
+        .words = "mcp profile set",
+        .arguments = {"PROFILE", "PATTERN", "[PATTERN...]"},
+        .options = {{"read-only", 0, NULL, "Of those, only tools that read."}},
+        .summary = "say which tools the clients of a profile may use",
+        .help = "A pattern is a plugin, or PLUGIN.TOOL, with * for anything. What no pattern names "
+                "is neither listed nor called. A client has the profile that it was started with "
+                "(kaged mcp serve --profile), or that its token is confined to (kaged auth token "
+                "create --profile). A change counts at once.\n"
+                " kaged mcp profile set review 'github.list_*' 'github.get_*' files --read-only",
+        .run = cli_mcp_profile_set,
+    },
+    {
+        .words = "mcp profile rm",
+        .arguments = {"PROFILE"},
+        .summary = "remove a profile",
+        .help = "Clients of a profile that is not there may use nothing.",
+        .run = cli_mcp_profile_rm,
+    },
+    {
+        .words = "mcp mark",
+        .arguments = {"TOOL", "reads|writes|unmarked"},
+        .summary = "say whether a tool only reads",
+        .help =
+            "Whether a tool, PLUGIN.TOOL, is one that reads counts where clients are read-only. "
+            "Without a mark it is what the annotation readOnlyHint of its server says, and a "
+            "tool without one writes.\n"
+            " kaged mcp mark files.read_text_file reads",
+        .run = cli_mcp_mark,
     },
     {
         .words = "secret set",

@@ -213,8 +213,7 @@ static void put_list(struct kg_json_writer *json, char *const *list)
 static const struct config_names *names_of(const struct config *config,
                                            const struct config_key *key)
 {
-    bool named = key->type == CONFIG_TYPE_INTS || key->type == CONFIG_TYPE_LISTS;
-    return named ? (const void *)((const char *)config + key->offset) : NULL;
+    return config_key_is_named(key) ? (const void *)((const char *)config + key->offset) : NULL;
 }
 
 /* The value of the key; of a key that is one for each name, that for this name. */
@@ -245,6 +244,9 @@ static void put_value(struct kg_buf *out, const struct config *config, const str
         break;
     case CONFIG_TYPE_LISTS:
         put_list(&json, config_named_get(field, name)->list);
+        break;
+    case CONFIG_TYPE_TABLES:
+        kg_json_raw(&json, kg_str(config_named_get(field, name)->list[0]));
         break;
     }
     kg_buf_json_escaped(out, kg_buf_view(&text));

@@ -35,6 +35,18 @@ static void put_text(struct kg_json_writer *json, const char *key, const char *t
         kg_json_named_text(json, key, text_or_null);
 }
 
+static void put_own(struct kg_json_writer *json, const struct store_own *own)
+{
+    kg_json_named_list(json, "grants", own->grants);
+    kg_json_named_begin(json, "env", '{');
+    for (char **entry = own->env; *entry != NULL; entry++) {
+        size_t length = strcspn(*entry, "=");
+        kg_auto(kg_free) char *name = kg_str_dup((struct kg_str){*entry, length});
+        kg_json_named_text(json, name, *entry + length + ((*entry)[length] == '='));
+    }
+    kg_json_end(json, '}');
+}
+
 static int want(struct door *door, const struct door_wish *wish, struct door_answer *ret_consent)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
@@ -46,6 +58,12 @@ static int want(struct door *door, const struct door_wish *wish, struct door_ans
     kg_json_begin(&json, '{');
     put_text(&json, "source", wish->source);
     put_text(&json, "version", wish->version);
+    if (wish->own != NULL)
+        put_own(&json, wish->own);
+    if (wish->packages)
+        kg_json_named_bool(&json, "packages", true);
+    if (wish->server != NULL)
+        kg_json_named_raw(&json, "server", kg_str(wish->server));
     kg_json_end(&json, '}');
     return ask(door, "POST", "/api/v1/plugins", kg_buf_view(&body), ret_consent);
 }
@@ -68,6 +86,7 @@ static int approve(struct door *door, const char *id, const struct door_yes *yes
     put_text(&json, "hash", yes->hash);
     put_text(&json, "path", yes->path);
     kg_json_named_bool(&json, "allow_new_capabilities", yes->allow_new_capabilities);
+    kg_json_named_bool(&json, "replace_source", yes->replace_source);
     kg_json_end(&json, '}');
     return ask(door, "POST", kg_buf_terminate(&target), kg_buf_view(&body), ret_consent);
 }
@@ -119,5 +138,6 @@ struct door *door_to_daemon(const struct cli *cli)
     struct door *door = kg_alloc(sizeof(*door));
     door->ops = &ops;
     door->cli = cli;
+    door->to_daemon = true;
     return door;
 }

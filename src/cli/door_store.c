@@ -34,6 +34,7 @@ struct store_door {
     struct consent *consent;     /* the one that is worked on, or NULL */
     struct store_fetch *fetch;   /* while it is fetched, else NULL */
     struct store_source *source; /* owned */
+    struct store_own own;        /* owned; what the operator adds; no lists: nothing */
     char *name;                  /* owned; what is in the store already, or NULL */
     struct loop_task task;       /* what must not happen before a call returns */
     int result;                  /* of the change that was made */
@@ -70,6 +71,16 @@ static void on_fetched(void *data, struct store_fetched *fetched, const struct k
     door->fetch = NULL;
     if (fetched != NULL)
         store_offer_fetched(door->store, door->source, fetched, NULL, &offer, &err);
+    const struct host_cage_parts parts = {
+        .plugins_dir = store_dir(door->store),
+        .config = door->config,
+        .paths = &door->base.cli->paths,
+        .facts = door->facts,
+    };
+    if (offer != NULL && door->own.grants != NULL &&
+        (store_offer_add_own(door->store, offer, &door->own, &err) < 0 ||
+         host_check_added(parts, offer, &err) < 0))
+        store_offer_free(kg_steal(&offer));
     tell_offer(door, offer, &err);
 }
 
@@ -95,7 +106,14 @@ static int prepare(void *data, struct consent *consent, const struct consent_wis
         return 0;
     }
     store_source_free(kg_steal(&door->source));
+    store_own_free(&door->own);
+    if (wish->own != NULL)
+        door->own = store_own_copy(wish->own);
     int result = store_source_parse(wish->source, wish->version, "/", &door->source, err);
+    if (result == 0) {
+        kg_replace(&door->source->server, wish->server);
+        door->source->packages = wish->packages;
+    }
     return result < 0 ? result
                       : store_fetch(door->store, door->source, on_progress, on_fetched, door,
                                     &door->fetch, err);
@@ -189,7 +207,10 @@ static int want(struct door *base, const struct door_wish *wish, struct door_ans
         .wish = {.kind = wish->source != NULL ? CONSENT_INSTALL : CONSENT_APPROVE,
                  .plugin = wish->plugin,
                  .source = wish->source,
-                 .version = wish->version},
+                 .version = wish->version,
+                 .own = wish->own,
+                 .server = wish->server,
+                 .packages = wish->packages},
         .operator_id = door->operator_id,
     };
     struct consent *consent = consent_raise(door->queue, &request, &err);
@@ -230,6 +251,7 @@ static int approve(struct door *base, const char *id, const struct door_yes *yes
         .hash = yes->hash,
         .path = yes->path,
         .allow_new_capabilities = yes->allow_new_capabilities,
+        .replace_source = yes->replace_source,
     };
     if (consent == NULL || consent_approve(consent, &answer, &err) < 0)
         return print_error(&err);
@@ -318,6 +340,7 @@ static void close_door(struct door *base)
     cage_facts_free(door->facts);
     cage_checks_free(&door->checks);
     store_source_free(door->source);
+    store_own_free(&door->own);
     loop_free(door->loop);
     config_free(door->config);
     free(door->name);
@@ -342,6 +365,7 @@ static int open_spawner(struct store_door *door, const char *plugins_dir, struct
 {
     const struct cage_site site = {.owner = &door->owner, .plugins_dir = plugins_dir};
     door->facts = cage_facts_check(&site, &door->checks, err);
+    door->owner.uids.file = door->base.cli->paths.uids_file;
     door->spawner = door->facts ? cage_spawner_start_for(&door->owner, err) : NULL;
     return door->spawner != NULL ? 0 : -EINVAL;
 }

@@ -6,6 +6,7 @@
 #include "cli/install.h"
 
 #include "manifest/manifest.h"
+#include "store/store.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -80,8 +81,7 @@ int dialogue_begin(struct cli *cli, enum door_needs needs, struct dialogue *ret_
 
 /* -- what is said ------------------------------------------------------------------------------ */
 
-/* What a question is about must stand where the question stands. */
-static void say(const struct dialogue *dialogue, const struct kg_buf *text)
+void dialogue_say(const struct dialogue *dialogue, const struct kg_buf *text)
 {
     if (!dialogue->cli->json && (dialogue->tty < 0 || isatty(STDOUT_FILENO)))
         print_out(text);
@@ -165,18 +165,50 @@ static int ask(struct dialogue *dialogue, const struct kg_buf *question)
                                                        : "declined: nothing was done");
 }
 
-/* --yes is a yes to a plugin, and never one to more than it could do before. */
-static int check_flags(struct dialogue *dialogue, const struct kg_node *offer, size_t widened)
+static bool is_widened(const struct kg_node *offer)
 {
-    kg_auto(kg_buf_free) struct kg_buf list = {0}, message = {0};
-    if (widened == 0 || cli_has(dialogue->cli, "allow-new-capabilities"))
-        return CLI_DONE;
-    show_new_capabilities(&list, offer);
-    kg_buf_printf(&message, "nothing was done: --yes does not allow new capabilities: %s",
-                  kg_buf_terminate(&list));
-    int code = refuse(dialogue, kg_buf_terminate(&message));
-    fputs("hint: if that is what you want, add --allow-new-capabilities\n", stderr);
-    return code;
+    kg_auto(kg_buf_free) struct kg_buf list = {0};
+    return show_new_capabilities(&list, offer) > 0;
+}
+
+static void refuse_widening(struct kg_buf *out, const struct kg_node *offer)
+{
+    kg_buf_text(out, "allow new capabilities: ");
+    show_new_capabilities(out, offer);
+}
+
+static void refuse_source(struct kg_buf *out, const struct kg_node *offer)
+{
+    print_words(out, offer,
+                "replace {name} from {installed_from} by another plugin of that name, "
+                "from {from}");
+}
+
+/* --yes is a yes to a plugin, and never one to more than it could do before, or to another. */
+static const struct own_yes {
+    const char *option;
+    bool (*is_needed)(const struct kg_node *offer);
+    void (*ask)(struct kg_buf *out, const struct kg_node *offer);
+    void (*refuse)(struct kg_buf *out, const struct kg_node *offer); /* "--yes does not ..." */
+} own_yeses[] = {
+    {"replace-source", show_is_of_other_source, show_source_question, refuse_source},
+    {"allow-new-capabilities", is_widened, show_widening_question, refuse_widening},
+};
+
+static int check_flags(struct dialogue *dialogue, const struct kg_node *offer)
+{
+    for (size_t i = 0; i < KG_COUNT(own_yeses); i++) {
+        const struct own_yes *row = &own_yeses[i];
+        kg_auto(kg_buf_free) struct kg_buf message = {0};
+        if (!row->is_needed(offer) || cli_has(dialogue->cli, row->option))
+            continue;
+        kg_buf_text(&message, "nothing was done: --yes does not ");
+        row->refuse(&message, offer);
+        int code = refuse(dialogue, kg_buf_terminate(&message));
+        fprintf(stderr, "hint: if that is what you want, add --%s\n", row->option);
+        return code;
+    }
+    return CLI_DONE;
 }
 
 /* A log shows what would be asked. */
@@ -191,27 +223,35 @@ static int refuse_unasked(struct dialogue *dialogue)
     return print_error(&err);
 }
 
-/* A yes to what was offered, and one more to each widening of it. */
-static int get_consent(struct dialogue *dialogue, const struct kg_node *offer, bool *ret_widens)
+/* A yes to what was offered, and one more to each thing that needs its own. */
+static int get_consent(struct dialogue *dialogue, const struct kg_node *offer)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0}, question = {0}, list = {0};
-    size_t widened = show_new_capabilities(&list, offer);
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, question = {0};
     show_offer(&text, dialogue->consent.doc->root, print_colors() && dialogue->live);
     kg_buf_char(&text, '\n');
-    say(dialogue, &text);
-    *ret_widens = widened > 0;
+    dialogue_say(dialogue, &text);
     if (dialogue->mute)
         return refuse_unasked(dialogue);
     if (dialogue->tty < 0)
-        return check_flags(dialogue, offer, widened);
+        return check_flags(dialogue, offer);
     show_question(&question, dialogue->consent.doc->root);
     int code = ask(dialogue, &question);
-    if (code == CLI_DONE && widened > 0) {
+    for (size_t i = 0; code == CLI_DONE && i < KG_COUNT(own_yeses); i++) {
+        if (!own_yeses[i].is_needed(offer))
+            continue;
         question.length = 0;
-        show_widening_question(&question, offer);
+        own_yeses[i].ask(&question, offer);
         code = ask(dialogue, &question);
     }
     return code;
+}
+
+/* Whether there is a second yes: to what a server of the operator's own tells of when it runs. */
+static bool sees_tools(const struct dialogue *dialogue)
+{
+    const struct kg_node *consent = dialogue->consent.doc->root;
+    return dialogue->door->to_daemon && cli_text(consent, "project_id").length == 0 &&
+           kg_str_is(cli_text(kg_node_get(consent, "offer"), "protocol"), "mcp");
 }
 
 static void say_done(const struct dialogue *dialogue)
@@ -224,7 +264,7 @@ static void say_done(const struct dialogue *dialogue)
     }
     if (dialogue->tty >= 0 && isatty(STDOUT_FILENO))
         kg_buf_char(&text, '\n');
-    show_done(&text, dialogue->consent.doc->root, self);
+    show_done(&text, dialogue->consent.doc->root, sees_tools(dialogue) ? NULL : self);
     print_out(&text);
 }
 
@@ -251,21 +291,49 @@ static int say_approved(struct dialogue *dialogue)
 
 int dialogue_decide(struct dialogue *dialogue)
 {
-    bool widens = false;
     const struct kg_node *offer = kg_node_get(dialogue->consent.doc->root, "offer");
-    int code = get_consent(dialogue, offer, &widens);
+    int code = get_consent(dialogue, offer);
     if (code != CLI_DONE)
         return code;
     kg_auto(kg_free) char *id = id_of(dialogue);
     kg_auto(kg_free) char *hash = kg_str_dup(cli_text(offer, "hash"));
-    const struct door_yes yes = {.hash = hash, .allow_new_capabilities = widens};
+    const struct door_yes yes = {
+        .hash = hash,
+        .allow_new_capabilities = is_widened(offer),
+        .replace_source = show_is_of_other_source(offer),
+    };
     return dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
+}
+
+/* With what it needs of npm, if that is wanted: then all of it is fetched anew, and offered. */
+static int fetch_packages(struct dialogue *dialogue)
+{
+    kg_auto(kg_buf_free) struct kg_buf question = {0};
+    kg_auto(kg_free) char *id = id_of(dialogue);
+    const struct kg_node *offer = kg_node_get(dialogue->consent.doc->root, "offer");
+    int64_t missing = kg_node_number(offer, "packages_missing");
+    if (dialogue->wish == NULL || dialogue->mute || missing == 0)
+        return CLI_DONE;
+    print_words(&question, offer,
+                "{name} came without the packages that its package-lock.json "
+                "names. Fetch them by npm?");
+    kg_auto(kg_free) char *text = kg_str_dup(kg_buf_view(&question));
+    if (dialogue->tty >= 0 && !terminal_ask(dialogue->tty, text))
+        return CLI_DONE;
+    struct door_wish wish = *dialogue->wish;
+    wish.packages = true;
+    dialogue->door->ops->decline(dialogue->door, id);
+    door_answer_free(&dialogue->consent);
+    int code = dialogue->door->ops->want(dialogue->door, &wish, &dialogue->consent);
+    return code == CLI_DONE ? wait_while(dialogue, "fetching", true) : code;
 }
 
 /* From a consent that is being fetched to one that is done. */
 static int lead(struct dialogue *dialogue)
 {
     int code = wait_while(dialogue, "fetching", true);
+    if (code == CLI_DONE)
+        code = fetch_packages(dialogue);
     if (code != CLI_DONE)
         return code;
     const struct kg_node *offer = kg_node_get(dialogue->consent.doc->root, "offer");
@@ -281,14 +349,14 @@ static int lead(struct dialogue *dialogue)
         code = wait_while(dialogue, "installing", false);
     if (code == CLI_DONE)
         say_done(dialogue);
-    return code;
+    return code == CLI_DONE && sees_tools(dialogue) ? dialogue_see_tools(dialogue) : code;
 }
 
 /* -- install, approve -------------------------------------------------------------------------- */
 
 char *door_absolute(const char *source)
 {
-    if (source[0] == '/' || strstr(source, "://") != NULL)
+    if (source[0] == '/' || !store_source_is_path(source))
         return kg_strdup(source);
     kg_auto(kg_free) char *here = getcwd(NULL, 0);
     while (strncmp(source, "./", 2) == 0)
@@ -302,6 +370,7 @@ static int want(struct cli *cli, const struct door_wish *wish)
     int code = dialogue_begin(cli, wish->source ? DOOR_FETCH : DOOR_STORE, &dialogue);
     if (dialogue.door == NULL)
         return code;
+    dialogue.wish = wish;
     code = dialogue.door->ops->want(dialogue.door, wish, &dialogue.consent);
     return code == CLI_DONE ? lead(&dialogue) : code;
 }
@@ -309,10 +378,13 @@ static int want(struct cli *cli, const struct door_wish *wish)
 int dialogue_check_flags(const struct cli *cli)
 {
     struct kg_err err;
-    if (cli_has(cli, "yes") || !cli_has(cli, "allow-new-capabilities"))
-        return CLI_DONE;
-    kg_fail(&err, KG_E_USAGE, "%s: --allow-new-capabilities goes with --yes only", cli->words);
-    return print_error(&err);
+    for (size_t i = 0; !cli_has(cli, "yes") && i < KG_COUNT(own_yeses); i++) {
+        if (!cli_has(cli, own_yeses[i].option))
+            continue;
+        kg_fail(&err, KG_E_USAGE, "%s: --%s goes with --yes only", cli->words, own_yeses[i].option);
+        return print_error(&err);
+    }
+    return CLI_DONE;
 }
 
 /* The names of the plugins that came with this program: "echo, notes". */
@@ -333,7 +405,7 @@ static void put_shipped(struct kg_buf *out, const char *folder)
  */
 static char *find_source(const char *source, struct kg_err *err)
 {
-    kg_auto(kg_free) char *share = cli_share_dir();
+    kg_auto(kg_free) char *share = config_share_dir();
     kg_auto(kg_free) char *folder = kg_format("%s/plugins", share);
     kg_auto(kg_free) char *shipped = kg_format("%s/%s", folder, source);
     kg_auto(kg_buf_free) struct kg_buf names = {0};
@@ -352,15 +424,88 @@ static char *find_source(const char *source, struct kg_err *err)
     return NULL;
 }
 
+/* --secret K, and K=NAME where the secret is called otherwise. */
+static struct store_own own_lines(const struct cli *cli)
+{
+    struct store_own own = {cli_option_list(cli, "grant"), cli_option_list(cli, "env")};
+    char **secrets = cli_option_list(cli, "secret");
+    for (char **text = secrets; *text != NULL; text++) {
+        int length = (int)strcspn(*text, "=");
+        const char *name = (*text)[length] == '=' ? *text + length + 1 : *text;
+        kg_list_add(&own.env, kg_format("%.*s=${secret:%s}", length, *text, name));
+    }
+    kg_list_free(secrets);
+    return own;
+}
+
+/* The server has another folder to start from than the operator. */
+static void put_arg(struct kg_json_writer *json, const char *arg)
+{
+    static const char *const starts[] = {"./", "../"};
+    bool is_path = strcmp(arg, ".") == 0 || strcmp(arg, "..") == 0;
+    for (size_t i = 0; i < KG_COUNT(starts); i++)
+        is_path |= strncmp(arg, starts[i], strlen(starts[i])) == 0;
+    kg_auto(kg_free) char *real = is_path ? realpath(arg, NULL) : NULL;
+    kg_json_text(json, real != NULL ? real : arg);
+}
+
+/* "Name: value" each. */
+static void put_headers(struct kg_json_writer *json, char *const *headers)
+{
+    if (headers[0] == NULL)
+        return;
+    kg_json_named_begin(json, "headers", '{');
+    for (; *headers != NULL; headers++) {
+        struct kg_str value = kg_str(*headers);
+        kg_auto(kg_free) char *name = kg_str_dup(kg_str_cut(&value, ':'));
+        while (value.length > 0 && value.data[0] == ' ')
+            value = kg_str_from(value, 1);
+        kg_json_named_str(json, name, value);
+    }
+    kg_json_end(json, '}');
+}
+
+/* What the command says of a server; false: nothing. */
+static bool put_server(struct kg_buf *out, const struct cli *cli)
+{
+    const char *name = cli_option_value(cli, "name");
+    struct kg_json_writer json = kg_json_writer(out);
+    char **headers = cli_option_list(cli, "header");
+    if (name == NULL && cli->argument_count < 2 && headers[0] == NULL) {
+        kg_list_free(headers);
+        return false;
+    }
+    kg_json_begin(&json, '{');
+    if (name != NULL)
+        kg_json_named_text(&json, "name", name);
+    kg_json_named_begin(&json, "args", '[');
+    for (size_t i = 1; i < cli->argument_count; i++)
+        put_arg(&json, cli->arguments[i]);
+    kg_json_end(&json, ']');
+    put_headers(&json, headers);
+    kg_json_end(&json, '}');
+    kg_list_free(headers);
+    return true;
+}
+
 int cli_plugin_install(struct cli *cli)
 {
+    kg_auto(kg_buf_free) struct kg_buf server = {0};
     struct kg_err err = {0};
     kg_auto(kg_free) char *source = find_source(cli_argument(cli, 0), &err);
     if (source == NULL)
         return print_error(&err);
+    kg_auto(store_own_free) struct store_own own = own_lines(cli);
     const struct door_wish wish = {
-        .kind = "install", .source = source, .version = cli_option_value(cli, "version")};
+        .kind = "install",
+        .source = source,
+        .version = cli_option_value(cli, "version"),
+        .own = store_own_is_empty(&own) ? NULL : &own,
+        .server = put_server(&server, cli) ? kg_buf_terminate(&server) : NULL,
+    };
     int code = dialogue_check_flags(cli);
+    if (code == CLI_DONE && store_own_check(&own, &err) < 0)
+        code = print_error(&err);
     return code == CLI_DONE ? want(cli, &wish) : code;
 }
 
@@ -488,7 +633,7 @@ static int let_fetch(struct dialogue *dialogue, const char *path)
     kg_auto(kg_free) char *id = id_of(dialogue);
     const struct kg_node *consent = dialogue->consent.doc->root;
     put_wish(&text, consent, path);
-    say(dialogue, &text);
+    dialogue_say(dialogue, &text);
     kg_buf_text(&question, "Fetch it, to look at it?");
     int code = CLI_DONE;
     if (dialogue->tty >= 0 && can_be_fetched(consent, path))

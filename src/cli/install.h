@@ -7,6 +7,7 @@
 #define KAGED_CLI_INSTALL_H
 
 #include "cli/cli.h"
+#include "store/store.h"
 
 /* An object of the API, as text and as a tree. */
 struct door_answer {
@@ -16,15 +17,18 @@ struct door_answer {
 void door_answer_free(struct door_answer *answer); /* also for kg_auto; leaves an empty one */
 
 struct door_wish {
-    const char *kind;    /* "install", "approve" */
-    const char *plugin;  /* of an approval */
-    const char *source;  /* of an install: an absolute path, or a URL */
-    const char *version; /* or NULL */
+    const char *kind;            /* "install", "approve" */
+    const char *plugin;          /* of an approval */
+    const char *source;          /* of an install: an absolute path, or a URL */
+    const char *version;         /* or NULL */
+    const struct store_own *own; /* what the operator adds to it; NULL: nothing */
+    const char *server;          /* of an MCP server: {"name", "args"}, as JSON; or NULL */
+    bool packages;               /* with what its package-lock.json names */
 };
 struct door_yes {
     const char *hash; /* of what was shown; NULL: it may be fetched */
     const char *path; /* where from, or NULL */
-    bool allow_new_capabilities;
+    bool allow_new_capabilities, replace_source;
 };
 
 struct door;
@@ -44,6 +48,7 @@ struct door_ops {
 struct door {
     const struct door_ops *ops;
     const struct cli *cli; /* borrowed */
+    bool to_daemon;        /* else plugins can only be changed, and none can be started */
 };
 
 enum door_needs {
@@ -67,9 +72,10 @@ char *door_absolute(const char *source);
 struct dialogue {
     struct cli *cli;
     struct door *door;
-    int tty;   /* where to ask; -1: nobody can be asked */
-    bool mute; /* and nobody said yes: it is shown, and that is all */
-    bool live; /* stdout is a terminal that can show progress */
+    const struct door_wish *wish; /* what it began with; NULL: others did */
+    int tty;                      /* where to ask; -1: nobody can be asked */
+    bool mute;                    /* and nobody said yes: it is shown, and that is all */
+    bool live;                    /* stdout is a terminal that can show progress */
     struct door_answer consent;
 };
 /* A flag that could be taken for a yes must not be given alone. */
@@ -80,6 +86,11 @@ void dialogue_end(struct dialogue *dialogue); /* also for kg_auto */
 /* Shows what the consent offers, asks, and answers it. What is declined is said. */
 int dialogue_decide(struct dialogue *dialogue);
 
+/* What a question is about stands where the question stands. */
+void dialogue_say(const struct dialogue *dialogue, const struct kg_buf *text);
+/* Starts a server that was installed, and asks about its tools. See install_tools.c. */
+int dialogue_see_tools(struct dialogue *dialogue);
+
 /* -- texts, see install_show.c ----------------------------------------------------------------- */
 
 /* What is offered, and how it differs from what is there. */
@@ -88,11 +99,16 @@ void show_offer(struct kg_buf *out, const struct kg_node *consent, bool colors);
 void show_question(struct kg_buf *out, const struct kg_node *consent);
 /* "Allow its new capability X?" */
 void show_widening_question(struct kg_buf *out, const struct kg_node *offer);
+/* Whether it would take the place of a plugin from another source; and "Put it in its place?" */
+bool show_is_of_other_source(const struct kg_node *offer);
+void show_source_question(struct kg_buf *out, const struct kg_node *offer);
 /* The new capabilities, comma-separated; how many there are. */
 size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer);
-/* What was done, and what comes next. self: what to call kaged by. */
+/* What was done, and what comes next. self: what to call kaged by; NULL: that goes on by itself. */
 void show_done(struct kg_buf *out, const struct kg_node *consent, const char *self);
 void show_uninstalled(struct kg_buf *out, const struct kg_node *removed);
+/* Those of a server's tools that wait for a yes, with every word of them. See plugin_declared.c. */
+void show_waiting_tools(struct kg_buf *out, const struct kg_node *tools);
 /* "fetching, 12 files, 3.4M" */
 void show_progress(struct kg_buf *out, const struct kg_node *consent);
 

@@ -45,6 +45,18 @@ static void put_facts(struct kg_buf *out, const struct kg_node *offer)
         put_line(out, "warning", item_text(warnings, i));
 }
 
+/* A name is not what tells plugins apart. */
+static void put_other_source(struct kg_buf *out, const struct kg_node *offer, bool colors)
+{
+    if (!show_is_of_other_source(offer))
+        return;
+    kg_buf_printf(out, "%sANOTHER SOURCE%s: this is another plugin of that name.\n",
+                  colors ? red : "", colors ? plain : "");
+    print_words(out, offer, "  installed from: {installed_from}\n  this one from: {from}\n");
+    kg_buf_text(out, "  It would have the storage, files, settings and grants of the one that is "
+                     "installed.\n");
+}
+
 /* -- capabilities ------------------------------------------------------------------------------ */
 
 static bool differs_as(const struct kg_node *capability, const char *difference)
@@ -73,6 +85,23 @@ struct style {
     bool colors;
 };
 
+static void put_danger(struct kg_buf *out, struct kg_str danger, size_t indent, bool colors)
+{
+    kg_buf_printf(out, "%*s%sDANGEROUS: ", (int)indent, "", colors ? red : "");
+    kg_buf_escaped(out, danger);
+    kg_buf_printf(out, "%s\n", colors ? plain : "");
+}
+
+/* What a line of the operator's says to the same. */
+static void put_own_word(struct kg_buf *out, const struct kg_node *capability, size_t indent)
+{
+    struct kg_str said = cli_text(capability, "operator");
+    if (said.length > 0)
+        kg_buf_printf(out, "%*s%s\n", (int)indent, "",
+                      kg_str_is(said, "closed") ? "you closed it, and it stays closed"
+                                                : "you granted it yourself already");
+}
+
 /* "    ! exec:bash:/opt  may run bash", and below it "DANGEROUS: ..." */
 static void put_capability(struct kg_buf *out, const struct kg_node *capability, size_t width,
                            const struct style *style)
@@ -92,11 +121,9 @@ static void put_capability(struct kg_buf *out, const struct kg_node *capability,
         kg_buf_printf(out, "\n%*s", (int)(style->indent + 2 + width), "");
     kg_buf_text(out, style->tag);
     print_words(out, capability, "  {words}\n");
-    if (!marked)
-        return;
-    kg_buf_printf(out, "%*s%sDANGEROUS: ", (int)style->indent + 4, "", on);
-    kg_buf_escaped(out, danger);
-    kg_buf_printf(out, "%s\n", off);
+    put_own_word(out, capability, style->indent + 4);
+    if (marked)
+        put_danger(out, danger, style->indent + 4, style->colors);
 }
 
 /* Those of one difference; NULL: all. Dangerous ones come last. */
@@ -118,9 +145,29 @@ static size_t put_those(struct kg_buf *out, const struct kg_node *offer,
     return count;
 }
 
+/* The operator's own lines: none of them is the plugin's to ask for. */
+static void put_own(struct kg_buf *out, const struct kg_node *offer, size_t indent, bool colors)
+{
+    const struct kg_node *own = kg_node_list(offer, "own");
+    if (own->count > 0)
+        kg_buf_printf(out, "%*sYours, whatever it asks for:\n", (int)indent, "");
+    for (uint32_t i = 0; i < own->count; i++) {
+        const struct kg_node *line = &own->items[i];
+        bool is_closed = kg_str_is(cli_text(line, "kind"), "closed");
+        bool is_new = differs_as(line, "new");
+        kg_buf_printf(out, "%*s%c ", (int)indent + 2, "", is_closed ? '-' : is_new ? '+' : '=');
+        print_words(out, line, is_closed ? "{line}  (closed)\n" : "{line}  {words}");
+        if (!is_closed)
+            kg_buf_text(out, is_new ? "  (granted with this yes)\n" : "\n");
+        if (cli_text(line, "danger").length > 0)
+            put_danger(out, cli_text(line, "danger"), indent + 6, colors);
+    }
+}
+
 static void put_capabilities(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
     kg_auto(kg_buf_free) struct kg_buf list = {0};
+    put_own(out, offer, 2, colors);
     size_t count = put_those(&list, offer, NULL, &(struct style){4, '-', "", true, colors});
     kg_buf_text(out, count > 0 ? "  capabilities:\n" : "  capabilities: none\n");
     kg_buf_str(out, kg_buf_view(&list));
@@ -129,7 +176,10 @@ static void put_capabilities(struct kg_buf *out, const struct kg_node *offer, bo
 static void put_capability_changes(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
     static const char *const tags[] = {"  (NEW)    ", "  (REMOVED)"};
-    kg_auto(kg_buf_free) struct kg_buf changes = {0}, same = {0};
+    kg_auto(kg_buf_free) struct kg_buf changes = {0}, same = {0}, own = {0};
+    put_own(&own, offer, 0, colors);
+    kg_buf_text(out, own.length > 0 ? "\n" : "");
+    kg_buf_str(out, kg_buf_view(&own));
     size_t count =
         put_those(&changes, offer, "new", &(struct style){2, '+', tags[0], true, colors}) +
         put_those(&changes, offer, "removed", &(struct style){2, '-', tags[1], false, colors});
@@ -279,6 +329,20 @@ static bool is_unchanged(const struct kg_node *offer)
     return kg_str_equal(cli_text(offer, "approved_hash"), cli_text(offer, "hash"));
 }
 
+/* Of a server: its operator chose the arguments. */
+static void put_command(struct kg_buf *out, const struct kg_node *offer)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    const struct kg_node *command = kg_node_list(offer, "command");
+    if (!kg_str_is(cli_text(offer, "protocol"), "mcp"))
+        return;
+    for (uint32_t i = 0; i < command->count; i++) {
+        kg_buf_text(&words, i > 0 ? " " : "");
+        kg_buf_shell(&words, command->items[i].text);
+    }
+    put_line(out, "runs", kg_buf_view(&words));
+}
+
 static void put_install(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
     kg_buf_text(out, "Validating manifest...\n");
@@ -286,6 +350,7 @@ static void put_install(struct kg_buf *out, const struct kg_node *offer, bool co
     put_line(out, "version", cli_text(offer, "version"));
     put_line(out, "kaged_api", cli_text(offer, "kaged_api"));
     put_facts(out, offer);
+    put_command(out, offer);
     put_first(out, offer);
     put_capabilities(out, offer, colors);
 }
@@ -295,6 +360,7 @@ static void put_replacement(struct kg_buf *out, const struct kg_node *offer, boo
     struct kg_str kind = cli_text(offer, "change");
     print_words(out, offer, "Plugin {name} is already installed");
     print_words(out, offer, " (version {installed_version}).\n");
+    put_other_source(out, offer, colors);
     if (kg_str_is(kind, "downgrade"))
         print_words(out, offer, "OLDER version: {version}\n");
     else if (kg_str_is(kind, "reinstall"))
@@ -423,6 +489,16 @@ void show_question(struct kg_buf *out, const struct kg_node *consent)
     print_words(out, offer, row->both ? "{name} {installed_version} → {version}?" : "{name}?");
 }
 
+bool show_is_of_other_source(const struct kg_node *offer)
+{
+    return kg_node_is_true(offer, "other_source");
+}
+
+void show_source_question(struct kg_buf *out, const struct kg_node *offer)
+{
+    print_words(out, offer, "Replace {name} from {installed_from} by this other plugin?");
+}
+
 void show_widening_question(struct kg_buf *out, const struct kg_node *offer)
 {
     kg_auto(kg_buf_free) struct kg_buf list = {0};
@@ -444,7 +520,7 @@ static void put_next(struct kg_buf *out, const struct kg_node *consent, const st
         print_words(out, offer, "✓ {name} restarted\n");
     } else if (for_project && row->new) {
         print_words(out, consent, "  it starts with the sessions of project {project_id}\n");
-    } else if (row->new && !was_running) {
+    } else if (row->new && !was_running && self != NULL) {
         kg_buf_printf(out, "  → enable with: %s plugin enable ", self);
         print_words(out, offer, "{name}\n");
     }

@@ -114,6 +114,10 @@ static void keep(struct cli *cli, const struct cli_option *option, const char *v
     for (size_t i = 0; cli->command != NULL && i < CLI_OPTIONS_MAX; i++)
         if (option == &cli->command->options[i]) {
             cli->values[i] = value ? value : "";
+            if (cli->given_count < CLI_ARGUMENTS_MAX) {
+                cli->given[cli->given_count].option = option;
+                cli->given[cli->given_count++].value = cli->values[i];
+            }
             return;
         }
     if (strcmp(option->name, "home") == 0)
@@ -256,7 +260,7 @@ static int keep_arguments(struct cli *cli, int argc, char **argv, struct kg_err 
             hint_usage(cli, err);
             return result;
         }
-        if (argv[i][0] == '\0')
+        if (argv[i][0] == '\0' && strcmp(wanted[known], "VALUE") != 0) /* which may say nothing */
             return kg_fail(err, KG_E_USAGE, "%s: %s is empty", cli->words, wanted[known]);
         cli->arguments[cli->argument_count++] = argv[i];
         repeated = more;
@@ -306,6 +310,15 @@ const char *cli_option_value(const struct cli *cli, const char *name)
 bool cli_has(const struct cli *cli, const char *name)
 {
     return cli_option_value(cli, name) != NULL;
+}
+
+char **cli_option_list(const struct cli *cli, const char *name)
+{
+    char **list = kg_list_new(0);
+    for (size_t i = 0; i < cli->given_count; i++)
+        if (strcmp(cli->given[i].option->name, name) == 0)
+            kg_list_add(&list, kg_strdup(cli->given[i].value));
+    return list;
 }
 
 int cli_option_number(const struct cli *cli, const char *name, int64_t min, int64_t max,

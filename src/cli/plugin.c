@@ -8,14 +8,12 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#define LINES_MAX         100000
-#define PARAMS_MAX_BYTES  ((size_t)64 << 20)
-#define TIMEOUT_MAX_MS    3600000
-#define CALL_GRACE_MS     30000 /* for the daemon to say that the time is over */
-#define LAST_WORDS_MAX    10
-#define POLL_MS           50
-#define SPAWN_TIMEOUT_MS  12000
-#define ENDING_TIMEOUT_MS 60000
+#define LINES_MAX        100000
+#define PARAMS_MAX_BYTES ((size_t)64 << 20)
+#define TIMEOUT_MAX_MS   3600000
+#define CALL_GRACE_MS    30000 /* for the daemon to say that the time is over */
+#define LAST_WORDS_MAX   10
+#define POLL_MS          50
 
 int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc)
@@ -88,28 +86,16 @@ int cli_plugin_logs(struct cli *cli)
 
 /* -- enable, disable, restart ------------------------------------------------------------------ */
 
-static int64_t time_for(struct kg_str state)
+static bool is_on_its_way(struct kg_str state)
 {
-    if (kg_str_is(state, "spawning"))
-        return SPAWN_TIMEOUT_MS;
-    if (kg_str_is(state, "stopping"))
-        return ENDING_TIMEOUT_MS;
-    return 0;
+    return kg_str_is(state, "spawning") || kg_str_is(state, "stopping");
 }
 
-/* Asks until the plugin is on its way no more, or has been in one state for too long. */
+/* How long that may take is the daemon's to say: limits.initialize_timeout_ms and its like. */
 static int wait_to_settle(const struct cli *cli, struct kg_buf *body, struct kg_doc **doc)
 {
     int code = CLI_DONE;
-    int64_t allowed_ms = 0;
-    uint64_t since_ms = kg_monotonic_ms();
-    while (code == CLI_DONE) {
-        int64_t now_allowed_ms = time_for(cli_text((*doc)->root, "state"));
-        if (now_allowed_ms != allowed_ms)
-            since_ms = kg_monotonic_ms();
-        allowed_ms = now_allowed_ms;
-        if (kg_monotonic_ms() - since_ms >= (uint64_t)allowed_ms)
-            break;
+    while (code == CLI_DONE && is_on_its_way(cli_text((*doc)->root, "state"))) {
         cli_pause_ms(POLL_MS);
         code = cli_ask_plugin(cli, "GET", "", body, doc);
     }
@@ -152,15 +138,16 @@ static int say_unsettled(const struct cli *cli, const struct kg_node *plugin)
     kg_auto(kg_free) char *self = cli_self(cli);
     bool lacks = lacks_packages(kg_node_get(plugin, "last_exit"));
     kg_auto(kg_free) char *hint =
-        lacks ? kg_strdup("its packages are not in its folder, and nothing fetches them: install a "
-                          "folder in which they are, such as after npm ci")
+        lacks ? kg_strdup(
+                    "its packages are not in its folder: install one in which they are, such as "
+                    "after npm ci, or one with a package-lock.json")
               : kg_format("more with: %s plugin status %s", self, cli_argument(cli, 0));
     struct kg_str state = cli_text(plugin, "state"), problem = cli_text(plugin, "problem");
     struct kg_str words = cli_text(kg_node_get(plugin, "last_exit"), "words");
     kg_buf_printf(&message, "plugin %s is %.*s", cli_argument(cli, 0), KG_STR_ARG(state));
     if (problem.length > 0)
         kg_buf_printf(&message, ": %.*s", KG_STR_ARG(problem));
-    else if (words.length > 0 && time_for(state) == 0)
+    else if (words.length > 0)
         kg_buf_printf(&message, ": %.*s", KG_STR_ARG(words));
     print_problem(CLI_FAILED, kg_buf_view(&message), kg_str(hint));
     say_last_words(kg_node_get(plugin, "last_exit"));
@@ -248,6 +235,7 @@ static void say_reloaded(const struct cli *cli, const struct kg_node *answer)
     };
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     const struct kg_node *reasons = kg_node_list(answer, "reasons");
+    const struct kg_node *others = kg_node_typed(answer, "others", KG_OBJECT);
     kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         if (kg_str_is(cli_text(answer, "action"), rows[i].action))
@@ -258,6 +246,13 @@ static void say_reloaded(const struct cli *cli, const struct kg_node *answer)
             kg_buf_escaped(&line, reasons->items[i].text);
     }
     print_line(kg_buf_view(&line));
+    for (uint32_t i = 0; others != NULL && i < others->count; i++) {
+        line.length = 0;
+        kg_buf_escaped(&line, others->members[i].key);
+        kg_buf_text(&line, ": ");
+        kg_buf_escaped(&line, others->members[i].value.text);
+        print_line(kg_buf_view(&line));
+    }
 }
 
 int cli_plugin_reload(struct cli *cli)

@@ -1,5 +1,5 @@
 /* What a plugin declares, for people: its tools. */
-#include "cli/cli.h"
+#include "cli/install.h"
 
 static bool is_required(const struct kg_node *schema, struct kg_str name)
 {
@@ -95,7 +95,7 @@ static void put_words(struct kg_buf *out, const char *what, const struct kg_node
         kg_buf_printf(out, "    DANGER: %.*s\n", KG_STR_ARG(cli_text(tool, "danger")));
 }
 
-static void put_waiting(struct kg_buf *out, const struct kg_node *tools)
+void show_waiting_tools(struct kg_buf *out, const struct kg_node *tools)
 {
     for (uint32_t i = 0; i < tools->count; i++) {
         const struct kg_node *tool = &tools->items[i], *now = kg_node_get(tool, "now");
@@ -144,7 +144,7 @@ static int approve(const struct cli *cli)
         fprintf(stderr, "plugin %s: no tools wait for a yes\n", cli_argument(cli, 0));
         return CLI_DONE;
     }
-    put_waiting(&shown, kg_node_list(doc->root, "tools"));
+    show_waiting_tools(&shown, kg_node_list(doc->root, "tools"));
     fwrite(shown.data, 1, shown.length, stderr);
     if (says_yes(cli))
         return send_decision(cli, "approve", digest);

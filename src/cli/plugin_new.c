@@ -90,31 +90,6 @@ static bool is_folder(const char *path)
     return stat(path, &there) == 0 && S_ISDIR(there.st_mode);
 }
 
-/* Beside the program, in the source tree as in an installation, wherever that was moved to. */
-char *cli_share_dir(void)
-{
-    static const char *const beside[] = {
-        "../share/kaged",
-#ifdef KAGED_TEST_LAYOUT
-        "../../share/kaged", /* the tests have folders of their own */
-#endif
-    };
-    const char *told = getenv("KAGED_SHARE");
-    kg_auto(kg_free) char *self = realpath("/proc/self/exe", NULL);
-    char *slash = self != NULL ? strrchr(self, '/') : NULL;
-    if (told != NULL)
-        return kg_strdup(told);
-    if (slash != NULL)
-        *slash = '\0';
-    for (size_t i = 0; slash != NULL && i < KG_COUNT(beside); i++) {
-        kg_auto(kg_free) char *path = kg_format("%s/%s", self, beside[i]);
-        kg_auto(kg_free) char *sdk = kg_format("%s/sdk", path);
-        if (is_folder(sdk))
-            return kg_steal(&path);
-    }
-    return kg_strdup(KAGED_SHARE_DIR);
-}
-
 static int check_share(const char *share, const struct language *language, struct kg_err *err)
 {
     kg_auto(kg_free) char *sdks = kg_format("%s/sdk", share);
@@ -312,7 +287,7 @@ int cli_plugin_new(struct cli *cli)
 {
     const char *name = cli_argument(cli, 0);
     const char *folder = cli_option_value(cli, "dir") ? cli_option_value(cli, "dir") : name;
-    kg_auto(kg_free) char *share = cli_share_dir();
+    kg_auto(kg_free) char *share = config_share_dir();
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     struct kg_err err;
     const struct language *language = take_language(cli, &err);

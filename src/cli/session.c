@@ -89,7 +89,7 @@ static int say_no_project(const struct cli *cli, const char *folder)
 }
 
 /* Of the option, or of the folder that the command runs in. */
-static int find_project(const struct cli *cli, char **ret_project)
+int session_find_project(const struct cli *cli, char **ret_project)
 {
     const char *named = cli_option_value(cli, "project");
     if (named != NULL) {
@@ -144,10 +144,12 @@ int cli_session_new(struct cli *cli)
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     int code = find_workdir(cli, &workdir);
     if (code == CLI_DONE)
-        code = find_project(cli, &project);
+        code = session_find_project(cli, &project);
     if (code != CLI_DONE)
         return code;
-    const struct member members[] = {{"workdir", workdir}, {"seat", cli_option_value(cli, "seat")}};
+    const struct member members[] = {{"workdir", workdir},
+                                     {"seat", cli_option_value(cli, "seat")},
+                                     {"title", cli_option_value(cli, "title")}};
     put_object(&body, members, KG_COUNT(members));
     client_put_target(&target, "projects", project, "/sessions");
     const struct client_request request = {
@@ -175,8 +177,8 @@ static void put_age(struct table *table, const struct kg_node *session)
 
 static void print_sessions(const struct kg_node *sessions)
 {
-    static const char *const headings[] = {"SESSION", "STATE", "LAST", "ENTRIES",
-                                           "PROJECT", "SEAT",  NULL};
+    static const char *const headings[] = {"SESSION", "STATE", "LAST",  "ENTRIES",
+                                           "PROJECT", "SEAT",  "TITLE", NULL};
     struct table *table = table_new(headings);
     for (uint32_t i = 0; i < sessions->count; i++) {
         const struct kg_node *session = &sessions->items[i];
@@ -185,7 +187,8 @@ static void print_sessions(const struct kg_node *sessions)
         table_cell(table, cli_text(session, "id"), NULL);
         table_cell(table, runs ? KG_STR("running") : state, runs ? "green" : state_color(state));
         put_age(table, session);
-        table_texts(table, session, (const char *const[]){"entries", "project_id", "seat", NULL});
+        table_texts(table, session,
+                    (const char *const[]){"entries", "project_id", "seat", "title", NULL});
     }
     table_print(table);
 }

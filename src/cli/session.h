@@ -9,7 +9,19 @@ void session_put_target(struct kg_buf *target, const struct cli *cli, const char
 /* Asks about it, and prints the answer; an empty body is none. */
 int session_show(const struct cli *cli, const char *method, const char *rest, struct kg_str body,
                  cli_put *put);
+/* The project of --project, or the one around the current folder; prints why there is none. */
+int session_find_project(const struct cli *cli, char **ret_project);
 /* "drop: 12 left out, 3 kept, 1 added; 9.1k to 2.2k tokens" of what a compaction tells. */
 void session_put_compaction(struct kg_buf *out, const struct kg_node *told);
+
+/* A question of a plugin while a turn runs: asked here, and answered. */
+void session_ask(const struct cli *cli, const struct kg_node *question);
+
+/* -- commands of scripts, see session_command.c ------------------------------------------------ */
+
+/* Whether a line is "/name args" of a command that the session has. */
+bool session_is_command(const struct cli *cli, struct kg_str line, struct kg_str *ret_name,
+                        struct kg_str *ret_args);
+int session_run_command(const struct cli *cli, struct kg_str name, struct kg_str args);
 
 #endif

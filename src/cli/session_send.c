@@ -90,6 +90,25 @@ static void show_tool_result(struct turn *turn, const struct kg_node *told)
     note(turn, &line);
 }
 
+static void show_progress(struct turn *turn, const struct kg_node *told)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    print_words(&line, told, ".. {tool} {progress}");
+    if (kg_node_get(told, "total") != NULL)
+        print_words(&line, told, " of {total}");
+    if (cli_text(told, "message").length > 0)
+        print_words(&line, told, ": {message}");
+    note(turn, &line);
+}
+
+static void ask_question(struct turn *turn, const struct kg_node *told)
+{
+    const struct kg_node *question = kg_node_typed(told, "question", KG_OBJECT);
+    end_line(turn);
+    if (question != NULL)
+        session_ask(turn->cli, question);
+}
+
 static void show_retry(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
@@ -174,6 +193,7 @@ static void on_line(void *data, struct kg_str line)
         {"text", show_text},           {"reasoning", show_reasoning},
         {"tool_call", show_tool_call}, {"tool_result", show_tool_result},
         {"retry", show_retry},         {"compaction", show_compaction},
+        {"progress", show_progress},   {"question", ask_question},
     };
     struct turn *turn = data;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
@@ -273,6 +293,9 @@ int cli_session_send(struct cli *cli)
     if (cli_option_number(cli, "steps", 1, STEPS_MAX, &steps, &err) < 0 ||
         take_text(cli, &text, &err) < 0 || check_text(kg_buf_view(&text), &err) < 0)
         return print_error(&err);
+    struct kg_str name, args;
+    if (session_is_command(cli, kg_buf_view(&text), &name, &args))
+        return session_run_command(cli, name, args);
     put_body(&body, kg_buf_view(&text), steps);
     return run_turn(cli, kg_buf_view(&body));
 }

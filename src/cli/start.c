@@ -6,9 +6,11 @@
 #include "cli/cli.h"
 
 #include "http/http.h"
+#include "mcp/mcp.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -42,6 +44,7 @@ struct daemon {
     struct loop *loop;
     struct host *host;
     struct sessions *sessions;
+    struct mcp *mcp;
     struct http_server *server;
     struct http_auth *auth;
     bool insecure;
@@ -374,6 +377,7 @@ static void stop(struct daemon *daemon, const char *reason)
         again ? STOP_AGAIN_MAX_MS : (uint64_t)host_config(daemon->host)->limits_stop_timeout_ms;
     loop_timer_start(daemon->loop, &daemon->stop_timer, most_ms,
                      again ? on_kill_deadline : on_stop_deadline);
+    mcp_stop(daemon->mcp);
     sessions_stop(daemon->sessions);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
 }
@@ -453,14 +457,22 @@ static void log_audit(const struct config *config)
                keep, size_mb);
 }
 
+/* Threads that allocate little share one heap: one each would keep what it once needed for good. */
+static void share_heap(void)
+{
+    mallopt(M_ARENA_MAX, 1);
+}
+
 static int prepare(struct daemon *daemon, struct kg_err *err)
 {
     forbid_core_files();
     raise_fd_limit();
+    share_heap();
     int result = write_pid(daemon, err);
     if (result < 0)
         return result;
     look_at_cages(daemon);
+    daemon->owner.uids.file = daemon->paths->uids_file;
     daemon->spawner = cage_spawner_start_for(&daemon->owner, err);
     if (daemon->spawner == NULL)
         return -EINVAL;
@@ -554,7 +566,11 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     struct http_limits limits = http_limits(host_config(daemon->host));
     daemon->server =
         http_server_new(daemon->loop, daemon->host, &limits, http_routes, http_route_count);
+    daemon->mcp = mcp_new(daemon->host, err);
+    if (daemon->mcp == NULL)
+        return -EINVAL;
     http_server_set_sessions(daemon->server, daemon->sessions);
+    http_server_set_mcp(daemon->server, daemon->mcp);
     http_server_on_refused(daemon->server, on_refused, daemon);
     result = http_parser_check(err);
     if (result == 0)
@@ -585,6 +601,7 @@ static void tear_down(struct daemon *daemon)
         loop_run(daemon->loop);
     }
     http_auth_free(daemon->auth);
+    mcp_free(daemon->mcp);
     sessions_free(daemon->sessions);
     host_free(daemon->host);
     cage_spawner_free(daemon->spawner);

@@ -11,7 +11,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-#define ANSWER_MAX 64
+#define ANSWER_MAX     64
+#define LINE_MAX_BYTES 4096
 
 static volatile sig_atomic_t interrupted;
 
@@ -61,13 +62,13 @@ int terminal_open(void)
 }
 
 /* One line without its end; false: there is none, or Ctrl-C came. */
-static bool read_line(int fd, char line[ANSWER_MAX])
+static bool read_line(int fd, char *line, size_t size)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
     size_t length = 0;
     char c = '\0';
     while (!interrupted && terminal_poll(&readable) > 0 && read(fd, &c, 1) == 1 && c != '\n')
-        if (length < ANSWER_MAX - 1)
+        if (length < size - 1)
             line[length++] = c;
     line[length] = '\0';
     return c == '\n' && !interrupted;
@@ -93,6 +94,21 @@ int terminal_ask_secret(int fd, const char *question, struct kg_buf *ret_text, s
     return interrupted ? -EINTR : 0;
 }
 
+bool terminal_read(int fd, struct kg_str prompt, struct kg_buf *ret_line)
+{
+    char line[LINE_MAX_BYTES];
+    fflush(stdout);
+    fflush(stderr);
+    if (interrupted || kg_write_all(fd, prompt.data, prompt.length) < 0)
+        return false;
+    if (!read_line(fd, line, sizeof(line))) {
+        (void)kg_write_all(fd, "\n", 1);
+        return false;
+    }
+    kg_buf_text(ret_line, line);
+    return true;
+}
+
 bool terminal_ask(int fd, const char *question)
 {
     char line[ANSWER_MAX];
@@ -104,7 +120,7 @@ bool terminal_ask(int fd, const char *question)
     tcflush(fd, TCIFLUSH);
     if (interrupted || kg_write_all(fd, text.data, text.length) < 0)
         return false;
-    if (!read_line(fd, line)) {
+    if (!read_line(fd, line, sizeof(line))) {
         (void)kg_write_all(fd, "\n", 1); /* his cursor stands behind the question */
         return false;
     }

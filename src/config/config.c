@@ -49,10 +49,17 @@ static bool is_plugin(struct kg_str text)
            text.length <= PLUGIN_BYTES_MAX;
 }
 
+static bool is_script(struct kg_str text)
+{
+    return has_only(text, "-_") && text.length <= PLUGIN_BYTES_MAX;
+}
+
 static const struct config_form form_FOLDER = {"an absolute folder", "absolute folders", is_folder},
                                 form_HOST = {"the name of a host", "names of hosts", is_host},
                                 form_PLUGIN = {"the name of a plugin", "names of plugins",
-                                               is_plugin};
+                                               is_plugin},
+                                form_SCRIPT = {"the name of a script", "names of scripts",
+                                               is_script};
 
 /* -- the table ----------------------------------------------------------------------------------
  */
@@ -79,6 +86,9 @@ const struct config_key config_keys[] = {
 #define CONFIG_FOLDER_LISTS(section, group, applies, meaning)                                      \
     ROW(#section "." #group, "*", LISTS, applies, section##_##group, 0, 0, 0, NULL, NULL,          \
         &form_FOLDER, meaning)
+#define CONFIG_TABLES(section, group, applies, meaning)                                            \
+    ROW(#section "." #group, "*", TABLES, applies, section##_##group, 0, 0, 0, NULL, NULL, NULL,   \
+        meaning)
 #include "config/keys.def"
 #undef CONFIG_INT
 #undef CONFIG_BOOL
@@ -87,8 +97,14 @@ const struct config_key config_keys[] = {
 #undef CONFIG_FORM
 #undef CONFIG_INTS
 #undef CONFIG_FOLDER_LISTS
+#undef CONFIG_TABLES
 };
 const size_t config_key_count = KG_COUNT(config_keys);
+
+bool config_key_is_named(const struct config_key *key)
+{
+    return key->type >= CONFIG_TYPE_INTS;
+}
 
 const char *config_applies_words(enum config_applies applies)
 {
@@ -157,6 +173,7 @@ void config_free(struct config *config)
             break;
         case CONFIG_TYPE_INTS:
         case CONFIG_TYPE_LISTS:
+        case CONFIG_TYPE_TABLES:
             free_names(place);
             break;
         }
@@ -400,6 +417,19 @@ static int take_list(const struct setting *setting, const struct kg_node *node, 
     return 0;
 }
 
+static int take_table(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf json = {0};
+    if (node->type != KG_OBJECT)
+        return fail_at(err, node, "%s is a section: write it as [%s]", setting->text,
+                       setting->text);
+    kg_json_put_node(&json, node);
+    struct config_named *named = add_name(setting);
+    named->list = kg_list_new(0);
+    kg_list_add(&named->list, kg_strdup(kg_buf_terminate(&json)));
+    return 0;
+}
+
 /* It must survive as a C string, and be somebody's. */
 static bool is_name(struct kg_str name)
 {
@@ -408,8 +438,7 @@ static bool is_name(struct kg_str name)
 
 static int take_value(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
 {
-    bool named = setting->key->type == CONFIG_TYPE_INTS || setting->key->type == CONFIG_TYPE_LISTS;
-    if (named && !is_name(setting->name))
+    if (config_key_is_named(setting->key) && !is_name(setting->name))
         return fail_at(err, node, "%s: this is no name", setting->text);
     setting->config->places[setting->key - config_keys] =
         (struct config_place){node->line, node->column};
@@ -424,6 +453,8 @@ static int take_value(const struct setting *setting, const struct kg_node *node,
     case CONFIG_TYPE_LIST:
     case CONFIG_TYPE_LISTS:
         return take_list(setting, node, err);
+    case CONFIG_TYPE_TABLES:
+        return take_table(setting, node, err);
     }
     return -EINVAL;
 }
@@ -562,6 +593,7 @@ static bool same(const struct config *a, const struct config *b, const struct co
         return same_list(*(char ***)field(a, key), *(char ***)field(b, key));
     case CONFIG_TYPE_INTS:
     case CONFIG_TYPE_LISTS:
+    case CONFIG_TYPE_TABLES:
         break; /* name by name: see put_changed_names */
     }
     return true;
@@ -602,7 +634,7 @@ void config_diff(const struct config *before, const struct config *after, struct
         const struct config_key *key = &config_keys[i];
         if (!same(before, after, key))
             put_change(&json, key, KG_STR_NULL);
-        if (key->type == CONFIG_TYPE_INTS || key->type == CONFIG_TYPE_LISTS) {
+        if (config_key_is_named(key)) {
             put_changed_names(&json, key, field(before, key), field(after, key), true);
             put_changed_names(&json, key, field(after, key), field(before, key), false);
         }
@@ -648,6 +680,9 @@ static void print_example_value(const struct config_key *key, struct kg_buf *out
         break;
     case CONFIG_TYPE_LISTS:
         kg_buf_text(out, "# NAME = [\"/FOLDER\"]\n");
+        break;
+    case CONFIG_TYPE_TABLES:
+        kg_buf_text(out, "# NAME = { KEY = VALUE }\n");
         break;
     }
 }

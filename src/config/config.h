@@ -14,7 +14,7 @@ struct config_paths {
     char *home; /* KAGED_HOME or --home; NULL in per-user and system mode */
     char *config_dir, *config_file, *local_file;
     char *plugins_dir, *plugin_data_dir;
-    char *state_dir, *state_db, *storage_dir, *audit_dir, *audit_key, *logs_dir;
+    char *state_dir, *state_db, *storage_dir, *audit_dir, *audit_key, *logs_dir, *uids_file;
     char *secrets_file, *secrets_key;
     char *run_dir, *socket, *pid_file, *launch_file;
     mode_t config_dir_mode; /* a user's own is for him alone; the system's daemon may be another */
@@ -31,6 +31,8 @@ void config_paths_folders(const struct config_paths *paths,
 int config_paths_make_config(const struct config_paths *paths, struct kg_err *err);
 /* Makes that and them: 0700, but plugins are for all to read. One may belong to root or to user. */
 int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_err *err);
+/* Where templates, SDKs and plugins are that came with this program; owned. */
+char *config_share_dir(void);
 
 /* -- config.toml ------------------------------------------------------------------------------- */
 
@@ -40,8 +42,9 @@ enum config_type {
     CONFIG_TYPE_BOOL,
     CONFIG_TYPE_TEXT,
     CONFIG_TYPE_LIST,
-    CONFIG_TYPE_INTS, /* a value for each of many names */
-    CONFIG_TYPE_LISTS
+    CONFIG_TYPE_INTS, /* a value for each of many names, like all that follow */
+    CONFIG_TYPE_LISTS,
+    CONFIG_TYPE_TABLES
 };
 
 /* Where in the file something stands. */
@@ -59,7 +62,7 @@ struct config_form {
 struct config_named {
     char *name; /* owned */
     int64_t number;
-    char **list; /* owned; NULL where a number is meant */
+    char **list; /* owned; NULL where a number is meant; of a table one text, which is JSON */
 };
 struct config_names {
     struct config_named *items; /* owned */
@@ -79,6 +82,7 @@ struct config {
 #define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
     struct config_names section##_##group##_##key;
 #define CONFIG_FOLDER_LISTS(section, group, applies, meaning) struct config_names section##_##group;
+#define CONFIG_TABLES(section, group, applies, meaning)       struct config_names section##_##group;
 #include "config/keys.def"
 #undef CONFIG_INT
 #undef CONFIG_BOOL
@@ -87,6 +91,7 @@ struct config {
 #undef CONFIG_FORM
 #undef CONFIG_INTS
 #undef CONFIG_FOLDER_LISTS
+#undef CONFIG_TABLES
     struct config_place *places; /* owned; for each row of config_keys; line 0: not in the file */
 };
 
@@ -102,6 +107,7 @@ struct config_key {
 };
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
+bool config_key_is_named(const struct config_key *key); /* it has a value for each of many names */
 const char *config_applies_words(enum config_applies applies);
 /* The key that a path leads to, or NULL. *ret_name is what stands for its "*", or empty. */
 const struct config_key *config_key_find(const struct kg_str *path, size_t path_count,

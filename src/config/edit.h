@@ -31,6 +31,12 @@ int edit_toml_remove(struct kg_buf *text, const char *const *path, size_t path_c
 int edit_yaml_remove(struct kg_buf *text, const char *const *path, size_t path_count,
                      struct kg_err *err);
 
+/* The same of JSON; what is not plain JSON, as with comments in it, is refused. */
+int edit_json_set(struct kg_buf *text, const char *const *path, size_t path_count,
+                  const struct kg_node *value, struct kg_err *err);
+int edit_json_remove(struct kg_buf *text, const char *const *path, size_t path_count,
+                     struct kg_err *err);
+
 /* Changes the text of a file; a negative result leaves the file alone. */
 typedef int edit_change(struct kg_buf *text, void *data, struct kg_err *err);
 

@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define fail_at   LOCAL_FAIL_AT
-#define LINES_MAX 256 /* of one list */
+#define fail_at        LOCAL_FAIL_AT
+#define LINES_MAX      256 /* of one list */
+#define NAME_MAX_BYTES 128
 
 static int take_lines(const struct kg_node *table, const char *key, char ***ret_lines,
                       struct kg_err *err)
@@ -30,15 +31,50 @@ static int take_lines(const struct kg_node *table, const char *key, char ***ret_
     return 0;
 }
 
+bool local_is_env_name(struct kg_str name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    if (name.length == 0 || name.length > NAME_MAX_BYTES ||
+        (name.data[0] >= '0' && name.data[0] <= '9'))
+        return false;
+    for (size_t i = 0; i < name.length; i++)
+        if (memchr(letters, name.data[i], sizeof(letters) - 1) == NULL)
+            return false;
+    return !kg_str_starts(name, "KAGED_");
+}
+
+/* A table of texts. What they are may be secret: no message has them. */
+static int take_env(const struct kg_node *table, char ***ret_env, struct kg_err *err)
+{
+    const struct kg_node *env = kg_node_get(table, "env");
+    *ret_env = kg_list_new(0);
+    if (env == NULL)
+        return 0;
+    if (env->type != KG_OBJECT || env->count > LINES_MAX)
+        return fail_at(err, env, "env takes a table of at most %d texts", LINES_MAX);
+    for (uint32_t i = 0; i < env->count; i++) {
+        const struct kg_member *member = &env->members[i];
+        const struct kg_str text = member->value.text;
+        if (!local_is_env_name(member->key))
+            return fail_at(err, &member->value, "env.%.*s: no plugin has a variable of that name",
+                           KG_STR_CUT(member->key, 64));
+        if (member->value.type != KG_STRING || memchr(text.data, '\0', text.length) != NULL)
+            return fail_at(err, &member->value, "env.%.*s takes a text",
+                           KG_STR_CUT(member->key, 64));
+        kg_list_add(ret_env, kg_format("%.*s=%.*s", KG_STR_ARG(member->key), KG_STR_ARG(text)));
+    }
+    return 0;
+}
+
 static int check_keys(const struct kg_node *table, bool of_project, struct kg_err *err)
 {
     for (uint32_t i = 0; i < table->count; i++) {
         struct kg_str key = table->members[i].key;
         if (kg_str_is(key, "allow") || kg_str_is(key, "deny") ||
-            (!of_project && kg_str_is(key, "projects")))
+            (!of_project && (kg_str_is(key, "projects") || kg_str_is(key, "env"))))
             continue;
         fail_at(err, &table->members[i].value, "unknown key %.*s", KG_STR_CUT(key, 64));
-        return kg_hint(err, "there are allow and deny%s", of_project ? "" : ", and projects");
+        return kg_hint(err, "there are allow and deny%s", of_project ? "" : ", env and projects");
     }
     return 0;
 }
@@ -54,9 +90,12 @@ static int take_table(struct local *local, struct kg_str plugin, struct kg_str p
         return result;
     local->grants = kg_realloc(local->grants, (local->grant_count + 1) * sizeof(*local->grants));
     struct local_grant *grant = &local->grants[local->grant_count++];
-    *grant = (struct local_grant){.plugin = plugin, .project = project};
+    *grant = (struct local_grant){
+        .plugin = plugin, .project = project, .problem = local_problem_of(local, "grants", plugin)};
     result = take_lines(table, "allow", &grant->allow, err);
-    return result < 0 ? result : take_lines(table, "deny", &grant->deny, err);
+    if (result == 0)
+        result = take_lines(table, "deny", &grant->deny, err);
+    return result < 0 ? result : take_env(table, &grant->env, err);
 }
 
 static int take_plugin(struct local *local, const struct kg_member *member, struct kg_err *err)
@@ -94,6 +133,7 @@ void local_free_grants(struct local *local)
     for (size_t i = 0; i < local->grant_count; i++) {
         kg_list_free(local->grants[i].allow);
         kg_list_free(local->grants[i].deny);
+        kg_list_free(local->grants[i].env);
     }
     free(local->grants);
 }

@@ -18,8 +18,8 @@
 
 static const char *const sections[] = {"plugins",  "models",  "providers", "system_plugins",
                                        "projects", "secrets", "grants"};
-static const char *const reserved[] = {"installed", "local",   "config",
-                                       "hash",      "process", LOCAL_SYSTEM};
+static const char *const reserved[] = {"installed", "installed_from", "local",     "config",
+                                       "hash",      "process",        LOCAL_SYSTEM};
 static const char *const processes[] = {"shared", "project", "session"};
 
 bool local_key_is_reserved(struct kg_str key)
@@ -113,6 +113,9 @@ static int take_plugin(struct local *local, const struct kg_member *member, stru
     int result = take_system(local, table, &plugin->system, err);
     if (result == 0)
         result = take_text(kg_node_get(table, "installed"), "installed", &plugin->installed, err);
+    if (result == 0)
+        result =
+            take_text(kg_node_get(table, "installed_from"), "installed_from", &plugin->from, err);
     if (result == 0)
         result = take_text(hash, "hash", &plugin->hash, err);
     if (result == 0 && hash != NULL && !is_hash(plugin->hash))

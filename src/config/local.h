@@ -14,6 +14,7 @@
 struct local_plugin {
     struct kg_str package;
     struct kg_str installed; /* the version; empty if it does not say */
+    struct kg_str from;      /* where it came from, see store_source_key; empty: not known */
     bool local;              /* for every project, and started with the daemon */
     struct kg_str hash;      /* of what was approved; empty if it does not say */
     struct kg_str process;   /* whom a process of it serves; empty: it was installed before that */
@@ -23,7 +24,7 @@ struct local_plugin {
 };
 
 /* What a provider of models speaks. */
-enum local_kind { LOCAL_OPENAI, LOCAL_ANTHROPIC, LOCAL_KINDS };
+enum local_kind { LOCAL_OPENAI, LOCAL_ANTHROPIC, LOCAL_DEMO, LOCAL_KINDS };
 extern const char *const local_kind_names[LOCAL_KINDS];
 
 /* [providers.NAME]: where models are, and the key for them. */
@@ -31,7 +32,7 @@ struct local_provider {
     struct kg_str name;
     enum local_kind kind;
     struct kg_str base_url; /* without a slash at its end */
-    const char *host;       /* of base_url: a name in lower case, or an address without brackets */
+    const char *host; /* of base_url: a name in lower case, an address without brackets; "": none */
     uint16_t port;
     struct kg_str api_key;         /* empty: none is sent */
     const struct kg_node *headers; /* sent with each request: an object of strings, or NULL */
@@ -61,9 +62,13 @@ struct local_model {
  */
 struct local_grant {
     struct kg_str plugin;
-    struct kg_str project; /* empty: wherever it runs */
-    char **allow, **deny;  /* owned */
+    struct kg_str project;        /* empty: wherever it runs */
+    char **allow, **deny;         /* owned, like the next */
+    char **env;                   /* NAME=VALUE, besides the manifest's; not for a project */
+    const struct kg_err *problem; /* as of a plugin */
 };
+/* Whether a plugin can have a variable of that name in its environment. */
+bool local_is_env_name(struct kg_str name);
 
 /* [secrets]: the operator's own program, which knows what is not sealed. */
 struct local_secrets {

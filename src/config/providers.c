@@ -22,11 +22,13 @@
 const char *const local_kind_names[LOCAL_KINDS] = {
     [LOCAL_OPENAI] = "openai",
     [LOCAL_ANTHROPIC] = "anthropic",
+    [LOCAL_DEMO] = "demo", /* a few fixed rules, without a model or a network */
 };
 
 static const char *const default_urls[LOCAL_KINDS] = {
     [LOCAL_OPENAI] = "https://api.openai.com/v1",
     [LOCAL_ANTHROPIC] = "https://api.anthropic.com",
+    [LOCAL_DEMO] = "",
 };
 
 /* -- tables of keys ---------------------------------------------------------------------------- */
@@ -379,7 +381,7 @@ static int take_kind(const struct kg_member *member, const struct kg_node *node,
         *ret_kind = (enum local_kind)i;
         return 0;
     }
-    return fail_at(err, node, "kind takes \"openai\" or \"anthropic\"");
+    return fail_at(err, node, "kind takes \"openai\", \"anthropic\" or \"demo\"");
 }
 
 static int take_base_url(struct local *local, struct local_provider *provider,
@@ -388,6 +390,10 @@ static int take_base_url(struct local *local, struct local_provider *provider,
 {
     static const struct field field = {.key = "base_url", .min = 1, .max = 2048};
     provider->base_url = kg_str(default_urls[provider->kind]);
+    if (provider->kind == LOCAL_DEMO) {
+        provider->host = "";
+        return node ? fail_at(err, node, "the demo has no base_url: it asks nobody") : 0;
+    }
     int result = node ? take_text(&field, node, &provider->base_url, err) : 0;
     if (result < 0)
         return result;

@@ -88,7 +88,8 @@ static int put_variable(const struct replacing *at, const struct kg_node *node, 
 static bool has_user(const struct replacing *at)
 {
     return at->table.length > 0 &&
-           (kg_str_is(at->section, "plugins") || kg_str_is(at->section, "providers"));
+           (kg_str_is(at->section, "plugins") || kg_str_is(at->section, "providers") ||
+            kg_str_is(at->section, "grants"));
 }
 
 static int put_found(struct replacing *at, const struct kg_node *node,

@@ -3,9 +3,17 @@
  * that reads its answers may make several exchanges of one call; each takes the place of the one
  * before, so that there is one to wait for and one to cancel.
  */
-#include "dialect/dialect.h"
+#include "dialect/internal.h"
 
-#define EXCHANGES_MAX 16 /* of one call */
+#define EXCHANGES_MAX 16 /* of one call, unless its row says otherwise */
+
+static void end_state(struct dialect_call *call)
+{
+    if (call->state != NULL)
+        call->talk->dialect->end(call);
+    call->state = NULL;
+    call->waits = false;
+}
 
 int dialect_call(struct dialect_call *call, const struct dialect_message *message,
                  struct kg_err *err)
@@ -14,16 +22,24 @@ int dialect_call(struct dialect_call *call, const struct dialect_message *messag
     if (!dialect->knows[message->act])
         return kg_fail(err, KG_E_METHOD_NOT_FOUND, "%s has no message for it", dialect->name);
     call->exchanges = 0;
+    call->exchanges_max = EXCHANGES_MAX;
+    call->state = NULL;
     if (call->caller_timeout_ms != 0)
         call->caller_due_ms = loop_due_ms(call->caller_timeout_ms);
-    return dialect->call(call, message, err);
+    int result = dialect->call(call, message, err);
+    if (result < 0)
+        end_state(call);
+    return result;
 }
 
 static void on_exchange(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct dialect_call *call = data;
     kg_auto(kg_buf_free) struct kg_buf json = {0};
-    switch (call->talk->dialect->read(call, outcome, payload, &json)) {
+    enum dialect_reading reading = call->talk->dialect->read(call, outcome, payload, &json);
+    if (reading != DIALECT_AGAIN)
+        end_state(call);
+    switch (reading) {
     case DIALECT_AS_IT_IS:
         call->on_done(call->data, outcome, payload);
         break;
@@ -66,15 +82,28 @@ int dialect_send(struct dialect_call *call, struct kg_str method, const struct k
         .on_progress = reads ? on_exchange_progress : call->on_progress,
         .data = reads ? call : call->data,
     };
-    if (call->exchanges++ == EXCHANGES_MAX)
-        return kg_fail(err, KG_E_BAD_RESULT, "there is no answer after %d exchanges",
-                       EXCHANGES_MAX);
+    if (call->exchanges++ == call->exchanges_max)
+        return kg_fail(err, KG_E_BAD_RESULT, "there is no answer after %u exchanges",
+                       call->exchanges_max);
     return peer_call(call->talk->peer, &wire, &call->id, err);
 }
 
+void dialect_finish(struct dialect_call *call, enum peer_outcome outcome, struct kg_str json)
+{
+    call->waits = false;
+    end_state(call);
+    call->on_done(call->data, outcome, json);
+}
+
+void dialect_gone(struct dialect_call *call)
+{
+    dialect_finish(call, PEER_GONE, KG_STR_NULL);
+}
+
+/* What waits for inputs was answered: there is nothing to cancel. */
 void dialect_cancel(struct dialect_call *call)
 {
-    if (call->talk->dialect->cancel != NULL)
+    if (!call->waits && call->talk->dialect->cancel != NULL)
         call->talk->dialect->cancel(call);
 }
 
@@ -82,4 +111,5 @@ void dialect_drop(struct dialect_call *call)
 {
     peer_abandon(call->talk->peer, call->id);
     dialect_cancel(call);
+    end_state(call);
 }

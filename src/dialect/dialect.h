@@ -14,6 +14,8 @@
 
 struct dialect;
 struct dialect_talk;
+struct dialect_call;
+struct dialect_input;
 
 /* The row of that name, or NULL; "kaged" is always there. See table.c. */
 const struct dialect *dialect_find(struct kg_str name);
@@ -37,7 +39,26 @@ struct dialect_ops {
      * whether there are any, without a writer. */
     bool (*put_roots)(void *data, struct kg_json_writer *json_or_null);
     void (*on_tools)(void *data); /* talk->tools are others now */
-    void (*on_log)(void *data, struct kg_str line);
+    /* A line for its log, and what it was made of: {"level","logger"?,"data"}. */
+    void (*on_log)(void *data, struct kg_str line, struct kg_str message);
+    /* Whether it may send that request, by the host's name of it; NULL: it may not. */
+    bool (*may_request)(void *data, struct kg_str method);
+    /* See struct dialect_input. False: it cannot be asked. The second: it is not any more. */
+    bool (*on_input)(void *data, struct dialect_input *input);
+    void (*drop_input)(void *data, struct dialect_input *input);
+};
+
+/*
+ * A child may ask in its answer to a call what others ask by a request: the call waits for that,
+ * and is then sent anew.
+ */
+struct dialect_input {
+    struct dialect_call *call;
+    struct kg_str method; /* the host's name of the request, like */
+    struct kg_str params; /* its params; both last until on_input returns */
+    /* Once, maybe before on_input returns. */
+    void (*on_answer)(struct dialect_input *input, enum peer_answer kind, struct kg_str json);
+    void *host; /* its own; NULL: nobody is asked any more */
 };
 
 /* In which way it is spoken to, where a dialect has several; unknown until a greeting found out. */
@@ -62,7 +83,9 @@ struct dialect_talk {
     bool config_asked;              /* it was told one while it runs, and has not answered */
     bool config_again;              /* is told once it runs, and has not been answered since */
     uint64_t timeout_ms;            /* for each exchange of the greeting */
-    enum dialect_variant variant;   /* from one process to the next */
+    enum dialect_variant variant;   /* from one process to the next, like the two below */
+    char **subscriptions; /* owned: URIs of which it shall tell when they change; or NULL */
+    char *log_level;      /* owned: how much it shall log, of dialect_log_levels; or NULL */
 
     struct peer *peer; /* NULL without a process; borrowed */
     unsigned exchanges;
@@ -76,6 +99,11 @@ struct dialect_talk {
 void dialect_begin(struct dialect_talk *talk);
 /* The process is gone; the next one may speak another dialect. */
 void dialect_end(struct dialect_talk *talk);
+
+/* What it shall tell of from now on, in the next processes, too; copied. See struct dialect. */
+void dialect_subscribe(struct dialect_talk *talk, char *const *uris);
+extern const char *const dialect_log_levels[]; /* the least urgent first; ended by NULL */
+void dialect_set_log_level(struct dialect_talk *talk, const char *level);
 
 /* -- the greeting ------------------------------------------------------------------------------ */
 
@@ -99,6 +127,9 @@ void dialect_go_on(struct dialect_talk *talk, int next);
 /* Both give GREETING_FAILED: what its author must mend, and what is tried again. */
 int dialect_reject(struct dialect_talk *talk, const char *format, ...) KG_PRINTF(2, 3);
 int dialect_fail(struct dialect_talk *talk, const char *format, ...) KG_PRINTF(2, 3);
+/* The same, of an initialize that had no result: it was refused, or not answered in time. */
+int dialect_fail_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
+                            struct kg_str payload);
 
 /* -- lists in pages ---------------------------------------------------------------------------- */
 
@@ -120,7 +151,14 @@ void dialect_list(struct dialect_talk *talk, const struct dialect_list *list);
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-enum dialect_act { DIALECT_METHOD, DIALECT_TOOL, DIALECT_HOOK, DIALECT_PROJECT, DIALECT_ACT_COUNT };
+enum dialect_act {
+    DIALECT_METHOD,
+    DIALECT_TOOL,
+    DIALECT_HOOK,
+    DIALECT_PROJECT,
+    DIALECT_LIST, /* a method of MCP that lists something: the result has all of its pages */
+    DIALECT_ACT_COUNT
+};
 
 struct dialect_message {
     enum dialect_act act;
@@ -141,7 +179,9 @@ struct dialect_call {
     /* Of dialect_call and dialect_send: */
     uint64_t id; /* of the exchange under way */
     uint64_t caller_due_ms;
-    unsigned exchanges;
+    unsigned exchanges, exchanges_max;
+    void *state; /* the row's own; see its `end` */
+    bool waits;  /* for inputs, and not for the child */
 };
 /* Fails as peer_call does, and for what the dialect has no message for. */
 int dialect_call(struct dialect_call *call, const struct dialect_message *message,
@@ -150,6 +190,9 @@ int dialect_call(struct dialect_call *call, const struct dialect_message *messag
 void dialect_drop(struct dialect_call *call);
 /* The caller's own deadline came: the same, for a call that has ended for it already. */
 void dialect_cancel(struct dialect_call *call);
+
+/* It waits for inputs, and its child is gone: it ends as PEER_GONE. */
+void dialect_gone(struct dialect_call *call);
 
 /* For rows: one exchange of a call. */
 int dialect_send(struct dialect_call *call, struct kg_str method, const struct kg_str *params,
@@ -162,7 +205,7 @@ enum dialect_reading {
     DIALECT_AS_IT_IS,
     DIALECT_RESULT, /* *ret_json is the result */
     DIALECT_ERROR,  /* *ret_json is an error object of JSON-RPC, with the codes of errors.def */
-    DIALECT_AGAIN,  /* dialect_send was called for one more exchange */
+    DIALECT_AGAIN,  /* dialect_send was called for one more exchange, or call->waits */
 };
 /* What a notification is. */
 enum dialect_hearing {
@@ -196,7 +239,12 @@ struct dialect {
     /* NULL: every answer is as it is. */
     enum dialect_reading (*read)(struct dialect_call *call, enum peer_outcome outcome,
                                  struct kg_str payload, struct kg_buf *ret_json);
+    void (*end)(struct dialect_call *call);    /* frees call->state; NULL: there is none */
     void (*cancel)(struct dialect_call *call); /* NULL: there is no such message */
+    /* Tells a child that runs of talk->subscriptions and talk->log_level; NULL: it cannot be told.
+     */
+    void (*subscribe)(struct dialect_talk *talk);
+    void (*set_log_level)(struct dialect_talk *talk);
 
     /* A request of the child; it may be answered here, or asked of the host under another name.
      * NULL: the host knows it by its own. False: there is no such method. */
@@ -210,7 +258,8 @@ struct dialect {
 /* -- kaged's own, see kaged.c ------------------------------------------------------------------ */
 
 extern const struct dialect dialect_kaged;
-extern const struct dialect dialect_mcp; /* MCP servers, see mcp.c */
+extern const struct dialect dialect_mcp;    /* MCP servers, see mcp.c */
+extern const struct dialect dialect_script; /* kaged-lua, see script.c */
 #define DIALECT_API_VERSION 1
 /* Whether the answer to initialize may list that: short strings, not too many; or NULL, none. */
 bool dialect_is_list(const struct kg_node *node_or_null);

@@ -34,6 +34,20 @@ int dialect_fail(struct dialect_talk *talk, const char *format, ...)
     return next;
 }
 
+int dialect_fail_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
+                            struct kg_str payload)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (outcome == PEER_ERROR) {
+        rpc_error_message(payload, &words);
+        return dialect_fail(talk, "it refused initialize: %.200s", kg_buf_terminate(&words));
+    }
+    audit_emit(talk->audit, AUDIT_PLUGIN_INITIALIZE_TIMEOUT, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
+               AUDIT_V_INT((int64_t)talk->timeout_ms));
+    return dialect_fail(talk, "no answer to initialize within %llu ms",
+                        (unsigned long long)talk->timeout_ms);
+}
+
 static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct dialect_talk *talk = data;
@@ -88,6 +102,24 @@ void dialect_begin(struct dialect_talk *talk)
     if (dialect->open != NULL)
         dialect->open(talk);
     dialect_go_on(talk, dialect->first_step != NULL ? dialect->first_step(talk) : 0);
+}
+
+const char *const dialect_log_levels[] = {"debug",    "info",  "notice",    "warning", "error",
+                                          "critical", "alert", "emergency", NULL};
+
+void dialect_subscribe(struct dialect_talk *talk, char *const *uris)
+{
+    kg_list_free(talk->subscriptions);
+    talk->subscriptions = kg_list_copy((const char *const *)uris);
+    if (talk->state != NULL && talk->dialect->subscribe != NULL)
+        talk->dialect->subscribe(talk);
+}
+
+void dialect_set_log_level(struct dialect_talk *talk, const char *level)
+{
+    kg_replace(&talk->log_level, level);
+    if (talk->state != NULL && talk->dialect->set_log_level != NULL)
+        talk->dialect->set_log_level(talk);
 }
 
 void dialect_end(struct dialect_talk *talk)

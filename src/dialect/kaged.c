@@ -3,7 +3,7 @@
  * manifest, and only then is the plugin told `initialized` and called. A row of `checks` is one
  * thing that must agree.
  */
-#include "dialect/dialect.h"
+#include "dialect/internal.h"
 
 #include <stdio.h>
 
@@ -356,20 +356,15 @@ static int take_result(struct dialect_talk *talk, struct kg_str result)
 static int take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
                            struct kg_str payload)
 {
-    kg_auto(kg_buf_free) struct kg_buf words = {0};
-    switch (outcome) {
-    case PEER_RESULT:
-        peer_set_phase(talk->peer, PEER_WAITING);
-        return take_result(talk, payload);
-    case PEER_ERROR:
-        rpc_error_message(payload, &words);
-        return dialect_fail(talk, "it refused initialize: %.200s", kg_buf_terminate(&words));
-    default:
-        audit_emit(talk->audit, AUDIT_PLUGIN_INITIALIZE_TIMEOUT, KG_STR_NULL,
-                   AUDIT_V_TEXT(talk->name), AUDIT_V_INT((int64_t)talk->timeout_ms));
-        return dialect_fail(talk, "no answer to initialize within %llu ms",
-                            (unsigned long long)talk->timeout_ms);
-    }
+    if (outcome != PEER_RESULT)
+        return dialect_fail_initialize(talk, outcome, payload);
+    peer_set_phase(talk->peer, PEER_WAITING);
+    return take_result(talk, payload);
+}
+
+static bool may_request(const struct dialect_talk *talk, const char *method)
+{
+    return talk->ops->may_request != NULL && talk->ops->may_request(talk->data, kg_str(method));
 }
 
 static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
@@ -383,6 +378,14 @@ static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
     kg_json_key(&json, "projects");
     kg_json_begin(&json, '[');
     talk->ops->put_projects(talk->data, &json);
+    kg_json_end(&json, ']');
+    kg_json_named_begin(&json, "features", '[');
+    kg_json_text(&json, "cancel");
+    kg_json_text(&json, "progress");
+    if (may_request(talk, "kaged.ask"))
+        kg_json_text(&json, "ask");
+    if (may_request(talk, "kaged.sample"))
+        kg_json_text(&json, "sample");
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
 }
@@ -453,6 +456,13 @@ static int call(struct dialect_call *call, const struct dialect_message *message
     return send_call(call, message->method, params, count, err);
 }
 
+static void cancel(struct dialect_call *call)
+{
+    char params[32];
+    snprintf(params, sizeof(params), "{\"id\":%llu}", (unsigned long long)call->id);
+    (void)peer_notify(call->talk->peer, "kaged.cancel", kg_str(params), NULL);
+}
+
 static const char *check_pong(struct kg_str result)
 {
     struct kg_str status;
@@ -464,7 +474,8 @@ static const char *check_pong(struct kg_str result)
 static enum dialect_hearing on_notification(struct dialect_talk *talk, struct kg_str method,
                                             struct kg_str params)
 {
-    (void)params;
+    if (kg_str_is(method, "kaged.progress"))
+        return dialect_hear_progress(talk, params, "id");
     return talk->ops->may_notify(talk->data, method) ? DIALECT_NEWS : DIALECT_REFUSED;
 }
 
@@ -483,6 +494,7 @@ const struct dialect dialect_kaged = {
                     [PEER_TOO_EARLY] = PEER_FATAL,
                     [PEER_BAD_REQUEST] = PEER_MILD,
                     [PEER_BATCH] = PEER_MILD,
+                    [PEER_UNREAD] = PEER_FATAL,
                 },
         },
     .shutdown = "shutdown",
@@ -497,4 +509,5 @@ const struct dialect dialect_kaged = {
               [DIALECT_HOOK] = true,
               [DIALECT_PROJECT] = true},
     .call = call,
+    .cancel = cancel,
 };

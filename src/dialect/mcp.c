@@ -4,45 +4,22 @@
  * is, is found by asking, and remembered with the talk, so that only a first start waits for
  * silence. What the server says of its tools is kept as it came: whoever approves them reads it.
  */
-#include "dialect/dialect.h"
+#include "dialect/mcp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #define MODERN_REVISION "2026-07-28"
 #define LEGACY_REVISION "2025-11-25" /* what we ask for; an older one is taken */
 
 /* A node server needs seconds to read its first line; then most answer at once. */
 #define DISCOVER_PATIENCE_MS 5000
-#define PAGES_MAX            100
-#define LIST_MAX_BYTES       ((size_t)4 << 20)
 #define LIST_AGAIN_MS        1000 /* at the most so often, whatever the server says */
-#define LOG_MAX_BYTES        4096
-#define WORDS_MAX_BYTES      200 /* of an answer that may say that there is no such tool */
 
 static const char *const legacy_revisions[] = {LEGACY_REVISION, "2025-06-18", "2025-03-26",
                                                "2024-11-05"};
 
 enum step { DISCOVER, INITIALIZE, INITIALIZED, TOOLS };
-
-/* What a server can do, by its own word. */
-struct mcp_features {
-    bool tools, resources, subscribe, prompts, completions, logging, tools_change;
-};
-
-struct mcp {
-    struct dialect_talk *talk;
-    struct mcp_features has;
-    bool is_greeted;
-    bool is_listing, is_stale;      /* tools are being listed; they changed meanwhile */
-    struct loop_timer listing_rest; /* until they may be listed again */
-};
-
-static bool is_modern(const struct dialect_talk *talk)
-{
-    return talk->variant == DIALECT_MCP_MODERN;
-}
 
 /* -- what each message carries ----------------------------------------------------------------- */
 
@@ -54,6 +31,11 @@ static void put_client(struct kg_json_writer *json, const char *key)
     kg_json_end(json, '}');
 }
 
+bool mcp_may_request(const struct dialect_talk *talk, const char *method)
+{
+    return talk->ops->may_request != NULL && talk->ops->may_request(talk->data, kg_str(method));
+}
+
 /* What we answer of what a server may ask. */
 static void put_capabilities(const struct dialect_talk *talk, struct kg_json_writer *json,
                              const char *key)
@@ -63,28 +45,46 @@ static void put_capabilities(const struct dialect_talk *talk, struct kg_json_wri
         kg_json_named_begin(json, "roots", '{');
         kg_json_end(json, '}');
     }
+    if (mcp_may_request(talk, "kaged.ask")) {
+        kg_json_named_begin(json, "elicitation", '{');
+        kg_json_named_raw(json, "form", KG_STR("{}"));
+        kg_json_named_raw(json, "url", KG_STR("{}"));
+        kg_json_end(json, '}');
+    }
+    if (mcp_may_request(talk, "kaged.sample"))
+        kg_json_named_raw(json, "sampling", KG_STR("{}"));
     kg_json_end(json, '}');
 }
 
-/* The _meta of a request; progress is told under the token, which is the id of the request. */
-static void put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token)
+/* What it may log of a request, where it is told with each. */
+static const char *log_level(const struct dialect_talk *talk)
 {
-    if (!is_modern(talk) && token == 0)
+    const struct mcp *mcp = talk->state;
+    if (talk->log_level != NULL || !mcp->has.logging)
+        return talk->log_level;
+    return "info";
+}
+
+void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token)
+{
+    if (!mcp_is_modern(talk) && token == 0)
         return;
     kg_json_named_begin(json, "_meta", '{');
     if (token != 0)
         kg_json_named_int(json, "progressToken", (int64_t)token);
-    if (is_modern(talk)) {
+    if (mcp_is_modern(talk)) {
         kg_json_named_text(json, "io.modelcontextprotocol/protocolVersion", MODERN_REVISION);
         put_client(json, "io.modelcontextprotocol/clientInfo");
         put_capabilities(talk, json, "io.modelcontextprotocol/clientCapabilities");
+        if (log_level(talk) != NULL)
+            kg_json_named_text(json, "io.modelcontextprotocol/logLevel", log_level(talk));
     }
     kg_json_end(json, '}');
 }
 
 static void put_list_meta(struct dialect_talk *talk, struct kg_json_writer *json)
 {
-    put_meta(talk, json, 0);
+    mcp_put_meta(talk, json, 0);
 }
 
 /* -- the greeting ------------------------------------------------------------------------------ */
@@ -95,7 +95,7 @@ static void put_discover(struct dialect_talk *talk, struct kg_buf *ret_json)
     struct kg_json_writer json = kg_json_writer(ret_json);
     talk->variant = DIALECT_MCP_MODERN;
     kg_json_begin(&json, '{');
-    put_meta(talk, &json, 0);
+    mcp_put_meta(talk, &json, 0);
     kg_json_end(&json, '}');
     talk->variant = DIALECT_MCP_LEGACY;
 }
@@ -122,11 +122,11 @@ static void offer_methods(struct dialect_talk *talk, const struct mcp_features *
             kg_str_is(method, "resources/subscribe") || kg_str_is(method, "resources/unsubscribe");
         talk->method_offered[i] =
             subscribes
-                ? has->subscribe && !is_modern(talk)
+                ? has->subscribe && !mcp_is_modern(talk)
                 : (has->resources && kg_str_starts(method, "resources/")) ||
                       (has->prompts && kg_str_starts(method, "prompts/")) ||
                       (has->completions && kg_str_starts(method, "completion/")) ||
-                      (has->logging && !is_modern(talk) && kg_str_starts(method, "logging/"));
+                      (has->logging && !mcp_is_modern(talk) && kg_str_starts(method, "logging/"));
     }
 }
 
@@ -135,12 +135,15 @@ static void take_features(struct dialect_talk *talk, const struct kg_node *resul
     struct mcp *mcp = talk->state;
     const struct kg_node *tools = capability(result, "tools");
     const struct kg_node *resources = capability(result, "resources");
+    const struct kg_node *prompts = capability(result, "prompts");
     mcp->has = (struct mcp_features){
         .tools = tools != NULL,
         .tools_change = kg_node_is_true(tools, "listChanged"),
         .resources = resources != NULL,
+        .resources_change = kg_node_is_true(resources, "listChanged"),
         .subscribe = kg_node_is_true(resources, "subscribe"),
-        .prompts = capability(result, "prompts") != NULL,
+        .prompts = prompts != NULL,
+        .prompts_change = kg_node_is_true(prompts, "listChanged"),
         .completions = capability(result, "completions") != NULL,
         .logging = capability(result, "logging") != NULL,
     };
@@ -206,19 +209,8 @@ static int take_initialized(struct dialect_talk *talk, struct kg_str payload)
 static int take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
                            struct kg_str payload)
 {
-    kg_auto(kg_buf_free) struct kg_buf words = {0};
-    switch (outcome) {
-    case PEER_RESULT:
-        return take_initialized(talk, payload);
-    case PEER_ERROR:
-        rpc_error_message(payload, &words);
-        return dialect_fail(talk, "it refused initialize: %.200s", kg_buf_terminate(&words));
-    default:
-        audit_emit(talk->audit, AUDIT_PLUGIN_INITIALIZE_TIMEOUT, KG_STR_NULL,
-                   AUDIT_V_TEXT(talk->name), AUDIT_V_INT((int64_t)talk->timeout_ms));
-        return dialect_fail(talk, "no answer to initialize within %llu ms",
-                            (unsigned long long)talk->timeout_ms);
-    }
+    return outcome == PEER_RESULT ? take_initialized(talk, payload)
+                                  : dialect_fail_initialize(talk, outcome, payload);
 }
 
 static int tell_initialized(struct dialect_talk *talk)
@@ -229,52 +221,146 @@ static int tell_initialized(struct dialect_talk *talk)
     return TOOLS;
 }
 
-/* -- its tools --------------------------------------------------------------------------------- */
+/* -- what it tells of by itself ---------------------------------------------------------------- */
 
-static void list_again(struct mcp *mcp);
+static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload)
+{
+    struct dialect_talk *talk = data;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (outcome != PEER_ERROR)
+        return;
+    rpc_error_message(payload, &words);
+    kg_log_about(KG_WARN, talk->name, "it refused what it was told: %.200s",
+                 kg_buf_terminate(&words));
+}
+
+void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params, uint64_t *ret_id)
+{
+    const struct peer_call call = {
+        .method = kg_str(method),
+        .params = &params,
+        .params_count = 1,
+        .on_done = on_told,
+        .data = talk,
+    };
+    struct kg_err err;
+    if (peer_call(talk->peer, &call, ret_id, &err) < 0)
+        kg_log_about(KG_WARN, talk->name, "%s: %s", method, err.message);
+}
+
+/* What was cancelled is not answered: a server that keeps to that must not count as hung. */
+void mcp_cancel(struct dialect_talk *talk, uint64_t id, const char *reason)
+{
+    char params[96];
+    snprintf(params, sizeof(params), "{\"requestId\":%llu,\"reason\":\"%s\"}",
+             (unsigned long long)id, reason);
+    (void)peer_notify(talk->peer, "notifications/cancelled", kg_str(params), NULL);
+    peer_forget(talk->peer, id);
+}
+
+static char *const *subscriptions(const struct dialect_talk *talk)
+{
+    static char *const none[] = {NULL};
+    return talk->subscriptions != NULL ? talk->subscriptions : none;
+}
+
+/* What a modern server is asked to tell of. False: nothing. */
+static bool put_filter(const struct dialect_talk *talk, struct kg_json_writer *json)
+{
+    const struct mcp *mcp = talk->state;
+    bool subscribes = mcp->has.subscribe && kg_list_count(subscriptions(talk)) > 0;
+    kg_json_named_begin(json, "notifications", '{');
+    if (mcp->has.tools_change)
+        kg_json_named_bool(json, "toolsListChanged", true);
+    if (mcp->has.resources_change)
+        kg_json_named_bool(json, "resourcesListChanged", true);
+    if (mcp->has.prompts_change)
+        kg_json_named_bool(json, "promptsListChanged", true);
+    if (subscribes)
+        kg_json_named_list(json, "resourceSubscriptions", subscriptions(talk));
+    kg_json_end(json, '}');
+    return subscribes || mcp->has.tools_change || mcp->has.resources_change ||
+           mcp->has.prompts_change;
+}
+
+/* It tells of changes only to who listens, by a request that lasts; a new one takes its place. */
+static void listen_anew(struct dialect_talk *talk)
+{
+    struct mcp *mcp = talk->state;
+    uint64_t before = mcp->listening;
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_json_writer json = kg_json_writer(&params);
+    kg_json_begin(&json, '{');
+    mcp_put_meta(talk, &json, 0);
+    bool any = put_filter(talk, &json);
+    kg_json_end(&json, '}');
+    mcp->listening = 0;
+    if (any)
+        mcp_tell(talk, "subscriptions/listen", kg_buf_view(&params), &mcp->listening);
+    if (before != 0)
+        mcp_cancel(talk, before, "another one takes its place");
+}
+
+/* Of those that are not among the others, to a legacy server. */
+static void tell_each(struct dialect_talk *talk, const char *method, char *const *uris,
+                      char *const *others)
+{
+    for (size_t i = 0; i < kg_list_count(uris); i++) {
+        kg_auto(kg_buf_free) struct kg_buf params = {0};
+        struct kg_json_writer json = kg_json_writer(&params);
+        if (kg_list_has(others, kg_str(uris[i])))
+            continue;
+        kg_json_begin(&json, '{');
+        kg_json_named_text(&json, "uri", uris[i]);
+        kg_json_end(&json, '}');
+        mcp_tell(talk, method, kg_buf_view(&params), NULL);
+    }
+}
+
+static void subscribe(struct dialect_talk *talk)
+{
+    struct mcp *mcp = talk->state;
+    if (!mcp->is_greeted || !mcp->has.subscribe)
+        return;
+    if (mcp_is_modern(talk)) {
+        listen_anew(talk);
+        return;
+    }
+    tell_each(talk, "resources/subscribe", subscriptions(talk), mcp->subscribed);
+    tell_each(talk, "resources/unsubscribe", mcp->subscribed, subscriptions(talk));
+    kg_list_free(mcp->subscribed);
+    mcp->subscribed = kg_list_copy((const char *const *)subscriptions(talk));
+}
+
+/* A modern one is told with each request. */
+static void set_log_level(struct dialect_talk *talk)
+{
+    const struct mcp *mcp = talk->state;
+    char params[64];
+    if (!mcp->is_greeted || !mcp->has.logging || mcp_is_modern(talk) || talk->log_level == NULL)
+        return;
+    snprintf(params, sizeof(params), "{\"level\":\"%s\"}", talk->log_level);
+    mcp_tell(talk, "logging/setLevel", kg_str(params), NULL);
+}
+
+/* -- its tools --------------------------------------------------------------------------------- */
 
 static void on_rested(struct loop_timer *timer)
 {
     struct mcp *mcp = KG_CONTAINER(timer, struct mcp, listing_rest);
     if (mcp->is_stale)
-        list_again(mcp);
-}
-
-/* A modern server tells of changes only to who listens, for as long as it runs. */
-static void on_listened(void *data, enum peer_outcome outcome, struct kg_str payload)
-{
-    (void)data, (void)outcome, (void)payload;
-}
-
-static void listen_for_changes(struct dialect_talk *talk)
-{
-    kg_auto(kg_buf_free) struct kg_buf params = {0};
-    struct kg_json_writer json = kg_json_writer(&params);
-    kg_json_begin(&json, '{');
-    put_meta(talk, &json, 0);
-    kg_json_named_begin(&json, "notifications", '{');
-    kg_json_named_bool(&json, "toolsListChanged", true);
-    kg_json_end(&json, '}');
-    kg_json_end(&json, '}');
-    struct kg_str view = kg_buf_view(&params);
-    const struct peer_call call = {
-        .method = KG_STR("subscriptions/listen"),
-        .params = &view,
-        .params_count = 1,
-        .on_done = on_listened,
-        .data = talk,
-    };
-    struct kg_err err;
-    if (peer_call(talk->peer, &call, NULL, &err) < 0)
-        kg_log_about(KG_WARN, talk->name, "subscriptions/listen: %s", err.message);
+        mcp_list_again(mcp);
 }
 
 static void end_greeting(struct dialect_talk *talk)
 {
     struct mcp *mcp = talk->state;
     mcp->is_greeted = true;
-    if (is_modern(talk) && mcp->has.tools_change)
-        listen_for_changes(talk);
+    if (mcp_is_modern(talk))
+        listen_anew(talk);
+    else
+        subscribe(talk);
+    set_log_level(talk);
     dialect_go_on(talk, GREETING_DONE);
 }
 
@@ -310,8 +396,8 @@ static void list_tools(struct mcp *mcp)
         .items = "tools",
         .next = "nextCursor",
         .cursor = "cursor",
-        .pages_max = PAGES_MAX,
-        .bytes_max = LIST_MAX_BYTES,
+        .pages_max = MCP_PAGES_MAX,
+        .bytes_max = MCP_LIST_MAX_BYTES,
         .put_more = put_list_meta,
         .on_list = on_tools,
     };
@@ -333,7 +419,7 @@ static int list_first(struct dialect_talk *talk)
 }
 
 /* A change that comes while the list is read, or too soon after that, is looked at later. */
-static void list_again(struct mcp *mcp)
+void mcp_list_again(struct mcp *mcp)
 {
     if (mcp->is_listing || loop_timer_running(&mcp->listing_rest))
         mcp->is_stale = true;
@@ -360,6 +446,7 @@ static void open_talk(struct dialect_talk *talk)
 {
     struct mcp *mcp = kg_alloc(sizeof(*mcp));
     mcp->talk = talk;
+    mcp->subscribed = kg_list_new(0);
     talk->state = mcp;
 }
 
@@ -367,248 +454,13 @@ static void close_talk(struct dialect_talk *talk)
 {
     struct mcp *mcp = talk->state;
     loop_timer_stop(talk->loop, &mcp->listing_rest);
+    kg_list_free(mcp->subscribed);
     free(mcp);
-}
-
-/* -- calls ------------------------------------------------------------------------------------- */
-
-/* The members of a caller's object but for its _meta, which is ours to write. */
-static void put_members(struct kg_json_writer *json, struct kg_str object)
-{
-    struct kg_json_cursor cursor = kg_json_inside(object);
-    struct kg_str key, value;
-    bool escaped;
-    while (kg_json_next_member(&cursor, &key, &escaped, &value)) {
-        if (kg_json_raw_is(key, escaped, "_meta"))
-            continue;
-        if (json->comma)
-            kg_buf_char(json->buf, ',');
-        kg_buf_char(json->buf, '"');
-        kg_buf_str(json->buf, key);
-        kg_buf_str(json->buf, KG_STR("\":"));
-        kg_buf_str(json->buf, value);
-        json->comma = true;
-    }
-}
-
-static int call(struct dialect_call *call, const struct dialect_message *message,
-                struct kg_err *err)
-{
-    kg_auto(kg_buf_free) struct kg_buf params = {0};
-    struct kg_json_writer json = kg_json_writer(&params);
-    struct kg_str method = message->method;
-    kg_json_begin(&json, '{');
-    if (message->act == DIALECT_TOOL) {
-        const char *dot = memchr(method.data, '.', method.length);
-        size_t prefix = (size_t)(dot + 1 - method.data);
-        kg_json_named_str(&json, "name", (struct kg_str){dot + 1, method.length - prefix});
-        kg_json_named_raw(&json, "arguments",
-                          message->params.length ? message->params : KG_STR("{}"));
-        method = KG_STR("tools/call");
-    } else if (message->params.length > 0) {
-        put_members(&json, message->params);
-    }
-    put_meta(call->talk, &json, peer_next_id(call->talk->peer));
-    kg_json_end(&json, '}');
-    struct kg_str view = kg_buf_view(&params);
-    return dialect_send(call, method, &view, 1, err);
-}
-
-/* -- answers ----------------------------------------------------------------------------------- */
-
-/* At the start of the words: a long answer is about something else. */
-static bool has_phrase(struct kg_str words, const char *phrase)
-{
-    size_t length = strlen(phrase);
-    for (size_t i = 0; i + length <= words.length && i < WORDS_MAX_BYTES; i++)
-        if (strncasecmp(words.data + i, phrase, length) == 0)
-            return true;
-    return false;
-}
-
-/* Servers say it with six codes, or as a result; the words are nearly the same in all of them. */
-static bool says_unknown_tool(struct kg_str words)
-{
-    static const char *const phrases[] = {"unknown tool", "tool not found", "no such tool",
-                                          "not found: tool", "invalid tool name"};
-    for (size_t i = 0; i < KG_COUNT(phrases); i++)
-        if (has_phrase(words, phrases[i]))
-            return true;
-    return has_phrase(words, "tool ") && has_phrase(words, " not found");
-}
-
-static enum dialect_reading unknown_tool(struct kg_buf *ret_json)
-{
-    rpc_put_error(ret_json, KG_E_METHOD_NOT_FOUND, "the server does not know this tool any more");
-    return DIALECT_ERROR;
-}
-
-static enum dialect_reading read_error(struct kg_str error, struct kg_buf *ret_json)
-{
-    kg_auto(kg_buf_free) struct kg_buf words = {0};
-    rpc_error_message(error, &words);
-    return says_unknown_tool(kg_buf_view(&words)) ? unknown_tool(ret_json) : DIALECT_AS_IT_IS;
-}
-
-static enum dialect_reading bad_result(struct kg_buf *ret_json, const char *words)
-{
-    rpc_put_error(ret_json, KG_E_BAD_RESULT, words);
-    return DIALECT_ERROR;
-}
-
-/* The text of the first block, which says what went wrong in a result that is an error. */
-static struct kg_str first_text(struct kg_str content)
-{
-    struct kg_json_cursor cursor = kg_json_inside(content);
-    struct kg_str block, text;
-    if (kg_json_next_item(&cursor, &block) && kg_json_member(block, "text", &text))
-        return text;
-    return KG_STR_NULL;
-}
-
-static enum dialect_reading read_result(struct kg_str result, struct kg_buf *ret_json)
-{
-    struct kg_str type, content, is_error;
-    if (result.length == 0 || result.data[0] != '{')
-        return bad_result(ret_json, "the result is not an object");
-    if (kg_json_member(result, "resultType", &type) && kg_str_is(type, "\"input_required\""))
-        return bad_result(ret_json, "it asks for input that it was not offered");
-    if (kg_json_member(result, "isError", &is_error) && kg_str_is(is_error, "true") &&
-        kg_json_member(result, "content", &content) && content.data[0] == '[' &&
-        says_unknown_tool(first_text(content)))
-        return unknown_tool(ret_json);
-    return DIALECT_AS_IT_IS;
-}
-
-static enum dialect_reading read_answer(struct dialect_call *call, enum peer_outcome outcome,
-                                        struct kg_str payload, struct kg_buf *ret_json)
-{
-    (void)call;
-    switch (outcome) {
-    case PEER_RESULT:
-        return read_result(payload, ret_json);
-    case PEER_ERROR:
-        return read_error(payload, ret_json);
-    default:
-        return DIALECT_AS_IT_IS;
-    }
 }
 
 static void cancel(struct dialect_call *call)
 {
-    char params[96];
-    snprintf(params, sizeof(params), "{\"requestId\":%llu,\"reason\":\"the caller left\"}",
-             (unsigned long long)call->id);
-    (void)peer_notify(call->talk->peer, "notifications/cancelled", kg_str(params), NULL);
-}
-
-/* -- the server -------------------------------------------------------------------------------- */
-
-static void answer_roots(struct dialect_talk *talk, int64_t request)
-{
-    kg_auto(kg_buf_free) struct kg_buf result = {0};
-    struct kg_json_writer json = kg_json_writer(&result);
-    kg_json_begin(&json, '{');
-    kg_json_named_begin(&json, "roots", '[');
-    talk->ops->put_roots(talk->data, &json);
-    kg_json_end(&json, ']');
-    kg_json_end(&json, '}');
-    peer_answer(talk->peer, request, PEER_ANSWER_RESULT, kg_buf_view(&result));
-}
-
-static bool on_request(struct dialect_talk *talk, int64_t request, struct kg_str method,
-                       struct kg_str params)
-{
-    (void)params;
-    if (kg_str_is(method, "ping")) {
-        peer_answer(talk->peer, request, PEER_ANSWER_RESULT, KG_STR("{}"));
-        return true;
-    }
-    if (kg_str_is(method, "roots/list") && talk->ops->put_roots != NULL &&
-        talk->ops->put_roots(talk->data, NULL)) {
-        answer_roots(talk, request);
-        return true;
-    }
-    return false;
-}
-
-static enum dialect_hearing hear_progress(struct dialect_talk *talk, struct kg_str params)
-{
-    struct kg_str token, progress;
-    int64_t id;
-    return kg_json_member(params, "progressToken", &token) && kg_str_to_int(token, &id) && id > 0 &&
-                   kg_json_member(params, "progress", &progress) &&
-                   peer_progress(talk->peer, (uint64_t)id, params)
-               ? DIALECT_TAKEN
-               : DIALECT_NOISE;
-}
-
-/* "warning search: the index is old" */
-static enum dialect_hearing hear_message(struct dialect_talk *talk, struct kg_str params)
-{
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, NULL);
-    const struct kg_node *said = doc != NULL ? kg_node_get(doc->root, "data") : NULL;
-    if (said == NULL)
-        return DIALECT_NOISE;
-    struct kg_str level = kg_node_text(doc->root, "level");
-    struct kg_str logger = kg_node_text(doc->root, "logger");
-    kg_buf_printf(&line, "%.*s", KG_STR_CUT(level.length ? level : KG_STR("info"), 32));
-    if (logger.length > 0)
-        kg_buf_printf(&line, " %.*s", KG_STR_CUT(logger, 64));
-    kg_buf_text(&line, ": ");
-    if (said->type == KG_STRING)
-        kg_buf_str(&line, said->text);
-    else
-        kg_json_put_node(&line, said);
-    if (line.length > LOG_MAX_BYTES)
-        line.length = LOG_MAX_BYTES;
-    talk->ops->on_log(talk->data, kg_buf_view(&line));
-    return DIALECT_TAKEN;
-}
-
-static enum dialect_hearing hear_tools_changed(struct dialect_talk *talk, struct kg_str params)
-{
-    struct mcp *mcp = talk->state;
-    (void)params;
-    if (mcp->is_greeted && mcp->has.tools)
-        list_again(mcp);
-    return DIALECT_TAKEN;
-}
-
-static enum dialect_hearing hear_news(struct dialect_talk *talk, struct kg_str params)
-{
-    (void)talk, (void)params;
-    return DIALECT_NEWS;
-}
-
-static enum dialect_hearing hear_nothing(struct dialect_talk *talk, struct kg_str params)
-{
-    (void)talk, (void)params;
-    return DIALECT_TAKEN;
-}
-
-static const struct {
-    const char *method;
-    enum dialect_hearing (*hear)(struct dialect_talk *talk, struct kg_str params);
-} notifications[] = {
-    {"notifications/progress", hear_progress},
-    {"notifications/message", hear_message},
-    {"notifications/tools/list_changed", hear_tools_changed},
-    {"notifications/resources/updated", hear_news},
-    {"notifications/resources/list_changed", hear_news},
-    {"notifications/prompts/list_changed", hear_news},
-    {"notifications/cancelled", hear_nothing}, /* of requests that are answered at once */
-    {"notifications/subscriptions/acknowledged", hear_nothing},
-};
-
-static enum dialect_hearing on_notification(struct dialect_talk *talk, struct kg_str method,
-                                            struct kg_str params)
-{
-    for (size_t i = 0; i < KG_COUNT(notifications); i++)
-        if (kg_str_is(method, notifications[i].method))
-            return notifications[i].hear(talk, params);
-    return DIALECT_NOISE;
+    mcp_cancel(call->talk, call->id, "the caller left");
 }
 
 const struct dialect dialect_mcp = {
@@ -625,6 +477,7 @@ const struct dialect dialect_mcp = {
                     [PEER_TOO_EARLY] = PEER_PASSED_OVER,
                     [PEER_BAD_REQUEST] = PEER_MILD,
                     [PEER_BATCH] = PEER_MILD,
+                    [PEER_UNREAD] = PEER_FATAL,
                 },
         },
     .ping = "ping",
@@ -632,10 +485,13 @@ const struct dialect dialect_mcp = {
     .first_step = first_step,
     .open = open_talk,
     .close = close_talk,
-    .knows = {[DIALECT_METHOD] = true, [DIALECT_TOOL] = true},
-    .call = call,
-    .read = read_answer,
+    .knows = {[DIALECT_METHOD] = true, [DIALECT_TOOL] = true, [DIALECT_LIST] = true},
+    .call = mcp_call,
+    .read = mcp_read,
+    .end = mcp_end,
     .cancel = cancel,
-    .on_request = on_request,
-    .on_notification = on_notification,
+    .subscribe = subscribe,
+    .set_log_level = set_log_level,
+    .on_request = mcp_on_request,
+    .on_notification = mcp_on_notification,
 };

@@ -4,6 +4,7 @@
 static const struct dialect *const rows[] = {
     &dialect_kaged,
     &dialect_mcp,
+    &dialect_script,
 };
 
 const struct dialect *dialect_find(struct kg_str name)

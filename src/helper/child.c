@@ -35,20 +35,21 @@ char *helper_program(const char *name, struct kg_err *err)
     return program;
 }
 
+const char *const helper_environment[] = {
+    "PATH=/usr/bin:/usr/local/bin",
+    "LANG=C.UTF-8",
+#ifdef __SANITIZE_ADDRESS__
+    "ASAN_OPTIONS=detect_leaks=0", /* it would trace the process, which no cage allows */
+#endif
+    NULL,
+};
+
 struct cage_plan *helper_plan(const char *program, struct cage_policy policy,
                               const struct cage_facts *facts, struct kg_err *err)
 {
-    static const char *const env[] = {
-        "PATH=/usr/bin:/usr/local/bin",
-        "LANG=C.UTF-8",
-#ifdef __SANITIZE_ADDRESS__
-        "ASAN_OPTIONS=detect_leaks=0", /* it would trace the process, which no cage allows */
-#endif
-        NULL,
-    };
     kg_auto(kg_free) char *folder = kg_path_folder(program);
     policy.install_dir = folder;
-    policy.env = env;
+    policy.env = helper_environment;
 #ifdef __SANITIZE_ADDRESS__
     policy.memory_bytes = 0;
 #endif

@@ -20,6 +20,8 @@ struct helper_place {
 
 /* Where a program of ours is; owned. NULL: it is not installed, and err says so. */
 char *helper_program(const char *name, struct kg_err *err);
+/* The environment that programs of ours have in a cage, at the least; NULL-ended. */
+extern const char *const helper_environment[];
 /*
  * The plan of its cage, of a policy that says what is special about it: its folder and its
  * environment are added. A build with sanitizers has no limit of memory.

@@ -319,7 +319,8 @@ static int read_both(struct host_named named, struct manifest **ret_manifest,
     struct host *host = plugin->host;
     struct manifest *manifest = host_read_manifest(plugin, err);
     struct local *before = host->local, *local = NULL;
-    if (manifest != NULL && store_check_quick(host->store, plugin->name, err) == 0)
+    if (manifest != NULL && (plugin->script != NULL ||
+                             store_check_quick(host->store, plugin->name, err) == 0))
         local = host_load_local(host, err);
     if (local == NULL) {
         manifest_free(manifest);
@@ -357,9 +358,38 @@ static int reload_idle(struct host_named *named, struct host_reloaded *ret_reloa
     return 0;
 }
 
-int host_plugin_reload(struct host *host, struct host_named named, const char *operator_id,
-                       struct host_reloaded *ret_reloaded, struct kg_err *err)
+static void take_reload(struct host_process *process, const struct host_reloaded *reloaded,
+                        struct kg_str settings)
 {
+    if (reloaded->act == HOST_RELOAD_RESTART)
+        host_process_raise(process, HOST_ON_RESTART); /* which reads both once more */
+    else if (reloaded->act == HOST_RELOAD_TOLD)
+        host_process_configure(process, settings);
+}
+
+static void reload_others(const struct host_named *named, const struct manifest *manifest,
+                          const char *operator_id, struct kg_json_writer *others)
+{
+    struct host_plugin *plugin = named->plugin;
+    for (struct host_process *at = plugin->processes, *next; at != NULL; at = next) {
+        kg_auto(kg_buf_free) struct kg_buf settings = {0};
+        next = at->next;
+        if (at == named->process || at->whom.kind == HOST_NOBODY || !host_process_runs(at))
+            continue;
+        plugin_config_make(plugin, &at->whom, manifest, &settings);
+        const struct host_reloaded reloaded = compare(at, manifest, kg_buf_view(&settings));
+        kg_json_named_text(others, at->name, host_reload_names[reloaded.act]);
+        audit_emit(plugin->host->audit, AUDIT_PLUGIN_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(at->name),
+                   AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(host_reload_names[reloaded.act]));
+        take_reload(at, &reloaded, kg_buf_view(&settings));
+    }
+}
+
+int host_plugin_reload(struct host *host, struct host_named named, const char *operator_id,
+                       struct host_reloaded *ret_reloaded, struct kg_json_writer *others,
+                       struct kg_err *err)
+{
+    bool is_of_all = named.process == NULL || named.process->whom.kind == HOST_NOBODY;
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct host_reloaded reloaded = {0};
     struct manifest *manifest = NULL;
@@ -376,15 +406,14 @@ int host_plugin_reload(struct host *host, struct host_named named, const char *o
     } else {
         result = reload_idle(&named, &reloaded, err);
     }
+    if (result == 0 && is_of_all)
+        reload_others(&named, manifest, operator_id, others);
     manifest_free(manifest);
     if (result < 0)
         return result;
     audit_emit(host->audit, AUDIT_PLUGIN_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(host_name(named)),
                AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(host_reload_names[reloaded.act]));
-    if (reloaded.act == HOST_RELOAD_RESTART)
-        host_process_raise(named.process, HOST_ON_RESTART); /* which reads both once more */
-    else if (reloaded.act == HOST_RELOAD_TOLD)
-        host_process_configure(named.process, kg_buf_view(&settings));
+    take_reload(named.process, &reloaded, kg_buf_view(&settings));
     *ret_reloaded = reloaded;
     return 0;
 }

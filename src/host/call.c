@@ -34,6 +34,9 @@ static struct host_call *new_call(struct host *host, struct host_asker *asker)
     call->asker = host_asker_ref(asker);
     call->held = NULL;
     call->waiting = NULL;
+    call->questions = NULL;
+    call->question_count = 0;
+    call->sent_from = NULL;
     return call;
 }
 
@@ -133,6 +136,9 @@ static int check_method(const struct host_process *process, struct kg_str method
     case METHOD_OFFERED:
         return 0;
     case METHOD_MISSING:
+        if (process->tier->lists_tools)
+            return kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s: the server does not offer %.*s",
+                           process->name, KG_STR_CUT(method, RPC_METHOD_MAX));
         return kg_fail(err, KG_E_METHOD_NOT_FOUND,
                        "plugin %s: its manifest declares the method %.*s, but the running plugin "
                        "does not offer it",
@@ -234,19 +240,40 @@ static void fill_plugin_error(struct host_reply *reply, const struct host_call *
             call->process->name, call->method, kg_buf_terminate(&message));
     if (rpc_error_code(error) == kg_error_row(KG_E_INTERNAL)->rpc_code)
         kg_hint(&reply->error, "kaged plugin logs %s may say more", call->process->name);
-    host_note_unseen(call->process, kg_buf_view(&message), &reply->error);
+    reply->names_grant =
+        host_note_unseen(call->process, call->started_ns, kg_buf_view(&message), &reply->error);
     reply->plugin_error = error;
 }
 
-static int take_result(const struct host_call *call, struct kg_str result, struct kg_err *err)
+static int take_method_result(const struct host_call *call, struct kg_str result,
+                              struct kg_err *err)
 {
-    int checked = 0;
-    if (call->result_schema != NULL)
-        checked =
-            host_check_schema(call->result_schema, result, KG_E_BAD_RESULT, "the result", err);
-    if (checked == 0 && call->kind->take != NULL)
-        checked = call->kind->take(call, result, err);
-    return checked;
+    return call->result_schema == NULL
+               ? 0
+               : host_check_schema(call->result_schema, result, KG_E_BAD_RESULT, "the result", err);
+}
+
+/* A server that promised a shape keeps it, unless it says that it failed. */
+static int check_output(const struct host_call *call, struct kg_str result, struct kg_err *err)
+{
+    struct kg_str is_error, content;
+    if (call->result_schema == NULL ||
+        (kg_json_member(result, "isError", &is_error) && kg_str_is(is_error, "true")))
+        return 0;
+    if (!kg_json_member(result, "structuredContent", &content))
+        return kg_fail(err, KG_E_BAD_RESULT, "the result has no structuredContent");
+    return host_check_schema(call->result_schema, content, KG_E_BAD_RESULT, "structuredContent",
+                             err);
+}
+
+static int take_tool_result(const struct host_call *call, struct kg_str result, struct kg_err *err)
+{
+    int64_t most = call->host->config->limits_tool_result_bytes;
+    if (result.length <= (size_t)most)
+        return check_output(call, result, err);
+    kg_fail(err, KG_E_TOO_LARGE, "the result has %zu bytes, and that of a tool may have %lld",
+            result.length, (long long)most);
+    return kg_hint(err, "ask the tool for less, or raise limits.tool_result_bytes");
 }
 
 static void fill_reply(struct host_reply *reply, const struct host_call *call,
@@ -256,7 +283,7 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
     switch (outcome) {
     case PEER_RESULT:
         reply->result = payload;
-        if (take_result(call, payload, &reply->error) < 0)
+        if (call->kind->take != NULL && call->kind->take(call, payload, &reply->error) < 0)
             kg_wrap(&reply->error, 0, "plugin %s: %s", plugin, call->method);
         break;
     case PEER_ERROR:
@@ -298,12 +325,10 @@ static void end_call(const struct host_call *call, const struct host_reply *repl
     call->kind->audit_ended(call, reply, (int64_t)(duration_ns / 1000000));
 }
 
-/* With audit.payloads; one that is long is cut, and then is a string. */
-static void audit_payload(const struct host_call *call, const char *part, struct kg_str json)
+/* One that is long is cut, and then is a string. */
+static void tell_payload(const struct host_call *call, const char *part, struct kg_str json)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
-    if (!call->host->config->audit_payloads || json.length == 0)
-        return;
     host_trace_put_payload(call->process, call->method, strcmp(part, "params") == 0, json, &shown);
     struct kg_str text = kg_buf_view(&shown);
     size_t offset;
@@ -315,13 +340,52 @@ static void audit_payload(const struct host_call *call, const char *part, struct
                is_whole ? AUDIT_V_RAW(text) : AUDIT_V_STR(text), AUDIT_V_INT((int64_t)json.length));
 }
 
+static inline void audit_payload(const struct host_call *call, const char *part, struct kg_str json)
+{
+    if (call->host->config->audit_payloads && json.length > 0)
+        tell_payload(call, part, json);
+}
+
+static void link_sent(struct host_call *call)
+{
+    call->next_sent = call->process->sent;
+    call->sent_from = &call->process->sent;
+    if (call->next_sent != NULL)
+        call->next_sent->sent_from = &call->next_sent;
+    call->process->sent = call;
+}
+
+/* It is over for who made it: nobody can be asked for it any more. */
+static void unlink_sent(struct host_call *call)
+{
+    if (call->questions != NULL)
+        host_asks_end(call);
+    if (call->sent_from == NULL)
+        return;
+    *call->sent_from = call->next_sent;
+    if (call->next_sent != NULL)
+        call->next_sent->sent_from = call->sent_from;
+    call->sent_from = NULL;
+}
+
+void host_calls_gone(struct host_process *process)
+{
+    for (struct host_call *at = process->sent, *next; at != NULL; at = next) {
+        next = at->next_sent;
+        if (at->wire.waits)
+            dialect_gone(&at->wire);
+    }
+}
+
 static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct host_call *call = data;
+    unlink_sent(call);
     struct host_reply reply; /* the texts of its error are large: not all of it is cleared */
     reply.error.code = KG_OK;
     reply.error.message[0] = reply.error.hint[0] = '\0';
     reply.result = reply.plugin_error = KG_STR_NULL;
+    reply.names_grant = false;
     fill_reply(&reply, call, outcome, payload);
     if (outcome == PEER_EXPIRED)
         dialect_cancel(&call->wire);
@@ -363,7 +427,10 @@ void host_audit_returned(const struct host_call *call, const struct host_reply *
 static void on_progress(void *data, struct kg_str params)
 {
     struct host_call *call = data;
-    call->on_progress(call->data, params);
+    host_events_progress(call->host->events, call->process->name, call->method, call->asker,
+                         params);
+    if (call->on_progress != NULL)
+        call->on_progress(call->data, params);
 }
 
 static int send_request(struct host_call *call, const struct host_passage *passage,
@@ -384,7 +451,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
     wire->timeout_ms = passage->timeout_ms;
     wire->caller_timeout_ms = passage->caller_timeout_ms;
     wire->on_done = on_done;
-    wire->on_progress = call->on_progress != NULL ? on_progress : NULL;
+    wire->on_progress = on_progress;
     wire->data = call;
     return dialect_call(wire, &message, err);
 }
@@ -414,6 +481,7 @@ static int send_call(struct host_call *call, const struct host_passage *passage,
         count_error(process, err->code);
         return kg_wrap(err, -EINVAL, "plugin %s: %s", process->name, call->method);
     }
+    link_sent(call);
     process->usage.calls++;
     call->kind->audit_sent(call);
     audit_payload(call, "params", passage->params);
@@ -431,6 +499,7 @@ static int enter(struct host_call *call, const struct host_passage *passage, str
     call->result_schema = passage->result_schema;
     call->on_done = passage->on_done;
     call->on_progress = passage->on_progress;
+    call->asked = passage->asked;
     call->data = passage->data;
     call->waiting = NULL;
     kg_str_copy(passage->method, call->method, sizeof(call->method));
@@ -592,30 +661,81 @@ struct host_call *host_pass(struct host *host, const struct host_passage *passag
 
 static const struct host_call_kind method_kind = {
     .act = DIALECT_METHOD,
+    .take = take_method_result,
+    .audit_sent = host_audit_called,
+    .audit_ended = host_audit_returned,
+};
+static const struct host_call_kind list_kind = {
+    .act = DIALECT_LIST,
     .audit_sent = host_audit_called,
     .audit_ended = host_audit_returned,
 };
 
-/* The method is declared. */
+const struct host_call_kind host_tool_kind = {
+    .act = DIALECT_TOOL,
+    .take = take_tool_result,
+    .audit_sent = host_audit_called,
+    .audit_ended = host_audit_returned,
+};
+
+static void fill_in_method(struct host_passage *passage)
+{
+    const struct manifest_method *declared =
+        manifest_method_find(passage->process->manifest, passage->method);
+    passage->kind = &method_kind;
+    passage->params_schema = declared->params;
+    passage->result_schema = declared->result;
+    passage->timeout_ms = declared->timeout_ms;
+}
+
+static void fill_in_tool(struct host_passage *passage)
+{
+    const struct manifest_tool *declared =
+        manifest_tool_called(passage->process->manifest, passage->method);
+    passage->kind = &host_tool_kind;
+    passage->params_schema = declared->parameters;
+    passage->result_schema = declared->output;
+    passage->timeout_ms = declared->timeout_ms;
+}
+
+/* What is called is declared. */
 static struct host_passage passage_of(struct host_process *process,
                                       const struct host_call_request *request)
 {
-    const struct manifest_method *declared =
-        manifest_method_find(process->manifest, request->method);
-    return (struct host_passage){
+    struct host_passage passage = {
         .process = process,
         .method = request->method,
         .params = request->params,
         .asker = request->asker,
-        .params_schema = declared->params,
-        .result_schema = declared->result,
-        .timeout_ms = host_call_timeout_ms(process->plugin->host, declared->timeout_ms),
         .caller_timeout_ms = request->caller_timeout_ms,
-        .kind = &method_kind,
         .on_done = request->on_done,
         .on_progress = request->on_progress,
+        .asked = request->asked,
         .data = request->data,
     };
+    (request->is_tool ? fill_in_tool : fill_in_method)(&passage);
+    if (request->all_pages)
+        passage.kind = &list_kind;
+    passage.timeout_ms = host_call_timeout_ms(process->plugin->host, passage.timeout_ms);
+    return passage;
+}
+
+static bool is_declared(const struct host_process *process, const struct host_call_request *request)
+{
+    return request->is_tool ? manifest_tool_called(process->manifest, request->method) != NULL
+                            : manifest_method_find(process->manifest, request->method) != NULL;
+}
+
+static int check_called(const struct host_process *process, const struct host_call_request *request,
+                        struct kg_err *err)
+{
+    if (!request->is_tool)
+        return check_method(process, request->method, err);
+    if (is_declared(process, request))
+        return 0;
+    kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no tool %.*s", process->name,
+            KG_STR_CUT(request->method, RPC_METHOD_MAX));
+    return kg_hint(err, "kaged plugin tools %s lists them", process->name);
 }
 
 int host_call_send(struct host_call *call, const struct host_call_request *request,
@@ -623,7 +743,7 @@ int host_call_send(struct host_call *call, const struct host_call_request *reque
 {
     struct host_process *process = call->process;
     if (check_door(call->host, err) < 0 || check_process(process, err) < 0 ||
-        check_method(process, request->method, err) < 0)
+        check_called(process, request, err) < 0)
         return -EINVAL;
     const struct host_passage passage = passage_of(process, request);
     int checked = check_passage(&passage, err);
@@ -634,9 +754,11 @@ int host_call_send(struct host_call *call, const struct host_call_request *reque
 static struct host_call *wait_for_start(struct host *host, struct host_process *process,
                                         const struct host_call_request *request, struct kg_err *err)
 {
-    const struct host_passage passage = passage_of(process, request);
-    if (check_passage(&passage, err) < 0)
-        return NULL;
+    if (is_declared(process, request)) {
+        const struct host_passage passage = passage_of(process, request);
+        if (check_passage(&passage, err) < 0)
+            return NULL;
+    }
     host_process_use(process);
     if (!host_process_is_starting(process)) {
         check_process(process, err);
@@ -656,12 +778,13 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
         host_check_process(named, err) < 0)
         return NULL;
     struct host_process *process = named.process;
-    bool starts = instance_talk(process->instance) == NULL && host_process_is_lazy(process) &&
-                  host_process_is_allowed(process);
-    if (starts && manifest_method_find(process->manifest, request->method) != NULL)
+    bool starts = instance_talk(process->instance) == NULL &&
+                  ((host_process_is_lazy(process) && host_process_is_allowed(process)) ||
+                   (request->is_tool && host_process_is_starting(process)));
+    /* It may be started with tools that were approved just now. */
+    if (starts && (request->is_tool || is_declared(process, request)))
         return wait_for_start(host, process, request, err);
-    if ((!starts && check_process(process, err) < 0) ||
-        check_method(process, request->method, err) < 0)
+    if ((!starts && check_process(process, err) < 0) || check_called(process, request, err) < 0)
         return NULL;
     const struct host_passage passage = passage_of(process, request);
     return pass(host, &passage, err);
@@ -679,6 +802,7 @@ void host_call_cancel(struct host_call *call)
         host_call_release(call);
         return;
     }
+    unlink_sent(call);
     dialect_drop(&call->wire);
     end_call(call, &cancelled);
     host_call_release(call);

@@ -4,6 +4,8 @@
  */
 #include "host/internal.h"
 
+#include "redact/shared.h"
+
 #include <stdlib.h>
 
 /* What the map points to. */
@@ -73,8 +75,12 @@ static bool forget_failure(struct host *host, const char *name)
     return found;
 }
 
+/* The reason may be the plugin's own words: what is kept of them has no secret in it. */
 void host_set_failure(struct host *host, const char *process, const char *reason_or_null)
 {
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    if (reason_or_null != NULL && redact_put_shared(kg_str(reason_or_null), &shown))
+        reason_or_null = kg_buf_terminate(&shown);
     const struct state_failure failure = {process, reason_or_null};
     bool is_news = reason_or_null != NULL || forget_failure(host, process);
     if (reason_or_null != NULL) {

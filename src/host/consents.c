@@ -17,6 +17,7 @@ struct work {
     struct store_source *source;   /* owned; NULL: what is installed is offered */
     struct store_fetched *fetched; /* the job's */
     char *name;                    /* owned; the only one that fits, or NULL */
+    struct store_own own;          /* owned; what the operator adds; no lists: nothing */
     struct store_offer *offer;     /* what the job made, or else why not */
     struct kg_err err;
     struct work *next; /* in host->fetches */
@@ -25,6 +26,7 @@ struct work {
 static void work_free(struct work *work)
 {
     store_source_free(work->source);
+    store_own_free(&work->own);
     free(work->name);
     free(work);
 }
@@ -56,10 +58,27 @@ static struct work *work_new(struct host *host, const struct consent *consent, c
 
 /* -- making an offer --------------------------------------------------------------------------- */
 
+/* What the operator adds is told to be none now, and not by a plugin that does not start. */
+static void check_added(struct work *work)
+{
+    const struct host *host = work->host;
+    const struct host_cage_parts parts = {
+        .plugins_dir = host->plugins_dir,
+        .config = host->config,
+        .paths = host->paths,
+        .facts = host->facts,
+    };
+    if (host->no_cage.code != KG_OK || host_check_added(parts, work->offer, &work->err) == 0)
+        return;
+    host_offer_drop(work->host, kg_steal(&work->offer));
+}
+
 static void end_offer(struct work *work)
 {
     struct consent *consent = is_listed(work) ? consent_of(work) : NULL;
     KG_UNLINK(work->host->fetches, work);
+    if (work->offer != NULL && work->own.grants != NULL)
+        check_added(work);
     if (consent != NULL && work->offer != NULL)
         consent_offered(consent, work->offer);
     else if (consent != NULL)
@@ -78,6 +97,9 @@ static void run_offer(struct loop_job *job)
                                   &work->err);
     else
         (void)store_offer_installed(store, work->name, &work->offer, &work->err);
+    if (work->offer != NULL && work->own.grants != NULL &&
+        store_offer_add_own(store, work->offer, &work->own, &work->err) < 0)
+        store_offer_free(kg_steal(&work->offer));
 }
 
 static void on_offer_made(struct loop_job *job)
@@ -118,10 +140,10 @@ static void on_fetched(void *data, struct store_fetched *fetched, const struct k
 /* A path is the caller's, whose folder the daemon does not know. */
 static int check_absolute(const struct consent_wish *wish, struct kg_err *err)
 {
-    if (wish->base != NULL || wish->source[0] == '/' || strstr(wish->source, "://") != NULL)
+    if (wish->base != NULL || wish->source[0] == '/' || !store_source_is_path(wish->source))
         return 0;
     kg_fail(err, KG_E_USAGE, "source %.200s: neither an absolute path nor a URL", wish->source);
-    return kg_hint(err, "give the path from / on, or https://, git+https:// or file://");
+    return kg_hint(err, "give the path from / on, or https://, git+https://, file:// or npm:");
 }
 
 static int begin_fetch(struct work *work, const struct consent_wish *wish, struct kg_err *err)
@@ -130,6 +152,10 @@ static int begin_fetch(struct work *work, const struct consent_wish *wish, struc
     if (result == 0)
         result = store_source_parse(wish->source, wish->version, wish->base ? wish->base : "/",
                                     &work->source, err);
+    if (result == 0) {
+        kg_replace(&work->source->server, wish->server);
+        work->source->packages = wish->packages;
+    }
     return result < 0 ? result
                       : store_fetch(host_store(work->host), work->source, on_progress, on_fetched,
                                     work, &work->fetch, err);
@@ -144,6 +170,8 @@ static int prepare(void *data, struct consent *consent, const struct consent_wis
     if (wish->kind == CONSENT_DEV)
         return 0; /* who raises it has the offer */
     struct work *work = work_new(host, consent, wish->plugin);
+    if (wish->own != NULL)
+        work->own = store_own_copy(wish->own);
     if (wish->source == NULL) {
         make_offer(work);
     } else if (begin_fetch(work, wish, err) < 0) {

@@ -55,6 +55,10 @@ void host_covers_collect(const struct host *host, struct host_covers *ret_covers
             host_covers_add(ret_covers,
                             &(struct host_cover){.path = kg_strdup(host->plugins[i]->dir),
                                                  .note = "a plugin is run from it"});
+    if (host->scripts != NULL)
+        host_covers_add(ret_covers,
+                        &(struct host_cover){.path = kg_strdup(host_scripts_dir(host->scripts)),
+                                             .note = "scripts are run from it"});
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;) {
         if (!may_hold(at))
             continue;

@@ -5,6 +5,8 @@
  */
 #include "host/internal.h"
 
+#include "redact/shared.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -17,6 +19,9 @@ const char *const host_event_type_names[HOST_EVENT_TYPE_COUNT] = {
     [HOST_EVENT_NOTIFICATION] = "notification",
     [HOST_EVENT_STATE] = "state",
     [HOST_EVENT_AUDIT] = "audit",
+    [HOST_EVENT_PROGRESS] = "progress",
+    [HOST_EVENT_LOG] = "log",
+    [HOST_EVENT_QUESTION] = "question",
 };
 
 struct host_events *host_events_new(void)
@@ -68,14 +73,28 @@ static void put_pair(struct kg_buf *buf, const char *key, struct kg_str text)
     kg_json_put_string(buf, text);
 }
 
+static void put_text(struct kg_buf *buf, const char *key, const char *text_or_null)
+{
+    if (text_or_null != NULL)
+        put_pair(buf, key, kg_str(text_or_null));
+}
+
 static void write_plugin_event(const struct host_event *event, struct kg_buf *buf)
 {
     char at[KG_TIME_TEXT];
     kg_time_format(event->at_ms, at);
     put_pair(buf, "{\"type\":", kg_str(host_event_type_names[event->type]));
     put_pair(buf, ",\"plugin\":", event->plugin);
-    if (event->type == HOST_EVENT_NOTIFICATION) {
-        put_pair(buf, ",\"method\":", event->name);
+    put_text(buf, ",\"request_id\":", event->request_id);
+    put_text(buf, ",\"session_id\":", event->session_id);
+    if (event->type != HOST_EVENT_STATE) {
+        static const char *const names[HOST_EVENT_TYPE_COUNT] = {
+            [HOST_EVENT_NOTIFICATION] = ",\"method\":",
+            [HOST_EVENT_PROGRESS] = ",\"method\":",
+            [HOST_EVENT_LOG] = ",\"level\":",
+            [HOST_EVENT_QUESTION] = ",\"state\":",
+        };
+        put_pair(buf, names[event->type], event->name);
         kg_buf_text(buf, ",\"params\":");
         kg_buf_str(buf, event->params.length > 0 ? event->params : KG_STR("null"));
     } else {
@@ -101,9 +120,10 @@ static void write_event(const struct host_event *event, struct kg_buf *buf)
 struct host_message *host_event_message(struct host_event *event)
 {
     if (event->message == NULL) {
-        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        kg_auto(kg_buf_free) struct kg_buf text = {0}, shown = {0};
         write_event(event, &text);
-        event->message = host_message_new(kg_buf_view(&text));
+        bool hides = redact_put_shared_json(kg_buf_view(&text), &shown);
+        event->message = host_message_new(kg_buf_view(hides ? &shown : &text));
     }
     event->message->references++;
     return event->message;
@@ -147,6 +167,54 @@ void host_events_state(struct host_events *events, const char *plugin, const cha
         .name = kg_str(to),
         .from = from,
         .reason = reason,
+        .at_ms = kg_wall_ms(),
+    };
+    tell(events, &event);
+}
+
+void host_events_progress(struct host_events *events, const char *plugin, const char *method,
+                          const struct host_asker *asker, struct kg_str params)
+{
+    if (events->listeners == NULL)
+        return;
+    struct host_event event = {
+        .type = HOST_EVENT_PROGRESS,
+        .plugin = kg_str(plugin),
+        .name = kg_str(method),
+        .params = params,
+        .request_id = asker->request_id,
+        .session_id = asker->session_id,
+        .at_ms = kg_wall_ms(),
+    };
+    tell(events, &event);
+}
+
+void host_events_log(struct host_events *events, const char *plugin, struct kg_str level,
+                     struct kg_str message)
+{
+    if (events->listeners == NULL)
+        return;
+    struct host_event event = {
+        .type = HOST_EVENT_LOG,
+        .plugin = kg_str(plugin),
+        .name = level,
+        .params = message,
+        .at_ms = kg_wall_ms(),
+    };
+    tell(events, &event);
+}
+
+void host_events_question(struct host_events *events, const char *plugin, const char *session_id,
+                          const char *state, struct kg_str question)
+{
+    if (events->listeners == NULL)
+        return;
+    struct host_event event = {
+        .type = HOST_EVENT_QUESTION,
+        .plugin = kg_str(plugin),
+        .name = kg_str(state),
+        .params = question,
+        .session_id = session_id,
         .at_ms = kg_wall_ms(),
     };
     tell(events, &event);

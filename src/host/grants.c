@@ -119,16 +119,13 @@ static struct host_process *concerned(const struct granting *granting)
     return found;
 }
 
-/* Whether a cage of the plugin can be planned that has these and nothing else. */
-static int plan(const struct granting *granting, const struct capability_set *set,
-                struct kg_err *err)
+/* Whether a cage can be planned that has these and nothing else. */
+static int plan(struct host_cage_parts parts, const struct capability_set *set, struct kg_err *err)
 {
-    const struct host_named named = {granting->plugin, concerned(granting)};
     const struct grants only = {.set = *set, .declared = set->count};
-    struct host_cage_parts parts = host_cage_parts_of(named, NULL);
-    parts.manifest = granting->manifest;
     parts.grants = &only;
     parts.settings = KG_STR_NULL;
+    parts.unguarded = true; /* that is looked for when it starts */
     struct cage_plan *plan = host_cage_plan(&parts, err);
     cage_plan_free(plan);
     return plan != NULL ? 0 : -EINVAL;
@@ -139,18 +136,34 @@ static int plan(const struct granting *granting, const struct capability_set *se
  * path of a project that nobody has entered yet is looked at when it is, and one who can have no
  * cage at all is not told so here.
  */
-static int check_line(const struct granting *granting, const struct capability *line,
+static int check_line(struct host_cage_parts parts, const struct capability *line,
                       struct kg_err *err)
 {
-    const struct host_process *process = concerned(granting);
     const struct capability_set nothing = {0}, one = {(struct capability *)line, 1};
-    bool has_place = process != NULL && process->whom.root != NULL;
-    if (kg_str_starts(kg_str(line->path), "project:/") && !has_place)
+    if (kg_str_starts(kg_str(line->path), "project:/") && parts.project_root == NULL)
         return 0;
-    if (plan(granting, &one, err) == 0 || plan(granting, &nothing, NULL) < 0)
+    if (plan(parts, &one, err) == 0 || plan(parts, &nothing, NULL) < 0)
         return 0;
     err->code = KG_E_REFUSED;
     return -EINVAL;
+}
+
+int host_check_added(struct host_cage_parts parts, const struct store_offer *offer,
+                     struct kg_err *err)
+{
+    kg_auto(kg_free) char *dir = kg_path_join(parts.plugins_dir, offer->manifest->name);
+    kg_auto(kg_free) char *tree = store_offer_tree(offer);
+    int result = 0;
+    parts.manifest = offer->manifest;
+    parts.dir = dir;
+    parts.source = tree;
+    for (size_t i = 0; i < offer->own_count && result == 0; i++) {
+        kg_auto(capability_free) struct capability line = {0};
+        if (offer->own[i].kind == STORE_OWN_GRANTED && offer->own[i].difference == STORE_NEW &&
+            capability_parse(kg_str(offer->own[i].text), &line, NULL) == 0)
+            result = check_line(parts, &line, err);
+    }
+    return result;
 }
 
 /* What is closed is covered under its own name: under another it would be open still. */
@@ -168,12 +181,15 @@ static int check_closable(const struct granting *granting, const struct capabili
 static int check_lines(const struct granting *granting, struct kg_err *err)
 {
     const struct host *host = granting->plugin->host;
+    const struct host_named named = {granting->plugin, concerned(granting)};
+    struct host_cage_parts parts = host_cage_parts_of(named, NULL);
     int result = 0;
+    parts.manifest = granting->manifest;
     for (size_t i = 0; i < granting->lines.count && result == 0; i++)
         if (granting->revokes)
             result = check_closable(granting, &granting->lines.items[i], err);
         else if (host->no_cage.code == KG_OK)
-            result = check_line(granting, &granting->lines.items[i], err);
+            result = check_line(parts, &granting->lines.items[i], err);
     return result;
 }
 

@@ -17,7 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TOLD_MAX 16 /* that status shows of a process */
+#define TOLD_MAX       16 /* that status shows of a process */
+#define QUARANTINE_MAX 32 /* that a process may have moved away before it is disabled */
 
 /* What was there when the plan was made. */
 struct seen {
@@ -109,6 +110,28 @@ static void keep_word(struct host_process *process, char *text)
     kg_list_add(list, text);
 }
 
+static void on_disabled(void *data, const struct kg_err *err_or_null)
+{
+    (void)data;
+    if (err_or_null != NULL)
+        kg_log(KG_ERROR_LEVEL, "%s", err_or_null->message);
+}
+
+/* What is moved away stays on the disk until somebody looks at it: there is an end to that. */
+static void count_quarantined(struct host_process *process)
+{
+    struct host *host = process->plugin->host;
+    if (++process->quarantine_count != QUARANTINE_MAX || host->stopping)
+        return;
+    kg_log_about(
+        KG_ERROR_LEVEL, process->name,
+        "is disabled: what is guarded appeared %d times where it may write; look at what is "
+        "in the quarantine, then: kaged plugin enable %s",
+        QUARANTINE_MAX, process->name);
+    process->quarantine_count = 0;
+    host_disable(host, kg_str(process->name), NULL, on_disabled, NULL);
+}
+
 static void quarantine(struct host_guarded *guarded, const char *path, const char *home)
 {
     struct host_process *process = guarded->process;
@@ -125,6 +148,7 @@ static void quarantine(struct host_guarded *guarded, const char *path, const cha
                AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(path), AUDIT_V_TEXT(to),
                AUDIT_V_TEXT(result < 0 ? err.message : NULL));
     keep_word(process, result < 0 ? kg_strdup(err.message) : kg_steal(&to));
+    count_quarantined(process);
 }
 
 /* -- looking ----------------------------------------------------------------------------------- */

@@ -10,7 +10,6 @@ static const struct host_hook_row rows[MANIFEST_HOOK_COUNT] = {
             .when = "Before the first message of a session reaches the model",
             .scope = HOST_HOOK_OF_SESSION,
             .powers = HOST_HOOK_INJECT,
-            .inject_first = true,
         },
     [MANIFEST_ON_SESSION_IDLE] =
         {

@@ -28,7 +28,6 @@ struct host_hook_row {
     const char *when;
     enum host_hook_scope scope;
     unsigned powers;
-    bool inject_first; /* before all that the context has; else behind the compaction's summary */
 };
 const struct host_hook_row *host_hook_row(enum manifest_hook hook);
 /* Whether it fires for that agent. */

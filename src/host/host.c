@@ -252,6 +252,7 @@ void host_start(struct host *host)
     recover_store(host);
     host_log_secrets(host);
     host_find_plugins(host);
+    host_find_scripts(host);
     warn_of_missing(host);
     warn_of_tables(host);
     follow_all(host);
@@ -275,6 +276,7 @@ void host_refresh_all(struct host *host)
     for (size_t i = 0; i < host->plugin_count; i++)
         host_plugin_refresh(host->plugins[i]);
     host_find_plugins(host);
+    host_find_scripts(host);
     warn_of_missing(host);
     warn_of_tables(host);
     follow_all(host);
@@ -361,7 +363,8 @@ static void check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
     if (host->change_count > 0 || host->store_jobs > 0 || host->secret_jobs > 0 ||
-        host->project_ops->busy(host->projects) || store_is_fetching(host->store))
+        host->search_jobs > 0 || host->project_ops->busy(host->projects) ||
+        store_is_fetching(host->store))
         return;
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
         if (host_process_is_busy(at))
@@ -421,6 +424,7 @@ void host_free(struct host *host)
         loop_worker_free(host->store_worker); /* what it has to say is said to plugins */
     loop_undefer(host->loop, &host->stop_check);
     loop_undefer(host->loop, &host->leave_check);
+    host_scripts_free(host);
     host_plugins_free(host); /* who is answered by the last jobs finds none */
     host_devs_free(host);
     if (host->projects != NULL)
@@ -436,6 +440,8 @@ void host_free(struct host *host)
     config_free(host->config);
     local_free(host->local);
     host_secrets_close(host);
+    if (host->search_worker != NULL)
+        loop_worker_free(host->search_worker);
     free(host->plugins_dir);
     free(host->storage_dir);
     free(host->stop_reason);

@@ -89,6 +89,9 @@ uint64_t host_audit_count(const struct host *host);
 typedef void host_audit_done_fn(void *data, struct kg_str lines, const struct kg_err *err_or_null);
 void host_audit_query(struct host *host, const struct audit_filter *filter,
                       host_audit_done_fn *on_done, void *data);
+/* Whether the log is whole, as a report in JSON; refused while another one is made. */
+int host_audit_verify(struct host *host, host_audit_done_fn *on_done, void *data,
+                      struct kg_err *err);
 
 /* -- events, as they happen; see events.c ------------------------------------------------------ */
 
@@ -96,6 +99,9 @@ enum host_event_type {
     HOST_EVENT_NOTIFICATION,
     HOST_EVENT_STATE,
     HOST_EVENT_AUDIT,
+    HOST_EVENT_PROGRESS, /* of a call */
+    HOST_EVENT_LOG,      /* what an MCP server logs */
+    HOST_EVENT_QUESTION, /* a plugin asks one in a session, or it is over */
     HOST_EVENT_TYPE_COUNT
 };
 extern const char *const host_event_type_names[HOST_EVENT_TYPE_COUNT];
@@ -113,10 +119,12 @@ void host_message_free(struct host_message *message); /* gives one reference bac
 struct host_event {
     enum host_event_type type;
     struct kg_str plugin; /* empty: it is about none */
-    struct kg_str name;   /* the notification's method, the new state, the audit event */
-    struct kg_str params; /* of a notification; empty: none */
+    struct kg_str name;   /* the notification's method, the new state, the audit event; the call's
+                             method, the level, the state of a question */
+    struct kg_str params; /* of a notification; empty: none; how far a call is; what is logged */
     const char *from, *reason;
-    struct kg_str line; /* of an audit event */
+    const char *request_id, *session_id; /* of a call; NULL: none */
+    struct kg_str line;                  /* of an audit event */
     int64_t at_ms;
     struct host_message *message; /* NULL: nobody has asked for it yet */
 };
@@ -137,6 +145,13 @@ void host_events_notification(struct host_events *events, const char *plugin, st
                               struct kg_str params);
 void host_events_state(struct host_events *events, const char *plugin, const char *from,
                        const char *to, const char *reason);
+struct host_asker;
+void host_events_progress(struct host_events *events, const char *plugin, const char *method,
+                          const struct host_asker *asker, struct kg_str params);
+void host_events_log(struct host_events *events, const char *plugin, struct kg_str level,
+                     struct kg_str message);
+void host_events_question(struct host_events *events, const char *plugin, const char *session_id,
+                          const char *state, struct kg_str question);
 void host_events_audit(struct host_events *events, struct kg_str line, enum audit_event audited);
 struct host_events *host_events(struct host *host);
 
@@ -178,6 +193,7 @@ struct host_status {
     const char *plugin; /* its own, as its manifest has it */
     const char *dir;
     const struct host_whom *whom;    /* whom it serves */
+    const char *tier; /* how its child is made; "caged" while nobody could tell */
     bool is_dev;                     /* it is run from its author's folder */
     struct kg_str dev_text;          /* the manifest that it is run by there; else empty */
     bool is_leaving;                 /* for good: the plugin, or whom the process serves, is gone */
@@ -263,10 +279,13 @@ struct host_reloaded {
 };
 /*
  * Reads its manifest and local.toml again, takes both or neither, and restarts the plugin if it
- * needs that; if only its configuration changed, it is told.
+ * needs that; if only its configuration changed, it is told. Who names a plugin, and not one
+ * process of it, means all that run: what became of the others goes to *ret_others, members of a
+ * JSON object by name.
  */
 int host_plugin_reload(struct host *host, struct host_named named, const char *operator_id,
-                       struct host_reloaded *ret_reloaded, struct kg_err *err);
+                       struct host_reloaded *ret_reloaded, struct kg_json_writer *others,
+                       struct kg_err *err);
 /* What the operator set of config_schema, with its defaults; no secret is in it. Owned, or NULL. */
 struct kg_doc *host_plugin_settings(const struct host *host, const struct manifest *manifest);
 
@@ -372,11 +391,17 @@ struct host_cage_parts {
     const char *project_file; /* absolute */
     const struct host_covers *covers; /* besides those of its project; NULL: none */
     struct host_covers *ret_guards;   /* what is guarded goes there; NULL: nobody asks */
+    const struct host_search *search; /* what was found to be guarded; NULL: it is looked for now */
+    bool unguarded;                   /* nobody looks: the plan is not for a cage */
     const struct cage_facts *facts;
     /* Those below config:/ that it may write to, and those that are to be closed to it. */
     bool make_folders;
 };
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
+/* Whether what the operator adds to an offer can be given: by the rules of a manifest's own lines.
+ * Of the parts manifest, dir and source are those of the offer. */
+int host_check_added(struct host_cage_parts parts, const struct store_offer *offer,
+                     struct kg_err *err);
 /* Whether it reaches into a project, by a capability or where a setting points. */
 bool policy_is_of_project(const struct manifest *manifest, const struct capability_set *set,
                           struct kg_str settings);
@@ -388,7 +413,7 @@ struct cage_plan *host_plan(struct host_named named, struct host_covers *ret_gua
 struct host_service {
     const char *method;
     enum capability_kind needs;
-    const char *asks; /* of kaged-storage */
+    const char *asks; /* of kaged-storage; NULL: of who made the call, see asks.h */
 };
 const struct host_service *host_service_find(struct kg_str method); /* NULL: there is none */
 /* Whether a plugin that may do that may ask for it. */
@@ -440,18 +465,23 @@ struct host_reply {
     struct kg_err error;
     struct kg_str result;       /* on success: the bytes that the plugin wrote */
     struct kg_str plugin_error; /* the plugin's own error object, when it answered with one */
+    bool names_grant;           /* the error's hint is the command that would allow it */
 };
 typedef void host_done_fn(void *data, const struct host_reply *reply);
+struct host_asked_ops;
 
 struct host_call;
 struct host_call_request {
     struct kg_str plugin;
-    struct kg_str method;
+    struct kg_str method;          /* of a tool its name on the wire: PLUGIN.TOOL */
+    bool is_tool;                  /* which the plugin offers, and its process for nobody serves */
+    bool all_pages;                /* it is a list of MCP's: the result has all of it */
     struct kg_str params;          /* a JSON object, or empty */
     struct host_asker *asker;      /* referred to for as long as it takes */
     uint64_t caller_timeout_ms;    /* 0: none */
     host_done_fn *on_done;         /* called once, never before host_call returns */
     peer_progress_fn *on_progress; /* what the plugin says of it until then; NULL: nobody asks */
+    const struct host_asked_ops *asked; /* the caller can be asked; NULL: it cannot. See asks.h */
     void *data;
 };
 /* NULL with err when the call is refused at once. The handle is valid until on_done or cancel. */

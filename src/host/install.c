@@ -35,6 +35,7 @@ struct host_change {
     struct store_removal removal;
     struct store_removed removed; /* owned */
     bool was_running, reverted, removed_all;
+    bool has_own;                 /* lines of the operator's come with it */
     struct kg_err reason;         /* why it was reverted */
     void (*exchange)(void *data); /* of host_exchange, else NULL */
 
@@ -292,6 +293,7 @@ static void keep_facts(struct host_change *change, const struct store_consent *c
     change->old_version = kg_strdup(offer->installed_version);
     change->hash = kg_strdup(consent->hash);
     change->kind = offer->kind;
+    change->has_own = !store_own_is_empty(&offer->added);
     change->consent = *consent;
     change->consent.hash = change->hash;
     change->report = store_report_new(offer, consent->local, change->operator_id);
@@ -429,12 +431,8 @@ static void find_new(struct host_change *change)
         change->plugin->change = change;
 }
 
-static void on_taken(struct host_change *change)
+static void settle_taken(struct host_change *change)
 {
-    if (change->result < 0) {
-        finish(change, &change->err);
-        return;
-    }
     if (change->kind == STORE_INSTALL)
         host_choices_removed(change->host, change->name); /* said of another of that name */
     if (change->plugin == NULL)
@@ -446,6 +444,25 @@ static void on_taken(struct host_change *change)
     }
     store_report_taken(change->report, change->host->audit);
     finish(change, NULL);
+}
+
+static void on_looked_up(void *data, const struct kg_err *err_or_null)
+{
+    struct host_change *change = data;
+    if (err_or_null != NULL)
+        kg_log_about(KG_ERROR_LEVEL, change->name, "%s", err_or_null->message);
+    settle_taken(change);
+}
+
+/* Lines of the operator's may name secrets, which are looked up before local.toml is read. */
+static void on_taken(struct host_change *change)
+{
+    if (change->result < 0)
+        finish(change, &change->err);
+    else if (change->has_own)
+        host_look_up(change->host, on_looked_up, change);
+    else
+        settle_taken(change);
 }
 
 static void take_now(struct host_change *change)

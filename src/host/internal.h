@@ -3,6 +3,7 @@
 #define KAGED_HOST_INTERNAL_H
 
 #include "config/local.h"
+#include "host/asks.h"
 #include "host/process.h"
 #include "host/watch.h"
 
@@ -19,6 +20,7 @@ struct host {
     struct host_events *events;     /* owned */
     uint64_t audit_count;
     struct loop_worker *reader;     /* owned; reads files for questions */
+    bool verifies;                  /* it checks the whole audit log */
     char *plugins_dir;              /* owned */
     const struct cage_facts *facts; /* borrowed; NULL: see no_cage */
     struct kg_err no_cage;          /* KG_OK: cages can be built */
@@ -32,6 +34,7 @@ struct host {
     struct consent_queue *consents;             /* owned */
     struct work *fetches;                       /* of consents.c; owned by what is under way */
     struct host_dev *devs;        /* owned; runs of plugins that their authors change */
+    struct host_scripts *scripts; /* owned; see script.c */
     struct host_plugin **plugins; /* one reference each, sorted by name */
     size_t plugin_count;
     struct store *store;              /* owned */
@@ -40,6 +43,8 @@ struct host {
     struct secret_values *secrets;     /* one reference */
     struct loop_worker *secret_worker; /* owned; NULL until it is needed */
     size_t secret_jobs;                /* that it has */
+    struct loop_worker *search_worker; /* owned; NULL until it is needed */
+    size_t search_jobs;                /* that it has */
     size_t store_jobs;                 /* that it has, or will have */
     size_t change_count;               /* of the store, that are not done */
     struct host_call *unused_calls;    /* kept for reuse */
@@ -91,6 +96,7 @@ struct host_plugin {
     struct kg_err problem;     /* why it could not be used when it was read last; KG_OK: it can */
     struct kg_err drift;  /* why its files may not be started; KG_OK: nobody knows of a reason */
     struct host_dev *dev; /* whose folder it is run from; NULL: from the store */
+    struct host_script *script;     /* owned; the file that it is; NULL: it is no script */
     struct host_tools *tools;       /* owned; those that it tells of; NULL: its manifest has them */
     struct loop_task tools_task;    /* has its author's processes start with what they listed */
     struct host_change *change;     /* that owns it now, or NULL */
@@ -126,12 +132,17 @@ int host_check_startable(const struct host_plugin *plugin, struct kg_err *err);
 
 /* -- processes, see process.c ------------------------------------------------------------------ */
 
-/* How a process is made, and what is spoken with it. */
+/* How a process is made, and what is spoken with it: a row of tier.c. */
 struct host_tier {
     const char *name;
     struct cage_plan *(*plan)(const struct host_cage_parts *parts, struct kg_err *err);
     const char *dialect;
+    /* Its configuration is filled into its command and environment: a change needs a new start. */
+    bool words_have_settings;
+    bool lists_tools; /* when it runs, for the operator to approve; its manifest has none */
+    bool is_script;   /* it is one file, told to the process, and in no store; see script.c */
 };
+const struct host_tier *host_tier_of(const struct manifest *manifest);
 
 /* What a process is to the host, and what moves it from one to the other: see standing.c. */
 enum host_standing {
@@ -183,15 +194,21 @@ struct host_process {
     char **sees;                  /* owned; the same: see cage_plan_sees */
     struct host_guarded *guarded; /* owned; NULL: nothing of it is watched */
     char **quarantined;           /* owned; NULL until something was */
+    struct host_search *search;   /* owned, once it is over; NULL: none */
+    unsigned quarantine_count;    /* of what was moved away since it was enabled */
     struct host_trace *trace;     /* owned; NULL until somebody asks for it; see trace.c */
     struct redact_set *secrets;   /* owned; what of it must not be shown */
+    struct kg_doc *registered;    /* owned; what a script told of itself; NULL: nothing */
+    bool in_turn;                 /* of its conversation: it is not exchanged until that is over */
 
-    bool in_use;                  /* of one that runs only while it is used: see use.c */
-    uint64_t used_ns;             /* when its last call began or ended */
-    int64_t idle_since_ms;        /* wall clock; 0: it never ended because nobody used it */
-    struct loop_timer idle_timer; /* looks whether it is used while it runs */
-    struct host_waiting *waiting; /* calls that came before it ran; owned */
-    struct loop_task wait_check;  /* looks whether they can be sent */
+    bool in_use;                         /* of one that runs only while it is used: see use.c */
+    uint64_t used_ns;                    /* when its last call began or ended */
+    int64_t idle_since_ms;               /* wall clock; 0: it never ended because nobody used it */
+    struct loop_timer idle_timer;        /* looks whether it is used while it runs */
+    struct host_waiting *waiting;        /* calls that came before it ran; owned */
+    struct host_subscriber *subscribers; /* to its resources; see offers.c */
+    struct host_call *sent;              /* calls that it has not answered, the newest first */
+    struct loop_task wait_check;         /* looks whether they can be sent */
 };
 /* The name in status, logs, metrics, events and routes; owned. */
 char *host_process_name(const char *plugin, const struct host_whom *whom);
@@ -215,6 +232,22 @@ bool host_process_is_busy(struct host_process *process);
 void host_process_kill(struct host_process *process); /* with its storage */
 void host_plugin_follow(struct host_plugin *plugin);  /* all of its processes */
 
+/* -- scripts, see script.c --------------------------------------------------------------------- */
+
+/* Finds new files, reads those again that are there, and lets go of the others; watches from then
+ * on. */
+void host_find_scripts(struct host *host);
+void host_scripts_free(struct host *host);
+void host_script_free(struct host_script *script); /* takes NULL */
+const char *host_scripts_dir(const struct host_scripts *scripts);
+/* Reads its file; NULL with the reason. */
+struct manifest *host_script_manifest(struct host_plugin *plugin, struct kg_err *err);
+/* What a process of it is loaded with, a JSON object. */
+void host_script_settings(const struct host_plugin *plugin, const struct host_whom *whom,
+                          struct kg_buf *ret_json);
+struct cage_plan *host_script_plan(const struct host_cage_parts *parts, struct kg_err *err);
+void host_script_registered(struct host_process *process); /* it told of something new */
+
 /* What its cage is planned of. */
 struct host_cage_parts host_cage_parts_of(struct host_named named,
                                           const struct host_covers *covers_or_null);
@@ -229,7 +262,8 @@ const struct grants *host_grants_of(struct host_named named);
  * A plugin's error may name a path that its cage does not show, or not to be written: that is told
  * to the audit log as the plugin's own word, and err is hinted at the grant. See why.c.
  */
-void host_note_unseen(struct host_process *process, struct kg_str message, struct kg_err *err);
+bool host_note_unseen(struct host_process *process, uint64_t since_ns, struct kg_str message,
+                      struct kg_err *err);
 /* Whether it reaches into a project, also by a grant, or has grants of its own in that one. */
 bool host_is_of_project(const struct host *host, const struct manifest *manifest,
                         const char *project_or_null, struct kg_str settings);
@@ -255,10 +289,39 @@ void host_use_end(struct host_process *process);
 void host_wait(struct host_call *call, const struct host_call_request *request);
 void host_wait_cancel(struct host_call *call);
 
+/* -- what it wants to know, see asks.c --------------------------------------------------------- */
+
+/* A request of the process, that may make it; fails for one that cannot be asked. */
+int host_ask_serve(struct host_process *process, const struct host_service *service,
+                   int64_t request, struct kg_str params, struct kg_err *err);
+bool host_on_input(void *data, struct dialect_input *input);
+void host_drop_input(void *data, struct dialect_input *input);
+bool host_may_request(void *data, struct kg_str method);
+void host_asks_end(struct host_call *call); /* those of the call: it is over */
+/* The process is gone: calls that wait for an answer of somebody else end. */
+void host_calls_gone(struct host_process *process);
+
+/* -- what it offers beside tools, see offers.c ------------------------------------------------- */
+
+/* A notification of it came, or a line for its log. */
+void host_offers_heard(struct host_process *process, struct kg_str method, struct kg_str params);
+void host_offers_logged(struct host_process *process, struct kg_str message);
+void host_offers_end(struct host_process *process); /* it is gone for good */
+
 /* -- what others would run, see guards.c ------------------------------------------------------- */
 
 /* Adds what is guarded in folders that may be written, whether it is there or not. */
 int guards_find(char *const *grants, struct host_covers *ret_covers, struct kg_err *err);
+/* The same on a worker, before a start; see search.c. */
+struct host_search;
+/* Whether what its next plan takes is known; if not, its instance is told when it is. */
+bool host_search_ready(struct host_process *process);
+/* What was found for exactly these folders; NULL: nothing was looked for, or others were. */
+const struct host_covers *host_search_covers(const struct host_search *search, char *const *grants,
+                                             int *ret_result, struct kg_err *err);
+void host_search_forget(struct host_process *process);
+/* The folders that a plan of these parts lets be written, but for those that kaged keeps; owned. */
+char **policy_writable(const struct host_cage_parts *parts);
 /* The path that a file holds behind its head, from the base on; owned. NULL: it holds none. */
 char *guards_git_named(const char *file, const char *head, const char *base);
 /* Adds core.hooksPath and the paths of includes, as a config has them; one too large is refused. */
@@ -284,7 +347,11 @@ struct host_call {
     uint64_t started_ns;
     host_done_fn *on_done;
     peer_progress_fn *on_progress;
+    const struct host_asked_ops *asked; /* NULL: who made it cannot be asked */
     void *data;
+    struct host_question *questions;          /* owned; see asks.c */
+    unsigned question_count;                  /* so far */
+    struct host_call *next_sent, **sent_from; /* in the process; NULL: it was not sent */
     struct host_call *next_unused;
     struct host_asker *asker;     /* a reference */
     struct host_held *held;       /* owned; NULL: it does not wait for the audit log */
@@ -349,6 +416,8 @@ void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
                      struct kg_problems *problems);
 void host_tools_free(struct host_tools *tools); /* takes NULL */
 void host_tools_seen(struct host_process *process);
+/* Whether its server was never seen to list any, and none were approved. */
+bool host_tools_are_unknown(const struct host_plugin *plugin);
 enum dialect_variant host_tools_variant(const struct host_plugin *plugin);
 
 /* -- runs for development, see dev.c ----------------------------------------------------------- */
@@ -382,9 +451,6 @@ void host_change_look(struct host_change *change);
 
 /* See trace.c. */
 void host_trace_loaded(struct host_process *process); /* its manifest may be another */
-/* What a call brings, or its answer has, as it may be shown; see trace.c. */
-void host_trace_put_payload(struct host_process *process, const char *method, bool is_params,
-                            struct kg_str json, struct kg_buf *ret_json);
 void host_trace_configured(struct host_process *process); /* with other values */
 void host_trace_moved(struct host_process *process, enum instance_state from,
                       enum instance_state to, const char *reason);
@@ -405,6 +471,8 @@ int plugin_config_check(struct host *host, const struct manifest *manifest, stru
 void plugin_config_make(const struct host_plugin *plugin, const struct host_whom *whom,
                         const struct manifest *manifest, struct kg_buf *ret_json);
 
+/* Whose storage it uses: mostly its own. See service.c. */
+struct host_process *host_storage_owner(struct host_process *process);
 /* What a process asks of the host, see service.c. False: there is no such method. */
 bool host_serve(void *process, int64_t id, struct kg_str method, struct kg_str params);
 
@@ -415,9 +483,16 @@ bool host_serve(void *process, int64_t id, struct kg_str method, struct kg_str p
 char *host_real_path(const char *path);
 /* kaged's own folders: what no plugin may see, whatever it declares. Owned. See policy.c. */
 char **policy_kept(const struct config_paths *paths, const char *plugins_dir);
-/* Words with settings in the place of ${config.KEY}, from an index on; owned. See fill_in.c. */
-int host_fill_in(const char *const *words, struct kg_str settings, size_t from, char ***ret_words,
-                 struct kg_err *err);
+/* What stands for ${config.KEY}, ${env.NAME}, ${plugin_dir} and ${data_dir}; see fill_in.c. */
+struct host_filling {
+    struct kg_str settings; /* JSON */
+    const char *plugin_dir, *data_dir;
+    char *const *env; /* "NAME=value", of which the last counts; NULL: none */
+};
+/* Of a command the program stays, and an argument that is a list becomes several. Owned. */
+enum host_words { HOST_COMMAND, HOST_ENVIRONMENT };
+int host_fill_in(const char *const *words, enum host_words kind, const struct host_filling *by,
+                 char ***ret_words, struct kg_err *err);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */

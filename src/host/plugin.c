@@ -27,6 +27,7 @@ void host_plugin_drop(struct host_plugin *plugin)
     manifest_free(plugin->manifest);
     grants_free(&plugin->grants);
     host_tools_free(plugin->tools);
+    host_script_free(plugin->script);
     free(plugin->name);
     free(plugin->dir);
     free(plugin->seen_dir);
@@ -203,6 +204,8 @@ static void log_warnings(const struct host_plugin *plugin, const struct kg_probl
 struct manifest *host_read_manifest(struct host_plugin *plugin, struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    if (plugin->script != NULL)
+        return host_script_manifest(plugin, err);
     if (plugin->dev == NULL) {
         free(plugin->dir); /* by now another version may be the one that was approved */
         plugin->dir = store_place(plugin->host->store, plugin->name);
@@ -251,6 +254,8 @@ enum manifest_process host_plugin_serves(const struct host_plugin *plugin,
                                          const char *project_or_null, struct kg_str settings)
 {
     const struct local_plugin *record = record_of(plugin);
+    if (plugin->script != NULL)
+        return plugin->manifest->process;
     enum manifest_process serves = plugin->dev ? plugin->manifest->process : MANIFEST_SHARED;
     for (size_t i = 0; plugin->dev == NULL && record && i < MANIFEST_PROCESS_COUNT; i++)
         if (kg_str_is(record->process, manifest_process_names[i]))
@@ -446,10 +451,19 @@ int host_check_process(struct host_named named, struct kg_err *err)
 
 /* -- what is told of it ------------------------------------------------------------------------ */
 
+/* A script runs in conversations alone; what it is for nobody holds its storage. */
+static bool serves_sessions(struct host_named named)
+{
+    return named.plugin->script != NULL &&
+           (named.process == NULL || named.process->whom.kind == HOST_NOBODY);
+}
+
 /* It has no process of its own, and those of projects may run. */
 static bool serves_projects(struct host_named named)
 {
     const struct host_plugin *plugin = named.plugin;
+    if (serves_sessions(named))
+        return host_script_is_enabled(plugin);
     return named.process == NULL && plugin->manifest != NULL && plugin->problem.code == KG_OK &&
            host_is_enabled(plugin->host, plugin->name);
 }
@@ -464,6 +478,10 @@ struct host_status host_status(struct host_named named)
         .plugin = plugin->name,
         .dir = plugin->dir,
         .whom = process ? &process->whom : &host_nobody,
+        .tier = process            ? process->tier->name
+                : plugin->manifest ? host_tier_of(plugin->manifest)->name
+                : plugin->script   ? "script"
+                                   : "caged",
         .is_dev = plugin->dev != NULL,
         .dev_text = plugin->dev ? host_dev_text(plugin->dev) : KG_STR_NULL,
         .is_leaving = process ? process->standing >= HOST_LEAVES : plugin->leaving,
@@ -472,9 +490,10 @@ struct host_status host_status(struct host_named named)
         .grants = host_grants_of(named),
         .problem = &plugin->problem,
         .drift = &plugin->drift,
-        .state = process && process->instance ? instance_state(process->instance)
-                 : serves_projects(named)     ? INSTANCE_IDLE
-                                              : INSTANCE_DISABLED,
+        .state = process && process->instance && !serves_sessions(named)
+                     ? instance_state(process->instance)
+                 : serves_projects(named) ? INSTANCE_IDLE
+                                          : INSTANCE_DISABLED,
         .instance = process ? process->instance : NULL,
         .usage = process ? &process->usage : &unused,
         .quarantined = process ? process->quarantined : NULL,

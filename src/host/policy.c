@@ -4,6 +4,7 @@
  * A folder below config:/ is made when the plugin may write there, and by nobody's links: a plugin
  * that ran before may have planted some.
  */
+#include "helper/helper.h"
 #include "host/internal.h"
 #include "project/project.h"
 
@@ -373,6 +374,24 @@ static int protect_project(struct policy *policy, struct kg_err *err)
         err);
 }
 
+/* What was looked for before counts, if it was for these. */
+static int find_guards(struct policy *policy, char *const *grants, struct kg_err *err)
+{
+    int result = 0;
+    if (policy->parts->unguarded)
+        return 0;
+    const struct host_covers *found =
+        host_search_covers(policy->parts->search, grants, &result, err);
+    if (found == NULL)
+        return guards_find(grants, &policy->guards, err);
+    for (size_t i = 0; i < found->count && result == 0; i++) {
+        struct host_cover cover = found->items[i];
+        cover.path = kg_strdup(cover.path);
+        host_covers_add(&policy->guards, &cover);
+    }
+    return result;
+}
+
 /* What kaged keeps for the plugin itself is nobody's else to run: it is left alone. */
 static int guard(struct policy *policy, struct kg_err *err)
 {
@@ -387,7 +406,7 @@ static int guard(struct policy *policy, struct kg_err *err)
             result = refuse(policy, path->path, HOST_PROJECTS_FILE, err);
         kg_list_add(&grants, kg_strdup(path->path));
     }
-    if (result == 0 && (result = guards_find(grants, &policy->guards, err)) < 0)
+    if (result == 0 && (result = find_guards(policy, grants, err)) < 0)
         kg_wrap(err, result, "plugin %s", policy->parts->manifest->name);
     kg_list_free(grants);
     for (size_t i = 0; i < policy->guards.count && result == 0; i++)
@@ -473,8 +492,9 @@ static bool uses_config_root(const struct policy *policy)
     return false;
 }
 
-/* The documented environment; the manifest's own entries come later and win, where they may. */
-static void make_environment(struct policy *policy)
+/* The documented environment; the manifest's own entries come later and win, where they may; those
+ * of the operator come last. */
+static void make_environment(struct policy *policy, char *const *declared)
 {
     const struct host_cage_parts *parts = policy->parts;
     char **env = kg_list_new(0);
@@ -483,9 +503,11 @@ static void make_environment(struct policy *policy)
     kg_list_add(&env, kg_strdup("PATH=/usr/bin:/usr/local/bin"));
     kg_list_add(&env, kg_strdup("LANG=C.UTF-8"));
     kg_list_add(&env, kg_strdup("TMPDIR=/tmp"));
-    for (char **entry = parts->manifest->env; *entry != NULL; entry++)
+    for (char *const *entry = declared; *entry != NULL; entry++)
         if (!is_reserved(*entry))
             kg_list_add(&env, kg_strdup(*entry));
+    for (char **entry = parts->grants ? parts->grants->env : NULL; entry && *entry; entry++)
+        kg_list_add(&env, kg_strdup(*entry));
     kg_list_add(&env, kg_format("KAGED_PLUGIN_NAME=%s", parts->manifest->name));
     kg_list_add(&env, kg_format("KAGED_PLUGIN_DIR=%s", parts->dir));
     kg_list_add(&env, kg_format("KAGED_API_VERSION=%d", DIALECT_API_VERSION));
@@ -498,23 +520,64 @@ static void make_environment(struct policy *policy)
     policy->env = env;
 }
 
+/* A setting may hold what would be another header. */
+static int add_headers(struct policy *policy, char *const *headers, struct kg_err *err)
+{
+    for (size_t i = 0; headers[i] != NULL; i++) {
+        for (const char *at = headers[i]; *at != '\0'; at++)
+            if ((unsigned char)*at < 0x20 || *at == 0x7F)
+                return kg_fail(err, KG_E_INVALID_CONFIG,
+                               "the header %.*s has a control character in it",
+                               (int)strcspn(headers[i], ":"), headers[i]);
+        kg_list_add(&policy->env, kg_format("KAGED_REMOTE_HEADER_%zu=%s", i + 1, headers[i]));
+    }
+    return 0;
+}
+
+/* A server somewhere else is spoken to by a program of ours, which its cage gets. */
+static int use_bridge(struct policy *policy, const struct host_filling *by, struct kg_err *err)
+{
+    const char *const *declared = (const char *const *)policy->parts->manifest->headers;
+    kg_auto(kg_free) char *program = helper_program("kaged-remote", err);
+    char **headers = NULL;
+    if (program == NULL || host_fill_in(declared, HOST_ENVIRONMENT, by, &headers, err) < 0)
+        return -EINVAL;
+    int result = add_headers(policy, headers, err);
+    kg_list_free(headers);
+    if (result < 0)
+        return result;
+    kg_replace(&policy->command[0], program);
+    for (const char *const *entry = helper_environment; *entry != NULL; entry++)
+        kg_list_add(&policy->env, kg_strdup(*entry));
+    return add_path(policy, program, false, NULL, err);
+}
+
 /* Of a server that is not told its configuration otherwise, it is in its words. */
-static int make_words(struct policy *policy, struct kg_err *err)
+static int fill_words(struct policy *policy, struct kg_err *err)
 {
     const struct host_cage_parts *parts = policy->parts;
-    const char *const *command = (const char *const *)parts->manifest->command;
-    char **env = NULL;
-    if (!parts->manifest->is_mcp) {
-        policy->command = kg_list_copy(command);
-        return 0;
-    }
-    int result = host_fill_in(command, parts->settings, 1, &policy->command, err);
-    if (result == 0)
-        result = host_fill_in((const char *const *)policy->env, parts->settings, 0, &env, err);
+    const struct manifest *manifest = parts->manifest;
+    struct host_filling by = {parts->settings, parts->dir, policy->config_root, NULL};
+    char **declared = NULL;
+    int result =
+        host_fill_in((const char *const *)manifest->env, HOST_ENVIRONMENT, &by, &declared, err);
     if (result < 0)
-        return kg_wrap(err, result, "plugin %s", parts->manifest->name);
-    kg_list_free(policy->env);
-    policy->env = env;
+        return result;
+    make_environment(policy, declared);
+    kg_list_free(declared);
+    by.env = policy->env;
+    result = host_fill_in((const char *const *)manifest->command, HOST_COMMAND, &by,
+                          &policy->command, err);
+    return result == 0 && manifest->url != NULL ? use_bridge(policy, &by, err) : result;
+}
+
+static int make_words(struct policy *policy, struct kg_err *err)
+{
+    const struct manifest *manifest = policy->parts->manifest;
+    if (host_tier_of(manifest)->words_have_settings)
+        return kg_wrap(err, fill_words(policy, err), "plugin %s", manifest->name);
+    make_environment(policy, manifest->env);
+    policy->command = kg_list_copy((const char *const *)manifest->command);
     return 0;
 }
 
@@ -589,8 +652,21 @@ static int fill(struct policy *policy, struct kg_err *err)
         result = protect(policy, err);
     if (result < 0)
         return result;
-    make_environment(policy);
     return make_words(policy, err);
+}
+
+char **policy_writable(const struct host_cage_parts *parts)
+{
+    kg_auto(policy_free) struct policy policy = {.parts = parts};
+    char **grants = kg_list_new(0);
+    policy.config_root = config_root_of(parts);
+    policy.texts = kg_list_new(0);
+    if (add_declared(&policy, NULL) < 0)
+        return grants;
+    for (size_t i = 0; i < policy.cage.path_count; i++)
+        if (policy.paths[i].write && !policy.paths[i].own)
+            kg_list_add(&grants, kg_strdup(policy.paths[i].path));
+    return grants;
 }
 
 /* What lies nowhere now, as a path of a project without one, holds nothing. */

@@ -37,17 +37,7 @@ struct host_process *host_process_find(const struct host_plugin *plugin,
     return process;
 }
 
-/* -- its tier, its cage ------------------------------------------------------------------------ */
-
-static const struct host_tier tiers[] = {
-    {"caged", host_cage_plan, "kaged"},
-    {"mcp", host_cage_plan, "mcp"},
-};
-
-static const struct host_tier *tier_of(const struct manifest *manifest)
-{
-    return &tiers[manifest->is_mcp ? 1 : 0];
-}
+/* -- its cage ---------------------------------------------------------------------------------- */
 
 /* Without a process, for nobody. */
 struct host_cage_parts host_cage_parts_of(struct host_named named,
@@ -89,8 +79,9 @@ struct cage_plan *host_plan(struct host_named named, struct host_covers *ret_gua
     host_covers_collect(host, &covers);
     struct host_cage_parts parts = host_cage_parts_of(named, &covers);
     parts.ret_guards = ret_guards_or_null;
+    parts.search = named.process && ret_guards_or_null ? named.process->search : NULL;
     parts.make_folders = ret_guards_or_null != NULL;
-    return (named.process ? named.process->tier : &tiers[0])->plan(&parts, err);
+    return host_tier_of(parts.manifest)->plan(&parts, err);
 }
 
 static struct instance_times times_of(const struct manifest *manifest, const struct config *config)
@@ -129,7 +120,7 @@ static int hold_version(struct host_process *process, struct kg_err *err)
 {
     struct host_plugin *plugin = process->plugin;
     struct store_version *version = NULL;
-    if (plugin->dev == NULL &&
+    if (plugin->dev == NULL && plugin->script == NULL &&
         store_version_current(plugin->host->store, plugin->name, &version, err) < 0)
         return -EINVAL;
     bool is_other = version != NULL && strcmp(version->path, process->dir) != 0;
@@ -143,6 +134,11 @@ static int hold_version(struct host_process *process, struct kg_err *err)
     let_go(process);
     process->version = version;
     return 0;
+}
+
+static bool prepare(void *data)
+{
+    return host_search_ready(data);
 }
 
 /* What the cage of a running process is made of is kept, since its plan could be another by now. */
@@ -159,6 +155,7 @@ static struct cage_plan *make_plan(void *data, struct kg_err *err)
     kg_auto(host_covers_free) struct host_covers guards = {0};
     host_guarded_end(kg_steal(&process->guarded));
     struct cage_plan *plan = host_plan((struct host_named){process->plugin, process}, &guards, err);
+    host_search_forget(process);
     kg_buf_free(&process->cage_words);
     kg_list_free(kg_steal(&process->sees));
     if (plan != NULL) {
@@ -219,8 +216,10 @@ static void on_move(void *data, enum instance_state from, enum instance_state to
         return;
     host_guarded_end(kg_steal(&process->guarded));
     host_door_end(process->plugin->host, process);
-    if (process->storage != NULL)
-        storage_drop(process->storage, process); /* what a plugin asked dies with it */
+    host_calls_gone(process);
+    struct storage *storage = host_storage_owner(process)->storage;
+    if (storage != NULL)
+        storage_drop(storage, process); /* what a plugin asked dies with it */
     if (to == INSTANCE_FAILED)
         keep_failure(process);
     else if (from == INSTANCE_FAILED && to != INSTANCE_STOPPED)
@@ -231,6 +230,12 @@ static void on_notification(void *data, struct kg_str method, struct kg_str para
 {
     struct host_process *process = data;
     host_events_notification(process->plugin->host->events, process->name, method, params);
+    host_offers_heard(process, method, params);
+}
+
+static void on_log(void *data, struct kg_str message)
+{
+    host_offers_logged(data, message);
 }
 
 /* Whoever had it told may wait for that. */
@@ -306,7 +311,11 @@ static bool put_roots(void *data, struct kg_json_writer *json_or_null)
 
 static void on_tools(void *data)
 {
-    host_tools_seen(data);
+    struct host_process *process = data;
+    if (process->tier->is_script)
+        host_script_registered(process);
+    else
+        host_tools_seen(process);
 }
 
 /*
@@ -349,6 +358,7 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .on_notification = on_notification,
         .on_configured = on_configured,
         .on_fresh_start = on_fresh_start,
+        .prepare = prepare,
         .make_plan = make_plan,
         .on_request = host_serve,
         .has_storage = has_storage,
@@ -358,6 +368,10 @@ static void set_spec(struct host_process *process, struct kg_str settings)
         .put_projects = put_projects,
         .put_roots = put_roots,
         .on_tools = on_tools,
+        .on_log = on_log,
+        .on_input = host_on_input,
+        .drop_input = host_drop_input,
+        .may_request = host_may_request,
     };
     if (process->instance == NULL)
         process->instance = instance_new(&host->supervisor, &spec, &ops, process);
@@ -366,14 +380,23 @@ static void set_spec(struct host_process *process, struct kg_str settings)
     host_trace_loaded(process);
 }
 
+static void make_settings(const struct host_process *process, const struct manifest *manifest,
+                          struct kg_buf *ret_json)
+{
+    if (process->plugin->script != NULL)
+        host_script_settings(process->plugin, &process->whom, ret_json);
+    else
+        plugin_config_make(process->plugin, &process->whom, manifest, ret_json);
+}
+
 void host_process_load(struct host_process *process)
 {
     struct host_plugin *plugin = process->plugin;
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    plugin_config_make(plugin, &process->whom, plugin->manifest, &settings);
+    make_settings(process, plugin->manifest, &settings);
     manifest_free(process->manifest);
     process->manifest = manifest_keep(plugin->manifest);
-    process->tier = tier_of(process->manifest);
+    process->tier = host_tier_of(process->manifest);
     (void)host_grants_renew(process);
     free(process->dir);
     process->dir = kg_strdup(plugin->dir);
@@ -394,7 +417,7 @@ static void apply_settings(struct host_process *process, struct kg_str settings)
 {
     struct kg_str before = instance_config(process->instance);
     bool moves = policy_paths_differ(process->manifest, before, settings) ||
-                 (process->manifest->is_mcp && !kg_str_equal(before, settings));
+                 (process->tier->words_have_settings && !kg_str_equal(before, settings));
     moves |= host_grants_renew(process);
     host_process_configure(process, settings);
     if (moves)
@@ -404,9 +427,9 @@ static void apply_settings(struct host_process *process, struct kg_str settings)
 void host_process_refresh(struct host_process *process)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    if (process->standing == HOST_LEAVES || !host_process_runs(process))
+    if (process->standing == HOST_LEAVES || !host_process_runs(process) || process->in_turn)
         return;
-    plugin_config_make(process->plugin, &process->whom, process->manifest, &settings);
+    make_settings(process, process->manifest, &settings);
     apply_settings(process, kg_buf_view(&settings));
 }
 
@@ -449,7 +472,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->plugin = host_plugin_keep(plugin);
     process->references = 1;
     process->standing = plugin->change ? HOST_HELD : HOST_RESTS;
-    process->tier = tier_of(plugin->manifest);
+    process->tier = host_tier_of(plugin->manifest);
     process->secrets = redact_set_new(redact_shared());
     process->name = host_process_name(plugin->name, whom);
     process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->project),
@@ -477,6 +500,7 @@ void host_process_remove(struct host_process *process)
     struct host *host = process->plugin->host;
     KG_UNLINK(process->plugin->processes, process);
     host_use_end(process);
+    host_offers_end(process);
     host_trace_free(process);
     instance_free(kg_steal(&process->instance));
     redact_set_free(kg_steal(&process->secrets));
@@ -484,10 +508,12 @@ void host_process_remove(struct host_process *process)
     host->project_ops->gone(host->projects, process);
     manifest_free(kg_steal(&process->manifest));
     grants_free(&process->grants);
+    kg_doc_free(kg_steal(&process->registered));
     kg_buf_free(&process->cage_words);
     kg_list_free(kg_steal(&process->sees));
     host_guarded_end(kg_steal(&process->guarded));
     kg_list_free(kg_steal(&process->quarantined));
+    host_search_forget(process);
     host_process_drop(process);
 }
 
@@ -566,6 +592,9 @@ bool host_process_is_allowed(const struct host_process *process)
     bool is_nobodys = process->whom.kind == HOST_NOBODY;
     if (process->standing >= HOST_LEAVES)
         return false;
+    if (plugin->script != NULL)
+        return !is_nobodys && host_script_is_enabled(plugin) &&
+               host->project_ops->want(host->projects, plugin->name, &process->whom);
     if (plugin->dev != NULL && (is_nobodys || !host_dev_may_run(plugin->dev)))
         return host_dev_may_run(plugin->dev);
     if (!is_nobodys && plugin->dev == NULL && host_choice(host, plugin->name) == STATE_DISABLED)

@@ -120,6 +120,31 @@ void plugin_config_merge(const struct host *host, const struct manifest *manifes
 void host_store_job(struct host *host, struct loop_job *job);
 void host_store_job_done(struct host *host);
 
+/* What a call brings, or its answer has, as it may be shown; see trace.c. */
+void host_trace_put_payload(struct host_process *process, const char *method, bool is_params,
+                            struct kg_str json, struct kg_buf *ret_json);
+
+/* -- scripts, see script.c --------------------------------------------------------------------- */
+
+bool host_plugin_is_script(const struct host_plugin *plugin);
+bool host_process_is_script(const struct host_process *process);
+/* The next by name: NULL asks for the first, and is after the last. */
+struct host_plugin *host_script_after(const struct host *host,
+                                      const struct host_plugin *script_or_null);
+bool host_script_is_enabled(const struct host_plugin *script); /* and can be used */
+/* What a process of a script registered: commands, tools, events; NULL: nothing. */
+const struct kg_node *host_script_offers(const struct host_process *process);
+/* Whether it runs, and asked for that event. */
+bool host_script_hears(const struct host_process *process, const char *event);
+/* The process of that conversation, if it runs, and the name, whose script offers such a tool. */
+struct host_process *host_script_with_tool(const struct host *host, const char *session_id,
+                                           struct kg_str tool);
+/* Those of the conversation, as models are offered them, into an open list. */
+void host_script_put_tools(const struct host *host, const char *session_id,
+                           struct kg_json_writer *json);
+/* What changed of its file counts between the turns of its conversation. */
+void host_process_in_turn(struct host_process *process, bool in_turn);
+
 /* -- the one door, see call.c ------------------------------------------------------------------ */
 
 /* What sort of call it is: how its result is read, and which events tell of it. */
@@ -131,6 +156,7 @@ struct host_call_kind {
     void (*audit_ended)(const struct host_call *call, const struct host_reply *reply,
                         int64_t duration_ms);
 };
+extern const struct host_call_kind host_tool_kind; /* its result_schema is of structuredContent */
 void host_audit_called(const struct host_call *call);
 void host_audit_returned(const struct host_call *call, const struct host_reply *reply,
                          int64_t duration_ms);
@@ -148,8 +174,9 @@ struct host_passage {
     uint64_t timeout_ms;                                /* past it the plugin hangs; 0: never */
     uint64_t caller_timeout_ms;                         /* 0: none */
     const struct host_call_kind *kind;
-    host_done_fn *on_done;         /* called once, never before host_pass returns */
-    peer_progress_fn *on_progress; /* or NULL */
+    host_done_fn *on_done;              /* called once, never before host_pass returns */
+    peer_progress_fn *on_progress;      /* or NULL */
+    const struct host_asked_ops *asked; /* or NULL; see asks.h */
     void *data;
 };
 /* NULL with err when it is refused at once. */

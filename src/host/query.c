@@ -40,10 +40,36 @@ static void on_query_done(struct loop_job *job)
     free(query);
 }
 
+static void run_verify(struct loop_job *job)
+{
+    struct query *query = KG_CONTAINER(job, struct query, job);
+    const struct audit_options options = {
+        .dir = query->host->paths->audit_dir,
+        .state_db = query->host->paths->state_db,
+        .key_file = query->host->paths->audit_key,
+    };
+    struct audit_report report = {0};
+    query->result = audit_verify(&options, &report, &query->err);
+    if (query->result == 0)
+        audit_report_write(&report, &query->lines);
+}
+
 static void on_flushed(struct loop_message *message)
 {
     struct query *query = KG_CONTAINER(message, struct query, flushed);
     loop_worker_submit(query->host->reader, &query->job);
+}
+
+/* Once everything emitted so far is in the files. */
+static void ask(struct query *query, void (*run)(struct loop_job *job), host_audit_done_fn *on_done,
+                void *data)
+{
+    query->on_done = on_done;
+    query->data = data;
+    query->job.run = run;
+    query->job.done = on_query_done;
+    query->flushed.deliver = on_flushed;
+    audit_flush(query->host->audit, &query->flushed);
 }
 
 void host_audit_query(struct host *host, const struct audit_filter *filter,
@@ -55,10 +81,28 @@ void host_audit_query(struct host *host, const struct audit_filter *filter,
     query->filter.plugin = own(filter->plugin);
     query->filter.event = own(filter->event);
     query->filter.after_id = own(filter->after_id);
-    query->on_done = on_done;
-    query->data = data;
-    query->job.run = run_query;
-    query->job.done = on_query_done;
-    query->flushed.deliver = on_flushed;
-    audit_flush(host->audit, &query->flushed);
+    ask(query, run_query, on_done, data);
+}
+
+static void on_verified(struct loop_job *job)
+{
+    struct query *query = KG_CONTAINER(job, struct query, job);
+    query->host->verifies = false;
+    on_query_done(job);
+}
+
+/* All of the log is read for it: one at a time is enough, and others wait for the worker, too. */
+int host_audit_verify(struct host *host, host_audit_done_fn *on_done, void *data,
+                      struct kg_err *err)
+{
+    if (host->verifies) {
+        kg_fail(err, KG_E_BUSY, "the audit log is being verified already");
+        return kg_hint(err, "ask again when that is done");
+    }
+    struct query *query = kg_alloc(sizeof(*query));
+    query->host = host;
+    host->verifies = true;
+    ask(query, run_verify, on_done, data);
+    query->job.done = on_verified;
+    return 0;
 }

@@ -13,6 +13,8 @@ static const struct host_service services[] = {
     {"kaged.storage.query", CAPABILITY_STORAGE_READ, "query"},
     {"kaged.storage.schema", CAPABILITY_STORAGE_READ, "schema"},
     {"kaged.storage.batch", CAPABILITY_STORAGE_WRITE, "batch"},
+    {"kaged.ask", CAPABILITY_ASK, NULL},
+    {"kaged.sample", CAPABILITY_SAMPLE, NULL},
 };
 
 /* A request of a plugin that is being answered. */
@@ -40,11 +42,13 @@ static bool has_capability(const struct capability_set *set, enum capability_kin
 int host_service_check(const struct host_service *service, const struct capability_set *set,
                        struct kg_err *err)
 {
-    const char *needed = service->needs == CAPABILITY_STORAGE_WRITE ? "write" : "read";
+    const struct capability needed = {.kind = service->needs};
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
     if (has_capability(set, service->needs))
         return 0;
-    return kg_fail(err, KG_E_STORAGE_DENIED, "%s needs the capability kaged:storage:%s",
-                   service->method, needed);
+    capability_print(&needed, &line);
+    return kg_fail(err, service->asks != NULL ? KG_E_STORAGE_DENIED : KG_E_CAPABILITY_DENIED,
+                   "%s needs the capability %s", service->method, kg_buf_terminate(&line));
 }
 
 bool host_stores(const struct host_process *process)
@@ -67,9 +71,17 @@ static void on_closed(void *data)
     host_process_moved(data);
 }
 
+/* What a script stores is its own in all conversations. */
+struct host_process *host_storage_owner(struct host_process *process)
+{
+    struct host_process *nobodys = host_process_find(process->plugin, &host_nobody);
+    return process->tier->is_script && nobodys != NULL ? nobodys : process;
+}
+
 struct storage *host_storage(struct host_process *process)
 {
     static const struct storage_ops ops = {on_damaged, on_closed};
+    process = host_storage_owner(process);
     if (process->storage == NULL)
         process->storage =
             storage_new(&process->plugin->host->storage, process->name, &ops, process);
@@ -175,6 +187,22 @@ static int serve(struct host_process *process, const struct host_service *servic
     return result;
 }
 
+static int serve_ask(struct host_process *process, const struct host_service *service, int64_t id,
+                     struct kg_str params, struct kg_err *err)
+{
+    int result = host_service_check(service, &process->grants.set, err);
+    return result < 0 ? result
+                      : host_ask_serve(process, service, id,
+                                       params.length > 0 ? params : KG_STR("{}"), err);
+}
+
+bool host_may_request(void *data, struct kg_str method)
+{
+    const struct host_process *process = data;
+    const struct host_service *service = host_service_find(method);
+    return service != NULL && has_capability(&process->grants.set, service->needs);
+}
+
 bool host_serve(void *data, int64_t id, struct kg_str method, struct kg_str params)
 {
     struct host_process *process = data;
@@ -182,7 +210,9 @@ bool host_serve(void *data, int64_t id, struct kg_str method, struct kg_str para
     const struct host_service *service = host_service_find(method);
     if (service == NULL)
         return false;
-    if (serve(process, service, id, params, &err) < 0)
+    int result = service->asks != NULL ? serve(process, service, id, params, &err)
+                                       : serve_ask(process, service, id, params, &err);
+    if (result < 0)
         answer_failure(process, instance_start_count(process->instance), id, &err);
     return true;
 }

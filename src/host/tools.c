@@ -12,6 +12,8 @@ struct host_tools {
     struct store_tools approved;
     bool is_approved;   /* there was a yes, be it to an empty list */
     struct kg_buf seen; /* what a process listed, if that is something else; empty: it is not */
+    enum dialect_variant seen_variant; /* of that process */
+    char *hash; /* of the files that all of this is about; owned; NULL: of none */
 };
 
 void host_tools_free(struct host_tools *tools)
@@ -20,6 +22,7 @@ void host_tools_free(struct host_tools *tools)
         return;
     store_tools_free(&tools->approved);
     kg_buf_free(&tools->seen);
+    free(tools->hash);
     free(tools);
 }
 
@@ -55,6 +58,9 @@ static void read_approved(struct host_plugin *plugin, const struct manifest *man
 {
     struct host_tools *tools = plugin->tools;
     kg_auto(kg_free) char *hash = hash_of(plugin, manifest);
+    if (!kg_same_text(hash, tools->hash))
+        tools->seen.length = 0; /* of another version */
+    kg_replace(&tools->hash, hash);
     store_tools_free(&tools->approved);
     tools->approved = (struct store_tools){0};
     tools->is_approved =
@@ -66,7 +72,7 @@ void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
                      struct kg_problems *problems)
 {
     kg_auto(kg_buf_free) struct kg_buf offered = {0};
-    if (!manifest->is_mcp)
+    if (!host_tier_of(manifest)->lists_tools)
         return;
     if (plugin->tools == NULL)
         plugin->tools = kg_alloc(sizeof(*plugin->tools));
@@ -168,6 +174,9 @@ static void hold(struct host_process *process, struct kg_str list, struct counts
     struct host_plugin *plugin = process->plugin;
     plugin->tools->seen.length = 0;
     kg_buf_str(&plugin->tools->seen, list);
+    plugin->tools->seen_variant = instance_variant(process->instance);
+    host_process_use(process); /* it stays until it is idle, as after any use */
+    host_use_moved(process);
     kg_log_about(KG_WARN, process->name,
                  "lists tools that were not approved: %lld new, %lld changed; kaged plugin tools "
                  "%s shows them",
@@ -200,21 +209,18 @@ void host_tools_seen(struct host_process *process)
         hold(process, list, counts);
 }
 
+bool host_tools_are_unknown(const struct host_plugin *plugin)
+{
+    const struct host_tools *tools = plugin->tools;
+    return tools != NULL && !tools->is_approved && tools->seen.length == 0;
+}
+
 /* -- what is shown ----------------------------------------------------------------------------- */
 
 static void put_text(struct kg_json_writer *json, const struct kg_node *tool, const char *key)
 {
     const struct kg_node *node = kg_node_typed(tool, key, KG_STRING);
     kg_json_named_str(json, key, node != NULL ? node->text : KG_STR(""));
-}
-
-static void put_any(struct kg_json_writer *json, const char *name, const struct kg_node *node)
-{
-    kg_json_key(json, name);
-    if (node != NULL)
-        kg_json_node(json, node);
-    else
-        kg_json_null(json);
 }
 
 /* Why to look twice, in words. */
@@ -230,8 +236,8 @@ static const char *danger_of(const struct kg_node *tool)
 static void put_words(struct kg_json_writer *json, const struct kg_node *tool)
 {
     put_text(json, tool, "description");
-    put_any(json, "parameters_schema", kg_node_get(tool, "inputSchema"));
-    put_any(json, "annotations", kg_node_get(tool, "annotations"));
+    kg_json_named_node(json, "parameters_schema", kg_node_get(tool, "inputSchema"));
+    kg_json_named_node(json, "annotations", kg_node_get(tool, "annotations"));
     kg_json_named_text(json, "danger", danger_of(tool));
 }
 
@@ -382,14 +388,6 @@ static void decide(struct deciding *deciding, host_acted_fn *on_done, void *data
     host_store_job(deciding->plugin->host, &deciding->job);
 }
 
-static enum dialect_variant variant_now(const struct host_plugin *plugin)
-{
-    for (const struct host_process *at = plugin->processes; at != NULL; at = at->next)
-        if (instance_variant(at->instance) != DIALECT_UNKNOWN)
-            return instance_variant(at->instance);
-    return DIALECT_UNKNOWN;
-}
-
 static int check_shown(const struct host_plugin *plugin, struct kg_str digest, struct kg_err *err)
 {
     char now[STORE_HASH_TEXT];
@@ -420,7 +418,7 @@ void host_tools_approve(struct host_named named, struct kg_str digest, struct ho
     deciding->approves = true;
     deciding->tools.tools.length = 0;
     kg_buf_str(&deciding->tools.tools, kg_buf_view(&named.plugin->tools->seen));
-    deciding->tools.variant = variant_now(named.plugin);
+    deciding->tools.variant = named.plugin->tools->seen_variant;
     decide(deciding, on_done, data);
 }
 

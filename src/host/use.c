@@ -10,13 +10,14 @@
 
 /* -- whether it runs --------------------------------------------------------------------------- */
 
-/* What its author works on shows itself at once. */
+/* What its author works on shows itself at once, and a server whose tools nobody knows lists them.
+ */
 bool host_process_is_lazy(const struct host_process *process)
 {
     const struct host_plugin *plugin = process->plugin;
     if (process->whom.kind != HOST_NOBODY)
         return true;
-    if (plugin->dev != NULL)
+    if (plugin->dev != NULL || host_tools_are_unknown(plugin))
         return false;
     return process->manifest->first_use ||
            host_plugin_serves(plugin, NULL, instance_config(process->instance)) != MANIFEST_SHARED;
@@ -48,7 +49,8 @@ static bool is_live(const struct host_process *process)
     const struct host *host = process->plugin->host;
     const struct instance_facts facts = instance_facts(process->instance);
     return facts.in_flight > 0 || facts.debts > 0 || process->waiting != NULL ||
-           process->standing != HOST_ENABLED || host->project_ops->hold(host->projects, process);
+           process->subscribers != NULL || process->standing != HOST_ENABLED ||
+           host->project_ops->hold(host->projects, process);
 }
 
 static void end_idle(struct host_process *process, uint64_t idle_ms)

@@ -87,26 +87,43 @@ static const char *missing_access(const struct host_process *process, const char
     return NULL;
 }
 
-void host_note_unseen(struct host_process *process, struct kg_str message, struct kg_err *err)
+/* The command that gives it the line, or opens what the operator closed. */
+static bool hint_grant(const struct host_process *process, const char *act, const char *line,
+                       struct kg_err *err)
+{
+    kg_auto(capability_free) struct capability wanted = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, word = {0};
+    if (capability_parse(kg_str(line), &wanted, NULL) < 0)
+        return false;
+    const struct capability *closed = grants_closing(&process->grants, &wanted);
+    capability_print(closed ? closed : &wanted, &text);
+    kg_buf_shell(&word, kg_buf_view(&text));
+    if (word.length >= HINTED_MAX)
+        return false;
+    kg_hint(err, "%sif it may %s: kaged plugin grant %s %s", closed ? "you closed it; " : "", act,
+            process->plugin->name, kg_buf_terminate(&word));
+    return true;
+}
+
+bool host_note_unseen(struct host_process *process, uint64_t since_ns, struct kg_str message,
+                      struct kg_err *err)
 {
     kg_auto(kg_free) char *path = kg_str_dup(path_in(message));
+    const char *denied = instance_denied_since(process->instance, since_ns);
+    bool is_named = path[0] != '\0' && !kg_path_within(path, process->plugin->dir);
+    kg_auto(kg_free) char *named = is_named ? named_as(process, path) : NULL;
+    const char *access = is_named ? missing_access(process, named) : NULL;
     uint32_t suppressed;
-    if (path[0] == '\0' || kg_path_within(path, process->plugin->dir))
-        return;
-    kg_auto(kg_free) char *named = named_as(process, path);
-    const char *access = missing_access(process, named);
     if (access == NULL)
-        return;
-    kg_auto(kg_buf_free) struct kg_buf line = {0}, word = {0};
-    kg_buf_printf(&line, "%s:fs:%s", access, named);
-    kg_buf_shell(&word, kg_buf_view(&line));
-    if (word.length < HINTED_MAX)
-        kg_hint(err, "if it may %s that: kaged plugin grant %s %s", access, process->plugin->name,
-                kg_buf_terminate(&word));
+        return denied != NULL && hint_grant(process, "connect there", denied, err);
+    kg_auto(kg_free) char *line = kg_format("%s:fs:%s", access, named);
+    kg_auto(kg_free) char *act = kg_format("%s that", access);
+    bool hinted = hint_grant(process, act, line, err);
     if (instance_may_complain(process->instance, &suppressed))
         audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_ACCESS_DENIED, KG_STR_NULL,
                    AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(access), AUDIT_V_TEXT(named),
                    AUDIT_V_TEXT(own_word), AUDIT_V_INT(suppressed));
+    return hinted;
 }
 
 /* -- what would have allowed it ---------------------------------------------------------------- */

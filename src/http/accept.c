@@ -52,8 +52,9 @@ static int check_peer(struct http_connection *connection, struct kg_err *err)
 static bool is_one_too_many(const struct http_connection *connection)
 {
     const struct http_server *server = connection->server;
-    size_t of_kind =
-        connection->source.tcp ? server->tcp_count : server->connection_count - server->tcp_count;
+    size_t tcp = server->tcp_count - server->tcp_apart_count;
+    size_t all = server->connection_count - server->apart_count;
+    size_t of_kind = connection->source.tcp ? tcp : all - tcp;
     return of_kind > server->limits.connections;
 }
 

@@ -266,6 +266,7 @@ static void become(struct http_request *request, struct http_credential *credent
     request->scopes = credential->scopes;
     request->credential_id = credential->id;
     memcpy(request->operator_id, credential->operator_id, HTTP_OPERATOR_MAX);
+    memcpy(request->profile, credential->profile, sizeof(request->profile));
     credential->last_used_ms = kg_wall_ms();
     tell_accepted(request, http_via_names[via], credential->id.text);
 }
@@ -369,21 +370,38 @@ static int (*const identify[])(struct http_auth *auth, struct http_request *requ
 
 /* -- what for ---------------------------------------------------------------------------------- */
 
+/* What a profile lets a client use is behind these doors, and only there. */
+static bool is_within_profile(const struct http_request *request)
+{
+    return request->profile[0] == '\0' || request->route == NULL ||
+           kg_str_starts(kg_str(request->route->pattern), "/mcp");
+}
+
+static int say_scope(const struct http_request *request, const char *token, struct kg_err *err)
+{
+    const struct http_route *route = request->route;
+    if (!is_within_profile(request)) {
+        kg_fail(err, KG_E_REFUSED, "%s %s: token %s is confined to the profile %s", route->method,
+                route->pattern, token, request->profile);
+        return kg_hint(err, "it may use /mcp, and what the profile names there");
+    }
+    kg_fail(err, KG_E_REFUSED, "%s %s needs the scope %s, which token %s lacks", route->method,
+            route->pattern, route->permission, token);
+    return kg_hint(err, "make one that has it: kaged auth token create --name NAME --scope %s",
+                   route->permission);
+}
+
 /* Who has a valid token made no failed attempt to get in, whatever he asks for. */
 static int check_scope(struct http_auth *auth, const struct http_source *source,
                        struct http_request *request)
 {
     const char *permission = request->route ? request->route->permission : NULL;
-    if (http_scopes_allow(request->scopes, permission))
+    if (http_scopes_allow(request->scopes, permission) && is_within_profile(request))
         return 0;
     struct kg_err err = {0};
     const struct http_credential *token = http_credentials_named(
         &auth->credentials, STATE_TOKEN, kg_str(request->credential_id.text));
-    int result = kg_fail(&err, KG_E_REFUSED, "%s %s needs the scope %s, which token %s lacks",
-                         request->route->method, request->route->pattern, permission,
-                         token ? token->name : "?");
-    kg_hint(&err, "make one that has it: kaged auth token create --name NAME --scope %s",
-            permission);
+    int result = say_scope(request, token ? token->name : "?", &err);
     refuse(request, &err);
     http_attempts_tell(&auth->attempts, source, http_via_names[request->via], err.message);
     return result;

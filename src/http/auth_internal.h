@@ -68,8 +68,9 @@ struct http_credential {
     uint32_t scopes;
     char operator_id[HTTP_OPERATOR_MAX];
     int64_t created_ms, expires_ms;
-    int64_t last_used_ms; /* since the daemon started; 0: never */
-    bool counts;          /* false: it is not on the disk yet, or is being removed */
+    int64_t last_used_ms;               /* since the daemon started; 0: never */
+    char profile[HTTP_PROFILE_MAX + 1]; /* that a token is confined to; "": it is not */
+    bool counts;                        /* false: it is not on the disk yet, or is being removed */
 };
 
 struct http_credentials {

@@ -191,9 +191,7 @@ void http_handle_root(struct http_request *request)
     if (can_launch(request, token))
         launch(request, token);
     else
-        http_reply_text(request, 200, "text/plain; charset=utf-8",
-                        KG_STR("kaged runs here, and its API is below /api/v1/.\n"
-                               "kaged auth open prints a URL that lets a browser in.\n"));
+        http_reply_page(request);
 }
 
 void http_handle_launch(struct http_request *request)
@@ -280,6 +278,7 @@ static void put_token(struct kg_json_writer *json, const struct http_credential 
     kg_json_named_time(json, "expires_at", token->expires_ms);
     kg_json_named_time(json, "last_used_at", token->last_used_ms);
     kg_json_named_bool(json, "expired", http_credential_has_expired(token));
+    kg_json_named_text(json, "profile", token->profile[0] != '\0' ? token->profile : NULL);
     if (text_or_null != NULL)
         kg_json_named_text(json, "token", text_or_null);
     kg_json_end(json, '}');
@@ -336,6 +335,7 @@ static int take_expiry(struct kg_str text, struct http_credential *wanted, struc
 static int read_wish(const struct kg_node *body, struct http_credential *wanted, struct kg_err *err)
 {
     int result = take_scopes(kg_node_get(body, "scopes"), wanted, err);
+    kg_str_copy(kg_node_text(body, "profile"), wanted->profile, sizeof(wanted->profile));
     return result < 0 ? result : take_expiry(kg_node_text(body, "expires"), wanted, err);
 }
 

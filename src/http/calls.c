@@ -2,6 +2,7 @@
  * Calls of plugins' methods, the hot path: the parameters are passed on as the bytes that came in,
  * and the result as the bytes that came back. A caller that leaves takes its call with it.
  */
+#include "host/offers.h"
 #include "http/internal.h"
 
 #include <stdlib.h>
@@ -64,11 +65,31 @@ static void on_caller_gone(void *data)
     free(waiting);
 }
 
+static struct waiting_call *begin(struct http_request *request)
+{
+    struct waiting_call *waiting = kg_alloc(sizeof(*waiting));
+    waiting->request = request;
+    return waiting;
+}
+
+/* NULL: it was refused at once. */
+static void wait_for(struct waiting_call *waiting, struct host_call *call_or_null,
+                     const struct kg_err *err)
+{
+    struct http_request *request = waiting->request;
+    waiting->call = call_or_null;
+    if (call_or_null == NULL) {
+        free(waiting);
+        http_reply_error(request, err);
+        return;
+    }
+    http_on_gone(request, on_caller_gone, waiting);
+}
+
 static void make_call(struct http_request *request, struct kg_str params)
 {
     struct kg_err err = {0};
-    struct waiting_call *waiting = kg_alloc(sizeof(*waiting));
-    waiting->request = request;
+    struct waiting_call *waiting = begin(request);
     struct host_call_request call = {
         .plugin = http_path_parameter(request, "name"),
         .method = http_path_parameter(request, "method"),
@@ -78,13 +99,7 @@ static void make_call(struct http_request *request, struct kg_str params)
         .on_done = on_call_done,
         .data = waiting,
     };
-    waiting->call = host_call(http_host(request), &call, &err);
-    if (waiting->call == NULL) {
-        free(waiting);
-        http_reply_error(request, &err);
-        return;
-    }
-    http_on_gone(request, on_caller_gone, waiting);
+    wait_for(waiting, host_call(http_host(request), &call, &err), &err);
 }
 
 void http_handle_call(struct http_request *request)
@@ -108,4 +123,53 @@ void http_handle_call_by_query(struct http_request *request)
     }
     kg_buf_char(&params, '}');
     make_call(request, kg_buf_view(&params));
+}
+
+/* -- what MCP servers offer beside tools ------------------------------------------------------- */
+
+static void ask_offer(struct http_request *request, enum host_offer what, struct kg_str params)
+{
+    struct kg_err err = {0};
+    struct waiting_call *waiting = begin(request);
+    const struct host_offer_request offer = {
+        .plugin = http_path_parameter(request, "name"),
+        .what = what,
+        .params = params,
+        .asker = http_asker(request),
+        .caller_timeout_ms = (uint64_t)deadline_of(request),
+        .on_done = on_call_done,
+        .data = waiting,
+    };
+    wait_for(waiting, host_offer_ask(http_host(request), &offer, &err), &err);
+}
+
+void http_handle_resources(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_str uri = http_query_parameter(request, "uri");
+    if (uri.data == NULL) {
+        bool templates = kg_str_is(http_query_parameter(request, "templates"), "true");
+        ask_offer(request, templates ? HOST_TEMPLATES : HOST_RESOURCES, KG_STR_NULL);
+        return;
+    }
+    struct kg_json_writer json = kg_json_writer(&params);
+    kg_json_begin(&json, '{');
+    kg_json_named_str(&json, "uri", uri);
+    kg_json_end(&json, '}');
+    ask_offer(request, HOST_RESOURCE, kg_buf_view(&params));
+}
+
+void http_handle_prompts(struct http_request *request)
+{
+    ask_offer(request, HOST_PROMPTS, KG_STR_NULL);
+}
+
+void http_handle_prompt(struct http_request *request)
+{
+    ask_offer(request, HOST_PROMPT, http_body(request));
+}
+
+void http_handle_completion(struct http_request *request)
+{
+    ask_offer(request, HOST_COMPLETION, http_body(request));
 }

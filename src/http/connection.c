@@ -387,6 +387,17 @@ struct http_connection *http_connection_new(struct http_server *server, const uv
     return connection;
 }
 
+void http_connection_set_apart(struct http_connection *connection, bool apart)
+{
+    struct http_server *server = connection->server;
+    if (connection->apart == apart)
+        return;
+    connection->apart = apart;
+    server->apart_count += apart ? 1 : (size_t)-1;
+    if (connection->source.tcp)
+        server->tcp_apart_count += apart ? 1 : (size_t)-1;
+}
+
 static void unlink_connection(struct http_connection *connection)
 {
     struct http_server *server = connection->server;
@@ -398,6 +409,7 @@ static void unlink_connection(struct http_connection *connection)
         server->connections = connection->next;
     server->connection_count--;
     server->tcp_count -= connection->source.tcp;
+    http_connection_set_apart(connection, false);
 }
 
 static void on_closed(uv_handle_t *handle)

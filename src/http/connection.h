@@ -33,6 +33,7 @@ struct http_connection {
     bool advancing;   /* `http_connection_advance` is on the stack */
     bool last;        /* the answer on its way is the last one */
     bool unread;      /* the request was refused before all of it was read */
+    bool apart;       /* it carries what lasts, and is not counted among the others */
     bool broken;      /* to be closed once nobody is in the middle of it */
     struct loop_timer timer;
     struct loop_timer look; /* runs while nothing is read that would tell of its end */

@@ -91,6 +91,7 @@ static void take_stored(void *data, const struct state_credential *stored)
     memcpy(credential->hash, stored->hash, STATE_HASH_BYTES);
     snprintf(credential->id.text, sizeof(credential->id.text), "%s", stored->id);
     snprintf(credential->operator_id, HTTP_OPERATOR_MAX, "%s", stored->operator_id);
+    kg_str_copy(kg_str(stored->profile), credential->profile, sizeof(credential->profile));
     credential->counts = true;
     keep(data, credential);
 }
@@ -262,6 +263,7 @@ static void store(struct change *change)
         .operator_id = credential->operator_id,
         .created_ms = credential->created_ms,
         .expires_ms = credential->expires_ms,
+        .profile = credential->profile[0] != '\0' ? credential->profile : NULL,
     };
     memcpy(stored.hash, credential->hash, STATE_HASH_BYTES);
     state_keep_credential(change->credentials->keeper, &stored, on_added, change);

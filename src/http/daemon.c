@@ -142,6 +142,17 @@ void http_handle_reload(struct http_request *request)
     host_reload(http_host(request), http_operator(request), on_reloaded, request);
 }
 
+/* Who may read the whole home needs no daemon to copy it: that he did is all that is told here. */
+void http_handle_backup_made(struct http_request *request)
+{
+    kg_auto(kg_free) char *file = http_body_text(request, "file");
+    audit_emit(host_audit(http_host(request)), AUDIT_HOME_BACKED_UP, KG_STR_NULL,
+               AUDIT_V_TEXT(file), AUDIT_V_INT(http_body_int(request, "files", 0)),
+               AUDIT_V_INT(http_body_int(request, "bytes", 0)),
+               AUDIT_V_TEXT(http_operator(request)));
+    http_reply(request, 201, http_body(request));
+}
+
 void http_handle_stop(struct http_request *request)
 {
     http_reply(request, 202, KG_STR("{\"stopping\":true}"));

@@ -16,15 +16,6 @@ static bool find_declared(struct http_request *request, struct host_named *ret_n
     return ret_status->manifest != NULL;
 }
 
-static void put_node(struct kg_json_writer *json, const char *key, const struct kg_node *node)
-{
-    kg_json_key(json, key);
-    if (node != NULL)
-        kg_json_node(json, node);
-    else
-        kg_json_null(json);
-}
-
 /* -- tools ------------------------------------------------------------------------------------- */
 
 static void put_tool(struct kg_json_writer *json, const struct manifest *manifest,
@@ -35,7 +26,7 @@ static void put_tool(struct kg_json_writer *json, const struct manifest *manifes
     kg_json_named_text(json, "name", tool->name);
     kg_json_named_text(json, "full_name", full_name);
     kg_json_named_text(json, "description", tool->description);
-    put_node(json, "parameters_schema", tool->parameters_node);
+    kg_json_named_node(json, "parameters_schema", tool->parameters_node);
     kg_json_named_text(json, "state", "approved");
     kg_json_end(json, '}');
 }
@@ -99,8 +90,8 @@ static void put_method(struct kg_json_writer *json, const char *method,
     const struct kg_node *declared = kg_node_get(schemas, method);
     kg_json_begin(json, '{');
     kg_json_named_text(json, "name", method);
-    put_node(json, "params", declared ? kg_node_get(declared, "params") : NULL);
-    put_node(json, "result", declared ? kg_node_get(declared, "result") : NULL);
+    kg_json_named_node(json, "params", declared ? kg_node_get(declared, "params") : NULL);
+    kg_json_named_node(json, "result", declared ? kg_node_get(declared, "result") : NULL);
     kg_json_end(json, '}');
 }
 
@@ -116,8 +107,8 @@ void http_handle_schema(struct http_request *request)
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", status.name);
-    put_node(&json, "config_schema", manifest->config_schema_node);
-    put_node(&json, "system_config_schema", manifest->system_config_schema_node);
+    kg_json_named_node(&json, "config_schema", manifest->config_schema_node);
+    kg_json_named_node(&json, "system_config_schema", manifest->system_config_schema_node);
     kg_json_named_begin(&json, "methods", '[');
     for (size_t i = 0; i < manifest->method_count; i++)
         put_method(&json, manifest->methods[i].name, schemas);
@@ -140,8 +131,11 @@ static void on_looked_up(void *data, const struct kg_err *err_or_null)
     }
     if (!http_find_plugin(request, &named))
         return;
-    if (host_plugin_reload(http_host(request), named, http_operator(request), &reloaded, &err) <
-        0) {
+    kg_auto(kg_buf_free) struct kg_buf others = {0};
+    struct kg_json_writer others_json = kg_json_writer(&others);
+    kg_json_begin(&others_json, '{');
+    if (host_plugin_reload(http_host(request), named, http_operator(request), &reloaded,
+                           &others_json, &err) < 0) {
         http_reply_error(request, &err);
         return;
     }
@@ -156,6 +150,8 @@ static void on_looked_up(void *data, const struct kg_err *err_or_null)
         kg_json_text(&json, reloaded.reasons[i]);
     kg_json_end(&json, ']');
     kg_json_named_text(&json, "state", instance_state_name(status.state));
+    kg_json_end(&others_json, '}');
+    kg_json_named_raw(&json, "others", kg_buf_view(&others));
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }

@@ -199,8 +199,12 @@ void http_serve_events(struct http_request *request, struct host_events *events,
 
 static unsigned visible_types(const struct http_request *request)
 {
-    bool audits = http_auth_allows(request, "audit:read");
-    return audits ? HTTP_EVENT_ANY : HTTP_EVENT_ANY & ~(1U << HOST_EVENT_AUDIT);
+    unsigned types = HTTP_EVENT_ANY;
+    if (!http_auth_allows(request, "audit:read"))
+        types &= ~(1U << HOST_EVENT_AUDIT);
+    if (!http_auth_allows(request, "sessions:read"))
+        types &= ~(1U << HOST_EVENT_QUESTION);
+    return types;
 }
 
 void http_handle_events(struct http_request *request)

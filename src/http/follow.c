@@ -172,3 +172,10 @@ void http_handle_audit(struct http_request *request)
     };
     ask_audit(question);
 }
+
+void http_handle_audit_verify(struct http_request *request)
+{
+    struct kg_err err;
+    if (host_audit_verify(http_host(request), http_on_answer, request, &err) < 0)
+        http_reply_error(request, &err);
+}

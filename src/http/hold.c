@@ -71,7 +71,7 @@ static bool waits_for_projects(const struct http_request *request)
     struct kg_str pattern = kg_str(request->route->pattern);
     struct host *host = http_host(request);
     return (kg_str_starts(pattern, "/api/v1/projects") ||
-            kg_str_starts(pattern, "/api/v1/sessions")) &&
+            kg_str_starts(pattern, "/api/v1/sessions") || kg_str_starts(pattern, "/mcp")) &&
            !host_is_stopping(host) && !projects_are_read(host);
 }
 

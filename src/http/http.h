@@ -86,6 +86,8 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
                                     const struct http_route *routes, size_t route_count);
 /* Borrowed, like the host; before the server listens. */
 void http_server_set_sessions(struct http_server *server, struct sessions *sessions);
+struct mcp;
+void http_server_set_mcp(struct http_server *server, struct mcp *mcp); /* the same */
 /* Told of a process that may not use the API and was turned away; not of more than one a second. */
 typedef void http_refused_fn(void *data, uid_t uid, pid_t pid, const char *reason);
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data);

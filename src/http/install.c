@@ -81,6 +81,7 @@ void http_handle_consent_approve(struct http_request *request)
         .hash = hash,
         .path = path,
         .allow_new_capabilities = http_body_flag(request, "allow_new_capabilities", false),
+        .replace_source = http_body_flag(request, "replace_source", false),
     };
     struct kg_err err = {0};
     struct consent *consent = find_consent(request);
@@ -120,15 +121,39 @@ static void raise_consent(struct http_request *request, const struct consent_wis
         reply_consent(request, consent);
 }
 
+/* What the operator adds to what the plugin asks for. */
+static struct store_own own_of(const struct kg_node *body)
+{
+    const struct kg_node *grants = kg_node_list(body, "grants");
+    const struct kg_node *env = kg_node_typed(body, "env", KG_OBJECT);
+    struct store_own own = {kg_list_new(0), kg_list_new(0)};
+    for (uint32_t i = 0; i < grants->count; i++)
+        kg_list_add(&own.grants, kg_str_dup(grants->items[i].text));
+    for (uint32_t i = 0; env != NULL && i < env->count; i++)
+        kg_list_add(&own.env, kg_format("%.*s=%.*s", KG_STR_ARG(env->members[i].key),
+                                        KG_STR_ARG(env->members[i].value.text)));
+    return own;
+}
+
 /* Of a source that the body names. */
 static void raise_from_source(struct http_request *request, enum consent_kind kind,
                               const char *plugin_or_null)
 {
     kg_auto(kg_free) char *source = http_body_text(request, "source");
     kg_auto(kg_free) char *version = http_body_text(request, "version");
-    raise_consent(
-        request, &(struct consent_wish){
-                     .kind = kind, .plugin = plugin_or_null, .source = source, .version = version});
+    kg_auto(kg_buf_free) struct kg_buf server = {0};
+    const struct kg_node *named = kg_node_typed(http_body_tree(request), "server", KG_OBJECT);
+    if (named != NULL)
+        kg_json_put_node(&server, named);
+    kg_auto(store_own_free) struct store_own own = own_of(http_body_tree(request));
+    raise_consent(request, &(struct consent_wish){
+                               .kind = kind,
+                               .plugin = plugin_or_null,
+                               .source = source,
+                               .version = version,
+                               .own = store_own_is_empty(&own) ? NULL : &own,
+                               .packages = kg_node_is_true(http_body_tree(request), "packages"),
+                               .server = named ? kg_buf_terminate(&server) : NULL});
 }
 
 void http_handle_plugin_install(struct http_request *request)

@@ -15,6 +15,7 @@
 #define HTTP_QUERY_MAX      256
 #define HTTP_OPERATOR_MAX   64
 #define HTTP_REQUEST_ID_MAX 64
+#define HTTP_PROFILE_MAX    64
 #define HTTP_ALLOW_MAX      96
 #define HTTP_SOURCE_TEXT    48
 #define HTTP_SOURCE_KEY     16
@@ -32,6 +33,7 @@ struct http_server {
     struct loop *loop;
     struct host *host;         /* borrowed, passed on to handlers only */
     struct sessions *sessions; /* the same */
+    struct mcp *mcp;           /* the same */
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
@@ -42,11 +44,13 @@ struct http_server {
 
     struct http_auth *auth; /* borrowed; NULL: unix socket only */
     uv_tcp_t tcp;
-    bool has_tcp;          /* libuv holds it */
-    char address[64];      /* "[::1]:7777"; "" unless listening on TCP */
-    char host_name[64];    /* "[::1]" */
-    char tcp_problem[256]; /* why it does not listen on TCP; "": it does, or was not asked to */
-    size_t tcp_count;      /* connections over TCP: they have a bound of their own */
+    bool has_tcp;           /* libuv holds it */
+    char address[64];       /* "[::1]:7777"; "" unless listening on TCP */
+    char host_name[64];     /* "[::1]" */
+    char tcp_problem[256];  /* why it does not listen on TCP; "": it does, or was not asked to */
+    size_t tcp_count;       /* connections over TCP: they have a bound of their own */
+    size_t apart_count;     /* those that carry a stream, which is bounded elsewhere, of all ... */
+    size_t tcp_apart_count; /* ... and of those over TCP */
 
     uv_pipe_t listener;
     char *path; /* owned; NULL unless listening */
@@ -119,6 +123,8 @@ void http_connection_wake(struct http_connection *connection);
 #define HTTP_PARTS_MAX 3
 bool http_connection_put(struct http_connection *connection, const struct kg_str *parts,
                          size_t count);
+/* It carries what lasts and is bounded elsewhere: it does not count among the connections. */
+void http_connection_set_apart(struct http_connection *connection, bool apart);
 /* The streamed answer is at its end. */
 void http_connection_finish(struct http_connection *connection, bool keep_alive);
 
@@ -182,6 +188,7 @@ struct http_request {
     char operator_id[HTTP_OPERATOR_MAX]; /* "": unknown */
     uint32_t scopes;                     /* what he may do; a bit for each */
     struct kg_id credential_id;          /* of the session or token, or "" */
+    char profile[HTTP_PROFILE_MAX + 1];  /* of MCP clients, that the token is confined to, or "" */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
     struct host_asker *asker; /* a reference; NULL: nobody wanted it yet */
 
@@ -221,6 +228,7 @@ struct http_request {
     void *on_room_data;
 
     struct kg_buf answer_headers; /* besides those that every answer has */
+    const char *cache;            /* who may keep the answer; NULL: nobody */
     struct http_refusal *refusal; /* owned; NULL: nothing is wrong so far */
     void (*on_gone)(void *data);
     void *on_gone_data;
@@ -287,6 +295,7 @@ void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str 
 http_handler_fn http_handle_health;
 http_handler_fn http_handle_status;
 http_handler_fn http_handle_reload;
+http_handler_fn http_handle_backup_made;
 http_handler_fn http_handle_stop;
 http_handler_fn http_handle_plugins;
 http_handler_fn http_handle_enable;
@@ -311,11 +320,20 @@ http_handler_fn http_handle_metrics;
 http_handler_fn http_handle_openapi;
 http_handler_fn http_handle_tools;
 http_handler_fn http_handle_tools_decide;
+http_handler_fn http_handle_resources;
+http_handler_fn http_handle_prompts;
+http_handler_fn http_handle_questions;
+http_handler_fn http_handle_answer;
+http_handler_fn http_handle_prompt;
+http_handler_fn http_handle_completion;
 http_handler_fn http_handle_knobs;
 http_handler_fn http_handle_knob_write;
 http_handler_fn http_handle_schema;
 http_handler_fn http_handle_plugin_reload;
 http_handler_fn http_handle_root;
+http_handler_fn http_handle_page_file;
+http_handler_fn http_handle_audit_verify;
+void http_reply_page(struct http_request *request); /* page.c */
 http_handler_fn http_handle_launch;
 http_handler_fn http_handle_launch_make;
 http_handler_fn http_handle_session;
@@ -335,6 +353,8 @@ http_handler_fn http_handle_session_context;
 http_handler_fn http_handle_session_messages;
 http_handler_fn http_handle_session_tool;
 http_handler_fn http_handle_session_idle;
+http_handler_fn http_handle_session_commands;
+http_handler_fn http_handle_session_command;
 http_handler_fn http_handle_session_compact;
 http_handler_fn http_handle_session_undo;
 http_handler_fn http_handle_session_pin;
@@ -361,6 +381,21 @@ http_handler_fn http_handle_project_reload;
 http_handler_fn http_handle_project_unload;
 http_handler_fn http_handle_agents;
 http_handler_fn http_handle_agent;
+http_handler_fn http_handle_mcp;
+http_handler_fn http_handle_mcp_listen;
+http_handler_fn http_handle_mcp_leave;
+http_handler_fn http_handle_mcp_clients;
+http_handler_fn http_handle_mcp_log;
+http_handler_fn http_handle_mcp_log_forget;
+http_handler_fn http_handle_mcp_profiles;
+http_handler_fn http_handle_mcp_profile_set;
+http_handler_fn http_handle_mcp_profile_remove;
+http_handler_fn http_handle_mcp_mark;
+
+/* -- stream.c ---------------------------------------------------------------------------------- */
+
+/* Before it begins: the answer lasts for long, and its connection is counted apart. */
+void http_stream_apart(struct http_request *request);
 
 /* -- body.c ------------------------------------------------------------------------------------ */
 

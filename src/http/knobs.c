@@ -41,11 +41,7 @@ static void put_members(struct kg_json_writer *json, struct host *host,
         kg_json_key(json, key);
         kg_json_node(json, &knob->node->members[i].value);
     }
-    kg_json_key(json, "value");
-    if (value.node != NULL)
-        kg_json_node(json, value.node);
-    else
-        kg_json_null(json);
+    kg_json_named_node(json, "value", value.node);
     kg_json_named_text(json, "origin", value.origin);
     kg_json_named_bool(json, "hidden", value.hidden);
 }

@@ -39,6 +39,7 @@ static const struct {
     {"tool", "a tool that is on for the agent, by its full name or as models write it"},
     {"knob", "a knob that the plugin's manifest declares"},
     {"path", "the path of an agent: primary.subagents.reader"},
+    {"file", "a file that the page names"},
 };
 
 static void put_parameter(struct kg_json_writer *json, const char *where,

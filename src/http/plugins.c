@@ -114,15 +114,26 @@ static void put_identity(struct kg_json_writer *json, const struct host_status *
     const struct manifest *manifest = status->manifest;
     kg_json_named_text(json, "name", status->name);
     kg_json_named_text(json, "version", manifest ? manifest->version : NULL);
+    if (manifest != NULL)
+        kg_json_named_text(json, "protocol", manifest->is_mcp ? "mcp" : "kaged");
     kg_json_named_text(json, "state", instance_state_name(status->state));
     kg_json_named_text(json, "description", manifest ? manifest->description : NULL);
     kg_json_named_text(json, "homepage", manifest ? manifest->homepage : NULL);
     kg_json_named_text(json, "dir", status->dir);
+    kg_json_named_text(json, "tier", status->tier);
     kg_json_named_bool(json, "dev", status->is_dev);
     if (manifest != NULL)
         put_grants(json, status->grants);
     put_int(json, "pid", facts->pid != 0, facts->pid);
     put_problem(json, status);
+}
+
+static void put_exit_words(struct kg_json_writer *json, const struct exit_report *report)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    if (report != NULL)
+        exit_report_words(report, &words);
+    kg_json_named_text(json, "last_exit_words", report != NULL ? kg_buf_terminate(&words) : NULL);
 }
 
 /* How much it is used, in a list and alone. */
@@ -137,6 +148,7 @@ static void put_use(struct kg_json_writer *json, const struct host_usage *usage,
     kg_json_named_int(json, "p50_us", (int64_t)host_histogram_quantile_us(&usage->latency, 50));
     kg_json_named_int(json, "p99_us", (int64_t)host_histogram_quantile_us(&usage->latency, 99));
     kg_json_named_int(json, "memory_bytes", (int64_t)usage->memory_bytes);
+    put_exit_words(json, facts->last_exit);
 }
 
 static const char *meaning_of(const struct host_status *status)

@@ -375,11 +375,13 @@ static const struct {
     {202, "Accepted"},
     {204, "No Content"},
     {303, "See Other"},
+    {304, "Not Modified"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
+    {406, "Not Acceptable"},
     {408, "Request Timeout"},
     {409, "Conflict"},
     {413, "Content Too Large"},
@@ -422,7 +424,7 @@ static void put_length(struct kg_buf *head, const struct http_request *request, 
     if (length == HTTP_LENGTH_UNKNOWN) {
         if (request->chunked)
             kg_buf_str(head, KG_STR("Transfer-Encoding: chunked\r\n"));
-    } else if (status != 204) { /* RFC 9110, 8.6: a 204 has none */
+    } else if (status != 204 && status != 304) { /* RFC 9110, 8.6: a 204 has none */
         kg_buf_str(head, KG_STR("Content-Length: "));
         kg_buf_int(head, (int64_t)length);
         kg_buf_str(head, KG_STR("\r\n"));
@@ -440,7 +442,8 @@ void http_request_write_head(const struct http_request *request, int status,
     if (content_type != NULL)
         put_header(head, "Content-Type: ", content_type);
     put_length(head, request, status, length);
-    kg_buf_str(head, KG_STR("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"));
+    put_header(head, "Cache-Control: ", request->cache ? request->cache : "no-store");
+    kg_buf_str(head, KG_STR("X-Content-Type-Options: nosniff\r\n"));
     put_header(head, "X-Request-Id: ", request->request_id);
     kg_buf_str(head, kg_buf_view(&request->answer_headers));
     if (request->allow[0] != '\0')

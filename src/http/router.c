@@ -215,7 +215,10 @@ static bool is_trace(struct kg_str text)
 
 static bool is_event_type(struct kg_str text)
 {
-    return is_one_of(text, (const char *const[]){"notification", "state", "audit", NULL});
+    for (size_t i = 0; i < HOST_EVENT_TYPE_COUNT; i++)
+        if (kg_str_is(text, host_event_type_names[i]))
+            return true;
+    return false;
 }
 
 static bool is_session_state(struct kg_str text)

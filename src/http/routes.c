@@ -50,7 +50,13 @@ static const struct http_parameter events_query[] = {
     {"plugin", "string", "only events of this plugin"},
     {"event", "string",
      "only this notification, new state or audit event; a last * takes all that start so"},
-    {"type", "event_type", "only notification, state or audit"},
+    {"type", "event_type", "only notification, state, audit, progress, log or question"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter resources_query[] = {
+    {"uri", "string", "the resource to read, instead of a list of all"},
+    {"templates", "boolean", "true: the templates of URIs instead"},
     {NULL, NULL, NULL},
 };
 
@@ -95,6 +101,11 @@ static const struct http_parameter context_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter questions_query[] = {
+    {"all", "boolean", "true: also those that were answered, or never will be"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter tool_query[] = {
     {"agent", "string", "for this agent, instead of the one that is spoken to"},
     {NULL, NULL, NULL},
@@ -105,9 +116,42 @@ static const struct http_parameter secret_query[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY    SIZE_MAX
-#define TOKEN_BODY  ((size_t)4096)
-#define SOURCE_BODY ((size_t)4096)
+static const struct http_parameter mcp_query[] = {
+    {"project", "string", "by the processes of this project, with what its primary agent has on"},
+    {"profile", "string", "only what this profile names"},
+    {"read_only", "boolean",
+     "true: only tools that read, by their server's word or the operator's"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter mcp_log_query[] = {
+    {"client", "string", "only of clients whose name begins so"},
+    {"tool", "string",
+     "only of this plugin, or of tools that fit: PLUGIN.TOOL, with * for anything"},
+    {"since", "time", "only from this time on: RFC 3339, a date, or a span like 15m"},
+    {"before", "count", "only calls that are older than the one with this id"},
+    {"limit", "positive", "how many at most"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter mcp_headers[] = {
+    {"mcp-session-id", "string", "the session, of a client that began one with initialize"},
+    {"mcp-protocol-version", "string", "the revision of the protocol"},
+    {"mcp-method", "string", "the method of the body, from revision 2026-07-28 on"},
+    {"mcp-name", "string", "the name in the body, from revision 2026-07-28 on"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter mcp_listen_headers[] = {
+    {"mcp-session-id", "string", "the session"},
+    {"last-event-id", "string", "the last event that was seen: those after it follow"},
+    {NULL, NULL, NULL},
+};
+
+#define ANY_BODY     SIZE_MAX
+#define TOKEN_BODY   ((size_t)4096)
+#define SOURCE_BODY  ((size_t)4096)
+#define INSTALL_BODY ((size_t)32768)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -122,6 +166,9 @@ const struct http_route http_routes[] = {
      "This API as an OpenAPI document", .operation = "openapi", .answer = "OpenApi"},
     {"POST", "/api/v1/reload", "admin", 0, NULL, http_handle_reload, "Read the configuration again",
      .operation = "reload", .answer = "Reload"},
+    {"POST", "/api/v1/backups", "admin", SOURCE_BODY, NULL, http_handle_backup_made,
+     "Tell of a backup that was made, for the audit log", .operation = "backup_made",
+     .answer = "BackupMade", .status = 201, .body = "BackupMade"},
     {"POST", "/api/v1/stop", "admin", 0, NULL, http_handle_stop, "Stop the daemon",
      .operation = "stop", .answer = "Stopping", .status = 202, .at_once = true},
     {"GET", "/api/v1/plugins", "plugins:read", 0, NULL, http_handle_plugins, "All plugins",
@@ -129,7 +176,7 @@ const struct http_route http_routes[] = {
     {"GET", "/api/v1/plugins/{name}", "plugins:read", 0, plugin_query, http_reply_plugin,
      "One plugin with its state and its last exit", .operation = "plugin_status",
      .answer = "Plugin"},
-    {"POST", "/api/v1/plugins", "plugins:write", SOURCE_BODY, NULL, http_handle_plugin_install,
+    {"POST", "/api/v1/plugins", "plugins:write", INSTALL_BODY, NULL, http_handle_plugin_install,
      "Fetch a plugin, and offer it for consent", .operation = "plugin_install", .answer = "Consent",
      .status = 202, .body = "Source"},
     {"POST", "/api/v1/dev", "admin", SOURCE_BODY, NULL, http_handle_dev,
@@ -138,7 +185,7 @@ const struct http_route http_routes[] = {
     {"DELETE", "/api/v1/plugins/{name}", "plugins:write", 0, uninstall_query,
      http_handle_plugin_uninstall, "Stop a plugin and remove it", .operation = "plugin_uninstall",
      .answer = "Uninstalled"},
-    {"POST", "/api/v1/plugins/{name}/upgrade", "plugins:write", SOURCE_BODY, NULL,
+    {"POST", "/api/v1/plugins/{name}/upgrade", "plugins:write", INSTALL_BODY, NULL,
      http_handle_plugin_upgrade, "Fetch another version of a plugin, and offer it for consent",
      .operation = "plugin_upgrade", .answer = "Consent", .status = 202, .body = "Source"},
     {"POST", "/api/v1/plugins/{name}/approve", "plugins:write", 0, NULL, http_handle_plugin_approve,
@@ -168,6 +215,19 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/plugins/{name}/tools", "plugins:write", SOURCE_BODY, NULL,
      http_handle_tools_decide, "Approve the tools of a server, or switch one off or on",
      .operation = "plugin_tools_decide", .answer = "Tools", .body = "ToolsDecision"},
+    {"GET", "/api/v1/plugins/{name}/resources", "plugins:call", 0, resources_query,
+     http_handle_resources, "The resources of an MCP server, or what one holds",
+     .operation = "plugin_resources", .answer = "Result", .headers = call_headers},
+    {"GET", "/api/v1/plugins/{name}/prompts", "plugins:call", 0, NULL, http_handle_prompts,
+     "The prompts of an MCP server", .operation = "plugin_prompts", .answer = "Result",
+     .headers = call_headers},
+    {"POST", "/api/v1/plugins/{name}/prompts", "plugins:call", ANY_BODY, NULL, http_handle_prompt,
+     "One prompt of an MCP server, filled in", .operation = "plugin_prompt", .answer = "Result",
+     .body = "PromptWanted", .headers = call_headers},
+    {"POST", "/api/v1/plugins/{name}/completion", "plugins:call", ANY_BODY, NULL,
+     http_handle_completion, "What an argument of a prompt or a template could be",
+     .operation = "plugin_completion", .answer = "Result", .body = "CompletionWanted",
+     .headers = call_headers},
     {"GET", "/api/v1/plugins/{name}/knobs", "plugins:read", 0, knob_query, http_handle_knobs,
      "The knobs that a plugin declares, with their values", .operation = "plugin_knobs",
      .answer = "Knobs"},
@@ -202,7 +262,10 @@ const struct http_route http_routes[] = {
      http_handle_call, "Call a method, parameters in the body", .operation = "plugin_call",
      .answer = "Result", .body = "Params", .passes_body = true, .headers = call_headers},
     {"GET", "/", "", 0, launch_query, http_handle_root,
-     "With a launch token: a session for the browser", .operation = "root", .answer = "text/plain"},
+     "The operator's page; with a launch token, a session for the browser", .operation = "root",
+     .answer = "text/html"},
+    {"GET", "/page/{file}", "", 0, NULL, http_handle_page_file, "A file of the operator's page",
+     .operation = "page_file", .answer = "text/javascript"},
     {"GET", "/auth/launch", "", 0, launch_query, http_handle_launch,
      "A session for the browser, as a cookie", .operation = "launch", .answer = "text/plain",
      .status = 303},
@@ -306,12 +369,65 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/sessions/{id}/runs", "sessions:write", ANY_BODY, NULL, http_handle_run,
      "Say something, and have the agent's model answer: events of the turn, one a line",
      .operation = "session_run", .answer = "application/x-ndjson", .body = "SessionRun"},
+    {"GET", "/api/v1/sessions/{id}/questions", "sessions:read", 0, questions_query,
+     http_handle_questions, "What plugins ask in a session", .operation = "session_questions",
+     .answer = "Questions"},
+    {"POST", "/api/v1/sessions/{id}/questions/{question}", "sessions:write", ANY_BODY, NULL,
+     http_handle_answer, "Answer a question of a plugin", .operation = "session_answer",
+     .answer = "QuestionAnswered", .body = "QuestionAnswer"},
+    {"GET", "/api/v1/sessions/{id}/commands", "sessions:write", 0, NULL,
+     http_handle_session_commands, "The commands that scripts have for a session",
+     .operation = "session_commands", .answer = "SessionCommands"},
+    {"POST", "/api/v1/sessions/{id}/commands/{name}", "sessions:write", ANY_BODY, NULL,
+     http_handle_session_command,
+     "Run a command of a script: what it tells and what comes of it, one a line",
+     .operation = "session_command", .answer = "application/x-ndjson", .body = "SessionCommand"},
     {"POST", "/api/v1/sessions/{id}/cancel", "sessions:write", 0, NULL, http_handle_run_cancel,
      "End the turn that runs, if one does", .operation = "session_cancel",
      .answer = "SessionCancelled"},
     {"GET", "/api/v1/audit", "audit:read", 0, audit_query_parameters, http_handle_audit,
      "Events of the audit log", .operation = "audit", .answer = "Audit"},
+    {"POST", "/api/v1/audit/verify", "audit:read", 0, NULL, http_handle_audit_verify,
+     "Check every block of the audit log, the chain and its signed head",
+     .operation = "audit_verify", .answer = "AuditReport"},
     {"GET", "/api/v1/events", "plugins:read", 0, events_query, http_handle_events,
      "A WebSocket of events as they happen", .operation = "events", .status = 101},
+    {"GET", "/api/v1/mcp/clients", "plugins:read", 0, NULL, http_handle_mcp_clients,
+     "MCP clients, and what each called last", .operation = "mcp_client_list",
+     .answer = "McpClients"},
+    {"GET", "/api/v1/mcp/log", "audit:read", 0, mcp_log_query, http_handle_mcp_log,
+     "What MCP clients called, the newest first", .operation = "mcp_log", .answer = "McpLog"},
+    {"DELETE", "/api/v1/mcp/log", "admin", 0, NULL, http_handle_mcp_log_forget,
+     "Forget what MCP clients called", .operation = "mcp_log_forget", .status = 204},
+    {"GET", "/api/v1/mcp/profiles", "plugins:read", 0, NULL, http_handle_mcp_profiles,
+     "Profiles, which say what MCP clients may use, and marks of tools",
+     .operation = "mcp_profile_list", .answer = "McpProfileList"},
+    {"PUT", "/api/v1/mcp/profiles/{profile}", "admin", ANY_BODY, NULL, http_handle_mcp_profile_set,
+     "Make a profile, or another one of it", .operation = "mcp_profile_set", .answer = "McpProfile",
+     .body = "McpProfileWanted"},
+    {"DELETE", "/api/v1/mcp/profiles/{profile}", "admin", 0, NULL, http_handle_mcp_profile_remove,
+     "Remove a profile: its clients may use nothing then", .operation = "mcp_profile_remove",
+     .answer = "McpProfileRemoved"},
+    {"PUT", "/api/v1/mcp/marks/{tool}", "admin", SOURCE_BODY, NULL, http_handle_mcp_mark,
+     "Say whether a tool, PLUGIN.TOOL, only reads, whatever its server says",
+     .operation = "mcp_mark", .answer = "McpMark", .body = "McpMarkWanted"},
+    {"POST", "/mcp", "plugins:call", ANY_BODY, mcp_query, http_handle_mcp,
+     "A message of the Model Context Protocol, to the tools of all plugins", .operation = "mcp",
+     .answer = "McpMessage", .body = "McpMessage", .passes_body = true, .headers = mcp_headers},
+    {"GET", "/mcp", "plugins:call", 0, mcp_query, http_handle_mcp_listen,
+     "The stream of a session that belongs to no request; or one that broke, from where it did",
+     .operation = "mcp_listen", .answer = "text/event-stream", .headers = mcp_listen_headers},
+    {"DELETE", "/mcp", "plugins:call", 0, mcp_query, http_handle_mcp_leave, "End a session",
+     .operation = "mcp_leave", .status = 204, .headers = mcp_listen_headers},
+    {"POST", "/mcp/{name}", "plugins:call", ANY_BODY, mcp_query, http_handle_mcp,
+     "A message of the Model Context Protocol, to the tools of one plugin",
+     .operation = "mcp_plugin", .answer = "McpMessage", .body = "McpMessage", .passes_body = true,
+     .headers = mcp_headers},
+    {"GET", "/mcp/{name}", "plugins:call", 0, mcp_query, http_handle_mcp_listen,
+     "The stream of a session that belongs to no request; or one that broke, from where it did",
+     .operation = "mcp_plugin_listen", .answer = "text/event-stream",
+     .headers = mcp_listen_headers},
+    {"DELETE", "/mcp/{name}", "plugins:call", 0, mcp_query, http_handle_mcp_leave, "End a session",
+     .operation = "mcp_plugin_leave", .status = 204, .headers = mcp_listen_headers},
 };
 const size_t http_route_count = KG_COUNT(http_routes);

@@ -1,7 +1,7 @@
 /*
- * A turn as the answer of a request: one JSON object a line, as it happens. A client that leaves
- * cancels the turn; one that does not read is waited for up to a bound of bytes, and then cancels
- * it too.
+ * A turn, or a command of a script, as the answer of a request: one JSON object a line, as it
+ * happens. A client that leaves cancels the turn; one that does not read is waited for up to a
+ * bound of bytes, and then cancels it too.
  */
 #include "http/internal.h"
 #include "live/live.h"
@@ -12,19 +12,28 @@
 
 struct run {
     struct http_request *request;
-    struct turn *turn;
+    struct turn *turn;       /* one of the two */
+    struct command *command; /* NULL: the other */
     bool begun, full;
     struct kg_buf queue; /* while the client does not read */
 };
 
 /* -- to the client ----------------------------------------------------------------------------- */
 
+static void cancel(struct run *run, const struct kg_err *why)
+{
+    if (run->command != NULL)
+        command_cancel(run->command, why);
+    else
+        turn_cancel(run->turn, why);
+}
+
 static void give_up(struct run *run)
 {
     struct kg_err why;
     kg_fail(&why, KG_E_CANCELLED, "the client does not read: %zu bytes wait for it",
             run->queue.length);
-    turn_cancel(run->turn, &why);
+    cancel(run, &why);
 }
 
 static void on_line(void *data, struct kg_str line)
@@ -54,7 +63,7 @@ static void on_gone(void *data)
     struct run *run = data;
     struct kg_err why;
     kg_fail(&why, KG_E_CANCELLED, "the client left");
-    turn_cancel(run->turn, &why);
+    cancel(run, &why);
 }
 
 /* -- the turn ---------------------------------------------------------------------------------- */
@@ -81,24 +90,52 @@ static void on_end(void *data)
     run_free(run);
 }
 
-void http_handle_run(struct http_request *request)
+static const struct turn_ops ops = {.on_refused = on_refused, .on_line = on_line, .on_end = on_end};
+
+static struct run *run_new(struct http_request *request)
 {
-    static const struct turn_ops ops = {
-        .on_refused = on_refused, .on_line = on_line, .on_end = on_end};
-    const struct sessions_request asked = {
+    struct run *run = kg_alloc(sizeof(*run));
+    run->request = request;
+    return run;
+}
+
+/* It was begun, or why it was not. */
+static void follow(struct run *run, bool was_begun, const struct kg_err *err)
+{
+    if (!was_begun) {
+        on_refused(run, err);
+        return;
+    }
+    http_on_gone(run->request, on_gone, run);
+    http_on_room(run->request, on_room, run);
+}
+
+static struct sessions_request request_of(struct http_request *request)
+{
+    return (struct sessions_request){
         .session = http_path_parameter(request, "id"),
         .asker = http_asker(request),
     };
-    struct run *run = kg_alloc(sizeof(*run));
+}
+
+void http_handle_session_command(struct http_request *request)
+{
+    const struct sessions_request asked = request_of(request);
+    struct run *run = run_new(request);
     struct kg_err err = {0};
-    run->request = request;
+    run->command =
+        command_start(http_sessions(request), &asked, http_path_parameter(request, "name"),
+                      kg_node_text(http_body_tree(request), "args"), &ops, run, &err);
+    follow(run, run->command != NULL, &err);
+}
+
+void http_handle_run(struct http_request *request)
+{
+    const struct sessions_request asked = request_of(request);
+    struct run *run = run_new(request);
+    struct kg_err err = {0};
     run->turn =
         turn_start(http_sessions(request), &asked, kg_node_text(http_body_tree(request), "text"),
                    http_body_int(request, "steps", INT64_MAX), &ops, run, &err);
-    if (run->turn == NULL) {
-        on_refused(run, &err);
-        return;
-    }
-    http_on_gone(request, on_gone, run);
-    http_on_room(request, on_room, run);
+    follow(run, run->turn != NULL, &err);
 }

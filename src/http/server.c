@@ -137,6 +137,11 @@ void http_server_set_sessions(struct http_server *server, struct sessions *sessi
     server->sessions = sessions;
 }
 
+void http_server_set_mcp(struct http_server *server, struct mcp *mcp)
+{
+    server->mcp = mcp;
+}
+
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data)
 {
     server->on_refused = on_refused;

@@ -65,17 +65,40 @@ void http_handle_session_resume(struct http_request *request)
 void http_handle_session_create(struct http_request *request)
 {
     struct sessions_request asked = request_of(request);
-    struct kg_str project_id = asked.session;
+    const struct sessions_wanted wanted = {.project_id = asked.session,
+                                           .workdir = body_text(request, "workdir"),
+                                           .seat = body_text(request, "seat"),
+                                           .title = body_text(request, "title")};
     asked.session = KG_STR_NULL;
-    sessions_create(http_sessions(request), &asked, project_id, body_text(request, "workdir"),
-                    body_text(request, "seat"));
+    sessions_create(http_sessions(request), &asked, &wanted);
+}
+
+void http_handle_questions(struct http_request *request)
+{
+    const struct sessions_request asked = request_of(request);
+    sessions_questions(http_sessions(request), &asked,
+                       kg_str_is(http_query_parameter(request, "all"), "true"));
+}
+
+void http_handle_answer(struct http_request *request)
+{
+    const struct sessions_request asked = request_of(request);
+    sessions_answer(http_sessions(request), &asked, http_path_parameter(request, "question"),
+                    http_body(request));
+}
+
+static void on_tool_caller_gone(void *data)
+{
+    sessions_tool_cancel(data);
 }
 
 void http_handle_session_tool(struct http_request *request)
 {
     const struct sessions_request asked = request_of(request);
-    sessions_tool(http_sessions(request), &asked, http_query_parameter(request, "agent"),
-                  http_path_parameter(request, "tool"), http_body(request));
+    struct sessions_use *use =
+        sessions_tool(http_sessions(request), &asked, http_query_parameter(request, "agent"),
+                      http_path_parameter(request, "tool"), http_body(request));
+    http_on_gone(request, on_tool_caller_gone, use);
 }
 
 /* -- without one ------------------------------------------------------------------------------- */
@@ -130,4 +153,10 @@ void http_handle_run_cancel(struct http_request *request)
 {
     const struct sessions_request asked = request_of(request);
     sessions_cancel(http_sessions(request), &asked);
+}
+
+void http_handle_session_commands(struct http_request *request)
+{
+    const struct sessions_request asked = request_of(request);
+    sessions_commands(http_sessions(request), &asked);
 }

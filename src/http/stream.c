@@ -33,6 +33,12 @@ void http_on_room(struct http_request *request, void (*on_room)(void *data), voi
     request->on_room_data = data;
 }
 
+void http_stream_apart(struct http_request *request)
+{
+    if (request->connection != NULL)
+        http_connection_set_apart(request->connection, true);
+}
+
 void http_reply_begin(struct http_request *request, int status, const char *content_type)
 {
     struct http_connection *connection = request->connection;
@@ -69,6 +75,7 @@ void http_reply_end(struct http_request *request)
     if (connection != NULL) {
         if (request->chunked && request->method != HTTP_HEAD)
             http_connection_put(connection, &end, 1);
+        http_connection_set_apart(connection, false);
         http_connection_finish(connection, request->keep_alive);
     }
     http_request_free(request);

@@ -75,8 +75,9 @@ const char *kit_applies_compactor(const struct kit_run *run)
 static bool is_visible(const struct capability *capability)
 {
     return capability->kind == CAPABILITY_STORAGE_READ ||
-           capability->kind == CAPABILITY_STORAGE_WRITE ||
-           capability->kind == CAPABILITY_NET_HOST || capability->kind == CAPABILITY_NET_ANY;
+           capability->kind == CAPABILITY_STORAGE_WRITE || capability->kind == CAPABILITY_ASK ||
+           capability->kind == CAPABILITY_SAMPLE || capability->kind == CAPABILITY_NET_HOST ||
+           capability->kind == CAPABILITY_NET_ANY;
 }
 
 const char *kit_applies_visible_capabilities(const struct kit_run *run)
@@ -117,6 +118,10 @@ static bool is_used(const struct kit_run *run, const struct capability *capabili
         return run->seen.storage_read;
     case CAPABILITY_STORAGE_WRITE:
         return run->seen.storage_write || run->seen.storage_read;
+    case CAPABILITY_ASK:
+        return run->seen.asked;
+    case CAPABILITY_SAMPLE:
+        return run->seen.sampled;
     case CAPABILITY_NET_ANY:
         return run->seen.hosts[0] != NULL;
     default:

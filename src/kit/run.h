@@ -45,7 +45,7 @@ struct kit_target {
 
 /* What the plugin was seen to use. */
 struct kit_seen {
-    bool storage_read, storage_write;
+    bool storage_read, storage_write, asked, sampled;
     char **notifications; /* owned, NULL-ended, like the next */
     char **hosts;         /* "host:port" */
 };

@@ -174,6 +174,19 @@ static void answer_error(const struct kit_talk *talk, int64_t request, enum kg_c
     peer_answer_error(talk->seat->peer, request, kg_error_row(code)->rpc_code, message);
 }
 
+/* Nobody is there to be asked, and no model. */
+static void answer_ask(const struct kit_talk *talk, const struct host_service *service,
+                       int64_t request)
+{
+    bool asks_person = service->needs == CAPABILITY_ASK;
+    *(asks_person ? &talk->run->seen.asked : &talk->run->seen.sampled) = true;
+    if (asks_person)
+        peer_answer(talk->seat->peer, request, PEER_ANSWER_RESULT,
+                    KG_STR("{\"action\":\"cancel\"}"));
+    else
+        answer_error(talk, request, KG_E_NOT_APPLICABLE, "there is no model in a test");
+}
+
 static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct kit_talk *talk = data;
@@ -190,6 +203,8 @@ static void on_request(void *data, int64_t request, struct kg_str method, struct
     } else if (host_service_check(service, &kit_manifest(run)->capability_set, &err) < 0) {
         kit_find(run, KIT_RULE_STORAGE_DECLARED, last_sent(talk), talk->line, "%s", err.message);
         answer_error(talk, request, err.code, err.message);
+    } else if (service->asks == NULL) {
+        answer_ask(talk, service, request);
     } else {
         bool writes = service->needs == CAPABILITY_STORAGE_WRITE;
         *(writes ? &run->seen.storage_write : &run->seen.storage_read) = true;
@@ -217,6 +232,8 @@ static void check_notification(struct kit_talk *talk, const struct rpc_message *
                  "it sent %s before it was told initialized", message->method);
         return;
     }
+    if (strcmp(message->method, "kaged.progress") == 0)
+        return;
     if (!kg_list_has(kit_manifest(run)->notifications, kg_str(message->method)))
         kit_find(run, KIT_RULE_NOTIFICATION_DECLARED, last_sent(talk), line,
                  "it sent %s, which its manifest does not list", message->method);

@@ -1,6 +1,8 @@
 /* Sessions are made, forked, closed and resumed; entries are pinned; compactions are undone. */
 #include "live/internal.h"
 
+#include "redact/shared.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -8,7 +10,8 @@
 
 struct change {
     struct live_op op;
-    char *project_id, *workdir, *seat, *entry, *agent; /* owned: what the request said, or NULL */
+    char *project_id, *workdir, *seat, *title, *entry,
+        *agent; /* owned: what the request said, or NULL */
     bool pinned;
     struct session session; /* as it is afterwards */
     struct session_agents agents;
@@ -26,6 +29,7 @@ static void clear_change(struct live_op *op)
     free(change->project_id);
     free(change->workdir);
     free(change->seat);
+    free(change->title);
     free(change->entry);
     free(change->agent);
     free(change->seat_before);
@@ -75,7 +79,8 @@ static int run_create(struct session_job *job, struct state *state, struct kg_er
     const struct session_new new = {.project_id = change->project_id,
                                     .workdir = change->workdir,
                                     .operator_id = operator_of(&change->op),
-                                    .seat = change->seat};
+                                    .seat = change->seat,
+                                    .title = change->title};
     return session_create(state, &new, &change->session, err);
 }
 
@@ -117,14 +122,22 @@ static int check_project(struct change *change, struct kg_err *err)
     return live_agent_find(sessions, change->project_id, change->seat, &agent, err);
 }
 
+/* What is kept of a session has no secret in it. */
+static char *shown_copy(struct kg_str text)
+{
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    return copy(redact_put_shared(text, &shown) ? kg_buf_view(&shown) : text);
+}
+
 void sessions_create(struct sessions *sessions, const struct sessions_request *request,
-                     struct kg_str project_id, struct kg_str workdir, struct kg_str seat)
+                     const struct sessions_wanted *wanted)
 {
     struct change *change = change_new(sessions, request);
     struct kg_err err;
-    change->project_id = kg_str_dup(project_id);
-    change->workdir = copy(workdir);
-    change->seat = copy(seat);
+    change->project_id = kg_str_dup(wanted->project_id);
+    change->workdir = copy(wanted->workdir);
+    change->seat = copy(wanted->seat);
+    change->title = shown_copy(wanted->title);
     if (!live_op_admit(&change->op, true))
         return;
     if (check_project(change, &err) < 0)

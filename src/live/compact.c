@@ -10,6 +10,8 @@
  */
 #include "live/internal.h"
 
+#include "redact/shared.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -301,9 +303,11 @@ static void fall_back(struct live_compaction *compaction, const char *reason, co
 static void take_result(struct live_compaction *compaction)
 {
     struct kg_err err = {0};
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    bool hides = redact_put_shared_json(kg_buf_view(&compaction->result), &shown);
     if (session_compaction_take_result(compaction->plan, compaction->plugin,
-                                       kg_buf_view(&compaction->result), &compaction->fault,
-                                       &err) < 0)
+                                       kg_buf_view(hides ? &shown : &compaction->result),
+                                       &compaction->fault, &err) < 0)
         fall_back(compaction, session_fault_names[compaction->fault], err.message);
 }
 
@@ -357,10 +361,13 @@ static void step_apply(struct live_compaction *compaction)
 static void on_summary(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_compaction *compaction = compaction_of(work);
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
+    bool hides = redact_put_shared(kg_buf_view(&compaction->summary.text), &shown);
     if (err_or_null != NULL)
         fall_back(compaction, "summary_failed", err_or_null->message);
     else
-        session_compaction_set_summary(compaction->plan, kg_buf_view(&compaction->summary.text));
+        session_compaction_set_summary(compaction->plan,
+                                       kg_buf_view(hides ? &shown : &compaction->summary.text));
     step_apply(compaction);
 }
 

@@ -16,6 +16,10 @@
 #define LIVE_WORK_MAX 256 /* that holds one session at the same time */
 
 struct live_compaction;
+struct live_question;
+struct live_sample;
+struct host_ask;
+struct host_asked_ops;
 struct live_compacted;
 
 /* A turn that runs in a session. Embed one; see live_run_begin. */
@@ -62,6 +66,7 @@ struct live_session {
     struct kg_waits starting;            /* who waits for the start */
     struct live_compaction *compactions; /* under way, one for each agent at most */
     struct live_run *run;                /* the innermost turn; NULL: none runs */
+    struct live_question *questions;     /* that wait for an answer; see questions.c */
 };
 
 /* Whether the session can be used now; err says why not. */
@@ -112,7 +117,8 @@ struct live_work {
     struct live_tool *tool;             /* that is called */
     const struct session_draft *drafts; /* of live_append */
     size_t draft_count;
-    struct session_draft *shown_drafts; /* owned, like the next: the same without secrets, or NULL */
+    struct session_draft
+        *shown_drafts; /* owned, like the next: the same without secrets, or NULL */
     struct kg_buf shown;
     struct session_added one, *added; /* one for each draft; owned where it is not `one` */
     void (*on_added)(struct live_work *work);
@@ -185,6 +191,33 @@ size_t live_payload_max(const struct sessions *sessions);
  */
 void live_start(struct live_work *work, live_next_fn *next);
 
+/* -- scripts, see script.c --------------------------------------------------------------------- */
+
+/* What a work asks the scripts of its session, one event at a time. Embed it, zeroed. */
+struct live_scripts {
+    struct live_work *work; /* of the start */
+    struct projects_settling settling;
+    const char *event; /* static */
+    struct kg_buf data;
+    char *last; /* owned; the script that was asked last; NULL: none yet */
+    struct host_call *call;
+    /* What came of the event: */
+    char *blocked;       /* owned; why the call must not be made; NULL: it may */
+    struct kg_buf input; /* other arguments for it; empty: as they were */
+    bool stop;           /* the turn ends here */
+};
+/* Its process for this session; NULL: there is none. */
+struct host_process *live_script_process(const struct live_session *live,
+                                         const struct host_plugin *script);
+/* A step: their processes run, or have failed to. Maybe before it returns. */
+void live_scripts_start(struct live_scripts *scripts, struct live_work *work, live_next_fn *next);
+/* A step: those that listen hear of it, in turn. Maybe before it returns. */
+void live_scripts_tell(struct live_scripts *scripts, const char *event, struct kg_str data,
+                       live_next_fn *next);
+/* From then on no process is exchanged for what its file has become, or may be again. */
+void live_scripts_in_turn(struct live_session *live, bool in_turn);
+void live_scripts_clear(struct live_scripts *scripts);
+
 /* -- tools, see tool.c ------------------------------------------------------------------------- */
 
 /* A call of a tool, embedded in what makes it; it takes the steps of that. */
@@ -195,12 +228,20 @@ struct live_tool {
     struct kg_id call;       /* its entry */
     /* What came of it. */
     char *plugin;               /* owned: whose tool it is; NULL: nobody's */
+    bool calling;               /* the plugin has it */
     bool blocked;               /* the plugin could not be reached */
     bool is_error;              /* and also: unknown tool, bad arguments, the plugin's own error */
+    bool names_grant;           /* and the command that would allow it is known */
     struct kg_buf content;      /* of the result's entry, */
     size_t from, length;        /* and where in it the result stands */
     struct session_draft draft; /* the result's */
     void (*on_added)(struct live_work *work);
+    /* What the plugin says of it until it answers; NULL: nobody is told. */
+    void (*on_progress)(struct live_tool *tool, struct kg_str params);
+    /* The plugin asks a question; NULL: nobody is told. */
+    void (*on_question)(struct live_tool *tool, const struct state_question *question);
+    struct live_sample *samples; /* that the model answers; see sample.c */
+    int64_t sample_count;        /* so far */
     live_next_fn *next;
 };
 void live_tool_clear(struct live_tool *tool);
@@ -213,6 +254,17 @@ struct kg_str live_tool_result(const struct live_tool *tool);
  */
 void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null,
                     void (*on_added_or_null)(struct live_work *work), live_next_fn *next);
+
+/* Who made the call left: the plugin is told, and that is the result. Nothing if it has one. */
+void live_tool_cancel(struct live_tool *tool, const struct kg_err *why);
+
+/* -- what plugins want to know, see questions.c and sample.c ------------------------------------
+ */
+
+extern const struct host_asked_ops live_asked_ops; /* data is the tool */
+void live_question_write(const struct state_question *row, struct kg_json_writer *json);
+bool live_sample_begin(struct live_tool *tool, struct host_ask *ask);
+void live_sample_end(struct live_tool *tool, const struct host_ask *ask); /* nobody waits for it */
 
 /* -- compaction, see compact.c ----------------------------------------------------------------- */
 
@@ -409,9 +461,26 @@ struct turn {
     size_t next_call; /* the first of the answer's that has no result */
     bool calling;     /* that one */
     struct live_tool tool;
+    struct live_scripts scripts;
+    bool scripted;        /* scripts hear of it */
+    struct kg_buf told;   /* to them */
+    struct kg_id message; /* the last entry of the model's; "": none yet */
+    struct {
+        int64_t input_tokens, cached_tokens, output_tokens;
+    } usage;               /* of its last answer */
     struct kg_buf content; /* of what is appended */
     struct session_draft drafts[1 + TURN_CALLS_MAX];
 };
+
+/* -- what scripts hear of it, see turn_scripts.c: each is a step, maybe before it returns ------ */
+
+void turn_hear_start(struct turn *turn, live_next_fn *next);
+void turn_hear_step(struct turn *turn, live_next_fn *next);
+void turn_hear_message(struct turn *turn, const char *event, live_next_fn *next);
+void turn_hear_answer(struct turn *turn, const char *event, live_next_fn *next);
+void turn_hear_call(struct turn *turn, const struct turn_call *call, live_next_fn *next);
+void turn_hear_result(struct turn *turn, const struct turn_call *call, live_next_fn *next);
+void turn_hear_end(struct turn *turn, live_next_fn *next);
 
 /* -- what the reader is told, see turn_lines.c ------------------------------------------------- */
 
@@ -422,6 +491,9 @@ void turn_tell_retry(struct turn *turn, const struct model_event *event);
 void turn_tell_call(struct turn *turn, const struct turn_call *call);
 void turn_tell_result(struct turn *turn, const struct turn_call *call, bool blocked, bool is_error,
                       struct kg_str result);
+void turn_tell_progress(struct turn *turn, const struct turn_call *call, struct kg_str progress);
+void turn_tell_question(struct turn *turn, const struct turn_call *call,
+                        const struct state_question *question);
 void turn_tell_compaction(struct turn *turn, const struct live_compacted *compacted);
 void turn_tell_end(struct turn *turn);
 

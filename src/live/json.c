@@ -79,6 +79,7 @@ void live_session_write(const struct sessions *sessions, const struct session *s
     kg_json_named_text(json, "id", session->id.text);
     kg_json_named_text(json, "project_id", session->project_id);
     kg_json_named_text(json, "workdir", session->workdir);
+    kg_json_named_text(json, "title", session->title);
     kg_json_named_text(json, "seat", session->seat);
     kg_json_named_text(json, "state", session_state_names[session->state]);
     kg_json_named_text(json, "operator_id", session->operator_id);

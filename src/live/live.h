@@ -34,13 +34,15 @@ typedef void sessions_done_fn(void *data, struct kg_str json, const struct kg_er
  */
 struct sessions_request {
     struct host_asker *asker;
-    struct kg_str session; /* an id, or a prefix that only one has; of create and list: empty */
+    struct kg_str
+        session; /* an id, a prefix that only one has, or @last; of create and list: empty */
     sessions_done_fn *on_done;
     void *data;
 };
 
 /*
- * Session: {"id","project_id","workdir","seat","state","operator_id","created_at","updated_at",
+ * Session:
+ * {"id","project_id","workdir","title","seat","state","operator_id","created_at","updated_at",
  *           "parent","parent_entry","entries","running",
  *           "agents":[{"path","entries","tokens","window_tokens","threshold"}]}
  * The last two of an agent are null while its project is not loaded.
@@ -48,9 +50,13 @@ struct sessions_request {
  *         "tokens","content"}
  */
 
-/* Without a workdir the project's root, without a seat the primary -> Session */
+struct sessions_wanted {
+    struct kg_str project_id;
+    struct kg_str workdir, seat, title; /* data NULL: the root, the primary, its first words */
+};
+/* -> Session */
 void sessions_create(struct sessions *sessions, const struct sessions_request *request,
-                     struct kg_str project_id, struct kg_str workdir, struct kg_str seat);
+                     const struct sessions_wanted *wanted);
 
 struct sessions_list_query {
     struct kg_str project_id, state, before; /* data NULL: any */
@@ -78,8 +84,13 @@ void sessions_context(struct sessions *sessions, const struct sessions_request *
 void sessions_append(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str body);
 /* arguments -> {"tool","plugin","call":Entry,"entry":Entry,"blocked","is_error","result"} */
-void sessions_tool(struct sessions *sessions, const struct sessions_request *request,
-                   struct kg_str agent, struct kg_str tool, struct kg_str arguments);
+struct sessions_use;
+struct sessions_use *sessions_tool(struct sessions *sessions,
+                                   const struct sessions_request *request, struct kg_str agent,
+                                   struct kg_str tool, struct kg_str arguments);
+/* Who asked left, before on_done: the tool's work ends, and that is its result, which is recorded.
+ */
+void sessions_tool_cancel(struct sessions_use *use);
 /* {"hooks":[{"plugin","ok","error"?}]} */
 void sessions_idle(struct sessions *sessions, const struct sessions_request *request);
 struct sessions_compaction {
@@ -105,6 +116,22 @@ void sessions_fork(struct sessions *sessions, const struct sessions_request *req
 /* With the same seat unless one is named -> Session; KG_E_CONFLICT while a turn runs */
 void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str seat);
+
+/* -- questions of plugins ---------------------------------------------------------------------- */
+
+/*
+ * Question: {"id","session_id","agent","plugin","kind","title","schema","url","state",
+ *            "answered_by","asked_at","deadline_at","ended_at"}
+ */
+
+/* Those that wait for an answer, or also the last of those that do not -> {"questions":[Question]}
+ */
+void sessions_questions(struct sessions *sessions, const struct sessions_request *request,
+                        bool all);
+/* {"action":"accept|decline|cancel","content"?} -> {"id","state"}; KG_E_INVALID_PARAMS if it does
+ * not fit the question's schema */
+void sessions_answer(struct sessions *sessions, const struct sessions_request *request,
+                     struct kg_str id, struct kg_str answer);
 
 /* -- turns ------------------------------------------------------------------------------------- */
 
@@ -132,6 +159,19 @@ struct turn *turn_start(struct sessions *sessions, const struct sessions_request
                         struct kg_err *err);
 /* It ends soon; with KG_OK in `why` nobody is told a reason. */
 void turn_cancel(struct turn *turn, const struct kg_err *why);
+
+/* -- commands of scripts ----------------------------------------------------------------------- */
+
+/* {"commands":[{"name","description","aliases","plugin"}]}; its scripts are started for that */
+void sessions_commands(struct sessions *sessions, const struct sessions_request *request);
+
+struct command;
+/* As a turn: {"type":"notice","plugin","level","text"} as they come, and at last
+ * {"type":"result","command","plugin","is_error","text","structured"?} */
+struct command *command_start(struct sessions *sessions, const struct sessions_request *request,
+                              struct kg_str name, struct kg_str args, const struct turn_ops *ops,
+                              void *data, struct kg_err *err);
+void command_cancel(struct command *command, const struct kg_err *why);
 
 /* The turn that runs in a session, if any -> {"cancelled"} */
 void sessions_cancel(struct sessions *sessions, const struct sessions_request *request);

@@ -174,13 +174,12 @@ void sessions_append(struct sessions *sessions, const struct sessions_request *r
 
 /* -- tools ------------------------------------------------------------------------------------- */
 
-struct using
-{
+struct sessions_use {
     struct live_op op;
     char *agent, *tool;   /* owned; the first is NULL for the seat */
     struct kg_buf record; /* the content of the call's entry, */
     size_t from, length;  /* and where in it the arguments stand */
-    struct kg_err unfit;  /* why they are none; KG_OK: they are */
+    struct kg_err unfit;  /* why it is not called; KG_OK: it is */
     struct session_draft draft;
     struct session_added call;
     struct live_tool called;
@@ -188,7 +187,7 @@ struct using
 
 static void clear_using(struct live_op *op)
 {
-    struct using *using = KG_CONTAINER(op, struct using, op);
+    struct sessions_use *using = KG_CONTAINER(op, struct sessions_use, op);
     live_tool_clear(&using->called);
     kg_buf_free(&using->record);
     free(using->agent);
@@ -196,7 +195,7 @@ static void clear_using(struct live_op *op)
 }
 
 /* {"name", "arguments"}: arguments that are no JSON are kept as the text that they are. */
-static void write_call(struct using *using, struct kg_str arguments)
+static void write_call(struct sessions_use *using, struct kg_str arguments)
 {
     struct kg_json_writer json = kg_json_writer(&using->record);
     size_t offset = 0;
@@ -219,7 +218,7 @@ static void write_call(struct using *using, struct kg_str arguments)
 /* On the store's thread, since both may be large. */
 static void write_used(struct live_work *work)
 {
-    struct using *using = KG_CONTAINER(work, struct using, op.work);
+    struct sessions_use *using = KG_CONTAINER(work, struct sessions_use, op.work);
     const struct live_tool *called = &using->called;
     using->op.json.length = 0;
     struct kg_json_writer json = kg_json_writer(&using->op.json);
@@ -238,7 +237,7 @@ static void write_used(struct live_work *work)
 
 static void use_recorded(struct live_op *op)
 {
-    struct using *using = KG_CONTAINER(op, struct using, op);
+    struct sessions_use *using = KG_CONTAINER(op, struct sessions_use, op);
     using->call = op->work.added[0];
     using->called = (struct live_tool){
         .work = &op->work,
@@ -252,7 +251,7 @@ static void use_recorded(struct live_op *op)
 
 static void use_started(struct live_op *op)
 {
-    struct using *using = KG_CONTAINER(op, struct using, op);
+    struct sessions_use *using = KG_CONTAINER(op, struct sessions_use, op);
     using->draft = (struct session_draft){
         .agent = op->work.asker->agent_path,
         .kind = SESSION_TOOL_CALL,
@@ -264,7 +263,7 @@ static void use_started(struct live_op *op)
 
 static void use_open(struct live_op *op)
 {
-    struct using *using = KG_CONTAINER(op, struct using, op);
+    struct sessions_use *using = KG_CONTAINER(op, struct sessions_use, op);
     struct kg_err err;
     int result = live_check_open(op->work.live, &err);
     if (result == 0)
@@ -277,15 +276,25 @@ static void use_open(struct live_op *op)
     live_start(&op->work, live_op_then(op, use_started));
 }
 
-void sessions_tool(struct sessions *sessions, const struct sessions_request *request,
-                   struct kg_str agent, struct kg_str tool, struct kg_str arguments)
+struct sessions_use *sessions_tool(struct sessions *sessions,
+                                   const struct sessions_request *request, struct kg_str agent,
+                                   struct kg_str tool, struct kg_str arguments)
 {
-    struct using *using = live_op_new(sizeof(*using), sessions, request, clear_using);
+    struct sessions_use *using = live_op_new(sizeof(*using), sessions, request, clear_using);
     using->agent = agent.data ? kg_str_dup(agent) : NULL;
     using->tool = kg_str_dup(tool);
     write_call(using, arguments.length > 0 ? arguments : KG_STR("{}"));
     if (live_op_admit(&using->op, true))
         live_op_open(&using->op, use_open);
+    return using;
+}
+
+void sessions_tool_cancel(struct sessions_use *using)
+{
+    struct kg_err err = {0};
+    kg_fail(&err, KG_E_CANCELLED, "[CANCELLED] who called this tool left before it was done");
+    using->unfit = err;
+    live_tool_cancel(&using->called, &err);
 }
 
 /* -- idle -------------------------------------------------------------------------------------- */

@@ -75,12 +75,13 @@ static void record(struct live_tool *tool)
 
 static void fail(struct live_tool *tool, const struct kg_err *err)
 {
-    /* Whoever made a name up can do better with those that there are. */
-    bool unknown = err->code == KG_E_METHOD_NOT_FOUND && err->hint[0] != '\0';
+    /* Whoever made a name up can do better with those that there are; what was refused to the
+     * plugin is for the operator to allow. */
+    bool hints = (err->code == KG_E_METHOD_NOT_FOUND || tool->names_grant) && err->hint[0] != '\0';
     tool->blocked |= err->code == KG_E_STOPPING;
     kg_auto(kg_free) char *words =
         kg_format("%s%.*s%s%.*s", tool->blocked ? "[BLOCKED] " : "", WORDS_MAX, err->message,
-                  unknown ? "; " : "", WORDS_MAX, unknown ? err->hint : "");
+                  hints ? "; " : "", WORDS_MAX, hints ? err->hint : "");
     set_words(tool, words);
     record(tool);
 }
@@ -94,10 +95,19 @@ static void withdraw(void *call)
 
 static void on_called(struct live_work *work, const struct kg_err *err_or_null)
 {
+    work->tool->calling = false;
     if (err_or_null != NULL)
         fail(work->tool, err_or_null);
     else
         record(work->tool);
+}
+
+void live_tool_cancel(struct live_tool *tool, const struct kg_err *why)
+{
+    if (!tool->calling || !live_withdraw(tool->work))
+        return;
+    tool->calling = false;
+    fail(tool, why);
 }
 
 static void on_reply(void *data, const struct projects_tool_reply *reply)
@@ -106,11 +116,19 @@ static void on_reply(void *data, const struct projects_tool_reply *reply)
     bool failed = reply->error.code != KG_OK;
     tool->plugin = kg_strdup(reply->plugin);
     tool->blocked = reply->blocked;
+    tool->names_grant = reply->names_grant;
     if (!failed) {
         put_result(tool, reply->result);
         kg_buf_char(&tool->content, '}');
     }
     live_arrived(tool->work, failed ? &reply->error : NULL);
+}
+
+static void on_progress(void *data, struct kg_str params)
+{
+    struct live_tool *tool = data;
+    if (tool->on_progress != NULL)
+        tool->on_progress(tool, params);
 }
 
 void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null,
@@ -123,6 +141,8 @@ void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null
         .tool = tool->name,
         .arguments = tool->arguments,
         .on_done = on_reply,
+        .on_progress = on_progress,
+        .asked = &live_asked_ops,
         .data = tool,
     };
     struct kg_err err;
@@ -133,6 +153,7 @@ void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null
         live_fail_stopping(&err);
         problem_or_null = &err;
     }
+    tool->calling = problem_or_null == NULL;
     if (problem_or_null != NULL)
         fail(tool, problem_or_null);
     else

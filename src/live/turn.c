@@ -8,6 +8,7 @@
  *   step: wait for a compaction -> read the context -> ask the model -> append its answer -> tools
  */
 #include "audit/audit.h"
+#include "host/process.h"
 #include "live/internal.h"
 
 #include <errno.h>
@@ -42,6 +43,10 @@ static const char *agent_of(const struct turn *turn)
 static void turn_free(struct turn *turn)
 {
     loop_undefer(turn->work.sessions->loop, &turn->cancel_task);
+    if (turn->scripted)
+        live_scripts_in_turn(turn->work.live, false);
+    live_scripts_clear(&turn->scripts);
+    kg_buf_free(&turn->told);
     if (turn->begun)
         live_run_end(turn->work.live, &turn->run);
     live_tool_clear(&turn->tool);
@@ -87,11 +92,17 @@ static void wrap_up(struct turn *turn)
     ops->on_end(data);
 }
 
+static void on_end_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    (void)err_or_null;
+    wrap_up(turn_of(work));
+}
+
 static void on_last_words(struct live_work *work, const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
         kg_log(KG_WARN, "a turn's last words could not be kept: %s", err_or_null->message);
-    wrap_up(turn_of(work));
+    turn_hear_end(turn_of(work), on_end_heard);
 }
 
 #define CANCELLED(what) "\"[CANCELLED] the turn ended before this tool " what "\""
@@ -134,7 +145,7 @@ static void finish(struct turn *turn, enum turn_stop stop, const struct kg_err *
     if (count > 0)
         live_append(&turn->work, turn->drafts, count, NULL, on_last_words);
     else
-        wrap_up(turn);
+        turn_hear_end(turn, on_end_heard);
 }
 
 /* True: the turn was cancelled meanwhile, and is gone or will be. */
@@ -193,6 +204,13 @@ static void on_run_cancel(struct live_run *run, const struct kg_err *why)
 
 /* -- tools ------------------------------------------------------------------------------------- */
 
+static void on_result_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    if (!ends(turn, err_or_null))
+        make_next_call(turn);
+}
+
 static void on_tool(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
@@ -202,7 +220,19 @@ static void on_tool(struct live_work *work, const struct kg_err *err_or_null)
         turn_tell_result(turn, call, turn->tool.blocked, turn->tool.is_error,
                          live_tool_result(&turn->tool));
     if (!ends(turn, err_or_null))
-        make_next_call(turn);
+        turn_hear_result(turn, call, on_result_heard);
+}
+
+static void on_progress(struct live_tool *tool, struct kg_str params)
+{
+    struct turn *turn = turn_of(tool->work);
+    turn_tell_progress(turn, &turn->answer.calls[turn->next_call], params);
+}
+
+static void on_question(struct live_tool *tool, const struct state_question *question)
+{
+    struct turn *turn = turn_of(tool->work);
+    turn_tell_question(turn, &turn->answer.calls[turn->next_call], question);
 }
 
 static void make_call(struct turn *turn, const struct turn_call *call)
@@ -213,6 +243,8 @@ static void make_call(struct turn *turn, const struct turn_call *call)
         .name = kg_str(call->name),
         .arguments = kg_buf_view(&call->arguments),
         .call = call->id,
+        .on_progress = on_progress,
+        .on_question = on_question,
     };
     turn->calling = true;
     live_tool_call(&turn->tool, NULL, NULL, on_tool);
@@ -241,6 +273,25 @@ static void refuse_call(struct turn *turn, const struct turn_call *call)
     live_append(&turn->work, turn->drafts, 1, NULL, on_refusal_kept);
 }
 
+/* A script may forbid the call, with words for the model, or make it with another input. */
+static void on_call_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    struct turn_call *call = &turn->answer.calls[turn->next_call];
+    if (ends(turn, err_or_null))
+        return;
+    if (turn->scripts.blocked != NULL) {
+        call->problem = kg_format("A script forbids this call: %s", turn->scripts.blocked);
+        refuse_call(turn, call);
+        return;
+    }
+    if (turn->scripts.input.length > 0) {
+        call->arguments.length = 0;
+        kg_buf_str(&call->arguments, kg_buf_view(&turn->scripts.input));
+    }
+    make_call(turn, call);
+}
+
 static void make_next_call(struct turn *turn)
 {
     if (turn->next_call == turn->answer.call_count) {
@@ -251,7 +302,7 @@ static void make_next_call(struct turn *turn)
     if (call->problem != NULL)
         refuse_call(turn, call);
     else
-        make_call(turn, call);
+        turn_hear_call(turn, call, on_call_heard);
 }
 
 /* -- the answer -------------------------------------------------------------------------------- */
@@ -266,6 +317,38 @@ static enum turn_stop stop_of(enum model_stop stop)
     return stops[stop];
 }
 
+/* What the answer has is recorded: its calls are made, or the turn ends, as scripts may want it. */
+static void on_stop_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    if (ends(turn, err_or_null))
+        return;
+    if (turn->answer.call_count == 0)
+        finish(turn, stop_of(turn->model_stop), NULL);
+    else if (turn->scripts.stop)
+        finish(turn, TURN_STOP, NULL);
+    else
+        make_next_call(turn);
+}
+
+static void on_turn_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        turn_hear_answer(turn_of(work), "should_stop_after_turn", on_stop_heard);
+}
+
+static void on_response_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        turn_hear_answer(turn_of(work), "turn_end", on_turn_heard);
+}
+
+static void on_message_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        turn_hear_message(turn_of(work), "after_provider_response", on_response_heard);
+}
+
 static void on_answer_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
@@ -276,12 +359,10 @@ static void on_answer_kept(struct live_work *work, const struct kg_err *err_or_n
         answer->calls[i].id = work->added[texts + i].id;
         turn_tell_call(turn, &answer->calls[i]);
     }
-    if (ends(turn, err_or_null))
-        return;
-    if (answer->call_count == 0)
-        finish(turn, stop_of(turn->model_stop), NULL);
-    else
-        make_next_call(turn);
+    if (err_or_null == NULL)
+        turn->message = work->added[0].id;
+    if (!ends(turn, err_or_null))
+        turn_hear_message(turn, "message_end", on_message_heard);
 }
 
 static void keep_answer(struct turn *turn)
@@ -291,7 +372,7 @@ static void keep_answer(struct turn *turn)
     if (count > 0)
         live_append(&turn->work, turn->drafts, count, NULL, on_answer_kept);
     else
-        finish(turn, stop_of(turn->model_stop), NULL);
+        turn_hear_message(turn, "message_end", on_message_heard);
 }
 
 static int take_text(struct turn *turn, const struct model_event *event, struct kg_err *err)
@@ -339,6 +420,9 @@ static int take_usage(struct turn *turn, const struct model_event *event, struct
     (void)err;
     turn->input_tokens += event->usage.input_tokens;
     turn->output_tokens += event->usage.output_tokens;
+    turn->usage.input_tokens = event->usage.input_tokens;
+    turn->usage.cached_tokens = event->usage.cached_tokens;
+    turn->usage.output_tokens = event->usage.output_tokens;
     turn_tell_usage(turn, event);
     return 0;
 }
@@ -398,6 +482,18 @@ static int find_model(const struct turn *turn, struct live_agent *ret_agent,
                                     ret_model, err);
 }
 
+/* Into the list that is there. */
+static void add_script_tools(const struct turn *turn, struct kg_buf *tools)
+{
+    struct kg_json_writer json = kg_json_writer(tools);
+    if (!turn->scripted)
+        return;
+    json.comma = !kg_str_is(kg_buf_view(tools), "[]");
+    tools->length--; /* its end */
+    host_script_put_tools(turn->work.sessions->host, turn->work.live->id.text, &json);
+    kg_buf_char(tools, ']');
+}
+
 static int ask(struct turn *turn, struct kg_err *err)
 {
     static const struct model_ops ops = {.on_event = on_event, .on_done = on_model_done};
@@ -410,6 +506,7 @@ static int ask(struct turn *turn, struct kg_err *err)
     if (result < 0)
         return result;
     project_tools_json(agent.resolved, PROJECT_NEUTRAL, &json);
+    add_script_tools(turn, &tools);
     const struct models_purpose purpose = {.word = "turn", .asker = turn->work.asker};
     const struct model_request request = {
         .model = model,
@@ -447,6 +544,12 @@ static void on_context(struct live_work *work, const struct kg_err *err_or_null)
         finish(turn, TURN_FAILED, &err);
 }
 
+static void on_step_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        live_read(work, read_context, on_context);
+}
+
 static void on_uncompacting(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
@@ -460,7 +563,7 @@ static void on_uncompacting(struct live_work *work, const struct kg_err *err_or_
         finish(turn, TURN_FAILED, &err);
     } else {
         kg_replace(&turn->prompt, agent.resolved->prompt);
-        live_read(work, read_context, on_context);
+        turn_hear_step(turn, on_step_heard);
     }
 }
 
@@ -476,6 +579,12 @@ static void step(struct turn *turn)
 
 /* -- its beginning ----------------------------------------------------------------------------- */
 
+static void on_start_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        step(turn_of(work));
+}
+
 static void on_said(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
@@ -486,7 +595,7 @@ static void on_said(struct live_work *work, const struct kg_err *err_or_null)
     turn->started = true;
     turn_tell_start(turn);
     if (!ends(turn, NULL))
-        step(turn);
+        turn_hear_start(turn, on_start_heard);
 }
 
 static void tell_started(const struct turn *turn, const struct local_model *model)
@@ -498,7 +607,7 @@ static void tell_started(const struct turn *turn, const struct local_model *mode
                AUDIT_V_STR(model->alias), AUDIT_V_TEXT(work->asker->operator_id));
 }
 
-static void on_started(struct live_work *work, const struct kg_err *err_or_null)
+static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
     struct live_agent agent;
@@ -510,12 +619,25 @@ static void on_started(struct live_work *work, const struct kg_err *err_or_null)
         refuse(turn, &err);
     } else {
         tell_started(turn, model);
+        if (turn->scripted)
+            live_scripts_in_turn(work->live, true);
         turn->drafts[0] = (struct session_draft){.agent = agent_of(turn),
                                                  .kind = SESSION_MESSAGE,
                                                  .role = SESSION_USER,
                                                  .content = kg_buf_view(&turn->said)};
         live_append(work, turn->drafts, 1, NULL, on_said);
     }
+}
+
+/* Scripts hear of the primary's turns alone. */
+static void on_started(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    turn->scripted = err_or_null == NULL && strcmp(agent_of(turn), "primary") == 0;
+    if (turn->scripted)
+        live_scripts_start(&turn->scripts, work, on_scripts);
+    else
+        on_scripts(work, err_or_null);
 }
 
 static void on_compacted(struct live_run *run, const struct live_compacted *compacted)

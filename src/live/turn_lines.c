@@ -2,6 +2,8 @@
  */
 #include "live/internal.h"
 
+#include "redact/shared.h"
+
 static struct kg_json_writer begin_line(struct kg_buf *line, const char *type)
 {
     struct kg_json_writer json = kg_json_writer(line);
@@ -12,9 +14,12 @@ static struct kg_json_writer begin_line(struct kg_buf *line, const char *type)
 
 static void end_line(const struct turn *turn, struct kg_json_writer *json)
 {
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
     kg_json_end(json, '}');
-    kg_buf_char(json->buf, '\n');
-    turn->ops->on_line(turn->data, kg_buf_view(json->buf));
+    bool hides = redact_put_shared_json(kg_buf_view(json->buf), &shown);
+    struct kg_buf *line = hides ? &shown : json->buf;
+    kg_buf_char(line, '\n');
+    turn->ops->on_line(turn->data, kg_buf_view(line));
 }
 
 void turn_tell_start(struct turn *turn)
@@ -80,6 +85,28 @@ void turn_tell_result(struct turn *turn, const struct turn_call *call, bool bloc
     size_t from = line.length;
     kg_json_raw(&json, result);
     session_join_lines(&line, from);
+    end_line(turn, &json);
+}
+
+/* It is an object, whose members follow those that say of what. */
+void turn_tell_progress(struct turn *turn, const struct turn_call *call, struct kg_str progress)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "progress");
+    put_call(&json, call);
+    kg_buf_char(&line, ',');
+    kg_buf_append(&line, progress.data + 1, progress.length - 2);
+    end_line(turn, &json);
+}
+
+void turn_tell_question(struct turn *turn, const struct turn_call *call,
+                        const struct state_question *question)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "question");
+    put_call(&json, call);
+    kg_json_key(&json, "question");
+    live_question_write(question, &json);
     end_line(turn, &json);
 }
 

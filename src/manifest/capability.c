@@ -589,6 +589,16 @@ static const struct row {
             .head = "kaged:storage:write",
             .words = "may keep data of its own",
         },
+    [CAPABILITY_ASK] =
+        {
+            .head = "kaged:ask",
+            .words = "may ask questions of whoever uses it",
+        },
+    [CAPABILITY_SAMPLE] =
+        {
+            .head = "kaged:sample",
+            .words = "may ask the session's model, at its cost",
+        },
 };
 
 /* Rows that are whole strings match only as such, and before the row whose head begins them. */
@@ -610,7 +620,8 @@ static void hint_nearest(struct kg_str text, struct kg_err *err)
     static const char *const words[] = {"read", "write", "exec", "net", "kaged"};
     static const char *const shapes[] = {"read:fs:PATH", "write:fs:PATH", "exec:PROGRAM:PATH",
                                          "net:HOST:PORT",
-                                         "kaged:storage:read or kaged:storage:write"};
+                                         ("kaged:storage:read, kaged:storage:write, kaged:ask or "
+                                          "kaged:sample")};
     const char *nearest =
         kg_str_nearest(kg_str_first(text, find_any(text, ":")), words, KG_COUNT(words));
     for (size_t i = 0; i < KG_COUNT(words); i++)
@@ -618,7 +629,8 @@ static void hint_nearest(struct kg_str text, struct kg_err *err)
             kg_hint(err, "did you mean %s?", shapes[i]);
     if (nearest == NULL)
         kg_hint(err, "the kinds are read:fs:PATH, write:fs:PATH, exec:PROGRAM:PATH, net:HOST:PORT, "
-                     "net:HOST:*, net:*, net:[], kaged:storage:read, kaged:storage:write");
+                     "net:HOST:*, net:*, net:[], kaged:storage:read, kaged:storage:write, "
+                     "kaged:ask, kaged:sample");
 }
 
 static int refuse_kind(struct kg_str text, struct kg_err *err)

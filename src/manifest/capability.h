@@ -2,7 +2,7 @@
  * Capabilities: what a plugin asks of the host, one string each.
  *
  *   read:fs:PATH  write:fs:PATH  exec:PROGRAM:PATH  net:HOST:PORT  net:HOST:*  net:*  net:[]
- *   kaged:storage:read  kaged:storage:write
+ *   kaged:storage:read  kaged:storage:write  kaged:ask  kaged:sample
  *
  * PATH is absolute, or below config:/ or project:/. PROGRAM is a bare name or an absolute path.
  * HOST is an exact name, an IPv4 address, or an IPv6 address in brackets. Hostile until parsed.
@@ -25,6 +25,8 @@ enum capability_kind {
     CAPABILITY_NET_HOST,
     CAPABILITY_STORAGE_READ,
     CAPABILITY_STORAGE_WRITE,
+    CAPABILITY_ASK,
+    CAPABILITY_SAMPLE,
     CAPABILITY_KIND_COUNT
 };
 

@@ -136,7 +136,7 @@ static int wrap(struct kg_err *err, const struct local_grant *grant, int result)
 }
 
 static int add_granted(const struct local *local, const char *plugin, const char *project_or_null,
-                       struct capability_set *granted, struct capability_set *closed,
+                       struct capability_set *granted, struct capability_set *closed, char ***env,
                        struct kg_err *err)
 {
     for (size_t i = 0; i < local->grant_count; i++) {
@@ -148,6 +148,8 @@ static int add_granted(const struct local *local, const char *plugin, const char
             result = add_lines(grant->deny, closed, err);
         if (result < 0)
             return wrap(err, grant, result);
+        for (char **entry = grant->env; *entry != NULL; entry++)
+            kg_list_add(env, kg_strdup(*entry));
     }
     return 0;
 }
@@ -175,9 +177,10 @@ int grants_make(const struct capability_set *declared, const struct local *local
 {
     kg_auto(grants_free) struct grants grants = {0};
     kg_auto(capability_set_free) struct capability_set granted = {0};
-    int result = local != NULL
-                     ? add_granted(local, plugin, project_or_null, &granted, &grants.closed, err)
-                     : 0;
+    grants.env = kg_list_new(0);
+    int result = local != NULL ? add_granted(local, plugin, project_or_null, &granted,
+                                             &grants.closed, &grants.env, err)
+                               : 0;
     if (result < 0)
         return result;
     add_open(&grants, declared);
@@ -197,6 +200,7 @@ void grants_free(struct grants *grants)
     capability_set_free(&grants->closed);
     capability_set_free(&grants->taken);
     kg_list_free(grants->texts);
+    kg_list_free(grants->env);
     *grants = (struct grants){0};
 }
 
@@ -208,9 +212,21 @@ static bool same_set(const struct capability_set *a, const struct capability_set
     return same;
 }
 
+/* Grants that could not be made have none. */
+static bool same_texts(char *const *a, char *const *b)
+{
+    size_t i = 0;
+    if (a == NULL || b == NULL)
+        return a == b;
+    while (a[i] != NULL && b[i] != NULL && strcmp(a[i], b[i]) == 0)
+        i++;
+    return a[i] == NULL && b[i] == NULL;
+}
+
 bool grants_equal(const struct grants *a, const struct grants *b)
 {
-    return same_set(&a->set, &b->set) && same_set(&a->closed, &b->closed);
+    return same_set(&a->set, &b->set) && same_set(&a->closed, &b->closed) &&
+           same_texts(a->env, b->env);
 }
 
 int grants_check(const struct local *local, const char *plugin, struct kg_err *err)
@@ -221,6 +237,10 @@ int grants_check(const struct local *local, const char *plugin, struct kg_err *e
         const struct local_grant *grant = &local->grants[i];
         if (!kg_str_is(grant->plugin, plugin))
             continue;
+        if (grant->problem != NULL) {
+            *err = *grant->problem;
+            return wrap(err, grant, -EINVAL);
+        }
         result = add_lines(grant->allow, &granted, err);
         if (result == 0)
             result = add_lines(grant->deny, &closed, err);

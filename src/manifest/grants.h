@@ -14,6 +14,7 @@ struct grants {
     struct capability_set closed; /* by the operator; a line of the set may lie above one */
     struct capability_set taken;  /* lines that are closed whole, and so not in the set */
     char **texts;                 /* owned; those of the set */
+    char **env; /* owned; NAME=VALUE, the operator's own, with what his secrets are */
 };
 
 /*

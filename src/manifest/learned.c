@@ -23,14 +23,6 @@ bool manifest_mcp_tool_name_is_valid(struct kg_str name)
     return name.length > 0 && name.length <= TOOL_NAME_MAX;
 }
 
-static const char *keep(struct manifest *manifest, struct kg_str text)
-{
-    char *copy = kg_arena_alloc(manifest->tools_doc->arena, text.length + 1);
-    if (text.length > 0)
-        memcpy(copy, text.data, text.length);
-    return copy;
-}
-
 /* False: there is one, and it cannot be used. */
 static bool compile(const struct kg_node *node, struct schema **ret_schema, struct kg_err *err)
 {
@@ -59,8 +51,8 @@ static const char *take_tool(struct manifest *manifest, const struct kg_node *no
     if (!manifest_mcp_tool_name_is_valid(name))
         return "its name is not 1 to 128 of A-Z a-z 0-9 _ . -";
     *ret_tool = (struct manifest_tool){
-        .name = keep(manifest, name),
-        .description = keep(manifest, kg_node_text(node, "description")),
+        .name = kg_arena_text(manifest->tools_doc->arena, name),
+        .description = kg_arena_text(manifest->tools_doc->arena, kg_node_text(node, "description")),
         .timeout_ms = timeout_of(manifest, name),
         .parameters_node = kg_node_get(node, "inputSchema"),
         .node = node,

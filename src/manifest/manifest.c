@@ -106,6 +106,7 @@ void manifest_free(struct manifest *manifest)
     free_tools(manifest);
     free(manifest->knobs);
     kg_list_free(manifest->command);
+    kg_list_free(manifest->headers);
     kg_list_free(manifest->env);
     kg_list_free(manifest->capabilities);
     capability_set_free(&manifest->capability_set);

@@ -80,11 +80,14 @@ struct manifest {
     const char *name;
     const char *package; /* the name, if it was not given */
     bool is_mcp;         /* it speaks MCP, and its tools are those that were approved */
+    bool is_script;      /* it was made for a script, and not read */
     const char *version;
     int64_t kaged_api;
     const char *description;
     const char *author, *license, *homepage; /* NULL if absent */
-    char **command;
+    char **command;                          /* of one somewhere else: kaged-remote and its url */
+    const char *url;     /* of an MCP server somewhere else; NULL: it is a program */
+    char **headers;      /* "Name: value", that go with each request there */
     char **env;          /* "NAME=value" */
     char **capabilities; /* in canonical form */
     struct capability_set capability_set;

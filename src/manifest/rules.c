@@ -6,6 +6,8 @@
  */
 #include "manifest/internal.h"
 
+#include "base/url.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,10 +55,7 @@ static const struct kg_node *text(const struct reading *reading, const char *key
 /* A text of the tree with a NUL behind it, kept as long as the manifest. */
 static const char *keep(const struct reading *reading, struct kg_str text)
 {
-    char *copy = kg_arena_alloc(reading->manifest->doc->arena, text.length + 1);
-    if (text.length > 0)
-        memcpy(copy, text.data, text.length);
-    return copy;
+    return kg_arena_text(reading->manifest->doc->arena, text);
 }
 
 static const char *text_of(const struct reading *reading, const char *key)
@@ -187,6 +186,67 @@ static void take_env(const struct reading *reading)
         kg_list_add(&reading->manifest->env, kg_format("%.*s=%.*s", KG_STR_ARG(member->key),
                                                        KG_STR_ARG(member->value.text)));
     }
+}
+
+/* -- a server somewhere else ------------------------------------------------------------------- */
+
+static void report_remote(const struct reading *reading, const char *hint, const char *what)
+{
+    problems_at(reading->problems, REMOTE_INVALID, text(reading, "url"), hint, "url: %s", what);
+}
+
+/* Without TLS only what leaves this machine for nobody. */
+static bool is_safe(const char *url, const char *host)
+{
+    return strncmp(url, "https://", 8) == 0 || strcmp(host, "127.0.0.1") == 0 ||
+           strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
+}
+
+static void check_reach(const struct reading *reading, const char *host, uint16_t port)
+{
+    struct capability needed = {.kind = CAPABILITY_NET_HOST, .host = kg_strdup(host), .port = port};
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    capability_print(&needed, &line);
+    kg_auto(kg_free) char *hint = kg_format("add %s to capabilities", kg_buf_terminate(&line));
+    if (!capability_set_covers(&reading->manifest->capability_set, &needed))
+        report_remote(reading, hint, "the server is not granted to reach its own host");
+    free(needed.host);
+}
+
+static void take_headers(const struct reading *reading)
+{
+    const struct kg_node *headers = map(reading, "headers");
+    reading->manifest->headers = kg_list_new(0);
+    for (size_t i = 0; i < count_of(headers); i++)
+        if (headers->members[i].value.type == KG_STRING)
+            kg_list_add(&reading->manifest->headers,
+                        kg_format("%.*s: %.*s", KG_STR_ARG(headers->members[i].key),
+                                  KG_STR_ARG(headers->members[i].value.text)));
+}
+
+static void take_remote(const struct reading *reading)
+{
+    struct manifest *manifest = reading->manifest;
+    kg_auto(kg_free) char *host = NULL;
+    uint16_t port;
+    manifest->url = text_of(reading, "url");
+    take_headers(reading);
+    if (manifest->url == NULL)
+        return;
+    if (!manifest->is_mcp)
+        report_remote(reading, "add protocol: mcp", "only an MCP server can be somewhere else");
+    else if (list(reading, "command") != NULL)
+        report_remote(reading, "keep one of them", "there is a command as well");
+    else if (!kg_url_host(manifest->url, &host, &port))
+        report_remote(reading, NULL, "its host or port cannot be read");
+    else if (!is_safe(manifest->url, host))
+        report_remote(reading, "write https://", "without TLS everybody on the way could read it");
+    else
+        check_reach(reading, host, port);
+    kg_list_free(manifest->command);
+    manifest->command = kg_list_new(0);
+    kg_list_add(&manifest->command, kg_strdup("kaged-remote"));
+    kg_list_add(&manifest->command, kg_strdup(manifest->url));
 }
 
 /* -- what it needs ----------------------------------------------------------------------------- */
@@ -548,15 +608,17 @@ static void take_process(const struct reading *reading)
     manifest->process = MANIFEST_PROJECT;
 }
 
-/* Whose tools alone are asked for has nothing to do before: they are known from here. */
+/* Whose tools alone are asked for has nothing to do before: they are known from here, or from the
+ * operator's yes. */
 static void take_start(const struct reading *reading)
 {
     const struct kg_node *said = text(reading, "start");
-    bool tools_alone = has_any(reading, "tools") && !reading->manifest->is_mcp &&
-                       !has_any(reading, "methods") && !has_any(reading, "hooks") &&
-                       !has_any(reading, "roles") && text(reading, "role") == NULL &&
-                       !has_any(reading, "notifications");
-    reading->manifest->first_use = said ? kg_str_is(said->text, "first-use") : tools_alone;
+    bool is_mcp = reading->manifest->is_mcp;
+    bool tools_alone = has_any(reading, "tools") && !is_mcp && !has_any(reading, "methods") &&
+                       !has_any(reading, "hooks") && !has_any(reading, "roles") &&
+                       text(reading, "role") == NULL && !has_any(reading, "notifications");
+    reading->manifest->first_use =
+        said ? kg_str_is(said->text, "first-use") : tools_alone || is_mcp;
 }
 
 /* -- configuration ----------------------------------------------------------------------------- */
@@ -771,10 +833,10 @@ static void take_knobs(const struct reading *reading)
 /* -- the table --------------------------------------------------------------------------------- */
 
 static void (*const rules[])(const struct reading *reading) = {
-    take_protocol, take_identity,       check_name,          check_package, take_command,
-    take_env,      take_capabilities,   take_hooks,          take_roles,    take_methods,
-    take_schemas,  take_tools,          take_timeouts,       check_offers,  take_process,
-    take_start,    take_config_schemas, check_config_fields, take_knobs,
+    take_protocol, take_identity,     check_name,          check_package,       take_command,
+    take_env,      take_capabilities, take_remote,         take_hooks,          take_roles,
+    take_methods,  take_schemas,      take_tools,          take_timeouts,       check_offers,
+    take_process,  take_start,        take_config_schemas, check_config_fields, take_knobs,
 };
 
 void rules_apply(struct manifest *manifest, const struct kg_node *root,

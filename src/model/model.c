@@ -222,7 +222,7 @@ static int prepare(void *data, const char *program, struct helper_start *ret_sta
         .name = name,
         .command = command,
         .reaches = &reach,
-        .reach_count = 1,
+        .reach_count = process->host[0] != '\0' ? 1 : 0,
         .processes_max = PROCESSES,
         .tmp_bytes = TMP_BYTES,
         .memory_bytes = MEMORY_BYTES,

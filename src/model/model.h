@@ -143,7 +143,7 @@ int models_find(const struct models *models, const char *alias, const char *who,
 
 /* Why a model is asked, and by which agent. */
 struct models_purpose {
-    const char *word; /* "turn" or "summary"; static */
+    const char *word; /* "turn", "summary" or "sample"; static */
     struct host_asker *asker;
 };
 struct models_call;

@@ -63,7 +63,9 @@ struct projects_entry {
     struct kg_problems problems;       /* owned */
     struct kg_err reload_problem;      /* KG_OK: none */
     struct project_changes *held;      /* owned; what waits for the operator; NULL: nothing */
-    struct project_server *servers;    /* owned */
+    struct kg_map
+        *exposed; /* owned; hashes, owned, of prompts that a plugin could write, by file */
+    struct project_server *servers; /* owned */
     size_t server_count;
     struct kg_buf *configs; /* owned; of each use in order, made when they are asked for */
     size_t config_count;
@@ -144,6 +146,10 @@ void project_refresh(struct projects_entry *project);
 void project_keep_problem(struct projects_entry *project, const struct project_load *load,
                           const struct kg_err *err);
 
+/* Remembers what its prompts are that a process could write, also for the next daemon. */
+void project_note_exposed(struct projects_entry *project);
+void project_exposed_read(struct projects *projects); /* before the first is read */
+void project_exposed_free(struct projects_entry *project);
 /* True if what was read waits for the operator: a plugin may have made it so. See held.c. */
 bool project_hold(struct projects_entry *project, struct project_load *load);
 

@@ -161,8 +161,9 @@ static void leave_unwanted(struct projects_entry *project, bool all)
     for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;) {
         const struct host_status status = host_process_status(at);
         const struct project_server *server = project_server_find(project, status.plugin);
-        if (is_own(project, &status) &&
-            (all || !wants_own(project, status.plugin) || !fits(server, status.whom)))
+        bool fits_well = host_process_is_script(at) ||
+                         (wants_own(project, status.plugin) && fits(server, status.whom));
+        if (is_own(project, &status) && (all || !fits_well))
             host_process_leave(at);
     }
 }
@@ -298,9 +299,24 @@ bool projects_hold(const struct projects *projects, const struct host_process *p
     return false;
 }
 
+/* A script joins each conversation of a project that has a folder. */
+static bool wants_script(const struct projects *projects, const char *plugin,
+                         const struct host_whom *whom)
+{
+    const struct host_plugin *known = host_plugin_find(projects->host, kg_str(plugin));
+    if (known == NULL || !host_plugin_is_script(known) || whom->kind != HOST_SESSION)
+        return false;
+    for (size_t i = 0; i < projects->count; i++)
+        if (projects->items[i]->entered && strcmp(projects->items[i]->id, whom->project) == 0)
+            return true;
+    return false;
+}
+
 bool projects_want(const struct projects *projects, const char *plugin,
                    const struct host_whom *whom)
 {
+    if (wants_script(projects, plugin, whom))
+        return true;
     for (size_t i = 0; i < projects->count; i++)
         if (projects->items[i]->entered && served_by(projects->items[i], plugin, whom))
             return true;
@@ -345,6 +361,8 @@ void projects_moved(struct projects *projects, struct host_process *process)
         struct project_server *server = served_by(projects->items[i], status.plugin, status.whom);
         if (server != NULL)
             project_tell(projects->items[i], server);
+        if (status.state == INSTANCE_RUNNING)
+            project_note_exposed(projects->items[i]);
     }
     if (projects->settling.first != NULL)
         loop_defer(host_loop(projects->host), &projects->settle_check);

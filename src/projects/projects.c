@@ -35,6 +35,7 @@ static struct projects_entry *project_new(struct host *host, const char *id, con
     project->path = file[0] != '\0' ? kg_path_join(root, file) : kg_strdup(root);
     project->resolved = resolved_empty(id);
     project->reason = kg_strdup("it is being read");
+    project->exposed = kg_map_new();
     return project;
 }
 
@@ -45,6 +46,7 @@ static void project_destroy(struct projects_entry *project)
     project_servers_free(project->servers, project->server_count);
     project_resolved_free(project->resolved);
     project_changes_free(project->held);
+    project_exposed_free(project);
     kg_problems_free(&project->problems);
     free(project->id);
     free(project->root);
@@ -306,6 +308,7 @@ static void follow(struct projects_entry *project, struct project_load *load,
     project_apply(project);
     look_at_folder(project, load);
     project_watch_set(project);
+    project_note_exposed(project);
     tell_listeners(project->host, project->id, project);
 }
 
@@ -727,6 +730,7 @@ static void start(struct projects *projects)
     if (state_projects(state_keeper_state(host_keeper(projects->host)), on_kept, projects, &err) <
         0)
         kg_log(KG_ERROR_LEVEL, "projects: %s", err.message);
+    project_exposed_read(projects);
     projects->consents.on_change = on_consent;
     consent_listen(host_consents(projects->host), &projects->consents);
     refresh_all(projects);

@@ -133,6 +133,7 @@ struct projects_tool_reply {
     bool blocked;
     struct kg_str result;       /* JSON, at most limits.tool_result_bytes */
     struct kg_str plugin_error; /* its own error object */
+    bool names_grant;           /* as of a call */
     const char *plugin;         /* whose tool it is; NULL: nobody's */
 };
 struct projects_tool_request {
@@ -142,6 +143,8 @@ struct projects_tool_request {
     struct kg_str arguments; /* a JSON object, or empty */
     void (*on_done)(void *data,
                     const struct projects_tool_reply *reply); /* once, never before return */
+    peer_progress_fn *on_progress; /* what the plugin says of it until then; NULL: nobody asks */
+    const struct host_asked_ops *asked; /* see host/asks.h; NULL: who calls cannot be asked */
     void *data;
 };
 struct projects_tool_call;

@@ -58,6 +58,17 @@ static bool is_starting(const struct projects_entry *project, const struct proje
            status.state == INSTANCE_STOPPING;
 }
 
+static bool has_starting_script(const struct host *host, const char *project_id)
+{
+    for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;) {
+        const struct host_whom *whom = host_process_status(at).whom;
+        if (whom->kind == HOST_SESSION && host_process_is_script(at) &&
+            strcmp(whom->project, project_id) == 0 && host_process_is_starting(at))
+            return true;
+    }
+    return false;
+}
+
 static bool has_settled(const struct projects_settling *settling)
 {
     struct host *host = settling->host;
@@ -67,7 +78,7 @@ static bool has_settled(const struct projects_settling *settling)
     for (size_t i = 0; i < project->server_count; i++)
         if (is_starting(project, &project->servers[i]))
             return false;
-    return true;
+    return !has_starting_script(host, settling->project_id);
 }
 
 void projects_settling_withdraw(struct projects_settling *settling)

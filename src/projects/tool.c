@@ -3,6 +3,7 @@
  * for its agent, the arguments must fit the schema before the plugin sees them, and each refusal
  * says what to do instead. Whoever asks is answered exactly once, whatever the plugin does.
  */
+#include "host/asks.h"
 #include "projects/internal.h"
 
 #include <errno.h>
@@ -22,8 +23,9 @@ struct projects_tool_call {
     bool waited;                    /* for as long as that */
     struct host_call *sent;         /* NULL: it is not */
     char *plugin;                   /* whose tool it is; NULL until that is known */
-    const struct schema *output; /* of what a server answers; of the manifest that runs; or NULL */
     void (*on_done)(void *data, const struct projects_tool_reply *reply);
+    peer_progress_fn *on_progress;      /* or NULL */
+    const struct host_asked_ops *asked; /* or NULL */
     void *data;
 };
 
@@ -165,45 +167,35 @@ static const struct project_tool *find_tool(const struct project_resolved_agent 
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-/* A server that promised a shape keeps it, unless it says that it failed. */
-static int check_output(const struct projects_tool_call *call, struct kg_str result,
-                        struct kg_err *err)
-{
-    struct kg_str is_error, content;
-    if (call->output == NULL ||
-        (kg_json_member(result, "isError", &is_error) && kg_str_is(is_error, "true")))
-        return 0;
-    if (!kg_json_member(result, "structuredContent", &content))
-        return kg_fail(err, KG_E_BAD_RESULT, "the result has no structuredContent");
-    return host_check_schema(call->output, content, KG_E_BAD_RESULT, "structuredContent", err);
-}
-
-static int take_result(const struct host_call *call, struct kg_str result, struct kg_err *err)
-{
-    const struct projects_tool_call *own = host_call_data(call);
-    int64_t most = host_config(own->host)->limits_tool_result_bytes;
-    if (result.length <= (size_t)most)
-        return check_output(own, result, err);
-    kg_fail(err, KG_E_TOO_LARGE, "the result has %zu bytes, and that of a tool may have %lld",
-            result.length, (long long)most);
-    return kg_hint(err, "ask the tool for less, or raise limits.tool_result_bytes");
-}
-
-static const struct host_call_kind tool_kind = {
-    .act = DIALECT_TOOL,
-    .take = take_result,
-    .audit_sent = host_audit_called,
-    .audit_ended = host_audit_returned,
-};
-
 static void on_returned(void *data, const struct host_reply *reply)
 {
     struct projects_tool_reply answer = {.error = reply->error,
-                                         .plugin_error = reply->plugin_error};
+                                         .plugin_error = reply->plugin_error,
+                                         .names_grant = reply->names_grant};
     if (reply->error.code == KG_OK)
         answer.result = reply->result;
     finish(data, &answer);
 }
+
+static void on_progress(void *data, struct kg_str params)
+{
+    struct projects_tool_call *call = data;
+    call->on_progress(call->data, params);
+}
+
+static bool ask(void *data, struct host_ask *asked)
+{
+    struct projects_tool_call *call = data;
+    return call->asked->ask(call->data, asked);
+}
+
+static void withdraw(void *data, struct host_ask *asked, const char *why)
+{
+    struct projects_tool_call *call = data;
+    call->asked->withdraw(call->data, asked, why);
+}
+
+static const struct host_asked_ops asked_ops = {.ask = ask, .withdraw = withdraw};
 
 /* What runs may be another version than the project was resolved with. */
 static const struct manifest_tool *offered(struct host_process *process,
@@ -226,7 +218,6 @@ static int send_to(struct projects_tool_call *call, struct host_process *process
     const struct manifest_tool *declared = offered(process, tool, err);
     if (declared == NULL)
         return -EINVAL;
-    call->output = declared->output;
     const struct host_passage passage = {
         .process = process,
         .method = kg_str(tool->name),
@@ -234,9 +225,12 @@ static int send_to(struct projects_tool_call *call, struct host_process *process
         .config = config,
         .asker = call->asker,
         .params_schema = declared->parameters,
+        .result_schema = declared->output,
         .timeout_ms = host_call_timeout_ms(call->host, declared->timeout_ms),
-        .kind = &tool_kind,
+        .kind = &host_tool_kind,
         .on_done = on_returned,
+        .on_progress = call->on_progress != NULL ? on_progress : NULL,
+        .asked = call->asked != NULL ? &asked_ops : NULL,
         .data = call,
     };
     call->sent = host_pass(call->host, &passage, err);
@@ -268,10 +262,34 @@ static int wait_for_start(struct projects_tool_call *call, struct host_process *
     return -EAGAIN;
 }
 
+/* What a script of the conversation registered. */
+static int send_to_script(struct projects_tool_call *call, struct host_process *process,
+                          struct kg_err *err)
+{
+    const struct host_passage passage = {
+        .process = process,
+        .method = call->tool,
+        .params = call->arguments,
+        .asker = call->asker,
+        .timeout_ms = host_call_timeout_ms(call->host, 0),
+        .kind = &host_tool_kind,
+        .on_done = on_returned,
+        .data = call,
+    };
+    free(call->plugin);
+    call->plugin = kg_strdup(host_process_status(process).plugin);
+    call->sent = host_pass(call->host, &passage, err);
+    return call->sent != NULL ? 0 : -EINVAL;
+}
+
 static int try_call(struct projects_tool_call *call, struct kg_err *err)
 {
     struct project_place place;
     const struct project_use *use;
+    struct host_process *script =
+        host_script_with_tool(call->host, call->asker->session_id, call->tool);
+    if (script != NULL)
+        return send_to_script(call, script, err);
     if (project_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
     const struct project_tool *tool = find_tool(place.agent, call->tool, &use, err);
@@ -309,6 +327,8 @@ struct projects_tool_call *projects_tool_call(struct host *host,
     call->tool = request->tool;
     call->arguments = request->arguments;
     call->on_done = request->on_done;
+    call->on_progress = request->on_progress;
+    call->asked = request->asked;
     call->data = request->data;
     call->task.run = on_task;
     call->asker = host_asker_ref(request->asker);

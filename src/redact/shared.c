@@ -10,7 +10,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct redact_set shared;
-static atomic_bool has_any; /* what most programs never have costs one load */
+static atomic_bool has_any;
 
 void redact_share(struct kg_str secret)
 {
@@ -18,6 +18,11 @@ void redact_share(struct kg_str secret)
     redact_set_add(&shared, secret, REDACT_KEPT);
     pthread_mutex_unlock(&lock);
     atomic_store(&has_any, true);
+}
+
+bool redact_shares_any(void)
+{
+    return atomic_load_explicit(&has_any, memory_order_relaxed);
 }
 
 const struct redact_set *redact_shared(void)
@@ -28,7 +33,7 @@ const struct redact_set *redact_shared(void)
 bool redact_put_shared(struct kg_str text, struct kg_buf *ret_text)
 {
     size_t start = ret_text->length;
-    if (!atomic_load_explicit(&has_any, memory_order_relaxed))
+    if (!redact_shares_any())
         return false;
     pthread_mutex_lock(&lock);
     bool any = redact_put(&shared, text, false, ret_text);

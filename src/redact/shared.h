@@ -10,6 +10,8 @@
 
 /* On the loop, or before there is one. Stays until the program ends. */
 void redact_share(struct kg_str secret);
+/* Whether there is any: what most programs never have costs one load. */
+bool redact_shares_any(void);
 /* For a set of its own that hides these, too; on the loop. */
 const struct redact_set *redact_shared(void);
 /* True if one was in it: the text is appended with all of them hidden. Else nothing is. */

@@ -110,7 +110,7 @@ static void make_room(struct schema_compiler *compiler)
     struct schema *schema = compiler->schema;
     if (schema->count < compiler->capacity)
         return;
-    uint32_t capacity = compiler->capacity ? compiler->capacity * 2 : 32;
+    uint32_t capacity = compiler->capacity ? compiler->capacity * 2 : 8;
     schema->subschemas = kg_realloc(schema->subschemas, capacity * sizeof(*schema->subschemas));
     schema->places = kg_realloc(schema->places, capacity * sizeof(*schema->places));
     compiler->sources = kg_realloc(compiler->sources, capacity * sizeof(*compiler->sources));
@@ -428,6 +428,14 @@ static int emit_all(struct schema_compiler *compiler)
     return result;
 }
 
+/* Schemas are kept as long as their plugin is: no room for more than there is. */
+static void fit_room(struct schema *schema)
+{
+    schema->subschemas =
+        kg_realloc(schema->subschemas, schema->count * sizeof(*schema->subschemas));
+    schema->places = kg_realloc(schema->places, schema->count * sizeof(*schema->places));
+}
+
 static int compile(struct schema_compiler *compiler)
 {
     const struct schema_options *options = compiler->options;
@@ -457,6 +465,7 @@ struct schema *schema_compile(const struct kg_node *document, const struct schem
     compiler_start(&compiler);
     if (compile(&compiler) < 0)
         return NULL;
+    fit_room(compiler.schema);
     kg_builder_close(compiler.values);
     compiler.schema->values = kg_builder_finish(compiler.values);
     return kg_steal(&compiler.schema);

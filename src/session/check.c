@@ -135,6 +135,8 @@ int session_check_new(const struct session_new *new, struct kg_err *err)
     if (result == 0 && new->workdir[0] != '/')
         result =
             kg_fail(err, KG_E_INVALID_PARAMS, "workdir %s: it has to be absolute", new->workdir);
+    if (result == 0 && new->title != NULL)
+        result = check_word("title", new->title, SESSION_TITLE_MAX, err);
     if (result == 0 && new->seat != NULL)
         result = session_check_agent(new->seat, err);
     return result;

@@ -164,6 +164,7 @@ void session_clear(struct session *session)
     free(session->workdir);
     free(session->operator_id);
     free(session->seat);
+    free(session->title);
     *session = (struct session){0};
 }
 

@@ -34,6 +34,7 @@ static int add_copy(struct state *state, const struct session *parent, const cha
         .seat = parent->seat,
         .state = session_state_names[SESSION_ACTIVE],
         .operator_id = operator_id,
+        .title = parent->title,
         .parent = parent->id.text,
         .parent_entry = entry_or_null,
         .created_ms = now,

@@ -24,6 +24,12 @@ void session_content_write(const struct session_entry *entry, struct kg_buf *buf
 /* The message up to its end, without the closing brace, so that more members can follow. */
 void session_message_begin(const struct session_entry *entry, struct kg_json_writer *writer);
 
+/* -- titles ------------------------------------------------------------------------------------ */
+
+/* As it is kept, of a valid text; of a message its first words. Owned; NULL: nothing is left. */
+char *session_title_given(const char *title_or_null);
+char *session_title_of(struct kg_str content);
+
 /* -- on kaged.db ------------------------------------------------------------------------------- */
 
 /* The session with exactly this id. */

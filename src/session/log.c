@@ -36,6 +36,7 @@ int session_save(struct state *state, const struct session *session, struct kg_e
     const struct state_session row = {
         .number = session->number,
         .seat = session->seat,
+        .title = session->title,
         .state = session_state_names[session->state],
         .updated_ms = session->updated_ms,
         .entries = (int64_t)session->entries,
@@ -49,6 +50,7 @@ int session_create(struct state *state, const struct session_new *new, struct se
     int result = session_check_new(new, err);
     if (result < 0)
         return kg_wrap(err, result, "new session");
+    kg_auto(kg_free) char *title = session_title_given(new->title);
     struct kg_id id = kg_id_new("ses_");
     int64_t now = kg_wall_ms(), number;
     const struct state_session row = {
@@ -58,6 +60,7 @@ int session_create(struct state *state, const struct session_new *new, struct se
         .seat = new->seat ? new->seat : "primary",
         .state = session_state_names[SESSION_ACTIVE],
         .operator_id = new->operator_id,
+        .title = title,
         .created_ms = now,
         .updated_ms = now,
     };
@@ -77,6 +80,8 @@ int session_entry_write(struct state *state, struct session *session, struct ses
     if (entry->id.text[0] == '\0')
         entry->id = kg_id_new("");
     entry->created_ms = session->updated_ms = kg_wall_ms();
+    if (session->title == NULL && entry->kind == SESSION_MESSAGE && entry->role == SESSION_USER)
+        session->title = session_title_of(entry->content);
     const struct state_entry row = {
         .seq = (int64_t)entry->seq,
         .id = entry->id.text,

@@ -22,6 +22,7 @@ static void take_session(const struct state_session *row, struct session *ret_se
         .workdir = kg_strdup(row->workdir),
         .operator_id = kg_strdup(row->operator_id),
         .seat = kg_strdup(row->seat),
+        .title = row->title ? kg_strdup(row->title) : NULL,
         .created_ms = row->created_ms,
         .updated_ms = row->updated_ms,
         .entries = (uint64_t)row->entries,
@@ -99,9 +100,13 @@ int session_find(struct state *state, struct kg_str id, struct session *ret_sess
 {
     struct range range;
     kg_auto(session_list_clear) struct session_list found = {0};
-    if (!make_range("ses_", id, &range))
+    bool is_last = kg_str_is(id, "@last");
+    if (!is_last && !make_range("ses_", id, &range))
         return no_session(id, err);
-    const struct state_session_query query = {.first = range.first, .past = range.past, .limit = 2};
+    if (is_last)
+        range = (struct range){.first = "ses_", .past = "ses_~"};
+    const struct state_session_query query = {
+        .first = range.first, .past = range.past, .limit = is_last ? 1 : 2};
     int result = state_sessions(state, &query, visit_list, &found, err);
     if (result < 0)
         return result;

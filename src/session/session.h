@@ -21,6 +21,7 @@
 #define SESSION_SOURCE_MAX    64       /* of a plugin's name */
 #define SESSION_WORKDIR_MAX   4096     /* bytes */
 #define SESSION_WORD_MAX      128      /* bytes of a project's or an operator's id */
+#define SESSION_TITLE_MAX     1024     /* bytes that a title is given with */
 #define SESSION_ENTRIES_MAX   16777216 /* in one session */
 #define SESSION_APPEND_MAX    256      /* entries at once */
 #define SESSION_PAGE_ENTRIES  200      /* entries in one page, at most */
@@ -87,7 +88,8 @@ struct session {
     int64_t number;  /* kaged.db's name for it */
     struct kg_id id; /* "ses_..." */
     char *project_id, *workdir, *operator_id;
-    char *seat; /* the agent that is spoken to */
+    char *seat;  /* the agent that is spoken to */
+    char *title; /* as it was given, or the first words of a user; NULL: neither */
     enum session_state state;
     int64_t created_ms, updated_ms;
     struct kg_id parent, parent_entry; /* of a fork; else "" */
@@ -148,11 +150,15 @@ uint64_t session_tokens(struct kg_str content, const char *source);
 
 struct session_new {
     const char *project_id, *workdir, *operator_id;
-    const char *seat; /* NULL: the primary */
+    const char *seat;  /* NULL: the primary */
+    const char *title; /* NULL: its first words, once they are said */
 };
 int session_create(struct state *state, const struct session_new *new, struct session *ret_session,
                    struct kg_err *err);
-/* By its id or a prefix that only one has; "ses_" may be left out, letters may be small. */
+/*
+ * By its id or a prefix that only one has; "ses_" may be left out, letters may be small. "@last" is
+ * the newest.
+ */
 int session_find(struct state *state, struct kg_str id, struct session *ret_session,
                  struct kg_err *err);
 

@@ -12,8 +12,9 @@
 
 #define BATCH_MAX    256 /* jobs in one transaction */
 #define BATCH_MAX_MS 50  /* others, the loop among them, wait for the lock at most a second */
-#define PAUSE_MIN_NS UINT64_C(1000000) /* shorter ones add up: a sleep takes longer than they do   \
-                                        */
+#define PAUSE_MIN_NS                                                                               \
+    UINT64_C(1000000) /* shorter ones add up: a sleep takes longer than they do                    \
+                       */
 #define PAUSE_MAX_NS UINT64_C(25000000)
 
 struct lane {

@@ -58,11 +58,25 @@ struct state_backend {
     int (*failure_set)(struct state *state, const struct state_failure *failure,
                        struct kg_err *err);
     int (*failures)(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err);
+    int (*prompt_set)(struct state *state, const struct state_prompt *prompt, struct kg_err *err);
+    int (*prompts)(struct state *state, state_prompt_fn *visit, void *data, struct kg_err *err);
+    int (*question_set)(struct state *state, const struct state_question *question,
+                        struct kg_err *err);
+    int (*questions)(struct state *state, const char *session, state_question_fn *visit, void *data,
+                     struct kg_err *err);
     int (*credential_add)(struct state *state, const struct state_credential *credential,
                           struct kg_err *err);
     int (*credential_remove)(struct state *state, const char *id, struct kg_err *err);
     int (*credentials)(struct state *state, state_credential_fn *visit, void *data,
                        struct kg_err *err);
+    int (*mcp_setting_set)(struct state *state, const struct state_mcp_setting *setting,
+                           struct kg_err *err);
+    int (*mcp_settings)(struct state *state, state_mcp_setting_fn *visit, void *data,
+                        struct kg_err *err);
+    int (*mcp_calls_add)(struct state *state, const struct state_mcp_calls *calls,
+                         struct kg_err *err);
+    int (*mcp_calls)(struct state *state, const struct state_mcp_query *query,
+                     state_mcp_call_fn *visit, void *data, struct kg_err *err);
     int (*consent_set)(struct state *state, const struct state_consent *consent,
                        struct kg_err *err);
     int (*consent_remove)(struct state *state, const char *id, struct kg_err *err);

@@ -51,6 +51,16 @@ static int write_failure(struct state *state, const void *row, struct kg_err *er
     return state_failure_set(state, row, err);
 }
 
+static int write_prompt(struct state *state, const void *row, struct kg_err *err)
+{
+    return state_prompt_set(state, row, err);
+}
+
+static int write_question(struct state *state, const void *row, struct kg_err *err)
+{
+    return state_question_set(state, row, err);
+}
+
 static int write_credential(struct state *state, const void *row, struct kg_err *err)
 {
     return state_credential_add(state, row, err);
@@ -59,6 +69,16 @@ static int write_credential(struct state *state, const void *row, struct kg_err 
 static int remove_credential(struct state *state, const void *row, struct kg_err *err)
 {
     return state_credential_remove(state, *(const char *const *)row, err);
+}
+
+static int write_mcp_setting(struct state *state, const void *row, struct kg_err *err)
+{
+    return state_mcp_setting_set(state, row, err);
+}
+
+static int write_mcp_calls(struct state *state, const void *row, struct kg_err *err)
+{
+    return state_mcp_calls_add(state, row, err);
 }
 
 static int write_consent(struct state *state, const void *row, struct kg_err *err)
@@ -94,12 +114,31 @@ static const struct row_kind failure_kind = {sizeof(struct state_failure),
                                              write_failure,
                                              2,
                                              {TEXT(failure, process), TEXT(failure, reason)}};
-static const struct row_kind credential_kind = {sizeof(struct state_credential),
-                                                write_credential,
-                                                4,
-                                                {TEXT(credential, id), TEXT(credential, name),
-                                                 TEXT(credential, scopes),
-                                                 TEXT(credential, operator_id)}};
+static const struct row_kind prompt_kind = {
+    sizeof(struct state_prompt),
+    write_prompt,
+    3,
+    {TEXT(prompt, project), TEXT(prompt, path), TEXT(prompt, hash)}};
+static const struct row_kind question_kind = {
+    sizeof(struct state_question),
+    write_question,
+    10,
+    {TEXT(question, id), TEXT(question, session), TEXT(question, agent), TEXT(question, plugin),
+     TEXT(question, kind), TEXT(question, title), TEXT(question, schema), TEXT(question, url),
+     TEXT(question, state), TEXT(question, answered_by)}};
+static const struct row_kind credential_kind = {
+    sizeof(struct state_credential),
+    write_credential,
+    5,
+    {TEXT(credential, id), TEXT(credential, name), TEXT(credential, scopes),
+     TEXT(credential, operator_id), TEXT(credential, profile)}};
+static const struct row_kind mcp_setting_kind = {
+    sizeof(struct state_mcp_setting),
+    write_mcp_setting,
+    3,
+    {TEXT(mcp_setting, kind), TEXT(mcp_setting, name), TEXT(mcp_setting, value)}};
+static const struct row_kind mcp_calls_kind = {
+    sizeof(struct state_mcp_calls), write_mcp_calls, 1, {TEXT(mcp_calls, json)}};
 static const struct row_kind credential_removal = {sizeof(const char *), remove_credential, 1, {0}};
 static const struct row_kind consent_kind = {
     sizeof(struct state_consent),
@@ -160,6 +199,12 @@ static void ask(struct state_keeper *keeper, const struct row_kind *kind, const 
     loop_worker_submit(keeper->worker, &write->job);
 }
 
+void state_keep_question(struct state_keeper *keeper, const struct state_question *question,
+                         state_kept_fn *on_kept, void *data)
+{
+    ask(keeper, &question_kind, question, on_kept, data);
+}
+
 void state_keep_choice(struct state_keeper *keeper, const struct state_plugin_choice *choice,
                        state_kept_fn *on_kept, void *data)
 {
@@ -172,6 +217,12 @@ void state_keep_failure(struct state_keeper *keeper, const struct state_failure 
     ask(keeper, &failure_kind, failure, on_kept, data);
 }
 
+void state_keep_prompt(struct state_keeper *keeper, const struct state_prompt *prompt,
+                       state_kept_fn *on_kept, void *data)
+{
+    ask(keeper, &prompt_kind, prompt, on_kept, data);
+}
+
 void state_keep_credential(struct state_keeper *keeper, const struct state_credential *credential,
                            state_kept_fn *on_kept, void *data)
 {
@@ -182,6 +233,18 @@ void state_forget_credential(struct state_keeper *keeper, const char *id, state_
                              void *data)
 {
     ask(keeper, &credential_removal, &id, on_kept, data);
+}
+
+void state_keep_mcp_setting(struct state_keeper *keeper, const struct state_mcp_setting *setting,
+                            state_kept_fn *on_kept, void *data)
+{
+    ask(keeper, &mcp_setting_kind, setting, on_kept, data);
+}
+
+void state_keep_mcp_calls(struct state_keeper *keeper, const struct state_mcp_calls *calls,
+                          state_kept_fn *on_kept, void *data)
+{
+    ask(keeper, &mcp_calls_kind, calls, on_kept, data);
 }
 
 void state_keep_consent(struct state_keeper *keeper, const struct state_consent *consent,

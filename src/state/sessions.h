@@ -27,6 +27,7 @@ bool state_in_transaction(struct state *state);
 struct state_session {
     int64_t number; /* the database's own name for it */
     const char *id, *project_id, *workdir, *seat, *state, *operator_id;
+    const char *title;                 /* NULL: none yet */
     const char *parent, *parent_entry; /* NULL: no fork */
     int64_t created_ms, updated_ms;
     int64_t entries;
@@ -35,7 +36,7 @@ typedef void state_session_fn(void *data, const struct state_session *session);
 
 int state_session_add(struct state *state, const struct state_session *session, int64_t *ret_number,
                       struct kg_err *err);
-/* Writes seat, state, updated_ms and entries of the session with that number. */
+/* Writes seat, title, state, updated_ms and entries of the session with that number. */
 int state_session_set(struct state *state, const struct state_session *session, struct kg_err *err);
 /* Visits the one with that id, or none. */
 int state_session_get(struct state *state, const char *id, state_session_fn *visit, void *data,

@@ -36,10 +36,10 @@ static bool sqlite_in_transaction(struct state *state)
 static int sqlite_session_add(struct state *state, const struct state_session *session,
                               int64_t *ret_number, struct kg_err *err)
 {
-    int result = sqlite_run(state, SESSION_ADD, err, "ttttttttiii", session->id,
-                            session->project_id, session->workdir, session->seat, session->state,
-                            session->operator_id, session->parent, session->parent_entry,
-                            session->created_ms, session->updated_ms, session->entries);
+    int result = sqlite_run(
+        state, SESSION_ADD, err, "ttttttttiiit", session->id, session->project_id, session->workdir,
+        session->seat, session->state, session->operator_id, session->parent, session->parent_entry,
+        session->created_ms, session->updated_ms, session->entries, session->title);
     if (result == 0)
         *ret_number = sqlite3_last_insert_rowid(sqlite_own(state)->db);
     return result;
@@ -48,8 +48,8 @@ static int sqlite_session_add(struct state *state, const struct state_session *s
 static int sqlite_session_set(struct state *state, const struct state_session *session,
                               struct kg_err *err)
 {
-    return sqlite_run(state, SESSION_SET, err, "ittii", session->number, session->seat,
-                      session->state, session->updated_ms, session->entries);
+    return sqlite_run(state, SESSION_SET, err, "ittiit", session->number, session->seat,
+                      session->state, session->updated_ms, session->entries, session->title);
 }
 
 /* Steps through the rows of a statement that was started. */
@@ -71,6 +71,7 @@ static int visit_sessions(struct state *state, enum statement which, sqlite3_stm
             .created_ms = sqlite3_column_int64(row, 9),
             .updated_ms = sqlite3_column_int64(row, 10),
             .entries = sqlite3_column_int64(row, 11),
+            .title = text_at(row, 12),
         };
         visit(data, &session);
     }

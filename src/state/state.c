@@ -75,6 +75,28 @@ int state_failure_set(struct state *state, const struct state_failure *failure, 
     return state_backend(state)->failure_set(state, failure, err);
 }
 
+int state_prompt_set(struct state *state, const struct state_prompt *prompt, struct kg_err *err)
+{
+    return state_backend(state)->prompt_set(state, prompt, err);
+}
+
+int state_prompts(struct state *state, state_prompt_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->prompts(state, visit, data, err);
+}
+
+int state_question_set(struct state *state, const struct state_question *question,
+                       struct kg_err *err)
+{
+    return state_backend(state)->question_set(state, question, err);
+}
+
+int state_questions(struct state *state, const char *session, state_question_fn *visit, void *data,
+                    struct kg_err *err)
+{
+    return state_backend(state)->questions(state, session, visit, data, err);
+}
+
 int state_failures(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err)
 {
     return state_backend(state)->failures(state, visit, data, err);
@@ -95,6 +117,30 @@ int state_credentials(struct state *state, state_credential_fn *visit, void *dat
                       struct kg_err *err)
 {
     return state_backend(state)->credentials(state, visit, data, err);
+}
+
+int state_mcp_setting_set(struct state *state, const struct state_mcp_setting *setting,
+                          struct kg_err *err)
+{
+    return state_backend(state)->mcp_setting_set(state, setting, err);
+}
+
+int state_mcp_settings(struct state *state, state_mcp_setting_fn *visit, void *data,
+                       struct kg_err *err)
+{
+    return state_backend(state)->mcp_settings(state, visit, data, err);
+}
+
+int state_mcp_calls_add(struct state *state, const struct state_mcp_calls *calls,
+                        struct kg_err *err)
+{
+    return state_backend(state)->mcp_calls_add(state, calls, err);
+}
+
+int state_mcp_calls(struct state *state, const struct state_mcp_query *query,
+                    state_mcp_call_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->mcp_calls(state, query, visit, data, err);
 }
 
 int state_consent_set(struct state *state, const struct state_consent *consent, struct kg_err *err)

@@ -54,6 +54,34 @@ int state_failure_set(struct state *state, const struct state_failure *failure, 
 typedef void state_failure_fn(void *data, const struct state_failure *failure);
 int state_failures(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err);
 
+/* A prompt of a project, in a file that a plugin could write, as it was taken. */
+struct state_prompt {
+    const char *project;
+    const char *path; /* below the project's root */
+    const char *hash;
+};
+int state_prompt_set(struct state *state, const struct state_prompt *prompt, struct kg_err *err);
+typedef void state_prompt_fn(void *data, const struct state_prompt *prompt);
+int state_prompts(struct state *state, state_prompt_fn *visit, void *data, struct kg_err *err);
+/* What a plugin asked of people in a session; the last of each session are kept. */
+#define STATE_QUESTIONS_KEPT 200
+struct state_question {
+    const char *id, *session;
+    const char *agent; /* or NULL */
+    const char *plugin, *kind, *title;
+    const char *schema, *url; /* or NULL */
+    int64_t asked_ms, deadline_ms;
+    const char *state;       /* open, accept, decline, cancel */
+    const char *answered_by; /* or NULL */
+    int64_t ended_ms;        /* 0: it is open */
+};
+int state_question_set(struct state *state, const struct state_question *question,
+                       struct kg_err *err);
+/* Of a session, the oldest first; texts die with the callback. */
+typedef void state_question_fn(void *data, const struct state_question *question);
+int state_questions(struct state *state, const char *session, state_question_fn *visit, void *data,
+                    struct kg_err *err);
+
 /* A secret that lets somebody in, known by its hash only. */
 enum state_credential_kind { STATE_TOKEN, STATE_SESSION };
 #define STATE_HASH_BYTES 32
@@ -66,6 +94,7 @@ struct state_credential {
     const char *operator_id; /* for whom it speaks */
     int64_t created_ms;      /* wall clock */
     int64_t expires_ms;      /* the same; 0: never */
+    const char *profile;     /* of MCP clients, that a token is confined to; NULL: it is not */
 };
 /* Both survive a power failure from the moment they return. */
 int state_credential_add(struct state *state, const struct state_credential *credential,
@@ -75,6 +104,46 @@ int state_credential_remove(struct state *state, const char *id, struct kg_err *
 typedef void state_credential_fn(void *data, const struct state_credential *credential);
 int state_credentials(struct state *state, state_credential_fn *visit, void *data,
                       struct kg_err *err);
+
+/* What MCP clients may use: profiles, and marks of tools; see mcp/profiles.c. */
+struct state_mcp_setting {
+    const char *kind, *name;
+    const char *value; /* JSON; NULL: it is removed */
+};
+/* Survives a power failure from the moment it returns. */
+int state_mcp_setting_set(struct state *state, const struct state_mcp_setting *setting,
+                          struct kg_err *err);
+/* Visits all; texts die with the callback. */
+typedef void state_mcp_setting_fn(void *data, const struct state_mcp_setting *setting);
+int state_mcp_settings(struct state *state, state_mcp_setting_fn *visit, void *data,
+                       struct kg_err *err);
+
+/* What MCP clients called; see mcp/activity.c. */
+struct state_mcp_call {
+    int64_t id, at_ms;
+    const char *client, *owner;
+    const char *operator_id, *project; /* or NULL */
+    const char *plugin, *tool, *outcome;
+    int64_t bytes_in, bytes_out, duration_ms;
+    const char *arguments, *result; /* NULL: they are not kept */
+};
+/* A bunch of them, and how much of all is kept from then on. */
+struct state_mcp_calls {
+    const char *json;  /* a list of objects with the names of the columns; "operator" */
+    int64_t since_ms;  /* what is older is forgotten */
+    int64_t bytes_max; /* of all of it, the oldest go first; 0: it is not looked at */
+};
+int state_mcp_calls_add(struct state *state, const struct state_mcp_calls *calls,
+                        struct kg_err *err);
+struct state_mcp_query {
+    const char *client; /* how it begins; NULL: any */
+    const char *tool;   /* a pattern over PLUGIN.TOOL, or a plugin; NULL: any */
+    int64_t since_ms, before /* this id; 0: none */, limit;
+};
+/* Visits the newest first; texts die with the callback. */
+typedef void state_mcp_call_fn(void *data, const struct state_mcp_call *call);
+int state_mcp_calls(struct state *state, const struct state_mcp_query *query,
+                    state_mcp_call_fn *visit, void *data, struct kg_err *err);
 
 /* What a project waits for, and how it was answered. Texts are borrowed; NULL where it says so. */
 struct state_consent {
@@ -153,14 +222,22 @@ struct state *state_keeper_state(struct state_keeper *keeper);
 /* On the loop, once it is written to stay; with an error nothing has changed. */
 typedef void state_kept_fn(void *data, const struct kg_err *err_or_null);
 /* Rows are copied. They are written in the order of these calls. NULL: nobody wants to know. */
+void state_keep_prompt(struct state_keeper *keeper, const struct state_prompt *prompt,
+                       state_kept_fn *on_kept, void *data);
 void state_keep_failure(struct state_keeper *keeper, const struct state_failure *failure,
                         state_kept_fn *on_kept, void *data);
+void state_keep_question(struct state_keeper *keeper, const struct state_question *question,
+                         state_kept_fn *on_kept, void *data);
 void state_keep_choice(struct state_keeper *keeper, const struct state_plugin_choice *choice,
                        state_kept_fn *on_kept, void *data);
 void state_keep_credential(struct state_keeper *keeper, const struct state_credential *credential,
                            state_kept_fn *on_kept, void *data);
 void state_forget_credential(struct state_keeper *keeper, const char *id, state_kept_fn *on_kept,
                              void *data);
+void state_keep_mcp_setting(struct state_keeper *keeper, const struct state_mcp_setting *setting,
+                            state_kept_fn *on_kept, void *data);
+void state_keep_mcp_calls(struct state_keeper *keeper, const struct state_mcp_calls *calls,
+                          state_kept_fn *on_kept, void *data);
 void state_keep_consent(struct state_keeper *keeper, const struct state_consent *consent,
                         state_kept_fn *on_kept, void *data);
 void state_forget_consent(struct state_keeper *keeper, const char *id, state_kept_fn *on_kept,

@@ -33,11 +33,27 @@ static const char version_6[] = ""
 static const char version_7[] = ""
 #include "state-v7.sql.h"
 ;
+static const char version_8[] = ""
+#include "state-v8.sql.h"
+;
+static const char version_9[] = ""
+#include "state-v9.sql.h"
+;
+static const char version_10[] = ""
+#include "state-v10.sql.h"
+;
+static const char version_11[] = ""
+#include "state-v11.sql.h"
+;
+static const char version_12[] = ""
+#include "state-v12.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1, version_2, version_3, version_4,
-                                         version_5, version_6, version_7};
+static const char *const migrations[] = {version_1, version_2,  version_3,  version_4,
+                                         version_5, version_6,  version_7,  version_8,
+                                         version_9, version_10, version_11, version_12};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 static int read_version(struct sqlite_state *state, struct kg_err *err)
@@ -319,6 +335,69 @@ static int sqlite_failures(struct state *state, state_failure_fn *visit, void *d
     return sqlite_finish(state, FAILURES, code, err);
 }
 
+/* -- prompts that a plugin could write --------------------------------------------------------- */
+
+static int sqlite_prompt_set(struct state *state, const struct state_prompt *prompt,
+                             struct kg_err *err)
+{
+    return sqlite_run(state, PROMPT_SET, err, "ttt", prompt->project, prompt->path, prompt->hash);
+}
+
+static int sqlite_prompts(struct state *state, state_prompt_fn *visit, void *data,
+                          struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, PROMPTS, &row, err, "");
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_prompt){text_at(row, 0), text_at(row, 1), text_at(row, 2)});
+    return sqlite_finish(state, PROMPTS, code, err);
+}
+
+/* -- questions --------------------------------------------------------------------------------- */
+
+static int sqlite_question_set(struct state *state, const struct state_question *question,
+                               struct kg_err *err)
+{
+    int result =
+        sqlite_run(state, QUESTION_SET, err, "ttttttttiitti", question->id, question->session,
+                   question->agent, question->plugin, question->kind, question->title,
+                   question->schema, question->url, question->asked_ms, question->deadline_ms,
+                   question->state, question->answered_by, question->ended_ms);
+    return result < 0 ? result
+                      : sqlite_run(state, QUESTIONS_CUT, err, "ti", question->session,
+                                   (int64_t)STATE_QUESTIONS_KEPT);
+}
+
+static int sqlite_questions(struct state *state, const char *session, state_question_fn *visit,
+                            void *data, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, QUESTIONS, &row, err, "t", session);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_question){
+                        .id = text_at(row, 0),
+                        .session = text_at(row, 1),
+                        .agent = text_at(row, 2),
+                        .plugin = text_at(row, 3),
+                        .kind = text_at(row, 4),
+                        .title = text_at(row, 5),
+                        .schema = text_at(row, 6),
+                        .url = text_at(row, 7),
+                        .asked_ms = sqlite3_column_int64(row, 8),
+                        .deadline_ms = sqlite3_column_int64(row, 9),
+                        .state = text_at(row, 10),
+                        .answered_by = text_at(row, 11),
+                        .ended_ms = sqlite3_column_int64(row, 12),
+                    });
+    return sqlite_finish(state, QUESTIONS, code, err);
+}
+
 /* -- credentials ------------------------------------------------------------------------------- */
 
 static const char *const kind_names[] = {[STATE_TOKEN] = "token", [STATE_SESSION] = "session"};
@@ -326,10 +405,11 @@ static const char *const kind_names[] = {[STATE_TOKEN] = "token", [STATE_SESSION
 static int sqlite_credential_add(struct state *state, const struct state_credential *credential,
                                  struct kg_err *err)
 {
-    return sqlite_run_synced(
-        state, CREDENTIAL_ADD, err, "ttbtttii", credential->id, kind_names[credential->kind],
-        bytes(credential->hash, STATE_HASH_BYTES), credential->name, credential->scopes,
-        credential->operator_id, credential->created_ms, credential->expires_ms);
+    return sqlite_run_synced(state, CREDENTIAL_ADD, err, "ttbtttiit", credential->id,
+                             kind_names[credential->kind],
+                             bytes(credential->hash, STATE_HASH_BYTES), credential->name,
+                             credential->scopes, credential->operator_id, credential->created_ms,
+                             credential->expires_ms, credential->profile);
 }
 
 static int sqlite_credential_remove(struct state *state, const char *id, struct kg_err *err)
@@ -347,6 +427,7 @@ static bool take_credential(sqlite3_stmt *row, struct state_credential *ret_cred
         .operator_id = text_at(row, 5),
         .created_ms = sqlite3_column_int64(row, 6),
         .expires_ms = sqlite3_column_int64(row, 7),
+        .profile = (const char *)sqlite3_column_text(row, 8),
     };
     return take_blob(row, 2, ret_credential->hash, STATE_HASH_BYTES);
 }
@@ -364,6 +445,81 @@ static int sqlite_credentials(struct state *state, state_credential_fn *visit, v
         if (take_credential(row, &credential))
             visit(data, &credential);
     return sqlite_finish(state, CREDENTIALS, code, err);
+}
+
+/* -- what MCP clients may use ------------------------------------------------------------------ */
+
+static int sqlite_mcp_setting_set(struct state *state, const struct state_mcp_setting *setting,
+                                  struct kg_err *err)
+{
+    if (setting->value == NULL)
+        return sqlite_run_synced(state, MCP_SETTING_REMOVE, err, "tt", setting->kind,
+                                 setting->name);
+    return sqlite_run_synced(state, MCP_SETTING_SET, err, "ttt", setting->kind, setting->name,
+                             setting->value);
+}
+
+static int sqlite_mcp_settings(struct state *state, state_mcp_setting_fn *visit, void *data,
+                               struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, MCP_SETTINGS, &row, err, "");
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_mcp_setting){.kind = text_at(row, 0),
+                                                .name = text_at(row, 1),
+                                                .value = text_at(row, 2)});
+    return sqlite_finish(state, MCP_SETTINGS, code, err);
+}
+
+static int sqlite_mcp_calls_add(struct state *state, const struct state_mcp_calls *calls,
+                                struct kg_err *err)
+{
+    int result = sqlite_run(state, MCP_CALLS_ADD, err, "t", calls->json);
+    if (result == 0)
+        result = sqlite_run(state, MCP_CALLS_EXPIRE, err, "i", calls->since_ms);
+    if (result == 0 && calls->bytes_max > 0)
+        result = sqlite_run(state, MCP_CALLS_BOUND, err, "i", calls->bytes_max);
+    return result;
+}
+
+static struct state_mcp_call take_mcp_call(sqlite3_stmt *row)
+{
+    return (struct state_mcp_call){
+        .id = sqlite3_column_int64(row, 0),
+        .at_ms = sqlite3_column_int64(row, 1),
+        .client = text_at(row, 2),
+        .owner = text_at(row, 3),
+        .operator_id = (const char *)sqlite3_column_text(row, 4),
+        .project = (const char *)sqlite3_column_text(row, 5),
+        .plugin = text_at(row, 6),
+        .tool = text_at(row, 7),
+        .bytes_in = sqlite3_column_int64(row, 8),
+        .bytes_out = sqlite3_column_int64(row, 9),
+        .duration_ms = sqlite3_column_int64(row, 10),
+        .outcome = text_at(row, 11),
+        .arguments = (const char *)sqlite3_column_text(row, 12),
+        .result = (const char *)sqlite3_column_text(row, 13),
+    };
+}
+
+static int sqlite_mcp_calls(struct state *state, const struct state_mcp_query *query,
+                            state_mcp_call_fn *visit, void *data, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result =
+        sqlite_start(state, MCP_CALLS, &row, err, "ttiii", query->client, query->tool,
+                     query->since_ms, query->before > 0 ? query->before : INT64_MAX, query->limit);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW) {
+        const struct state_mcp_call call = take_mcp_call(row);
+        visit(data, &call);
+    }
+    return sqlite_finish(state, MCP_CALLS, code, err);
 }
 
 /* -- consents and activations ------------------------------------------------------------------ */
@@ -502,9 +658,17 @@ const struct state_backend state_sqlite = {
     .plugin_choices = sqlite_plugin_choices,
     .failure_set = sqlite_failure_set,
     .failures = sqlite_failures,
+    .prompt_set = sqlite_prompt_set,
+    .prompts = sqlite_prompts,
+    .question_set = sqlite_question_set,
+    .questions = sqlite_questions,
     .credential_add = sqlite_credential_add,
     .credential_remove = sqlite_credential_remove,
     .credentials = sqlite_credentials,
+    .mcp_setting_set = sqlite_mcp_setting_set,
+    .mcp_settings = sqlite_mcp_settings,
+    .mcp_calls_add = sqlite_mcp_calls_add,
+    .mcp_calls = sqlite_mcp_calls,
     .consent_set = sqlite_consent_set,
     .consent_remove = sqlite_consent_remove,
     .consents = sqlite_consents,

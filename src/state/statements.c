@@ -10,7 +10,7 @@
 
 #define SESSION_COLUMNS                                                                            \
     "SELECT number, id, project_id, workdir, seat, state, operator_id, parent, parent_entry, "     \
-    "created_ms, updated_ms, entries FROM session "
+    "created_ms, updated_ms, entries, title FROM session "
 
 /* The content is looked up only where ?5 asks for it. Without statistics SQLite has to be told. */
 #define ENTRIES_BY(index)                                                                          \
@@ -38,13 +38,57 @@ static const struct {
                        "DELETE FROM plugin_failure WHERE process = ?1 "
                        "OR substr(process, 1, length(?1) + 1) = ?1 || '@'"},
     [FAILURES] = {"read which plugins failed", "SELECT process, reason FROM plugin_failure"},
+    [PROMPT_SET] = {"write what a project's prompt is",
+                    "INSERT OR REPLACE INTO project_prompt (project, path, hash) "
+                    "VALUES (?1, ?2, ?3)"},
+    [PROMPTS] = {"read what projects' prompts are",
+                 "SELECT project, path, hash FROM project_prompt"},
+    [QUESTION_SET] = {"write a question",
+                      "INSERT OR REPLACE INTO question (id, session, agent, plugin, kind, title, "
+                      "schema, url, asked_ms, deadline_ms, state, answered_by, ended_ms) "
+                      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"},
+    [QUESTIONS_CUT] = {"forget the oldest questions",
+                       "DELETE FROM question WHERE session = ?1 AND id <= (SELECT id FROM question "
+                       "WHERE session = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)"},
+    [QUESTIONS] = {"read the questions",
+                   "SELECT id, session, agent, plugin, kind, title, schema, url, asked_ms, "
+                   "deadline_ms, state, answered_by, ended_ms FROM question WHERE session = ?1 "
+                   "ORDER BY id"},
     [CREDENTIAL_ADD] = {"add a credential",
                         "INSERT INTO credential (id, kind, hash, name, scopes, operator_id, "
-                        "created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"},
+                        "created_ms, expires_ms, profile) "
+                        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"},
     [CREDENTIAL_REMOVE] = {"remove a credential", "DELETE FROM credential WHERE id = ?1"},
     [CREDENTIALS] = {"read the credentials",
-                     "SELECT id, kind, hash, name, scopes, operator_id, created_ms, expires_ms "
-                     "FROM credential ORDER BY id"},
+                     "SELECT id, kind, hash, name, scopes, operator_id, created_ms, expires_ms, "
+                     "profile FROM credential ORDER BY id"},
+    [MCP_SETTING_SET] = {"write what MCP clients may use",
+                         "INSERT OR REPLACE INTO mcp_setting (kind, name, value) "
+                         "VALUES (?1, ?2, ?3)"},
+    [MCP_SETTING_REMOVE] = {"remove what MCP clients may use",
+                            "DELETE FROM mcp_setting WHERE kind = ?1 AND name = ?2"},
+    [MCP_SETTINGS] = {"read what MCP clients may use",
+                      "SELECT kind, name, value FROM mcp_setting ORDER BY kind, name"},
+    [MCP_CALLS_ADD] = {"write what MCP clients called",
+                       "INSERT INTO mcp_call (at_ms, client, owner, operator_id, project, plugin, "
+                       "tool, bytes_in, bytes_out, duration_ms, outcome, arguments, result, size) "
+                       "SELECT value ->> 'at_ms', value ->> 'client', value ->> 'owner', "
+                       "value ->> 'operator', value ->> 'project', value ->> 'plugin', "
+                       "value ->> 'tool', value ->> 'bytes_in', value ->> 'bytes_out', "
+                       "value ->> 'duration_ms', value ->> 'outcome', value ->> 'arguments', "
+                       "value ->> 'result', length(value) FROM json_each(?1)"},
+    [MCP_CALLS_EXPIRE] = {"forget what MCP clients called long ago",
+                          "DELETE FROM mcp_call WHERE at_ms < ?1"},
+    [MCP_CALLS_BOUND] = {"bound what MCP clients called",
+                         "DELETE FROM mcp_call WHERE id <= (SELECT max(id) FROM (SELECT id, "
+                         "sum(size) OVER (ORDER BY id DESC) AS above FROM mcp_call) "
+                         "WHERE above > ?1)"},
+    [MCP_CALLS] = {"read what MCP clients called",
+                   "SELECT id, at_ms, client, owner, operator_id, project, plugin, tool, "
+                   "bytes_in, bytes_out, duration_ms, outcome, arguments, result FROM mcp_call "
+                   "WHERE (?1 IS NULL OR substr(client, 1, length(?1)) = ?1) "
+                   "AND (?2 IS NULL OR plugin || '.' || tool GLOB ?2 OR plugin = ?2) "
+                   "AND at_ms >= ?3 AND id < ?4 ORDER BY id DESC LIMIT ?5"},
     [CONSENT_SET] = {"write a consent",
                      "INSERT OR REPLACE INTO consent (id, kind, state, project, plugin, source, "
                      "base, version, reason, answered_by, raised_ms, changed_ms) "
@@ -87,10 +131,11 @@ static const struct {
     [STEP_FORGET] = {"forget a place", "RELEASE place"},
     [SESSION_ADD] = {"add a session",
                      "INSERT INTO session (id, project_id, workdir, seat, state, operator_id, "
-                     "parent, parent_entry, created_ms, updated_ms, entries) "
-                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"},
+                     "parent, parent_entry, created_ms, updated_ms, entries, title) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
     [SESSION_SET] = {"change a session", "UPDATE session SET seat = ?2, state = ?3, "
-                                         "updated_ms = ?4, entries = ?5 WHERE number = ?1"},
+                                         "updated_ms = ?4, entries = ?5, title = ?6 "
+                                         "WHERE number = ?1"},
     [SESSION_GET] = {"read a session", SESSION_COLUMNS "WHERE id = ?1"},
     [SESSIONS] = {"read sessions",
                   SESSION_COLUMNS "WHERE id >= ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) "

@@ -140,9 +140,10 @@ int store_consent_check(const struct store_offer *offer, const struct store_cons
     if (consent->hash == NULL || strcmp(consent->hash, offer->hash) != 0)
         return kg_fail(err, KG_E_CONFLICT, "plugin %s: the yes is for other files than these (%s)",
                        offer->manifest->name, offer->hash);
-    if (!store_offer_widens(offer) || consent->allow_new_capabilities)
-        return 0;
-    int result =
+    int result = store_check_source(offer, consent->replace_source, err);
+    if (result < 0 || !store_offer_widens(offer) || consent->allow_new_capabilities)
+        return result;
+    result =
         kg_fail(err, KG_E_REFUSED, "plugin %s asks for %zu new capabilit%s", offer->manifest->name,
                 offer->capabilities_new, offer->capabilities_new == 1 ? "y" : "ies");
     kg_hint(err, "new capabilities need a yes of their own: --allow-new-capabilities");
@@ -161,7 +162,8 @@ static int check_base(const struct store_offer *offer, const struct store_record
                       struct kg_err *err)
 {
     bool wants_old = offer->kind != STORE_INSTALL;
-    if (exists != wants_old || strcmp(now->hash ? now->hash : "", offer->approved_hash) != 0)
+    if (exists != wants_old || strcmp(now->hash ? now->hash : "", offer->approved_hash) != 0 ||
+        !kg_same_text(now->from, offer->installed_from))
         return fail_changed(offer->manifest->name, err);
     return 0;
 }
@@ -184,8 +186,10 @@ static struct store_record record_of(const struct store_offer *offer,
         .installed = kg_strdup(offer->manifest->version),
         .hash = kg_strdup(offer->hash),
         .process = process_of(offer, before),
+        .from = kg_strdup(offer->from ? offer->from : before->from),
         .has_local = true,
         .local = before->installed != NULL ? before->local : consent->local,
+        .offer = offer,
     };
 }
 
@@ -216,6 +220,7 @@ static struct store_trial *trial_new(struct store *store, struct store_offer *of
     trial->version = version;
     trial->before = *before;
     trial->after = *after;
+    trial->after.offer = NULL; /* it is used up by then */
     *before = *after = (struct store_record){0};
     if (trial->before.package == NULL)
         trial->before.package = kg_strdup(offer->manifest->package);

@@ -11,6 +11,7 @@
 
 #define FETCHES_MAX 4 /* at the same time; each has a cage of its own */
 #define TEXT_MAX    4096
+#define SERVER_MAX  16384
 
 const char *const consent_kind_names[CONSENT_KIND_COUNT] = {
     [CONSENT_INSTALL] = "install",   [CONSENT_UPGRADE] = "upgrade", [CONSENT_APPROVE] = "approve",
@@ -67,6 +68,8 @@ static void consent_free(struct consent *consent)
     free(consent->source);
     free(consent->base);
     free(consent->version);
+    store_own_free(&consent->own);
+    free(consent->server);
     free(consent->raised_by);
     free(consent->answered_by);
     free(consent->taken_version);
@@ -271,6 +274,9 @@ static int start_fetching(struct consent *consent, const char *source, const cha
         .source = needs_source(consent) ? source : NULL,
         .base = base,
         .version = consent->version,
+        .own = store_own_is_empty(&consent->own) ? NULL : &consent->own,
+        .server = consent->server,
+        .packages = consent->packages,
     };
     int result = check_fetch(consent, source, err);
     return result < 0 ? result : ops_of(consent)->prepare(data_of(consent), consent, &wish, err);
@@ -326,6 +332,23 @@ static bool is_bounded(const char *text_or_null)
     return text_or_null == NULL || strlen(text_or_null) <= TEXT_MAX;
 }
 
+static int check_server(const struct consent_wish *wish, struct kg_err *err)
+{
+    if (wish->server == NULL)
+        return 0;
+    if (strlen(wish->server) > SERVER_MAX)
+        return kg_fail(err, KG_E_TOO_LARGE, "the arguments are longer than %d bytes", SERVER_MAX);
+    if (wish->source != NULL && store_source_makes_manifest(wish->source))
+        return 0;
+    kg_fail(err, KG_E_USAGE,
+            "source %.200s: a plugin has its name and its arguments from its "
+            "manifest",
+            wish->source ? wish->source : "");
+    return kg_hint(
+        err,
+        "a name and arguments are for MCP servers: npm:PACKAGE -- ARGS, program:/PATH -- ARGS");
+}
+
 static int check_request(const struct consent_request *request, struct kg_err *err)
 {
     const struct consent_wish *wish = &request->wish;
@@ -336,7 +359,8 @@ static int check_request(const struct consent_request *request, struct kg_err *e
         return kg_fail(err, KG_E_USAGE, "\"%.64s\" cannot be the name of a plugin", wish->plugin);
     if (wish->plugin == NULL && (request->project != NULL || wish->source == NULL))
         return kg_fail(err, KG_E_USAGE, "neither a plugin nor a source is named");
-    return 0;
+    int result = check_server(wish, err);
+    return result < 0 || wish->own == NULL ? result : store_own_check(wish->own, err);
 }
 
 static void set_wish(struct consent *consent, const struct consent_request *request)
@@ -347,6 +371,11 @@ static void set_wish(struct consent *consent, const struct consent_request *requ
     kg_replace(&consent->source, request->wish.source);
     kg_replace(&consent->base, request->wish.base);
     kg_replace(&consent->version, request->wish.version);
+    store_own_free(&consent->own);
+    if (request->wish.own != NULL)
+        consent->own = store_own_copy(request->wish.own);
+    kg_replace(&consent->server, request->wish.server);
+    consent->packages = request->wish.packages;
     kg_replace(&consent->raised_by, request->operator_id);
     note_request(consent);
 }
@@ -354,7 +383,8 @@ static void set_wish(struct consent *consent, const struct consent_request *requ
 static bool same_wish(const struct consent *consent, const struct consent_wish *wish)
 {
     return consent->kind == wish->kind && kg_same_text(consent->source, wish->source) &&
-           kg_same_text(consent->version, wish->version) && kg_same_text(consent->base, wish->base);
+           kg_same_text(consent->version, wish->version) &&
+           kg_same_text(consent->base, wish->base) && kg_same_text(consent->server, wish->server);
 }
 
 static void tell_raised(const struct consent *consent)
@@ -483,8 +513,9 @@ static int check_answer(const struct consent *consent, const struct consent_answ
                 consent->id.text);
         return kg_hint(err, "look at it again: its hash is %s", offer->hash);
     }
-    if (!store_offer_widens(offer) || answer->allow_new_capabilities)
-        return 0;
+    int result = store_check_source(offer, answer->replace_source, err);
+    if (result < 0 || !store_offer_widens(offer) || answer->allow_new_capabilities)
+        return result;
     kg_auto(kg_buf_free) struct kg_buf list = {0};
     list_new_capabilities(offer, &list);
     kg_fail(err, KG_E_REFUSED, "plugin %s %s wants capabilities that it does not have: %.400s",
@@ -513,6 +544,7 @@ static void take(struct consent *consent, const struct consent_answer *answer)
     const struct store_consent yes = {
         .hash = hash,
         .allow_new_capabilities = answer->allow_new_capabilities,
+        .replace_source = answer->replace_source,
         .local = consent->project == NULL,
     };
     ops_of(consent)->take(data_of(consent), consent, kg_steal(&consent->offer), &yes,
@@ -529,9 +561,12 @@ int consent_approve(struct consent *consent, const struct consent_answer *answer
         return result;
     kg_replace(&consent->answered_by, answer->operator_id);
     note_request(consent);
+    kg_auto(kg_buf_free) struct kg_buf added = {0};
+    struct kg_json_writer json = kg_json_writer(&added);
+    store_offer_added_json(consent->offer, &json);
     tell(consent, AUDIT_CONSENT_APPROVED, AUDIT_V_TEXT(consent->offer->manifest->version),
          AUDIT_V_TEXT(consent->offer->hash), AUDIT_V_BOOL(store_offer_widens(consent->offer)),
-         AUDIT_V_TEXT(answer->operator_id));
+         AUDIT_V_RAW(kg_buf_view(&added)), AUDIT_V_TEXT(answer->operator_id));
     loop_timer_stop(consent->queue->parts.loop, &consent->expiry);
     consent->expires_ms = 0;
     consent_raise_event(consent, ON_YES);

@@ -57,10 +57,13 @@ struct consent_queue;
 /* What an offer has to be made of. Borrowed. */
 struct consent_wish {
     enum consent_kind kind;
-    const char *plugin;  /* the only name that fits; NULL: whatever the source has */
-    const char *source;  /* NULL: what is in the store */
-    const char *base;    /* where a relative source starts; NULL: it must not be relative */
-    const char *version; /* NULL: any */
+    const char *plugin;          /* the only name that fits; NULL: whatever the source has */
+    const char *source;          /* NULL: what is in the store */
+    const char *base;            /* where a relative source starts; NULL: it must not be relative */
+    const char *version;         /* NULL: any */
+    const struct store_own *own; /* what the operator adds to it; NULL: nothing */
+    bool packages;               /* see store_source */
+    const char *server; /* of an MCP server without a manifest, see store_source; or NULL */
 };
 
 /* What the queue cannot do itself: slow work, and work that others have a part in. */
@@ -154,9 +157,10 @@ struct consent_answer {
     const char *operator_id;
     const char *hash; /* of what was shown; NULL: nothing was yet, it may be fetched */
     const char *path; /* with a NULL hash: fetch it from here instead; or NULL */
-    bool allow_new_capabilities;
+    bool allow_new_capabilities, replace_source;
 };
-/* KG_E_CONFLICT: not in this state, or not this hash. KG_E_REFUSED: it widens what is installed. */
+/* KG_E_CONFLICT: not in this state, or not this hash. KG_E_REFUSED: it widens what is installed, or
+ * comes from another source. */
 int consent_approve(struct consent *consent, const struct consent_answer *answer,
                     struct kg_err *err);
 int consent_decline(struct consent *consent, const char *operator_id, struct kg_err *err);

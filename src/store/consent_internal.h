@@ -45,9 +45,11 @@ struct consent {
     struct kg_id id;
     enum consent_kind kind;
     enum consent_state state;
-    char *project, *plugin, *source, *base, *version;
+    char *project, *plugin, *source, *base, *version, *server;
+    bool packages;
     char *raised_by, *answered_by;
-    struct audit_request request;              /* that asked or answered last */
+    struct store_own own;         /* owned; what the operator adds to what it asks for */
+    struct audit_request request; /* that asked or answered last */
     int64_t raised_ms, changed_ms, expires_ms; /* wall clock; 0: does not apply */
     struct kg_err reason;                      /* of a failure; KG_OK: none */
 

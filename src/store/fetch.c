@@ -6,9 +6,13 @@
  *
  *   store_fetch -> cage runs -> on_run_done -> worker: take out, check, hash -> on_done
  *                                        \-> worker: remove all             -> on_done(error)
+ *
+ * Before a package of npm is fetched, another cage tells how npm is set: on_looked.
  */
 #include "store/fetch.h"
 #include "helper/helper.h"
+#include "store/complete.h"
+#include "store/server_source.h"
 #include "store/tree.h"
 
 #include <errno.h>
@@ -21,12 +25,16 @@
 
 #define WORK             "work" /* what the cage may write to, in the quarantine's folder */
 #define LAST_WORDS_BYTES 1024
+#define LOOK_BYTES       ((size_t)64 * 1024) /* of npm's settings */
+#define LOOK_TIMEOUT_MS  60000               /* nobody else has a part in that */
 
 struct store_fetch {
     struct store *store;      /* borrowed; counts it */
     struct store_parts parts; /* the store itself may be gone before a cancelled fetch is */
     struct store_source source;
     struct store_limits limits;
+    struct npm *npm;           /* owned; NULL: npm has no part in it */
+    char *work;                /* the path that the cage sees WORK by; owned */
     store_fetched_fn *on_done; /* NULL: it is cancelled */
     void *data;
     struct store_quarantine *quarantine; /* owned; NULL once it is removed or handed over */
@@ -38,6 +46,7 @@ struct store_fetch {
     struct loop_task end;
     struct kg_err error; /* code KG_OK: all is well so far */
     struct store_tree tree;
+    char **remarks; /* owned; NULL: none */
 };
 
 /* -- the end ----------------------------------------------------------------------------------- */
@@ -48,10 +57,14 @@ static void fetch_free(struct store_fetch *fetch)
     loop_worker_free(fetch->worker);
     store_quarantine_free(fetch->quarantine);
     store_tree_free(&fetch->tree);
+    kg_list_free(fetch->remarks);
     fetch_words_free(&fetch->words);
+    npm_free(fetch->npm);
+    free(fetch->work);
     free(fetch->source.text);
     free(fetch->source.place);
     free(fetch->source.version);
+    free(fetch->source.server);
     free(fetch);
     store->fetches--;
     if (store->fetches == 0 && store->on_idle != NULL)
@@ -75,6 +88,7 @@ static struct store_fetched *take_fetched(struct store_fetch *fetch)
     fetched->quarantine = kg_steal(&fetch->quarantine);
     fetched->tree = fetch->tree;
     fetch->tree = (struct store_tree){0};
+    fetched->remarks = kg_steal(&fetch->remarks);
     return fetched;
 }
 
@@ -90,6 +104,25 @@ static void on_end(struct loop_task *task)
 
 /* -- on the worker ----------------------------------------------------------------------------- */
 
+/* Of such a source a manifest is made, and no cage has to look at anything. */
+static bool holds_nothing(const struct store_source *source)
+{
+    return source->kind == STORE_PROGRAM || source->kind == STORE_REMOTE;
+}
+
+static int make_tree(const struct store_fetch *fetch, struct kg_err *err)
+{
+    struct stat owner;
+    int folder = fetch->quarantine->fd;
+    static const char tree[] = WORK "/" STORE_TREE_NAME;
+    if (fstat(folder, &owner) < 0 || mkdirat(folder, tree, 0755) < 0 ||
+        fchmodat(folder, tree, 0755, 0) < 0 ||
+        (owner.st_uid != geteuid() &&
+         fchownat(folder, tree, owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW) < 0))
+        return kg_fail_errno(err, errno, "make a folder in %s", fetch->quarantine->path);
+    return 0;
+}
+
 /* Out of the cage's folder, which goes, and to where nobody of the cage can have it open. */
 static int take_out(const struct store_fetch *fetch, struct kg_err *err)
 {
@@ -99,16 +132,33 @@ static int take_out(const struct store_fetch *fetch, struct kg_err *err)
     return tree_remove(folder, WORK, err);
 }
 
+/* It has a manifest afterwards, its own or one that is made. */
+static int complete(struct store_fetch *fetch, int tree, struct kg_err *err)
+{
+    if (holds_nothing(&fetch->source))
+        return server_source_make(&fetch->source, tree, &fetch->remarks, err);
+    return fetch->source.kind == STORE_NPM
+               ? npm_finish(fetch->npm, &fetch->source, tree, &fetch->remarks, err)
+               : store_complete(tree, &fetch->remarks, err);
+}
+
 static int check(struct store_fetch *fetch, struct kg_err *err)
 {
-    int result = take_out(fetch, err);
+    int result = holds_nothing(&fetch->source) ? make_tree(fetch, err) : 0;
+    if (result == 0)
+        result = take_out(fetch, err);
     if (result < 0)
         return result;
     kg_auto(kg_close) int tree = openat(fetch->quarantine->fd, STORE_TREE_NAME,
                                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (tree < 0)
         return kg_fail_errno(err, errno, "open what kaged-unpack made");
-    return tree_read_fresh(tree, &fetch->limits, &fetch->tree, err);
+    result = complete(fetch, tree, err);
+    struct kg_err broken;
+    int read = tree_read_fresh(tree, &fetch->limits, &fetch->tree, &broken);
+    if (read < 0)
+        *err = broken; /* a rule of trees counts more than what else is missing */
+    return read < 0 ? read : result;
 }
 
 /* The cage's own folder first: there may be more folders in each other than others expect. */
@@ -262,21 +312,80 @@ static char *make_work(const struct store_quarantine *quarantine, struct kg_err 
     return real;
 }
 
-static int start_run(struct store_fetch *fetch, const struct cage_plan *plan, struct kg_err *err)
+static int start_run(struct store_fetch *fetch, const struct cage_plan *plan,
+                     const struct helper_run_options *options, helper_run_done_fn *on_done,
+                     struct kg_err *err)
 {
     const struct store_parts *parts = &fetch->parts;
+    if (cage_plan_has_network(plan) && parts->gate == NULL)
+        return kg_fail(err, KG_E_CAGE, "nothing can be fetched from the network here");
+    const struct helper_place place = {
+        .loop = parts->loop, .spawner = parts->spawner, .gate = parts->gate};
+    fetch->run = helper_run_start(&place, plan, options, on_done, fetch, err);
+    return fetch->run != NULL ? 0 : -EINVAL;
+}
+
+static int begin_unpack(struct store_fetch *fetch, struct kg_err *err)
+{
     const struct helper_run_options options = {
+        .input = fetch->npm != NULL ? kg_buf_view(&fetch->npm->settings) : KG_STR_NULL,
         .output_max = LAST_WORDS_BYTES,
         .timeout_ms = fetch->limits.timeout_ms,
         .on_output = on_output,
         .on_network = on_network,
     };
-    if (cage_plan_has_network(plan) && parts->gate == NULL)
-        return kg_fail(err, KG_E_CAGE, "nothing can be fetched from the network here");
-    const struct helper_place place = {
-        .loop = parts->loop, .spawner = parts->spawner, .gate = parts->gate};
-    fetch->run = helper_run_start(&place, plan, &options, on_run_done, fetch, err);
-    return fetch->run != NULL ? 0 : -EINVAL;
+    struct cage_plan *plan =
+        fetch_plan(fetch->store, &fetch->source, fetch->npm, &fetch->limits, fetch->work, err);
+    if (plan == NULL)
+        return -EINVAL;
+    int result = start_run(fetch, plan, &options, on_run_done, err);
+    cage_plan_free(plan);
+    return result;
+}
+
+static int judge_look(struct store_fetch *fetch, const struct helper_run_result *result,
+                      struct kg_err *err)
+{
+    if (result->timed_out)
+        return kg_fail(err, KG_E_IO, "npm does not tell its settings in time");
+    if (!result->how.built || result->how.exit_code != 0) {
+        kg_auto(kg_buf_free) struct kg_buf shown = {0};
+        kg_buf_escaped(&shown, kg_buf_view(&result->err));
+        return kg_fail(err, KG_E_INVALID_CONFIG, "npm does not tell its settings: %.300s",
+                       kg_buf_terminate(&shown));
+    }
+    int read = npm_look_read(fetch->npm, fetch->work, kg_buf_view(&result->out), err);
+    return read < 0 ? read : begin_unpack(fetch, err);
+}
+
+static void on_looked(void *data, struct helper_run_result *result,
+                      const struct kg_err *err_or_null)
+{
+    struct store_fetch *fetch = data;
+    fetch->run = NULL;
+    if (fetch->on_done == NULL)
+        kg_fail(&fetch->error, KG_E_CANCELLED, "cancelled");
+    else if (err_or_null != NULL)
+        fetch->error = *err_or_null;
+    else if (judge_look(fetch, result, &fetch->error) == 0)
+        return;
+    kg_wrap(&fetch->error, -EINVAL, "%.300s", fetch->source.text);
+    begin_job(fetch);
+}
+
+static int begin_look(struct store_fetch *fetch, struct kg_err *err)
+{
+    const struct helper_run_options options = {.output_max = LOOK_BYTES,
+                                               .timeout_ms = LOOK_TIMEOUT_MS};
+    fetch->npm = npm_find(err);
+    if (fetch->npm == NULL)
+        return -EINVAL;
+    struct cage_plan *plan = npm_look_plan(fetch->npm, fetch->work, fetch->parts.facts, err);
+    if (plan == NULL)
+        return -EINVAL;
+    int result = start_run(fetch, plan, &options, on_looked, err);
+    cage_plan_free(plan);
+    return result;
 }
 
 static int begin(struct store *store, struct store_fetch *fetch, struct kg_err *err)
@@ -284,15 +393,15 @@ static int begin(struct store *store, struct store_fetch *fetch, struct kg_err *
     int result = store_quarantine_new(store, &fetch->quarantine, err);
     if (result < 0)
         return result;
-    kg_auto(kg_free) char *work = make_work(fetch->quarantine, err);
-    if (work == NULL)
+    fetch->work = make_work(fetch->quarantine, err);
+    if (fetch->work == NULL)
         return -EINVAL;
-    struct cage_plan *plan = fetch_plan(store, &fetch->source, &fetch->limits, work, err);
-    if (plan == NULL)
-        return -EINVAL;
-    result = start_run(fetch, plan, err);
-    cage_plan_free(plan);
-    return result;
+    if (holds_nothing(&fetch->source)) {
+        begin_job(fetch);
+        return 0;
+    }
+    bool uses_npm = fetch->source.kind == STORE_NPM || fetch->source.packages;
+    return uses_npm ? begin_look(fetch, err) : begin_unpack(fetch, err);
 }
 
 int store_fetch(struct store *store, const struct store_source *source,
@@ -309,7 +418,9 @@ int store_fetch(struct store *store, const struct store_source *source,
         .source = {.kind = source->kind,
                    .text = kg_strdup(source->text),
                    .place = kg_strdup(source->place),
-                   .version = kg_strdup(source->version)},
+                   .version = kg_strdup(source->version),
+                   .server = kg_strdup(source->server),
+                   .packages = source->packages},
         .limits = store_limits_now(store),
         .words = {.on_progress = on_progress, .data = data},
         .on_done = on_done,

@@ -3,6 +3,7 @@
 #define KAGED_STORE_FETCH_H
 
 #include "store/internal.h"
+#include "store/npm.h"
 
 /* What kaged-unpack says, line by line. Nothing of it is believed, and nothing of it is endless. */
 struct fetch_words {
@@ -17,9 +18,10 @@ struct fetch_words {
 bool fetch_words_take(struct fetch_words *words, struct kg_str bytes);
 void fetch_words_free(struct fetch_words *words);
 
-/* The cage of kaged-unpack: it sees the source and the folder, which it may write to. */
+/* The cage of kaged-unpack: it sees the source and the folder, which it may write to. npm: of a
+ * package. */
 struct cage_plan *fetch_plan(const struct store *store, const struct store_source *source,
-                             const struct store_limits *limits, const char *folder,
-                             struct kg_err *err);
+                             const struct npm *npm_or_null, const struct store_limits *limits,
+                             const char *folder, struct kg_err *err);
 
 #endif

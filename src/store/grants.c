@@ -35,7 +35,7 @@ static int apply(const struct kg_buf *text, const struct store_grant *grant,
     int result = grants_make(grant->declared, local, grant->plugin, grant->project, &before, err);
     read_lines(local, grant, ret_lines);
     local_free(local);
-    if (result < 0)
+    if (result < 0 || (grant->only_missing && grants_cover(&before, line)))
         return result;
     return (grant->revokes ? grants_deny : grants_allow)(&before, grant->plugin, line, ret_lines,
                                                          err);
@@ -70,7 +70,8 @@ static bool says_something(const struct kg_buf *text, const char *plugin, const 
     for (size_t i = 0; local != NULL && i < local->grant_count; i++)
         any = any || (kg_str_is(local->grants[i].plugin, plugin) &&
                       (project == NULL || kg_str_is(local->grants[i].project, project)) &&
-                      (local->grants[i].allow[0] != NULL || local->grants[i].deny[0] != NULL));
+                      (local->grants[i].allow[0] != NULL || local->grants[i].deny[0] != NULL ||
+                       local->grants[i].env[0] != NULL));
     local_free(local);
     return any;
 }
@@ -87,7 +88,7 @@ static int drop_empty(struct kg_buf *text, const struct store_grant *grant, stru
     return result;
 }
 
-static int change(struct kg_buf *text, void *data, struct kg_err *err)
+int store_grant_change(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const struct store_grant *grant = data;
     int result = 0;
@@ -104,5 +105,5 @@ static int change(struct kg_buf *text, void *data, struct kg_err *err)
 
 int store_grant(struct store *store, const struct store_grant *grant, struct kg_err *err)
 {
-    return store_record_edit(store, change, grant, err);
+    return store_record_edit(store, store_grant_change, grant, err);
 }

@@ -67,8 +67,10 @@ int store_quarantine_open(const struct store_hold *hold, const char *id, struct 
 struct store_record {
     char *package; /* NULL: there is no entry */
     char *installed, *hash;
+    char *from;    /* the key of its source; NULL: it was installed before that was written */
     char *process; /* whom its processes serve; NULL: it was installed before that was said */
     bool has_local, local;
+    const struct store_offer *offer; /* borrowed; its added lines are written, too; or NULL */
 };
 void store_record_free(struct store_record *entry); /* also for kg_auto */
 /*
@@ -89,6 +91,12 @@ int store_record_cut(struct kg_buf *text, const char *const *path, size_t count,
                      struct kg_err *err);
 bool store_record_equal(const struct store_record *a, const struct store_record *b);
 
+/* -- where it comes from, see source_key.c ------------------------------------------------------
+ */
+
+/* "git:https://example.org/notes", "folder:/home/ann/notes", "kaged:notes"; owned. */
+char *store_source_key(const struct store_source *source, const struct manifest *manifest);
+
 /* -- the journal, see journal.c ---------------------------------------------------------------- */
 
 enum store_act { STORE_ACT_PUT, STORE_ACT_REVERT, STORE_ACT_REMOVE };
@@ -108,6 +116,16 @@ int store_journal_write(const struct store_hold *hold, const struct store_journa
 int store_journal_read(const struct store_hold *hold, struct store_journal *ret_journal,
                        struct kg_err *err);
 int store_journal_remove(const struct store_hold *hold, struct kg_err *err);
+
+/* -- the operator's own lines, see grants.c and own.c -------------------------------------------
+ */
+
+/* An edit of local.toml, by a struct store_grant. */
+int store_grant_change(struct kg_buf *text, void *data, struct kg_err *err);
+/* Shows those that local.toml has of the offer's plugin. */
+void store_offer_show_own(struct store *store, struct store_offer *offer);
+/* Those that were added to an offer become lines of local.toml. */
+int store_own_write(struct kg_buf *text, const struct store_offer *offer, struct kg_err *err);
 
 /* Finishes or undoes what the journal says; 0 if there is none. See change.c. */
 int store_finish(struct store *store, const struct store_hold *hold, struct kg_err *err);

@@ -36,6 +36,7 @@ static void put_record(struct kg_json_writer *json, const struct store_record *r
     kg_json_named_text(json, "installed", record->installed);
     kg_json_named_text(json, "hash", record->hash);
     kg_json_named_text(json, "process", record->process);
+    kg_json_named_text(json, "from", record->from);
     kg_json_key(json, "local");
     if (record->has_local)
         kg_json_bool(json, record->local);
@@ -105,6 +106,7 @@ static bool take_journal(const struct kg_node *root, struct store_journal *journ
         .installed = take_text(record, "installed"),
         .hash = take_text(record, "hash"),
         .process = take_text(record, "process"),
+        .from = take_text(record, "from"),
         .has_local = local != NULL && local->type == KG_BOOL,
         .local = local != NULL && local->type == KG_BOOL && local->boolean,
     };

@@ -52,10 +52,18 @@ void store_offer_free(struct store_offer *offer)
         kg_list_free(offer->changes[i].before);
         kg_list_free(offer->changes[i].after);
     }
+    for (size_t i = 0; i < offer->own_count; i++) {
+        free(offer->own[i].text);
+        free(offer->own[i].words);
+    }
+    free(offer->own);
+    store_own_free(&offer->added);
     free(offer->capabilities);
     free(offer->changes);
     free(offer->source);
     free(offer->installed_version);
+    free(offer->from);
+    free(offer->installed_from);
     kg_list_free(offer->warnings);
     store_tree_diff_free(&offer->diff);
     store_tree_free(&offer->tree);
@@ -84,7 +92,6 @@ static int take_manifest(struct store_offer *offer, struct manifest *manifest,
                          const struct kg_problems *problems, struct kg_err *err)
 {
     struct kg_semver version;
-    offer->warnings = kg_list_new(0);
     offer->manifest = manifest;
     if (manifest == NULL)
         return manifest_problems_fail(problems, MANIFEST_FILE, err);
@@ -455,6 +462,7 @@ static void compare(struct store_offer *offer, struct base *base)
     static const struct manifest nothing = {0};
     offer->compared = base->manifest != NULL;
     offer->installed_version = kg_steal(&base->version);
+    offer->installed_from = kg_steal(&base->record.from);
     offer->local = base->record.package == NULL || base->record.local;
     if (base->record.hash != NULL)
         snprintf(offer->approved_hash, sizeof(offer->approved_hash), "%s", base->record.hash);
@@ -472,6 +480,7 @@ static struct store_offer *offer_new(const char *origin)
     struct store_offer *offer = kg_alloc(sizeof(*offer));
     offer->id = kg_id_new("off_");
     offer->origin = origin;
+    offer->warnings = kg_list_new(0);
     return offer;
 }
 
@@ -502,6 +511,17 @@ static bool is_asked_for(const char *asked, const char *version)
     return fits;
 }
 
+/* npm has names for versions, such as latest, and knows alone what they mean. */
+static bool is_tag(const struct store_source *source)
+{
+    struct kg_semver version;
+    if (source->kind != STORE_NPM || kg_semver_parse(kg_str(source->version), &version))
+        return false;
+    struct kg_semver_range *range = kg_semver_range_parse(kg_str(source->version), NULL);
+    kg_semver_range_free(range);
+    return range == NULL;
+}
+
 static int check_asked(const struct store_offer *offer, const struct store_source *source,
                        const char *expect, struct kg_err *err)
 {
@@ -514,7 +534,8 @@ static int check_asked(const struct store_offer *offer, const struct store_sourc
                 manifest->package, expect);
         return kg_hint(err, "declare it by that name");
     }
-    if (source->version != NULL && !is_asked_for(source->version, manifest->version))
+    if (source->version != NULL && !is_tag(source) &&
+        !is_asked_for(source->version, manifest->version))
         return kg_fail(err, KG_E_CONFLICT, "%.200s is version %s of plugin %s, not %.64s",
                        source->text, manifest->version, manifest->name, source->version);
     return 0;
@@ -552,7 +573,7 @@ static bool has_entry(const struct store_tree *tree, const char *path)
     return false;
 }
 
-/* A checkout of a plugin for node is not one that runs: nothing fetches its packages. */
+/* A checkout of a plugin for node is not one that runs before its packages are fetched, too. */
 static void warn_of_packages(struct store_offer *offer, const char *dir)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -562,12 +583,14 @@ static void warn_of_packages(struct store_offer *offer, const char *dir)
         return;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);
     const struct kg_node *needs = doc ? kg_node_typed(doc->root, "dependencies", KG_OBJECT) : NULL;
-    if (needs != NULL && needs->count > 0)
-        kg_list_add(
-            &offer->warnings,
-            kg_format("package.json has %u dependencies, and node_modules is not there: what "
-                      "imports them fails. Install a folder in which npm ci was run",
-                      needs->count));
+    if (needs == NULL || needs->count == 0)
+        return;
+    if (has_entry(&offer->tree, "package-lock.json"))
+        offer->packages_missing = needs->count;
+    kg_list_add(&offer->warnings,
+                kg_format("package.json has %u dependencies, and node_modules is not there: what "
+                          "imports them fails. Install a folder in which npm ci was run",
+                          needs->count));
 }
 
 int store_offer_fetched(struct store *store, const struct store_source *source,
@@ -581,6 +604,10 @@ int store_offer_fetched(struct store *store, const struct store_source *source,
     offer->quarantine = kg_steal(&fetched->quarantine);
     offer->tree = fetched->tree;
     fetched->tree = (struct store_tree){0};
+    if (fetched->remarks != NULL) {
+        kg_list_free(offer->warnings);
+        offer->warnings = kg_steal(&fetched->remarks);
+    }
     store_fetched_free(fetched);
     describe(offer);
     kg_auto(kg_free) char *dir = kg_format("%s/" STORE_TREE_NAME, offer->quarantine->path);
@@ -596,7 +623,9 @@ int store_offer_fetched(struct store *store, const struct store_source *source,
     if (result < 0)
         return result;
     offer->kind = kind_of(offer, &base);
+    offer->from = store_source_key(source, offer->manifest);
     compare(offer, &base);
+    store_offer_show_own(store, offer);
     *ret_offer = kg_steal(&offer);
     return 0;
 }
@@ -640,6 +669,7 @@ int store_offer_installed(struct store *store, const char *name, struct store_of
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", name);
     compare(offer, &base);
+    store_offer_show_own(store, offer);
     *ret_offer = kg_steal(&offer);
     return 0;
 }

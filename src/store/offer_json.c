@@ -17,6 +17,7 @@ static void put_manifest(struct kg_json_writer *json, const struct manifest *man
     kg_json_named_text(json, "package", manifest->package);
     kg_json_named_text(json, "version", manifest->version);
     put_number(json, "kaged_api", (uint64_t)manifest->kaged_api);
+    kg_json_named_text(json, "protocol", manifest->is_mcp ? "mcp" : "kaged");
     kg_json_named_text(json, "description", manifest->description);
     kg_json_named_text(json, "author", manifest->author);
     kg_json_named_text(json, "license", manifest->license);
@@ -34,6 +35,23 @@ static void put_capabilities(struct kg_json_writer *json, const struct store_off
         kg_json_named_text(json, "words", capability->words);
         kg_json_named_text(json, "danger", capability->danger);
         kg_json_named_text(json, "difference", store_difference_names[capability->difference]);
+        kg_json_named_text(json, "operator", capability->operator_says);
+        kg_json_end(json, '}');
+    }
+    kg_json_end(json, ']');
+}
+
+static void put_own(struct kg_json_writer *json, const struct store_offer *offer)
+{
+    kg_json_named_begin(json, "own", '[');
+    for (size_t i = 0; i < offer->own_count; i++) {
+        const struct store_own_line *line = &offer->own[i];
+        kg_json_begin(json, '{');
+        kg_json_named_text(json, "kind", store_own_names[line->kind]);
+        kg_json_named_text(json, "line", line->text);
+        kg_json_named_text(json, "words", line->words);
+        kg_json_named_text(json, "danger", line->danger);
+        kg_json_named_text(json, "difference", store_difference_names[line->difference]);
         kg_json_end(json, '}');
     }
     kg_json_end(json, ']');
@@ -73,6 +91,9 @@ void store_offer_json(const struct store_offer *offer, struct kg_json_writer *js
     kg_json_named_text(json, "origin", offer->origin);
     put_manifest(json, offer->manifest);
     kg_json_named_text(json, "installed_version", offer->installed_version);
+    kg_json_named_text(json, "from", offer->from);
+    kg_json_named_text(json, "installed_from", offer->installed_from);
+    kg_json_named_bool(json, "other_source", store_offer_is_of_other_source(offer));
     put_hash(json, "hash", offer->hash);
     put_hash(json, "approved_hash", offer->approved_hash);
     put_number(json, "files", offer->files);
@@ -82,8 +103,10 @@ void store_offer_json(const struct store_offer *offer, struct kg_json_writer *js
     put_capabilities(json, offer);
     put_number(json, "capabilities_new", offer->capabilities_new);
     kg_json_named_bool(json, "widens", store_offer_widens(offer));
+    put_own(json, offer);
     put_changes(json, offer);
     put_files(json, &offer->diff);
     kg_json_named_list(json, "warnings", offer->warnings);
+    put_number(json, "packages_missing", offer->packages_missing);
     kg_json_end(json, '}');
 }

@@ -89,6 +89,7 @@ void store_fetched_free(struct store_fetched *fetched)
     if (fetched == NULL)
         return;
     store_tree_free(&fetched->tree);
+    kg_list_free(fetched->remarks);
     store_quarantine_free(fetched->quarantine);
     free(fetched);
 }

@@ -1,5 +1,6 @@
 /*
- * The operator's yes, as local.toml keeps it: installed, local, hash and process of
+ * The operator's yes, as local.toml keeps it: installed, installed_from, local, hash and
+ * process of
  * [plugins."PACKAGE"]. All other keys of the table, its comments and its order are the operator's,
  * and stay as they are.
  */
@@ -14,6 +15,7 @@ void store_record_free(struct store_record *record)
     free(record->installed);
     free(record->hash);
     free(record->process);
+    free(record->from);
     *record = (struct store_record){0};
 }
 
@@ -58,6 +60,7 @@ int store_record_read(struct store *store, const char *name, struct store_record
             .installed = text_or_null(plugin->installed),
             .hash = text_or_null(plugin->hash),
             .process = text_or_null(plugin->process),
+            .from = text_or_null(plugin->from),
             .has_local = says_local(local, plugin->package),
             .local = plugin->local,
         };
@@ -69,7 +72,8 @@ bool store_record_equal(const struct store_record *a, const struct store_record 
 {
     return kg_same_text(a->package, b->package) && kg_same_text(a->installed, b->installed) &&
            kg_same_text(a->hash, b->hash) && kg_same_text(a->process, b->process) &&
-           a->has_local == b->has_local && (!a->has_local || a->local == b->local);
+           kg_same_text(a->from, b->from) && a->has_local == b->has_local &&
+           (!a->has_local || a->local == b->local);
 }
 
 /* -- writing ----------------------------------------------------------------------------------- */
@@ -134,6 +138,10 @@ static int change_record(struct kg_buf *text, void *data, struct kg_err *err)
         result = set_text(text, record->package, "hash", record->hash, err);
     if (result == 0)
         result = set_text(text, record->package, "process", record->process, err);
+    if (result == 0)
+        result = set_text(text, record->package, "installed_from", record->from, err);
+    if (result == 0 && record->offer != NULL)
+        result = store_own_write(text, record->offer, err);
     if (result < 0 || record->installed != NULL || record->hash != NULL || record->has_local)
         return result;
     return drop_if_empty(text, record->package, err);

@@ -8,7 +8,8 @@ struct store_report {
     enum store_change_kind kind;
     char *name, *version, *old_version, *source, *hash, *operator_id;
     bool local;
-    struct kg_buf diff; /* of capabilities, as JSON */
+    struct kg_buf diff;  /* of capabilities, as JSON */
+    struct kg_buf added; /* lines of the operator's own, as JSON; empty: none */
 };
 
 static void put_differences(struct kg_json_writer *json, const char *key,
@@ -38,6 +39,9 @@ struct store_report *store_report_new(const struct store_offer *offer, bool loca
     put_differences(&json, "added", offer, STORE_NEW);
     put_differences(&json, "removed", offer, STORE_REMOVED);
     kg_json_end(&json, '}');
+    struct kg_json_writer added = kg_json_writer(&report->added);
+    if (!store_own_is_empty(&offer->added))
+        store_offer_added_json(offer, &added);
     return report;
 }
 
@@ -52,6 +56,7 @@ void store_report_free(struct store_report *report)
     free(report->hash);
     free(report->operator_id);
     kg_buf_free(&report->diff);
+    kg_buf_free(&report->added);
     free(report);
 }
 
@@ -86,6 +91,10 @@ void store_report_taken(const struct store_report *report, struct audit *audit)
         [STORE_APPROVE] = tell_approved,
     };
     tells[report->kind](report, audit);
+    if (report->added.length > 0)
+        audit_emit(audit, AUDIT_PLUGIN_GRANTED, KG_STR_NULL, AUDIT_V_TEXT(report->name),
+                   AUDIT_V_RAW(kg_buf_view(&report->added)), AUDIT_V_TEXT(NULL),
+                   AUDIT_V_TEXT(report->operator_id));
 }
 
 void store_report_removed(struct audit *audit, const char *name,

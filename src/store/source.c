@@ -6,6 +6,7 @@
 #include "store/source.h"
 
 #include "base/semver.h"
+#include "base/url.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,19 +14,21 @@
 
 #define TEXT_BYTES_MAX    2048
 #define VERSION_BYTES_MAX 128
-#define HOST_BYTES_MAX    253
-#define HTTPS_PORT        443
+#define PACKAGE_BYTES_MAX 214 /* as npm has it */
+#define NPM               "npm:"
+#define PROGRAM           "program:"
+#define REMOTE            "mcp+"
 
 const char *const store_source_kind_names[] = {
-    [STORE_FOLDER] = "folder",
-    [STORE_ARCHIVE] = "archive",
-    [STORE_GIT] = "git",
+    [STORE_FOLDER] = "folder", [STORE_ARCHIVE] = "archive", [STORE_GIT] = "git",
+    [STORE_NPM] = "npm",       [STORE_PROGRAM] = "program", [STORE_REMOTE] = "remote",
 };
 
 /* How an archive is called, and what kaged-unpack calls its format. */
 static const struct {
     const char *suffix, *format;
-} archives[] = {{".zip", "zip"}, {".tar", "tar"}, {".tar.gz", "tar"}, {".tgz", "tar"}};
+} archives[] = {{".zip", "zip"}, {".tar", "tar"},  {".tar.gz", "tar"},
+                {".tgz", "tar"}, {".mcpb", "zip"}, {".dxt", "zip"}};
 
 /* -- texts ------------------------------------------------------------------------------------- */
 
@@ -66,7 +69,7 @@ static int check_text(const char *text, struct kg_err *err)
     return 0;
 }
 
-/* It becomes the name of a tag, or says which of the tags may be taken. */
+/* It becomes the name of a tag, or says which of the tags or versions may be taken. */
 static int check_version(const char *version, struct kg_err *err)
 {
     static const char allowed[] = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -87,57 +90,6 @@ static int check_version(const char *version, struct kg_err *err)
 
 /* -- URLs -------------------------------------------------------------------------------------- */
 
-/* A name, an IPv4 address, or an IPv6 address in brackets, which it is returned without. */
-static bool read_host(struct kg_str authority, struct kg_str *ret_host, struct kg_str *ret_port)
-{
-    const char *colon = memrchr(authority.data, ':', authority.length);
-    struct kg_str host = authority;
-    *ret_port = KG_STR_NULL;
-    if (authority.length > 0 && authority.data[0] == '[') {
-        const char *close = memchr(authority.data, ']', authority.length);
-        if (close == NULL)
-            return false;
-        host = (struct kg_str){authority.data + 1, (size_t)(close - authority.data - 1)};
-        if (colon != NULL && colon < close)
-            colon = NULL;
-        if (colon == NULL && close + 1 != authority.data + authority.length)
-            return false;
-        if (colon != NULL && colon != close + 1)
-            return false;
-    } else if (colon != NULL) {
-        host.length = (size_t)(colon - authority.data);
-    }
-    if (colon != NULL)
-        *ret_port =
-            (struct kg_str){colon + 1, (size_t)(authority.data + authority.length - colon - 1)};
-    *ret_host = host;
-    return host.length > 0 && host.length <= HOST_BYTES_MAX;
-}
-
-static bool host_is_plain(struct kg_str host)
-{
-    for (size_t i = 0; i < host.length; i++)
-        if (!kg_is_letter_or_digit(host.data[i]) && strchr("-.:_", host.data[i]) == NULL)
-            return false;
-    return host.data[0] != '-' && host.data[0] != '.';
-}
-
-static bool read_authority(struct kg_str authority, char **ret_host, uint16_t *ret_port)
-{
-    struct kg_str host, port;
-    int64_t number = HTTPS_PORT;
-    if (!read_host(authority, &host, &port) || !host_is_plain(host))
-        return false;
-    if (port.data != NULL && (!kg_str_to_int(port, &number) || number < 1 || number > UINT16_MAX))
-        return false;
-    char *name = kg_str_dup(host);
-    for (char *at = name; *at != '\0'; at++)
-        *at = kg_is_letter(*at) ? (char)(*at | 0x20) : *at;
-    *ret_host = name;
-    *ret_port = (uint16_t)number;
-    return true;
-}
-
 static struct kg_str authority_of(const char *url)
 {
     const char *start = url + strlen("https://");
@@ -146,8 +98,19 @@ static struct kg_str authority_of(const char *url)
 
 bool source_host(const char *url, char **ret_host, uint16_t *ret_port)
 {
-    return strncmp(url, "https://", 8) == 0 &&
-           read_authority(authority_of(url), ret_host, ret_port);
+    return strncmp(url, "https://", 8) == 0 && kg_url_host(url, ret_host, ret_port);
+}
+
+bool source_web_host(const char *url, char **ret_host, uint16_t *ret_port)
+{
+    const char *start = strstr(url, "://");
+    if (start == NULL)
+        return false;
+    size_t scheme = (size_t)(start + 3 - url), length = strcspn(url + scheme, "/?#");
+    const char *user = memrchr(url + scheme, '@', length);
+    kg_auto(kg_free) char *plain =
+        kg_format("%.*s%s", (int)scheme, url, user ? user + 1 : url + scheme);
+    return kg_url_host(plain, ret_host, ret_port);
 }
 
 /* url: from "https://" on. */
@@ -239,15 +202,109 @@ static int parse_path(const char *text, const char *base, struct store_source *s
     else if (!S_ISREG(status.st_mode))
         return refuse(err, text, "it is neither a folder nor a file", NULL);
     else if (source_archive_format(real) == NULL)
-        return refuse(err, text, "it is no archive that kaged opens",
-                      "give a folder, a .zip, .tar, .tar.gz or .tgz file, or a git URL");
+        return refuse(
+            err, text, "it is no archive that kaged opens",
+            "give a folder, a .zip, .tar, .tar.gz, .tgz, .mcpb or .dxt file, or a git URL");
     else
         source->kind = STORE_ARCHIVE;
     source->place = kg_steal(&real);
     return 0;
 }
 
+/* -- packages of npm --------------------------------------------------------------------------- */
+
+/* Letters, digits and -._~, not beginning with a dot, a hyphen or nothing. */
+static bool is_package_part(struct kg_str part)
+{
+    for (size_t i = 0; i < part.length; i++)
+        if (!kg_is_letter_or_digit(part.data[i]) &&
+            (i == 0 || strchr("-._~", part.data[i]) == NULL))
+            return false;
+    return part.length > 0;
+}
+
+static bool is_package(struct kg_str name)
+{
+    if (name.length == 0 || name.length > PACKAGE_BYTES_MAX)
+        return false;
+    if (name.data[0] != '@')
+        return is_package_part(name);
+    struct kg_str rest = kg_str_from(name, 1), scope = kg_str_cut(&rest, '/');
+    return is_package_part(scope) && rest.data != NULL && is_package_part(rest);
+}
+
+/* npm:PACKAGE or npm:PACKAGE@VERSION, in which a version may also be a range or a tag. */
+static int parse_npm(const char *text, const char *version, struct store_source *source,
+                     struct kg_err *err)
+{
+    const char *name = text + strlen(NPM);
+    const char *at = name[0] != '\0' ? strchr(name + 1, '@') : NULL;
+    struct kg_str package = {name, at ? (size_t)(at - name) : strlen(name)};
+    if (!is_package(package))
+        return refuse(err, text, "it is not the name of a package",
+                      "npm:NAME or npm:@SCOPE/NAME, with @VERSION behind it or without");
+    if (at != NULL && version != NULL)
+        return refuse(err, text, "its version is given twice", NULL);
+    if (at != NULL && check_version(at + 1, err) < 0)
+        return -EINVAL;
+    source->kind = STORE_NPM;
+    source->place = kg_str_dup(package);
+    source->version = at ? kg_strdup(at + 1) : NULL;
+    return 0;
+}
+
+/* -- servers ----------------------------------------------------------------------------------- */
+
+/* program:/PATH. Links in it stay: they may be what makes it the program that it is. */
+static int parse_program(const char *text, struct store_source *source, struct kg_err *err)
+{
+    const char *path = text + strlen(PROGRAM);
+    struct stat status;
+    if (path[0] != '/')
+        return refuse(err, text, "a program is program: and an absolute path", NULL);
+    if (stat(path, &status) < 0) {
+        kg_fail_errno(err, errno, "source %.400s", text);
+        if (err != NULL && errno == ENOENT)
+            err->code = KG_E_NOT_FOUND;
+        return -EINVAL;
+    }
+    if (!S_ISREG(status.st_mode) || (status.st_mode & 0111) == 0)
+        return refuse(err, text, "it is not a program", "give a file that can be executed");
+    source->kind = STORE_PROGRAM;
+    source->place = kg_strdup(path);
+    return 0;
+}
+
+/* mcp+https://HOST/PATH; what a manifest with that url may not be, is said where it is read. */
+static int parse_remote(const char *text, struct store_source *source, struct kg_err *err)
+{
+    const char *url = text + strlen(REMOTE);
+    kg_auto(kg_free) char *host = NULL;
+    uint16_t port;
+    if (!kg_url_host(url, &host, &port))
+        return refuse(err, text, "it is not the URL of a server, or its host cannot be read",
+                      "mcp+https://HOST/PATH");
+    source->kind = STORE_REMOTE;
+    source->place = kg_strdup(url);
+    return 0;
+}
+
 /* -- all of them ------------------------------------------------------------------------------- */
+
+static bool begins(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+bool store_source_is_path(const char *text)
+{
+    return !store_source_makes_manifest(text) && strstr(text, "://") == NULL;
+}
+
+bool store_source_makes_manifest(const char *text)
+{
+    return begins(text, NPM) || begins(text, PROGRAM) || begins(text, REMOTE);
+}
 
 /* Something like ssh: and git:, or what git takes for ssh: user@host:path. */
 static bool is_other_url(const char *text)
@@ -258,10 +315,16 @@ static bool is_other_url(const char *text)
     return strncmp(text + scheme, "://", 3) == 0 || strchr(text, '@') != NULL;
 }
 
-static int parse(const char *text, const char *base, struct store_source *source,
-                 struct kg_err *err)
+static int parse(const char *text, const char *version, const char *base,
+                 struct store_source *source, struct kg_err *err)
 {
     static const char git[] = "git+";
+    if (begins(text, NPM))
+        return parse_npm(text, version, source, err);
+    if (begins(text, PROGRAM))
+        return parse_program(text, source, err);
+    if (begins(text, REMOTE))
+        return parse_remote(text, source, err);
     const char *url = strncmp(text, git, strlen(git)) == 0 ? text + strlen(git) : text;
     if (strncmp(url, "https://", 8) == 0)
         return parse_https(text, url, source, err);
@@ -282,13 +345,14 @@ int store_source_parse(const char *text, const char *version, const char *base,
     if (result < 0)
         return result;
     struct store_source *source = kg_alloc(sizeof(*source));
-    result = parse(text, base, source, err);
+    result = parse(text, version, base, source, err);
     if (result < 0) {
         store_source_free(source);
         return result;
     }
     source->text = kg_strdup(text);
-    source->version = kg_strdup(version);
+    if (version != NULL)
+        kg_replace(&source->version, version);
     *ret_source = source;
     return 0;
 }
@@ -300,5 +364,6 @@ void store_source_free(struct store_source *source)
     free(source->text);
     free(source->place);
     free(source->version);
+    free(source->server);
     free(source);
 }

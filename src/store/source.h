@@ -8,5 +8,7 @@
 const char *source_archive_format(const char *path);
 /* Host and port of an https:// URL; the host is owned. False for any other. */
 bool source_host(const char *url, char **ret_host, uint16_t *ret_port);
+/* The same of an http:// or https:// URL, with a user name or without. */
+bool source_web_host(const char *url, char **ret_host, uint16_t *ret_port);
 
 #endif

@@ -100,19 +100,33 @@ void store_tidy(struct store *store);
 
 /* -- sources: what the operator named ---------------------------------------------------------- */
 
-enum store_source_kind { STORE_FOLDER, STORE_ARCHIVE, STORE_GIT };
+enum store_source_kind {
+    STORE_FOLDER,
+    STORE_ARCHIVE,
+    STORE_GIT,
+    STORE_NPM,
+    STORE_PROGRAM,
+    STORE_REMOTE
+};
 
 struct store_source {
     enum store_source_kind kind;
-    char *text;    /* as it was given; owned, like the next two */
-    char *place;   /* an absolute path, or a URL that git takes */
+    char *text;  /* as it was given; owned, like the rest */
+    char *place; /* an absolute path, a URL that git or a server takes, or the name of a package */
     char *version; /* NULL: none was asked for */
+    char *server;  /* of an MCP server without a manifest: {"name", "args", "headers"}; or NULL */
+    bool packages; /* what package-lock.json names is fetched, too, and becomes node_modules */
 };
 /* base: the folder that a relative path starts from, absolute. version may be NULL. */
 int store_source_parse(const char *text, const char *version, const char *base,
                        struct store_source **ret_source, struct kg_err *err);
 void store_source_free(struct store_source *source);
-extern const char *const store_source_kind_names[]; /* "folder", "archive", "git" */
+/* Whether the text means a path, which may be relative to somewhere. */
+bool store_source_is_path(const char *text);
+/* Whether it means an MCP server, for which a manifest is made if it has none. */
+bool store_source_makes_manifest(const char *text);
+extern const char
+    *const store_source_kind_names[]; /* "folder", "archive", "git", "npm", "program", "remote" */
 
 /* -- trees: the files of a plugin -------------------------------------------------------------- */
 
@@ -185,6 +199,7 @@ void store_quarantine_free(struct store_quarantine *quarantine);
 struct store_fetched {
     struct store_quarantine *quarantine; /* owned */
     struct store_tree tree;              /* owned */
+    char **remarks;                      /* on a manifest that was made for it; owned; NULL: none */
 };
 void store_fetched_free(struct store_fetched *fetched); /* blocks; takes NULL */
 
@@ -230,6 +245,29 @@ struct store_capability {
     char *words;        /* "may read /opt/x and below" */
     const char *danger; /* why to look twice, in words that live for ever; NULL: no need */
     enum store_difference difference; /* STORE_SAME in an install */
+    const char *operator_says; /* "granted" or "closed" by a line of his own; NULL: neither */
+};
+
+/* What the operator adds to what a plugin asks for: capabilities, and NAME=VALUE. See own.c. */
+struct store_own {
+    char **grants, **env; /* NULL-ended */
+};
+struct store_own store_own_copy(const struct store_own *own); /* NULL lists become empty ones */
+void store_own_free(struct store_own *own);
+bool store_own_is_empty(const struct store_own *own);
+/* Whether they can be lines at all; both lists are there. */
+int store_own_check(const struct store_own *own, struct kg_err *err);
+
+enum store_own_kind { STORE_OWN_GRANTED, STORE_OWN_CLOSED, STORE_OWN_ENV };
+extern const char *const store_own_names[]; /* "granted", "closed", "environment" */
+
+/* One line of his, that stands in local.toml (same) or comes there with the yes (new). */
+struct store_own_line {
+    enum store_own_kind kind;
+    char *text;         /* a capability, or "env:NAME"; owned, like words */
+    char *words;        /* "may read /opt/x and below" */
+    const char *danger; /* as above */
+    enum store_difference difference;
 };
 
 /* What else differs between the installed manifest and the offered one. */
@@ -242,10 +280,12 @@ struct store_changed {
 struct store_offer {
     struct kg_id id;    /* "off_..." */
     char *source;       /* as it was given; NULL of an approval; owned */
-    const char *origin; /* "folder", "archive", "git", "store" */
+    const char *origin; /* "folder", "archive", "git", "npm", "store" */
     enum store_change_kind kind;
     struct manifest *manifest; /* owned */
     char *installed_version;   /* by the installed manifest or local.toml; NULL: none; owned */
+    char *from;                /* the key of its source; NULL of what is not fetched; owned */
+    char *installed_from;      /* of what is installed; NULL: none, or it is not known; owned */
     char hash[STORE_HASH_TEXT];
     char approved_hash[STORE_HASH_TEXT]; /* of what is installed; "": was never approved */
     uint64_t files, bytes;
@@ -258,6 +298,10 @@ struct store_offer {
     size_t change_count;
     struct store_tree_diff diff; /* of files, to what was approved; all empty if not compared */
     char **warnings;             /* of the manifest, in words; NULL-ended, owned */
+    uint32_t packages_missing;   /* that a package-lock.json would bring from npm */
+    struct store_own_line *own;  /* the operator's lines, for all projects; owned */
+    size_t own_count;
+    struct store_own added; /* what of them is written with the yes; owned */
 
     struct store_tree tree;              /* owned */
     struct store_quarantine *quarantine; /* owned; NULL of an approval */
@@ -281,11 +325,23 @@ int store_offer_installed(struct store *store, const char *name, struct store_of
 int store_offer_dev(const char *folder, struct kg_str manifest, const struct manifest *before,
                     struct store_offer **ret_offer, struct kg_problems *ret_problems,
                     struct kg_err *err);
+/*
+ * Blocks. Adds lines of the operator's to the offer. KG_E_USAGE: one is none; KG_E_CONFLICT: it
+ * lies in what he closed.
+ */
+int store_offer_add_own(struct store *store, struct store_offer *offer, const struct store_own *own,
+                        struct kg_err *err);
+/* Where the files of one that was fetched are; NULL of an approval; owned. */
+char *store_offer_tree(const struct store_offer *offer);
+/* Those that were added, a list of texts. */
+void store_offer_added_json(const struct store_offer *offer, struct kg_json_writer *json);
 /* Whether the yes to the manifest that this was compared with is none to this one. */
 bool store_offer_asks(const struct store_offer *offer);
 void store_offer_free(struct store_offer *offer); /* blocks: empties its quarantine; takes NULL */
 /* Whether a plain yes is not enough: capabilities that the installed one does not have. */
 bool store_offer_widens(const struct store_offer *offer);
+/* Whether it is another plugin of that name: what is installed came from elsewhere. */
+bool store_offer_is_of_other_source(const struct store_offer *offer);
 /* The one JSON form of an offer, for the API and for --json. An object. */
 void store_offer_json(const struct store_offer *offer, struct kg_json_writer *writer);
 
@@ -294,9 +350,12 @@ void store_offer_json(const struct store_offer *offer, struct kg_json_writer *wr
 struct store_consent {
     const char *hash;            /* of what was shown; another one is KG_E_CONFLICT */
     bool allow_new_capabilities; /* without it an offer that widens is KG_E_REFUSED */
+    bool replace_source;         /* and one of another source, too */
     bool local;                  /* for every project; an upgrade keeps what local.toml says */
 };
 
+/* KG_E_REFUSED: it would take the place of a plugin from another source, and nobody said yes. */
+int store_check_source(const struct store_offer *offer, bool replace_source, struct kg_err *err);
 /* Whether the yes is one for this offer. store_take asks this, too. */
 int store_consent_check(const struct store_offer *offer, const struct store_consent *consent,
                         struct kg_err *err);
@@ -340,6 +399,7 @@ struct store_grant {
     const char *project; /* NULL: wherever it runs */
     const struct capability_set *declared, *lines;
     bool revokes;
+    bool only_missing; /* of a grant: what it may do already is left out, and no error */
 };
 /* Blocks. All lines or none are written. */
 int store_grant(struct store *store, const struct store_grant *grant, struct kg_err *err);
@@ -368,6 +428,6 @@ bool store_tools_read(const struct store *store, const char *name, const char *h
                       struct store_tools *ret_tools);
 int store_tools_write(struct store *store, const char *name, const char *hash,
                       const struct store_tools *tools, struct kg_err *err); /* blocks */
-void store_tools_free(struct store_tools *tools); /* also for kg_auto */
+void store_tools_free(struct store_tools *tools);                           /* also for kg_auto */
 
 #endif

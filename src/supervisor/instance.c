@@ -102,6 +102,8 @@ void instance_free(struct instance *instance)
     kg_buf_free(&instance->talk.config_told);
     kg_buf_free(&instance->talk.config_taken);
     kg_buf_free(&instance->talk.config_refused);
+    kg_list_free(instance->talk.subscriptions);
+    free(instance->talk.log_level);
     kg_buf_free(&instance->talk.tools);
     free(instance->name);
     free(instance->plugin);
@@ -254,10 +256,39 @@ static int spawn(struct instance *instance, struct kg_err *err)
     return instance->child != NULL ? 0 : -1;
 }
 
+/* What never had a process ended, whatever the reason. */
+static void finish_unstarted(struct instance *instance)
+{
+    const struct cage_exit never_built = {.exit_code = -1};
+    instance->started_at_ms = 0;
+    finish_report(instance, &never_built, NULL);
+}
+
+static void launch(struct instance *instance)
+{
+    struct kg_err err = {0};
+    if (spawn(instance, &err) == 0)
+        return;
+    kg_log_about(KG_ERROR_LEVEL, instance->name, "start: %s", err.message);
+    bool refused = err.code == KG_E_NOT_APPROVED;
+    instance->report.cause = refused ? EXIT_REFUSED : EXIT_CAGE;
+    snprintf(instance->report.detail, sizeof(instance->report.detail), "%s%s%s", err.message,
+             err.hint[0] != '\0' ? "; " : "", err.hint);
+    finish_unstarted(instance);
+    instance_raise(instance, refused ? ON_REFUSE : ON_CRASH);
+}
+
+void instance_prepared(struct instance *instance)
+{
+    if (!instance->preparing)
+        return; /* it was ended meanwhile */
+    instance->preparing = false;
+    launch(instance);
+}
+
 void instance_start(struct instance *instance, enum instance_event event)
 {
     (void)event;
-    struct kg_err err;
     instance->ending = ENDING_NOT;
     instance->follow = ON_NOTHING;
     instance->starts++;
@@ -266,17 +297,9 @@ void instance_start(struct instance *instance, enum instance_event event)
     exit_report_clear(&instance->report);
     instance->report.limits = instance->limits;
     plugin_log_forget(instance->log);
-    if (spawn(instance, &err) == 0)
-        return;
-    kg_log_about(KG_ERROR_LEVEL, instance->name, "start: %s", err.message);
-    const struct cage_exit never_built = {.exit_code = -1};
-    bool refused = err.code == KG_E_NOT_APPROVED;
-    instance->report.cause = refused ? EXIT_REFUSED : EXIT_CAGE;
-    snprintf(instance->report.detail, sizeof(instance->report.detail), "%s%s%s", err.message,
-             err.hint[0] != '\0' ? "; " : "", err.hint);
-    instance->started_at_ms = 0;
-    finish_report(instance, &never_built, NULL);
-    instance_raise(instance, refused ? ON_REFUSE : ON_CRASH);
+    instance->preparing = !instance->ops.prepare(instance->data);
+    if (!instance->preparing)
+        launch(instance);
 }
 
 static void on_ran_long_enough(struct loop_timer *timer)
@@ -345,7 +368,14 @@ void instance_begin_ending(struct instance *instance, enum instance_event event)
         instance->follow = event == ON_STOP ? ON_NOTHING : event;
         instance->ending = instance->peer != NULL ? ENDING_SHUTDOWN : ENDING_KILL;
     }
-    end_step(instance);
+    if (!instance->preparing) {
+        end_step(instance);
+        return;
+    }
+    instance->preparing = false;
+    instance->ending = ENDING_NOT;
+    finish_unstarted(instance);
+    instance_raise(instance, ON_EXIT);
 }
 
 void instance_end(struct instance *instance, enum exit_cause cause, enum ending from,
@@ -551,7 +581,7 @@ void instance_kill(struct instance *instance)
 
 bool instance_has_process(const struct instance *instance)
 {
-    return instance->child != NULL;
+    return instance->child != NULL || instance->preparing;
 }
 
 enum instance_state instance_state(const struct instance *instance)
@@ -574,6 +604,16 @@ struct dialect_talk *instance_talk(struct instance *instance)
 struct kg_str instance_tools(const struct instance *instance)
 {
     return kg_buf_view(&instance->talk.tools);
+}
+
+void instance_subscribe(struct instance *instance, char *const *uris)
+{
+    dialect_subscribe(&instance->talk, uris);
+}
+
+void instance_set_log_level(struct instance *instance, const char *level)
+{
+    dialect_set_log_level(&instance->talk, level);
 }
 
 enum dialect_variant instance_variant(const struct instance *instance)

@@ -100,6 +100,9 @@ struct instance {
     struct kg_buf unheard_type; /* of the newest that was only counted */
     uint32_t unheard;
     struct walls_tally *tallies;   /* owned; see walls.c */
+    bool preparing;                /* it is started once what its plan takes is known */
+    char *denied;                  /* owned; the last line that the gate missed; NULL: none */
+    uint64_t denied_ns;            /* when */
     struct loop_timer count_timer; /* tells what was only counted */
     uint32_t unaudited; /* notifications that came while the audit log could not be written */
     struct exit_report report, last_report; /* of this run; of the one before */

@@ -145,6 +145,8 @@ struct instance_ops {
     void (*on_configured)(void *data);
     /* Before a start that the operator asked for: the time for instance_set_spec. */
     void (*on_fresh_start)(void *data);
+    /* Before each plan: whether all that it takes is known. If not, instance_prepared follows. */
+    bool (*prepare)(void *data);
     /*
      * Before each start: the plan of the cage, which is the supervisor's; NULL with err. With
      * KG_E_NOT_APPROVED it is not tried again.
@@ -163,6 +165,11 @@ struct instance_ops {
     /* The folders that it may take for its project's; see struct dialect_ops. */
     bool (*put_roots)(void *data, struct kg_json_writer *json_or_null);
     void (*on_tools)(void *data); /* instance_tools are others now */
+    /* As of struct dialect_ops. */
+    void (*on_log)(void *data, struct kg_str message);
+    bool (*may_request)(void *data, struct kg_str method);
+    bool (*on_input)(void *data, struct dialect_input *input);
+    void (*drop_input)(void *data, struct dialect_input *input);
 };
 struct instance *instance_new(struct supervisor *supervisor, const struct instance_spec *spec,
                               const struct instance_ops *ops, void *data);
@@ -193,7 +200,8 @@ void instance_rest(struct instance *instance);
 void instance_restart(struct instance *instance);
 void instance_stop(struct instance *instance); /* the daemon stops */
 void instance_kill(struct instance *instance); /* the daemon stops, and waits no longer */
-bool instance_has_process(const struct instance *instance);
+bool instance_has_process(const struct instance *instance); /* or is about to have one */
+void instance_prepared(struct instance *instance); /* what was asked for by prepare; or nothing */
 
 enum instance_state instance_state(const struct instance *instance);
 /* A process is being started, or will be when the one before is gone. */
@@ -202,6 +210,9 @@ bool instance_is_starting(const struct instance *instance);
 struct dialect_talk *instance_talk(struct instance *instance);
 /* The tools that it told of at run time, a JSON list; empty: none. Until the next turn. */
 struct kg_str instance_tools(const struct instance *instance);
+/* What it shall tell of, and how much it shall log; see struct dialect_talk. */
+void instance_subscribe(struct instance *instance, char *const *uris);
+void instance_set_log_level(struct instance *instance, const char *level);
 /* In which way it is spoken to, as far as that was found out. */
 enum dialect_variant instance_variant(const struct instance *instance);
 enum instance_method { METHOD_UNKNOWN, METHOD_MISSING, METHOD_OFFERED };
@@ -217,6 +228,9 @@ void instance_answer(struct instance *instance, uint32_t start, int64_t request,
 
 /* True if one more event about what the plugin does wrong may be written in this second. */
 bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed);
+/* The capability that would have let it connect, if it was refused to since then; NULL: it was not.
+ */
+const char *instance_denied_since(const struct instance *instance, uint64_t since_ns);
 
 struct instance_facts {
     pid_t pid;             /* of the plugin itself, 0 without one */

@@ -78,10 +78,29 @@ static void on_tools(void *data)
     instance->ops.on_tools(instance->data);
 }
 
-static void on_log(void *data, struct kg_str line)
+static void on_log(void *data, struct kg_str line, struct kg_str message)
 {
     struct instance *instance = data;
     plugin_log_say(instance->log, line);
+    instance->ops.on_log(instance->data, message);
+}
+
+static bool may_request(void *data, struct kg_str method)
+{
+    struct instance *instance = data;
+    return instance->ops.may_request != NULL && instance->ops.may_request(instance->data, method);
+}
+
+static bool on_input(void *data, struct dialect_input *input)
+{
+    struct instance *instance = data;
+    return instance->ops.on_input(instance->data, input);
+}
+
+static void drop_input(void *data, struct dialect_input *input)
+{
+    struct instance *instance = data;
+    instance->ops.drop_input(instance->data, input);
 }
 
 static const struct dialect_ops dialect_ops = {
@@ -97,6 +116,9 @@ static const struct dialect_ops dialect_ops = {
     .put_roots = put_roots,
     .on_tools = on_tools,
     .on_log = on_log,
+    .may_request = may_request,
+    .on_input = on_input,
+    .drop_input = drop_input,
 };
 
 void talk_set_spec(struct instance *instance, const struct instance_spec *spec)

@@ -9,14 +9,46 @@
 #define GATE_TEXT(text) ((text)[0] != '\0' ? AUDIT_V_TEXT(text) : AUDIT_V_NULL)
 #define GATE_PORT(port) ((port) != 0 ? AUDIT_V_INT(port) : AUDIT_V_NULL)
 
+#define LOOKED_UP_PORT 443 /* what a name that is looked up is most likely for */
+
+/* The line that would have let it through; NULL: none would. Owned. */
+static char *missing_line(const struct gate_event *event)
+{
+    const char *host = event->declare;
+    if (host == NULL || host[0] == '\0')
+        return NULL;
+    return kg_format(strchr(host, ':') ? "net:[%s]:%u" : "net:%s:%u", host,
+                     event->port != 0 ? event->port : LOOKED_UP_PORT);
+}
+
 static void log_denied(const struct instance *instance, const struct gate_event *event)
 {
+    kg_auto(kg_free) char *line = missing_line(event);
+    kg_auto(kg_free) char *command =
+        line ? kg_format("; to allow it: kaged plugin grant %.*s %s",
+                         (int)strcspn(instance->name, "@"), instance->name, line)
+             : kg_strdup("");
     if (event->port != 0)
-        kg_log_about(KG_WARN, instance->name, "refused to connect to %s port %u: %s", event->host,
-                     event->port, event->reason);
+        kg_log_about(KG_WARN, instance->name, "refused to connect to %s port %u: %s%s", event->host,
+                     event->port, event->reason, command);
     else
-        kg_log_about(KG_WARN, instance->name, "refused to look up %s: %s", event->host,
-                     event->reason);
+        kg_log_about(KG_WARN, instance->name, "refused to look up %s: %s%s", event->host,
+                     event->reason, command);
+}
+
+static void note_denied(struct instance *instance, const struct gate_event *event)
+{
+    char *line = missing_line(event);
+    if (line == NULL)
+        return;
+    free(instance->denied);
+    instance->denied = line;
+    instance->denied_ns = loop_now_ns(instance->supervisor->loop);
+}
+
+const char *instance_denied_since(const struct instance *instance, uint64_t since_ns)
+{
+    return instance->denied_ns >= since_ns ? instance->denied : NULL;
 }
 
 /* -- what is told one by one, and what is counted ---------------------------------------------- */
@@ -57,6 +89,7 @@ void walls_forget(struct instance *instance)
         free(tally->place);
         free(tally);
     }
+    kg_free(&instance->denied);
 }
 
 static struct walls_tally *find_tally(struct instance *instance, enum gate_event_kind kind,
@@ -143,6 +176,8 @@ static void on_event(void *data, const struct gate_event *event)
 {
     struct instance *instance = data;
     struct walls_tally *tally = tally_of(instance, event);
+    if (event->kind == GATE_DENIED)
+        note_denied(instance, event);
     if (kg_burst_pass(&tally->burst, BURST, REFILL_MS, loop_now_ms(instance->supervisor->loop))) {
         tell(instance, event);
         return;

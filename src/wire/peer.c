@@ -9,14 +9,17 @@
 #include "wire/internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define FLOOD_READ_BYTES 8192
-#define OUT_KEPT_BYTES   16384 /* an empty outbox of this size is never given back; */
-#define OUT_SHORT_PART   8     /* a larger one is once so small a part of it was enough */
+#define FLOOD_READ_BYTES      8192
+#define ANSWER_SHORT_BYTES    4096
+#define ANSWERS_RESERVE_BYTES (4u << 20)
+#define OUT_KEPT_BYTES        16384 /* an empty outbox of this size is never given back; */
+#define OUT_SHORT_PART        8     /* a larger one is once so small a part of it was enough */
 
 /* Lines that wait for the plugin's pipe. */
 struct outbox {
@@ -39,6 +42,7 @@ struct pending {
     bool held;                /* its deadline came while an answer was owed, and waits for that */
     peer_done_fn *on_done;    /* NULL: the caller left */
     peer_progress_fn *on_progress;
+    double progress; /* the last that was told of it */
     void *data;
     char method[RPC_METHOD_MAX + 1];
 };
@@ -54,6 +58,7 @@ struct peer {
     uv_poll_t in_poll, out_poll;
     unsigned open_handles; /* of the two; libuv holds on to them for a while */
     bool writable_armed, held, closing_input, closed, freed;
+    bool overfull; /* an answer did not fit any more */
 
     struct frame frame;
     struct outbox answers; /* to its own requests; they go first */
@@ -82,6 +87,7 @@ const char *peer_violation_name(enum peer_violation violation)
         [PEER_OVERSIZE] = "oversize_message",       [PEER_UNKNOWN_ID] = "unknown_id",
         [PEER_BAD_RESPONSE] = "malformed_response", [PEER_TOO_EARLY] = "message_before_initialize",
         [PEER_BAD_REQUEST] = "invalid_request",     [PEER_BATCH] = "batch",
+        [PEER_UNREAD] = "answers_unread",
     };
     return names[violation];
 }
@@ -393,9 +399,26 @@ static void flush(struct peer *peer)
     update_reading(peer);
 }
 
+static void violate(struct peer *peer, enum peer_violation violation, const char *detail)
+{
+    if (peer->rules->verdicts[violation] != PEER_PASSED_OVER)
+        peer->ops->on_violation(peer->data, violation, detail);
+}
+
+static void tell_overfull(struct peer *peer)
+{
+    char detail[96];
+    snprintf(detail, sizeof(detail), "it leaves the answers to its requests unread: %zu bytes",
+             waiting_bytes(&peer->answers));
+    peer->overfull = false;
+    violate(peer, PEER_UNREAD, detail);
+}
+
 static void on_flush_task(struct loop_task *task)
 {
     struct peer *peer = KG_CONTAINER(task, struct peer, flush_task);
+    if (!peer->closed && peer->overfull)
+        tell_overfull(peer);
     if (!peer->closed)
         flush(peer);
 }
@@ -414,6 +437,16 @@ bool peer_takes_calls(const struct peer *peer)
     return !peer->closed && peer->in_fd >= 0 && !peer->closing_input;
 }
 
+/*
+ * Short answers have room past the bound, for what one read can ask for: it is seen only after it
+ * that nothing more may be read.
+ */
+static size_t most_bytes(const struct peer *peer, const struct outbox *box, size_t length)
+{
+    bool is_short = box == &peer->answers && length <= ANSWER_SHORT_BYTES;
+    return peer->limits.write_queue_max_bytes + (is_short ? ANSWERS_RESERVE_BYTES : 0);
+}
+
 /* Room for one line, if the plugin still takes lines and has not left too many unread. */
 static int begin_line(struct peer *peer, struct outbox *box, size_t length, struct kg_err *err)
 {
@@ -422,7 +455,7 @@ static int begin_line(struct peer *peer, struct outbox *box, size_t length, stru
     if (length > peer->limits.line_max_bytes)
         return kg_fail(err, KG_E_TOO_LARGE, "the message has %zu bytes, and a line may have %zu",
                        length, peer->limits.line_max_bytes);
-    if (waiting_bytes(box) + length > peer->limits.write_queue_max_bytes)
+    if (waiting_bytes(box) + length > most_bytes(peer, box, length))
         return kg_fail(err, KG_E_BUSY, "the plugin does not read: %zu bytes wait for it",
                        waiting_bytes(box));
     outbox_make_room(box, length + 1);
@@ -496,6 +529,7 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
     struct pending *pending = pending_new(peer);
     pending->on_done = call->on_done;
     pending->on_progress = call->on_progress;
+    pending->progress = -INFINITY;
     pending->stood_before_ms = debts_stood_ms(&peer->debts, peer->loop);
     pending->given_back_ms = 0;
     pending->held = false;
@@ -529,11 +563,21 @@ void peer_abandon(struct peer *peer, uint64_t id)
     loop_timer_stop(peer->loop, &(*link)->caller_timer);
 }
 
-bool peer_progress(struct peer *peer, uint64_t id, struct kg_str params)
+void peer_forget(struct peer *peer, uint64_t id)
 {
     struct pending **link = pending_find(peer, id);
-    if (link == NULL || (*link)->on_done == NULL)
+    if (link == NULL)
+        return;
+    (*link)->on_done = NULL;
+    pending_end(peer, link, PEER_GONE, KG_STR_NULL);
+}
+
+bool peer_progress(struct peer *peer, uint64_t id, double progress, struct kg_str params)
+{
+    struct pending **link = pending_find(peer, id);
+    if (link == NULL || (*link)->on_done == NULL || progress < (*link)->progress)
         return false;
+    (*link)->progress = progress;
     if ((*link)->on_progress != NULL)
         (*link)->on_progress((*link)->data, params);
     return true;
@@ -571,8 +615,12 @@ static void put_answer_id(struct kg_buf *lines, struct kg_str id)
 static void put_error(struct peer *peer, struct kg_str id, int rpc_code, const char *message)
 {
     struct kg_buf *lines = &peer->answers.lines;
-    if (begin_line(peer, &peer->answers, strlen(message) + id.length + 128, NULL) < 0)
-        return; /* a plugin that does not read loses its answers, not our memory */
+    if (begin_line(peer, &peer->answers, strlen(message) + id.length + 128, NULL) < 0) {
+        peer->overfull = peer_takes_calls(peer);
+        if (peer->overfull) /* told at the end of the turn, and not in the middle of the caller's */
+            loop_defer(peer->loop, &peer->flush_task);
+        return;
+    }
     put_answer_id(lines, id);
     kg_buf_printf(lines, ",\"error\":{\"code\":%d,\"message\":", rpc_code);
     kg_json_put_string(lines, kg_str(message));
@@ -622,12 +670,6 @@ uint64_t peer_stood_ms(const struct peer *peer)
 }
 
 /* -- reading ----------------------------------------------------------------------------------- */
-
-static void violate(struct peer *peer, enum peer_violation violation, const char *detail)
-{
-    if (peer->rules->verdicts[violation] != PEER_PASSED_OVER)
-        peer->ops->on_violation(peer->data, violation, detail);
-}
 
 static void on_response(struct peer *peer, const struct rpc_message *message)
 {

@@ -86,6 +86,7 @@ enum peer_violation {
     PEER_TOO_EARLY,
     PEER_BAD_REQUEST, /* answered -32600 */
     PEER_BATCH,       /* the same */
+    PEER_UNREAD,      /* answers that would have to be lost */
     PEER_VIOLATION_COUNT
 };
 const char *peer_violation_name(enum peer_violation violation); /* in the audit log */
@@ -124,7 +125,8 @@ typedef void peer_tap_fn(void *data, enum peer_way way, struct kg_str line);
 
 struct peer_limits {
     size_t line_max_bytes;
-    size_t write_queue_max_bytes; /* of calls and notifications; as many again of answers */
+    size_t write_queue_max_bytes; /* of calls and notifications; as many again of answers, and some
+                                   * more of short ones */
     uint32_t calls_in_flight_max;
     uint32_t notifications_per_sec;
     uint64_t call_wait_ms; /* how long, in sum, one call's deadline stands still */
@@ -176,8 +178,13 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
 uint64_t peer_next_id(const struct peer *peer);
 /* The caller left: on_done is not called any more; the host's deadline stands. */
 void peer_abandon(struct peer *peer, uint64_t id);
-/* A notification of the child that is about that call. False: nobody waits for it any more. */
-bool peer_progress(struct peer *peer, uint64_t id, struct kg_str params);
+/* The same, and no answer is expected any more: its deadline goes, too. */
+void peer_forget(struct peer *peer, uint64_t id);
+/*
+ * What the child says of that call: how far it is, and that in words for who made it. False: nobody
+ * waits for it any more, or it was further before.
+ */
+bool peer_progress(struct peer *peer, uint64_t id, double progress, struct kg_str params);
 int peer_notify(struct peer *peer, const char *method, struct kg_str params, struct kg_err *err);
 /* A line as it is, for who tries a child out: an answer to it is one that nobody asked for. */
 int peer_say(struct peer *peer, struct kg_str line, struct kg_err *err);

@@ -275,7 +275,7 @@ static pid_t fill_group(const char *folder)
             pause();
     }
     bool is_in = false;
-    for (unsigned i = 0; i < 2000 && !is_in; i++) {
+    for (unsigned i = 0; i < WORLD_WAIT_MS && !is_in; i++) {
         kg_auto(kg_buf_free) struct kg_buf text = {0};
         usleep(1000);
         int result = kg_read_file(procs, 4096, &text, NULL);

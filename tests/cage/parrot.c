@@ -150,7 +150,7 @@ static enum dialect_hearing on_notification(struct dialect_talk *talk, struct kg
     if (!kg_str_is(method, "bird/progress"))
         return DIALECT_NEWS;
     return kg_json_member(params, "token", &token) && kg_str_to_int(token, &id) && id > 0 &&
-                   peer_progress(talk->peer, (uint64_t)id, params)
+                   peer_progress(talk->peer, (uint64_t)id, 0, params)
                ? DIALECT_TAKEN
                : DIALECT_NOISE;
 }

@@ -57,6 +57,15 @@ static int attack_find(char **words)
     return 0;
 }
 
+/* The same, once it is told to look. */
+static int attack_find_when_told(char **words)
+{
+    char byte;
+    puts("ready");
+    fflush(stdout);
+    return read(STDIN_FILENO, &byte, 1) == 1 ? attack_find(words) : say(-1);
+}
+
 /* A file of the daemon's that is still open has the secret in it. */
 static int attack_read_inherited(char **words)
 {
@@ -516,6 +525,7 @@ static int attack_run_copy(char **words)
 
 const struct attempt probe_attacks[] = {
     {"find", 2, attack_find},
+    {"find-when-told", 2, attack_find_when_told},
     {"read-inherited", 0, attack_read_inherited},
     {"reopen-stderr", 0, attack_reopen_stderr},
     {"key", 1, attack_key},

@@ -22,6 +22,8 @@
 #define BASE  1000000
 #define COUNT 2048
 
+static const struct cage_uids range = {.base = BASE, .count = COUNT};
+
 /* -- the range --------------------------------------------------------------------------------- */
 
 static void assert_range(const char *text, const char *name, uid_t uid, uid_t base, uint32_t count)
@@ -62,7 +64,7 @@ static void range_that_is_none_is_not_taken(void **state)
 static void range_that_root_cannot_become_is_not_taken(void **state)
 {
     (void)state;
-    const struct cage_uids uids = {BASE, COUNT};
+    const struct cage_uids uids = range;
     assert_true(cage_uids_are_mapped(kg_str("         0          0 4294967295\n"), &uids));
     assert_true(cage_uids_are_mapped(kg_str("0 1000 1\n1000000 5 2048\n"), &uids));
     assert_false(cage_uids_are_mapped(kg_str("0 100000 65536\n"), &uids));
@@ -70,27 +72,123 @@ static void range_that_root_cannot_become_is_not_taken(void **state)
     assert_false(cage_uids_are_mapped(kg_str(""), &uids));
 }
 
+/* Of this process alone: whoever runs the same test beside it takes others. */
+static struct cage_uids own_range(void)
+{
+    return (struct cage_uids){.base = (uid_t)(1u << 30) + (uid_t)getpid() % 65536 * COUNT,
+                              .count = COUNT};
+}
+
+static uid_t take(struct cage_uid_pool *pool)
+{
+    uid_t uid = 0;
+    struct kg_err err = {0};
+    if (cage_uid_take(pool, &uid, &err) < 0)
+        assert_string_equal(err.message, "all 1024 uids for running cages are in use");
+    return uid;
+}
+
 static void uid_is_nobody_elses_until_it_is_given_back(void **state)
 {
     (void)state;
     static bool seen[COUNT];
-    struct cage_uid_pool *pool = cage_uid_pool_new((struct cage_uids){BASE, COUNT});
+    const struct cage_uids own = own_range();
+    struct cage_uid_pool *pool = cage_uid_pool_new(own);
     for (size_t i = 0; i < COUNT / 2; i++) {
-        uid_t uid = cage_uid_take(pool);
-        assert_true(uid >= BASE && uid < BASE + COUNT / 2 && !seen[uid - BASE]);
-        seen[uid - BASE] = true;
+        uid_t uid = take(pool);
+        assert_true(uid >= own.base && uid < own.base + COUNT / 2 && !seen[uid - own.base]);
+        seen[uid - own.base] = true;
     }
-    assert_int_equal(cage_uid_take(pool), CAGE_UID);
-    cage_uid_give(pool, BASE + 17);
-    assert_int_equal(cage_uid_take(pool), BASE + 17);
-    uid_t fixed = cage_uid_fixed(pool, "git");
-    assert_true(fixed >= BASE + COUNT / 2 && fixed < BASE + COUNT);
-    assert_int_equal(cage_uid_fixed(pool, "git"), fixed);
-    assert_int_not_equal(cage_uid_fixed(pool, "notes"), fixed);
-    cage_uid_give(pool, fixed);
+    assert_int_equal(take(pool), 0);
+    cage_uid_give(pool, own.base + 17);
+    assert_int_equal(take(pool), own.base + 17);
+    cage_uid_give(pool, own.base + COUNT / 2);
     cage_uid_give(pool, CAGE_UID);
-    assert_int_equal(cage_uid_take(pool), CAGE_UID);
+    assert_int_equal(take(pool), 0);
     cage_uid_pool_free(pool);
+}
+
+static void uid_is_everybodys_where_there_is_no_range(void **state)
+{
+    (void)state;
+    struct cage_uid_pool *pool = cage_uid_pool_new((struct cage_uids){0});
+    assert_int_equal(take(pool), CAGE_UID);
+    assert_int_equal(take(pool), CAGE_UID);
+    cage_uid_pool_free(pool);
+}
+
+/* As of a daemon and of `kaged doctor` beside it. */
+static void uid_is_not_taken_by_two_spawners_of_one_machine(void **state)
+{
+    (void)state;
+    const struct cage_uids own = own_range();
+    struct cage_uid_pool *one = cage_uid_pool_new(own), *two = cage_uid_pool_new(own);
+    uid_t first = take(one);
+    assert_int_not_equal(take(two), first);
+    cage_uid_pool_free(one); /* as by its death */
+    bool found = false;
+    for (size_t i = 0; i < COUNT / 2 && !found; i++)
+        found = take(two) == first;
+    assert_true(found);
+    cage_uid_pool_free(two);
+}
+
+static uid_t fixed(struct cage_uid_record *record, const char *name)
+{
+    uid_t uid = 0;
+    struct cage_owner self = cage_owner_self();
+    struct kg_err err = {0};
+    if (cage_uid_fixed(record, &self, name, &uid, &err) < 0)
+        assert_string_equal(err.message,
+                            "all 3 uids for plugins whose files cannot be mapped are given away");
+    return uid;
+}
+
+/* Of three names two must have the same hash in so small a range, or no more than luck has it. */
+static void uid_for_good_is_one_names_alone(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"git", "notes", "memory"};
+    const struct cage_uids few = {.base = BASE, .count = 3};
+    char file[] = "/tmp/kaged-uids-XXXXXX";
+    uid_t uids[KG_COUNT(names)];
+    kg_auto(kg_close) int fd = mkstemp(file);
+    struct cage_uid_record *record = cage_uid_record_new(few, file);
+    for (size_t i = 0; i < KG_COUNT(names); i++) {
+        uids[i] = fixed(record, names[i]);
+        assert_true(uids[i] >= BASE && uids[i] < BASE + 3);
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(uids[i], uids[k]);
+    }
+    assert_int_equal(fixed(record, "one-more"), 0);
+    cage_uid_record_free(record);
+    /* Asked in another order after a restart. */
+    record = cage_uid_record_new(few, file);
+    for (size_t i = KG_COUNT(names); i-- > 0;)
+        assert_int_equal(fixed(record, names[i]), uids[i]);
+    cage_uid_record_free(record);
+    unlink(file);
+}
+
+static void record_of_uids_that_was_cut_or_made_up_gives_none_away_twice(void **state)
+{
+    (void)state;
+    static const char text[] = "1000000 git\n1000000 thief\n1000001 git\n-1 x\n99 y\n4294967296 z\n"
+                               "1000001\n \nnonsense\n\n1000002 memory\n1000001 no";
+    const struct cage_uids few = {.base = BASE, .count = 3};
+    char file[] = "/tmp/kaged-uids-XXXXXX";
+    kg_auto(kg_close) int fd = mkstemp(file);
+    assert_int_equal(kg_write_all(fd, text, strlen(text)), 0);
+    struct cage_uid_record *record = cage_uid_record_new(few, file);
+    assert_int_equal(fixed(record, "thief"), BASE + 1);
+    assert_int_equal(fixed(record, "git"), BASE);
+    assert_int_equal(fixed(record, "memory"), BASE + 2);
+    assert_int_equal(fixed(record, "notes"), 0);
+    cage_uid_record_free(record);
+    record = cage_uid_record_new(few, file);
+    assert_int_equal(fixed(record, "thief"), BASE + 1);
+    cage_uid_record_free(record);
+    unlink(file);
 }
 
 /* -- cages ------------------------------------------------------------------------------------- */
@@ -224,7 +322,7 @@ static int make_worlds(void **state)
     world = world_new();
     cage_spawner_free(world->spawner);
     struct cage_owner owner = cage_owner_self();
-    owner.uids = (struct cage_uids){BASE, COUNT};
+    owner.uids = range;
     world->spawner = cage_spawner_start_for(&owner, &err);
     if (world->spawner == NULL)
         fail_msg("%s", err.message);
@@ -246,7 +344,11 @@ int main(void)
         cmocka_unit_test(range_of_a_user_is_found_by_name_and_number),
         cmocka_unit_test(range_that_is_none_is_not_taken),
         cmocka_unit_test(range_that_root_cannot_become_is_not_taken),
+        cmocka_unit_test(uid_is_everybodys_where_there_is_no_range),
+        cmocka_unit_test(uid_for_good_is_one_names_alone),
+        cmocka_unit_test(record_of_uids_that_was_cut_or_made_up_gives_none_away_twice),
         cmocka_unit_test(uid_is_nobody_elses_until_it_is_given_back),
+        cmocka_unit_test(uid_is_not_taken_by_two_spawners_of_one_machine),
         cmocka_unit_test(cages_that_run_at_once_have_two_uids),
         cmocka_unit_test(processes_of_the_host_are_not_of_the_same_user),
         cmocka_unit_test(files_are_the_owners_whoever_the_plugin_is),

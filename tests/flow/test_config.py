@@ -158,6 +158,13 @@ class Checked(FlowTest):
                     self.assertRegex(err, place)
                     self.assertIn(words, err)
 
+    def test_config_set_takes_a_value_that_is_empty(self):
+        code, out, err = self.daemon.cli("config", "set", "daemon.bind", "")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(self.daemon.cli("config", "get", "daemon.bind")[1].strip(), '')
+        code, _, err = self.daemon.cli("config", "set", "", "x")
+        self.assertEqual(code, 2, err)
+
     def test_config_set_does_not_write_what_start_refuses(self):
         path = os.path.join(self.daemon.home, "config.toml")
         for section, line, words in self.BAD:

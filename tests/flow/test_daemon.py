@@ -147,7 +147,7 @@ class Log(FlowTest):
     def test_spawner_logs_in_the_same_format(self):
         # Started without a socket, it has nobody to tell.
         spawner = os.path.join(os.path.dirname(KAGED), "kaged-spawner")
-        done = subprocess.run([spawner, "999", str(os.getpid()), "1000", "1000", "json", "0", "0"],
+        done = subprocess.run([spawner, "999", str(os.getpid()), "1000", "1000", "json", "0", "0", ""],
                               capture_output=True, text=True, timeout=60)
         record, = self.records(done.stderr)
         self.assertIn("spawner", record["message"])

@@ -108,8 +108,8 @@ class Upgrades(FlowTest):
         self.addCleanup(shutil.rmtree, self.base)
 
     def folder(self, version, capabilities):
-        folder = os.path.join(self.base, version)
-        os.mkdir(folder)
+        folder = os.path.join(self.base, "quiet")
+        os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, "kaged-plugin.yaml"), "w") as file:
             file.write(f"name: quiet\nversion: {version}\nkaged_api: 1\ndescription: Quiet.\n"
                        f"command: [./run.sh]\ncapabilities: {json.dumps(capabilities)}\n"

@@ -154,6 +154,30 @@ class Guarded(FlowTest):
             self.assertIn("appeared, and is guarded", daemon.log())
             self.assertEqual(self.put(events[-1]["to"] + "/x"), "EROFS")
 
+    def test_a_plugin_can_be_ended_while_its_folders_are_looked_at(self):
+        for name in (f"a{i}/b{k}" for i in range(60) for k in range(60)):
+            os.makedirs(self.at(name))
+        self.make("a59/b59/.git/hooks/kept")
+        with self.daemon as daemon:
+            for _ in range(4):
+                for act in "disable", "enable", "restart", "disable":
+                    daemon.act(TOLD, act)
+                daemon.wait_state(TOLD, "disabled")
+            daemon.act(TOLD, "enable")
+            daemon.wait_state(TOLD, "running")
+            self.assertEqual(self.put("a59/b59/.git/hooks/new"), "EROFS")
+            daemon.act(TOLD, "restart")  # and the daemon ends right after
+
+    def test_a_plugin_that_fills_the_quarantine_is_disabled(self):
+        with self.daemon as daemon:
+            for count in range(1, 33):
+                self.tell(f"os.makedirs({self.at('.vscode')!r})")
+                wait_for(lambda: len(self.quarantined()) == count, f"{count} in the quarantine")
+            daemon.wait_state(TOLD, "disabled")
+            self.assertIn("is disabled: what is guarded appeared 32 times", daemon.log())
+            self.assertEqual(daemon.cli("plugin", "enable", TOLD)[0], 0)
+            daemon.wait_state(TOLD, "running")
+
     def test_a_way_around_that_appears_is_moved_to_the_quarantine(self):
         outside = os.path.join(os.path.dirname(self.work), "outside")
         os.makedirs(os.path.join(outside, "fish"))

@@ -33,10 +33,10 @@ class Manual(FlowTest):
 
     def test_there_is_a_page_for_each_subject(self):
         self.assertEqual([os.path.basename(path) for path in PAGES],
-                         ["kaged-api.7", "kaged-audit.7", "kaged-cage.7", "kaged-mcp.7",
-                          "kaged-plugin.1",
+                         ["kaged-api.7", "kaged-audit.7", "kaged-cage.7", "kaged-mcp.1",
+                          "kaged-mcp.7", "kaged-page.7", "kaged-plugin.1",
                           "kaged-plugin.yaml.5", "kaged-project.1", "kaged-project.yaml.5",
-                          "kaged-session.1", "kaged-session.7", "kaged-store.7", "kaged-trace.5",
+                          "kaged-script.7", "kaged-session.1", "kaged-session.7", "kaged-store.7", "kaged-trace.5",
                           "kaged-wire.7", "kaged.1", "kaged.8", "kaged.toml.5"])
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
@@ -67,7 +67,7 @@ class Manual(FlowTest):
         for command in json.loads(done.stdout)["commands"]:
             words = command["words"]
             family = words.split()[0]
-            own = family in ("plugin", "project", "session")
+            own = family in ("mcp", "plugin", "project", "session")
             text = page(f"kaged-{family}.1" if own else "kaged.1")
             self.assertRegex(text, rf"(?m)^kaged {words}\b")
             self.assert_has(text, ["--" + option["name"] for option in command["options"]], "options")

@@ -18,11 +18,7 @@ class Server:
 
     def __init__(self, era="legacy"):
         self.daemon = Daemon(["mcp-server"])
-        path = self.daemon.home + "/plugins/mcp-server/kaged-plugin.yaml"
-        with open(path) as file:
-            text = file.read()
-        with open(path, "w") as file:
-            file.write(text.replace("ERA: legacy", f"ERA: {era}"))
+        self.daemon.edit_manifest("mcp-server", "ERA: legacy", f"ERA: {era}")
         self.root = self.daemon.write_project("shop", PROJECT)
 
     def __enter__(self):

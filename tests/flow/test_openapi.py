@@ -1,4 +1,5 @@
 """The OpenAPI document: it lists every route, and every route answers as it says."""
+import contextlib
 import http.client
 import json
 import os
@@ -14,12 +15,19 @@ NAMES = {"secret": "to-be-set", "name": "declares-all", "method": "all.config", 
 # A refusal that is right: nothing was damaged; the unix socket has no session to leave.
 REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
            ("post", "/api/v1/plugins/{name}/tools"): 409,  # its manifest declares them
+           **{(method, "/api/v1/plugins/{name}/" + what): 409  # it is not an MCP server
+              for method, what in (("get", "resources"), ("get", "prompts"), ("post", "prompts"),
+                                   ("post", "completion"))},
            ("post", "/api/v1/plugins/{name}/grant"): 409,  # it may do that already
            ("post", "/api/v1/plugins/{name}/revoke"): 409,  # it may not do that
            ("delete", "/api/v1/session"): 409}
 # Bodies of routes that need more than an object.
 BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
+          ("post", "/api/v1/backups"): '{"file": "/x", "files": 1, "bytes": 1}',
           ("post", "/api/v1/plugins/{name}/tools"): '{"off": "x"}',
+          ("post", "/api/v1/plugins/{name}/prompts"): '{"name": "x"}',
+          ("post", "/api/v1/plugins/{name}/completion"):
+              '{"ref": {"type": "ref/prompt"}, "argument": {"name": "x", "value": ""}}',
           ("post", "/api/v1/plugins/{name}/grant"): '{"capabilities": ["kaged:storage:read"]}',
           ("post", "/api/v1/plugins/{name}/revoke"): '{"capabilities": ["net:example.org:443"]}',
           ("post", "/api/v1/plugins/{name}/upgrade"): '{"source": "/nowhere"}',
@@ -29,8 +37,13 @@ LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its
             ("get", "/api/v1/events"): "a WebSocket: see test_events.py",
             ("post", "/api/v1/dev"): "it lasts as long as somebody reads: see test_dev.py",
             ("get", "/api/v1/plugins/{name}/trace"): "it has no end: see test_trace.py",
+            **{(method, path): "messages of another protocol: see test_gateway.py"
+               for method in ("get", "post", "delete") for path in ("/mcp", "/mcp/{name}")},
+            ("get", "/page/{file}"): "its files have a hash in their names: see test_page.py",
             ("get", "/auth/launch"): "it needs a browser and a token: see test_auth.py",
             **{key: "one leads to the other: see below" for key in (
+                ("delete", "/api/v1/mcp/log"), ("put", "/api/v1/mcp/profiles/{profile}"),
+                ("delete", "/api/v1/mcp/profiles/{profile}"), ("put", "/api/v1/mcp/marks/{tool}"),
                 ("get", "/api/v1/secrets/{secret}"), ("put", "/api/v1/secrets/{secret}"),
                 ("delete", "/api/v1/secrets/{secret}"), ("post", "/api/v1/secrets/rotate"),
                 ("post", "/api/v1/plugins"), ("delete", "/api/v1/plugins/{name}"),
@@ -48,6 +61,10 @@ LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its
                 ("get", "/api/v1/sessions/{id}"), ("delete", "/api/v1/sessions/{id}"),
                 ("get", "/api/v1/sessions/{id}/entries"), ("get", "/api/v1/sessions/{id}/context"),
                 ("post", "/api/v1/sessions/{id}/tools/{tool}"),
+                ("get", "/api/v1/sessions/{id}/questions"),
+                ("post", "/api/v1/sessions/{id}/questions/{question}"),
+                ("get", "/api/v1/sessions/{id}/commands"),
+                ("post", "/api/v1/sessions/{id}/commands/{name}"),
                 *(("post", "/api/v1/sessions/{id}/" + action) for action in (
                     "messages", "runs", "idle", "compact", "undo-compact", "pin", "fork", "resume",
                     "cancel")))}}
@@ -144,11 +161,11 @@ class OpenApi(FlowTest):
         """(status, body), and the connection is the request's own."""
         connection = http.client.HTTPConnection(self.daemon.api("GET", "/status")[1]["tcp"],
                                                 timeout=60)
-        self.addCleanup(connection.close)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        connection.request(method.upper(), self.url(path, **query), headers=headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        with contextlib.closing(connection):
+            connection.request(method.upper(), self.url(path, **query), headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
 
     def test_every_route_of_the_table_is_in_it_and_no_other(self):
         self.assertEqual(set(self.operations), table_routes())
@@ -261,6 +278,17 @@ class OpenApi(FlowTest):
             self.assertEqual(len(self.ask(daemon, "get", "/api/v1/secrets")["secrets"]), 1)
             self.ask(daemon, "delete", one, secret="mine")
 
+    def test_profiles_of_mcp_clients_answer_as_they_say(self):
+        one = "/api/v1/mcp/profiles/{profile}"
+        with Daemon(["declares-all"]) as daemon:
+            self.ask(daemon, "put", one, {"tools": ["declares-all"]}, profile="mine")
+            self.ask(daemon, "put", "/api/v1/mcp/marks/{tool}", {"read_only": True},
+                     tool="declares-all.recall")
+            listed = self.ask(daemon, "get", "/api/v1/mcp/profiles")
+            self.assertEqual((len(listed["profiles"]), len(listed["marks"])), (1, 1))
+            self.ask(daemon, "delete", one, profile="mine")
+            self.assertEqual(daemon.raw("DELETE", "/api/v1/mcp/log")[0], 204)
+
     def test_sessions_answer_as_they_say(self):
         one = "/api/v1/sessions/{id}"
         with Daemon(["declares-all"]) as daemon:
@@ -287,6 +315,11 @@ class OpenApi(FlowTest):
             act("post", "/idle")
             act("post", "/fork")
             act("post", "/cancel")
+            act("get", "/questions", query="?all=true")
+            act("get", "/commands")
+            status, answer = daemon.raw("POST", (one + "/commands/none").format(id=made), "{}")
+            self.assertEqual(status, 404)
+            self.check(self.operations["post", one + "/commands/{name}"], status, answer)
             status, answer = daemon.raw("POST", (one + "/runs").format(id=made), '{"text": "hi"}')
             self.assertNotEqual(status, 200)  # no model is known here
             self.check(self.operations["post", one + "/runs"], status, answer)
@@ -466,7 +499,7 @@ class OpenApi(FlowTest):
             if method == "get":
                 continue
             with self.subTest(f"{method} {path}"):
-                status, answer = self.daemon.raw(method.upper(), self.url(path), "x" * 6000)
+                status, answer = self.daemon.raw(method.upper(), self.url(path), "x" * 40_000)
                 self.assertEqual(status, 413 if "requestBody" in operation else 400, answer)
                 self.check(operation, status, answer)
 

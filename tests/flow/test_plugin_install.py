@@ -102,9 +102,11 @@ class Install(FlowTest):
     # what there is
 
     def source(self, version="1.4.2", capabilities=CAPABILITIES, name="oh-my-pi", text=None,
-               program=PROGRAM, **more):
-        folder = os.path.join(tempfile.mkdtemp(dir=self.sources), name)
-        os.mkdir(folder)
+               program=PROGRAM, place="home", **more):
+        """A folder with it; whatever was in that folder before is gone."""
+        folder = os.path.join(self.sources, place, name)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
         with open(os.path.join(folder, "kaged-plugin.yaml"), "w") as file:
             file.write(text or manifest(version, capabilities, name, **more))
         with open(os.path.join(folder, "plugin.py"), "w") as file:
@@ -161,6 +163,55 @@ class Install(FlowTest):
         size = re.search(r"  files: 2 \((.*)\)", text).group(1)
         digest = re.search(r"  hash: (sha256:[0-9a-f]{64})$", text, re.MULTILINE).group(1)
         return FACTS.format(source=source, bytes=size, hash=digest)
+
+
+class Sources(Install):
+    """A name is not what tells plugins apart."""
+
+    def test_no_plugin_from_another_source_is_taken_by_a_plain_yes(self):
+        first = self.source()
+        self.install(first)
+        self.assertEqual(self.entry()["installed_from"], f"folder:{first}")
+        other = self.source("1.4.3", place="elsewhere")
+        code, out, err = self.cli("plugin", "install", "--yes", other)
+        self.assertEqual(code, 5, out + err)
+        self.assertIn("ANOTHER SOURCE: this is another plugin of that name.\n"
+                      f"  installed from: folder:{first}\n  this one from: folder:{other}\n", out)
+        self.assertEqual(err, f"kaged: nothing was done: --yes does not replace oh-my-pi from "
+                              f"folder:{first} by another plugin of that name, from folder:{other}\n"
+                              "hint: if that is what you want, add --replace-source\n")
+        self.assertEqual(self.entry()["installed"], "1.4.2")
+        self.assert_untouched(["oh-my-pi"])
+        self.install(other, "--replace-source")
+        self.assertEqual(self.entry()["installed_from"], f"folder:{other}")
+        self.install(self.source("1.4.4", place="elsewhere"))
+
+    def test_a_terminal_asks_about_another_source_by_itself(self):
+        self.install(self.source())
+        other = self.source("1.4.3", place="elsewhere")
+        code, text = self.talk(["plugin", "install", other], "y\n", "n\n")
+        self.assertEqual(code, 5, text)
+        self.assertIn(f"Replace oh-my-pi from folder:{self.sources}/home/oh-my-pi by this other "
+                      "plugin? [y/N] n", text)
+        self.assertEqual(self.entry()["installed"], "1.4.2")
+        code, text = self.talk(["plugin", "install", other], "y\n", "y\n")
+        self.assertEqual((code, self.entry()["installed"]), (0, "1.4.3"), text)
+
+    def test_another_release_of_an_archive_is_of_the_same_source(self):
+        for version in ("1.4.2", "1.4.3"):
+            folder = self.source(version)
+            shutil.make_archive(f"{self.sources}/oh-my-pi-{version}", "gztar", folder)
+            self.install(f"{self.sources}/oh-my-pi-{version}.tar.gz")
+        self.assertEqual(self.entry()["installed_from"], f"archive:{self.sources}/oh-my-pi")
+
+    def test_what_came_with_kaged_is_of_one_source_wherever_that_is(self):
+        environment = self.daemon.environment
+        for place in ("usr", "usr-local"):
+            share = os.path.join(self.sources, place)
+            self.source(place=os.path.join(place, "plugins"))
+            self.daemon.environment = lambda: {**environment(), "KAGED_SHARE": share}
+            self.install("oh-my-pi")
+            self.assertEqual(self.entry()["installed_from"], "kaged:oh-my-pi")
 
 
 def path_setting(default, *prefixes):

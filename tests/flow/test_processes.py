@@ -65,6 +65,25 @@ class Whom(FlowTest):
                 self.assertTrue(os.path.exists(
                     os.path.join(daemon.home, f"state/storage/{NOTES}@{name}.db")))
 
+    def test_a_reload_of_a_plugin_reaches_its_processes_in_projects(self):
+        with Notes() as daemon:
+            names = [f"{NOTES}@{project}" for project in ("music", "books")]
+            for project in "music", "books":
+                daemon.note(daemon.session(project), "one")
+            starts = {name: daemon.status(name)["starts"] for name in names}
+            path = os.path.join(daemon.home, "plugins", NOTES, "kaged-plugin.yaml")
+            with open(path, "a") as file:
+                file.write("author: somebody else\n")
+            daemon.approve()
+            status, answer = daemon.api("POST", f"/plugins/{NOTES}/reload")
+            self.assertEqual((status, answer["others"]), (200, {name: "restarted" for name in names}), answer)
+            for name in names:
+                daemon.wait_restarted(name, starts[name])
+            told = [row["name"] for row in daemon.audit("plugin.reloaded")]
+            self.assertEqual(sorted(told), sorted([NOTES, *names]))
+            status, answer = daemon.api("POST", f"/plugins/{names[0]}/reload")
+            self.assertEqual((status, answer["action"], answer["others"]), (200, "nothing", {}), answer)
+
     def test_the_process_for_no_project_starts_at_its_first_call_and_keeps_its_own(self):
         with Notes() as daemon:
             self.assertEqual(daemon.status(NOTES)["state"], "idle")

@@ -538,6 +538,40 @@ class Covers(FlowTest):
             self.assertEqual((daemon.project("music")["held"],
                               daemon.project("music")["reload_problem"]), (None, None))
 
+    def test_a_prompt_that_a_plugin_may_have_written_waits_for_a_yes_in_the_next_daemon_too(self):
+        with self.daemon as daemon:
+            root = daemon.write("music", {}, more="  prompt: {file: prompt.md}\n",
+                                folder="work/music")
+            prompt = os.path.join(root, "prompt.md")
+
+            def write(text):
+                with open(prompt, "w") as file:
+                    file.write(text)
+
+            def restart():
+                daemon.stop()
+                daemon.start()
+
+            write("one")
+            os.chmod(prompt, 0o666)
+            self.loaded("music", watch=True)
+            self.assertEqual(self.put("music/prompt.md", "two"), "ok")
+            wait_for(lambda: daemon.project("music")["held"], "that it is held")
+            restart()
+            for text in "two", "three":  # what waited, and what came when nobody looked
+                wait_for(lambda: (daemon.project("music")["reload_problem"] or {"message": ""})["message"]
+                         .startswith("a change waits for your yes: prompt.md"), "that it is held")
+                project = daemon.project("music")
+                self.assertEqual((project["state"], project["agents"]), ("pending", []), project)
+                self.assertEqual(daemon.cli("project", "reload", "music")[0], 0)
+                self.assertEqual(daemon.project("music")["agents"][0]["prompt"], text)
+                restart()
+                wait_for(lambda: daemon.project("music")["agents"], "that it is read")
+                self.assertEqual(daemon.project("music")["agents"][0]["prompt"], text)
+                daemon.stop()
+                write("three")
+                daemon.start()
+
 
 class Sessions(FlowTest):
     def test_plugins_run_from_the_first_session_until_the_project_is_unloaded(self):

@@ -8,7 +8,10 @@ import subprocess
 import urllib.parse
 
 from harness import KAGED, Daemon, FlowTest, main, wait_for
+from models import Provider
 from terminal import Terminal
+from test_events import Reader
+from test_turns import calls, says
 
 VALUE = "tok-a-secret-of-the-operator"
 OTHER = "tok-another-secret-value"
@@ -256,6 +259,94 @@ class Strings(FlowTest):
             self.search_files(daemon)
             self.search("the log", daemon.log().encode())
             self.assertEqual(daemon.cli("audit", "verify")[0], 0)
+
+
+AGENT = "agents-as-told"
+SPOKEN = """version: 1
+name: shop
+primary:
+  model: m
+  prompt: "The key is {value}."
+  plugins: {{ told: {{ package: agents-as-told }} }}
+  compaction: {{ strategy: summarize }}
+"""
+
+
+class Said(FlowTest):
+    """A secret in all that goes through a conversation: models, those who watch, and kaged.db see none."""
+
+    def open(self, provider):
+        daemon = Daemon([AGENT, "does-as-told", "refuses-initialize"], enabled=[AGENT, "does-as-told"],
+                        wait_running=False)
+        self.addCleanup(daemon.discard)
+        daemon.write_local(
+            f'[plugins.{AGENT}]\n[grants.{AGENT}.env]\nTOKEN = "${{secret:weather}}"\n'
+            f'[providers.p]\nkind = "openai"\nbase_url = "{provider.url}"\n'
+            f'api_key = "${{secret:weather}}"\nretries = 0\n'
+            f'[models.m]\nprovider = "p"\nmodel = "gpt"\ncontext_window = 4000\n')
+        self.assertEqual(secret(daemon, "set", "weather", value=VALUE).returncode, 0)
+        daemon.approve()
+        daemon.start()
+        self.addCleanup(daemon.stop)
+        daemon.wait_state("does-as-told", "running")
+        root = daemon.write_project("shop", SPOKEN.format(value=VALUE))
+        self.assertEqual(daemon.cli("project", "load", root)[0], 0)
+        return daemon
+
+    def assert_clean(self, where, content):
+        content = content if isinstance(content, bytes) else json.dumps(content).encode()
+        for form in forms(VALUE):
+            self.assertNotIn(form, content, where)
+
+    def test_no_request_to_a_model_and_no_line_of_a_run_has_a_secret(self):
+        acts = {"acts": {"result": f"it is {VALUE}"}}
+        with Provider(calls(acts, text=f"I say {VALUE}"), says("done"), says(f"{VALUE} again")) as provider:
+            daemon = self.open(provider)
+            status, session = daemon.api("POST", "/projects/shop/sessions", {"title": f"about {VALUE}"})
+            self.assertEqual(status, 201, session)
+            session = session["id"]
+            with Reader(daemon) as events:
+                for text in f"my key is {VALUE}", "and again":
+                    status, lines = daemon.raw("POST", f"/api/v1/sessions/{session}/runs", json.dumps({"text": text}))
+                    self.assertEqual(status, 200, lines)
+                    self.assertIn(b"[redacted]", lines)
+                    self.assert_clean("a run", lines)
+                note = json.dumps({"jsonrpc": "2.0", "method": "told.news", "params": {"key": VALUE}})
+                daemon.call("does-as-told", "told.run", {"code": f"print({note!r}, flush=True)"})
+                _, said = events.until(method="told.news")
+                self.assertEqual(said["params"], {"key": "[redacted]"})
+            self.assertEqual(len(provider.requests), 3)
+            for head, body in provider.requests:
+                self.assert_clean("a request to a model", body)
+                self.assertIn(f"Bearer {VALUE}", head)  # the provider's own, which it is for
+            self.assertIn("[redacted]", json.dumps(provider.requests[-1][1]))
+            for path in f"/sessions/{session}/entries", f"/sessions/{session}", "/sessions":
+                self.assert_clean(path, daemon.raw("GET", "/api/v1" + path)[1])
+            daemon.stop()
+            with open(os.path.join(daemon.home, "state/kaged.db"), "rb") as file:
+                self.assert_clean("kaged.db", file.read())
+
+    def test_what_a_plugin_makes_of_a_conversation_and_its_last_words_keep_no_secret(self):
+        with Provider(says(f"summary with {VALUE}")) as provider:
+            daemon = self.open(provider)
+            session = daemon.api("POST", "/projects/shop/sessions", {})[1]["id"]
+            messages = [{"role": "user", "content": f"tea {i}"} for i in range(30)]
+            status, answer = daemon.api("POST", f"/sessions/{session}/messages", {"messages": messages})
+            self.assertEqual(status, 200, answer)
+            status, answer = daemon.api("POST", f"/sessions/{session}/compact", {})
+            self.assertEqual(status, 200, answer)
+            self.assertIn("summary with [redacted]",
+                          json.dumps(daemon.api("GET", f"/sessions/{session}/context")[1]))
+            words = f"import os, sys; print({VALUE!r}, file=sys.stderr, flush=True); os._exit(3)"
+            daemon.try_call("does-as-told", "told.run", {"code": words})
+            wait_for(lambda: daemon.status("does-as-told").get("last_exit"), "the exit report")
+            self.assertIn("[redacted]", json.dumps(daemon.status("does-as-told")["last_exit"]))
+            self.assert_clean("an exit report", daemon.status("does-as-told"))
+            daemon.stop()
+            for folder, _, names in os.walk(os.path.join(daemon.home, "state")):
+                for name in names:
+                    with open(os.path.join(folder, name), "rb") as file:
+                        self.assert_clean(name, file.read())
 
 
 if __name__ == "__main__":

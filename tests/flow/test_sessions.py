@@ -140,6 +140,35 @@ class Life(SessionTest):
                          ["session.created", "session.started", "session.closed",
                           "session.resumed"])
 
+    def test_a_session_is_called_by_its_first_words_unless_it_was_named(self):
+        daemon = self.daemon
+        session = daemon.new()
+        title = lambda which: daemon.get(f"/sessions/{which}")["title"]  # noqa: E731
+        self.assertIsNone(title(session))
+        daemon.say(session, "who are you", role="assistant")
+        self.assertIsNone(title(session))
+        daemon.say(session, "  Why does\n\tthe test \u001b[31m fail?  ")
+        self.assertEqual(title(session), "Why does the test [31m fail?")
+        daemon.say(session, "Something else")
+        self.assertEqual(title(session), "Why does the test [31m fail?")
+        self.assertEqual(title(daemon.act(session, "fork", status=201)["id"]), title(session))
+        named = daemon.new(title=" The big\none ")
+        daemon.say(named, "hello")
+        self.assertEqual(title(named), "The big one")
+        long = daemon.new()
+        daemon.say(long, [{"type": "image"}, {"type": "text", "text": "é" * 100}])
+        self.assertEqual(title(long), "é" * 60 + "...")
+        self.assertIn("The big one", daemon.cli("session", "list")[1])
+        daemon.post("/projects/tea/sessions", {"title": "x" * 2000}, 413)
+
+    def test_the_newest_session_has_a_name_of_its_own(self):
+        daemon = self.daemon
+        session = daemon.new()
+        self.assertEqual(daemon.get("/sessions/@last")["id"], session)
+        daemon.say("@last", "to the newest")
+        self.assertIn("to the newest", daemon.cli("session", "show", "@last")[1])
+        self.assertEqual(daemon.get(f"/sessions/{session}")["title"], "to the newest")
+
     def test_sessions_and_entries_come_in_pages(self):
         d = self.daemon
         sessions = [d.new() for _ in range(3)]

@@ -10,6 +10,8 @@ import unittest
 
 from harness import PLUGINS, Daemon, FlowTest, at_once, main, wait_for
 
+YES = ("--yes", "--replace-source")  # each version has a folder of its own here
+
 
 @contextlib.contextmanager
 def sources():
@@ -48,7 +50,7 @@ class World(Daemon):
         return {**super().environment(), **({"KAGED_STORE_FAULT": self.fault} if self.fault else {})}
 
     def install(self, folder, *options):
-        code, out, err = self.cli("plugin", "install", "--yes", *options, folder, timeout=60)
+        code, out, err = self.cli("plugin", "install", *YES, *options, folder, timeout=60)
         assert code == 0, err
         return out
 
@@ -108,7 +110,7 @@ class Running(FlowTest):
             daemon.install(make("1.0.0"))
             daemon.act("good-bash", "enable")
             daemon.wait_state("good-bash", "running")
-            code, _, err = daemon.cli("plugin", "install", "--yes", make("2.0.0", says="1.9.9"))
+            code, _, err = daemon.cli("plugin", "install", *YES, make("2.0.0", says="1.9.9"))
             self.assertNotEqual(code, 0)
             self.assertIn("1.0.0", err)
             status = daemon.wait_state("good-bash", "running")
@@ -163,7 +165,7 @@ class Running(FlowTest):
             daemon.install(make("1.0.0"))
             daemon.act("good-bash", "enable")
             daemon.wait_state("good-bash", "running")
-            at_once([lambda: daemon.cli("plugin", "install", "--yes", make("2.0.0"), timeout=60)] +
+            at_once([lambda: daemon.cli("plugin", "install", *YES, make("2.0.0"), timeout=60)] +
                     [lambda: daemon.api("POST", "/plugins/good-bash/restart")] * 4 +
                     [lambda: daemon.api("POST", "/reload")] * 2)
             wait_for(lambda: daemon.status("good-bash")["state"] == "running", "a running plugin")
@@ -197,7 +199,7 @@ class CutShort(FlowTest):
             stack.callback(world.discard)
             source = make("1.0.0")
             self.kill_at_each_step(
-                world, lambda: world.cli("plugin", "install", "--yes", source)[0] == 0,
+                world, lambda: world.cli("plugin", "install", *YES, source)[0] == 0,
                 lambda: world.version() and world.cli("plugin", "uninstall", "good-bash"))
 
     def test_uninstall_without_a_daemon(self):
@@ -222,7 +224,7 @@ class CutShort(FlowTest):
                     world.fault = None
                     world.act("good-bash", "enable")
                     world.wait_state("good-bash", "running")
-                    code = world.cli("plugin", "install", "--yes", new, timeout=60)[0]
+                    code = world.cli("plugin", "install", *YES, new, timeout=60)[0]
                     lived = world.process.poll() is None
                     if not lived:
                         world.process.wait()
@@ -248,9 +250,9 @@ class AtOnce(FlowTest):
         with sources() as make, contextlib.closing(contextlib.ExitStack()) as stack:
             stack.callback(world.discard)
             one, other = make("1.0.0"), make("1.0.0", name="other")
-            results = at_once([lambda: world.cli("plugin", "install", "--yes", one, timeout=60),
-                               lambda: world.cli("plugin", "install", "--yes", other, timeout=60),
-                               lambda: world.cli("plugin", "install", "--yes", one, timeout=60)])
+            results = at_once([lambda: world.cli("plugin", "install", *YES, one, timeout=60),
+                               lambda: world.cli("plugin", "install", *YES, other, timeout=60),
+                               lambda: world.cli("plugin", "install", *YES, one, timeout=60)])
             codes = [result[0] for result in results]
             self.assertEqual(codes[1], 0, results)
             self.assertIn(0, (codes[0], codes[2]), results)
@@ -275,7 +277,7 @@ class FullDisk(FlowTest):
             for room in range(0, 120, 8):  # so many kilobytes are left
                 with self.subTest(room=room):
                     self.fill(world.home, filler, room * 1024)
-                    world.cli("plugin", "install", "--yes", make(f"2.0.{room}"), timeout=60)
+                    world.cli("plugin", "install", *YES, make(f"2.0.{room}"), timeout=60)
                     os.unlink(filler)
                     self.assertEqual(world.cli("plugin", "promote", "good-bash")[0], 1)
                     world.assert_whole(self)

@@ -198,12 +198,30 @@ static size_t delimiters(struct kg_buf *buf)
     return count;
 }
 
+/* All delimiters are the plugin's own, and the first is closed by the last and by no other. */
+static void check_wrapped(struct kg_buf *wrapped, const char *open, const char *close)
+{
+    size_t own = 0, depth = 0;
+    kg_buf_terminate(wrapped);
+    for (size_t i = 0; i < wrapped->length; i++) {
+        bool opens = strncmp(wrapped->data + i, open, strlen(open)) == 0;
+        bool closes = strncmp(wrapped->data + i, close, strlen(close)) == 0;
+        must(!closes || depth > 0);
+        depth += opens;
+        depth -= closes;
+        own += opens || closes;
+        must(depth > 0 || i + strlen(close) == wrapped->length ||
+             i > wrapped->length - strlen(close));
+    }
+    must(depth == 0 && own == delimiters(wrapped));
+}
+
 static void fuzz_texts(struct kg_str text)
 {
     kg_auto(kg_buf_free) struct kg_buf wrapped = {0}, json = {0};
     text.length = kg_utf8_valid(text);
     session_wrap("memory", text, &wrapped);
-    must(delimiters(&wrapped) == 2);
+    check_wrapped(&wrapped, "<plugin:memory>", "</plugin:memory>");
     if (kg_json_check(text, NULL) != KG_JSON_OK)
         return;
     session_defuse_json(text, &json);

@@ -450,6 +450,14 @@ class Daemon:
         assert status == 200, f"audit: {status} {answer}"
         return answer["events"]
 
+    def edit_manifest(self, plugin, old, new):
+        """Of a fixture that was not approved yet."""
+        path = os.path.join(self.home, "plugins", plugin, "kaged-plugin.yaml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace(old, new))
+
     def cli(self, *arguments, input=None, timeout=PATIENCE):
         """(exit code, stdout, stderr) of kaged --home HOME ARGUMENTS"""
         done = subprocess.run([KAGED, "--home", self.home, *arguments], input=input, text=True,

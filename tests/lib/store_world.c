@@ -145,7 +145,11 @@ static struct store_fetched *fetch(struct world *world, const struct world_plugi
 int world_try_offer(struct world *world, const struct world_plugin *plugin, const char *expect_name,
                     struct store_offer **ret_offer, struct kg_err *err)
 {
-    struct store_source source = {.kind = STORE_FOLDER, .text = (char *)"./somewhere"};
+    struct store_source source = {
+        .kind = STORE_FOLDER,
+        .text = (char *)"./somewhere",
+        .place = (char *)(plugin->from ? plugin->from : "/home/ann/somewhere"),
+    };
     return store_offer_fetched(world->store, &source, fetch(world, plugin), expect_name, ret_offer,
                                err);
 }

@@ -18,6 +18,7 @@ struct world_plugin {
     const char *capabilities; /* as YAML, a flow list */
     const char *more;         /* more lines of the manifest */
     const char *program;      /* the text of run.sh */
+    const char *from;         /* the folder that it comes from; NULL: the same for all */
 };
 /* Writes the plugin's folder into dir, which is made. */
 void world_write(const char *dir, const struct world_plugin *plugin);

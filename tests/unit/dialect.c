@@ -1,42 +1,23 @@
 /* Greetings, lists and calls of a dialect, with a child that is hostile. The test plays the child.
  */
-#include "dialect/dialect.h"
+#include "talk.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#define WAIT_MS 60000 /* nobody waits that long: it only ends a test that hangs */
-#define V       "\"jsonrpc\":\"2.0\""
-
-/* -- the rig: a talk on real pipes, and what became of it -------------------------------------- */
+/* -- the rig: a child that answers everything alike -------------------------------------------- */
 
 struct rig {
-    struct loop *loop;
-    struct dialect_talk talk;
-    int in, out; /* the child's */
-    struct kg_buf heard;
-    struct kg_buf told; /* "ready|", "failed WORDS|", "list ITEMS|", "done PAYLOAD|" */
+    struct talk_rig base;
     const char *result; /* each request is answered with that; NULL: with nothing */
     unsigned asked;
 };
 
-static void on_ready(void *data)
-{
-    kg_buf_text(&((struct rig *)data)->told, "ready|");
-}
-
-static void on_failed(void *data, bool mend, const char *words)
-{
-    kg_buf_printf(&((struct rig *)data)->told, "%s %s|", mend ? "rejected" : "failed", words);
-}
-
-static const struct dialect_ops talk_ops = {.on_ready = on_ready, .on_failed = on_failed};
+static const struct dialect_ops talk_ops = {.on_ready = talk_rig_on_ready,
+                                            .on_failed = talk_rig_on_failed};
 
 static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
@@ -57,80 +38,44 @@ static void on_violation(void *data, enum peer_violation violation, const char *
 
 static const struct peer_ops peer_ops = {on_request, on_noise, on_violation, NULL,
                                          NULL,       NULL,     NULL};
-static const struct peer_limits limits = {65536, 1048576, 64, 100, 0};
+
+static void answer(struct talk_rig *base, struct kg_str line)
+{
+    struct rig *rig = KG_CONTAINER(base, struct rig, base);
+    struct kg_str id;
+    assert_true(kg_json_member(line, "id", &id));
+    rig->asked++;
+    if (rig->result == NULL)
+        return;
+    kg_auto(kg_free) char *whole = kg_format("{" V ",\"id\":%.*s,%s}", KG_STR_ARG(id), rig->result);
+    talk_rig_say(base, whole);
+}
 
 static struct rig *rig_new(const struct dialect *dialect)
 {
-    int to[2], from[2];
     struct rig *rig = kg_alloc(sizeof(*rig));
-    assert_int_equal(pipe2(to, O_CLOEXEC | O_NONBLOCK), 0);
-    assert_int_equal(pipe2(from, O_CLOEXEC | O_NONBLOCK), 0);
-    rig->loop = loop_new();
-    rig->in = to[0];
-    rig->out = from[1];
-    rig->talk = (struct dialect_talk){
-        .dialect = dialect,
-        .ops = &talk_ops,
-        .data = rig,
-        .loop = rig->loop,
-        .timeout_ms = 50,
-        .peer = peer_new(rig->loop, to[1], from[0], &limits, &peer_ops, rig),
-    };
+    talk_rig_open(&rig->base, dialect, &talk_ops, &peer_ops);
+    rig->base.talk.timeout_ms = 50;
+    rig->base.on_line = answer;
     return rig;
 }
 
 static void rig_free(struct rig *rig)
 {
-    struct peer *peer = rig->talk.peer;
-    peer_close(peer);
-    dialect_end(&rig->talk);
-    assert_null(rig->talk.peer);
-    peer_free(peer);
-    loop_free(rig->loop);
-    kg_close(&rig->in);
-    kg_close(&rig->out);
-    kg_buf_free(&rig->heard);
-    kg_buf_free(&rig->told);
+    talk_rig_close(&rig->base);
     free(rig);
-}
-
-/* The child hears what is there, and answers each line. */
-static void child_turn(struct rig *rig)
-{
-    char bytes[4096];
-    ssize_t got;
-    while ((got = read(rig->in, bytes, sizeof(bytes))) > 0)
-        kg_buf_append(&rig->heard, bytes, (size_t)got);
-    struct kg_str id;
-    char *end;
-    while ((end = rig->heard.length ? memchr(rig->heard.data, '\n', rig->heard.length) : NULL)) {
-        struct kg_str line = {rig->heard.data, (size_t)(end - rig->heard.data)};
-        kg_auto(kg_buf_free) struct kg_buf answer = {0};
-        assert_true(kg_json_member(line, "id", &id));
-        rig->asked++;
-        if (rig->result != NULL)
-            kg_buf_printf(&answer, "{" V ",\"id\":%.*s,%s}\n", KG_STR_ARG(id), rig->result);
-        assert_int_equal(write(rig->out, kg_buf_terminate(&answer), answer.length), answer.length);
-        kg_buf_consume(&rig->heard, line.length + 1);
-    }
 }
 
 static void wait_until_told(struct rig *rig)
 {
-    uint64_t limit_ms = kg_monotonic_ms() + WAIT_MS;
-    while (rig->told.length == 0) {
-        assert_true(kg_monotonic_ms() < limit_ms);
-        uv_run(loop_uv(rig->loop), UV_RUN_NOWAIT);
-        child_turn(rig);
-        poll(NULL, 0, 1);
-    }
+    talk_rig_wait(&rig->base, &rig->base.told, "");
 }
 
 /* -- lists in pages ---------------------------------------------------------------------------- */
 
 static void on_list(struct dialect_talk *talk, struct kg_str items, const struct kg_err *err)
 {
-    struct rig *rig = talk->data;
+    struct talk_rig *rig = talk->data;
     kg_buf_printf(&rig->told, "list %.*s|", KG_STR_ARG(err ? kg_str(err->message) : items));
 }
 
@@ -148,11 +93,11 @@ static const struct dialect nothing = {.name = "nothing", .rules = {.begins = PE
 static void check_list(const char *result, const char *told, unsigned asked)
 {
     struct rig *rig = rig_new(&nothing);
-    peer_set_rules(rig->talk.peer, &nothing.rules);
+    peer_set_rules(rig->base.talk.peer, &nothing.rules);
     rig->result = result;
-    dialect_list(&rig->talk, &things);
+    dialect_list(&rig->base.talk, &things);
     wait_until_told(rig);
-    assert_string_equal(kg_buf_terminate(&rig->told), told);
+    assert_string_equal(kg_buf_terminate(&rig->base.told), told);
     assert_int_equal(rig->asked, asked);
     rig_free(rig);
 }
@@ -180,17 +125,15 @@ static void a_list_that_never_ends_is_given_up(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(&nothing);
-    peer_set_rules(rig->talk.peer, &nothing.rules);
+    peer_set_rules(rig->base.talk.peer, &nothing.rules);
     char result[64];
     rig->result = result;
-    dialect_list(&rig->talk, &things);
-    uint64_t limit_ms = kg_monotonic_ms() + WAIT_MS;
-    while (rig->told.length == 0 && kg_monotonic_ms() < limit_ms) {
+    dialect_list(&rig->base.talk, &things);
+    while (rig->base.told.length == 0) {
         snprintf(result, sizeof(result), "\"result\":{\"things\":[],\"next\":\"%u\"}", rig->asked);
-        uv_run(loop_uv(rig->loop), UV_RUN_NOWAIT);
-        child_turn(rig);
+        talk_rig_turn(&rig->base);
     }
-    assert_string_equal(kg_buf_terminate(&rig->told),
+    assert_string_equal(kg_buf_terminate(&rig->base.told),
                         "list things: the list has more than 5 pages|");
     rig_free(rig);
 }
@@ -199,9 +142,9 @@ static void nobody_is_told_of_a_list_whose_child_is_gone(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(&nothing);
-    dialect_list(&rig->talk, &things);
-    peer_close(rig->talk.peer);
-    assert_int_equal(rig->told.length, 0);
+    dialect_list(&rig->base.talk, &things);
+    peer_close(rig->base.talk.peer);
+    assert_int_equal(rig->base.told.length, 0);
     rig_free(rig);
 }
 
@@ -221,9 +164,9 @@ static void a_greeting_that_leads_nowhere_is_given_up(void **state)
     static const struct dialect circular = {.name = "circular", .steps = steps};
     struct rig *rig = rig_new(&circular);
     rig->result = "\"result\":1";
-    dialect_begin(&rig->talk);
+    dialect_begin(&rig->base.talk);
     wait_until_told(rig);
-    assert_string_equal(kg_buf_terminate(&rig->told),
+    assert_string_equal(kg_buf_terminate(&rig->base.told),
                         "failed it was not greeted after 32 exchanges|");
     assert_int_equal(rig->asked, 32);
     rig_free(rig);
@@ -250,9 +193,9 @@ static void silence_is_an_answer_where_the_step_says_so(void **state)
     };
     static const struct dialect patient = {.name = "patient", .steps = steps};
     struct rig *rig = rig_new(&patient);
-    dialect_begin(&rig->talk);
+    dialect_begin(&rig->base.talk);
     wait_until_told(rig);
-    assert_string_equal(kg_buf_terminate(&rig->told), "rejected it is dumb|");
+    assert_string_equal(kg_buf_terminate(&rig->base.told), "rejected it is dumb|");
     assert_int_equal(rig->asked, 2);
     rig_free(rig);
 }
@@ -288,17 +231,12 @@ static const struct dialect insatiable = {
     .read = read_again,
 };
 
-static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
-{
-    struct rig *rig = data;
-    kg_buf_printf(&rig->told, "done %d %.*s|", (int)outcome, KG_STR_ARG(payload));
-}
-
 static void begin_call(struct rig *rig, struct dialect_call *call)
 {
     const struct dialect_message message = {DIALECT_METHOD, .method = KG_STR("once")};
-    peer_set_rules(rig->talk.peer, &insatiable.rules);
-    *call = (struct dialect_call){.talk = &rig->talk, .on_done = on_done, .data = rig};
+    peer_set_rules(rig->base.talk.peer, &insatiable.rules);
+    *call =
+        (struct dialect_call){.talk = &rig->base.talk, .on_done = talk_rig_on_done, .data = rig};
     assert_int_equal(dialect_call(call, &message, NULL), 0);
 }
 
@@ -310,7 +248,7 @@ static void a_call_of_too_many_exchanges_is_given_up(void **state)
     rig->result = "\"result\":1";
     begin_call(rig, &call);
     wait_until_told(rig);
-    assert_string_equal(kg_buf_terminate(&rig->told),
+    assert_string_equal(kg_buf_terminate(&rig->base.told),
                         "done 1 there is no answer after 16 exchanges|");
     assert_int_equal(rig->asked, 16);
     rig_free(rig);
@@ -325,12 +263,10 @@ static void a_dropped_call_is_not_answered_and_asks_no_more(void **state)
     dialect_drop(&call);
     call = (struct dialect_call){0}; /* it belongs to who dropped it */
     rig->result = "\"result\":1";
-    for (int i = 0; i < 20; i++) {
-        uv_run(loop_uv(rig->loop), UV_RUN_NOWAIT);
-        child_turn(rig);
-    }
+    for (int i = 0; i < 20; i++)
+        talk_rig_turn(&rig->base);
     assert_int_equal(rig->asked, 1);
-    assert_int_equal(rig->told.length, 0);
+    assert_int_equal(rig->base.told.length, 0);
     rig_free(rig);
 }
 
@@ -338,12 +274,12 @@ static void what_a_dialect_has_no_message_for_is_refused(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(&insatiable);
-    struct dialect_call call = {.talk = &rig->talk, .on_done = on_done, .data = rig};
+    struct dialect_call call = {.talk = &rig->base.talk, .on_done = talk_rig_on_done, .data = rig};
     const struct dialect_message hook = {DIALECT_HOOK, .method = KG_STR("kaged.hook.x")};
     struct kg_err err;
     assert_true(dialect_call(&call, &hook, &err) < 0);
     assert_int_equal(err.code, KG_E_METHOD_NOT_FOUND);
-    assert_int_equal(rig->told.length, 0);
+    assert_int_equal(rig->base.told.length, 0);
     rig_free(rig);
 }
 

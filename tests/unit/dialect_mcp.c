@@ -1,17 +1,11 @@
 /* What kaged says to MCP servers of both eras, and what it makes of what they say. The test plays
  * the server, by a table of answers. */
-#include "dialect/dialect.h"
+#include "talk.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-
-#define WAIT_MS 20000 /* nobody waits that long: it only ends a test that hangs */
-#define V       "\"jsonrpc\":\"2.0\""
 
 /* -- the server -------------------------------------------------------------------------------- */
 
@@ -37,25 +31,13 @@ static const struct answer modern[] = {
     {"server/discover", MODERN_HELLO}, {"tools/list", ONE_TOOL}, {NULL}};
 
 struct rig {
-    struct loop *loop;
-    struct dialect_talk talk;
-    int in, out;              /* the server's */
-    struct kg_buf heard, all; /* what it has not read yet; all that it was told */
+    struct talk_rig base;
+    struct kg_buf all; /* that the server was told */
     const struct answer *answers;
-    struct kg_buf told, log; /* "ready|", "failed WORDS|", "tools LIST|", "done PAYLOAD|" */
+    struct kg_buf log;
     bool has_root;
     bool offered[2];
 };
-
-static void on_ready(void *data)
-{
-    kg_buf_text(&((struct rig *)data)->told, "ready|");
-}
-
-static void on_failed(void *data, bool mend, const char *words)
-{
-    kg_buf_printf(&((struct rig *)data)->told, "%s %s|", mend ? "rejected" : "failed", words);
-}
 
 static bool put_roots(void *data, struct kg_json_writer *json)
 {
@@ -68,16 +50,17 @@ static bool put_roots(void *data, struct kg_json_writer *json)
 static void on_tools(void *data)
 {
     struct rig *rig = data;
-    kg_buf_printf(&rig->told, "tools %.*s|", KG_STR_ARG(kg_buf_view(&rig->talk.tools)));
+    kg_buf_printf(&rig->base.told, "tools %.*s|", KG_STR_ARG(kg_buf_view(&rig->base.talk.tools)));
 }
 
-static void on_log(void *data, struct kg_str line)
+static void on_log(void *data, struct kg_str line, struct kg_str message)
 {
+    (void)message;
     kg_buf_printf(&((struct rig *)data)->log, "%.*s|", KG_STR_ARG(line));
 }
 
-static const struct dialect_ops talk_ops = {.on_ready = on_ready,
-                                            .on_failed = on_failed,
+static const struct dialect_ops talk_ops = {.on_ready = talk_rig_on_ready,
+                                            .on_failed = talk_rig_on_failed,
                                             .put_roots = put_roots,
                                             .on_tools = on_tools,
                                             .on_log = on_log};
@@ -85,15 +68,15 @@ static const struct dialect_ops talk_ops = {.on_ready = on_ready,
 static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct rig *rig = data;
-    if (!dialect_mcp.on_request(&rig->talk, request, method, params))
-        peer_answer_error(rig->talk.peer, request, -32601, "no");
+    if (!dialect_mcp.on_request(&rig->base.talk, request, method, params))
+        peer_answer_error(rig->base.talk.peer, request, -32601, "no");
 }
 
 static void on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct rig *rig = data;
     static const char *const names[] = {"news", "taken", "noise"};
-    enum dialect_hearing heard = dialect_mcp.on_notification(&rig->talk, method, params);
+    enum dialect_hearing heard = dialect_mcp.on_notification(&rig->base.talk, method, params);
     kg_buf_printf(&rig->log, "%s|", names[heard]);
 }
 
@@ -113,60 +96,14 @@ static const struct peer_ops peer_ops = {.on_request = on_request,
                                          .on_noise = on_noise,
                                          .on_violation = on_violation,
                                          .on_notification = on_notification};
-static const struct peer_limits limits = {65536, 1048576, 64, 100, 0};
 static char *methods[] = {"prompts/list", "resources/read", NULL};
 
-static struct rig *rig_new(const struct answer *answers)
+static void answer(struct talk_rig *base, struct kg_str line)
 {
-    int to[2], from[2];
-    struct rig *rig = kg_alloc(sizeof(*rig));
-    assert_int_equal(pipe2(to, O_CLOEXEC | O_NONBLOCK), 0);
-    assert_int_equal(pipe2(from, O_CLOEXEC | O_NONBLOCK), 0);
-    rig->loop = loop_new();
-    rig->in = to[0];
-    rig->out = from[1];
-    rig->answers = answers;
-    rig->talk = (struct dialect_talk){
-        .dialect = &dialect_mcp,
-        .ops = &talk_ops,
-        .data = rig,
-        .loop = rig->loop,
-        .name = "server",
-        .plugin = "server",
-        .methods = methods,
-        .method_offered = rig->offered,
-        .timeout_ms = WAIT_MS,
-        .peer = peer_new(rig->loop, to[1], from[0], &limits, &peer_ops, rig),
-    };
-    return rig;
-}
-
-static void rig_free(struct rig *rig)
-{
-    struct peer *peer = rig->talk.peer;
-    peer_close(peer);
-    dialect_end(&rig->talk);
-    peer_free(peer);
-    loop_free(rig->loop);
-    kg_close(&rig->in);
-    kg_close(&rig->out);
-    kg_buf_free(&rig->heard);
-    kg_buf_free(&rig->all);
-    kg_buf_free(&rig->told);
-    kg_buf_free(&rig->log);
-    kg_buf_free(&rig->talk.tools);
-    free(rig);
-}
-
-static void say(struct rig *rig, const char *line)
-{
-    kg_auto(kg_free) char *whole = kg_format("%s\n", line);
-    assert_int_equal(write(rig->out, whole, strlen(whole)), strlen(whole));
-}
-
-static void answer(struct rig *rig, struct kg_str line)
-{
+    struct rig *rig = KG_CONTAINER(base, struct rig, base);
     struct kg_str id, method;
+    kg_buf_str(&rig->all, line);
+    kg_buf_char(&rig->all, '\n');
     if (!kg_json_member(line, "id", &id) || !kg_json_member(line, "method", &method))
         return;
     for (const struct answer *row = rig->answers; row->method != NULL; row++) {
@@ -175,45 +112,46 @@ static void answer(struct rig *rig, struct kg_str line)
             continue;
         kg_auto(kg_free) char *whole =
             kg_format("{" V ",\"id\":%.*s,%s}", KG_STR_ARG(id), row->members);
-        say(rig, whole);
+        talk_rig_say(base, whole);
         return;
     }
 }
 
-static void server_turn(struct rig *rig)
+static struct rig *rig_new(const struct answer *answers)
 {
-    char bytes[4096];
-    ssize_t got;
-    while ((got = read(rig->in, bytes, sizeof(bytes))) > 0)
-        kg_buf_append(&rig->heard, bytes, (size_t)got);
-    char *end;
-    while ((end = rig->heard.length ? memchr(rig->heard.data, '\n', rig->heard.length) : NULL)) {
-        struct kg_str line = {rig->heard.data, (size_t)(end - rig->heard.data)};
-        kg_buf_str(&rig->all, line);
-        kg_buf_char(&rig->all, '\n');
-        answer(rig, line);
-        kg_buf_consume(&rig->heard, line.length + 1);
-    }
+    struct rig *rig = kg_alloc(sizeof(*rig));
+    talk_rig_open(&rig->base, &dialect_mcp, &talk_ops, &peer_ops);
+    rig->base.on_line = answer;
+    rig->answers = answers;
+    rig->base.talk.methods = methods;
+    rig->base.talk.method_offered = rig->offered;
+    return rig;
+}
+
+static void rig_free(struct rig *rig)
+{
+    talk_rig_close(&rig->base);
+    kg_buf_free(&rig->all);
+    kg_buf_free(&rig->log);
+    free(rig);
+}
+
+static void say(struct rig *rig, const char *line)
+{
+    talk_rig_say(&rig->base, line);
 }
 
 /* Until that was said: to us, or to the server. */
 static void wait_for(struct rig *rig, struct kg_buf *where, const char *words)
 {
-    uint64_t limit_ms = kg_monotonic_ms() + WAIT_MS;
-    while (strstr(kg_buf_terminate(where), words) == NULL) {
-        if (kg_monotonic_ms() > limit_ms)
-            fail_msg("no %s in %s", words, kg_buf_terminate(where));
-        uv_run(loop_uv(rig->loop), UV_RUN_NOWAIT);
-        server_turn(rig);
-        poll(NULL, 0, 1);
-    }
+    talk_rig_wait(&rig->base, where, words);
 }
 
 static struct rig *greeted(const struct answer *answers)
 {
     struct rig *rig = rig_new(answers);
-    dialect_begin(&rig->talk);
-    wait_for(rig, &rig->told, "ready|");
+    dialect_begin(&rig->base.talk);
+    wait_for(rig, &rig->base.told, "ready|");
     return rig;
 }
 
@@ -229,7 +167,7 @@ static void a_legacy_server_is_initialized_after_it_did_not_know_discovery(void 
 {
     (void)state;
     struct rig *rig = greeted(legacy);
-    assert_string_equal(kg_buf_terminate(&rig->told), "tools " ONE_LISTED "|ready|");
+    assert_string_equal(kg_buf_terminate(&rig->base.told), "tools " ONE_LISTED "|ready|");
     assert_string_equal(
         kg_buf_terminate(&rig->all),
         "{" V ",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{" META "}}}\n"
@@ -237,7 +175,7 @@ static void a_legacy_server_is_initialized_after_it_did_not_know_discovery(void 
         "\"capabilities\":{},\"clientInfo\":" CLIENT "}}\n"
         "{" V ",\"method\":\"notifications/initialized\",\"params\":{}}\n"
         "{" V ",\"id\":3,\"method\":\"tools/list\",\"params\":{}}\n");
-    assert_true(rig->talk.pings);
+    assert_true(rig->base.talk.pings);
     assert_true(rig->offered[0]);  /* prompts */
     assert_false(rig->offered[1]); /* resources */
     rig_free(rig);
@@ -251,7 +189,7 @@ static void a_modern_server_is_not_initialized(void **state)
     assert_null(strstr(kg_buf_terminate(&rig->all), "initialize"));
     assert_non_null(strstr(kg_buf_terminate(&rig->all),
                            "\"method\":\"tools/list\",\"params\":{\"_meta\":{" META "}}"));
-    assert_false(rig->talk.pings);
+    assert_false(rig->base.talk.pings);
     assert_false(rig->offered[0]);
     assert_true(rig->offered[1]);
     rig_free(rig);
@@ -262,9 +200,9 @@ static void a_server_that_dies_of_discovery_is_not_asked_again(void **state)
     (void)state;
     static const struct answer dead[] = {{NULL}};
     struct rig *rig = rig_new(dead);
-    dialect_begin(&rig->talk);
+    dialect_begin(&rig->base.talk);
     wait_for(rig, &rig->all, "server/discover");
-    assert_int_equal(rig->talk.variant, DIALECT_MCP_LEGACY);
+    assert_int_equal(rig->base.talk.variant, DIALECT_MCP_LEGACY);
     rig_free(rig);
 }
 
@@ -276,17 +214,12 @@ static void an_unknown_revision_is_named(void **state)
         {"initialize", "\"result\":{\"protocolVersion\":\"1999-01-01\",\"capabilities\":{}}"},
         {NULL}};
     struct rig *rig = rig_new(odd);
-    dialect_begin(&rig->talk);
-    wait_for(rig, &rig->told, "rejected it speaks the revision \"1999-01-01\" of MCP");
+    dialect_begin(&rig->base.talk);
+    wait_for(rig, &rig->base.told, "rejected it speaks the revision \"1999-01-01\" of MCP");
     rig_free(rig);
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
-
-static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
-{
-    kg_buf_printf(&((struct rig *)data)->told, "done %d %.*s|", (int)outcome, KG_STR_ARG(payload));
-}
 
 static void on_progress(void *data, struct kg_str params)
 {
@@ -298,8 +231,10 @@ static void begin_call(struct rig *rig, struct dialect_call *call, enum dialect_
 {
     const struct dialect_message message = {act, .method = kg_str(method),
                                             .params = kg_str(params)};
-    *call = (struct dialect_call){
-        .talk = &rig->talk, .on_done = on_done, .on_progress = on_progress, .data = rig};
+    *call = (struct dialect_call){.talk = &rig->base.talk,
+                                  .on_done = talk_rig_on_done,
+                                  .on_progress = on_progress,
+                                  .data = rig};
     assert_int_equal(dialect_call(call, &message, NULL), 0);
 }
 
@@ -310,7 +245,7 @@ static void check_call(const struct answer *era, const char *answered, const cha
     struct rig *rig = greeted(answers);
     struct dialect_call call;
     begin_call(rig, &call, DIALECT_TOOL, "server.get.Sum", "{\"a\":1}");
-    wait_for(rig, &rig->told, told);
+    wait_for(rig, &rig->base.told, told);
     rig_free(rig);
 }
 
@@ -342,6 +277,12 @@ static void a_result_is_passed_on_as_it_is(void **state)
                "done 1 {\"code\":-32000,\"message\":\"broken\"}|");
     check_call(legacy, "\"result\":7", "the result is not an object");
     check_call(modern, "\"result\":{\"resultType\":\"input_required\",\"requestState\":\"x\"}",
+               "there is no answer after 16 exchanges");
+    check_call(modern,
+               "\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{\"a\":{\"method\":"
+               "\"sampling/createMessage\"}}}",
+               "it asks for input that it was not offered");
+    check_call(legacy, "\"result\":{\"resultType\":\"input_required\"}",
                "it asks for input that it was not offered");
 }
 
@@ -356,12 +297,15 @@ static void a_call_has_its_own_name_a_token_and_a_way_to_be_cancelled(void **sta
              "\"arguments\":{\"a\":1},\"_meta\":{\"progressToken\":4}}}\n");
     say(rig, "{" V ",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":4,"
              "\"progress\":0.5}}");
-    wait_for(rig, &rig->log, "progress {\"progressToken\":4,\"progress\":0.5}|taken|");
+    wait_for(rig, &rig->log, "progress {\"progress\":0.5}|taken|");
+    say(rig, "{" V ",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":4,"
+             "\"progress\":0.25}}");
+    wait_for(rig, &rig->log, "taken|noise|");
     dialect_drop(&call);
     wait_for(rig, &rig->all, "\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":4,");
     say(rig, "{" V ",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":4,"
              "\"progress\":1}}");
-    wait_for(rig, &rig->log, "taken|noise|");
+    wait_for(rig, &rig->log, "taken|noise|noise|");
     begin_call(rig, &read, DIALECT_METHOD, "prompts/get",
                "{\"_meta\":{\"progressToken\":\"theirs\"},\"name\":\"x\"}");
     wait_for(rig, &rig->all,
@@ -380,11 +324,51 @@ static void tools_that_change_are_listed_again(void **state)
     answers[2].members = "\"result\":{\"tools\":[]}";
     for (int i = 0; i < 50; i++)
         say(rig, "{" V ",\"method\":\"notifications/tools/list_changed\"}");
-    wait_for(rig, &rig->told, "tools []|");
+    wait_for(rig, &rig->base.told, "tools []|");
     unsigned lists = 0;
     for (const char *at = kg_buf_terminate(&rig->all); (at = strstr(at, "tools/list")); at++)
         lists++;
     assert_int_equal(lists, 2);
+    rig_free(rig);
+}
+
+#define SUBSCRIBABLE "\"capabilities\":{\"resources\":{\"subscribe\":true},\"logging\":{}}"
+
+static void a_legacy_server_is_told_of_each_subscription_once(void **state)
+{
+    (void)state;
+    static const struct answer answers[] = {
+        {"server/discover", UNKNOWN},
+        {"initialize", "\"result\":{\"protocolVersion\":\"2025-11-25\"," SUBSCRIBABLE "}"},
+        {NULL}};
+    struct rig *rig = greeted(answers);
+    dialect_subscribe(&rig->base.talk, (char *[]){"a:1", "a:2", NULL});
+    dialect_subscribe(&rig->base.talk, (char *[]){"a:2", NULL});
+    dialect_set_log_level(&rig->base.talk, "error");
+    wait_for(rig, &rig->all, "\"method\":\"logging/setLevel\",\"params\":{\"level\":\"error\"}}");
+    const char *told = strstr(kg_buf_terminate(&rig->all), "{" V ",\"id\":3");
+    assert_string_equal(
+        told,
+        "{" V ",\"id\":3,\"method\":\"resources/subscribe\",\"params\":{\"uri\":\"a:1\"}}\n"
+        "{" V ",\"id\":4,\"method\":\"resources/subscribe\",\"params\":{\"uri\":\"a:2\"}}\n"
+        "{" V ",\"id\":5,\"method\":\"resources/unsubscribe\",\"params\":{\"uri\":\"a:1\"}}\n"
+        "{" V ",\"id\":6,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"error\"}}\n");
+    rig_free(rig);
+}
+
+static void a_modern_server_is_listened_to_anew_for_each_change(void **state)
+{
+    (void)state;
+    static const struct answer answers[] = {
+        {"server/discover", "\"result\":{\"supportedVersions\":[\"2026-07-28\"]," SUBSCRIBABLE "}"},
+        {NULL}};
+    struct rig *rig = greeted(answers);
+    dialect_subscribe(&rig->base.talk, (char *[]){"a:1", NULL});
+    wait_for(rig, &rig->all, "\"notifications\":{\"resourceSubscriptions\":[\"a:1\"]}}}");
+    dialect_subscribe(&rig->base.talk, (char *[]){"a:2", NULL});
+    wait_for(rig, &rig->all, "\"notifications\":{\"resourceSubscriptions\":[\"a:2\"]}}}");
+    wait_for(rig, &rig->all, "\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":2,");
+    assert_non_null(strstr(rig->all.data, "\"io.modelcontextprotocol/logLevel\":\"info\""));
     rig_free(rig);
 }
 
@@ -393,8 +377,8 @@ static void requests_of_a_server_are_answered_if_they_were_offered(void **state)
     (void)state;
     struct rig *rig = rig_new(legacy);
     rig->has_root = true;
-    dialect_begin(&rig->talk);
-    wait_for(rig, &rig->told, "ready|");
+    dialect_begin(&rig->base.talk);
+    wait_for(rig, &rig->base.told, "ready|");
     assert_non_null(strstr(kg_buf_terminate(&rig->all), "\"capabilities\":{\"roots\":{}}"));
     say(rig, "{" V ",\"id\":\"a\",\"method\":\"ping\"}");
     say(rig, "{" V ",\"id\":0,\"method\":\"roots/list\"}");
@@ -432,6 +416,8 @@ int main(void)
         cmocka_unit_test(a_result_is_passed_on_as_it_is),
         cmocka_unit_test(a_call_has_its_own_name_a_token_and_a_way_to_be_cancelled),
         cmocka_unit_test(tools_that_change_are_listed_again),
+        cmocka_unit_test(a_legacy_server_is_told_of_each_subscription_once),
+        cmocka_unit_test(a_modern_server_is_listened_to_anew_for_each_change),
         cmocka_unit_test(requests_of_a_server_are_answered_if_they_were_offered),
         cmocka_unit_test(messages_go_to_the_log_and_the_rest_is_noise),
     };

@@ -450,6 +450,7 @@ static const struct sample {
              "      binds_to: config.n}\n",
      11, 6},
     {MANIFEST_NOT_OF_MCP, "methods", "protocol: mcp\nmethods: [a.b]\n", 8, 10},
+    {MANIFEST_REMOTE_INVALID, "methods", "protocol: mcp\nurl: https://example.org/mcp\n", 8, 6},
     {MANIFEST_KNOB_TYPE, "knobs",
      SCHEMAS "knobs:\n"
              "  k: {type: boolean, label: K, default: true, binds_to: config.a}\n",

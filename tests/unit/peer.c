@@ -44,6 +44,8 @@ struct rig {
     enum event close_on;   /* peer_close in that callback */
     int64_t request;       /* the last one of the plugin */
     int64_t request_before;
+    int64_t *kept; /* room for all of them; NULL: they are not kept */
+    size_t kept_count;
 };
 
 static void tell(struct rig *rig, enum event event, const char *format, ...) KG_PRINTF(3, 4);
@@ -64,7 +66,9 @@ static void on_request(void *data, int64_t request, struct kg_str method, struct
     struct rig *rig = data;
     rig->request_before = rig->request;
     rig->request = request;
-    if (rig->answers_requests)
+    if (rig->kept != NULL)
+        rig->kept[rig->kept_count++] = request;
+    else if (rig->answers_requests)
         peer_answer_error(rig->peer, request, -32601, "there is no such method");
     else
         tell(rig, EVENT_REQUEST, "request %.*s %.*s", KG_STR_ARG(method), KG_STR_ARG(params));
@@ -640,16 +644,18 @@ static void progress_reaches_the_call_that_it_is_about(void **state)
                                  .data = &caller};
     assert_int_equal(peer_call(rig->peer, &followed, &caller.id, NULL), 0);
     call(rig, &other);
-    assert_true(peer_progress(rig->peer, caller.id, KG_STR("{\"at\":1}")));
+    assert_true(peer_progress(rig->peer, caller.id, 1, KG_STR("{\"at\":1}")));
     assert_string_equal(caller.payload, "progress {\"at\":1}");
     assert_true(
-        peer_progress(rig->peer, other.id, KG_STR("{}"))); /* who does not ask is not told */
-    assert_false(peer_progress(rig->peer, 99, KG_STR("{}")));
+        peer_progress(rig->peer, other.id, 1, KG_STR("{}"))); /* who does not ask is not told */
+    assert_false(peer_progress(rig->peer, caller.id, 0.5, KG_STR("{}"))); /* it fell */
+    assert_true(peer_progress(rig->peer, caller.id, 1, KG_STR("{\"at\":1}")));
+    assert_false(peer_progress(rig->peer, 99, 1, KG_STR("{}")));
     peer_abandon(rig->peer, other.id);
-    assert_false(peer_progress(rig->peer, other.id, KG_STR("{}")));
+    assert_false(peer_progress(rig->peer, other.id, 1, KG_STR("{}")));
     answer(rig, caller.id, "1");
     WAIT_FOR(rig, caller.answers);
-    assert_false(peer_progress(rig->peer, caller.id, KG_STR("{}")));
+    assert_false(peer_progress(rig->peer, caller.id, 2, KG_STR("{}")));
     assert_string_equal(caller.payload, "1");
 }
 
@@ -949,6 +955,60 @@ static void a_plugin_that_reads_no_answers_is_not_read(void **state)
     rig->deaf = false;
     WAIT_FOR(rig, rig->lines_heard == 20000); /* no answer was lost */
     assert_int_equal(rig->to_say.length, 0);
+}
+
+/* One read has requests for more answers than the bound: it was read before anything was held. */
+static void short_answers_past_the_bound_are_not_lost(void **state)
+{
+    struct peer_limits small = limits;
+    small.write_queue_max_bytes = 4096;
+    struct rig *rig = rig_with(state, &small);
+    rig->answers_requests = true;
+    rig->deaf = true;
+    say_requests(rig, 1, 20000);
+    turns(rig, 20);
+    rig->deaf = false;
+    WAIT_FOR(rig, rig->lines_heard == 20000);
+    assert_string_equal(events(rig), "");
+}
+
+static void a_large_answer_that_does_not_fit_is_an_error(void **state)
+{
+    struct peer_limits small = limits;
+    small.write_queue_max_bytes = 100000;
+    struct rig *rig = rig_with(state, &small);
+    int64_t kept[3];
+    kg_auto(kg_free) char *large = kg_format("\"%60000d\"", 1);
+    rig->deaf = true;
+    rig->kept = kept;
+    say_requests(rig, 1, KG_COUNT(kept));
+    WAIT_FOR(rig, rig->kept_count == KG_COUNT(kept));
+    for (size_t i = 0; i < KG_COUNT(kept); i++)
+        peer_answer(rig->peer, kept[i], PEER_ANSWER_RESULT, kg_str(large));
+    rig->deaf = false;
+    WAIT_FOR(rig, rig->lines_heard == KG_COUNT(kept));
+    const char *heard = kg_buf_terminate(&rig->heard);
+    assert_int_equal(count_of(heard, "\"result\""), 1);
+    assert_int_equal(count_of(heard, "the plugin does not read"), 2);
+}
+
+static void a_plugin_that_leaves_all_its_answers_unread_is_told_of(void **state)
+{
+    struct peer_limits small = limits;
+    small.write_queue_max_bytes = 4096;
+    struct rig *rig = rig_with(state, &small);
+    static int64_t kept[80000];
+    size_t before = allocated_bytes();
+    rig->deaf = true;
+    rig->kept = kept;
+    say_requests(rig, 1, KG_COUNT(kept));
+    WAIT_FOR(rig, rig->kept_count == KG_COUNT(kept));
+    for (size_t i = 0; i < KG_COUNT(kept); i++)
+        peer_answer_error(rig->peer, kept[i], -32601, "there is no such method");
+    assert_string_equal(events(rig), ""); /* not in the middle of what the caller does */
+    turns(rig, 3);
+    assert_string_equal(events(rig), "fatal answers_unread|");
+    assert_true(allocated_bytes() - before < 16u << 20);
 }
 
 /* Always some answers behind, it must not make the queue grow by what it has long read. */
@@ -1289,6 +1349,9 @@ int main(void)
         RIG_TEST(requests_are_not_counted_as_notifications),
         RIG_TEST(calls_to_a_deaf_plugin_are_refused_at_the_bound),
         RIG_TEST(a_plugin_that_reads_no_answers_is_not_read),
+        RIG_TEST(short_answers_past_the_bound_are_not_lost),
+        RIG_TEST(a_large_answer_that_does_not_fit_is_an_error),
+        RIG_TEST(a_plugin_that_leaves_all_its_answers_unread_is_told_of),
         RIG_TEST(a_plugin_that_stays_behind_costs_no_more_memory),
         RIG_TEST(a_plugin_that_replies_before_it_reads_on_is_not_starved),
         RIG_TEST(answers_go_before_calls_that_wait),

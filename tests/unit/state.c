@@ -195,6 +195,7 @@ static void count_credential(void *data, const struct state_credential *credenti
     assert_string_equal(credential->operator_id, "eve");
     assert_int_equal(credential->created_ms, 5);
     assert_int_equal(credential->expires_ms, 7);
+    assert_string_equal(credential->profile, "review");
     expected->created_ms++;
 }
 
@@ -207,7 +208,8 @@ static void credentials_are_kept_until_they_are_removed(void **data)
                                           .scopes = "plugins:read",
                                           .operator_id = "eve",
                                           .created_ms = 5,
-                                          .expires_ms = 7};
+                                          .expires_ms = 7,
+                                          .profile = "review"};
     struct state_credential seen = credential;
     struct state *state = open_state(*data);
     assert_int_equal(state_credential_add(state, &credential, NULL), 0);
@@ -222,6 +224,66 @@ static void credentials_are_kept_until_they_are_removed(void **data)
     state_close(state);
 }
 
+static void see_setting(void *data, const struct state_mcp_setting *setting)
+{
+    assert_string_equal(setting->kind, "profile");
+    assert_string_equal(setting->name, "review");
+    assert_string_equal(setting->value, "{}");
+    ++*(int *)data;
+}
+
+static void what_mcp_clients_may_use_is_kept_until_it_is_removed(void **data)
+{
+    struct state_mcp_setting setting = {"profile", "review", "{}"};
+    int seen = 0;
+    struct state *state = open_state(*data);
+    assert_int_equal(state_mcp_setting_set(state, &setting, NULL), 0);
+    state_close(state);
+    state = open_state(*data);
+    assert_int_equal(state_mcp_settings(state, see_setting, &seen, NULL), 0);
+    setting.value = NULL;
+    assert_int_equal(state_mcp_setting_set(state, &setting, NULL), 0);
+    assert_int_equal(state_mcp_settings(state, see_setting, &seen, NULL), 0);
+    assert_int_equal(seen, 1);
+    state_close(state);
+}
+
+static void see_call(void *data, const struct state_mcp_call *call)
+{
+    kg_buf_printf(data, "%s.%s %s;", call->plugin, call->tool, call->arguments);
+}
+
+static void calls_of(struct state *state, const char *tool, const char *expected)
+{
+    kg_auto(kg_buf_free) struct kg_buf seen = {0};
+    const struct state_mcp_query query = {.tool = tool, .limit = 10};
+    assert_int_equal(state_mcp_calls(state, &query, see_call, &seen, NULL), 0);
+    assert_string_equal(kg_buf_terminate(&seen), expected);
+}
+
+#define CALL(at, tool)                                                                             \
+    "{\"at_ms\":" at                                                                               \
+    ",\"client\":\"c 1\",\"owner\":\"unix:me\",\"plugin\":\"git\",\"tool\":\"" tool                \
+    "\",\"bytes_in\":1,\"bytes_out\":2,\"duration_ms\":3,\"outcome\":\"done\",\"arguments\":\"{}"  \
+    "\"}"
+
+static void what_mcp_clients_called_is_bounded_by_age_and_by_size(void **data)
+{
+    struct state *state = open_state(*data);
+    struct state_mcp_calls calls = {"[" CALL("5", "log") "," CALL("9", "show") "]", 0, 0};
+    assert_int_equal(state_mcp_calls_add(state, &calls, NULL), 0);
+    calls_of(state, NULL, "git.show {};git.log {};");
+    calls_of(state, "git.l*", "git.log {};");
+    calls_of(state, "git", "git.show {};git.log {};");
+    calls = (struct state_mcp_calls){"[" CALL("9", "add") "]", 6, 0};
+    assert_int_equal(state_mcp_calls_add(state, &calls, NULL), 0);
+    calls_of(state, NULL, "git.add {};git.show {};");
+    calls = (struct state_mcp_calls){"[]", 0, (int64_t)strlen(CALL("9", "add")) + 10};
+    assert_int_equal(state_mcp_calls_add(state, &calls, NULL), 0);
+    calls_of(state, NULL, "git.add {};");
+    state_close(state);
+}
+
 static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
 {
     struct fixture *fixture = *data;
@@ -230,6 +292,8 @@ static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
                            "DROP TABLE session; DROP TABLE session_content; "
                            "DROP TABLE session_entry; DROP TABLE session_agent; "
                            "DROP TABLE project; DROP TABLE plugin_failure; "
+                           "DROP TABLE mcp_setting; DROP TABLE project_prompt; "
+                           "DROP TABLE mcp_call; DROP TABLE question; "
                            "PRAGMA user_version = 1");
     struct state *state = open_state(fixture);
     assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
@@ -505,6 +569,8 @@ int main(void)
         TEST(what_failed_is_kept_until_it_is_forgotten_also_in_projects),
         TEST(the_operators_choice_is_kept_and_can_be_taken_back),
         TEST(credentials_are_kept_until_they_are_removed),
+        TEST(what_mcp_clients_may_use_is_kept_until_it_is_removed),
+        TEST(what_mcp_clients_called_is_bounded_by_age_and_by_size),
         TEST(a_database_of_the_first_version_is_brought_up_to_date),
         TEST(consents_are_kept_and_replaced),
         TEST(activations_belong_to_a_project),

@@ -232,6 +232,66 @@ static void new_capabilities_need_a_yes_of_their_own(void **state)
     world_assert_whole(world, "notes");
 }
 
+static void a_plugin_from_another_source_needs_a_yes_of_its_own(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    world_install(world, &notes);
+    kg_auto(kg_free) char *before = read_local(world);
+    assert_has(before, "installed_from = \"folder:/home/ann/somewhere\"\n");
+    const struct world_plugin other = {.name = "notes", .version = "2.0.0", .from = "/tmp/notes"};
+    struct store_offer *offer = world_offer(world, &other);
+    assert_true(store_offer_is_of_other_source(offer));
+    kg_auto(kg_free) char *hash = kg_strdup(offer->hash);
+    struct store_consent consent = {.hash = hash, .allow_new_capabilities = true};
+    assert_true(store_take(world->store, offer, &consent, NULL, &err) < 0);
+    assert_int_equal(err.code, KG_E_REFUSED);
+    assert_has(err.message, "folder:/home/ann/somewhere, and this is folder:/tmp/notes");
+    kg_auto(kg_free) char *after = read_local(world);
+    assert_string_equal(before, after);
+    consent.replace_source = true;
+    assert_int_equal(store_take(world->store, offer, &consent, NULL, &err), 0);
+    kg_auto(kg_free) char *replaced = read_local(world);
+    assert_has(replaced, "installed_from = \"folder:/tmp/notes\"\n");
+    world_assert_whole(world, "notes");
+}
+
+/* A yes to one of them is none after another change has put a plugin of elsewhere there. */
+static void what_took_the_place_from_another_source_meanwhile_is_not_replaced(void **state)
+{
+    struct world *world = *state;
+    struct kg_err err = {0};
+    world_install(world, &notes);
+    struct store_offer *offer =
+        world_offer(world, &(struct world_plugin){.name = "notes", .version = "2.0.0"});
+    struct store_offer *same =
+        world_offer(world, &(struct world_plugin){.name = "notes", .from = "/tmp/notes"});
+    kg_auto(kg_free) char *hash = kg_strdup(same->hash);
+    const struct store_consent yes = {.hash = hash, .replace_source = true};
+    assert_int_equal(store_take(world->store, same, &yes, NULL, &err), 0);
+    assert_true(world_try_take(world, offer, &err) < 0);
+    assert_has(err.message, "was changed since this was shown");
+    store_offer_free(offer);
+}
+
+/* It was installed before its source was written down. */
+static void an_entry_without_a_source_is_of_any(void **state)
+{
+    struct world *world = *state;
+    world_install(world, &notes);
+    kg_auto(kg_free) char *text = read_local(world);
+    char *line = strstr(text, "installed_from");
+    memmove(line, strchr(line, '\n') + 1, strlen(strchr(line, '\n') + 1) + 1);
+    world_write_file(world->paths.local_file, text);
+    const struct world_plugin other = {.name = "notes", .version = "2.0.0", .from = "/tmp/notes"};
+    struct store_offer *offer = world_offer(world, &other);
+    assert_false(store_offer_is_of_other_source(offer));
+    store_offer_free(offer);
+    world_install(world, &other);
+    kg_auto(kg_free) char *after = read_local(world);
+    assert_has(after, "installed_from = \"folder:/tmp/notes\"\n");
+}
+
 /* A manifest that was edited in the store grants nothing: the next version must not get it free. */
 static void capabilities_that_were_never_approved_are_new(void **state)
 {
@@ -722,6 +782,9 @@ int main(void)
         TEST(versions_tell_upgrades_from_downgrades),
         TEST(an_upgrade_shows_new_and_removed_capabilities),
         TEST(new_capabilities_need_a_yes_of_their_own),
+        TEST(a_plugin_from_another_source_needs_a_yes_of_its_own),
+        TEST(what_took_the_place_from_another_source_meanwhile_is_not_replaced),
+        TEST(an_entry_without_a_source_is_of_any),
         TEST(capabilities_that_were_never_approved_are_new),
         TEST(without_a_memory_of_what_was_approved_all_is_new),
         TEST(an_upgrade_shows_what_else_changed),

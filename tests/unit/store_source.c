@@ -1,4 +1,5 @@
 /* What a SOURCE text means. */
+#include "store/internal.h"
 #include "store/source.h"
 
 #include <fcntl.h>
@@ -111,6 +112,43 @@ static void host_and_port_are_what_the_gate_lets_through(void **state)
     }
 }
 
+/* Versions do not make a source another one, and nothing else makes two of them one. */
+static void sources_are_told_apart_by_where_they_are(void **state)
+{
+    (void)state;
+    static const struct manifest manifest = {.name = (char *)"notes",
+                                             .package = (char *)"@a/notes"};
+    static const struct {
+        enum store_source_kind kind;
+        const char *place, *key;
+    } rows[] = {
+        {STORE_FOLDER, "/home/ann/notes", "folder:/home/ann/notes"},
+        {STORE_FOLDER, "/share/kaged/plugins/notes", "kaged:notes"},
+        {STORE_FOLDER, "/share/kaged/plugins/diary", "folder:%s/share/kaged/plugins/diary"},
+        {STORE_ARCHIVE, "/home/ann/notes-1.0.zip", "archive:/home/ann/@a/notes"},
+        {STORE_ARCHIVE, "/home/ann/notes-1.1.tar.gz", "archive:/home/ann/@a/notes"},
+        {STORE_GIT, "https://Example.com/A/notes.git", "git:https://example.com/A/notes"},
+        {STORE_GIT, "https://example.com/A/notes/", "git:https://example.com/A/notes"},
+        {STORE_GIT, "https://example.com:8443/A/notes", "git:https://example.com:8443/A/notes"},
+        {STORE_GIT, "file:///srv/Notes", "git:file:///srv/Notes"},
+    };
+    kg_auto(kg_free) char *share = kg_format("%s/share/kaged", base);
+    kg_auto(kg_free) char *make = kg_format("mkdir -p %s/plugins/notes", share);
+    assert_int_equal(system(make), 0);
+    setenv("KAGED_SHARE", share, 1);
+    for (size_t i = 0; i < KG_COUNT(rows); i++) {
+        bool shipped = kg_str_starts(kg_str(rows[i].place), "/share");
+        kg_auto(kg_free) char *place = kg_format("%s%s", shipped ? base : "", rows[i].place);
+        kg_auto(kg_free) char *expected = kg_str_starts(kg_str(rows[i].key), "folder:%s")
+                                              ? kg_format("folder:%s", place)
+                                              : kg_strdup(rows[i].key);
+        const struct store_source source = {.kind = rows[i].kind, .place = place};
+        kg_auto(kg_free) char *key = store_source_key(&source, &manifest);
+        assert_string_equal(key, expected);
+    }
+    unsetenv("KAGED_SHARE");
+}
+
 static void urls_that_are_not_fetched_say_why(void **state)
 {
     (void)state;
@@ -166,6 +204,7 @@ int main(void)
         cmocka_unit_test(paths_that_cannot_be_a_source_say_why),
         cmocka_unit_test(git_urls_are_taken),
         cmocka_unit_test(host_and_port_are_what_the_gate_lets_through),
+        cmocka_unit_test(sources_are_told_apart_by_where_they_are),
         cmocka_unit_test(urls_that_are_not_fetched_say_why),
         cmocka_unit_test(version_is_one_that_a_tag_can_have_or_a_range),
     };

@@ -10,6 +10,7 @@ The reader never runs code of the author, so a handler may wait for the host any
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import queue
 import threading
 import traceback
@@ -44,6 +45,7 @@ class Connection:
         self._out = threading.Lock()  # the order of lines, and the ids of requests
         self._next_id = 1
         self._waiting: Dict[int, concurrent.futures.Future[Any]] = {}
+        self._cancels: Dict[Any, threading.Event] = {}  # of calls that run, by their ids
         self._ending = False
         self._running, self._idle = 0, threading.Condition()
         self._system: Dict[str, Callable[[Request], None]] = {
@@ -210,6 +212,9 @@ class Connection:
             self._answer(request.id, None)
             self.begin_end()
             return
+        if request.method == "kaged.cancel" and request.id is ABSENT:
+            self._on_cancel(request)
+            return
         system = self._system.get(request.method)
         is_early = (self._state == _NEW and request.method != "initialize"
                     or self._state == _WAITING and system is None)
@@ -229,6 +234,12 @@ class Connection:
                 self._queue_call(request, handler)
         except InvalidParams as error:
             self._fail(request.id, INVALID_PARAMS, error.message)
+
+    def _on_cancel(self, request: Request) -> None:
+        wanted = request.params.get("id") if isinstance(request.params, dict) else None
+        cancelled = self._cancels.get(wanted) if isinstance(wanted, (str, int)) else None
+        if cancelled is not None:
+            cancelled.set()
 
     def _on_unknown(self, request: Request) -> None:
         self._refuse(request.id, METHOD_NOT_FOUND, request.method[:128])
@@ -304,9 +315,14 @@ class Connection:
     def _queue_call(self, request: Request, handler: Callable[..., Any]) -> None:
         # Checked by the reader, in order; the configuration is known only when its turn comes.
         context.split(request.params, {}, self._plugin)
+        cancelled = threading.Event()
+        if request.id is not ABSENT:
+            self._cancels[request.id] = cancelled
 
         def start() -> None:
             params, ctx = context.split(request.params, self._plugin.config, self._plugin)
+            ctx = dataclasses.replace(ctx, cancelled=cancelled,
+                                      call_id=None if request.id is ABSENT else request.id)
             with self._idle:
                 self._running += 1
             if is_async(handler):
@@ -315,14 +331,15 @@ class Connection:
                 self._workers.start(lambda: self._run_counted(request, handler, params, ctx))
         self._work.put(start)
 
-    def _done(self) -> None:
+    def _done(self, request: Request) -> None:
+        self._cancels.pop(request.id, None)
         with self._idle:
             self._running -= 1
             self._idle.notify_all()
 
     def _run_counted(self, request: Request, handler: Callable[..., Any], *arguments: Any) -> None:
         self._run(request, lambda: self._workers.run(handler, *arguments))
-        self._done()
+        self._done(request)
 
     async def _run_async(self, request: Request, handler: Callable[..., Any],
                          *arguments: Any) -> None:
@@ -330,7 +347,7 @@ class Connection:
             self._answer(request.id, await handler(*arguments))
         except BaseException as error:
             self._on_failure(request, error, PLUGIN_ERROR)
-        self._done()
+        self._done(request)
 
     def _run(self, request: Request, job: Callable[[], Any], code: int = PLUGIN_ERROR) -> None:
         """Runs it and answers; `code` is that of a plugin error without one."""

@@ -1,6 +1,7 @@
 """Who calls, and with which configuration: what comes with a call beside its params."""
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
@@ -19,7 +20,8 @@ class Context:
     """project_id, agent_path and session_id are all set, or all None.
 
     config is the effective configuration of the caller; project_root is there only where the plugin
-    runs once for each project.
+    runs once for each project. cancelled is set when who called has left: the work may end, and the
+    call is answered all the same.
     """
 
     operator_id: Optional[str] = None
@@ -30,6 +32,19 @@ class Context:
     project_root: Optional[str] = None
     config: Dict[str, Any] = field(default_factory=dict)
     plugin: Optional[Plugin] = field(default=None, repr=False, compare=False)
+    cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    call_id: Any = field(default=None, repr=False, compare=False)
+
+    def progress(self, progress: float, total: Optional[float] = None,
+                 message: Optional[str] = None) -> None:
+        """Tells who called how far it is; the figure does not fall."""
+        told: Dict[str, Any] = {"id": self.call_id, "progress": progress}
+        if total is not None:
+            told["total"] = total
+        if message is not None:
+            told["message"] = message
+        if self.call_id is not None and self.plugin is not None:
+            self.plugin.notify("kaged.progress", told)
 
     @property
     def storage(self) -> Storage:

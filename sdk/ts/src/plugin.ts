@@ -117,6 +117,7 @@ class Core<Config> implements Plugin<Config> {
   readonly #projects = new Set<string>();
   readonly #pending = new Map<number, Settle>();
   readonly #running = new Set<Promise<void>>();
+  readonly #cancels = new Map<Id, AbortController>(); // of calls that run
   #transport: Transport | null = null;
   #state: State = "new";
   #lastId = 0;
@@ -231,6 +232,7 @@ class Core<Config> implements Plugin<Config> {
     const done = (outcome: { result: unknown } | { error: unknown }) => {
       if ("error" in outcome && !(outcome.error instanceof PluginError))
         this.log.error(`${message.method} failed`, { error: outcome.error });
+      if (id !== null) this.#cancels.delete(id);
       if (id !== null) this.#answer(id, outcome);
     };
     try {
@@ -249,6 +251,7 @@ class Core<Config> implements Plugin<Config> {
     const { method } = message;
     const isRequest = message.kind === "request";
     this.#checkState(method, isRequest);
+    if (!isRequest && method === "kaged.cancel") return this.#cancel(message.params);
     const run = this.#system.get(method) ?? this.#handlers.get(method);
     if (run === undefined) throw new PluginError(ErrorCode.methodNotFound, "method not found");
     // What comes too early as a notification, or says something to nobody, is passed over.
@@ -256,7 +259,28 @@ class Core<Config> implements Plugin<Config> {
     const params = checkParams(message.params);
     const context = readContext(params, this.config);
     const { _context, _config, ...rest } = params;
+    this.#follow(context, isRequest ? message.id : null);
     return run(rest, context);
+  }
+
+  /** What a handler can tell of its call, and hear of it. */
+  #follow(context: CallContext<any>, id: Id | null): void {
+    const controller = new AbortController();
+    if (id !== null) this.#cancels.set(id, controller);
+    Object.defineProperties(context, {
+      signal: { value: controller.signal },
+      progress: {
+        value: (progress: number, total?: number, message?: string) => {
+          if (id !== null) this.notify("kaged.progress", { id, progress, total, message });
+        },
+      },
+    });
+  }
+
+  #cancel(params: unknown): null {
+    const id = isObject(params) ? params["id"] : undefined;
+    if (typeof id === "number" || typeof id === "string") this.#cancels.get(id)?.abort();
+    return null;
   }
 
   #checkState(method: string, isRequest: boolean): void {

@@ -16,6 +16,10 @@ export interface PluginCallContext {
 /** What handlers get: who calls, and the configuration that holds for this call. */
 export interface CallContext<Config = Record<string, any>> extends PluginCallContext {
   config: Config;
+  /** Aborted when who called has left: the work may end, and the call is answered all the same. */
+  readonly signal: AbortSignal;
+  /** Tells who called how far it is; the figure does not fall. */
+  progress(progress: number, total?: number, message?: string): void;
 }
 
 export type Params = Record<string, any>;

@@ -102,7 +102,8 @@ struct kg_arena *kg_arena_new(void);
 void kg_arena_free(struct kg_arena *arena);
 void *kg_arena_alloc(struct kg_arena *arena, size_t size); /* zeroed, aligned for any object */
 struct kg_str kg_arena_str(struct kg_arena *arena, struct kg_str text);
-size_t kg_arena_bytes(const struct kg_arena *arena); /* handed out so far */
+const char *kg_arena_text(struct kg_arena *arena, struct kg_str text); /* with a NUL behind it */
+size_t kg_arena_bytes(const struct kg_arena *arena);                   /* handed out so far */
 
 /* A document lies in its arena, and so does every node and text of it. */
 struct kg_doc {
@@ -187,6 +188,9 @@ void kg_json_named_list(struct kg_json_writer *writer, const char *key,
                         char *const *list); /* NULL: [] */
 void kg_json_named_time(struct kg_json_writer *writer, const char *key,
                         int64_t wall_ms); /* 0: null */
+/* null if there is none. */
+void kg_json_named_node(struct kg_json_writer *writer, const char *key,
+                        const struct kg_node *node_or_null);
 void kg_json_named_raw(struct kg_json_writer *writer, const char *key, struct kg_str span);
 
 #endif

@@ -14,7 +14,7 @@ const char *const kg_type_names[] = {"null", "boolean", "number", "string", "arr
 
 /* -- arena ------------------------------------------------------------------------------------- */
 
-#define CHUNK_BYTES_MIN ((size_t)2048)
+#define CHUNK_BYTES_MIN ((size_t)512)
 #define CHUNK_BYTES_MAX ((size_t)256 * 1024)
 
 struct chunk {
@@ -79,11 +79,13 @@ static void *take_alone(struct kg_arena *arena, size_t size)
     return chunk->data;
 }
 
+/* As large as all before it together: what a small document leaves unused is small, too. */
 static struct chunk *next_chunk(struct kg_arena *arena)
 {
+    arena->chunk = chunk_new(arena->chunk, arena->chunk_bytes);
     if (arena->chunk_bytes < CHUNK_BYTES_MAX)
         arena->chunk_bytes *= 2;
-    return arena->chunk = chunk_new(arena->chunk, arena->chunk_bytes);
+    return arena->chunk;
 }
 
 /* Not zeroed; align is a power of two. */
@@ -120,6 +122,11 @@ const char *kg_arena_padded(struct kg_arena *arena, struct kg_str text, size_t p
 struct kg_str kg_arena_str(struct kg_arena *arena, struct kg_str text)
 {
     return (struct kg_str){kg_arena_padded(arena, text, 0), text.length};
+}
+
+const char *kg_arena_text(struct kg_arena *arena, struct kg_str text)
+{
+    return kg_arena_padded(arena, text, 1);
 }
 
 size_t kg_arena_bytes(const struct kg_arena *arena)

@@ -315,6 +315,16 @@ void kg_json_named_time(struct kg_json_writer *writer, const char *key, int64_t 
     kg_json_named_text(writer, key, wall_ms != 0 ? text : NULL);
 }
 
+void kg_json_named_node(struct kg_json_writer *writer, const char *key,
+                        const struct kg_node *node_or_null)
+{
+    kg_json_key(writer, key);
+    if (node_or_null != NULL)
+        kg_json_node(writer, node_or_null);
+    else
+        kg_json_null(writer);
+}
+
 void kg_json_named_raw(struct kg_json_writer *writer, const char *key, struct kg_str span)
 {
     kg_json_key(writer, key);

@@ -16,7 +16,7 @@ struct answer *answer_new(const struct request *request, struct kg_buf *lines)
     struct answer *answer = kg_alloc(sizeof(*answer));
     answer->request = request;
     answer->lines = lines;
-    answer->sse = sse_new((size_t)request->bounds.event_bytes);
+    answer->sse = kg_sse_new((size_t)request->bounds.event_bytes);
     answer->parts = kg_alloc_array((size_t)request->bounds.tool_calls, sizeof(*answer->parts));
     answer->input_tokens = answer->cached_tokens = answer->output_tokens = -1;
     return answer;
@@ -32,7 +32,7 @@ void answer_free(struct answer *answer)
         kg_buf_free(&answer->parts[i].arguments);
     }
     free(answer->parts);
-    sse_free(answer->sse);
+    kg_sse_free(answer->sse);
     kg_buf_free(&answer->text);
     free(answer);
 }
@@ -317,14 +317,14 @@ int answer_feed(struct answer *answer, struct kg_str bytes)
     if (answer->bytes > answer->request->bounds.answer_bytes)
         return failure_set(&answer->failure, MODEL_TOO_LARGE, "the answer has more than %lld bytes",
                            (long long)answer->request->bounds.answer_bytes);
-    int result = sse_feed(answer->sse, bytes, on_event, answer);
+    int result = kg_sse_feed(answer->sse, bytes, on_event, answer);
     flush_text(answer);
     return stopped(answer, result);
 }
 
 int answer_finish(struct answer *answer)
 {
-    int result = stopped(answer, sse_finish(answer->sse, on_event, answer));
+    int result = stopped(answer, kg_sse_finish(answer->sse, on_event, answer));
     flush_text(answer);
     if (result < 0)
         return result;
@@ -341,4 +341,14 @@ int answer_finish(struct answer *answer)
     if (answer->stop_reason == NULL)
         answer->stop_reason = "other";
     return 0;
+}
+
+void answer_locally(const struct request *request, struct kg_buf *lines)
+{
+    struct answer *answer = answer_new(request, lines);
+    if (answer_feed(answer, kg_buf_view(&request->body)) == 0 && answer_finish(answer) == 0)
+        answer_put_result(lines, request->id, answer->stop_reason);
+    else
+        answer_put_failure(lines, request->id, &answer->failure);
+    answer_free(answer);
 }

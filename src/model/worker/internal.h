@@ -10,6 +10,7 @@
 #define KAGED_MODEL_INTERNAL_H
 
 #include "base/json/json.h"
+#include "base/sse.h"
 #include "model/worker/limits.h"
 
 /* -- failures ---------------------------------------------------------------------------------- */
@@ -88,7 +89,7 @@ struct tool_part {
 struct answer {
     const struct request *request;
     struct kg_buf *lines; /* where events go, one line each; borrowed */
-    struct sse *sse;
+    struct kg_sse *sse;
     struct kg_buf text;    /* what is gathered for the next delta */
     const char *text_kind; /* "delta" or "reasoning" */
     struct tool_part *parts;
@@ -106,6 +107,8 @@ void answer_free(struct answer *answer);
 int answer_feed(struct answer *answer, struct kg_str bytes);
 /* The end of the stream: what was gathered is passed on, and the usage; negative: it was cut. */
 int answer_finish(struct answer *answer);
+/* Of a local dialect: the whole, at once. */
+void answer_locally(const struct request *request, struct kg_buf *lines);
 /* The final line of a request: {"stop_reason":...}, or why there is none. */
 void answer_put_result(struct kg_buf *lines, int64_t id, const char *stop_reason);
 void answer_put_failure(struct kg_buf *lines, int64_t id, const struct failure *failure);
@@ -123,6 +126,7 @@ int answer_add_arguments(struct answer *answer, struct tool_part *part, struct k
 
 struct dialect {
     const char *name;
+    bool is_local;          /* nobody is asked: what write_body writes is the answer's stream */
     const char *path;       /* below the base address */
     const char *key_header; /* what goes before the key */
     const char *own_header; /* sent with every request, or NULL */
@@ -130,20 +134,8 @@ struct dialect {
     /* The data of one event, an object. Negative: failed. */
     int (*take_event)(struct answer *answer, const struct kg_node *event);
 };
-extern const struct dialect dialect_openai, dialect_anthropic;
-
-/* -- server-sent events ------------------------------------------------------------------------ */
-
-/* The data of one event; negative stops. */
-typedef int sse_event_fn(void *user, struct kg_str data);
-
-struct sse;
-struct sse *sse_new(size_t event_max_bytes);
-void sse_free(struct sse *sse);
-/* 0, what on_event returned, or -EMSGSIZE. */
-int sse_feed(struct sse *sse, struct kg_str bytes, sse_event_fn *on_event, void *user);
-/* The last event may lack its empty line. */
-int sse_finish(struct sse *sse, sse_event_fn *on_event, void *user);
+extern const struct dialect dialect_openai, dialect_anthropic, dialect_demo;
+int openai_take_event(struct answer *answer, const struct kg_node *event);
 
 /* -- transfers --------------------------------------------------------------------------------- */
 

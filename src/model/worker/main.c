@@ -10,16 +10,13 @@
  * "tool_call", "usage", "retry"), then one answer: {"stop_reason"}, or an error whose data has the
  * code. Any number of requests may be on their way. The end of stdin ends all of them.
  */
+#include "base/confine.h"
 #include "model/worker/internal.h"
 #include "wire/wire.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define READ_BYTES 65536 /* of stdin at once: a pipe holds as much */
@@ -31,24 +28,6 @@ struct worker {
     struct transfers *transfers;
     char scratch[READ_BYTES];
 };
-
-static void limit(int resource, rlim_t value)
-{
-    struct rlimit both = {value, value};
-    setrlimit(resource, &both);
-}
-
-/* No core with a key in it, no file. */
-static void confine(void)
-{
-    umask(077);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    limit(RLIMIT_CORE, 0);
-    limit(RLIMIT_FSIZE, 0);
-    limit(RLIMIT_NOFILE, OPEN_FILES);
-}
 
 static int leave(const char *why)
 {
@@ -67,10 +46,14 @@ static void start(struct worker *worker, const struct rpc_message *message)
     else
         request = request_new(message->id, message->params.data ? message->params : KG_STR("null"),
                               &failure);
-    if (request != NULL)
-        transfers_start(worker->transfers, request);
-    else
+    if (request == NULL) {
         answer_put_failure(&worker->lines, message->id, &failure);
+    } else if (request->dialect->is_local) {
+        answer_locally(request, &worker->lines);
+        request_free(request);
+    } else {
+        transfers_start(worker->transfers, request);
+    }
 }
 
 static void cancel(struct worker *worker, const struct rpc_message *message)
@@ -125,7 +108,7 @@ static int serve(struct worker *worker)
 int main(void)
 {
     struct kg_err err;
-    confine();
+    kg_confine(077, 0, OPEN_FILES); /* no core with a key in it, no file */
     struct worker *worker = kg_alloc(sizeof(*worker));
     worker->frame.line_max = MODEL_LINE_BYTES;
     worker->transfers = transfers_new(&worker->lines, &err);

@@ -159,7 +159,7 @@ static void take_usage(struct answer *answer, const struct kg_node *usage)
     }
 }
 
-static int take_event(struct answer *answer, const struct kg_node *event)
+int openai_take_event(struct answer *answer, const struct kg_node *event)
 {
     const struct kg_node *error = kg_node_get(event, "error");
     const struct kg_node *choices = kg_node_get(event, "choices");
@@ -184,5 +184,5 @@ const struct dialect dialect_openai = {
     .path = "/chat/completions",
     .key_header = "Authorization: Bearer ",
     .write_body = write_body,
-    .take_event = take_event,
+    .take_event = openai_take_event,
 };

@@ -47,14 +47,16 @@ static int read_bounds(const struct kg_node *limits, struct bounds *bounds, stru
 static int find_dialect(struct kg_str kind, const struct dialect **ret_dialect,
                         struct failure *failure)
 {
-    static const struct dialect *const dialects[] = {&dialect_openai, &dialect_anthropic};
+    static const struct dialect *const dialects[] = {&dialect_openai, &dialect_anthropic,
+                                                     &dialect_demo};
     for (size_t i = 0; i < KG_COUNT(dialects); i++) {
         if (!kg_str_is(kind, dialects[i]->name))
             continue;
         *ret_dialect = dialects[i];
         return 0;
     }
-    return failure_set(failure, MODEL_INVALID, "the request: its kind is openai or anthropic");
+    return failure_set(failure, MODEL_INVALID,
+                       "the request: its kind is openai, anthropic or demo");
 }
 
 /* -- headers ----------------------------------------------------------------------------------- */
@@ -110,7 +112,7 @@ static int make_headers(struct request *request, const struct kg_node *params,
         return failure_set(failure, MODEL_INVALID, "the request: headers are texts of a line");
     if (add_given(request, headers, failure) < 0)
         return -EINVAL;
-    if (key.length > 0) {
+    if (key.length > 0 && !request->dialect->is_local) {
         add_own(request, kg_format("%s%.*s", request->dialect->key_header, KG_STR_ARG(key)));
         kg_list_add(&request->secrets, kg_str_dup(key));
     }
@@ -128,6 +130,8 @@ static int make_headers(struct request *request, const struct kg_node *params,
 static int make_url(struct request *request, struct kg_str base, struct failure *failure)
 {
     const char *path = request->dialect->path;
+    if (request->dialect->is_local)
+        return 0;
     if (!kg_str_starts(base, "https://") && !kg_str_starts(base, "http://"))
         return failure_set(failure, MODEL_INVALID, "the request: its url is not of http or https");
     if (has_control(base))

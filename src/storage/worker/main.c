@@ -8,36 +8,16 @@
  */
 #include "storage/worker/internal.h"
 
+#include "base/confine.h"
+
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define READ_BYTES ((size_t)256 * 1024)
 #define OPEN_FILES 16
 #define WAL_SLACK  (INT64_C(64) << 20) /* a WAL holds at most every page once, and a little */
-
-static void limit(int resource, int64_t value)
-{
-    struct rlimit both = {(rlim_t)value, (rlim_t)value};
-    setrlimit(resource, &both);
-}
-
-/* No core with the plugin's rows in it, no file past its bound, no further descriptors. */
-static void confine(const struct options *options)
-{
-    umask(077);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    limit(RLIMIT_CORE, 0);
-    limit(RLIMIT_FSIZE, 2 * options->size_bytes + WAL_SLACK);
-    limit(RLIMIT_NOFILE, OPEN_FILES);
-}
 
 static int leave(enum worker_exit code, const char *why)
 {
@@ -120,7 +100,8 @@ int main(int count, char **words)
     struct failure failure;
     if (options_parse(count, words, &options, &err) < 0)
         return leave(WORKER_USAGE, err.message);
-    confine(&options);
+    /* No core with the plugin's rows in it. */
+    kg_confine(077, 2 * options.size_bytes + WAL_SLACK, OPEN_FILES);
     struct worker worker = {.options = &options, .database = database_open(&options, &failure)};
     if (worker.database == NULL)
         return serve_without(&options, &failure);

@@ -17,7 +17,8 @@
 struct copy {
     struct sink *sink;
     struct kg_err *err;
-    char *block; /* owned */
+    const char *left_out; /* what is not copied, by its path there; or NULL */
+    char *block;          /* owned */
 };
 
 static int copy_folder(struct copy *copy, int fd, const char *path);
@@ -134,8 +135,22 @@ static int copy_folder(struct copy *copy, int fd, const char *path)
             continue;
         kg_auto(kg_free) char *inner =
             path[0] != '\0' ? kg_format("%s/%s", path, item->d_name) : kg_strdup(item->d_name);
-        result = copy_entry(copy, fd, item->d_name, inner);
+        if (copy->left_out == NULL || strcmp(inner, copy->left_out) != 0)
+            result = copy_entry(copy, fd, item->d_name, inner);
     }
+    return result;
+}
+
+int folder_copy(const char *from, const struct folder_copy *how, struct sink *sink,
+                struct kg_err *err)
+{
+    kg_auto(kg_close) int fd = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return kg_fail_errno(err, errno, "open folder %s", from);
+    struct copy copy = {
+        .sink = sink, .err = err, .left_out = how->left_out, .block = kg_alloc(READ_BYTES)};
+    int result = copy_folder(&copy, fd, how->below);
+    free(copy.block);
     return result;
 }
 
@@ -143,11 +158,6 @@ int unpack_folder(const struct options *options, struct sink *sink, struct repor
                   struct kg_err *err)
 {
     report_phase(report, "copying", 0);
-    kg_auto(kg_close) int fd = open(options->source, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return kg_fail_errno(err, errno, "open folder %s", options->source);
-    struct copy copy = {.sink = sink, .err = err, .block = kg_alloc(READ_BYTES)};
-    int result = copy_folder(&copy, fd, "");
-    free(copy.block);
-    return result < 0 ? result : sink_finish(sink, false, err);
+    int result = folder_copy(options->source, &(struct folder_copy){.below = ""}, sink, err);
+    return result < 0 ? result : sink_finish(sink, SINK_MANIFEST_AT_TOP, err);
 }

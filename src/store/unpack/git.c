@@ -208,7 +208,7 @@ static int choose_ref(struct git *git, char **ret_ref)
     int result = git_run(
         &git->place,
         (const char *[]){"ls-remote", "--quiet", "--refs", git->remote, with_v, without, NULL},
-        &(struct git_output){&lines, REFS_BYTES_MAX}, NULL, git->err);
+        &(struct run_output){&lines, REFS_BYTES_MAX}, NULL, git->err);
     if (result == 0)
         result = range ? choose_newest(git, range, kg_buf_view(&lines), ret_ref)
                        : choose_exact(git, kg_buf_view(&lines), ret_ref);
@@ -228,7 +228,7 @@ static int fetch(struct git *git)
                    (const char *[]){"fetch", "--quiet", "--depth=1", "--no-tags",
                                     "--no-recurse-submodules", "--no-auto-maintenance",
                                     "--no-write-fetch-head", git->remote, refspec, NULL},
-                   NULL, &(struct git_watch){on_pause, git}, git->err);
+                   NULL, &(struct run_watch){on_pause, git}, git->err);
 }
 
 /* -- the files --------------------------------------------------------------------------------- */
@@ -389,5 +389,5 @@ int unpack_git(const struct options *options, struct sink *sink, struct report *
         result = fetch(&git);
     if (result == 0)
         result = write_tree(&git);
-    return result < 0 ? result : sink_finish(sink, false, err);
+    return result < 0 ? result : sink_finish(sink, SINK_MANIFEST_AT_TOP, err);
 }

@@ -2,7 +2,7 @@
 #ifndef KAGED_STORE_UNPACK_GIT_H
 #define KAGED_STORE_UNPACK_GIT_H
 
-#include "store/unpack/internal.h"
+#include "store/unpack/run.h"
 
 /* Where git works; all owned. */
 struct git_place {
@@ -12,19 +12,9 @@ struct git_place {
 /* All that git sees of an environment; protocol is the one that it may fetch by. Owned. */
 char **git_environment(const char *home, const char *config, const char *protocol);
 
-/* Where a command's stdout goes; more than max fails. */
-struct git_output {
-    struct kg_buf *text;
-    size_t max;
-};
-/* Called again and again while a command runs; false ends it: there is too much. */
-struct git_watch {
-    bool (*on_pause)(void *data);
-    void *data;
-};
 /* Runs it to its end. What git says on stderr becomes the error. NULL: stdout is thrown away. */
 int git_run(const struct git_place *place, const char *const *words,
-            const struct git_output *output, const struct git_watch *watch, struct kg_err *err);
+            const struct run_output *output, const struct run_watch *watch, struct kg_err *err);
 
 /* What a child says, read in pieces. */
 struct git_stream {

@@ -1,22 +1,11 @@
-/*
- * git's own program. It gets the environment that is given here and nothing else, no terminal, no
- * fd but its three; it never outlives us, since the cage does not.
- */
+/* git's own program, with the environment that is made here and nothing else. */
 #include "store/unpack/git.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define PAUSE_MS       200
-#define WORDS_MAX      16
-#define SAID_BYTES_MAX 4096 /* of stderr: the last of it */
+#define WORDS_MAX 16
 
 const struct git_child git_child_none = {.pid = 0, .in = -1, .out = {.fd = -1}};
 
@@ -35,126 +24,25 @@ char **git_environment(const char *home, const char *config, const char *protoco
     return list;
 }
 
-/* -- starting ---------------------------------------------------------------------------------- */
-
-/* Our ends of a child's stdio, and its own; -1 where it keeps ours. */
-struct pipes {
-    int ours[3], its[3];
-};
-
-static void pipes_free(struct pipes *pipes)
+/* git with the place that it works in; `argv` has room for all words. */
+static struct run_program program_of(const struct git_place *place, const char *folder,
+                                     const char *const *words, const char *argv[WORDS_MAX + 3])
 {
-    for (int i = 0; i < 3; i++) {
-        kg_close(&pipes->ours[i]);
-        kg_close(&pipes->its[i]);
-    }
-}
-
-static int make_pipe(struct pipes *pipes, int number, struct kg_err *err)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return kg_fail_errno(err, errno, "make a pipe for git");
-    bool reads = number == STDIN_FILENO;
-    pipes->its[number] = ends[reads ? 0 : 1];
-    pipes->ours[number] = ends[reads ? 1 : 0];
-    return 0;
-}
-
-__attribute__((noreturn)) static void become_git(const struct pipes *pipes, char *const *words,
-                                                 char *const *environment)
-{
-    for (int i = 0; i < 3; i++)
-        if (pipes->its[i] >= 0 && dup2(pipes->its[i], i) < 0)
-            _exit(127);
-    close_range(STDERR_FILENO + 1, ~0u, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGPIPE, SIG_DFL);
-    execvpe(words[0], words, environment);
-    dprintf(STDERR_FILENO, "fatal: run git: %s\n", strerror(errno));
-    _exit(127);
-}
-
-static int start(const struct git_place *place, const char *const *words, const struct pipes *pipes,
-                 pid_t *ret_pid, struct kg_err *err)
-{
-    kg_auto(kg_free) char *folder = kg_format("--git-dir=%s", place->repository);
-    const char *argv[WORDS_MAX + 3] = {"git", folder};
-    size_t count = 2;
+    size_t count = 0;
+    argv[count++] = "git";
+    argv[count++] = folder;
     for (; *words != NULL && count < WORDS_MAX + 2; words++)
         argv[count++] = *words;
-    pid_t pid = fork();
-    if (pid < 0)
-        return kg_fail_errno(err, errno, "start git");
-    if (pid == 0)
-        become_git(pipes, (char *const *)argv, place->environment);
-    *ret_pid = pid;
-    return 0;
+    argv[count] = NULL;
+    return (struct run_program){.words = argv, .environment = place->environment};
 }
 
-static bool left_well(pid_t pid)
+static char *folder_option(const struct git_place *place)
 {
-    int status;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return false;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return kg_format("--git-dir=%s", place->repository);
 }
 
 /* -- one command to its end -------------------------------------------------------------------- */
-
-struct command {
-    struct pipes pipes;
-    const struct git_output *output;
-    const struct git_watch *watch;
-    struct kg_buf said; /* on stderr */
-    bool too_much;
-};
-
-static void keep_last(struct kg_buf *text)
-{
-    if (text->length > SAID_BYTES_MAX)
-        kg_buf_consume(text, text->length - SAID_BYTES_MAX);
-}
-
-/* Closes it at its end. */
-static void read_some(struct command *command, int number)
-{
-    char bytes[4096];
-    ssize_t got = read(command->pipes.ours[number], bytes, sizeof(bytes));
-    if (got < 0 && errno == EINTR)
-        return;
-    if (got <= 0) {
-        kg_close(&command->pipes.ours[number]);
-        return;
-    }
-    if (number == STDERR_FILENO) {
-        kg_buf_append(&command->said, bytes, (size_t)got);
-        keep_last(&command->said);
-    } else if (command->output != NULL) {
-        kg_buf_append(command->output->text, bytes, (size_t)got);
-        command->too_much |= command->output->text->length > command->output->max;
-    }
-}
-
-static void follow(struct command *command, pid_t pid)
-{
-    const int *ours = command->pipes.ours;
-    while (ours[STDOUT_FILENO] >= 0 || ours[STDERR_FILENO] >= 0) {
-        struct pollfd polls[] = {{.fd = ours[STDOUT_FILENO], .events = POLLIN},
-                                 {.fd = ours[STDERR_FILENO], .events = POLLIN}};
-        if (poll(polls, KG_COUNT(polls), PAUSE_MS) < 0 && errno != EINTR)
-            break;
-        if (polls[0].revents != 0)
-            read_some(command, STDOUT_FILENO);
-        if (polls[1].revents != 0)
-            read_some(command, STDERR_FILENO);
-        if (command->watch != NULL && !command->watch->on_pause(command->watch->data))
-            command->too_much = true;
-        if (command->too_much)
-            kill(pid, SIGKILL);
-    }
-}
 
 /* The first line that says what was fatal, else the last one. */
 static struct kg_str last_words(struct kg_buf *said)
@@ -181,13 +69,13 @@ static const struct {
     {"run git: No such file", "install git"},
 };
 
-static int fail(struct command *command, const char *what, struct kg_err *err)
+static int fail(struct run_end *end, const char *what, struct kg_err *err)
 {
-    struct kg_str words = last_words(&command->said);
+    struct kg_str words = last_words(&end->said);
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     kg_buf_escaped(&shown, words);
     const char *text = kg_buf_terminate(&shown);
-    if (command->too_much || strstr(text, "File too large") != NULL)
+    if (end->too_much || strstr(text, "File too large") != NULL)
         return kg_fail(err, KG_E_TOO_LARGE, "git %s: there is more to fetch than the bound", what);
     int result = kg_fail(err, KG_E_INVALID_SOURCE, "git %s: %s", what,
                          text[0] != '\0' ? text : "it failed without a word");
@@ -199,31 +87,17 @@ static int fail(struct command *command, const char *what, struct kg_err *err)
     return result;
 }
 
-static void command_free(struct command *command)
-{
-    pipes_free(&command->pipes);
-    kg_buf_free(&command->said);
-}
-
 int git_run(const struct git_place *place, const char *const *words,
-            const struct git_output *output, const struct git_watch *watch, struct kg_err *err)
+            const struct run_output *output, const struct run_watch *watch, struct kg_err *err)
 {
-    kg_auto(command_free) struct command command = {
-        .pipes = {{-1, -1, -1}, {-1, -1, -1}}, .output = output, .watch = watch};
-    struct pipes *pipes = &command.pipes;
-    pid_t pid;
-    int result = 0;
-    for (int i = 0; i < 3 && result == 0; i++)
-        result = make_pipe(pipes, i, err);
-    if (result == 0)
-        result = start(place, words, pipes, &pid, err);
+    kg_auto(run_end_free) struct run_end end = {0};
+    kg_auto(kg_free) char *folder = folder_option(place);
+    const char *argv[WORDS_MAX + 3];
+    const struct run_program program = program_of(place, folder, words, argv);
+    int result = run_to_end(&program, output, watch, &end, err);
     if (result < 0)
         return result;
-    kg_close(&pipes->ours[STDIN_FILENO]);
-    for (int i = 0; i < 3; i++)
-        kg_close(&pipes->its[i]);
-    follow(&command, pid);
-    return left_well(pid) && !command.too_much ? 0 : fail(&command, words[0], err);
+    return end.well ? 0 : fail(&end, words[0], err);
 }
 
 /* -- one that is spoken with ------------------------------------------------------------------- */
@@ -231,13 +105,16 @@ int git_run(const struct git_place *place, const char *const *words,
 int git_child_start(const struct git_place *place, const char *const *words,
                     struct git_child *ret_child, struct kg_err *err)
 {
-    kg_auto(pipes_free) struct pipes pipes = {{-1, -1, -1}, {-1, -1, -1}};
+    kg_auto(run_pipes_free) struct run_pipes pipes = run_pipes_none;
+    kg_auto(kg_free) char *folder = folder_option(place);
+    const char *argv[WORDS_MAX + 3];
+    const struct run_program program = program_of(place, folder, words, argv);
     pid_t pid;
-    int result = make_pipe(&pipes, STDIN_FILENO, err);
+    int result = run_pipe(&pipes, STDIN_FILENO, err);
     if (result == 0)
-        result = make_pipe(&pipes, STDOUT_FILENO, err);
+        result = run_pipe(&pipes, STDOUT_FILENO, err);
     if (result == 0)
-        result = start(place, words, &pipes, &pid, err);
+        result = run_start(&program, &pipes, &pid, err);
     if (result < 0)
         return result;
     ret_child->pid = pid;
@@ -251,14 +128,14 @@ bool git_child_end(struct git_child *child)
     pid_t pid = child->pid;
     child->pid = 0;
     kg_close(&child->in);
-    return left_well(pid);
+    return run_left_well(pid);
 }
 
 void git_child_free(struct git_child *child)
 {
     if (child->pid != 0) {
         kill(child->pid, SIGKILL);
-        left_well(child->pid);
+        run_left_well(child->pid);
     }
     kg_close(&child->in);
     kg_close(&child->out.fd);

@@ -24,8 +24,13 @@ static int set_one(struct options *options, const char *word, struct kg_err *err
     int result = kg_option_split(word, &name, &value, err);
     if (result < 0)
         return result;
-    if (kg_str_is(name, "version")) {
-        options->version = value;
+    const struct {
+        const char *name, **value;
+    } texts[] = {{"version", &options->version}, {"node", &options->node}, {"npm", &options->npm}};
+    for (size_t i = 0; i < KG_COUNT(texts); i++) {
+        if (!kg_str_is(name, texts[i].name))
+            continue;
+        *texts[i].value = value;
         return 0;
     }
     return kg_option_set(rows, name, value, options, err);
@@ -35,7 +40,7 @@ int options_parse(int count, char **words, struct options *ret_options, struct k
 {
     if (count < 4)
         return kg_fail(err, KG_E_USAGE,
-                       "usage: kaged-unpack zip|tar|folder|git SOURCE FOLDER NAME=VALUE...");
+                       "usage: kaged-unpack zip|tar|folder|git|npm SOURCE FOLDER NAME=VALUE...");
     struct options options = {.format = words[1], .source = words[2], .folder = words[3]};
     kg_options_preset(rows, &options);
     for (int i = 4; i < count; i++) {

@@ -294,16 +294,29 @@ static struct kg_str single_top(const struct sink *sink)
     return top;
 }
 
+/* folder: "", or one with a slash behind it. */
+static bool is_plugin(const struct sink *sink, struct kg_str folder)
+{
+    static const char *const files[] = {UNPACK_MANIFEST, UNPACK_OTHERS};
+    for (size_t i = 0; i < KG_COUNT(files); i++) {
+        kg_auto(kg_free) char *path = kg_format("%.*s%s", KG_STR_ARG(folder), files[i]);
+        if (is_file(sink, kg_str(path)))
+            return true;
+    }
+    return false;
+}
+
 /* *ret_top: the folder whose content the plugin is, "" for the whole. */
-static int find_top(const struct sink *sink, bool may_strip, struct kg_str *ret_top,
+static int find_top(const struct sink *sink, enum sink_manifest where, struct kg_str *ret_top,
                     struct kg_err *err)
 {
+    bool may_strip = where == SINK_MANIFEST_BELOW;
     *ret_top = KG_STR("");
-    if (is_file(sink, KG_STR(UNPACK_MANIFEST)))
+    if (where == SINK_MANIFEST_LATER || is_plugin(sink, KG_STR("")))
         return 0;
     struct kg_str top = may_strip ? single_top(sink) : KG_STR("");
-    kg_auto(kg_free) char *manifest = kg_format("%.*s/%s", KG_STR_ARG(top), UNPACK_MANIFEST);
-    if (top.length > 0 && is_file(sink, kg_str(manifest))) {
+    kg_auto(kg_free) char *folder = kg_format("%.*s/", KG_STR_ARG(top));
+    if (top.length > 0 && is_plugin(sink, kg_str(folder))) {
         *ret_top = top;
         return 0;
     }
@@ -364,10 +377,10 @@ static int make_links(struct sink *sink, struct kg_str top, struct kg_err *err)
     return 0;
 }
 
-int sink_finish(struct sink *sink, bool may_strip, struct kg_err *err)
+int sink_finish(struct sink *sink, enum sink_manifest manifest, struct kg_err *err)
 {
     struct kg_str top;
-    int result = find_top(sink, may_strip, &top, err);
+    int result = find_top(sink, manifest, &top, err);
     if (result == 0)
         result = make_links(sink, top, err);
     if (result < 0)

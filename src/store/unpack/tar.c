@@ -137,5 +137,5 @@ int unpack_tar(const struct options *options, struct sink *sink, struct report *
     int result = open_archive(fd, &reader);
     if (result == 0)
         result = unpack_entries(&reader);
-    return result < 0 ? result : sink_finish(sink, true, err);
+    return result < 0 ? result : sink_finish(sink, SINK_MANIFEST_BELOW, err);
 }

@@ -10,10 +10,8 @@ static const struct {
     const char *name;
     source_fn *unpack;
 } formats[] = {
-    {"zip", unpack_zip},
-    {"tar", unpack_tar},
-    {"folder", unpack_folder},
-    {"git", unpack_git},
+    {"zip", unpack_zip}, {"tar", unpack_tar}, {"folder", unpack_folder},
+    {"git", unpack_git}, {"npm", unpack_npm},
 };
 
 int source_open(const struct options *options, uint64_t *ret_bytes, struct kg_err *err)
@@ -48,5 +46,7 @@ int unpack(const struct options *options, struct report *report, struct kg_err *
     if (folder < 0)
         return kg_fail_errno(err, errno, "open folder %s", options->folder);
     kg_auto(free_sink) struct sink *sink = sink_new(folder, options, report, err);
-    return sink == NULL ? -EINVAL : run(options, sink, report, err);
+    int result = sink == NULL ? -EINVAL : run(options, sink, report, err);
+    bool lacks = options->npm != NULL && run != unpack_npm;
+    return result == 0 && lacks ? npm_complete(options, report, err) : result;
 }

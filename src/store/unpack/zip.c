@@ -229,5 +229,5 @@ int unpack_zip(const struct options *options, struct sink *sink, struct report *
     result = open_archive(fd, &reader);
     if (result == 0)
         result = unpack_entries(options, &reader, report);
-    return result < 0 ? result : sink_finish(sink, true, err);
+    return result < 0 ? result : sink_finish(sink, SINK_MANIFEST_BELOW, err);
 }

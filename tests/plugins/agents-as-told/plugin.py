@@ -8,6 +8,7 @@ params["acts"], {NAME OF THE PLUGIN: act} or an act for all of them:
   {"size": true}          answers with the bytes of the line that it got, as a text
   {"fill": count}         answers with so many letters
   {"after": seconds, ...} does the rest so much later, and reads on meanwhile
+  {"held": true, ...}     does the rest once told.seen comes with {"release": true}
   {"hang": true}          never answers, and reads on
   {"crash": code}         ends
 told.seen lists what it was asked, and whether it had not answered something before.
@@ -20,7 +21,7 @@ import time
 
 NAME = os.environ["KAGED_PLUGIN_NAME"]
 START_DELAY = os.environ.get("START_DELAY")
-seen, unanswered, lock = [], set(), threading.Lock()
+seen, held, unanswered, lock = [], [], set(), threading.Lock()
 
 
 def say(text):
@@ -52,7 +53,9 @@ def do(number, act, params, line):
     if "hang" in act:
         unanswered.discard(number)  # for ever: it says nothing about those that follow
         return
-    if "after" in act:
+    if "held" in act:
+        held.append((number, act, params, line))
+    elif "after" in act:
         threading.Timer(act["after"], answer, (number, act, params, line)).start()
     else:
         answer(number, act, params, line)
@@ -65,6 +68,8 @@ def on_request(message, line):
         answer(number, {"result": {"name": NAME, "version": "1.0.0", "api_version": 1,
                                    "methods": ["told.seen"]}}, params, line)
     elif method == "told.seen":
+        while isinstance(params, dict) and params.get("release") and held:
+            answer(*held.pop())
         answer(number, {"result": seen}, params, line)
     elif method.startswith("kaged.hook.") or method.startswith(NAME + "."):
         acts = params.get("acts", {})

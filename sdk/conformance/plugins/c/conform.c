@@ -143,6 +143,11 @@ static int deep(struct kaged_call *call)
     return 0;
 }
 
+static int progress(struct kaged_call *call)
+{
+    return kaged_progress(call, 1, 2, "half");
+}
+
 static int notify(struct kaged_call *call)
 {
     struct kaged_writer *params = kaged_writer(call);
@@ -275,13 +280,17 @@ static void on_shutdown(void *data)
 }
 
 static const struct kaged_entry methods[] = {
-    {"test.echo", echo},     {"test.keys", keys},         {"test.context", context},
-    {"test.config", config}, {"test.projects", projects}, {"test.nothing", nothing},
-    {"test.need", need},     {"test.fail", fail},         {"test.refuse", refuse},
-    {"test.crash", crash},   {"test.print", print},       {"test.slow", slow},
-    {"test.big", big},       {"test.deep", deep},         {"test.notify", notify},
-    {"test.log", log_it},    {"test.store", store},       {"test.batch", batch},
-    {"test.tables", tables}, {"test.catch", catch_it},    {NULL, NULL},
+    {"test.echo", echo},         {"test.keys", keys},
+    {"test.context", context},   {"test.config", config},
+    {"test.projects", projects}, {"test.nothing", nothing},
+    {"test.need", need},         {"test.fail", fail},
+    {"test.refuse", refuse},     {"test.crash", crash},
+    {"test.print", print},       {"test.slow", slow},
+    {"test.big", big},           {"test.deep", deep},
+    {"test.notify", notify},     {"test.log", log_it},
+    {"test.store", store},       {"test.batch", batch},
+    {"test.tables", tables},     {"test.catch", catch_it},
+    {"test.progress", progress}, {NULL, NULL},
 };
 static const struct kaged_entry tools[] = {{"shout", shout}, {NULL, NULL}};
 static const struct kaged_entry hooks[] = {

@@ -71,7 +71,8 @@ const plugin = createPlugin({
         if (!(error instanceof PluginError)) throw error;
         return { code: error.code, message: error.message, data: error.data ?? null };
       }
-    },
+    },    "test.progress": (_params, context) => context.progress(1, 2, "half"),
+
   },
   tools: {
     shout: ({ text }) => ({ text: text.toUpperCase() }),

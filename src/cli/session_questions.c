@@ -1,0 +1,187 @@
+/*
+ * Questions of plugins, on a terminal: listed, answered, and asked in place while a turn runs. What
+ * a plugin says is a stranger's words, shown escaped and with its name before them.
+ */
+#include "cli/session.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define ANSWER_ASK_MS 10000
+
+/* -- the list ---------------------------------------------------------------------------------- */
+
+static void put_questions(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    static const char *const headings[] = {"QUESTION", "PLUGIN", "KIND", "STATE", "TITLE", NULL};
+    const struct kg_node *questions = kg_node_list(answer, "questions");
+    (void)cli;
+    if (questions->count == 0) {
+        kg_buf_text(out, "no questions\n");
+        return;
+    }
+    struct table *table = table_new(headings);
+    for (uint32_t i = 0; i < questions->count; i++)
+        table_texts(table, &questions->items[i],
+                    (const char *const[]){"id", "plugin", "kind", "state", "title", NULL});
+    table_print(table);
+}
+
+int cli_session_questions(struct cli *cli)
+{
+    return session_show(cli, "GET", cli_has(cli, "all") ? "/questions?all=true" : "/questions",
+                        KG_STR_NULL, put_questions);
+}
+
+/* -- one answer -------------------------------------------------------------------------------- */
+
+static void put_answered(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    (void)cli;
+    print_words(out, answer, "{id}: {state}\n");
+}
+
+static void put_answer(struct kg_buf *out, const char *action, struct kg_str content)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "action", action);
+    if (content.length > 0)
+        kg_json_named_raw(&json, "content", content);
+    kg_json_end(&json, '}');
+}
+
+int cli_session_answer(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf rest = {0}, body = {0}, content = {0};
+    const char *action = cli_has(cli, "decline")  ? "decline"
+                         : cli_has(cli, "cancel") ? "cancel"
+                                                  : "accept";
+    struct kg_err err = {0};
+    bool accepts = strcmp(action, "accept") == 0;
+    if (accepts && cli_take_params(cli_argument(cli, 2), &content, &err) < 0)
+        return print_error(&err);
+    kg_buf_text(&rest, "/questions/");
+    kg_buf_percent(&rest, kg_str(cli_argument(cli, 1)));
+    put_answer(&body, action, kg_buf_view(&content));
+    return session_show(cli, "POST", kg_buf_terminate(&rest), kg_buf_view(&body), put_answered);
+}
+
+/* -- in place ---------------------------------------------------------------------------------- */
+
+/* "Which branch? (one of main, dev) [main]: " */
+static void put_prompt(struct kg_buf *out, struct kg_str name, const struct kg_node *property,
+                       bool is_required)
+{
+    const struct kg_node *choices = kg_node_list(property, "enum");
+    struct kg_str title = cli_text(property, "title");
+    kg_buf_text(out, "  ");
+    kg_buf_escaped(out, title.length > 0 ? title : name);
+    if (cli_text(property, "description").length > 0) {
+        kg_buf_text(out, ", ");
+        kg_buf_escaped(out, cli_text(property, "description"));
+    }
+    for (uint32_t i = 0; i < choices->count; i++) {
+        kg_buf_text(out, i == 0 ? " (one of " : ", ");
+        kg_buf_escaped(out,
+                       choices->items[i].type == KG_STRING ? choices->items[i].text : KG_STR("?"));
+    }
+    kg_buf_text(out, choices->count > 0 ? ")" : "");
+    kg_buf_text(out, is_required ? ": " : " (may be empty): ");
+}
+
+/* A line as the schema's type has it; what does not fit is left to the daemon to refuse. */
+static void put_value(struct kg_json_writer *json, struct kg_str type, struct kg_str line)
+{
+    size_t offset;
+    bool is_text = type.length == 0 || kg_str_is(type, "string");
+    if (kg_str_is(type, "boolean"))
+        kg_json_bool(json,
+                     kg_str_is(line, "y") || kg_str_is(line, "yes") || kg_str_is(line, "true"));
+    else if (!is_text && kg_json_check(line, &offset) == KG_JSON_OK)
+        kg_json_raw(json, line);
+    else
+        kg_json_str(json, line);
+}
+
+static bool is_required(const struct kg_node *schema, struct kg_str name)
+{
+    const struct kg_node *required = kg_node_list(schema, "required");
+    for (uint32_t i = 0; i < required->count; i++)
+        if (required->items[i].type == KG_STRING && kg_str_equal(required->items[i].text, name))
+            return true;
+    return false;
+}
+
+/* Each property of the form, one after the other. False: he ended it. */
+static bool fill_in(int tty, const struct kg_node *schema, struct kg_buf *ret_content)
+{
+    const struct kg_node *properties = kg_node_typed(schema, "properties", KG_OBJECT);
+    struct kg_json_writer json = kg_json_writer(ret_content);
+    kg_json_begin(&json, '{');
+    for (uint32_t i = 0; properties != NULL && i < properties->count; i++) {
+        const struct kg_member *member = &properties->members[i];
+        kg_auto(kg_buf_free) struct kg_buf prompt = {0}, line = {0};
+        kg_auto(kg_free) char *key = kg_str_dup(member->key);
+        put_prompt(&prompt, member->key, &member->value, is_required(schema, member->key));
+        if (!terminal_read(tty, kg_buf_view(&prompt), &line))
+            return false;
+        if (line.length == 0 && !is_required(schema, member->key))
+            continue;
+        kg_json_key(&json, key);
+        put_value(&json, cli_text(&member->value, "type"), kg_buf_view(&line));
+    }
+    kg_json_end(&json, '}');
+    return true;
+}
+
+/* The action that he chose; the content of a form is filled in. */
+static const char *ask_person(int tty, const struct kg_node *question, struct kg_buf *ret_content)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    bool is_url = kg_str_is(cli_text(question, "kind"), "url");
+    kg_buf_text(&words, "plugin ");
+    kg_buf_escaped(&words, cli_text(question, "plugin"));
+    kg_buf_text(&words, " asks: ");
+    kg_buf_escaped(&words, cli_text(question, "title"));
+    if (is_url) {
+        kg_buf_text(&words, "\n  open ");
+        kg_buf_escaped(&words, cli_text(question, "url"));
+    }
+    kg_buf_char(&words, '\n');
+    fwrite(words.data, 1, words.length, stderr);
+    if (!terminal_ask(tty, is_url ? "Did you open it?" : "Answer it?"))
+        return "decline";
+    if (is_url)
+        return "accept";
+    return fill_in(tty, kg_node_get(question, "schema"), ret_content) ? "accept" : "cancel";
+}
+
+/* Without a terminal somebody else may answer it: it is only told. */
+void session_ask(const struct cli *cli, const struct kg_node *question)
+{
+    kg_auto(kg_close) int tty = terminal_open();
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, rest = {0}, body = {0}, content = {0};
+    struct client_reply reply = {0};
+    struct kg_err err = {0};
+    if (tty < 0) {
+        kg_auto(kg_free) char *self = cli_self(cli);
+        fprintf(stderr, "a plugin asks: %s session answer %s %.*s\n", self, cli_argument(cli, 0),
+                KG_STR_ARG(cli_text(question, "id")));
+        return;
+    }
+    put_answer(&body, ask_person(tty, question, &content), kg_buf_view(&content));
+    kg_buf_text(&rest, "/questions/");
+    kg_buf_percent(&rest, cli_text(question, "id"));
+    session_put_target(&target, cli, kg_buf_terminate(&rest));
+    const struct client_request request = {.method = "POST",
+                                           .target = kg_buf_terminate(&target),
+                                           .body = kg_buf_view(&body),
+                                           .silence_ms = ANSWER_ASK_MS};
+    if (client_exchange(cli->paths.socket, &request, &reply, &err) < 0)
+        (void)print_error(&err);
+    else if (reply.status >= 400)
+        fprintf(stderr, "the answer was not taken: %.*s\n",
+                KG_STR_CUT(kg_buf_view(&reply.body), 400));
+    kg_buf_free(&reply.body);
+}

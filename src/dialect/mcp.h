@@ -1,0 +1,56 @@
+/* What the files of the MCP row share: mcp.c (greeting), mcp_call.c (calls), mcp_hear.c (what a
+ * server says by itself). */
+#ifndef KAGED_DIALECT_MCP_H
+#define KAGED_DIALECT_MCP_H
+
+#include "dialect/internal.h"
+
+#define MCP_PAGES_MAX      100
+#define MCP_LIST_MAX_BYTES ((size_t)4 << 20)
+
+/* What a server can do, by its own word. */
+struct mcp_features {
+    bool tools, resources, subscribe, prompts, completions, logging;
+    bool tools_change, resources_change, prompts_change; /* and it tells so */
+};
+
+struct mcp {
+    struct dialect_talk *talk;
+    struct mcp_features has;
+    bool is_greeted;
+    bool is_listing, is_stale;      /* tools are being listed; they changed meanwhile */
+    struct loop_timer listing_rest; /* until they may be listed again */
+    char **subscribed;              /* owned list; what a legacy server was told */
+    uint64_t listening; /* the request by which a modern one tells of changes; 0: none */
+};
+
+static inline bool mcp_is_modern(const struct dialect_talk *talk)
+{
+    return talk->variant == DIALECT_MCP_MODERN;
+}
+/* The member _meta of a request; progress is told under the token, the id of the request; 0: it is
+ * not. */
+void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token);
+/* What we answer of what a server may ask, by the host's name of it. */
+bool mcp_may_request(const struct dialect_talk *talk, const char *method);
+/* What a server asks, by its own name and as it says it, in the host's; NULL: that is not known. */
+const char *mcp_translate(struct kg_str method, struct kg_str params, struct kg_buf *ret_params);
+void mcp_put_roots(struct dialect_talk *talk, struct kg_buf *ret_json);
+/* A request whose answer nobody waits for; an error is a line of our log. *ret_id may be NULL. */
+void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params,
+              uint64_t *ret_id);
+void mcp_cancel(struct dialect_talk *talk, uint64_t id, const char *reason);
+/* Its tools changed: they are listed anew, now or soon. */
+void mcp_list_again(struct mcp *mcp);
+
+int mcp_call(struct dialect_call *call, const struct dialect_message *message, struct kg_err *err);
+enum dialect_reading mcp_read(struct dialect_call *call, enum peer_outcome outcome,
+                              struct kg_str payload, struct kg_buf *ret_json);
+void mcp_end(struct dialect_call *call);
+
+bool mcp_on_request(struct dialect_talk *talk, int64_t request, struct kg_str method,
+                    struct kg_str params);
+enum dialect_hearing mcp_on_notification(struct dialect_talk *talk, struct kg_str method,
+                                         struct kg_str params);
+
+#endif

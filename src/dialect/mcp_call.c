@@ -1,0 +1,420 @@
+/*
+ * Calls of an MCP server, of either era, and what their answers mean. What a server answers wrongly
+ * is one error in words, whichever way it chose; a list is asked for until its last page.
+ */
+#include "dialect/mcp.h"
+
+#include <stdlib.h>
+#include <strings.h>
+
+#define INPUTS_MAX      8   /* of one answer */
+#define WORDS_MAX_BYTES 200 /* of an answer that may say that there is no such tool */
+
+/* Something that the server wants to know before it goes on. */
+struct mcp_input {
+    struct dialect_input base;
+    struct kg_buf key; /* the server's name for it, a JSON string */
+    struct kg_buf answer;
+};
+
+/* What a call is asked again with. */
+struct mcp_request {
+    const struct dialect_list *list; /* NULL: it is not one */
+    struct dialect_pages pages;
+    struct kg_buf method, members;
+    struct kg_buf server_state; /* what the server gave us to give back, a JSON string */
+    struct mcp_input inputs[INPUTS_MAX];
+    size_t input_count, open;
+    bool is_asking;       /* not all of them are asked yet */
+    struct kg_buf failed; /* an error object, of one that cannot be answered */
+};
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+#define LIST(method_name, key)                                                                     \
+    {                                                                                              \
+        .method = (method_name), .items = (key), .next = "nextCursor", .pages_max = MCP_PAGES_MAX, \
+        .bytes_max = MCP_LIST_MAX_BYTES                                                            \
+    }
+static const struct dialect_list lists[] = {
+    LIST("resources/list", "resources"),
+    LIST("resources/templates/list", "resourceTemplates"),
+    LIST("prompts/list", "prompts"),
+};
+
+static const struct dialect_list *find_list(struct kg_str method)
+{
+    for (size_t i = 0; i < KG_COUNT(lists); i++)
+        if (kg_str_is(method, lists[i].method))
+            return &lists[i];
+    return NULL;
+}
+
+/* The members of a caller's object but for its _meta, which is ours to write. */
+static void put_members(struct kg_buf *out, struct kg_str object)
+{
+    struct kg_json_cursor cursor = kg_json_inside(object);
+    struct kg_str key, value;
+    bool escaped;
+    while (kg_json_next_member(&cursor, &key, &escaped, &value)) {
+        if (kg_json_raw_is(key, escaped, "_meta"))
+            continue;
+        kg_buf_char(out, '"');
+        kg_buf_str(out, key);
+        kg_buf_str(out, KG_STR("\":"));
+        kg_buf_str(out, value);
+        kg_buf_char(out, ',');
+    }
+}
+
+static void put_tool(struct kg_buf *out, const struct dialect_message *message)
+{
+    const char *dot = memchr(message->method.data, '.', message->method.length);
+    size_t prefix = (size_t)(dot + 1 - message->method.data);
+    kg_buf_str(out, KG_STR("\"name\":"));
+    kg_json_put_string(out, (struct kg_str){dot + 1, message->method.length - prefix});
+    kg_buf_str(out, KG_STR(",\"arguments\":"));
+    kg_buf_str(out, message->params.length ? message->params : KG_STR("{}"));
+    kg_buf_char(out, ',');
+}
+
+/* Members end with a comma each, since ours come behind them. */
+static int send_exchange(struct dialect_call *call, struct kg_str method, struct kg_str members,
+                         struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf meta = {0};
+    struct kg_json_writer json = kg_json_writer(&meta);
+    mcp_put_meta(call->talk, &json, peer_next_id(call->talk->peer));
+    const struct kg_str params[] = {KG_STR("{"), members, kg_buf_view(&meta), KG_STR("}")};
+    return dialect_send(call, method, params, KG_COUNT(params), err);
+}
+
+/* A modern server may answer that it has to be asked again, with more. */
+static void keep_request(struct dialect_call *call, const struct dialect_message *message,
+                         struct kg_str method, struct kg_str members)
+{
+    struct mcp_request *request = kg_alloc(sizeof(*request));
+    call->state = request;
+    if (message->act == DIALECT_LIST) {
+        request->list = find_list(message->method);
+        call->exchanges_max = MCP_PAGES_MAX;
+    }
+    kg_buf_str(&request->method, method);
+    kg_buf_str(&request->members, members);
+}
+
+int mcp_call(struct dialect_call *call, const struct dialect_message *message, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf members = {0};
+    struct kg_str method = message->act == DIALECT_TOOL ? KG_STR("tools/call") : message->method;
+    if (message->act == DIALECT_TOOL)
+        put_tool(&members, message);
+    else if (message->params.length > 0 && message->act != DIALECT_LIST)
+        put_members(&members, message->params);
+    if (message->act == DIALECT_LIST || mcp_is_modern(call->talk))
+        keep_request(call, message, method, kg_buf_view(&members));
+    return send_exchange(call, method, kg_buf_view(&members), err);
+}
+
+static void drop_inputs(struct dialect_call *call)
+{
+    struct mcp_request *request = call->state;
+    const struct dialect_talk *talk = call->talk;
+    for (size_t i = 0; i < request->input_count; i++) {
+        struct mcp_input *input = &request->inputs[i];
+        if (input->base.host != NULL)
+            talk->ops->drop_input(talk->data, &input->base);
+        kg_buf_free(&input->key);
+        kg_buf_free(&input->answer);
+    }
+    request->input_count = request->open = 0;
+}
+
+void mcp_end(struct dialect_call *call)
+{
+    struct mcp_request *request = call->state;
+    drop_inputs(call);
+    dialect_pages_free(&request->pages);
+    kg_buf_free(&request->method);
+    kg_buf_free(&request->members);
+    kg_buf_free(&request->server_state);
+    kg_buf_free(&request->failed);
+    free(request);
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+/* At the start of the words: a long answer is about something else. */
+static bool has_phrase(struct kg_str words, const char *phrase)
+{
+    size_t length = strlen(phrase);
+    for (size_t i = 0; i + length <= words.length && i < WORDS_MAX_BYTES; i++)
+        if (strncasecmp(words.data + i, phrase, length) == 0)
+            return true;
+    return false;
+}
+
+/* Servers say it with six codes, or as a result; the words are nearly the same in all of them. */
+static bool says_unknown_tool(struct kg_str words)
+{
+    static const char *const phrases[] = {"unknown tool", "tool not found", "no such tool",
+                                          "not found: tool", "invalid tool name"};
+    for (size_t i = 0; i < KG_COUNT(phrases); i++)
+        if (has_phrase(words, phrases[i]))
+            return true;
+    return has_phrase(words, "tool ") && has_phrase(words, " not found");
+}
+
+static enum dialect_reading unknown_tool(struct kg_buf *ret_json)
+{
+    rpc_put_error(ret_json, KG_E_METHOD_NOT_FOUND, "the server does not know this tool any more");
+    return DIALECT_ERROR;
+}
+
+static enum dialect_reading read_error(struct kg_str error, struct kg_buf *ret_json)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    rpc_error_message(error, &words);
+    return says_unknown_tool(kg_buf_view(&words)) ? unknown_tool(ret_json) : DIALECT_AS_IT_IS;
+}
+
+static enum dialect_reading bad_result(struct kg_buf *ret_json, const char *words)
+{
+    rpc_put_error(ret_json, KG_E_BAD_RESULT, words);
+    return DIALECT_ERROR;
+}
+
+/* The text of the first block, which says what went wrong in a result that is an error. */
+static struct kg_str first_text(struct kg_str content)
+{
+    struct kg_json_cursor cursor = kg_json_inside(content);
+    struct kg_str block, text;
+    if (kg_json_next_item(&cursor, &block) && kg_json_member(block, "text", &text))
+        return text;
+    return KG_STR_NULL;
+}
+
+/* -- bytes, which are base64 ------------------------------------------------------------------- */
+
+static bool is_base64_character(char c)
+{
+    return kg_is_letter_or_digit(c) || c == '+' || c == '/';
+}
+
+/* A string of JSON, with its quotes; a slash may be escaped there. */
+static bool is_base64(struct kg_str json)
+{
+    size_t count = 0, at = 1, end = json.length - 1;
+    if (json.length < 2 || json.data[0] != '"')
+        return false;
+    for (; at < end && json.data[at] != '='; at++) {
+        if (json.data[at] == '\\' && at + 1 < end && json.data[at + 1] == '/')
+            at++;
+        if (!is_base64_character(json.data[at]))
+            return false;
+        count++;
+    }
+    for (; at < end && json.data[at] == '='; at++)
+        count++;
+    return at == end && count % 4 == 0;
+}
+
+/* A block of content, or what a resource has: its bytes are in `data`, `blob` or `resource.blob`.
+ */
+static bool has_good_bytes(struct kg_str block)
+{
+    struct kg_str type, bytes, inner;
+    bool is_media = kg_json_member(block, "type", &type) &&
+                    (kg_str_is(type, "\"image\"") || kg_str_is(type, "\"audio\""));
+    if (is_media && (!kg_json_member(block, "data", &bytes) || !is_base64(bytes)))
+        return false;
+    if (kg_json_member(block, "blob", &bytes) && !is_base64(bytes))
+        return false;
+    return !kg_json_member(block, "resource", &inner) || !kg_json_member(inner, "blob", &bytes) ||
+           is_base64(bytes);
+}
+
+static bool have_good_bytes(struct kg_str list)
+{
+    struct kg_json_cursor cursor = kg_json_inside(list);
+    struct kg_str item, content;
+    while (kg_json_next_item(&cursor, &item)) {
+        if (!has_good_bytes(item))
+            return false;
+        if (kg_json_member(item, "content", &content) && content.data[0] == '{' &&
+            !has_good_bytes(content)) /* of a prompt's message */
+            return false;
+    }
+    return true;
+}
+
+static bool is_readable(struct kg_str result)
+{
+    static const char *const keys[] = {"content", "contents", "messages"};
+    struct kg_str list;
+    for (size_t i = 0; i < KG_COUNT(keys); i++)
+        if (kg_json_member(result, keys[i], &list) && list.data[0] == '[' && !have_good_bytes(list))
+            return false;
+    return true;
+}
+
+/* -- what a server wants to know first --------------------------------------------------------- */
+
+static enum dialect_reading send_again(struct dialect_call *call, struct kg_buf *ret_json)
+{
+    struct mcp_request *request = call->state;
+    kg_auto(kg_buf_free) struct kg_buf members = {0};
+    struct kg_err err;
+    kg_buf_str(&members, kg_buf_view(&request->members));
+    kg_buf_text(&members, "\"inputResponses\":{");
+    for (size_t i = 0; i < request->input_count; i++) {
+        kg_buf_text(&members, i > 0 ? "," : "");
+        kg_buf_str(&members, kg_buf_view(&request->inputs[i].key));
+        kg_buf_char(&members, ':');
+        kg_buf_str(&members, kg_buf_view(&request->inputs[i].answer));
+    }
+    kg_buf_text(&members, "},");
+    if (request->server_state.length > 0) {
+        kg_buf_text(&members, "\"requestState\":");
+        kg_buf_str(&members, kg_buf_view(&request->server_state));
+        kg_buf_char(&members, ',');
+    }
+    drop_inputs(call);
+    call->waits = false;
+    if (request->failed.length > 0) {
+        kg_buf_str(ret_json, kg_buf_view(&request->failed));
+        return DIALECT_ERROR;
+    }
+    if (send_exchange(call, kg_buf_view(&request->method), kg_buf_view(&members), &err) < 0)
+        return bad_result(ret_json, err.message);
+    return DIALECT_AGAIN;
+}
+
+static void on_input_answer(struct dialect_input *base, enum peer_answer kind, struct kg_str json)
+{
+    struct mcp_input *input = KG_CONTAINER(base, struct mcp_input, base);
+    struct dialect_call *call = base->call;
+    struct mcp_request *request = call->state;
+    kg_auto(kg_buf_free) struct kg_buf error = {0};
+    kg_buf_str(kind == PEER_ANSWER_RESULT ? &input->answer : &request->failed, json);
+    request->open--;
+    if (request->is_asking || request->open > 0)
+        return;
+    if (send_again(call, &error) == DIALECT_ERROR)
+        dialect_finish(call, PEER_ERROR, kg_buf_view(&error));
+}
+
+/* Whether it is asked, or answered at once. */
+static bool ask_input(struct dialect_call *call, struct kg_str key, struct kg_str asked)
+{
+    struct mcp_request *request = call->state;
+    struct mcp_input *input = &request->inputs[request->input_count];
+    struct dialect_talk *talk = call->talk;
+    kg_auto(kg_buf_free) struct kg_buf name = {0}, params = {0};
+    struct kg_str method, own = KG_STR("{}");
+    if (!kg_json_member(asked, "method", &method) || method.length < 2 || method.data[0] != '"')
+        return false;
+    kg_buf_append(&name, method.data + 1, method.length - 2);
+    (void)kg_json_member(asked, "params", &own);
+    *input = (struct mcp_input){.base = {.call = call, .on_answer = on_input_answer}};
+    kg_buf_printf(&input->key, "\"%.*s\"", KG_STR_ARG(key));
+    request->input_count++;
+    if (kg_str_is(kg_buf_view(&name), "roots/list")) {
+        mcp_put_roots(talk, &input->answer);
+        return true;
+    }
+    const char *host_method = mcp_translate(kg_buf_view(&name), own, &params);
+    if (host_method == NULL || talk->ops->on_input == NULL)
+        return false;
+    input->base.method = kg_str(host_method);
+    input->base.params = kg_buf_view(&params);
+    request->open++;
+    if (talk->ops->on_input(talk->data, &input->base))
+        return true;
+    request->open--;
+    kg_buf_text(&input->answer, "{\"action\":\"cancel\"}");
+    return strcmp(host_method, "kaged.ask") == 0; /* a model's words cannot be made up */
+}
+
+static enum dialect_reading ask_inputs(struct dialect_call *call, struct kg_str result,
+                                       struct kg_buf *ret_json)
+{
+    struct mcp_request *request = call->state;
+    struct kg_str wanted = KG_STR("{}"), kept, key, asked;
+    bool escaped, all = true;
+    if (request == NULL || request->list != NULL)
+        return bad_result(ret_json, "it asks for input that it was not offered");
+    request->server_state.length = 0;
+    if (kg_json_member(result, "requestState", &kept) && kept.data[0] == '"')
+        kg_buf_str(&request->server_state, kept);
+    (void)kg_json_member(result, "inputRequests", &wanted);
+    if (wanted.data[0] != '{')
+        return bad_result(ret_json, "inputRequests is not an object");
+    struct kg_json_cursor cursor = kg_json_inside(wanted);
+    request->is_asking = true;
+    while (all && kg_json_next_member(&cursor, &key, &escaped, &asked))
+        all = request->input_count < INPUTS_MAX && ask_input(call, key, asked);
+    request->is_asking = false;
+    if (!all)
+        return bad_result(ret_json, "it asks for input that it was not offered");
+    call->waits = request->open > 0;
+    return call->waits ? DIALECT_AGAIN : send_again(call, ret_json);
+}
+
+static enum dialect_reading read_result(struct dialect_call *call, struct kg_str result,
+                                        struct kg_buf *ret_json)
+{
+    struct kg_str type, content, is_error;
+    if (result.length == 0 || result.data[0] != '{')
+        return bad_result(ret_json, "the result is not an object");
+    if (kg_json_member(result, "resultType", &type) && kg_str_is(type, "\"input_required\""))
+        return ask_inputs(call, result, ret_json);
+    if (kg_json_member(result, "isError", &is_error) && kg_str_is(is_error, "true") &&
+        kg_json_member(result, "content", &content) && content.data[0] == '[' &&
+        says_unknown_tool(first_text(content)))
+        return unknown_tool(ret_json);
+    if (!is_readable(result))
+        return bad_result(ret_json, "the result has bytes that are not base64");
+    return DIALECT_AS_IT_IS;
+}
+
+/* -- pages ------------------------------------------------------------------------------------- */
+
+static enum dialect_reading read_page(struct dialect_call *call, struct kg_str result,
+                                      struct kg_buf *ret_json)
+{
+    struct mcp_request *request = call->state;
+    const struct dialect_list *list = request->list;
+    struct kg_err err;
+    bool last;
+    if (dialect_pages_take(&request->pages, list, result, &last, &err) < 0)
+        return bad_result(ret_json, err.message);
+    if (last) {
+        kg_buf_printf(ret_json, "{\"%s\":[", list->items);
+        kg_buf_str(ret_json, kg_buf_view(&request->pages.items));
+        kg_buf_text(ret_json, "]}");
+        return DIALECT_RESULT;
+    }
+    kg_auto(kg_buf_free) struct kg_buf members = {0};
+    kg_buf_text(&members, "\"cursor\":");
+    kg_buf_str(&members, kg_buf_view(&request->pages.cursor));
+    kg_buf_char(&members, ',');
+    if (send_exchange(call, kg_str(list->method), kg_buf_view(&members), &err) < 0)
+        return bad_result(ret_json, err.message);
+    return DIALECT_AGAIN;
+}
+
+enum dialect_reading mcp_read(struct dialect_call *call, enum peer_outcome outcome,
+                              struct kg_str payload, struct kg_buf *ret_json)
+{
+    const struct mcp_request *request = call->state;
+    switch (outcome) {
+    case PEER_RESULT:
+        return request != NULL && request->list != NULL ? read_page(call, payload, ret_json)
+                                                        : read_result(call, payload, ret_json);
+    case PEER_ERROR:
+        return read_error(payload, ret_json);
+    default:
+        return DIALECT_AS_IT_IS;
+    }
+}

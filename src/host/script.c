@@ -1,0 +1,377 @@
+/*
+ * Scripts: files NAME.lua in one folder, each a plugin whose manifest is made here. Its source is
+ * read once and told to each of its processes: what runs is what was read, and the cage sees no
+ * file. A file that is no text of a bearable size, or no file at all, is a plugin that cannot be
+ * used, and says why.
+ */
+#include "host/internal.h"
+
+#include "helper/helper.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SOURCE_MAX     ((size_t)1 << 20)
+#define NAME_MAX_BYTES 64
+#define SCRIPTS_MAX    256
+#define TMP_BYTES      65536
+
+struct host_script {
+    char *path;
+    struct kg_buf source;
+};
+
+struct host_scripts {
+    char *dir;
+    struct host_watch *watch;
+};
+
+void host_script_free(struct host_script *script)
+{
+    if (script == NULL)
+        return;
+    free(script->path);
+    kg_buf_free(&script->source);
+    free(script);
+}
+
+const char *host_scripts_dir(const struct host_scripts *scripts)
+{
+    return scripts->dir;
+}
+
+bool host_plugin_is_script(const struct host_plugin *plugin)
+{
+    return plugin->script != NULL;
+}
+
+bool host_process_is_script(const struct host_process *process)
+{
+    return process->tier->is_script;
+}
+
+/* -- one file ---------------------------------------------------------------------------------- */
+
+static bool is_script_name(struct kg_str name)
+{
+    for (size_t i = 0; i < name.length; i++)
+        if (!kg_is_letter_or_digit(name.data[i]) && name.data[i] != '-' && name.data[i] != '_')
+            return false;
+    return name.length > 0 && name.length <= NAME_MAX_BYTES;
+}
+
+/* A FIFO, a link or a device is not waited for, and not followed. */
+static int read_source(const char *path, struct kg_buf *ret_text, struct kg_err *err)
+{
+    struct stat there;
+    kg_auto(kg_close) int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return kg_fail_errno(err, errno, "read %s", path);
+    if (fstat(fd, &there) < 0 || !S_ISREG(there.st_mode))
+        return kg_fail(err, KG_E_INVALID_MANIFEST, "%s is not a file", path);
+    int result = kg_read_fd(fd, path, SOURCE_MAX, ret_text, err);
+    if (result == 0 && kg_utf8_valid(kg_buf_view(ret_text)) != ret_text->length)
+        result = kg_fail(err, KG_E_INVALID_MANIFEST, "%s is not UTF-8", path);
+    return result;
+}
+
+/* All that a manifest says of a script; its name may have what no other plugin's has. */
+static const char manifest_text[] =
+    "{\"name\":\"script\",\"version\":\"0.0.0\",\"kaged_api\":1,\"description\":\"A script.\","
+    "\"command\":[\"kaged-lua\"],\"process\":\"session\",\"notifications\":[\"script.notice\"],"
+    "\"capabilities\":[\"kaged:storage:read\",\"kaged:storage:write\"]}";
+
+struct manifest *host_script_manifest(struct host_plugin *plugin, struct kg_err *err)
+{
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    kg_auto(kg_buf_free) struct kg_buf source = {0};
+    if (read_source(plugin->script->path, &source, err) < 0)
+        return NULL;
+    struct manifest *manifest = manifest_read(kg_str(manifest_text), &problems);
+    if (manifest == NULL) {
+        manifest_problems_fail(&problems, plugin->script->path, err);
+        return NULL;
+    }
+    manifest->name = manifest->package = kg_arena_text(manifest->doc->arena, kg_str(plugin->name));
+    manifest->is_script = true;
+    kg_buf_free(&plugin->script->source);
+    plugin->script->source = source;
+    source = (struct kg_buf){0};
+    return manifest;
+}
+
+/* -- what a process is started with ------------------------------------------------------------ */
+
+static void put_session(const struct host_whom *whom, struct kg_json_writer *json)
+{
+    kg_json_named_begin(json, "session", '{');
+    kg_json_named_text(json, "id", whom->id);
+    kg_json_named_text(json, "project", whom->project);
+    kg_json_named_text(json, "cwd", whom->root);
+    kg_json_end(json, '}');
+}
+
+void host_script_settings(const struct host_plugin *plugin, const struct host_whom *whom,
+                          struct kg_buf *ret_json)
+{
+    const struct config_named *own =
+        config_named_get(&plugin->host->config->plugins_config, kg_str(plugin->name));
+    struct kg_json_writer json = kg_json_writer(ret_json);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", plugin->name);
+    kg_json_named_str(&json, "source", kg_buf_view(&plugin->script->source));
+    kg_json_named_raw(&json, "config", own ? kg_str(own->list[0]) : KG_STR("{}"));
+    put_session(whom, &json);
+    kg_json_end(&json, '}');
+}
+
+/* A cage that has nothing: no file, no network, no program but the runner. */
+struct cage_plan *host_script_plan(const struct host_cage_parts *parts, struct kg_err *err)
+{
+    const struct instance_limits limits = policy_limits(parts->config, parts->manifest->name);
+    kg_auto(kg_free) char *program = helper_program("kaged-lua", err);
+    if (program == NULL)
+        return NULL;
+    const char *const command[] = {program, NULL};
+    const struct cage_policy policy = {
+        .name = parts->manifest->name,
+        .command = command,
+        .processes_max = 4, /* a sanitizer has a thread of its own */
+        .tmp_bytes = TMP_BYTES,
+        .memory_bytes = limits.memory_bytes,
+        .cpu_shares = limits.cpu_shares,
+    };
+    return helper_plan(program, policy, parts->facts, err);
+}
+
+/* -- what it registered ------------------------------------------------------------------------ */
+
+void host_script_registered(struct host_process *process)
+{
+    struct kg_err err;
+    kg_doc_free(process->registered);
+    process->registered = kg_json_read(instance_tools(process->instance), &err);
+}
+
+const struct kg_node *host_script_offers(const struct host_process *process)
+{
+    return process->registered ? process->registered->root : NULL;
+}
+
+bool host_script_hears(const struct host_process *process, const char *event)
+{
+    const struct kg_node *events = kg_node_list(host_script_offers(process), "events");
+    for (uint32_t i = 0; i < events->count; i++)
+        if (events->items[i].type == KG_STRING && kg_str_is(events->items[i].text, event))
+            return instance_talk(process->instance) != NULL;
+    return false;
+}
+
+struct host_plugin *host_script_after(const struct host *host, const struct host_plugin *script)
+{
+    bool found = script == NULL;
+    for (size_t i = 0; i < host->plugin_count; i++) {
+        if (found && host_plugin_is_script(host->plugins[i]) && !host->plugins[i]->leaving)
+            return host->plugins[i];
+        found |= host->plugins[i] == script;
+    }
+    return NULL;
+}
+
+/* -- its tools --------------------------------------------------------------------------------- */
+
+static struct host_process *process_in(const struct host_plugin *script, const char *session_id)
+{
+    const struct host_whom whom = {.kind = HOST_SESSION, .id = session_id};
+    struct host_process *process = host_process_find(script, &whom);
+    return process != NULL && instance_talk(process->instance) != NULL ? process : NULL;
+}
+
+/* "script.tool", as people see it, and "script__tool", as models do. */
+static bool is_called(const struct host_plugin *script, const struct kg_node *tool,
+                      struct kg_str called)
+{
+    size_t length = strlen(script->name);
+    if (!kg_str_starts(called, script->name))
+        return false;
+    struct kg_str rest = kg_str_from(called, length);
+    size_t dots = kg_str_starts(rest, ".") ? 1 : kg_str_starts(rest, "__") ? 2 : 0;
+    return dots > 0 && kg_str_equal(kg_str_from(rest, dots), kg_node_text(tool, "name"));
+}
+
+struct host_process *host_script_with_tool(const struct host *host, const char *session_id,
+                                           struct kg_str tool)
+{
+    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
+        struct host_process *process = process_in(at, session_id);
+        const struct kg_node *tools =
+            kg_node_list(process ? host_script_offers(process) : NULL, "tools");
+        for (uint32_t i = 0; i < tools->count; i++)
+            if (is_called(at, &tools->items[i], tool))
+                return process;
+    }
+    return NULL;
+}
+
+static void put_tool(const struct host_plugin *script, const struct kg_node *tool,
+                     struct kg_json_writer *json)
+{
+    const struct kg_node *schema = kg_node_typed(tool, "schema", KG_OBJECT);
+    kg_auto(kg_buf_free) struct kg_buf name = {0};
+    kg_buf_printf(&name, "%s__%.*s", script->name, KG_STR_ARG(kg_node_text(tool, "name")));
+    kg_json_begin(json, '{');
+    kg_json_named_str(json, "name", kg_buf_view(&name));
+    kg_json_named_str(json, "description", kg_node_text(tool, "description"));
+    kg_json_key(json, "parameters");
+    if (schema != NULL)
+        kg_json_node(json, schema);
+    else
+        kg_json_raw(json, KG_STR("{\"type\":\"object\"}"));
+    kg_json_end(json, '}');
+}
+
+void host_script_put_tools(const struct host *host, const char *session_id,
+                           struct kg_json_writer *json)
+{
+    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
+        const struct host_process *process = process_in(at, session_id);
+        const struct kg_node *tools =
+            kg_node_list(process ? host_script_offers(process) : NULL, "tools");
+        for (uint32_t i = 0; i < tools->count; i++)
+            put_tool(at, &tools->items[i], json);
+    }
+}
+
+bool host_script_is_enabled(const struct host_plugin *plugin)
+{
+    const struct host *host = plugin->host;
+    char *const *only = host->config->scripts_enabled;
+    return plugin->manifest != NULL && plugin->problem.code == KG_OK &&
+           host_choice(host, plugin->name) != STATE_DISABLED &&
+           (only[0] == NULL || kg_list_has(only, kg_str(plugin->name)));
+}
+
+/* -- the folder -------------------------------------------------------------------------------- */
+
+static void refuse(struct host *host, const char *path, const char *why)
+{
+    kg_log(KG_ERROR_LEVEL, "script %s: %s", path, why);
+    audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(kg_path_name(path)),
+               AUDIT_V_TEXT(why), AUDIT_V_NULL);
+}
+
+static void add_script(struct host *host, const char *file)
+{
+    kg_auto(kg_free) char *path = kg_path_join(host->scripts->dir, file);
+    struct kg_str name = kg_str_first(kg_str(file), strlen(file) - strlen(".lua"));
+    kg_auto(kg_free) char *stem = kg_str_dup(name);
+    if (!is_script_name(name)) {
+        refuse(host, path, "its name must be 1 to 64 letters, digits, - and _");
+        return;
+    }
+    struct host_plugin *plugin = host_plugin_find(host, name);
+    if (plugin != NULL && plugin->script == NULL) {
+        refuse(host, path, "a plugin has that name already");
+        return;
+    }
+    if (plugin != NULL)
+        return;
+    plugin = host_plugin_add(host, stem);
+    plugin->script = kg_alloc(sizeof(*plugin->script));
+    plugin->script->path = kg_steal(&path);
+    kg_replace(&plugin->dir, plugin->script->path);
+    if (host_plugin_load(plugin) < 0)
+        refuse(host, plugin->script->path, plugin->problem.message);
+}
+
+static int is_lua(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && kg_str_ends(kg_str(entry->d_name), ".lua");
+}
+
+static void find_new(struct host *host)
+{
+    struct dirent **files = NULL;
+    int count = scandir(host->scripts->dir, &files, is_lua, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (i < SCRIPTS_MAX)
+            add_script(host, files[i]->d_name);
+        free(files[i]);
+    }
+    free(files);
+    if (count > SCRIPTS_MAX)
+        kg_log(KG_WARN, "%s: only the first %d scripts are read", host->scripts->dir, SCRIPTS_MAX);
+}
+
+/* One whose file is gone leaves with its processes. */
+static void leave_gone(struct host *host)
+{
+    for (size_t i = 0; i < host->plugin_count; i++) {
+        struct host_plugin *plugin = host->plugins[i];
+        if (plugin->script == NULL || access(plugin->script->path, F_OK) == 0)
+            continue;
+        plugin->leaving = true;
+        for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
+            host_process_raise(at, HOST_ON_LEFT);
+        host_look_for_left(host);
+    }
+}
+
+static void read_again(struct host_plugin *plugin)
+{
+    bool was_usable = plugin->problem.code == KG_OK;
+    host_plugin_refresh(plugin);
+    if (was_usable && plugin->problem.code != KG_OK)
+        refuse(plugin->host, plugin->script->path, plugin->problem.message);
+}
+
+/* What changed is read again, and its processes start anew, those in a turn when that is over. */
+static void on_quiet(void *data)
+{
+    struct host *host = data;
+    leave_gone(host);
+    for (size_t i = 0; i < host->plugin_count; i++)
+        if (host->plugins[i]->script != NULL && !host->plugins[i]->leaving)
+            read_again(host->plugins[i]);
+    find_new(host);
+}
+
+void host_process_in_turn(struct host_process *process, bool in_turn)
+{
+    process->in_turn = in_turn;
+    if (!in_turn && process->plugin->manifest != NULL)
+        host_process_refresh(process);
+}
+
+void host_find_scripts(struct host *host)
+{
+    static const struct host_watch_ops ops = {.on_quiet = on_quiet};
+    struct kg_err err;
+    if (host->scripts == NULL) {
+        const char *dir = host->config->scripts_dir;
+        host->scripts = kg_alloc(sizeof(*host->scripts));
+        host->scripts->dir =
+            dir[0] != '\0' ? kg_strdup(dir) : kg_path_join(host->paths->config_dir, "scripts");
+        host->scripts->watch = host_watch_new(host->loop, &ops, host);
+    }
+    if (access(host->scripts->dir, F_OK) < 0)
+        return;
+    host_watch_renew(host->scripts->watch);
+    host_watch_add(host->scripts->watch, host->scripts->dir, NULL);
+    if (host_watch_begin(host->scripts->watch, &err) > 0)
+        kg_log(KG_WARN, "%s", err.message);
+    on_quiet(host);
+}
+
+void host_scripts_free(struct host *host)
+{
+    if (host->scripts == NULL)
+        return;
+    host_watch_free(host->scripts->watch);
+    free(host->scripts->dir);
+    free(kg_steal(&host->scripts));
+}

@@ -1,0 +1,324 @@
+/*
+ * Commands that scripts register. One is run as an operator asks for it: what its script tells
+ * meanwhile and what it returns are lines, the last of which is the result. A command that is left
+ * alone by its caller goes on in its script, whose deadline stands.
+ */
+#include "host/process.h"
+#include "live/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct command {
+    struct live_work work;
+    struct live_scripts scripts;
+    char *name, *args; /* owned */
+    char *process;     /* owned; whose it is; NULL until that is known */
+    char *plugin;      /* owned; the same */
+    struct host_call *call;
+    struct host_listener listener;
+    const struct turn_ops *ops;
+    void *data;
+    bool told; /* a line */
+};
+
+static struct command *command_of(struct live_work *work)
+{
+    return KG_CONTAINER(work, struct command, work);
+}
+
+static void command_free(struct command *command)
+{
+    if (command->process != NULL)
+        host_events_unlisten(host_events(command->work.sessions->host), &command->listener);
+    live_scripts_clear(&command->scripts);
+    live_work_end(&command->work);
+    free(command->name);
+    free(command->args);
+    free(command->process);
+    free(command->plugin);
+    free(command);
+}
+
+static void refuse(struct command *command, const struct kg_err *err)
+{
+    const struct turn_ops *ops = command->ops;
+    void *data = command->data;
+    command_free(command);
+    ops->on_refused(data, err);
+}
+
+/* -- which script ------------------------------------------------------------------------------ */
+
+/* By its name or by another one that it goes by. */
+static bool is_called(const struct kg_node *offer, struct kg_str name)
+{
+    const struct kg_node *aliases = kg_node_list(offer, "aliases");
+    bool found = kg_str_equal(kg_node_text(offer, "name"), name);
+    for (uint32_t i = 0; i < aliases->count && !found; i++)
+        found = aliases->items[i].type == KG_STRING && kg_str_equal(aliases->items[i].text, name);
+    return found;
+}
+
+/* Of two scripts the first by name has it. */
+static struct host_process *find(const struct live_session *live, struct kg_str name)
+{
+    struct host *host = live->sessions->host;
+    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
+        struct host_process *process = live_script_process(live, at);
+        const struct kg_node *commands =
+            kg_node_list(process ? host_script_offers(process) : NULL, "commands");
+        for (uint32_t i = 0; i < commands->count; i++)
+            if (is_called(&commands->items[i], name))
+                return process;
+    }
+    return NULL;
+}
+
+/* -- lines ------------------------------------------------------------------------------------- */
+
+static void tell(struct command *command, struct kg_json_writer *json)
+{
+    kg_json_end(json, '}');
+    kg_buf_char(json->buf, '\n');
+    command->told = true;
+    command->ops->on_line(command->data, kg_buf_view(json->buf));
+}
+
+static void on_event(struct host_listener *listener, struct host_event *event)
+{
+    struct command *command = KG_CONTAINER(listener, struct command, listener);
+    struct kg_err err;
+    if (event->type != HOST_EVENT_NOTIFICATION || !kg_str_is(event->name, "script.notice") ||
+        !kg_str_is(event->plugin, command->process))
+        return;
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *notice = kg_json_read(event->params, &err);
+    struct kg_json_writer json = kg_json_writer(&line);
+    if (notice == NULL)
+        return;
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "type", "notice");
+    kg_json_named_text(&json, "plugin", command->plugin);
+    kg_json_named_str(&json, "level", kg_node_text(notice->root, "level"));
+    kg_json_named_str(&json, "text", kg_node_text(notice->root, "text"));
+    tell(command, &json);
+}
+
+static void put_result(struct command *command, const struct host_reply *reply)
+{
+    struct kg_err err;
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *result =
+        reply->error.code == KG_OK ? kg_json_read(reply->result, &err) : NULL;
+    const struct kg_node *root = result ? result->root : NULL;
+    const struct kg_node *structured = root ? kg_node_get(root, "structured") : NULL;
+    struct kg_json_writer json = kg_json_writer(&line);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "type", "result");
+    kg_json_named_text(&json, "command", command->name);
+    kg_json_named_text(&json, "plugin", command->plugin);
+    kg_json_named_bool(&json, "is_error", root == NULL || kg_node_is_true(root, "is_error"));
+    kg_json_named_str(&json, "text",
+                      root ? kg_node_text(root, "text") : kg_str(reply->error.message));
+    if (structured != NULL) {
+        kg_json_key(&json, "structured");
+        kg_json_node(&json, structured);
+    }
+    tell(command, &json);
+}
+
+/* -- the call ---------------------------------------------------------------------------------- */
+
+static void on_called(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct command *command = command_of(work);
+    const struct turn_ops *ops = command->ops;
+    void *data = command->data;
+    if (err_or_null != NULL && !command->told) {
+        refuse(command, err_or_null);
+        return;
+    }
+    command_free(command);
+    ops->on_end(data);
+}
+
+static void on_done(void *data, const struct host_reply *reply)
+{
+    struct command *command = data;
+    command->call = NULL;
+    put_result(command, reply);
+    live_arrived(&command->work, NULL);
+}
+
+static void withdraw(void *data)
+{
+    struct command *command = data;
+    host_call_cancel(kg_steal(&command->call));
+}
+
+static int send_command(struct command *command, struct host_process *process, struct kg_err *err)
+{
+    static const struct host_call_kind kind = {
+        .act = DIALECT_METHOD,
+        .audit_sent = host_audit_called,
+        .audit_ended = host_audit_returned,
+    };
+    struct host *host = command->work.sessions->host;
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_json_writer json = kg_json_writer(&params);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", command->name);
+    kg_json_named_text(&json, "args", command->args);
+    kg_json_end(&json, '}');
+    const struct host_passage passage = {
+        .process = process,
+        .method = KG_STR("script.command"),
+        .params = kg_buf_view(&params),
+        .asker = command->work.asker,
+        .timeout_ms = host_call_timeout_ms(host, 0),
+        .kind = &kind,
+        .on_done = on_done,
+        .data = command,
+    };
+    command->call = host_pass(host, &passage, err);
+    return command->call != NULL ? 0 : -EINVAL;
+}
+
+static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct command *command = command_of(work);
+    struct kg_err err = {0};
+    struct host_process *process = err_or_null ? NULL : find(work->live, kg_str(command->name));
+    if (err_or_null == NULL && process == NULL) {
+        kg_fail(&err, KG_E_NOT_FOUND, "session %s has no command /%s", work->live->id.text,
+                command->name);
+        kg_hint(&err, "kaged session commands %s lists them", work->live->id.text);
+        err_or_null = &err;
+    }
+    if (err_or_null == NULL && send_command(command, process, &err) < 0)
+        err_or_null = &err;
+    if (err_or_null != NULL) {
+        refuse(command, err_or_null);
+        return;
+    }
+    const struct host_status status = host_process_status(process);
+    command->process = kg_strdup(status.name);
+    command->plugin = kg_strdup(status.plugin);
+    command->listener.on_event = on_event;
+    host_events_listen(host_events(work->sessions->host), &command->listener);
+    live_await(work, command, withdraw, on_called);
+}
+
+static void on_started(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (err_or_null != NULL)
+        refuse(command_of(work), err_or_null);
+    else
+        live_scripts_start(&command_of(work)->scripts, work, on_scripts);
+}
+
+static void on_open(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct kg_err err = {0};
+    if (err_or_null == NULL && live_check_open(work->live, &err) < 0)
+        err_or_null = &err;
+    if (err_or_null != NULL) {
+        refuse(command_of(work), err_or_null);
+        return;
+    }
+    live_work_for(work, "primary");
+    live_start(work, on_started);
+}
+
+struct command *command_start(struct sessions *sessions, const struct sessions_request *request,
+                              struct kg_str name, struct kg_str args, const struct turn_ops *ops,
+                              void *data, struct kg_err *err)
+{
+    if (live_op_check(sessions, true, err) < 0)
+        return NULL;
+    struct command *command = kg_alloc(sizeof(*command));
+    live_work_begin(&command->work, sessions, request->asker);
+    command->name = kg_str_dup(name);
+    command->args = kg_str_dup(args.data ? args : KG_STR(""));
+    command->ops = ops;
+    command->data = data;
+    live_open(&command->work, request->session, on_open);
+    return command;
+}
+
+void command_cancel(struct command *command, const struct kg_err *why)
+{
+    if (command->call == NULL || !live_withdraw(&command->work))
+        return; /* it ends by itself, soon */
+    on_called(&command->work, why);
+}
+
+/* -- all of them ------------------------------------------------------------------------------- */
+
+struct listing {
+    struct live_op op;
+    struct live_scripts scripts;
+};
+
+static void clear_listing(struct live_op *op)
+{
+    live_scripts_clear(&KG_CONTAINER(op, struct listing, op)->scripts);
+}
+
+static void put_commands(const struct host_process *process, const char *plugin,
+                         struct kg_json_writer *json)
+{
+    const struct kg_node *commands = kg_node_list(host_script_offers(process), "commands");
+    for (uint32_t i = 0; i < commands->count; i++) {
+        const struct kg_node *offer = &commands->items[i];
+        kg_json_begin(json, '{');
+        kg_json_named_str(json, "name", kg_node_text(offer, "name"));
+        kg_json_named_str(json, "description", kg_node_text(offer, "description"));
+        kg_json_key(json, "aliases");
+        kg_json_node(json, kg_node_list(offer, "aliases"));
+        kg_json_named_text(json, "plugin", plugin);
+        kg_json_end(json, '}');
+    }
+}
+
+static void list_ready(struct live_op *op)
+{
+    const struct live_session *live = op->work.live;
+    struct kg_json_writer json = kg_json_writer(&op->json);
+    kg_json_begin(&json, '{');
+    kg_json_named_begin(&json, "commands", '[');
+    for (struct host_plugin *at = NULL;
+         (at = host_script_after(op->work.sessions->host, at)) != NULL;) {
+        const struct host_process *process = live_script_process(live, at);
+        if (process != NULL)
+            put_commands(process, host_status((struct host_named){at, NULL}).plugin, &json);
+    }
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+    live_op_answer(op);
+}
+
+static void list_started(struct live_op *op)
+{
+    struct listing *listing = KG_CONTAINER(op, struct listing, op);
+    live_scripts_start(&listing->scripts, &op->work, live_op_then(op, list_ready));
+}
+
+static void list_open(struct live_op *op)
+{
+    struct kg_err err = {0};
+    if (live_check_open(op->work.live, &err) < 0) {
+        live_op_fail(op, &err);
+        return;
+    }
+    live_work_for(&op->work, "primary");
+    live_start(&op->work, live_op_then(op, list_started));
+}
+
+void sessions_commands(struct sessions *sessions, const struct sessions_request *request)
+{
+    struct listing *listing = live_op_new(sizeof(*listing), sessions, request, clear_listing);
+    if (live_op_admit(&listing->op, true))
+        live_op_open(&listing->op, list_open);
+}

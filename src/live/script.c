@@ -1,0 +1,197 @@
+/*
+ * The scripts of a conversation: each has a process, which lasts as long as the session is in use.
+ * They hear of a turn in the order of their names, one after the other, and the turn waits for each
+ * up to its deadline; one that lets that pass is ended, and the turn goes on. Where nobody listens,
+ * nothing is sent.
+ */
+#include "host/process.h"
+#include "live/internal.h"
+
+#include <stdlib.h>
+
+/* -- their processes --------------------------------------------------------------------------- */
+
+struct host_process *live_script_process(const struct live_session *live,
+                                         const struct host_plugin *script)
+{
+    const struct host_whom whom = {.kind = HOST_SESSION, .id = live->id.text};
+    return host_process_find(script, &whom);
+}
+
+static struct host_process *see_to(const struct live_session *live, struct host_plugin *script)
+{
+    struct host_process *process = live_script_process(live, script);
+    const struct host_whom whom = {.kind = HOST_SESSION,
+                                   .id = live->id.text,
+                                   .project = live->project_id,
+                                   .root = live->workdir};
+    return process != NULL ? process : host_process_add(script, &whom);
+}
+
+static void withdraw_settling(void *settling)
+{
+    projects_settling_withdraw(settling);
+}
+
+static void on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
+{
+    live_arrived(KG_CONTAINER(wait, struct live_scripts, settling.wait)->work, err_or_null);
+}
+
+void live_scripts_start(struct live_scripts *scripts, struct live_work *work, live_next_fn *next)
+{
+    struct host *host = work->sessions->host;
+    const struct live_session *live = work->live;
+    bool starting = false;
+    scripts->work = work;
+    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
+        if (!host_script_is_enabled(at))
+            continue;
+        struct host_process *process = see_to(live, at);
+        host_process_use(process);
+        starting |= host_process_is_starting(process);
+    }
+    if (!starting) {
+        next(work, NULL);
+        return;
+    }
+    live_await(work, &scripts->settling, withdraw_settling, next);
+    projects_when_settled(host, live->project_id, &scripts->settling, on_settled);
+}
+
+void live_scripts_in_turn(struct live_session *live, bool in_turn)
+{
+    struct host *host = live->sessions->host;
+    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
+        struct host_process *process = live_script_process(live, at);
+        if (process != NULL)
+            host_process_in_turn(process, in_turn);
+    }
+}
+
+/* -- one event --------------------------------------------------------------------------------- */
+
+static const struct host_call_kind event_kind = {
+    .act = DIALECT_METHOD,
+    .audit_sent = host_audit_called,
+    .audit_ended = host_audit_returned,
+};
+
+/* The next that listens; who is gone, or came meanwhile, is passed over or met. */
+static struct host_process *next_listener(struct live_scripts *scripts)
+{
+    struct host *host = scripts->work->sessions->host;
+    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
+        struct host_process *process = live_script_process(scripts->work->live, at);
+        const char *name = host_status((struct host_named){at, NULL}).plugin;
+        if (process == NULL || (scripts->last != NULL && strcmp(name, scripts->last) <= 0) ||
+            !host_script_hears(process, scripts->event))
+            continue;
+        kg_replace(&scripts->last, name);
+        return process;
+    }
+    return NULL;
+}
+
+/* Who blocks a call ends the round; another input is what the next hear of. */
+static void take(struct live_scripts *scripts, struct kg_str result)
+{
+    struct kg_err err;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
+    struct kg_str block = doc ? kg_node_text(doc->root, "block") : KG_STR_NULL;
+    scripts->stop |= doc != NULL && kg_node_is_true(doc->root, "stop");
+    if (block.data != NULL && scripts->blocked == NULL)
+        scripts->blocked = kg_str_dup(block);
+    struct kg_str input;
+    if (!kg_json_member(result, "input", &input) || input.data[0] != '{')
+        return;
+    scripts->input.length = 0;
+    kg_buf_str(&scripts->input, input);
+}
+
+static void send_next(struct live_scripts *scripts);
+
+static void on_done(void *data, const struct host_reply *reply)
+{
+    struct live_scripts *scripts = data;
+    scripts->call = NULL;
+    if (reply->error.code != KG_OK)
+        kg_log_about(KG_WARN, scripts->last, "%s: %s", scripts->event, reply->error.message);
+    else
+        take(scripts, reply->result);
+    send_next(scripts);
+}
+
+static void put_params(const struct live_scripts *scripts, struct kg_buf *out)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "event", scripts->event);
+    kg_json_named_raw(&json, "data", kg_buf_view(&scripts->data));
+    kg_json_end(&json, '}');
+}
+
+static bool send_event(struct live_scripts *scripts, struct host_process *process)
+{
+    struct host *host = scripts->work->sessions->host;
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    struct kg_err err = {0};
+    put_params(scripts, &params);
+    const struct host_passage passage = {
+        .process = process,
+        .method = KG_STR("script.event"),
+        .params = kg_buf_view(&params),
+        .asker = scripts->work->asker,
+        .timeout_ms = (uint64_t)host_config(host)->limits_hook_timeout_ms,
+        .kind = &event_kind,
+        .on_done = on_done,
+        .data = scripts,
+    };
+    scripts->call = host_pass(host, &passage, &err);
+    if (scripts->call == NULL)
+        kg_log_about(KG_WARN, scripts->last, "%s: %s", scripts->event, err.message);
+    return scripts->call != NULL;
+}
+
+static void send_next(struct live_scripts *scripts)
+{
+    struct host_process *process;
+    while (scripts->blocked == NULL && (process = next_listener(scripts)) != NULL)
+        if (send_event(scripts, process))
+            return;
+    live_arrived(scripts->work, NULL);
+}
+
+static void withdraw_call(void *data)
+{
+    struct live_scripts *scripts = data;
+    host_call_cancel(kg_steal(&scripts->call));
+}
+
+void live_scripts_tell(struct live_scripts *scripts, const char *event, struct kg_str data,
+                       live_next_fn *next)
+{
+    struct live_work *work = scripts->work;
+    struct host_process *process;
+    scripts->event = event;
+    kg_free(&scripts->last);
+    kg_free(&scripts->blocked);
+    scripts->input.length = 0;
+    scripts->stop = false;
+    scripts->data.length = 0;
+    kg_buf_str(&scripts->data, data);
+    while ((process = next_listener(scripts)) != NULL)
+        if (send_event(scripts, process)) {
+            live_await(work, scripts, withdraw_call, next);
+            return;
+        }
+    next(work, NULL);
+}
+
+void live_scripts_clear(struct live_scripts *scripts)
+{
+    kg_free(&scripts->last);
+    kg_free(&scripts->blocked);
+    kg_buf_free(&scripts->data);
+    kg_buf_free(&scripts->input);
+}

@@ -1,0 +1,306 @@
+/* What the files of mcp/ share. */
+#ifndef KAGED_MCP_INTERNAL_H
+#define KAGED_MCP_INTERNAL_H
+
+#include "host/offers.h"
+#include "host/process.h"
+#include "mcp/mcp.h"
+#include "projects/projects.h"
+
+#define MCP_MODERN "2026-07-28"
+#define MCP_LATEST "2025-11-25" /* of the legacy era */
+
+/* In which way a client speaks; each method says in which of them it is known. */
+enum mcp_era { MCP_ERA_LEGACY = 1, MCP_ERA_MODERN = 2 };
+
+/* Codes of JSON-RPC and of MCP that are sent. */
+enum {
+    MCP_PARSE_ERROR = -32700,
+    MCP_INVALID_REQUEST = -32600,
+    MCP_METHOD_NOT_FOUND = -32601,
+    MCP_INVALID_PARAMS = -32602,
+    MCP_INTERNAL_ERROR = -32603,
+    MCP_NO_SESSION = -32001, /* as the SDKs say it */
+    MCP_NOT_FOUND = -32002,  /* a resource, in the legacy era */
+    MCP_HEADER_MISMATCH = -32020,
+    MCP_UNSUPPORTED_VERSION = -32022,
+};
+
+/* Whose tools, by which processes. */
+struct mcp_scope {
+    struct mcp *mcp;
+    struct kg_str plugin;            /* empty: of all */
+    struct kg_str project;           /* empty: of none */
+    struct kg_str profile, confines; /* both count; empty: none */
+    bool reads_only;
+};
+
+/* The last that was heard of a client. */
+struct mcp_last {
+    uint64_t calls;
+    char *tool; /* owned */
+    const char *outcome;
+    int64_t at_ms; /* wall clock; 0: it called nothing */
+};
+/* A modern client, which has no session. */
+#define MCP_VISITORS_MAX 64
+struct mcp_visitor {
+    char *owner, *name; /* owned; NULL: nobody */
+    struct mcp_last last;
+};
+/* Calls that are not kept yet; see activity.c. */
+struct mcp_activity {
+    struct kg_buf bunch; /* the beginning of a JSON list */
+    struct loop_timer timer;
+    bool is_writing;
+    uint64_t bunches, lost;
+};
+
+struct mcp_event;
+struct mcp_subscription;
+/*
+ * Messages to a client, in their order. Those of a session are kept for a while after they were
+ * sent, so that a client whose connection broke can have what it missed.
+ */
+struct mcp_stream {
+    struct mcp_stream *next;       /* of the client */
+    struct mcp *mcp;               /* borrowed */
+    struct mcp_client *client;     /* NULL: it is the exchange's own, and ends with it */
+    struct mcp_exchange *exchange; /* that carries it; NULL: nobody does */
+    uint64_t number;               /* in the session; 0 is the one that belongs to no request */
+    uint64_t sequence;             /* of the next event */
+    struct mcp_event *first, **last;
+    struct mcp_event *unsent; /* the first that was not handed to the carrier */
+    size_t bytes;
+    bool has_ended; /* no more is put in */
+};
+
+/* A session of a legacy client. */
+struct mcp_client {
+    struct mcp *mcp;
+    struct mcp_client *next, *previous;
+    char id[40];  /* chance, as text */
+    char tag[12]; /* the same, in the ids of its events */
+    char *owner;  /* owned, like those that follow */
+    char *plugin, *project, *profile, *confines;
+    bool reads_only;
+    char *name, *version; /* owned; what it says it is; "" if it does not */
+    const char *revision;
+    unsigned level; /* of logging: see mcp_levels */
+    struct mcp_stream *streams;
+    uint64_t stream_number;
+    struct mcp_subscription *subscriptions;
+    unsigned call_count;
+    struct mcp_last last;
+    uint64_t tools_told; /* a digest of the list that it has */
+    uint64_t used_ms;
+    struct loop_timer idle;
+};
+
+struct mcp_exchange {
+    struct mcp_exchange *next, *previous; /* of all that are kept */
+    const struct mcp_carrier_ops *ops;
+    void *carrier;
+    struct mcp_scope scope;
+    char *owner;              /* owned */
+    struct host_asker *asker; /* a reference */
+    enum mcp_era era;
+    struct mcp_client *client; /* NULL: a modern one, or not known */
+    struct kg_str id;          /* as it was written; points into the body, or is empty */
+    struct mcp_call *call;     /* that it waits for; NULL: none */
+    struct mcp_stream *stream; /* that it carries; NULL: none */
+    uint64_t told;             /* of a subscription: a digest of the list that it has */
+    bool is_kept, is_full, is_subscription;
+    bool wants_tools, wants_prompts, wants_resources; /* of a subscription: when they change */
+    struct mcp_subscription *subscriptions;           /* the same, to resources */
+    int level;         /* of what a modern client wants to hear of logs; -1: nothing */
+    char *client_name; /* owned; what a modern client says it is; NULL: nothing */
+    struct loop_timer timer;
+};
+
+/* A call that is under way for a client. */
+struct mcp_call {
+    struct mcp *mcp;
+    struct mcp_call *next, *previous; /* of all */
+    struct mcp_client *client;        /* NULL: a modern one's */
+    struct mcp_exchange *exchange;    /* NULL: it left; the answer is kept in the stream, if any */
+    struct mcp_stream *stream;        /* that the answer goes to; NULL: it is the whole answer */
+    enum mcp_era era;
+    struct kg_str id, token; /* as they were written, in `texts`, like what follows */
+    struct kg_str method, arguments;
+    struct kg_buf texts;
+    struct host_asker *asker;  /* a reference; of an agent, if it is in a project */
+    char *owner, *client_name; /* owned; who called, and what he says his client is */
+    uint64_t began_ms;
+    bool is_tool;          /* and nothing else that servers offer */
+    bool is_mcp;           /* the plugin answers as MCP has it */
+    char *plugin;          /* owned; whose process has it, or who is asked */
+    enum host_offer offer; /* of what is no tool; see offers.c, like what follows */
+    bool is_of_all;        /* it came to the door of all plugins */
+    char **servers;        /* owned; that are asked one after the other; NULL: one is */
+    size_t server;
+    struct kg_buf list;
+    int level;        /* of what the client wants to hear of logs; -1: nothing */
+    bool has_entered; /* the project */
+    double progress;  /* that was told last */
+    bool has_progress;
+    struct host_call *sent;             /* one of the two, or none */
+    struct projects_tool_call *in_tool; /* in a project */
+};
+
+struct mcp {
+    struct host *host;       /* borrowed */
+    struct kg_map *by_id;    /* sessions */
+    struct kg_map *profiles; /* owned, like its values; see profiles.c */
+    struct kg_map *marks;    /* owned; the values only say which */
+    struct kg_map *prompts;  /* owned, like its values; see offers.c */
+    struct mcp_client *clients;
+    struct mcp_exchange *exchanges; /* that wait for something, or carry a stream */
+    struct mcp_call *calls;
+    size_t stream_count; /* that are carried */
+    struct mcp_activity activity;
+    struct mcp_visitor visitors[MCP_VISITORS_MAX];
+    struct host_listener listener;
+    struct projects_listener project_listener;
+    struct loop_timer look; /* whether lists are others now */
+    bool is_stopping;
+};
+
+/* -- exchange.c -------------------------------------------------------------------------------- */
+
+struct mcp_exchange *mcp_exchange_new(struct mcp *mcp, const struct mcp_visit *visit);
+/* It is not answered yet, and waits; it may be gone by itself from now on. */
+void mcp_exchange_keep(struct mcp_exchange *exchange);
+/* Each answers, and frees it. */
+void mcp_reply(struct mcp_exchange *exchange, int status, struct kg_str json);
+void mcp_reply_result(struct mcp_exchange *exchange, struct kg_str result);
+void mcp_reply_error(struct mcp_exchange *exchange, int status, int code, const char *message);
+/* The same with `data`, a JSON value. */
+void mcp_reply_error_data(struct mcp_exchange *exchange, int status, int code, const char *message,
+                          struct kg_str data);
+/* The carrier has all of its stream. */
+void mcp_exchange_end(struct mcp_exchange *exchange);
+/* Messages. */
+void mcp_put_result(struct kg_buf *out, struct kg_str id, struct kg_str result);
+void mcp_put_error(struct kg_buf *out, struct kg_str id, int code, const char *message,
+                   struct kg_str data);
+/* What every modern result has: its type and who answers, in an object that is open. */
+void mcp_put_result_head(struct kg_json_writer *json, const struct mcp_exchange *exchange);
+void mcp_put_server(struct kg_json_writer *json, const struct mcp_scope *scope, const char *key);
+
+/* -- stream.c ---------------------------------------------------------------------------------- */
+
+struct mcp_stream *mcp_stream_new(struct mcp *mcp, struct mcp_client *client_or_null);
+void mcp_stream_free(struct mcp_stream *stream); /* nobody carries it */
+/* Whether one more may be carried. */
+bool mcp_streams_have_room(const struct mcp *mcp);
+/* Begins to carry it, with what came after the event of that sequence. */
+void mcp_stream_carry(struct mcp_stream *stream, struct mcp_exchange *exchange, uint64_t after);
+/* It is carried no more; events stay. */
+void mcp_stream_let_go(struct mcp_stream *stream);
+void mcp_stream_put(struct mcp_stream *stream, struct kg_str message);
+void mcp_stream_end(struct mcp_stream *stream);     /* after what was put last */
+void mcp_stream_flush(struct mcp_stream *stream);   /* as far as the carrier takes it */
+void mcp_stream_comment(struct mcp_stream *stream); /* so that nobody takes it for dead */
+/* The stream that the event of a session belongs to, and its place there; NULL: it has none. */
+struct mcp_stream *mcp_stream_find(const struct mcp_client *client, struct kg_str event_id,
+                                   uint64_t *ret_sequence);
+
+/* -- client.c ---------------------------------------------------------------------------------- */
+
+/* NULL, and the exchange is answered: there is no such session, or it is another's. */
+struct mcp_client *mcp_client_of(struct mcp_exchange *exchange, struct kg_str session);
+/* NULL with err: there are too many. */
+struct mcp_client *mcp_client_new(struct mcp_exchange *exchange, struct kg_err *err);
+void mcp_client_end(struct mcp_client *client);
+void mcp_client_use(struct mcp_client *client); /* it is not idle */
+struct mcp_scope mcp_client_scope(const struct mcp_client *client);
+/* The stream that belongs to no request; NULL: it never listened. */
+struct mcp_stream *mcp_client_stream(const struct mcp_client *client);
+/* Removes what is kept for nobody, as far as it is too much. */
+void mcp_client_tidy(struct mcp_client *client);
+
+extern const char *const mcp_levels[]; /* of logging; ended by NULL */
+
+/* -- tools.c ----------------------------------------------------------------------------------- */
+
+/* Until the next turn of the loop. */
+struct mcp_tool {
+    const struct manifest *manifest;
+    const struct manifest_tool *declared;
+};
+/* KG_OK and the tool, or why there is none of that name. */
+int mcp_tool_find(const struct mcp_scope *scope, struct kg_str name, struct mcp_tool *ret_tool,
+                  struct kg_err *err);
+/* All of them as a list. */
+void mcp_tools_put(const struct mcp_scope *scope, struct kg_json_writer *json);
+uint64_t mcp_tools_digest(const struct mcp_scope *scope);
+/* Whether the plugin is offered to the client at all. */
+bool mcp_has_plugin(const struct mcp_scope *scope, struct host_named named);
+
+/* -- profiles.c -------------------------------------------------------------------------------- */
+
+int mcp_profiles_open(struct mcp *mcp, struct kg_err *err);
+void mcp_profiles_close(struct mcp *mcp);
+/* Whether a client of the scope may see and call it; and whether it may use all of a plugin. */
+bool mcp_allows(const struct mcp_scope *scope, const struct mcp_tool *tool);
+bool mcp_allows_plugin(const struct mcp_scope *scope, const char *plugin);
+
+/* -- call.c ------------------------------------------------------------------------------------ */
+
+void mcp_handle_call(struct mcp_exchange *exchange, struct kg_str params);
+/* A call of this exchange; texts are copied. */
+struct mcp_call *mcp_call_new(struct mcp_exchange *exchange, struct kg_str method,
+                              struct kg_str arguments, struct kg_str token);
+void mcp_call_keep(struct mcp_call *call); /* it is sent, and its exchange waits */
+/* NULL, or why the client may not ask for anything now. */
+const char *mcp_call_refusal(const struct mcp_exchange *exchange);
+/* Each answers it, and it is over: with a result, with an error of ours or of the plugin's. */
+void mcp_call_answer(struct mcp_call *call, struct kg_str result);
+void mcp_call_fail(struct mcp_call *call, const struct kg_err *err);
+void mcp_call_refuse(struct mcp_call *call, int code, const char *message, struct kg_str data);
+peer_progress_fn mcp_call_progress;
+/* The token of a request as it was written; empty: it has none. */
+struct kg_str mcp_progress_token(struct kg_str params);
+/* What a server logged while the call is under way. */
+void mcp_call_log(struct mcp_call *call, struct kg_str level, struct kg_str message);
+/* Ends it without an answer; its exchange, if it has one, is still to be answered. */
+void mcp_call_cancel(struct mcp_call *call);
+/* What a client called with that id, and has no answer to; NULL: nothing. */
+struct mcp_call *mcp_call_find(const struct mcp_client *client, struct kg_str id);
+/* A look at the exchange from time to time, so that its stream is not taken for dead. */
+void mcp_keep_alive(struct mcp_exchange *exchange);
+
+/* -- offers.c ---------------------------------------------------------------------------------- */
+
+/* Asks for it, and answers the exchange, at once or later. */
+void mcp_offer(struct mcp_exchange *exchange, enum host_offer what, struct kg_str params);
+void mcp_offers_close(struct mcp *mcp);
+bool mcp_resource_split(struct kg_str outer, struct kg_str *ret_plugin, struct kg_str *ret_uri);
+/* The process that serves the client, by its name; owned. */
+char *mcp_server_name(const struct mcp_scope *scope, struct kg_str plugin);
+bool mcp_may_use(const struct mcp_scope *scope, struct kg_str plugin);
+
+/* -- subscriptions.c --------------------------------------------------------------------------- */
+
+/* For the client's session, or for the exchange, which carries a stream. */
+int mcp_subscribe(struct mcp_exchange *exchange, bool for_client, struct kg_str uri,
+                  struct kg_err *err);
+void mcp_unsubscribe(struct mcp_client *client, struct kg_str uri);
+void mcp_subscriptions_free(struct mcp_subscription **list);
+
+/* -- activity.c -------------------------------------------------------------------------------- */
+
+/* A call of a tool is over. The outcome is a text that stays. */
+void mcp_activity_add(const struct mcp_call *call, const char *outcome, struct kg_str result);
+void mcp_activity_close(struct mcp *mcp);
+void mcp_last_note(struct mcp_last *last, const struct mcp_call *call, const char *outcome);
+struct mcp_last *mcp_visitor_last(struct mcp *mcp, const char *owner, const char *name);
+void mcp_visitor_free(struct mcp_visitor *visitor);
+
+/* -- news.c ------------------------------------------------------------------------------------ */
+
+void mcp_news_open(struct mcp *mcp);
+void mcp_news_close(struct mcp *mcp);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * kaged-lua: runs one script, for one conversation, in a cage that has nothing. Its source comes
+ * over stdin, as all else does.
+ *
+ * usage: kaged-lua [NAME=VALUE...]
+ */
+#include "script/worker/internal.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int leave(const char *why)
+{
+    fprintf(stderr, "kaged-lua: %s\n", why);
+    return 1;
+}
+
+static int read_options(int count, char **words, struct options *options, struct kg_err *err)
+{
+    kg_options_preset(options_rows, options);
+    for (int i = 1; i < count; i++) {
+        struct kg_str name;
+        const char *value;
+        if (kg_option_split(words[i], &name, &value, err) < 0 ||
+            kg_option_set(options_rows, name, value, options, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int main(int count, char **words)
+{
+    struct options options;
+    struct kg_err err = {0};
+    signal(SIGPIPE, SIG_IGN);
+    if (read_options(count, words, &options, &err) < 0)
+        return leave(err.message);
+    struct runner *runner = runner_new(&options, STDIN_FILENO, STDOUT_FILENO, &err);
+    if (runner == NULL)
+        return leave(err.message);
+    int result = runner_serve(runner);
+    runner_free(runner);
+    return result < 0 ? leave(strerror(-result)) : 0;
+}

@@ -1,0 +1,779 @@
+-- What a script finds under the name kage, and what the daemon asks of it. All that a script could
+-- replace is taken first: from then on it is its own. Nothing in here grants anything: what leaves the
+-- process is checked by the daemon, each time.
+local host = ...
+local error, ipairs, pairs, pcall = error, ipairs, pairs, pcall
+local setmetatable, tonumber, tostring, type = setmetatable, tonumber, tostring, type
+local yield, isyieldable = coroutine.yield, coroutine.isyieldable
+local format, lower, match = string.format, string.lower, string.match
+local insert, remove, sort = table.insert, table.remove, table.sort
+local encode, decode, words = host.encode, host.decode, host.words
+
+-- Lua's own runs the handler where the error was raised: inside of the hook that counts instructions, if
+-- it was that, and so without being counted.
+local function finish(handler, ok, ...)
+  if ok then
+    return true, ...
+  end
+  local _, value = pcall(handler, ...)
+  return false, value
+end
+function xpcall(run, handler, ...)
+  return finish(handler, pcall(run, ...))
+end
+
+local kage = {}
+local session = {}      -- what the daemon told of the conversation: id, project, cwd, model
+local grants = {}       -- the operator's, by name
+local config = "{}"     -- the script's own, as JSON
+local script = "script" -- its name
+local changed = true    -- the daemon has to hear what is registered
+local commands, command_names = {}, {}
+local tools = {}
+local accepted = {} -- what needs a screen, by name
+
+-- ---- checks ------------------------------------------------------------------------------------
+
+local function raise(form, ...)
+  error(format(form, ...), 3)
+end
+
+local function want(value, kind, name, what)
+  if type(value) ~= kind then
+    error(format("%s: %s is a %s, not a %s", name, what, type(value), kind), 3)
+  end
+  return value
+end
+
+local function want_text(value, name, what)
+  want(value, "string", name, what)
+  if value == "" then
+    raise("%s: %s is empty", name, what)
+  end
+  return value
+end
+
+local function optional(value, kind, name, what)
+  if value ~= nil then
+    want(value, kind, name, what)
+  end
+  return value
+end
+
+local function copy(value)
+  return decode(encode(value))
+end
+
+-- ---- words -------------------------------------------------------------------------------------
+
+local levels = { trace = "debug", debug = "debug", info = "info", warn = "warn", warning = "warn", error = "error" }
+
+local function log(level, text)
+  host.log(levels[level] or "info", text)
+end
+
+function kage.log(level, text)
+  log(tostring(level), tostring(text))
+end
+
+local notice_levels = { info = "info", warn = "warning", warning = "warning", error = "error" }
+
+local function notify(text, level)
+  if type(text) == "number" then
+    text = tostring(text)
+  end
+  want(text, "string", "kage.notify", "the message")
+  local known = notice_levels[level == nil and "info" or level]
+  if known == nil then
+    raise("kage.notify: the level is info, warning or error")
+  end
+  host.tell("script.notice", { text = text, level = known })
+  if known ~= "info" then
+    log(known, text)
+  end
+end
+kage.notify = notify
+
+-- ---- host --------------------------------------------------------------------------------------
+
+local api_version = 2
+kage.now_ms = host.now_ms
+kage.sleep_ms = host.sleep_ms
+
+function kage.api_version()
+  return api_version
+end
+
+function kage.host_version()
+  return host.version
+end
+
+function kage.requires(wanted)
+  want(wanted, "table", "kage.requires", "what is required")
+  local least = tonumber(wanted.api) or 0
+  if least > api_version then
+    raise("kage.requires: this host has API %d, and %s is wanted", api_version, tostring(wanted.api))
+  end
+end
+
+kage.json = {}
+function kage.json.encode(value)
+  local ok, text = pcall(encode, value)
+  if not ok then
+    raise("kage.json.encode: %s", words(text))
+  end
+  return text
+end
+function kage.json.decode(text)
+  want(text, "string", "kage.json.decode", "the text")
+  local ok, value = pcall(decode, text)
+  if not ok then
+    raise("kage.json.decode: %s", words(value))
+  end
+  return value
+end
+
+function kage.config()
+  return { model = session.model, cwd = session.cwd }
+end
+
+function kage.plugin_config()
+  return decode(config)
+end
+
+-- ---- what it keeps ----------------------------------------------------------------------------
+
+kage.store = {}
+
+local function stored(method, sql, ...)
+  local made = "CREATE TABLE IF NOT EXISTS store (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
+  host.ask("kaged.storage.exec", { sql = made })
+  return host.ask("kaged.storage." .. method, { sql = sql, params = { ... } })
+end
+
+function kage.store.get(key)
+  want(key, "string", "kage.store.get", "the key")
+  local row = stored("query", "SELECT value FROM store WHERE key = ?", key).rows[1]
+  return row and decode(row.value)
+end
+
+function kage.store.set(key, value)
+  want(key, "string", "kage.store.set", "the key")
+  stored("exec", "INSERT OR REPLACE INTO store VALUES (?, ?)", key, encode(value))
+end
+
+function kage.store.delete(key)
+  want(key, "string", "kage.store.delete", "the key")
+  stored("exec", "DELETE FROM store WHERE key = ?", key)
+end
+
+function kage.store.keys()
+  local keys = {}
+  for i, row in ipairs(stored("query", "SELECT key FROM store ORDER BY key").rows) do
+    keys[i] = row.key
+  end
+  return keys
+end
+
+-- ---- capabilities ------------------------------------------------------------------------------
+
+local known_capabilities = {
+  session_write = true, exec = true, fs_write = true, context = true,
+  provider = true, env = true, net = true, crypto = true,
+}
+local attach = {} -- by capability: puts on kage what it allows
+
+function kage.request_capabilities(names)
+  want(names, "table", "kage.request_capabilities", "the list")
+  local answer = {}
+  for _, name in ipairs(names) do
+    if not known_capabilities[name] then
+      raise("kage.request_capabilities: there is no capability %s", tostring(name))
+    end
+    answer[name] = grants[name] == true
+    if answer[name] and attach[name] then
+      attach[name]()
+    end
+  end
+  return answer
+end
+
+-- ---- questions to a person ---------------------------------------------------------------------
+
+kage.ui = { notify = notify }
+
+local function question(kind, asked)
+  if not isyieldable() then
+    raise("kage.ui.%s: cannot be asked from here", kind)
+  end
+  if host.parked() then
+    raise("kage.ui.%s: busy, another question of this script waits for its answer", kind)
+  end
+  asked.kind = kind
+  return yield(host.ask_mark, asked)
+end
+
+-- Items for who chooses; what each stands for stays here.
+local function choices(items)
+  local labels, values = {}, {}
+  for i, item in ipairs(items) do
+    if type(item) == "string" then
+      item = { label = item }
+    end
+    if type(item) ~= "table" or type(item.label) ~= "string" then
+      return nil
+    end
+    labels[i] = { label = item.label, detail = type(item.detail) == "string" and item.detail or nil }
+    values[i] = item.value == nil and item.label or item.value
+  end
+  return labels, values
+end
+
+function kage.ui.select(title, items)
+  want(title, "string", "kage.ui.select", "the title")
+  want(items, "table", "kage.ui.select", "the items")
+  local labels, values = choices(items)
+  if labels == nil or #labels == 0 then
+    notify(format("%s: a choice has no label, or there is none", title), "error")
+    return nil
+  end
+  return values[question("select", { title = title, items = labels })]
+end
+
+function kage.ui.confirm(title, message)
+  want(title, "string", "kage.ui.confirm", "the title")
+  want(message, "string", "kage.ui.confirm", "the message")
+  return question("confirm", { title = title, message = message }) == true
+end
+
+local function ask_text(kind, title, more, what)
+  want(title, "string", "kage.ui." .. kind, "the title")
+  optional(more, "string", "kage.ui." .. kind, what)
+  local text = question(kind, { title = title, [what] = more })
+  return type(text) == "string" and text or nil
+end
+
+function kage.ui.input(title, placeholder)
+  return ask_text("input", title, placeholder, "placeholder")
+end
+
+function kage.ui.editor(title, prefill)
+  return ask_text("editor", title, prefill, "prefill")
+end
+
+-- ---- commands ----------------------------------------------------------------------------------
+
+local truths = { ["true"] = true, yes = true, on = true, ["1"] = true,
+                 ["false"] = false, no = false, off = false, ["0"] = false }
+local argument_kinds = { text = true, choice = true, path = true, session = true, flag = true }
+
+local function check_arguments(list, name)
+  for _, argument in ipairs(optional(list, "table", name, "args") or {}) do
+    want(argument, "table", name, "an argument")
+    want_text(argument.name, name, "an argument's name")
+    if not argument_kinds[argument.kind] then
+      raise("%s: there is no kind of argument %s", name, tostring(argument.kind))
+    end
+    if argument.kind == "choice" and (type(argument.choices) ~= "table" or #argument.choices == 0) then
+      raise("%s: argument %s has no choices", name, argument.name)
+    end
+  end
+  return list or {}
+end
+
+local function register_command(spec, name)
+  want(spec, "table", name, "the command")
+  local command = {
+    name = want_text(spec.name, name, "name"),
+    description = want(spec.description, "string", name, "description"),
+    handler = want(spec.handler, "function", name, "handler"),
+    arguments = check_arguments(spec.args, name),
+    aliases = {},
+  }
+  for _, alias in ipairs(optional(spec.aliases, "table", name, "aliases") or {}) do
+    insert(command.aliases, want_text(alias, name, "an alias"))
+  end
+  if command_names[command.name] then
+    log("warn", format("command %s is registered already", command.name))
+    return
+  end
+  insert(commands, command)
+  command_names[command.name] = command
+  for _, alias in ipairs(command.aliases) do
+    command_names[alias] = command_names[alias] or command
+  end
+  changed = true
+end
+
+function kage.register_command(spec)
+  register_command(spec, "kage.register_command")
+end
+function kage.override_command(spec)
+  register_command(spec, "kage.override_command")
+end
+
+local function has(list, value)
+  for _, item in ipairs(list) do
+    if item == value then
+      return true
+    end
+  end
+  return false
+end
+
+-- The value of one argument and what is left of the line; or nil, the line, and what is wrong.
+local function parse_one(argument, rest)
+  if argument.kind == "text" then
+    local text = match(rest, "^%s*(.-)%s*$")
+    return text ~= "" and text or nil, ""
+  end
+  local token, after = match(rest, "^%s*(%S+)(.*)$")
+  if token == nil then
+    return nil, rest
+  end
+  if argument.kind == "flag" then
+    local truth = truths[lower(token)]
+    if truth == nil then
+      return nil, rest, format("arg `%s` is yes or no", argument.name)
+    end
+    return truth, after
+  end
+  if argument.kind == "choice" and not has(argument.choices, token) then
+    return nil, rest, format("arg `%s` is one of %s", argument.name, encode(argument.choices))
+  end
+  return token, after
+end
+
+local function parse_arguments(command, raw)
+  local parsed, rest = {}, raw
+  for _, argument in ipairs(command.arguments) do
+    local value, after, problem = parse_one(argument, rest)
+    if problem then
+      return nil, format("%s: %s", command.name, problem)
+    end
+    if value == nil and not argument.optional and argument.kind ~= "flag" then
+      return nil, format("%s: missing required arg `%s`", command.name, argument.name)
+    end
+    parsed[argument.name], rest = value, after
+  end
+  return parsed
+end
+
+-- What a command or a tool returned, as {text, is_error, structured}.
+local function shown(value)
+  if value == nil then
+    return { text = "" }
+  elseif type(value) == "string" then
+    return { text = value }
+  elseif type(value) ~= "table" then
+    return { text = tostring(value) }
+  elseif value.text == nil then
+    return { text = encode(value), structured = value }
+  end
+  return { text = tostring(value.text), is_error = value.is_error == true or nil, structured = value.structured }
+end
+
+local function failed(form, ...)
+  return { text = format(form, ...), is_error = true }
+end
+
+local dispatch = {}
+
+function dispatch.command(params)
+  local command = command_names[params.name]
+  if command == nil then
+    return failed("there is no command %s", tostring(params.name))
+  end
+  if host.parked() then
+    return failed("%s: busy, a question of this script waits for its answer", command.name)
+  end
+  local parsed, problem = parse_arguments(command, params.args or "")
+  if parsed == nil then
+    return failed("%s", problem)
+  end
+  local ok, value = pcall(command.handler, params.args or "", nil, parsed)
+  if not ok then
+    log("error", format("command %s: %s", command.name, words(value)))
+    return failed("plugin command %s: %s", command.name, words(value))
+  end
+  return shown(value)
+end
+
+-- ---- tools -------------------------------------------------------------------------------------
+
+local risks = { read = true, write = true, exec = true, network = true }
+
+local function register_tool(spec, name)
+  want(spec, "table", name, "the tool")
+  local tool = {
+    name = want_text(spec.name, name, "name"),
+    description = want(spec.description, "string", name, "description"),
+    execute = want(spec.execute, "function", name, "execute"),
+    risk = spec.risk or "read",
+  }
+  if not risks[tool.risk] then
+    raise("%s: the risk is read, write, exec or network", name)
+  end
+  if not match(tool.name, "^[A-Za-z0-9_-]+$") then
+    raise("%s: a name has letters, digits, - and _ alone", name)
+  end
+  local ok, schema = pcall(copy, spec.schema)
+  if ok and type(schema) == "table" and (schema.type == nil or schema.type == "object") then
+    tool.schema = schema
+  end
+  tools[tool.name] = tool
+  changed = true
+end
+
+function kage.register_tool(spec)
+  register_tool(spec, "kage.register_tool")
+end
+function kage.override_tool(spec)
+  register_tool(spec, "kage.override_tool")
+end
+
+function dispatch.tool(params)
+  local tool = tools[params.name]
+  if tool == nil then
+    return failed("there is no tool %s", tostring(params.name))
+  end
+  local ok, value = pcall(tool.execute, params.input or {})
+  if not ok then
+    log("error", format("tool %s: %s", tool.name, words(value)))
+    return failed("%s", words(value))
+  end
+  return shown(value)
+end
+
+-- ---- events ------------------------------------------------------------------------------------
+
+-- How each is answered: by nothing, by another value, by a yes or no, by a veto, by a verdict on a call.
+local events = {
+  agent_start = "notify", agent_end = "notify", before_agent_start = "notify",
+  turn_start = "notify", turn_end = "notify",
+  message_start = "notify", message_update = "notify", message_end = "notify",
+  after_provider_response = "notify",
+  tool_update = "notify", tool_result = "notify", tool_call = "verdict",
+  model_select = "notify", thinking_level_select = "notify", permission_mode_select = "notify",
+  user_bash = "notify", user_shell = "notify", option_set = "notify", color_scheme = "notify", user = "notify",
+  transform_context = "transform", before_provider_request = "transform", compact_prepare = "transform",
+  should_stop_after_turn = "stop",
+  session_before_switch = "veto", session_before_fork = "veto", resources_discover = "notify",
+}
+local needs_context = {
+  transform_context = true, before_provider_request = true, compact_prepare = true,
+  before_agent_start = true, message_update = true,
+}
+local handlers = {} -- by event, in the order of registration
+local nothing = function() end
+
+function kage.on(event, handler)
+  want(handler, "function", "kage.on", "the handler")
+  if events[event] == nil then
+    log("warn", format("kage.on: there is no event %s", tostring(event)))
+    return nothing
+  end
+  if needs_context[event] and not grants.context then
+    log("warn", format('kage.on: %s needs [plugins.capabilities] %s = ["context"] in config.toml', event, script))
+  end
+  local entry = { handler = handler }
+  handlers[event] = handlers[event] or {}
+  insert(handlers[event], entry)
+  changed = true
+  return function()
+    for i, other in ipairs(handlers[event]) do
+      if other == entry then
+        remove(handlers[event], i)
+        changed = true
+      end
+    end
+    entry.off = true
+  end
+end
+
+-- Each handler gets a copy of its own of the value, as JSON. False: there is none, or it raised.
+local function call_handler(event, entry, text)
+  if entry.off then
+    return false
+  end
+  local ok, value = pcall(entry.handler, decode(text))
+  if not ok then
+    log("error", format("plugin handler for '%s' from '%s' raised: %s", event, script, words(value)))
+  end
+  return ok, value
+end
+
+local answer = {}
+
+function answer.notify(event, list, text)
+  for _, entry in ipairs(list) do
+    call_handler(event, entry, text)
+  end
+end
+
+function answer.transform(event, list, text)
+  local before = text
+  for _, entry in ipairs(list) do
+    local ok, value = call_handler(event, entry, text)
+    if ok and value ~= nil then
+      local writes, written = pcall(encode, value)
+      if writes then
+        text = written
+      else
+        log("error", format("plugin handler for '%s': what it returned cannot be used: %s", event, words(written)))
+      end
+    end
+  end
+  return text ~= before and { value = decode(text) } or nil
+end
+
+function answer.stop(event, list, text)
+  for _, entry in ipairs(list) do
+    local ok, value = call_handler(event, entry, text)
+    if ok and value == true then
+      return { stop = true }
+    end
+  end
+end
+
+function answer.veto(event, list, text)
+  for _, entry in ipairs(list) do
+    local ok, value = call_handler(event, entry, text)
+    if ok and type(value) == "table" and type(value.cancel) == "string" then
+      return { cancel = value.cancel }
+    elseif ok and type(value) == "table" and type(value.patch) == "string" then
+      return { patch = value.patch }
+    end
+  end
+end
+
+-- The input of one is what the next sees; who blocks ends it.
+function answer.verdict(event, list, text)
+  local input
+  for _, entry in ipairs(list) do
+    local ok, value = call_handler(event, entry, text)
+    if ok and type(value) == "table" then
+      if type(value.block) == "string" or value.block == true then
+        return { block = value.block == true and (value.reason or "blocked by a script") or value.block }
+      elseif type(value.input) == "table" then
+        local call = decode(text)
+        call.input = value.input
+        local writes, written = pcall(encode, call)
+        if writes then
+          text, input = written, value.input
+        end
+      end
+    end
+  end
+  return input and { input = input } or nil
+end
+
+function dispatch.event(params)
+  local list = {}
+  for i, entry in ipairs(handlers[params.event] or {}) do
+    list[i] = entry
+  end
+  local kind = events[params.event]
+  return kind and answer[kind](params.event, list, encode(params.data)) or {}
+end
+
+-- ---- timers ------------------------------------------------------------------------------------
+
+local timers = {} -- {due, every or nil, run}
+local interval_least_ms = 50
+
+local function add_timer(run, after_ms, every_ms)
+  if #timers >= host.timers_max then
+    raise("kage.timer: a script has at most %d timers", host.timers_max)
+  end
+  local timer = { due = host.monotonic_ms() + after_ms, every = every_ms, run = run }
+  insert(timers, timer)
+  return function()
+    for i, other in ipairs(timers) do
+      if other == timer then
+        remove(timers, i)
+      end
+    end
+  end
+end
+
+function kage.schedule(run)
+  want(run, "function", "kage.schedule", "what is scheduled")
+  add_timer(run, 0)
+end
+
+function kage.defer(run, ms)
+  want(run, "function", "kage.defer", "what is deferred")
+  want(ms, "number", "kage.defer", "the time")
+  return add_timer(run, ms > 0 and ms // 1 or 0)
+end
+
+function kage.timer(run, ms)
+  want(run, "function", "kage.timer", "what is repeated")
+  want(ms, "number", "kage.timer", "the interval")
+  local every = ms > interval_least_ms and ms // 1 or interval_least_ms
+  return add_timer(run, every, every)
+end
+
+local function first_timer()
+  local first
+  for _, timer in ipairs(timers) do
+    if first == nil or timer.due < first.due then
+      first = timer
+    end
+  end
+  return first
+end
+
+function dispatch.timer()
+  local timer, now = first_timer(), host.monotonic_ms()
+  if timer == nil or timer.due > now then
+    return
+  end
+  timer.due = now + (timer.every or 0)
+  if not timer.every then
+    for i, other in ipairs(timers) do
+      if other == timer then
+        remove(timers, i)
+      end
+    end
+  end
+  local stopped = timer.every == nil
+  local ok, problem = pcall(timer.run)
+  if not ok then
+    log("error", format("a timer of '%s' raised: %s", script, words(problem)))
+    for i, other in ipairs(timers) do
+      if not stopped and other == timer then
+        remove(timers, i)
+      end
+    end
+  end
+end
+
+-- ---- what needs a screen -----------------------------------------------------------------------
+
+-- Accepted, listed and told once in the log: a script that draws runs here, too.
+local function accept(name, result)
+  return function()
+    if not accepted[name] then
+      accepted[name] = true
+      changed = true
+      log("info", format("%s needs a screen: it is accepted, and shows nothing", name))
+    end
+    return result
+  end
+end
+
+local function accept_all(table_name)
+  return setmetatable({}, {
+    __metatable = false,
+    __index = function(_, key)
+      return accept(format("kage.%s.%s", table_name, tostring(key)))
+    end,
+  })
+end
+
+for _, name in ipairs({ "set_header", "set_footer", "set_slot" }) do
+  kage.ui[name] = accept("kage.ui." .. name)
+end
+for _, name in ipairs({ "register_widget", "set_status", "clear_status", "register_block_renderer",
+                        "add_autocomplete_provider", "register_provider", "provider_error", "on_acp_permission" }) do
+  kage[name] = accept("kage." .. name)
+end
+for _, name in ipairs({ "register_keybinding", "on_terminal_input" }) do
+  kage[name] = accept("kage." .. name, nothing)
+end
+for _, name in ipairs({ "api", "opt", "keymap", "theme", "action", "crypto", "acp", "mcp" }) do
+  kage[name] = accept_all(name)
+end
+
+-- ---- loading -----------------------------------------------------------------------------------
+
+_G.kage = kage
+
+function dispatch.load(params)
+  script, config = params.name, encode(params.config or {})
+  session, grants = params.session or {}, params.grants or {}
+  local chunk, problem = host.load(params.source, script)
+  if chunk == nil then
+    return { error = problem }
+  end
+  local ok, raised = pcall(chunk)
+  return { error = not ok and words(raised) or nil }
+end
+
+-- The session, the grants or the configuration are others now.
+function dispatch.update(params)
+  session = params.session or session
+  config = params.config and encode(params.config) or config
+end
+
+-- ---- what C asks -------------------------------------------------------------------------------
+
+local function keys(of)
+  local list = {}
+  for key in pairs(of) do
+    insert(list, key)
+  end
+  sort(list)
+  return list
+end
+
+local function subscribed()
+  local list = {}
+  for _, event in ipairs(keys(handlers)) do
+    if #handlers[event] > 0 and (grants.context or not needs_context[event]) then
+      insert(list, event)
+    end
+  end
+  return list
+end
+
+local function list_tools()
+  local list = {}
+  for _, name in ipairs(keys(tools)) do
+    local tool = tools[name]
+    insert(list, { name = name, description = tool.description, schema = tool.schema, risk = tool.risk })
+  end
+  return list
+end
+
+local function list_commands()
+  local list = {}
+  for _, command in ipairs(commands) do
+    insert(list, { name = command.name, description = command.description, aliases = #command.aliases > 0 and
+      command.aliases or nil })
+  end
+  return list
+end
+
+return {
+  dispatch = function(method, params)
+    local run = dispatch[method]
+    if run == nil then
+      error("there is no such method")
+    end
+    return run(params)
+  end,
+  registered = function()
+    if not changed then
+      return nil
+    end
+    changed = false
+    local some = { events = subscribed(), tools = list_tools(), commands = list_commands(), screen = keys(accepted) }
+    for name, list in pairs(some) do
+      if #list == 0 then
+        some[name] = nil
+      end
+    end
+    return some
+  end,
+  due = function()
+    local first = first_timer()
+    if first == nil then
+      return nil
+    end
+    local ms = first.due - host.monotonic_ms()
+    return ms > 0 and (ms < 60000 and ms // 1 or 60000) or 0
+  end,
+}

@@ -1,0 +1,117 @@
+"""MCP servers that do it wrong: each is bounded and told in words, and others notice nothing."""
+import json
+
+from harness import Daemon, FlowTest, main, wait_for
+
+PROJECT = """version: 1
+name: shop
+primary:
+  model: m0
+  prompt: You sell fruit.
+  plugins:
+    rude: { package: mcp-rude }
+"""
+
+
+class Rude:
+    def __init__(self, how):
+        self.daemon = Daemon(["mcp-rude", "echo"], wait_running=False)
+        self.daemon.edit_manifest("mcp-rude", 'RUDE: ""', f'RUDE: "{how}"')
+        self.root = self.daemon.write_project("shop", PROJECT)
+
+    def __enter__(self):
+        self.daemon.__enter__()
+        self.daemon.wait_state("echo", "running")
+        return self
+
+    def __exit__(self, *exception):
+        assert self.daemon.call("echo", "echo.say", {"text": "still here"}) is not None
+        self.daemon.__exit__(*exception)
+
+    def tools(self):
+        return self.daemon.api("GET", "/plugins/mcp-rude/tools")[1]
+
+    def approve(self):
+        digest = wait_for(lambda: self.tools()["waits"], "tools that wait for a yes")
+        status, answer = self.daemon.api("POST", "/plugins/mcp-rude/tools", {"approve": digest})
+        assert status == 200, answer
+        self.daemon.wait_state("mcp-rude", "running")
+
+    def use(self, tool="plain"):
+        status, answer = self.daemon.api("POST", "/projects", {"path": self.root})
+        assert status in (200, 201), answer
+        session = self.daemon.api("POST", "/projects/shop/sessions", {})[1]["id"]
+        status, answer = self.daemon.api("POST", f"/sessions/{session}/tools/mcp-rude.{tool}", {})
+        assert status == 200, answer
+        return answer
+
+    def told(self):
+        answer = self.daemon.call("mcp-rude", "resources%2Fread", {"uri": "test:told"})
+        return json.loads(answer["contents"][0]["text"])
+
+
+class RudeTest(FlowTest):
+    def assert_fine(self, answer):
+        self.assertEqual((answer["is_error"], answer["result"]["content"][0]["text"]),
+                         (False, "fine"), answer)
+
+    def test_garbage_between_answers_is_counted_and_survived(self):
+        with Rude("garbage") as rude:
+            rude.approve()
+            self.assert_fine(rude.use())
+            rude.daemon.wait_audit("plugin.stdout_noise", "mcp-rude")
+            self.assertEqual(rude.daemon.status("mcp-rude")["state"], "running")
+
+    def test_pages_without_end_are_given_up(self):
+        with Rude("pages") as rude:
+            wait_for(lambda: "the list has more than 100 pages" in rude.daemon.log(), "the reason")
+
+    def test_ten_thousand_tools_are_listed_approved_and_called(self):
+        with Rude("many") as rude:
+            wait_for(lambda: len(rude.tools()["tools"]) == 10_000, "all tools")
+            self.assertIn("10000 new", rude.daemon.log())
+            self.assertIsNotNone(rude.daemon.call("echo", "echo.say", {"text": "hi"}))
+
+    def test_a_line_of_16_mib_ends_its_server_alone(self):
+        with Rude("line") as rude:
+            rude.approve()
+            self.assertTrue(rude.use()["is_error"])
+            rude.daemon.wait_exit("mcp-rude", "protocol_violation")
+            self.assertIn("a line of more than", rude.daemon.log())
+
+    def test_a_schema_that_explodes_costs_its_tool_alone(self):
+        with Rude("bomb") as rude:
+            rude.approve()
+            self.assert_fine(rude.use())
+            answer = rude.use("bomb")
+            self.assertTrue(answer["is_error"] or "fine" in json.dumps(answer["result"]))
+
+    def test_tools_that_change_all_the_time_are_listed_once_a_second(self):
+        with Rude("change") as rude:
+            rude.approve()
+            began = len([message for message in rude.told() if message["method"] == "tools/list"])
+            wait_for(lambda: len([message for message in rude.told()
+                                  if message["method"] == "tools/list"]) >= began + 2, "two lists")
+            calls = rude.daemon.status("mcp-rude")["in_flight"]
+            self.assertLessEqual(calls, 2)
+            self.assert_fine(rude.use())
+
+    def test_requests_that_were_not_offered_are_refused_whatever_their_ids(self):
+        with Rude("requests") as rude:
+            rude.approve()
+            self.assert_fine(rude.use())
+            answers = wait_for(lambda: (lambda all: len(all) == 5 and all)(
+                [message for message in rude.told() if "method" not in message]), "five answers")
+            self.assertEqual({json.dumps(answer["id"]): answer["error"]["code"] for answer in answers},
+                             {"1.5": -32601, '"a"': -32601, "0": -32601, "-1": -32601, "2": -32601})
+
+    def test_a_second_answer_is_passed_over(self):
+        with Rude("twice") as rude:
+            rude.approve()
+            for _ in range(3):
+                self.assert_fine(rude.use())
+            self.assertEqual(rude.daemon.status("mcp-rude")["state"], "running")
+
+
+if __name__ == "__main__":
+    main()

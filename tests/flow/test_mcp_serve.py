@@ -1,0 +1,190 @@
+"""kaged mcp serve: the gateway on stdio, for clients that start a command."""
+import json
+import os
+import signal
+import subprocess
+
+from harness import KAGED, PATIENCE, Daemon, FlowTest, main, wait_for
+from mcp_client import LATEST, MODERN, Client, approve_tools
+
+
+class Serve:
+    """A client that speaks lines with a bridge."""
+
+    def __init__(self, daemon, folder, *arguments, revision=LATEST):
+        self.maker = Client(daemon, revision=revision)  # which only makes messages
+        self.process = subprocess.Popen(
+            [KAGED, "--home", daemon.home, "mcp", "serve", *arguments], cwd=folder,
+            env=daemon.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """The exit code, and what it wrote on stderr."""
+        if self.process.stdin.closed:
+            return None
+        self.process.stdin.close()
+        code = self.process.wait(PATIENCE)
+        words = self.process.stderr.read()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code, words
+
+    def send(self, message):
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self):
+        line = self.process.stdout.readline()
+        assert line, "the bridge has left"
+        return json.loads(line)
+
+    def request(self, method, params=None):
+        message = self.maker.make(method, params)
+        self.send(message)
+        while True:
+            answer = self.receive()
+            if answer.get("id") == message["id"]:
+                assert "result" in answer, answer
+                return answer["result"]
+
+    def initialize(self):
+        result = self.request("initialize", {
+            "protocolVersion": LATEST, "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"}})
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return result
+
+    def tools(self):
+        return {tool["name"] for tool in self.request("tools/list")["tools"]}
+
+    def text(self, name, arguments=None):
+        return self.request("tools/call", {"name": name, "arguments": arguments or {}})[
+            "content"][0]["text"]
+
+
+class ServeTest(FlowTest):
+    plugins = ["mcp-reference", "hears-hooks"]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        approve_tools(cls.daemon)
+
+    def serve(self, *arguments, **more):
+        folder = os.path.join(self.daemon.base, "work")
+        os.makedirs(folder, exist_ok=True)
+        return Serve(self.daemon, folder, *arguments, **more)
+
+    def test_the_tools_of_every_plugin_are_there_on_stdio(self):
+        with self.serve("--no-project") as serve:
+            self.assertEqual(serve.initialize()["serverInfo"]["name"], "kaged")
+            self.assertIn("hears-hooks__echo", serve.tools())
+            self.assertIn("simple", serve.text("mcp-reference__test_simple_text"))
+            self.assertEqual(serve.close()[0], 0)
+
+    def test_a_modern_client_is_served_as_well(self):
+        with self.serve("--no-project", revision=MODERN) as serve:
+            self.assertIn(MODERN, serve.request("server/discover")["supportedVersions"])
+            self.assertIn("simple", serve.text("mcp-reference__test_simple_text"))
+
+    def test_one_plugin_has_its_own_names(self):
+        with self.serve("--no-project", "--plugin", "mcp-reference") as serve:
+            serve.initialize()
+            self.assertIn("simple", serve.text("test_simple_text"))
+
+    def test_progress_and_news_come_as_lines(self):
+        with self.serve("--no-project", "--plugin", "mcp-reference") as serve:
+            serve.initialize()
+            serve.send(serve.maker.make("tools/call", {"name": "test_tool_with_progress",
+                                                       "_meta": {"progressToken": 7}}))
+            progress = [serve.receive()["params"]["progress"] for _ in range(3)]
+            self.assertEqual(progress, [0, 50, 100])
+            self.assertIn("result", serve.receive())
+
+    def test_a_change_of_the_tools_is_told(self):
+        with self.serve("--no-project") as serve:
+            serve.initialize()
+            serve.tools()
+            self.daemon.act("hears-hooks", "disable")
+            self.addCleanup(self.daemon.act, "hears-hooks", "enable")
+            self.assertEqual(serve.receive()["method"], "notifications/tools/list_changed")
+
+    def test_cancelling_works_in_both_eras(self):
+        for revision in (LATEST, MODERN):
+            with self.serve("--no-project", "--plugin", "mcp-reference",
+                            revision=revision) as serve:
+                if revision == LATEST:
+                    serve.initialize()
+                before = int(serve.text("cancelled"))
+                message = serve.maker.make("tools/call", {"name": "hang"})
+                serve.send(message)
+                serve.send({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                            "params": {"requestId": message["id"]}})
+                wait_for(lambda: int(serve.text("cancelled")) == before + 1, "a cancelled call")
+
+    def test_the_folder_is_the_project(self):
+        root = self.daemon.write_project("shop", """version: 1
+name: shop
+primary:
+  model: m0
+  plugins:
+    notes: { package: hears-hooks }
+""")
+        with Serve(self.daemon, root) as serve:
+            serve.initialize()
+            self.assertEqual(serve.tools(), {"hears-hooks__echo", "hears-hooks__die",
+                                             "hears-hooks__fails"})
+            context = json.loads(serve.text("hears-hooks__echo", {"text": "x"}))["context"]
+            self.assertEqual((context["project_id"], context["agent_path"]), ("shop", "primary"))
+        with self.serve() as serve:  # without a file
+            serve.initialize()
+            serve.tools()
+        status, answer = self.daemon.api("GET", "/projects")
+        self.assertEqual(status, 200)
+        self.assertTrue([p for p in answer["projects"] if p["id"].startswith("work-")], answer)
+
+    def test_a_folder_of_the_system_is_no_project(self):
+        with Serve(self.daemon, "/") as serve:
+            serve.initialize()
+            self.assertIn("hears-hooks__echo", serve.tools())
+            self.assertIn("not taken for a project", serve.close()[1])
+
+    def test_a_session_ends_with_its_bridge_also_by_a_signal(self):
+        with self.serve("--no-project") as serve:
+            serve.initialize()
+            serve.process.send_signal(signal.SIGTERM)
+            self.assertEqual(serve.close()[0], 0)
+
+    def test_what_is_not_json_is_answered_and_the_bridge_goes_on(self):
+        with self.serve("--no-project") as serve:
+            serve.initialize()
+            serve.process.stdin.write("{\n[]\n\n")
+            self.assertIn("simple", serve.text("mcp-reference__test_simple_text"))
+
+
+class Daemons(FlowTest):
+    def test_a_daemon_is_started_and_stays_and_a_new_one_knows_the_client(self):
+        daemon = Daemon(["hears-hooks"])
+        try:
+            daemon.approve()
+            with Serve(daemon, daemon.base, "--no-project") as serve:
+                serve.initialize()
+                self.assertIn("hi", serve.text("hears-hooks__echo", {"text": "hi"}))
+                self.assertEqual(daemon.cli("stop")[0], 0)
+                self.assertIn("hi", serve.text("hears-hooks__echo", {"text": "hi"}))
+            self.assertEqual(daemon.cli("status")[0], 0)
+            self.assertEqual(daemon.cli("stop")[0], 0)
+            daemon.check_sanitizers()
+        finally:
+            daemon.cli("stop")
+            daemon.discard()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,432 @@
+"""The operator's page in a browser, view by view; of all of them make test-long, of them one make test."""
+import http.server
+import json
+import os
+import re
+import shutil
+import socket
+import threading
+import unittest
+
+from browser import Browser, skip_reason
+from harness import PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
+from models import STREAM, delta
+from page_world import ANSWER, PageWorld, calls, slowly
+
+LONG = os.environ.get("KAGED_TEST_LONG") == "1"
+PAGE = os.path.isdir(os.path.join(ROOT, "build/web/files"))
+HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>\u202e\u001b[31m${7*7}{{7*7}}'
+
+
+def button(name):
+    return f"role=button[name='{name}']"
+
+
+@unittest.skipUnless(PAGE and not skip_reason(), skip_reason() or "the page was built without npm")
+class BrowserTest(FlowTest):
+    """Each test has a browser that is let in to cls.daemon."""
+
+    def setUp(self):
+        self.browser = self.enterContext(Browser())
+        self.browser.enter(self.daemon)
+
+    def see(self, text, selector="main"):
+        return self.browser.wait_text(selector, text)
+
+    def api(self, method, path, body=None, status=200):
+        answer = self.daemon.api(method, path, body)
+        self.assertEqual(answer[0], status, answer[1])
+        return answer[1]
+
+
+class Turns(BrowserTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.share(PageWorld(calls("notes__search", '{"query":"tomatoes"}'), slowly(ANSWER),
+                            lambda connection: (connection.sendall(STREAM + delta("I begin")), connection.recv(1))))
+        cls.session = cls.daemon.begin()
+
+    def test_a_turn_is_seen_as_it_comes_and_can_be_stopped(self):
+        self.browser.go(f"sessions/{self.session}")
+        self.browser.fill("textarea", "What about tomatoes?")
+        self.browser.press("Enter")
+        self.see("Let me look.")
+        self.see("notes.search")
+        self.see("There are two notes")
+        self.browser.waitGone("[aria-label='The turn that runs']")
+        self.assertEqual(self.browser.texts("ol.md li"), ["Sow them indoors in March.",
+                                                          "Move them out after the last frost."])
+        self.assertEqual(self.browser.count("main a[href^='http']"), 0)
+        self.see("What about tomatoes?", "h1")
+        self.see("8,000 tokens")
+        self.browser.fill("textarea", "Go on.")
+        self.browser.click(button("Send"))
+        self.see("I begin")
+        self.browser.click(button("Stop"))
+        self.browser.wait(button("Send"))
+        self.assertEqual(self.browser.axe(), [])
+
+
+if LONG:
+    class Views(BrowserTest):
+        @classmethod
+        def setUpClass(cls):
+            cls.share(PageWorld())
+            cls.session = cls.daemon.begin()
+
+        def test_each_view_is_right_wide_and_narrow_for_everybody(self):
+            places = ["", "consents", "projects", "projects/garden", "projects/garden/settings", "sessions",
+                      f"sessions/{self.session}", "audit", "add", "connect", "connect/cursor", "access", "daemon",
+                      *(f"plugins/notes/{part}" for part in ("now", "cage", "refused", "tools", "log", "storage", "trace"))]
+            for place in places:
+                with self.subTest(place):
+                    self.browser.go(place)
+                    self.browser.wait("main h1")
+                    self.browser.waitGone("text=Loading…")
+                    for width, height in ((1280, 860), (360, 740)):
+                        self.browser.size(width, height)
+                        wide = self.browser.evaluate("document.documentElement.scrollWidth")
+                        self.assertLessEqual(wide, width)
+                    for scheme in ("light", "dark"):
+                        self.browser.scheme(scheme)
+                        self.assertEqual(self.browser.axe(), [])
+                    self.assertEqual(self.browser.complaints(), [])
+
+        def test_a_plugin_is_disabled_enabled_restarted_and_reloaded(self):
+            self.browser.go("plugins/echo")
+            self.browser.wait(button("Restart"))
+            before = self.api("GET", "/plugins/echo")["pid"]
+            self.browser.click(button("Restart"))
+            wait_for(lambda: self.api("GET", "/plugins/echo")["pid"] not in (None, before), "another process")
+            self.browser.click(button("Disable"))
+            self.see("disabled", "h1")
+            self.browser.click(button("Enable"))
+            self.see("running", "h1")
+            self.browser.click(button("Reload"))
+            self.see("Nothing has changed.", ".notes")
+
+        def test_a_method_is_tried_with_a_form_or_json(self):
+            self.browser.go("plugins/echo/tools")
+            self.browser.click("summary:has-text('echo.say')")
+            self.browser.fill(".tool[open] textarea", '{"text": "from the page"}' if self.browser.count(
+                ".tool[open] textarea.mono") else "from the page")
+            self.browser.click(".tool[open] >> " + button("Call it"))
+            self.see("from the page", ".outcome")
+
+        def test_a_tool_is_tried_in_a_session(self):
+            self.browser.go("plugins/notes/tools")
+            self.browser.click("summary:has-text('notes.add')")
+            self.browser.choose(".tool[open] >> select", self.session)
+            self.browser.fill(".tool[open] >> label:has-text('text') >> xpath=.. >> textarea", "tried by hand")
+            self.browser.click(".tool[open] >> " + button("Call it"))
+            self.see("Answered", ".outcome")
+            self.browser.go(f"sessions/{self.session}")
+            self.see("tried by hand")
+
+        def test_a_grant_asks_first_and_is_taken_back(self):
+            self.api("POST", "/plugins/reads-files/grant", {"capabilities": ["net:example.org:443"]})
+            self.browser.go("plugins/reads-files/cage")
+            self.see("granted by you")
+            self.browser.click(button("Revoke net:example.org:443"))
+            self.browser.press("Enter")  # Cancel has the focus
+            self.browser.waitGone("dialog")
+            self.assertIn("net:example.org:443", self.api("GET", "/plugins/reads-files")["capabilities"])
+            self.browser.click(button("Revoke net:example.org:443"))
+            self.browser.click("dialog >> " + button("Revoke"))
+            self.browser.waitGone("dialog")
+            wait_for(lambda: "net:example.org:443" not in self.api("GET", "/plugins/reads-files")["capabilities"],
+                     "the grant's end")
+
+        def test_storage_is_read_and_not_written(self):
+            self.api("POST", f"/sessions/{self.session}/tools/notes.add", {"text": "a stored note"})
+            self.browser.go("plugins/notes@garden/storage")
+            self.browser.wait("input.mono")
+            self.browser.fill("input.mono", "DELETE FROM sqlite_master")
+            self.browser.click(button("Read"))
+            self.browser.wait(".note.failed")
+
+        def test_the_log_shows_escapes_as_text(self):
+            self.browser.go("plugins/crash-at-start/log")
+            self.see("cannot find my configuration")
+
+        def test_the_audit_log_goes_on_and_unfolds(self):
+            self.browser.go("audit")
+            self.browser.fill("label:has-text('Plugin') >> xpath=.. >> input", "all-knobs")
+            self.browser.fill("label:has-text('Event') >> xpath=.. >> input", "plugin.method_*")
+            self.browser.wait("text=No such event")
+            self.api("POST", "/plugins/all-knobs/call/knobs.told", {})
+            self.browser.click(".linebutton:has-text('plugin.method_called')")
+            self.see('"method": "knobs.told"', "pre")
+            self.browser.click(button("Verify it"))
+            self.see("The audit log is whole", ".notes")
+
+        def test_an_upgrade_shows_what_is_new_and_waits_for_more_than_a_key(self):
+            first = self.daemon.offer("forecast", "1.0.0", source="good-python")
+            self.browser.go(f"consents/{first}")
+            self.see("Nothing beyond computing")
+            self.browser.click(button("Approve"))
+            self.daemon.wait_consent(first, "done")
+            second = self.daemon.offer("forecast", "2.0.0", '["exec:bash:/opt"]', source="good-python")
+            self.browser.go(f"consents/{second}")
+            self.see("1.0.0 → 2.0.0", "h1")
+            self.see("exec:bash:/opt", ".capabilities .new")
+            self.see("Dangerous", ".decide .problem")
+            for key in ("Enter", "Space", "y"):
+                self.browser.press(key)
+            self.assertEqual(self.browser.count(".decide button.primary:disabled"), 1)
+            self.assertEqual(self.api("GET", f"/consents/{second}")["state"], "offered")
+            self.browser.check(".decide input[type=checkbox]", True)
+            self.browser.click(button("Approve"))
+            self.daemon.wait_consent(second, "done")
+            self.see("Look at forecast")
+            third = self.daemon.offer("forecast", "3.0.0", source="good-python")
+            self.browser.go(f"consents/{third}")
+            self.browser.click(button("Decline"))
+            self.daemon.wait_consent(third, "declined")
+
+        def test_a_plugin_is_added_from_a_folder(self):
+            folder = shutil.copytree(os.path.join(PLUGINS, "good-python"), os.path.join(self.daemon.base, "by-hand"))
+            self.browser.go("add")
+            self.browser.fill("label:has-text('Source') >> xpath=.. >> input", folder)
+            self.browser.press("Enter")
+            self.see("Install good-python", "h1")
+
+        def test_a_knob_of_each_type_is_turned_and_checked_first(self):
+            self.browser.go("projects/garden/settings")
+            self.browser.wait("label:has-text('Volume')")
+            turned = {"Volume": ("input[type=number]", "0.7", 0.7), "Turns": ("input[type=number]", "12", 12),
+                      "Title": ("input", "A title", "A title"), "Notes": ("textarea", "one\ntwo", "one\ntwo"),
+                      "Thinker": ("input", "deep", "deep"), "Store": ("input", "config:/elsewhere", "config:/elsewhere")}
+            for label, (control, text, value) in turned.items():
+                with self.subTest(label):
+                    knob = f".knob:has(label:text-is('{label}'))"
+                    self.browser.fill(f"{knob} >> {control}", text)
+                    self.browser.click(button(f"Write {label}"))
+                    self.wait_knob(label.lower(), value)
+            self.browser.choose(".knob:has(label:text-is('Budget')) >> select", "high")
+            self.browser.click(button("Write Budget"))
+            self.wait_knob("budget", "high")
+            self.browser.check(".knob:has(label:text-is('Loud')) >> input", True)
+            self.browser.click(button("Write Loud"))
+            self.wait_knob("loud", True)
+            for label, control, wrong, words in (("Volume", "input[type=number]", "1.5", "from 0 to 1"),
+                                                 ("Store", "input", "/etc", "must begin with config:"),
+                                                 ("Title", "input", "1 2", "must match")):
+                knob = f".knob:has(label:text-is('{label}'))"
+                self.browser.fill(f"{knob} >> {control}", wrong)
+                self.see(words, f"{knob} >> .help")
+                self.assertEqual(self.browser.count(f"{knob} >> button.primary:disabled"), 1)
+                self.browser.click(f"{knob} >> {button('Undo')}")
+            self.browser.click(button("Volume: back to the default"))
+            self.wait_knob("volume", 0.3)
+
+        def wait_knob(self, name, value):
+            def look():
+                knobs = self.api("GET", "/plugins/all-knobs/knobs?project=garden")["knobs"]
+                return next(one["value"] for one in knobs if one["name"] == name) == value
+            wait_for(look, f"the knob {name} at {value}")
+
+        def test_a_session_is_compacted_and_that_is_taken_back(self):
+            session = self.api("POST", "/projects/garden/sessions", {}, 201)["id"]
+            said = [{"role": role, "content": f"{role} {number}"} for number in range(6) for role in ("user", "assistant")]
+            self.api("POST", f"/sessions/{session}/messages", {"messages": said})
+            self.browser.go(f"sessions/{session}")
+            self.see("assistant 5")
+            self.browser.click(button("Compact"))
+            self.browser.click("summary:has-text('was compacted by drop')")
+            self.see("assistant 0", ".sides")
+            self.browser.click(button("Undo the compaction"))
+            self.see("The compaction before was taken back.")
+            self.browser.click(".entry:has-text('user 0') >> " + button("Pin"))
+            self.see("pinned", ".entry")
+            self.browser.click(".entry:has-text('user 0') >> " + button("Fork here"))
+            self.see("a fork of another")
+
+        def test_tokens_and_secrets_are_shown_once_or_never(self):
+            self.browser.go("access")
+            self.browser.fill("label:text-is('Name') >> xpath=.. >> input", "page-made")
+            self.browser.click(button("Make it"))
+            token = self.browser.text("[aria-label='The token']")
+            self.assertTrue(token.startswith("kgd_") or len(token) > 20, token)
+            self.browser.click(button("I have it"))
+            self.browser.waitGone("[aria-label='The token']")
+            secrets = "section.card:has(h2:text-is('Set a secret'))"
+            self.browser.fill(f"{secrets} >> label:text-is('Name') >> xpath=.. >> input", "of-the-page")
+            self.browser.fill(f"{secrets} >> input[type=password]", "never-to-be-seen-again")
+            self.browser.click(button("Set it"))
+            self.see("of-the-page", "section.card:has(h2:text-is('Secrets'))")
+            self.assertNotIn("never-to-be-seen-again", self.browser.evaluate("document.documentElement.outerHTML"))
+
+        def test_a_profile_is_made_and_is_in_the_snippets(self):
+            self.browser.go("connect")
+            self.browser.fill("label:text-is('Name') >> xpath=.. >> input", "review")
+            self.browser.fill("label:text-is('Tools') >> xpath=.. >> input", "notes.search echo.*")
+            self.browser.click(button("Keep the profile"))
+            self.browser.choose("label:text-is('Profile') >> xpath=.. >> select", "review")
+            self.see("claude mcp add kaged -- kaged mcp serve --profile review")
+            self.see("kaged mcp connect claude --profile review --write")
+            self.browser.click("nav.tabs >> text=Cursor")
+            self.see('"mcpServers"', "pre")
+            self.browser.click(button("Remove review"))
+            self.browser.click("dialog >> " + button("Remove"))
+            self.see("No profiles")
+
+        def test_what_mcp_clients_call_is_seen(self):
+            self.browser.go("connect")
+            body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+                "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "<b>client</b>", "version": "1"}}}
+            accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+            status, answer = self.daemon.raw("POST", "/mcp", json.dumps(body), accept)
+            self.assertEqual(status, 200, answer)
+            self.see("<b>client</b>", "section:has(h2:text-is('Clients'))")
+
+        def test_what_the_operator_adds_is_part_of_the_offer(self):
+            folder = shutil.copytree(os.path.join(PLUGINS, "good-python"), os.path.join(self.daemon.base, "with-more"))
+            self.browser.go("add")
+            self.browser.fill("label:has-text('Source') >> xpath=.. >> input", folder)
+            self.browser.click("summary:has-text('For an MCP server')")
+            self.browser.fill("label:has-text('Environment') >> xpath=.. >> textarea", "no variable")
+            self.see("is not NAME=value", ".help.wrong")
+            self.browser.fill("label:has-text('Environment') >> xpath=.. >> textarea", "LEVEL=high")
+            self.browser.fill("label:has-text('Grants') >> xpath=.. >> textarea", "net:example.org:443")
+            self.browser.click(button("Fetch it, to look at it"))
+            self.see("net:example.org:443", "section:has(h2:text-is('By your own word'))")
+            self.see("env:LEVEL", "section:has(h2:text-is('By your own word'))")
+            self.browser.click(button("Decline"))
+
+        def test_a_plugin_that_dies_while_one_looks_is_seen_to(self):
+            self.browser.go("plugins/echo")
+            self.see("running", "h1")
+            starts = self.api("GET", "/plugins/echo")["starts"]
+            os.kill(self.api("GET", "/plugins/echo")["pid"], 9)
+            self.see("killed by signal 9", "section.card")
+            wait_for(lambda: self.api("GET", "/plugins/echo")["starts"] > starts, "its next start")
+            self.see("running", "h1")
+
+        def test_keys_alone_lead_through_the_page(self):
+            self.browser.press("Tab")
+            self.assertEqual(self.browser.evaluate("document.activeElement.className"), "skip")
+            for _ in range(3):
+                self.browser.press("Tab")
+            self.browser.press("Enter")
+            self.see("Consents", "h1")
+            self.assertEqual(self.browser.evaluate("document.activeElement.id"), "main")
+
+    class Restart(BrowserTest):
+        @classmethod
+        def setUpClass(cls):
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                address = f"127.0.0.1:{free.getsockname()[1]}"
+            cls.share(Daemon(["good-c"], {"daemon.bind": address}))
+
+        def test_a_daemon_that_restarts_while_one_looks_is_found_again(self):
+            self.see("good-c")
+            self.daemon.stop()
+            self.browser.wait(".lost")
+            self.daemon.start()
+            self.browser.waitGone(".lost")
+            self.browser.wait("text=live")
+            self.daemon.api("POST", "/plugins/good-c/disable")
+            self.see("disabled", "a.plugin")
+
+    class Many(BrowserTest):
+        @classmethod
+        def setUpClass(cls):
+            daemon = Daemon(["good-python"], {"daemon.bind": "127.0.0.1:0"}, enabled=[], approved=False)
+            first = os.path.join(daemon.home, "plugins/good-python")
+            for number in range(999):
+                folder = shutil.copytree(first, os.path.join(daemon.home, f"plugins/many-{number:03}"))
+                manifest = os.path.join(folder, "kaged-plugin.yaml")
+                with open(manifest) as file:
+                    text = file.read()
+                with open(manifest, "w") as file:
+                    file.write(text.replace("name: good-python", f"name: many-{number:03}"))
+            cls.share(daemon)
+
+        def test_a_thousand_plugins_are_a_list_of_a_few_rows(self):
+            self.see("1,000 plugins", "h2")
+            self.assertLess(self.browser.count("a.plugin"), 60)
+            self.browser.fill("[aria-label='Find a plugin']", "many-777")
+            self.see("many-777", "a.plugin")
+            self.assertEqual(self.browser.count("a.plugin"), 1)
+
+    class Hostile(BrowserTest):
+        @classmethod
+        def setUpClass(cls):
+            daemon = Daemon(["good-python"], {"daemon.bind": "127.0.0.1:0"})
+            manifest = os.path.join(daemon.home, "plugins/good-python/kaged-plugin.yaml")
+            with open(manifest) as file:
+                text = file.read()
+            tool = {"name": "evil", "description": HOSTILE, "parameters_schema": {
+                "type": "object", "properties": {"<b>x</b>": {"type": "string", "description": HOSTILE}}}}
+            with open(manifest, "w") as file:
+                file.write(re.sub(r"description: .*", lambda _: "description: " + json.dumps(HOSTILE.replace("\u001b", "")), text))
+                file.write("\ntools: " + json.dumps([tool]).replace("\\u001b", "") + "\n")
+            cls.share(daemon)
+            cls.root = daemon.write_project("evil", "version: 1\nname: evil\nprimary:\n  plugins:\n    p: { package: good-python }\n")
+
+        def test_what_a_plugin_says_of_itself_is_text(self):
+            self.api("POST", "/projects", {"path": self.root})
+            session = self.api("POST", "/projects/evil/sessions", {}, 201)["id"]
+            self.api("POST", f"/sessions/{session}/messages", {"messages": [
+                {"role": "assistant", "content": HOSTILE}, {"role": "user", "content": f"[x](javascript:alert(1)) ![y](http://evil.example/z) {HOSTILE}"}]})
+            for place in ("", "plugins/good-python/now", "plugins/good-python/tools", "projects/evil", f"sessions/{session}", "audit"):
+                with self.subTest(place):
+                    self.browser.go(place)
+                    self.browser.waitGone("text=Loading…")
+                    self.browser.wait("main h1")
+                    for summary in range(self.browser.count("main details")):
+                        self.browser.evaluate(f"document.querySelectorAll('main details')[{summary}].open = true")
+                    self.assertEqual(self.browser.count("main img, main script, main iframe, main a[href^='javascript']"), 0)
+                    self.assertNotIn("\u202e", self.browser.text("body"))
+                    self.assertEqual(self.browser.complaints(), [])
+            origin = self.api("GET", "/status")["tcp"]
+            self.assertEqual([url for url in self.browser.requests() if origin not in url], [])
+
+    class Elsewhere(BrowserTest):
+        """A page of another origin, in the browser that is let in."""
+
+        @classmethod
+        def setUpClass(cls):
+            cls.share(Daemon(["good-c"], {"daemon.bind": "127.0.0.1:0"}))
+
+        def setUp(self):
+            super().setUp()
+            origin = "http://" + self.api("GET", "/status")["tcp"]
+            page = f"<!doctype html><title>evil</title><iframe src='{origin}/'></iframe><img src='{origin}/api/v1/status'>"
+
+            class Handler(http.server.BaseHTTPRequestHandler):
+                def do_GET(self):
+                    self.send_response(200)
+                    self.send_header("Content-Type", "text/html")
+                    self.end_headers()
+                    self.wfile.write(page.encode())
+
+                def log_message(self, *_):
+                    pass
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self.addCleanup(server.server_close)
+            self.addCleanup(server.shutdown)
+            self.origin, self.evil = origin, f"http://localhost:{server.server_port}/"
+
+        def test_it_can_do_nothing(self):
+            self.browser.open(self.evil)
+            attempt = """async ([method, path, headers]) => {
+                try { const answer = await fetch(path, {method, headers, credentials: 'include', body: method == 'GET' ? undefined : '{}'});
+                      return 'answered ' + answer.status; } catch (error) { return 'stopped'; } }"""
+            for method, path in (("GET", "/api/v1/status"), ("POST", "/api/v1/plugins/good-c/disable"), ("POST", "/api/v1/stop")):
+                made = self.browser.evaluate(f"({attempt})({json.dumps([method, self.origin + path, {'Content-Type': 'text/plain'}])})")
+                self.assertEqual(made, "stopped", path)
+            opened = self.browser.evaluate(f"""new Promise((resolve) => {{
+                const socket = new WebSocket({json.dumps(self.origin.replace('http', 'ws') + '/api/v1/events')});
+                socket.onopen = () => resolve('open'); socket.onerror = () => resolve('refused'); }})""")
+            self.assertEqual(opened, "refused")
+            self.assertEqual(self.browser.evaluate("""(() => { try { return document.querySelector('iframe').contentDocument?.body?.innerText ?? ''; }
+                catch { return ''; } })()"""), "")
+            self.assertEqual(self.api("GET", "/plugins/good-c")["state"], "running")
+            self.browser.complaints()  # the other page's, of what was stopped
+
+
+if __name__ == "__main__":
+    main()

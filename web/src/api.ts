@@ -1,0 +1,96 @@
+// The daemon's API, with the types of its own OpenAPI document (scripts/web --check makes openapi.d.ts).
+import { signal } from "@preact/signals";
+import type { Operations, Schemas } from "./openapi";
+
+export type { Schemas };
+type Operation = keyof Operations;
+type Answer<O extends Operation> = Operations[O]["answer"];
+interface Request<O extends Operation> {
+  path?: Operations[O]["path"];
+  query?: Operations[O]["query"];
+  body?: Operations[O]["body"];
+  signal?: AbortSignal;
+}
+
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+    readonly code = "",
+    readonly hint = "",
+    readonly problems: Schemas["Problem"][] = [],
+  ) {
+    super(message);
+  }
+}
+
+// Who asks; null: nobody that the daemon knows; undefined: it was not asked yet.
+export const session = signal<Schemas["Session"] | null | undefined>(undefined);
+
+function urlOf(template: string, path: Record<string, unknown>, query: Record<string, unknown>): string {
+  const url = template.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(String(path[name])));
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined && value !== null && value !== "") words.set(name, String(value));
+  return words.size > 0 ? `${url}?${words}` : url;
+}
+
+async function errorOf(answer: Response): Promise<ApiError> {
+  const told = (await answer.json().catch(() => null)) as Schemas["Error"] | null;
+  if (answer.status === 401) session.value = null;
+  if (!told?.error) return new ApiError(`the daemon answered ${answer.status}`, answer.status);
+  const { message, code, hint, problems } = told.error;
+  return new ApiError(message, answer.status, code, hint, problems);
+}
+
+// The answer as it comes; one that is an error is thrown.
+export async function send<O extends Operation>(operation: O, request: Request<O> = {}): Promise<Response> {
+  const [method, template] = operation.split(" ");
+  const headers: Record<string, string> = {};
+  if (session.value?.csrf) headers["X-Kaged-CSRF"] = session.value.csrf;
+  if (request.body !== undefined) headers["Content-Type"] = "application/json";
+  let answer: Response;
+  try {
+    answer = await fetch(urlOf(template, request.path ?? {}, request.query ?? {}), {
+      method,
+      headers,
+      body: request.body === undefined ? undefined : JSON.stringify(request.body),
+      signal: request.signal,
+    });
+  } catch (error) {
+    if (request.signal?.aborted) throw error;
+    throw new ApiError("the daemon does not answer", 0, "", "it may have been stopped; kaged status says so");
+  }
+  if (!answer.ok) throw await errorOf(answer);
+  return answer;
+}
+
+export async function call<O extends Operation>(operation: O, request: Request<O> = {}): Promise<Answer<O>> {
+  const answer = await send(operation, request);
+  return answer.status === 204 ? (undefined as Answer<O>) : ((await answer.json()) as Answer<O>);
+}
+
+// One JSON object a line, each as soon as it is there.
+export async function* lines(answer: Response): AsyncGenerator<Record<string, unknown>> {
+  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    const parts = (rest + (value ?? "")).split("\n");
+    rest = done ? "" : parts.pop()!;
+    for (const part of parts) if (part !== "") yield JSON.parse(part);
+    if (done) return;
+  }
+}
+
+export const may = (scope: Schemas["Scope"]): boolean =>
+  session.value?.scopes.some((one) => one === scope || one === "admin") ?? false;
+
+export async function enter(): Promise<void> {
+  try {
+    session.value = await call("GET /api/v1/session");
+  } catch (error) {
+    if (error instanceof ApiError && error.status !== 0) session.value = null;
+    else throw error;
+  }
+}

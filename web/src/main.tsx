@@ -1,0 +1,141 @@
+// The page: who is let in, where he is, and what is there. A view is a row of `views`.
+import { signal } from "@preact/signals";
+import { Component, type ComponentChild, type ComponentChildren, render } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { enter, may, type Schemas, session } from "./api";
+import { connect, link } from "./live";
+import "./style.css";
+import { Badge, Command, Dialogs, noteError, Notes, Problem } from "./ui";
+import { Access } from "./views/access";
+import { Add } from "./views/add";
+import { Audit } from "./views/audit";
+import { Connect } from "./views/connect";
+import { Consents, ConsentView } from "./views/consents";
+import { DaemonView } from "./views/daemon";
+import { Overview } from "./views/overview";
+import { Plugin } from "./views/plugin";
+import { Projects, ProjectView } from "./views/projects";
+import { SessionView } from "./views/session";
+import { Sessions } from "./views/sessions";
+
+interface View {
+  path: string; // the first word behind the #/
+  name: string; // in the navigation; "": not there
+  scope: Schemas["Scope"];
+  show: (rest: string[]) => ComponentChild;
+}
+const views: View[] = [
+  { path: "", name: "Overview", scope: "plugins:read", show: () => <Overview /> },
+  { path: "plugins", name: "", scope: "plugins:read", show: ([name = "", part = "now"]) => <Plugin key={name} name={name} part={part} /> },
+  { path: "consents", name: "Consents", scope: "plugins:read", show: ([id]) => (id ? <ConsentView key={id} id={id} /> : <Consents />) },
+  { path: "projects", name: "Projects", scope: "projects:read", show: ([id, part = ""]) => (id ? <ProjectView key={id} id={id} part={part} /> : <Projects />) },
+  { path: "sessions", name: "Sessions", scope: "sessions:read", show: ([id]) => (id ? <SessionView key={id} id={id} /> : <Sessions />) },
+  { path: "audit", name: "Audit", scope: "audit:read", show: () => <Audit /> },
+  { path: "add", name: "Add", scope: "plugins:write", show: () => <Add /> },
+  { path: "connect", name: "Connect", scope: "plugins:read", show: ([way = ""]) => <Connect chosen={way} /> },
+  { path: "access", name: "Access", scope: "admin", show: () => <Access /> },
+  { path: "daemon", name: "Daemon", scope: "plugins:read", show: () => <DaemonView /> },
+];
+
+const place = signal<string[]>([]);
+function readPlace(): void {
+  place.value = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+}
+
+const LINKS = { live: "live", connecting: "connecting", lost: "lost" } as const;
+const LINK_WORDS = { live: "Live", connecting: "Connecting…", lost: "The daemon is not reached. Trying again…" } as const;
+
+function Frame() {
+  const [first, ...rest] = place.value;
+  const view = views.find((one) => one.path === first);
+  const arrived = useRef(false);
+  useEffect(() => {
+    document.title = view?.name ? `${view.name} – kaged` : `${rest[0] ?? "kaged"} – kaged`;
+    if (arrived.current) document.getElementById("main")?.focus({ preventScroll: true });
+    arrived.current = true;
+    document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+    scrollTo(0, 0);
+  }, [place.value.slice(0, 2).join("/")]);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
+        Skip to the content
+      </a>
+      <header class="bar">
+        <a class="brand" href="#/">
+          kaged
+        </a>
+        <nav aria-label="Views">
+          {views.filter((one) => one.name && may(one.scope)).map((one) => (
+            <a key={one.path} href={`#/${one.path}`} aria-current={one.path === first || (one.path === "" && first === "plugins") ? "page" : undefined}>
+              {one.name}
+            </a>
+          ))}
+        </nav>
+        <div class="link" role="status" title={LINK_WORDS[link.value]}>
+          <Badge word={LINKS[link.value]} />
+        </div>
+      </header>
+      {link.value === "lost" && <div class="lost" role="alert">{LINK_WORDS.lost}</div>}
+      <main id="main" tabIndex={-1}>
+        <Guard key={place.value.slice(0, 2).join("/")}>
+          {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? view.show(rest) : <p>This takes the scope <code>{view.scope}</code>, which this session does not have.</p>}
+        </Guard>
+      </main>
+    </>
+  );
+}
+
+// A view that fails leaves the others alone.
+class Guard extends Component<{ children: ComponentChildren }, { error: Error | null }> {
+  state = { error: null as Error | null };
+  componentDidCatch(error: Error) {
+    this.setState({ error });
+  }
+  render() {
+    return this.state.error ? <Problem error={this.state.error} /> : this.props.children;
+  }
+}
+
+function Door() {
+  return (
+    <main id="main" class="door">
+      <h1>kaged</h1>
+      <p>This browser is not let in yet. On the machine that kaged runs on, this opens the page with a URL that works once:</p>
+      <Command text="kaged auth open" />
+      <p class="faint">A page that was open and now says this had its session end, or was logged out.</p>
+    </main>
+  );
+}
+
+function Page() {
+  if (session.value === undefined) return <main id="main" class="door"><p class="faint">Connecting…</p></main>;
+  return (
+    <>
+      {session.value ? <Frame /> : <Door />}
+      <Dialogs />
+      <Notes />
+    </>
+  );
+}
+
+async function begin(): Promise<void> {
+  for (;;) {
+    try {
+      await enter();
+      break;
+    } catch (error) {
+      noteError(error);
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+    }
+  }
+  if (session.value) connect();
+}
+
+// What is in a frame of somebody else's page could be clicked by whoever sees something else.
+if (window.top === window.self) {
+  addEventListener("hashchange", readPlace);
+  readPlace();
+  render(<Page />, document.getElementById("page")!);
+  void begin();
+}

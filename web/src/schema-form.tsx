@@ -1,0 +1,116 @@
+// A form of a JSON Schema, as tools declare their arguments. What it does not know it takes as JSON.
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { Field } from "./ui";
+import { harmless, pretty } from "./words";
+
+interface Schema {
+  type?: string | string[];
+  title?: string;
+  description?: string;
+  enum?: unknown[];
+  default?: unknown;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  pattern?: string;
+  format?: string;
+}
+
+export type Values = Record<string, unknown>;
+const typeOf = (schema: Schema): string => (Array.isArray(schema.type) ? schema.type.find((one) => one !== "null") : schema.type) ?? "";
+
+function checkNumber(schema: Schema, value: number): string | null {
+  if (typeOf(schema) === "integer" && !Number.isInteger(value)) return "must be a whole number";
+  if (schema.minimum !== undefined && value < schema.minimum) return `must be ${schema.minimum} or more`;
+  if (schema.maximum !== undefined && value > schema.maximum) return `must be ${schema.maximum} or less`;
+  return null;
+}
+function checkText(schema: Schema, value: string): string | null {
+  const length = [...value].length;
+  if (schema.minLength !== undefined && length < schema.minLength) return `must have ${schema.minLength} characters or more`;
+  if (schema.maxLength !== undefined && length > schema.maxLength) return `must have ${schema.maxLength} characters or fewer`;
+  try {
+    if (schema.pattern && !new RegExp(schema.pattern, "u").test(value)) return `must match ${schema.pattern}`;
+  } catch {
+    return null; // the daemon knows it better
+  }
+  return null;
+}
+export function problemOf(schema: Schema, value: unknown, required: boolean): string | null {
+  if (value === undefined) return required ? "is needed" : null;
+  if (value instanceof SyntaxError) return "is not JSON";
+  if (typeof value === "number") return Number.isNaN(value) ? "must be a number" : checkNumber(schema, value);
+  return typeof value === "string" && !schema.enum ? checkText(schema, value) : null;
+}
+export function problemsOf(schema: Schema, values: Values): string[] {
+  return Object.entries(schema.properties ?? {}).flatMap(([name, one]) => {
+    const problem = problemOf(one, values[name], schema.required?.includes(name) ?? false);
+    return problem ? [`${name} ${problem}`] : [];
+  });
+}
+
+interface ControlProps {
+  schema: Schema;
+  value: unknown;
+  set: (value: unknown) => void;
+  id: string;
+  described: string;
+}
+function JsonControl({ value, set, id, described }: ControlProps) {
+  const [text, setText] = useState(value === undefined ? "" : pretty(value));
+  const take = (next: string) => {
+    setText(next);
+    try {
+      set(next.trim() === "" ? undefined : JSON.parse(next));
+    } catch (error) {
+      set(error);
+    }
+  };
+  return <textarea id={id} aria-describedby={described} class="mono" rows={4} value={text} placeholder="JSON" spellcheck={false} onInput={(event) => take(event.currentTarget.value)} />;
+}
+function Control(props: ControlProps) {
+  const { schema, value, set, id, described } = props;
+  const common = { id, "aria-describedby": described };
+  if (schema.enum)
+    return (
+      <select {...common} value={schema.enum.indexOf(value)} onChange={(event) => set(schema.enum![Number(event.currentTarget.value)])}>
+        <option value={-1}>–</option>
+        {schema.enum.map((one, index) => <option key={index} value={index}>{harmless(String(one))}</option>)}
+      </select>
+    );
+  switch (typeOf(schema)) {
+    case "boolean":
+      return (
+        <select {...common} value={String(value ?? "")} onChange={(event) => set(event.currentTarget.value === "" ? undefined : event.currentTarget.value === "true")}>
+          <option value="">–</option>
+          <option value="true">true</option>
+          <option value="false">false</option>
+        </select>
+      );
+    case "integer":
+    case "number":
+      return <input {...common} type="number" step={typeOf(schema) === "integer" ? 1 : "any"} min={schema.minimum} max={schema.maximum} value={value === undefined ? "" : String(value)} onInput={(event) => set(event.currentTarget.value === "" ? undefined : Number(event.currentTarget.value))} />;
+    case "string":
+      return <textarea {...common} rows={String(value ?? "").includes("\n") ? 6 : 1} value={String(value ?? "")} onInput={(event) => set(event.currentTarget.value === "" ? undefined : event.currentTarget.value)} />;
+    default:
+      return <JsonControl {...props} />;
+  }
+}
+
+export function SchemaForm({ schema, values, set }: { schema: Schema; values: Values; set: (values: Values) => void }): ComponentChildren {
+  const rows = Object.entries(schema.properties ?? {});
+  if (rows.length === 0) return <p class="faint">It takes no arguments.</p>;
+  return rows.map(([name, one]) => {
+    const required = schema.required?.includes(name) ?? false;
+    const problem = values[name] === undefined ? null : problemOf(one, values[name], required);
+    return (
+      <Field key={name} label={`${harmless(name)}${required ? "" : " (optional)"}`} help={harmless(one.description ?? "")} problem={problem}>
+        {(id, described) => <Control schema={one} value={values[name]} set={(value) => set({ ...values, [name]: value })} id={id} described={described} />}
+      </Field>
+    );
+  });
+}

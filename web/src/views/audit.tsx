@@ -1,0 +1,114 @@
+// The audit log, as it is written. Filters are the daemon's, what is unfolded is the event as it is kept.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { call, type Schemas } from "../api";
+import { epoch, useHappenings } from "../live";
+import { Act, Card, Empty, Field, Json, note, noteError, Virtual } from "../ui";
+import { clock, harmless, plural } from "../words";
+
+type Event = Schemas["Audit"]["events"][number];
+const FIRST = 10_000; // as many as the daemon tells at once
+const KEPT = 100_000;
+const ROW = 28;
+const SINCE = ["15m", "1h", "6h", "24h", "7d", ""];
+
+interface Filter {
+  plugin: string;
+  event: string;
+  since: string;
+}
+const fits = (filter: Filter, event: Event): boolean =>
+  (!filter.plugin || event.name === filter.plugin) &&
+  (!filter.event || (filter.event.endsWith("*") ? event.event.startsWith(filter.event.slice(0, -1)) : event.event === filter.event));
+
+// What is kept of the log, and goes on with what happens.
+function useEvents(filter: Filter): Event[] | undefined {
+  const [events, setEvents] = useState<Event[] | undefined>(undefined);
+  const early = useRef<Event[]>([]);
+  useEffect(() => {
+    let mine = true;
+    early.current = [];
+    setEvents(undefined);
+    call("GET /api/v1/audit", { query: { ...filter, limit: FIRST } }).then(
+      (found) => {
+        if (!mine) return;
+        const known = new Set(found.events.slice(-200).map((one) => one.id));
+        setEvents([...found.events, ...early.current.filter((one) => !known.has(one.id))]);
+      },
+      (error) => mine && (noteError(error), setEvents([])),
+    );
+    return () => {
+      mine = false;
+    };
+  }, [filter.plugin, filter.event, filter.since, epoch.value]);
+  useHappenings((batch) => {
+    const more = batch.filter((one) => one.type === "audit").map(({ type: _, ...event }) => event as unknown as Event).filter((one) => fits(filter, one));
+    if (more.length === 0) return;
+    if (events === undefined) early.current.push(...more);
+    else setEvents((old) => [...(old ?? []), ...more].slice(-KEPT));
+  });
+  return events;
+}
+
+const SHOWN_APART = new Set(["ts", "id", "event", "request_id", "name", "prev", "hash"]);
+const restOf = (event: Event): string =>
+  Object.entries(event)
+    .filter(([key, value]) => !SHOWN_APART.has(key) && value !== null && value !== "")
+    .map(([key, value]) => `${key}=${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join("  ");
+
+async function verify(): Promise<void> {
+  const report = await call("POST /api/v1/audit/verify");
+  if (report.problem) note("failed", report.problem, "The log was changed, or damaged, since it was written.");
+  else note("done", `The audit log is whole: ${plural(report.files, "file")}, ${plural(report.blocks, "block")}, ${plural(report.events, "event")}${report.unsealed ? `; ${plural(report.unsealed, "line")} not sealed yet` : ""}.`);
+}
+
+export function Audit() {
+  const [filter, setFilter] = useState<Filter>({ plugin: "", event: "", since: "1h" });
+  const [typed, setTyped] = useState(filter);
+  const [open, setOpen] = useState<Event | null>(null);
+  useEffect(() => {
+    const timer = setTimeout(() => setFilter(typed), 300);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  const events = useEvents(filter);
+  return (
+    <>
+      <div class="head"><h1>Audit log</h1><div class="actions"><Act act={verify}>Verify it</Act></div></div>
+      <Card>
+        <div class="filters">
+          <Field label="Plugin">{(id) => <input id={id} value={typed.plugin} placeholder="any" onInput={(event) => setTyped({ ...typed, plugin: event.currentTarget.value })} />}</Field>
+          <Field label="Event">{(id) => <input id={id} value={typed.event} placeholder="any; plugin.hook.* takes all that start so" onInput={(event) => setTyped({ ...typed, event: event.currentTarget.value })} />}</Field>
+          <Field label="Since">
+            {(id) => (
+              <select id={id} value={typed.since} onChange={(event) => setTyped({ ...typed, since: event.currentTarget.value })}>
+                {SINCE.map((one) => <option key={one} value={one}>{one === "" ? "the beginning" : `${one} ago`}</option>)}
+              </select>
+            )}
+          </Field>
+        </div>
+        {events === undefined ? (
+          <p class="faint">Loading…</p>
+        ) : events.length === 0 ? (
+          <Empty title="No such event">Nothing in the log fits. New events appear here as they are written.</Empty>
+        ) : (
+          <>
+            <p class="faint" role="status">{plural(events.length, "event")}{events.length >= FIRST ? "; a narrower filter shows older ones" : ""}</p>
+            <Virtual
+              class="log audit tall"
+              label="Events"
+              follow
+              rows={events}
+              height={ROW}
+              render={(event) => (
+                <button type="button" class="plain linebutton" aria-expanded={open?.id === event.id} onClick={() => setOpen(open?.id === event.id ? null : event)}>
+                  <span class="faint">{clock(event.ts)}</span> <b>{harmless(event.event)}</b> {harmless(String(event.name ?? ""))} <span class="faint">{harmless(restOf(event)).slice(0, 300)}</span>
+                </button>
+              )}
+            />
+          </>
+        )}
+      </Card>
+      {open && <Card title={harmless(open.event)} aside={<button type="button" class="plain" onClick={() => setOpen(null)}>Close</button>}><Json value={open} label="The event" /></Card>}
+    </>
+  );
+}

@@ -1,0 +1,54 @@
+// The daemon itself: whether it is well, where its things are, and what its configuration changed.
+import { call } from "../api";
+import { useAsk } from "../ask";
+import { Act, Card, Command, Facts, Figure, note, Said, Shown, Time } from "../ui";
+import { bytes, count, micros, span } from "../words";
+
+export function DaemonView() {
+  const asked = useAsk(() => call("GET /api/v1/status"), [], { every: 2000 });
+  const reload = async () => {
+    const { changed, problems } = await call("POST /api/v1/reload");
+    for (const one of problems) note("failed", `${one.plugin}: ${one.message}`, one.hint);
+    note("done", changed.length ? changed.map((one) => `${one.key} applies ${one.applies}`).join("; ") : "Nothing has changed.");
+  };
+  return (
+    <>
+      <div class="head"><h1>Daemon</h1><div class="actions"><Act act={reload}>Read the configuration again</Act></div></div>
+      <Shown asked={asked}>
+        {(status) => (
+          <>
+            {status.audit_problem && <div class="problem" role="alert"><strong>No call is taken: <Said text={status.audit_problem} /></strong></div>}
+            {status.tcp_problem && <div class="problem" role="alert"><Said text={status.tcp_problem} /></div>}
+            {status.cages !== "full" && <div class="caution" role="alert"><strong>Cages: <Said text={status.cages} /></strong></div>}
+            <div class="figures">
+              <Figure name="Up for" value={span(status.uptime_ms)} more={<>since <Time at={status.started_at} /></>} />
+              <Figure name="Memory" value={bytes(status.memory_bytes)} more="without its plugins" />
+              <Figure name="Loop lag" value={micros(status.loop_lag_us)} more={`at most ${micros(status.loop_lag_max_us)}`} />
+              <Figure name="Audit events" value={count(status.audit_events)} more={`${bytes(status.audit_queue_bytes)} wait to be written`} />
+              <Figure name="Open files" value={count(status.open_fds)} />
+            </div>
+            <Card title="Facts">
+              <Facts
+                rows={[
+                  ["Version", status.version],
+                  ["Process", `${status.pid}, as ${status.user}`],
+                  ["Cages", <Said text={status.cages} />],
+                  ["Limits", <Said text={status.limits} />],
+                  ["Home", <code><Said text={status.home ?? "the default places"} /></code>],
+                  ["Configuration", <code><Said text={status.config_file} /></code>],
+                  ["Socket", <code><Said text={status.socket} /></code>],
+                  ["TCP", status.tcp ?? "not listening"],
+                  ["Log", <code><Said text={status.log} /></code>],
+                ]}
+              />
+            </Card>
+            <Card title="Is the machine right for it?">
+              <p>This looks at all that cages need of the machine, and says what to do about what is missing:</p>
+              <Command text="kaged doctor" />
+            </Card>
+          </>
+        )}
+      </Shown>
+    </>
+  );
+}
