@@ -87,9 +87,10 @@ kaged_test_tick() {
 
 # What the plugin wrote next; the writer may need a moment.
 kaged__test_line() {
-    local tries
+    local tries piece line=''
     for ((tries = 0; tries < 3000; tries++)); do
-        IFS='' read -r REPLY <&"$kaged__test_lines" && return 0
+        IFS='' read -r piece <&"$kaged__test_lines" && { REPLY=$line$piece; return 0; }
+        line+=$piece # all that is written so far of a line
         sleep 0.01
     done
     kaged_log error 'the plugin wrote nothing within 30 s'
