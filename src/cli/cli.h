@@ -392,6 +392,8 @@ int cli_audit_verify(struct cli *cli);
 /* Asks about the plugin of the first argument: "/api/v1/plugins/NAME" and the rest. */
 int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
+/* Shows what a script is granted, and asks. False: no daemon knows a script of that name. */
+bool cli_script_approve(const struct cli *cli, const char *name, int *ret_code);
 /* The same, and prints the answer as cli_show does. */
 int cli_show_plugin(const struct cli *cli, const char *method, const char *rest, cli_put *put);
 /* All of stdin, which messages call `what`. */

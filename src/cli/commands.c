@@ -347,7 +347,9 @@ const struct cli_command cli_commands[] = {
         .help = "Shows how the files of a plugin differ from those that were approved, or what it "
                 "is if it never was, and asks. A plugin whose files changed, or that was copied "
                 "into the store by hand, does not start before that. Works with and without a "
-                "daemon.",
+                "daemon.\n"
+                "Of a script it shows what config.toml grants it, in words: a script whose file "
+                "changed runs without that until its new file is approved, by the daemon.",
         .needs = CLI_PATHS,
         .run = cli_plugin_approve,
     },

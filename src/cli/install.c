@@ -516,7 +516,9 @@ int cli_plugin_approve(struct cli *cli)
     if (worst != CLI_DONE)
         return worst;
     for (size_t i = 0; i < cli->argument_count && !terminal_was_interrupted(); i++) {
-        int code = want(cli, &(struct door_wish){.kind = "approve", .plugin = cli->arguments[i]});
+        int code = CLI_DONE;
+        if (!cli_script_approve(cli, cli->arguments[i], &code))
+            code = want(cli, &(struct door_wish){.kind = "approve", .plugin = cli->arguments[i]});
         if (code != CLI_DONE)
             worst = code;
     }

@@ -59,7 +59,9 @@ static const struct config_form form_FOLDER = {"an absolute folder", "absolute f
                                 form_PLUGIN = {"the name of a plugin", "names of plugins",
                                                is_plugin},
                                 form_SCRIPT = {"the name of a script", "names of scripts",
-                                               is_script};
+                                               is_script},
+                                form_GRANT = {"a capability of scripts", "capabilities of scripts",
+                                              config_grant_fits, config_grant_explain};
 
 /* -- the table ----------------------------------------------------------------------------------
  */
@@ -83,9 +85,9 @@ const struct config_key config_keys[] = {
 #define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
     ROW(#section "." #group ".*", #key, INTS, applies, section##_##group##_##key, 0, min, max,     \
         NULL, NULL, NULL, meaning)
-#define CONFIG_FOLDER_LISTS(section, group, applies, meaning)                                      \
+#define CONFIG_LISTS(section, group, form, applies, meaning)                                       \
     ROW(#section "." #group, "*", LISTS, applies, section##_##group, 0, 0, 0, NULL, NULL,          \
-        &form_FOLDER, meaning)
+        &form_##form, meaning)
 #define CONFIG_TABLES(section, group, applies, meaning)                                            \
     ROW(#section "." #group, "*", TABLES, applies, section##_##group, 0, 0, 0, NULL, NULL, NULL,   \
         meaning)
@@ -96,7 +98,7 @@ const struct config_key config_keys[] = {
 #undef CONFIG_LIST
 #undef CONFIG_FORM
 #undef CONFIG_INTS
-#undef CONFIG_FOLDER_LISTS
+#undef CONFIG_LISTS
 #undef CONFIG_TABLES
 };
 const size_t config_key_count = KG_COUNT(config_keys);
@@ -402,8 +404,12 @@ static int take_list(const struct setting *setting, const struct kg_node *node, 
         return fail_at(err, node, "%s takes a list of %s", setting->text, items);
     for (uint32_t i = 0; i < node->count; i++) {
         const struct kg_node *item = &node->items[i];
-        if (!is_plain_text(item) || !key->form->fits(item->text))
+        if (is_plain_text(item) && key->form->fits(item->text))
+            continue;
+        if (!is_plain_text(item) || key->form->explain == NULL)
             return fail_at(err, item, "%s takes a list of %s", setting->text, items);
+        key->form->explain(item->text, err);
+        return kg_wrap(err, -EINVAL, "%u:%u: %s", item->line, item->column, setting->text);
     }
     char **list = kg_list_new(node->count);
     for (uint32_t i = 0; i < node->count; i++)
@@ -679,7 +685,8 @@ static void print_example_value(const struct config_key *key, struct kg_buf *out
         kg_buf_printf(out, "# %s = INTEGER\n", key->key);
         break;
     case CONFIG_TYPE_LISTS:
-        kg_buf_text(out, "# NAME = [\"/FOLDER\"]\n");
+        kg_buf_printf(out, "# NAME = [\"%s\"]\n",
+                      key->form == &form_FOLDER ? "/FOLDER" : "CAPABILITY");
         break;
     case CONFIG_TYPE_TABLES:
         kg_buf_text(out, "# NAME = { KEY = VALUE }\n");

@@ -56,6 +56,8 @@ struct config_place {
 struct config_form {
     const char *one, *many; /* in words */
     bool (*fits)(struct kg_str text);
+    /* Says what is wrong with one that does not fit; NULL: the words above are all. */
+    void (*explain)(struct kg_str text, struct kg_err *err);
 };
 
 /* What the file says for each name; in its order. */
@@ -81,8 +83,8 @@ struct config {
 #define CONFIG_LIST(section, key, form, applies, meaning)              char **section##_##key;
 #define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
     struct config_names section##_##group##_##key;
-#define CONFIG_FOLDER_LISTS(section, group, applies, meaning) struct config_names section##_##group;
-#define CONFIG_TABLES(section, group, applies, meaning)       struct config_names section##_##group;
+#define CONFIG_LISTS(section, group, form, applies, meaning) struct config_names section##_##group;
+#define CONFIG_TABLES(section, group, applies, meaning)      struct config_names section##_##group;
 #include "config/keys.def"
 #undef CONFIG_INT
 #undef CONFIG_BOOL
@@ -90,7 +92,7 @@ struct config {
 #undef CONFIG_LIST
 #undef CONFIG_FORM
 #undef CONFIG_INTS
-#undef CONFIG_FOLDER_LISTS
+#undef CONFIG_LISTS
 #undef CONFIG_TABLES
     struct config_place *places; /* owned; for each row of config_keys; line 0: not in the file */
 };
@@ -114,6 +116,30 @@ const struct config_key *config_key_find(const struct kg_str *path, size_t path_
                                          struct kg_str *ret_name);
 /* Appends the key as it is written with dots, with the name in the place of its "*". */
 void config_key_print(const struct config_key *key, struct kg_str name, struct kg_buf *out);
+
+/* -- what scripts may be granted, see powers.c ------------------------------------------------- */
+
+enum config_power {
+    POWER_SESSION_WRITE,
+    POWER_EXEC,
+    POWER_FS_WRITE,
+    POWER_CONTEXT,
+    POWER_PROVIDER,
+    POWER_ENV,
+    POWER_NET,
+    POWER_CRYPTO,
+    POWER_COUNT
+};
+extern const char *const config_power_names[POWER_COUNT];
+/* Whether it is a power, with what it is narrowed to: "exec", "exec:git". */
+bool config_grant_fits(struct kg_str grant);
+void config_grant_explain(struct kg_str grant, struct kg_err *err); /* why it is none */
+/* Whether one of the grants, a list or NULL, gives the power, be it narrowed. */
+bool config_grants_have(char *const *grants, enum config_power power);
+/* Whether one gives it for that: a program, a host, a name. */
+bool config_grants_cover(char *const *grants, enum config_power power, struct kg_str what);
+/* Appends what that grant means, in words. */
+void config_grant_words(struct kg_str grant, struct kg_buf *out);
 
 /* The defaults, then the text over them. */
 struct config *config_read(struct kg_str text, struct kg_err *err);

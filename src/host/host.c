@@ -160,7 +160,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
                                                                      : parts->paths->plugins_dir);
     host->local = host_secrets_open(host, err) == 0 ? host_load_local(host, err) : NULL;
     host->keeper = host->local ? state_keeper_new(host->loop, parts->paths->state_db, err) : NULL;
-    if (host->keeper != NULL && host_choices_open(host, err) == 0)
+    if (host->keeper != NULL && host_choices_open(host, err) == 0 &&
+        host_script_grants_open(host, err) == 0)
         host->audit = open_audit(host, err);
     if (host->audit == NULL) {
         host_free(host);
@@ -436,6 +437,7 @@ void host_free(struct host *host)
     loop_worker_free(host->reader);
     state_keeper_free(host->keeper);
     host_choices_free(host);
+    host_script_grants_free(host);
     store_free(host->store);
     config_free(host->config);
     local_free(host->local);

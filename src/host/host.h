@@ -193,7 +193,7 @@ struct host_status {
     const char *plugin; /* its own, as its manifest has it */
     const char *dir;
     const struct host_whom *whom;    /* whom it serves */
-    const char *tier; /* how its child is made; "caged" while nobody could tell */
+    const char *tier;                /* how its child is made; "caged" while nobody could tell */
     bool is_dev;                     /* it is run from its author's folder */
     struct kg_str dev_text;          /* the manifest that it is run by there; else empty */
     bool is_leaving;                 /* for good: the plugin, or whom the process serves, is gone */
@@ -430,6 +430,12 @@ int host_storage_export(struct host_process *process, storage_done_fn *on_done, 
                         char **ret_path, struct kg_err *err);
 /* After damage: lets it start with an empty one. */
 int host_storage_reset(struct host_process *process, const char *operator_id, struct kg_err *err);
+
+/* What config.toml grants it, and for which file, a JSON object; fails for what is no script. */
+int host_script_write_grants(struct host_named named, struct kg_buf *ret_json, struct kg_err *err);
+/* Its grants are for the file of that hash, which must be the one that is there. */
+int host_script_approve(struct host_named named, struct kg_str hash, const char *operator_id,
+                        struct kg_err *err);
 
 /* What the plugin was refused, as a JSON object, newest first. See why.c. */
 void host_why(struct host *host, struct host_named named, host_audit_done_fn *on_done, void *data);

@@ -7,6 +7,15 @@
 #include "host/process.h"
 #include "host/watch.h"
 
+/* A file of Lua that is a plugin; see script.c, and script_grants.c for what it may do. */
+struct host_script {
+    char *path; /* owned */
+    struct kg_buf source;
+    char hash[STORE_HASH_TEXT];         /* of the source; "": it was never read */
+    char refused_hash[STORE_HASH_TEXT]; /* that was told to be without grants last */
+    struct kg_err notice;               /* why it runs without its grants; KG_OK: it does not */
+};
+
 struct host {
     struct loop *loop; /* borrowed */
     const struct config_paths *paths;
@@ -35,6 +44,10 @@ struct host {
     struct work *fetches;                       /* of consents.c; owned by what is under way */
     struct host_dev *devs;        /* owned; runs of plugins that their authors change */
     struct host_scripts *scripts; /* owned; see script.c */
+    struct kg_map *script_hashes; /* owned, like its texts: the files that grants are for */
+    const struct host_script_service *script_services; /* of those who lie above */
+    size_t script_service_count;
+    void *script_service_data;
     struct host_plugin **plugins; /* one reference each, sorted by name */
     size_t plugin_count;
     struct store *store;              /* owned */
@@ -188,18 +201,20 @@ struct host_process {
     enum host_standing standing;
     struct instance *instance; /* NULL: it is gone */
     struct host_usage usage;
-    struct storage *storage;      /* NULL until it is asked for */
-    uint32_t start_settings;      /* of the host, when it was started last */
-    struct kg_buf cage_words;     /* of the cage of its last start; empty: never started */
-    char **sees;                  /* owned; the same: see cage_plan_sees */
-    struct host_guarded *guarded; /* owned; NULL: nothing of it is watched */
-    char **quarantined;           /* owned; NULL until something was */
-    struct host_search *search;   /* owned, once it is over; NULL: none */
-    unsigned quarantine_count;    /* of what was moved away since it was enabled */
-    struct host_trace *trace;     /* owned; NULL until somebody asks for it; see trace.c */
-    struct redact_set *secrets;   /* owned; what of it must not be shown */
-    struct kg_doc *registered;    /* owned; what a script told of itself; NULL: nothing */
-    bool in_turn;                 /* of its conversation: it is not exchanged until that is over */
+    struct storage *storage;            /* NULL until it is asked for */
+    uint32_t start_settings;            /* of the host, when it was started last */
+    struct kg_buf cage_words;           /* of the cage of its last start; empty: never started */
+    char **sees;                        /* owned; the same: see cage_plan_sees */
+    struct host_guarded *guarded;       /* owned; NULL: nothing of it is watched */
+    char **quarantined;                 /* owned; NULL until something was */
+    struct host_search *search;         /* owned, once it is over; NULL: none */
+    unsigned quarantine_count;          /* of what was moved away since it was enabled */
+    struct host_trace *trace;           /* owned; NULL until somebody asks for it; see trace.c */
+    struct redact_set *secrets;         /* owned; what of it must not be shown */
+    struct kg_doc *registered;          /* owned; what a script told of itself; NULL: nothing */
+    char set_hash[STORE_HASH_TEXT];     /* of the script that it is set to run; "": none */
+    char started_hash[STORE_HASH_TEXT]; /* of the one that was meant at its last start */
+    bool in_turn; /* of its conversation: it is not exchanged until that is over */
 
     bool in_use;                         /* of one that runs only while it is used: see use.c */
     uint64_t used_ns;                    /* when its last call began or ended */
@@ -243,10 +258,30 @@ const char *host_scripts_dir(const struct host_scripts *scripts);
 /* Reads its file; NULL with the reason. */
 struct manifest *host_script_manifest(struct host_plugin *plugin, struct kg_err *err);
 /* What a process of it is loaded with, a JSON object. */
-void host_script_settings(const struct host_plugin *plugin, const struct host_whom *whom,
-                          struct kg_buf *ret_json);
+void host_script_settings(struct host_process *process, struct kg_buf *ret_json);
 struct cage_plan *host_script_plan(const struct host_cage_parts *parts, struct kg_err *err);
 void host_script_registered(struct host_process *process); /* it told of something new */
+
+/* -- what scripts may do, see script_grants.c -------------------------------------------------- */
+
+int host_script_grants_open(struct host *host, struct kg_err *err); /* before the loop runs */
+void host_script_grants_free(struct host *host);
+/* After its file was read: records it, or notes that it is another. */
+void host_script_grants_look(struct host_plugin *plugin);
+/* Forgets the files of those that are granted nothing any more; warns of grants for nobody. */
+void host_script_grants_tidy(struct host *host);
+void host_script_note_settings(
+    struct host_process *process);                         /* it is set to run the file as it is */
+void host_script_note_start(struct host_process *process); /* and is started with that */
+/* The operator's list, as far as it is for what that process runs; NULL: nothing. */
+char *const *host_script_grants(const struct host_process *process);
+/* "grants": {"exec": true}, what the file as it is now may do. */
+void host_script_put_powers(const struct host_plugin *plugin, struct kg_json_writer *json);
+bool host_script_may_hear(const struct host_process *process, const char *event);
+const struct kg_err *host_script_notice(const struct host_plugin *plugin);
+/* A request of a script, see script_service.c. False: there is no such method. */
+bool host_script_serve(struct host_process *process, int64_t id, struct kg_str method,
+                       struct kg_str params);
 
 /* What its cage is planned of. */
 struct host_cage_parts host_cage_parts_of(struct host_named named,
@@ -450,7 +485,7 @@ void host_tidy_store(struct host *host); /* versions that nobody uses are remove
 void host_change_look(struct host_change *change);
 
 /* See trace.c. */
-void host_trace_loaded(struct host_process *process); /* its manifest may be another */
+void host_trace_loaded(struct host_process *process);     /* its manifest may be another */
 void host_trace_configured(struct host_process *process); /* with other values */
 void host_trace_moved(struct host_process *process, enum instance_state from,
                       enum instance_state to, const char *reason);

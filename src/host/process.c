@@ -150,6 +150,7 @@ static struct cage_plan *make_plan(void *data, struct kg_err *err)
     instance_set_times(process->instance,
                        &times); /* a restart after a crash takes new settings, too */
     process->start_settings = host->start_settings;
+    host_script_note_start(process);
     if (hold_version(process, err) < 0 || host_check_start(process, err) < 0)
         return NULL;
     kg_auto(host_covers_free) struct host_covers guards = {0};
@@ -380,11 +381,11 @@ static void set_spec(struct host_process *process, struct kg_str settings)
     host_trace_loaded(process);
 }
 
-static void make_settings(const struct host_process *process, const struct manifest *manifest,
+static void make_settings(struct host_process *process, const struct manifest *manifest,
                           struct kg_buf *ret_json)
 {
     if (process->plugin->script != NULL)
-        host_script_settings(process->plugin, &process->whom, ret_json);
+        host_script_settings(process, ret_json);
     else
         plugin_config_make(process->plugin, &process->whom, manifest, ret_json);
 }

@@ -142,6 +142,29 @@ struct host_process *host_script_with_tool(const struct host *host, const char *
 /* Those of the conversation, as models are offered them, into an open list. */
 void host_script_put_tools(const struct host *host, const char *session_id,
                            struct kg_json_writer *json);
+/* What a script asks of the daemon, see script_service.c; HACKING.md tells how to add to it. */
+struct host_script_request;
+#define SCRIPT_POWER(power) (1U << (power))
+struct host_script_service {
+    const char *method; /* "script.exec", on the wire */
+    const char *call;   /* "kage.exec", in messages */
+    unsigned powers;    /* SCRIPT_POWER of each that it takes; 0: every script may ask it */
+    /* Answers once, then or later. The params, an object of a stranger's, die when it returns. */
+    void (*serve)(struct host_script_request *request, const struct kg_node *params, void *data);
+};
+/* Rows that are served by those who lie above; borrowed. NULL: they leave. */
+void host_set_script_services(struct host *host, const struct host_script_service *services_or_null,
+                              size_t count, void *data);
+/* Both end the request: it is gone. */
+void host_script_reply(struct host_script_request *request, struct kg_str json);
+void host_script_fail(struct host_script_request *request, const struct kg_err *err);
+/* The process may be gone when it is looked at later; whom it serves stays. */
+struct host_process *host_script_asker(const struct host_script_request *request);
+const struct host_whom *host_script_whom(const struct host_script_request *request);
+/* Whether the grant reaches so far: to that program, host or name. `call` is for the message. */
+int host_script_check(const struct host_script_request *request, enum config_power power,
+                      struct kg_str what, const char *call, struct kg_err *err);
+
 /* What changed of its file counts between the turns of its conversation. */
 void host_process_in_turn(struct host_process *process, bool in_turn);
 

@@ -20,11 +20,6 @@
 #define SCRIPTS_MAX    256
 #define TMP_BYTES      65536
 
-struct host_script {
-    char *path;
-    struct kg_buf source;
-};
-
 struct host_scripts {
     char *dir;
     struct host_watch *watch;
@@ -100,7 +95,9 @@ struct manifest *host_script_manifest(struct host_plugin *plugin, struct kg_err 
     manifest->is_script = true;
     kg_buf_free(&plugin->script->source);
     plugin->script->source = source;
+    store_hash_text(kg_buf_view(&source), plugin->script->hash);
     source = (struct kg_buf){0};
+    host_script_grants_look(plugin);
     return manifest;
 }
 
@@ -115,9 +112,9 @@ static void put_session(const struct host_whom *whom, struct kg_json_writer *jso
     kg_json_end(json, '}');
 }
 
-void host_script_settings(const struct host_plugin *plugin, const struct host_whom *whom,
-                          struct kg_buf *ret_json)
+void host_script_settings(struct host_process *process, struct kg_buf *ret_json)
 {
+    const struct host_plugin *plugin = process->plugin;
     const struct config_named *own =
         config_named_get(&plugin->host->config->plugins_config, kg_str(plugin->name));
     struct kg_json_writer json = kg_json_writer(ret_json);
@@ -125,8 +122,10 @@ void host_script_settings(const struct host_plugin *plugin, const struct host_wh
     kg_json_named_text(&json, "name", plugin->name);
     kg_json_named_str(&json, "source", kg_buf_view(&plugin->script->source));
     kg_json_named_raw(&json, "config", own ? kg_str(own->list[0]) : KG_STR("{}"));
-    put_session(whom, &json);
+    put_session(&process->whom, &json);
+    host_script_put_powers(plugin, &json);
     kg_json_end(&json, '}');
+    host_script_note_settings(process);
 }
 
 /* A cage that has nothing: no file, no network, no program but the runner. */
@@ -167,7 +166,7 @@ bool host_script_hears(const struct host_process *process, const char *event)
     const struct kg_node *events = kg_node_list(host_script_offers(process), "events");
     for (uint32_t i = 0; i < events->count; i++)
         if (events->items[i].type == KG_STRING && kg_str_is(events->items[i].text, event))
-            return instance_talk(process->instance) != NULL;
+            return instance_talk(process->instance) != NULL && host_script_may_hear(process, event);
     return false;
 }
 
@@ -358,13 +357,14 @@ void host_find_scripts(struct host *host)
             dir[0] != '\0' ? kg_strdup(dir) : kg_path_join(host->paths->config_dir, "scripts");
         host->scripts->watch = host_watch_new(host->loop, &ops, host);
     }
-    if (access(host->scripts->dir, F_OK) < 0)
-        return;
-    host_watch_renew(host->scripts->watch);
-    host_watch_add(host->scripts->watch, host->scripts->dir, NULL);
-    if (host_watch_begin(host->scripts->watch, &err) > 0)
-        kg_log(KG_WARN, "%s", err.message);
-    on_quiet(host);
+    if (access(host->scripts->dir, F_OK) == 0) {
+        host_watch_renew(host->scripts->watch);
+        host_watch_add(host->scripts->watch, host->scripts->dir, NULL);
+        if (host_watch_begin(host->scripts->watch, &err) > 0)
+            kg_log(KG_WARN, "%s", err.message);
+        on_quiet(host);
+    }
+    host_script_grants_tidy(host);
 }
 
 void host_scripts_free(struct host *host)

@@ -209,7 +209,7 @@ bool host_serve(void *data, int64_t id, struct kg_str method, struct kg_str para
     struct kg_err err = {0};
     const struct host_service *service = host_service_find(method);
     if (service == NULL)
-        return false;
+        return process->tier->is_script && host_script_serve(process, id, method, params);
     int result = service->asks != NULL ? serve(process, service, id, params, &err)
                                        : serve_ask(process, service, id, params, &err);
     if (result < 0)

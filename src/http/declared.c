@@ -82,6 +82,34 @@ void http_handle_tools_decide(struct http_request *request)
                           on_tools_decided, request);
 }
 
+/* -- what a script may do ---------------------------------------------------------------------- */
+
+void http_handle_script(struct http_request *request)
+{
+    struct host_named named;
+    struct kg_err err = {0};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    if (!http_find_plugin(request, &named))
+        return;
+    if (host_script_write_grants(named, &body, &err) < 0)
+        http_reply_error(request, &err);
+    else
+        http_reply(request, 200, kg_buf_view(&body));
+}
+
+void http_handle_script_approve(struct http_request *request)
+{
+    struct host_named named;
+    struct kg_err err = {0};
+    if (!http_find_plugin(request, &named))
+        return;
+    struct kg_str hash = kg_node_text(http_body_tree(request), "approve");
+    if (host_script_approve(named, hash, http_operator(request), &err) < 0)
+        http_reply_error(request, &err);
+    else
+        http_handle_script(request);
+}
+
 /* -- schemas ----------------------------------------------------------------------------------- */
 
 static void put_method(struct kg_json_writer *json, const char *method,

@@ -320,6 +320,8 @@ http_handler_fn http_handle_metrics;
 http_handler_fn http_handle_openapi;
 http_handler_fn http_handle_tools;
 http_handler_fn http_handle_tools_decide;
+http_handler_fn http_handle_script;
+http_handler_fn http_handle_script_approve;
 http_handler_fn http_handle_resources;
 http_handler_fn http_handle_prompts;
 http_handler_fn http_handle_questions;

@@ -158,6 +158,8 @@ static const char *meaning_of(const struct host_status *status)
         return "what it declares, or is configured with, cannot be used";
     if (rests && status->is_checked)
         return "its files are being compared with those that were approved";
+    if (rests && status->drift->code != KG_OK && strcmp(status->tier, "script") == 0)
+        return "its file changed: it runs without what it was granted";
     if (rests && status->drift->code != KG_OK)
         return "its files are not those that were approved; no process";
     if (status->state == INSTANCE_IDLE && status->instance == NULL)

@@ -58,6 +58,10 @@ struct state_backend {
     int (*failure_set)(struct state *state, const struct state_failure *failure,
                        struct kg_err *err);
     int (*failures)(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err);
+    int (*script_grant_set)(struct state *state, const struct state_script_grant *grant,
+                            struct kg_err *err);
+    int (*script_grants)(struct state *state, state_script_grant_fn *visit, void *data,
+                         struct kg_err *err);
     int (*prompt_set)(struct state *state, const struct state_prompt *prompt, struct kg_err *err);
     int (*prompts)(struct state *state, state_prompt_fn *visit, void *data, struct kg_err *err);
     int (*question_set)(struct state *state, const struct state_question *question,

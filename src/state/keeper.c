@@ -51,6 +51,11 @@ static int write_failure(struct state *state, const void *row, struct kg_err *er
     return state_failure_set(state, row, err);
 }
 
+static int write_script_grant(struct state *state, const void *row, struct kg_err *err)
+{
+    return state_script_grant_set(state, row, err);
+}
+
 static int write_prompt(struct state *state, const void *row, struct kg_err *err)
 {
     return state_prompt_set(state, row, err);
@@ -114,6 +119,11 @@ static const struct row_kind failure_kind = {sizeof(struct state_failure),
                                              write_failure,
                                              2,
                                              {TEXT(failure, process), TEXT(failure, reason)}};
+static const struct row_kind script_grant_kind = {
+    sizeof(struct state_script_grant),
+    write_script_grant,
+    2,
+    {TEXT(script_grant, script), TEXT(script_grant, hash)}};
 static const struct row_kind prompt_kind = {
     sizeof(struct state_prompt),
     write_prompt,
@@ -215,6 +225,12 @@ void state_keep_failure(struct state_keeper *keeper, const struct state_failure 
                         state_kept_fn *on_kept, void *data)
 {
     ask(keeper, &failure_kind, failure, on_kept, data);
+}
+
+void state_keep_script_grant(struct state_keeper *keeper, const struct state_script_grant *grant,
+                             state_kept_fn *on_kept, void *data)
+{
+    ask(keeper, &script_grant_kind, grant, on_kept, data);
 }
 
 void state_keep_prompt(struct state_keeper *keeper, const struct state_prompt *prompt,

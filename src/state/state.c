@@ -75,6 +75,18 @@ int state_failure_set(struct state *state, const struct state_failure *failure, 
     return state_backend(state)->failure_set(state, failure, err);
 }
 
+int state_script_grant_set(struct state *state, const struct state_script_grant *grant,
+                           struct kg_err *err)
+{
+    return state_backend(state)->script_grant_set(state, grant, err);
+}
+
+int state_script_grants(struct state *state, state_script_grant_fn *visit, void *data,
+                        struct kg_err *err)
+{
+    return state_backend(state)->script_grants(state, visit, data, err);
+}
+
 int state_prompt_set(struct state *state, const struct state_prompt *prompt, struct kg_err *err)
 {
     return state_backend(state)->prompt_set(state, prompt, err);

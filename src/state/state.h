@@ -54,6 +54,17 @@ int state_failure_set(struct state *state, const struct state_failure *failure, 
 typedef void state_failure_fn(void *data, const struct state_failure *failure);
 int state_failures(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err);
 
+/* The file of a script that what config.toml grants it is for. */
+struct state_script_grant {
+    const char *script;
+    const char *hash; /* NULL: it is forgotten */
+};
+int state_script_grant_set(struct state *state, const struct state_script_grant *grant,
+                           struct kg_err *err);
+typedef void state_script_grant_fn(void *data, const struct state_script_grant *grant);
+int state_script_grants(struct state *state, state_script_grant_fn *visit, void *data,
+                        struct kg_err *err);
+
 /* A prompt of a project, in a file that a plugin could write, as it was taken. */
 struct state_prompt {
     const char *project;
@@ -226,6 +237,8 @@ void state_keep_prompt(struct state_keeper *keeper, const struct state_prompt *p
                        state_kept_fn *on_kept, void *data);
 void state_keep_failure(struct state_keeper *keeper, const struct state_failure *failure,
                         state_kept_fn *on_kept, void *data);
+void state_keep_script_grant(struct state_keeper *keeper, const struct state_script_grant *grant,
+                             state_kept_fn *on_kept, void *data);
 void state_keep_question(struct state_keeper *keeper, const struct state_question *question,
                          state_kept_fn *on_kept, void *data);
 void state_keep_choice(struct state_keeper *keeper, const struct state_plugin_choice *choice,

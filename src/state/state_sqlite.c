@@ -48,12 +48,15 @@ static const char version_11[] = ""
 static const char version_12[] = ""
 #include "state-v12.sql.h"
 ;
+static const char version_13[] = ""
+#include "state-v13.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1, version_2,  version_3,  version_4,
-                                         version_5, version_6,  version_7,  version_8,
-                                         version_9, version_10, version_11, version_12};
+static const char *const migrations[] = {version_1,  version_2,  version_3, version_4, version_5,
+                                         version_6,  version_7,  version_8, version_9, version_10,
+                                         version_11, version_12, version_13};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 static int read_version(struct sqlite_state *state, struct kg_err *err)
@@ -333,6 +336,29 @@ static int sqlite_failures(struct state *state, state_failure_fn *visit, void *d
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_failure){text_at(row, 0), text_at(row, 1)});
     return sqlite_finish(state, FAILURES, code, err);
+}
+
+/* -- grants of scripts ------------------------------------------------------------------------- */
+
+static int sqlite_script_grant_set(struct state *state, const struct state_script_grant *grant,
+                                   struct kg_err *err)
+{
+    return grant->hash != NULL
+               ? sqlite_run(state, SCRIPT_GRANT_SET, err, "tt", grant->script, grant->hash)
+               : sqlite_run(state, SCRIPT_GRANT_CLEAR, err, "t", grant->script);
+}
+
+static int sqlite_script_grants(struct state *state, state_script_grant_fn *visit, void *data,
+                                struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, SCRIPT_GRANTS, &row, err, "");
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_script_grant){text_at(row, 0), text_at(row, 1)});
+    return sqlite_finish(state, SCRIPT_GRANTS, code, err);
 }
 
 /* -- prompts that a plugin could write --------------------------------------------------------- */
@@ -658,6 +684,8 @@ const struct state_backend state_sqlite = {
     .plugin_choices = sqlite_plugin_choices,
     .failure_set = sqlite_failure_set,
     .failures = sqlite_failures,
+    .script_grant_set = sqlite_script_grant_set,
+    .script_grants = sqlite_script_grants,
     .prompt_set = sqlite_prompt_set,
     .prompts = sqlite_prompts,
     .question_set = sqlite_question_set,

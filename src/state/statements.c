@@ -38,6 +38,11 @@ static const struct {
                        "DELETE FROM plugin_failure WHERE process = ?1 "
                        "OR substr(process, 1, length(?1) + 1) = ?1 || '@'"},
     [FAILURES] = {"read which plugins failed", "SELECT process, reason FROM plugin_failure"},
+    [SCRIPT_GRANT_SET] = {"write which file a script's grants are for",
+                          "INSERT OR REPLACE INTO script_grant (script, hash) VALUES (?1, ?2)"},
+    [SCRIPT_GRANT_CLEAR] = {"forget which file a script's grants are for",
+                            "DELETE FROM script_grant WHERE script = ?1"},
+    [SCRIPT_GRANTS] = {"read which files grants are for", "SELECT script, hash FROM script_grant"},
     [PROMPT_SET] = {"write what a project's prompt is",
                     "INSERT OR REPLACE INTO project_prompt (project, path, hash) "
                     "VALUES (?1, ?2, ?3)"},

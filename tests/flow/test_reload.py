@@ -69,7 +69,7 @@ def keys(applies):
     found = {}
     for row in rows:
         kind, *parts = [part.strip() for part in re.split(r"[(,]", row.removeprefix("CONFIG_"))]
-        if kind not in ("INTS", "FOLDER_LISTS", "TABLES"):
+        if kind not in ("INTS", "LISTS", "TABLES"):
             number = int(parts[2]) + (1 if parts[2] != parts[4] else -1) if kind == "INT" else None
             found[f"{parts[0]}.{parts[1]}"] = number
     return found

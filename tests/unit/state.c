@@ -294,6 +294,7 @@ static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
                            "DROP TABLE project; DROP TABLE plugin_failure; "
                            "DROP TABLE mcp_setting; DROP TABLE project_prompt; "
                            "DROP TABLE mcp_call; DROP TABLE question; "
+                           "DROP TABLE script_grant; "
                            "PRAGMA user_version = 1");
     struct state *state = open_state(fixture);
     assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);

@@ -181,7 +181,14 @@ local known_capabilities = {
   session_write = true, exec = true, fs_write = true, context = true,
   provider = true, env = true, net = true, crypto = true,
 }
-local attach = {} -- by capability: puts on kage what it allows
+local asked_for = {} -- by name: it was granted, and the script asked for it
+
+-- What takes both, a grant and that the script asks for it. The daemon looks at the grant, and says what is missing.
+local function need(name, call)
+  if grants[name] and not asked_for[name] then
+    error(format('%s: kage.request_capabilities({"%s"}) comes first', call, name), 3)
+  end
+end
 
 function kage.request_capabilities(names)
   want(names, "table", "kage.request_capabilities", "the list")
@@ -191,11 +198,19 @@ function kage.request_capabilities(names)
       raise("kage.request_capabilities: there is no capability %s", tostring(name))
     end
     answer[name] = grants[name] == true
-    if answer[name] and attach[name] then
-      attach[name]()
-    end
+    asked_for[name] = answer[name]
   end
   return answer
+end
+
+function kage.env(name)
+  want_text(name, "kage.env", "the name")
+  return host.ask("script.env", { name = name }).value
+end
+
+function kage.credential()
+  log("info", "kage.credential: no script is given credentials; it gets nil")
+  return nil
 end
 
 -- ---- questions to a person ---------------------------------------------------------------------
