@@ -55,7 +55,9 @@ struct dialect_ops {
 struct dialect_input {
     struct dialect_call *call;
     struct kg_str method; /* the host's name of the request, like */
-    struct kg_str params; /* its params; both last until on_input returns */
+    struct kg_str params; /* its params, and */
+    struct kg_str
+        key; /* what the child calls it, a JSON string; they last until on_input returns */
     /* Once, maybe before on_input returns. */
     void (*on_answer)(struct dialect_input *input, enum peer_answer kind, struct kg_str json);
     void *host; /* its own; NULL: nobody is asked any more */

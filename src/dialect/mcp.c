@@ -41,7 +41,7 @@ static void put_capabilities(const struct dialect_talk *talk, struct kg_json_wri
                              const char *key)
 {
     kg_json_named_begin(json, key, '{');
-    if (talk->ops->put_roots != NULL && talk->ops->put_roots(talk->data, NULL)) {
+    if (mcp_has_roots(talk) || mcp_may_request(talk, "kaged.roots")) {
         kg_json_named_begin(json, "roots", '{');
         kg_json_end(json, '}');
     }

@@ -35,6 +35,7 @@ void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, 
 bool mcp_may_request(const struct dialect_talk *talk, const char *method);
 /* What a server asks, by its own name and as it says it, in the host's; NULL: that is not known. */
 const char *mcp_translate(struct kg_str method, struct kg_str params, struct kg_buf *ret_params);
+bool mcp_has_roots(const struct dialect_talk *talk); /* of its own: those of its project */
 void mcp_put_roots(struct dialect_talk *talk, struct kg_buf *ret_json);
 /* A request whose answer nobody waits for; an error is a line of our log. *ret_id may be NULL. */
 void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params,

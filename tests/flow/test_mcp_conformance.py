@@ -17,9 +17,9 @@ LONG = os.environ.get("KAGED_TEST_LONG") == "1"
 SAMPLE = ("server-initialize", "ping", "tools-list", "tools-call-simple-text",
           "tools-call-with-progress", "resources-read-text", "prompts-get-simple",
           "dns-rebinding-protection", "server-session-lifecycle")
-# Scenarios that do not pass, each with why.
-MISSING = {"2025-11-25": {"tools-call-sampling", "tools-call-elicitation",
-                           "elicitation-sep1034-defaults", "elicitation-sep1330-enums"}}
+MODERN_SAMPLE = ("server-stateless", "caching", "http-header-validation",
+                 "http-custom-header-server-validation", "input-required-result-multi-round",
+                 "input-required-result-non-tool-request")
 
 
 @unittest.skipUnless(os.path.exists(SUITE) and os.access(NODE, os.X_OK),
