@@ -84,7 +84,7 @@ static int send_exchange(struct dialect_call *call, struct kg_str method, struct
 {
     kg_auto(kg_buf_free) struct kg_buf meta = {0};
     struct kg_json_writer json = kg_json_writer(&meta);
-    mcp_put_meta(call->talk, &json, peer_next_id(call->talk->peer));
+    mcp_put_meta(call->talk, &json, peer_next_id(call->talk->peer), call->answers);
     const struct kg_str params[] = {KG_STR("{"), members, kg_buf_view(&meta), KG_STR("}")};
     return dialect_send(call, method, params, KG_COUNT(params), err);
 }

@@ -32,6 +32,18 @@ struct host_question {
     struct loop_timer timer;
 };
 
+_Static_assert(DIALECT_FORMS == 1 << HOST_ASK_FORM && DIALECT_URLS == 1 << HOST_ASK_URL &&
+                   DIALECT_SAMPLES == 1 << HOST_ASK_SAMPLE &&
+                   DIALECT_ROOTS == 1 << HOST_ASK_ROOTS && DIALECT_ANSWERS_ALL == HOST_ASK_ANY,
+               "a dialect has the same bits");
+
+unsigned host_asks_answers(const struct host_call *call)
+{
+    if (call->asked == NULL)
+        return 0;
+    return call->asked->can != NULL ? call->asked->can(call->data) : HOST_ASK_ANY;
+}
+
 /* -- its end ----------------------------------------------------------------------------------- */
 
 static void question_free(struct host_question *question)

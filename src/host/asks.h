@@ -20,6 +20,7 @@ enum host_ask_kind {
     HOST_ASK_ROOTS,  /* an MCP client is asked for its folders */
     HOST_ASK_KIND_COUNT
 };
+#define HOST_ASK_ANY ((1u << HOST_ASK_KIND_COUNT) - 1)
 extern const char *const host_ask_kind_names[HOST_ASK_KIND_COUNT]; /* "form", "url", ... */
 
 /* A question under way, to be read only. Texts live as long as it does. */
@@ -38,6 +39,8 @@ struct host_ask {
 
 /* Handed in by who makes a call and can be asked while it lasts; data is that of the call. */
 struct host_asked_ops {
+    /* A bit for each kind that it can be asked; NULL: any. */
+    unsigned (*can)(void *data);
     /*
      * True: host_ask_answer or host_ask_fail follows, not before this returns. False: it cannot be
      * asked that now, which counts as cancelled.

@@ -268,6 +268,11 @@ static char *key_of(const struct host_ask *ask)
 
 /* -- the host ---------------------------------------------------------------------------------- */
 
+static unsigned can(void *data)
+{
+    return ((const struct mcp_call *)data)->declared;
+}
+
 static bool ask_client(void *data, struct host_ask *asked)
 {
     struct mcp_call *call = data;
@@ -314,7 +319,7 @@ static void withdraw(void *data, struct host_ask *asked, const char *why)
     ask_free(call, ask);
 }
 
-const struct host_asked_ops mcp_asked_ops = {.ask = ask_client, .withdraw = withdraw};
+const struct host_asked_ops mcp_asked_ops = {.can = can, .ask = ask_client, .withdraw = withdraw};
 
 /* -- the client comes back --------------------------------------------------------------------- */
 

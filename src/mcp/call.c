@@ -85,7 +85,7 @@ void mcp_call_cancel(struct mcp_call *call)
 /* -- its answer -------------------------------------------------------------------------------- */
 
 /* The call is over. */
-static void say_last(struct mcp_call *call, struct kg_str message)
+static void say_last(struct mcp_call *call, int status, struct kg_str message)
 {
     struct mcp_exchange *exchange = call->exchange;
     struct mcp_stream *stream = call->stream;
@@ -94,7 +94,7 @@ static void say_last(struct mcp_call *call, struct kg_str message)
         mcp_stream_put(stream, message);
         mcp_stream_end(stream);
     } else if (exchange != NULL) {
-        mcp_reply(exchange, 200, message);
+        mcp_reply(exchange, status, message);
     }
 }
 
@@ -102,14 +102,14 @@ void mcp_call_answer(struct mcp_call *call, struct kg_str result)
 {
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     mcp_put_result(&message, call->id, result);
-    say_last(call, kg_buf_view(&message));
+    say_last(call, 200, kg_buf_view(&message));
 }
 
 void mcp_call_refuse(struct mcp_call *call, int code, const char *message, struct kg_str data)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     mcp_put_error(&text, call->id, code, message, data);
-    say_last(call, kg_buf_view(&text));
+    say_last(call, code == MCP_MISSING_CAPABILITY ? 400 : 200, kg_buf_view(&text));
 }
 
 void mcp_call_fail(struct mcp_call *call, const struct kg_err *err)
@@ -191,12 +191,34 @@ static const char *outcome_of(struct kg_str result, const struct kg_err *err)
                                                                                    : "done";
 }
 
-static void finish(struct mcp_call *call, struct kg_str result, const struct kg_err *err)
+/* A modern client is told which capability it would have to declare, as its era has it. */
+static bool lacks_capability(const struct mcp_call *call, struct kg_str error)
+{
+    return call->era == MCP_ERA_MODERN && call->is_mcp && error.length > 0 &&
+           rpc_error_code(error) == MCP_MISSING_CAPABILITY;
+}
+
+void mcp_call_pass_error(struct mcp_call *call, int64_t code, struct kg_str error)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    struct kg_str data = KG_STR_NULL;
+    rpc_error_message(error, &words);
+    (void)kg_json_member(error, "data", &data);
+    mcp_call_refuse(call, (int)code, kg_buf_terminate(&words), data);
+}
+
+/* error: the plugin's own, or empty. */
+static void finish(struct mcp_call *call, struct kg_str result, const struct kg_err *err,
+                   struct kg_str error)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     call->sent = NULL;
     call->in_tool = NULL;
     note(call, outcome_of(result, err), result);
+    if (lacks_capability(call, error)) {
+        mcp_call_pass_error(call, MCP_MISSING_CAPABILITY, error);
+        return;
+    }
     if (err->code == KG_OK)
         put_answer(&text, call, result);
     else
@@ -206,12 +228,12 @@ static void finish(struct mcp_call *call, struct kg_str result, const struct kg_
 
 static void on_done(void *data, const struct host_reply *reply)
 {
-    finish(data, reply->result, &reply->error);
+    finish(data, reply->result, &reply->error, reply->plugin_error);
 }
 
 static void on_tool_done(void *data, const struct projects_tool_reply *reply)
 {
-    finish(data, reply->result, &reply->error);
+    finish(data, reply->result, &reply->error, reply->plugin_error);
 }
 
 /* -- before its answer ------------------------------------------------------------------------- */
@@ -487,7 +509,7 @@ static void begin(struct mcp_exchange *exchange, struct kg_str params, const str
     int result = exchange->scope.project.length > 0 ? send_to_project(call, exchange, &err)
                                                     : send_to_nobodys(call, tool->manifest, &err);
     if (result < 0) {
-        finish(call, KG_STR_NULL, &err);
+        finish(call, KG_STR_NULL, &err, KG_STR_NULL);
         return;
     }
     mcp_call_keep(call);

@@ -23,6 +23,7 @@ enum {
     MCP_NO_SESSION = -32001, /* as the SDKs say it */
     MCP_NOT_FOUND = -32002,  /* a resource, in the legacy era */
     MCP_HEADER_MISMATCH = -32020,
+    MCP_MISSING_CAPABILITY = -32021,
     MCP_UNSUPPORTED_VERSION = -32022,
 };
 
@@ -273,6 +274,7 @@ const char *mcp_call_refusal(const struct mcp_exchange *exchange);
 void mcp_call_answer(struct mcp_call *call, struct kg_str result);
 void mcp_call_fail(struct mcp_call *call, const struct kg_err *err);
 void mcp_call_refuse(struct mcp_call *call, int code, const char *message, struct kg_str data);
+void mcp_call_pass_error(struct mcp_call *call, int64_t code, struct kg_str error);
 peer_progress_fn mcp_call_progress;
 /* The token of a request as it was written; empty: it has none. */
 struct kg_str mcp_progress_token(struct kg_str params);

@@ -289,8 +289,6 @@ static void answer_as_it_is(struct mcp_call *call, struct kg_str result)
 /* The server's own error, with the code that the client's era has for it. */
 static void answer_error(struct mcp_call *call, const struct host_reply *reply)
 {
-    kg_auto(kg_buf_free) struct kg_buf words = {0};
-    struct kg_str data = KG_STR_NULL;
     if (reply->plugin_error.length == 0) {
         mcp_call_fail(call, &reply->error);
         return;
@@ -298,9 +296,7 @@ static void answer_error(struct mcp_call *call, const struct host_reply *reply)
     int64_t code = rpc_error_code(reply->plugin_error);
     if (code == MCP_NOT_FOUND && call->era == MCP_ERA_MODERN)
         code = MCP_INVALID_PARAMS;
-    rpc_error_message(reply->plugin_error, &words);
-    (void)kg_json_member(reply->plugin_error, "data", &data);
-    mcp_call_refuse(call, (int)code, kg_buf_terminate(&words), data);
+    mcp_call_pass_error(call, code, reply->plugin_error);
 }
 
 static void answer_renamed(struct mcp_call *call, struct kg_str result)

@@ -149,6 +149,13 @@ def two_rounds(params):
     return wants({"step1": form("Step 1: What is your name?", "name")}, state="first")(params)
 
 
+def needs_sampling(params):
+    if "sampling" in params["_meta"]["io.modelcontextprotocol/clientCapabilities"]:
+        return text("It is there.")
+    return {"code": -32021, "message": "it needs sampling",
+            "data": {"requiredCapabilities": {"sampling": {}}}}
+
+
 def may(params):
     """Of a sample and a form what the client has declared."""
     has = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
@@ -169,6 +176,9 @@ ASKING = {
     "tampered_state": wants({"confirm": form("Please confirm", "ok", "boolean")}),
     "capabilities": may,
 }
+ASKING = {f"test_input_required_result_{name}": function for name, function in ASKING.items()}
+ASKING["test_missing_capability"] = needs_sampling
+ASKING["test_streaming_elicitation"] = ASKING["test_input_required_result_elicitation"]
 ask_context = wants({"user_context": form("What context should the prompt use?", "context")},
                     lambda given: messages(say_text(json.dumps(given))))
 
@@ -233,7 +243,11 @@ TOOLS = {
 
 
 if MODERN:
-    TOOLS.update({f"test_input_required_result_{name}": (NOTHING, None, None) for name in ASKING})
+    TOOLS.update({name: (NOTHING, None, None) for name in ASKING})
+    TOOLS["test_logging_tool"] = TOOLS["test_tool_with_logging"]
+    TOOLS["test_custom_header"] = ({"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "zone": {"type": "integer", "x-mcp-header": "Zone"}}}, lambda a, _: text(json.dumps(a)), None)
 
 
 def describe(name):
@@ -289,7 +303,8 @@ def list_prompts():
         for name, (arguments, _) in PROMPTS.items()]
 
 
-ASKING_PROMPTS = [{"name": "test_input_required_result_prompt"}] if MODERN else []
+ASKING_PROMPTS = [{"name": "test_input_required_result_prompt",
+                   "description": "Asks for its context."}] if MODERN else []
 
 
 def get_prompt(params):
@@ -332,14 +347,16 @@ def call(message):
     params = message["params"]
     about = {"id": message["id"], "token": params.get("_meta", {}).get("progressToken")}
     try:
-        asks = ASKING.get(params["name"].removeprefix("test_input_required_result_"))
+        asks = ASKING.get(params["name"])
         function = TOOLS[params["name"]][1]
         result = asks(params) if function is None else function(params.get("arguments", {}), about)
     except KeyError:
         result = text(f"Unknown tool: {params['name']}", isError=True)
     except RuntimeError as error:
         result = text(str(error), isError=True)
-    if result is not None:
+    if result is not None and "code" in result:
+        say({"id": message["id"], "error": result})
+    elif result is not None:
         say({"id": message["id"], "result": complete(result)})
 
 
