@@ -55,9 +55,9 @@ static struct host_asker *make(const struct host_asker *texts)
 {
     size_t operator_size = size_of(texts->operator_id), request_size = size_of(texts->request_id);
     size_t project_size = size_of(texts->project_id), agent_size = size_of(texts->agent_path);
-    size_t session_size = size_of(texts->session_id);
+    size_t session_size = size_of(texts->session_id), caller_size = size_of(texts->caller_id);
     size_t size = sizeof(struct host_asker) + operator_size + request_size + project_size +
-                  agent_size + session_size;
+                  agent_size + session_size + caller_size;
     struct host_asker *asker = take_block(size);
     char *at = (char *)(asker + 1);
     asker->operator_id = put(&at, texts->operator_id, operator_size);
@@ -65,6 +65,7 @@ static struct host_asker *make(const struct host_asker *texts)
     asker->project_id = put(&at, texts->project_id, project_size);
     asker->agent_path = put(&at, texts->agent_path, agent_size);
     asker->session_id = put(&at, texts->session_id, session_size);
+    asker->caller_id = put(&at, texts->caller_id, caller_size);
     asker->references = 1;
     asker->is_long = size > KEPT_BYTES;
     return asker;
@@ -82,7 +83,15 @@ struct host_asker *host_asker_for(const struct host_asker *asker, const char *pr
                                      .request_id = asker->request_id,
                                      .project_id = project_id,
                                      .agent_path = agent_path,
-                                     .session_id = session_id});
+                                     .session_id = session_id,
+                                     .caller_id = asker->caller_id});
+}
+
+struct host_asker *host_asker_called(const struct host_asker *asker, const char *caller_id)
+{
+    struct host_asker texts = *asker;
+    texts.caller_id = caller_id;
+    return make(&texts);
 }
 
 struct host_asker *host_asker_ref(struct host_asker *asker)

@@ -448,6 +448,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
     };
     struct dialect_call *wire = &call->wire;
     wire->talk = instance_talk(call->process->instance);
+    wire->answers = host_asks_answers(call);
     wire->timeout_ms = passage->timeout_ms;
     wire->caller_timeout_ms = passage->caller_timeout_ms;
     wire->on_done = on_done;

@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "host/asker.h"
+#include "host/asks.h"
 #include "manifest/manifest.h"
 #include "secret/secret.h"
 #include "state/state.h"
@@ -413,7 +414,8 @@ struct cage_plan *host_plan(struct host_named named, struct host_covers *ret_gua
 struct host_service {
     const char *method;
     enum capability_kind needs;
-    const char *asks; /* of kaged-storage; NULL: of who made the call, see asks.h */
+    const char *asks;        /* of kaged-storage; NULL: of who made the call, see asks.h: */
+    enum host_ask_kind kind; /* of what it is asked then */
 };
 const struct host_service *host_service_find(struct kg_str method); /* NULL: there is none */
 /* Whether a plugin that may do that may ask for it. */

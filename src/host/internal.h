@@ -332,7 +332,8 @@ int host_ask_serve(struct host_process *process, const struct host_service *serv
 bool host_on_input(void *data, struct dialect_input *input);
 void host_drop_input(void *data, struct dialect_input *input);
 bool host_may_request(void *data, struct kg_str method);
-void host_asks_end(struct host_call *call); /* those of the call: it is over */
+unsigned host_asks_answers(const struct host_call *call); /* what its caller can be asked */
+void host_asks_end(struct host_call *call);               /* those of the call: it is over */
 /* The process is gone: calls that wait for an answer of somebody else end. */
 void host_calls_gone(struct host_process *process);
 

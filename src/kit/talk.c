@@ -179,10 +179,11 @@ static void answer_ask(const struct kit_talk *talk, const struct host_service *s
                        int64_t request)
 {
     bool asks_person = service->needs == CAPABILITY_ASK;
+    bool asks_roots = service->kind == HOST_ASK_ROOTS;
     *(asks_person ? &talk->run->seen.asked : &talk->run->seen.sampled) = true;
     if (asks_person)
         peer_answer(talk->seat->peer, request, PEER_ANSWER_RESULT,
-                    KG_STR("{\"action\":\"cancel\"}"));
+                    asks_roots ? KG_STR("{\"roots\":[]}") : KG_STR("{\"action\":\"cancel\"}"));
     else
         answer_error(talk, request, KG_E_NOT_APPLICABLE, "there is no model in a test");
 }

@@ -135,7 +135,8 @@ static bool ask(void *data, struct host_ask *asked)
     struct live_session *live = tool->work->live;
     if (asked->kind == HOST_ASK_SAMPLE)
         return live_sample_begin(tool, asked);
-    if (count_open(live) >= OPEN_MAX || tool->work->sessions->stopping)
+    if (asked->kind == HOST_ASK_ROOTS || count_open(live) >= OPEN_MAX ||
+        tool->work->sessions->stopping)
         return false;
     struct live_question *question = kg_alloc(sizeof(*question));
     *question = (struct live_question){live->questions, tool, asked};

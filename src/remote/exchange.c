@@ -4,6 +4,7 @@
  * followed, since the cage reaches one host, and a header may hold a key.
  */
 #include "remote/internal.h"
+#include "wire/wire.h"
 
 #include "base/sse.h"
 
@@ -157,7 +158,7 @@ static void add_header(struct exchange *exchange, const char *name, struct kg_st
 {
     kg_auto(kg_buf_free) struct kg_buf header = {0};
     kg_buf_printf(&header, "%s: ", name);
-    remote_put_header(&header, value);
+    header_put(&header, value);
     exchange->headers = curl_slist_append(exchange->headers, kg_buf_terminate(&header));
 }
 
