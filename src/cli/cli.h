@@ -299,6 +299,7 @@ int cli_restore(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
 int cli_plugin_new(struct cli *cli);
+int cli_plugin_pack(struct cli *cli);
 int cli_plugin_test(struct cli *cli);
 int cli_project_validate(struct cli *cli);
 int cli_project_init(struct cli *cli);

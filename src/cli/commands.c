@@ -497,16 +497,35 @@ const struct cli_command cli_commands[] = {
         .arguments = {"NEW_NAME"},
         .options = {{"lang", 'l', "ts|python|shell|c",
                      "Which language it is written in; has to be given."},
+                    {"mcp", 0, NULL, "An MCP server, in ts or python."},
                     {"dir", 0, "DIR", "Where to write it (a folder of its name, here)."}},
         .summary = "write a plugin that works, to begin with",
         .help = "Writes a folder with a plugin that offers a tool, a method, a hook and a setting: "
                 "its manifest, its program, tests, and a copy of the SDK, so that nothing has to "
                 "be fetched. For C it runs make once. A folder with something in it is left as it "
                 "is. Needs no daemon.\n"
+                "With --mcp it is a server of the Model Context Protocol, which other clients can "
+                "start, too: its tools, and the protocol in one file, without dependencies.\n"
                 "docs/writing-plugins.md goes on from there.\n"
-                " kaged plugin new weather --lang python",
+                " kaged plugin new weather --lang python\n"
+                " kaged plugin new weather --mcp --lang ts",
         .needs = CLI_NOTHING,
         .run = cli_plugin_new,
+    },
+    {
+        .words = "plugin pack",
+        .arguments = {"PATH"},
+        .options = {{"output", 'o', "FILE", "What to write (NAME-VERSION.mcpb, here)."}},
+        .summary = "make one file of a plugin, for others",
+        .help = "Puts the plugin in the folder PATH into a file that kaged plugin install takes. "
+                "Of an MCP server it is an .mcpb, with a manifest.json made of its manifest, so "
+                "that other clients take it, too; of any other plugin a .zip. The same folder "
+                "gives the same bytes. What belongs to its author and not to the plugin (.git, "
+                ".env, logs and the like) is left out and named. A file that is there is not "
+                "written over. Needs no daemon.\n"
+                " kaged plugin pack ./weather",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_pack,
     },
     {
         .words = "plugin trace",
@@ -576,6 +595,8 @@ const struct cli_command cli_commands[] = {
             "broken, or not applicable. What broke a rule follows, with what was sent, what came, "
             "and how to mend it. Warnings do not count. The exit code is 0 if no rule is broken, "
             "else 1; 6 if the manifest cannot be used. Needs no daemon.\n"
+            "An MCP server is greeted in its era and has rules of its own: what it says of itself, "
+            "its tools and what they return, resources, prompts, progress, cancelling.\n"
             "What the manifest declares counts as approved for this run. config:/, project:/ and "
             "the database are in a temporary folder, which is removed afterwards.\n"
             " kaged plugin test ./echo\n"

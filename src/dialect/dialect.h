@@ -72,7 +72,7 @@ struct dialect_talk {
     const struct dialect_ops *ops;
     void *data;
     struct loop *loop;
-    struct audit *audit;
+    struct audit *audit;            /* NULL: an MCP server, and nobody writes anything down */
     const char *name;               /* in logs and audit events; borrowed, like the next two */
     const char *plugin, *version;   /* as its manifest has them */
     char **methods, **capabilities; /* of the manifest; NULL-ended; borrowed */
@@ -270,7 +270,11 @@ struct dialect {
 /* -- kaged's own, see kaged.c ------------------------------------------------------------------ */
 
 extern const struct dialect dialect_kaged;
-extern const struct dialect dialect_mcp;    /* MCP servers, see mcp.c */
+extern const struct dialect dialect_mcp; /* MCP servers, see mcp.c */
+/* The member _meta of a request to an MCP server; progress is told under the token, the id of the
+ * request; 0: it is not. answers: what may be asked for in the request. */
+void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token,
+                  unsigned answers);
 extern const struct dialect dialect_script; /* kaged-lua, see script.c */
 #define DIALECT_API_VERSION 1
 /* Whether the answer to initialize may list that: short strings, not too many; or NULL, none. */

@@ -28,11 +28,6 @@ static inline bool mcp_is_modern(const struct dialect_talk *talk)
 {
     return talk->variant == DIALECT_MCP_MODERN;
 }
-/* The member _meta of a request; progress is told under the token, the id of the request; 0: it is
- * not. */
-/* answers: what may be asked for in the request; see dialect.h. */
-void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token,
-                  unsigned answers);
 /* What we answer of what a server may ask, by the host's name of it. */
 bool mcp_may_request(const struct dialect_talk *talk, const char *method);
 /* What a server asks, by its own name and as it says it, in the host's; NULL: that is not known. */

@@ -149,6 +149,8 @@ static void take_over(struct host_plugin *plugin, struct kg_str list, enum diale
     struct host_tools *tools = plugin->tools;
     tools->approved.tools.length = 0;
     kg_buf_str(&tools->approved.tools, list);
+    if (tools->approved.off == NULL)
+        tools->approved.off = kg_list_new(0); /* nothing was stored of it yet */
     tools->approved.variant = variant;
     tools->is_approved = true;
     tools->seen.length = 0;
