@@ -20,6 +20,16 @@
 #define HTTP_SOURCE_TEXT    48
 #define HTTP_SOURCE_KEY     16
 
+/* -- router.c ---------------------------------------------------------------------------------- */
+
+/* The rows of the table by how many parts their patterns have, in the table's order. */
+struct http_index {
+    struct http_index_row *rows;         /* owned */
+    size_t first[HTTP_SEGMENTS_MAX + 2]; /* of those with so many parts; then where all end */
+};
+void http_index_make(struct http_index *index, const struct http_route *routes, size_t count);
+void http_index_free(struct http_index *index);
+
 /* -- server.c ---------------------------------------------------------------------------------- */
 
 /* What all bodies in memory take; a request may outlive its server, and gives its part back. */
@@ -37,8 +47,8 @@ struct http_server {
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
-    unsigned char *route_parts; /* owned: how many parts the pattern of each has */
-    struct schema **bodies;     /* owned: what the body of each is checked against, or NULL */
+    struct http_index index;
+    struct schema **bodies; /* owned: what the body of each is checked against, or NULL */
 
     struct http_budget *budget; /* a reference */
 
@@ -274,7 +284,6 @@ bool http_auth_still_counts(const struct http_auth *auth_or_null, enum http_via 
  * Finds the route and checks the request against its row; refuses the request if it does not fit.
  */
 int http_router_find(const struct http_server *server, struct http_request *request);
-unsigned char *http_router_count_parts(const struct http_route *routes, size_t count);
 /* The part of the pattern that starts at *at, without slashes; false at the end. */
 bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part);
 
