@@ -38,6 +38,10 @@
     {                                                                                              \
         "agent", 0, "AGENT", meaning                                                               \
     }
+#define LAST                                                                                       \
+    {                                                                                              \
+        "last", 0, NULL, "The newest session, in the place of SESSION."                            \
+    }
 #define SEAT                                                                                       \
     {                                                                                              \
         "seat", 0, "AGENT", "Which agent is spoken to: primary, primary.subagents.NAME."           \
@@ -726,7 +730,8 @@ const struct cli_command cli_commands[] = {
     {
         .words = "chat",
         .options = {{"project", 0, "PROJECT", "Of which project (the one around this folder)."},
-                    {"resume", 0, "SESSION", "Go on with this session; @last is the newest."}},
+                    {"resume", 0, "SESSION", "Go on with this session; @last is the newest."},
+                    {"last", 0, NULL, "Go on with the newest session."}},
         .summary = "talk with an agent on the terminal",
         .help = "Begins a session of a project, or goes on with one, and sends each line that is "
                 "typed to its agent, as session send does; a line that ends in a backslash goes on "
@@ -765,11 +770,13 @@ const struct cli_command cli_commands[] = {
         .words = "session show",
         .arguments = {"SESSION"},
         .options = {AGENT("Only what concerns this agent."),
-                    {"all", 0, NULL, "Show what compactions superseded as well."}},
+                    {"all", 0, NULL, "Show what compactions superseded as well."},
+                    LAST},
         .summary = "show what was said in a session",
         .help = "Shows what was said, by whom and when, in the order in which it came, each entry "
                 "with its number; long calls and results of tools are cut. SESSION is an id, "
-                "the start of one, with or without ses_, or @last, the newest. With --json each "
+                "the start of one, with or without ses_, or @last, the newest; --last stands for "
+                "that, too. With --json each "
                 "line is an entry as the "
                 "API has it, superseded ones too.\n"
                 " kaged session show ses_01k9 --agent primary --all",
@@ -779,7 +786,8 @@ const struct cli_command cli_commands[] = {
         .words = "session send",
         .arguments = {"SESSION", "[TEXT...]"},
         .options = {{"steps", 0, "N", "Ask the model at most N times, as long as it wants tools."},
-                    {"reasoning", 0, NULL, "Show what the model thinks, too, on stderr."}},
+                    {"reasoning", 0, NULL, "Show what the model thinks, too, on stderr."},
+                    LAST},
         .summary = "say something, and show what the model answers",
         .help = "Sends a message to the agent in the session's seat and runs its turn: the model "
                 "is asked, the tools that it wants are called, and so on until it is done. What it "
@@ -797,6 +805,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session commands",
         .arguments = {"SESSION"},
+        .options = {LAST},
         .summary = "list the commands that scripts have for a session",
         .help = "Lists them with their scripts, which are started for that.",
         .run = cli_session_commands,
@@ -804,6 +813,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session command",
         .arguments = {"SESSION", "NAME", "[ARGS...]"},
+        .options = {LAST},
         .summary = "run a command of a script",
         .help = "Runs it with the words behind its name. What it returns goes to stdout, what its "
                 "script tells meanwhile to stderr. The exit code is 1 if it failed, and 4 if there "
@@ -815,7 +825,8 @@ const struct cli_command cli_commands[] = {
         .words = "session context",
         .arguments = {"SESSION"},
         .options = {AGENT("Of this agent (the one in the seat)."),
-                    {"tools", 0, "openai|anthropic", "Show its tools as this API takes them."}},
+                    {"tools", 0, "openai|anthropic", "Show its tools as this API takes them."},
+                    LAST},
         .summary = "show what the model of an agent would be sent",
         .help = "Shows the context of an agent: its prompt, and each message that stands, with "
                 "what plugins added between their delimiters, and how many tokens that is by "
@@ -826,7 +837,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session tool",
         .arguments = {"SESSION", "TOOL", "[JSON]"},
-        .options = {AGENT("As this agent (the one in the seat).")},
+        .options = {AGENT("As this agent (the one in the seat)."), LAST},
         .summary = "call a tool as an agent would",
         .help = "Calls a tool of the agent's plugins, as if its model had asked for it: call and "
                 "result become entries of the session. Prints the result, which is JSON. The "
@@ -838,6 +849,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session idle",
         .arguments = {"SESSION"},
+        .options = {LAST},
         .summary = "tell the plugins now that a session is idle",
         .help = "Fires on_session_idle, which comes by itself after sessions.idle_after_sec "
                 "without anything happening, and shows which plugins heard of it.",
@@ -849,7 +861,8 @@ const struct cli_command cli_commands[] = {
         .options = {AGENT("The context of this agent (the one in the seat)."),
                     {"strategy", 0, "drop|summarize|delegate|checkpoint",
                      "Another than the project's own."},
-                    {"keep-recent", 0, "N", "Leave the last N turns alone."}},
+                    {"keep-recent", 0, "N", "Leave the last N turns alone."},
+                    LAST},
         .summary = "compact the context of an agent now",
         .help = "Compacts the context of an agent, as it happens by itself once that fills the "
                 "project's threshold. Nothing is deleted: what is left out is superseded, and "
@@ -860,7 +873,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session undo-compact",
         .arguments = {"SESSION"},
-        .options = {AGENT("The context of this agent (the one in the seat).")},
+        .options = {AGENT("The context of this agent (the one in the seat)."), LAST},
         .summary = "take the last compaction back",
         .help = "Takes the last compaction of an agent back: what it superseded stands again, and "
                 "what it added is gone from the context. Again for the one before.",
@@ -869,7 +882,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session pin",
         .arguments = {"SESSION", "ENTRY"},
-        .options = {{"unpin", 0, NULL, "Take it back."}},
+        .options = {{"unpin", 0, NULL, "Take it back."}, LAST},
         .summary = "keep an entry through every compaction",
         .help = "Pins an entry: no compaction, nor any plugin that does one, may leave it out. "
                 "ENTRY is the number that session show prints, or an id.\n"
@@ -879,6 +892,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session fork",
         .arguments = {"SESSION", "[ENTRY]"},
+        .options = {LAST},
         .summary = "begin a session with what was said in another",
         .help = "Begins a new session with all entries of another, up to and with ENTRY (the "
                 "last), and prints its id. ENTRY is the number that session show prints, or an id. "
@@ -888,7 +902,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session resume",
         .arguments = {"SESSION"},
-        .options = {SEAT},
+        .options = {SEAT, LAST},
         .summary = "make a session active again, or speak to another agent",
         .help = "A session that was closed, idle or stopped is active afterwards. With --seat the "
                 "next messages go to another agent of the project; each has a context of its own.",
@@ -897,6 +911,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session cancel",
         .arguments = {"SESSION"},
+        .options = {LAST},
         .summary = "end the turn that runs in a session",
         .help = "Ends the turn that runs, whoever started it. What was said until then is kept.",
         .run = cli_session_cancel,
@@ -904,7 +919,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session questions",
         .arguments = {"SESSION"},
-        .options = {{"all", 0, NULL, "Also those that were answered, or never will be."}},
+        .options = {{"all", 0, NULL, "Also those that were answered, or never will be."}, LAST},
         .summary = "show what plugins ask in a session",
         .help = "Lists the questions of plugins that wait for an answer. kaged session send asks "
                 "them in place; whoever answers first counts. One that nobody answers is cancelled "
@@ -915,7 +930,8 @@ const struct cli_command cli_commands[] = {
         .words = "session answer",
         .arguments = {"SESSION", "QUESTION", "[JSON]"},
         .options = {{"decline", 0, NULL, "Say no."},
-                    {"cancel", 0, NULL, "Say nothing: the plugin goes on without an answer."}},
+                    {"cancel", 0, NULL, "Say nothing: the plugin goes on without an answer."},
+                    LAST},
         .summary = "answer a question of a plugin",
         .help = "JSON is the object that the question's schema asks for; - reads it from stdin. An "
                 "answer that does not fit is refused, and the question goes on.",
@@ -924,6 +940,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session close",
         .arguments = {"SESSION"},
+        .options = {LAST},
         .summary = "close a session",
         .help = "A closed session takes no messages until it is resumed. Nothing of it is deleted.",
         .run = cli_session_close,

@@ -171,14 +171,14 @@ static void add_settings(const struct cli *cli, const struct config *config,
 /* -- showing ----------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *mark, *color, *verdict, *sentence;
+    const char *mark, *color, *sentence;
     int exit_code;
 } verdicts[] = {
-    [CAGE_STATUS_OK] = {"ok", "32", "full", "Plugins run fully caged.", CLI_DONE},
-    [CAGE_STATUS_DEGRADED] = {"warn", "33", "degraded",
+    [CAGE_STATUS_OK] = {"ok", "32", "Plugins run fully caged.", CLI_DONE},
+    [CAGE_STATUS_DEGRADED] = {"warn", "33",
                               "Plugins run caged, with less around them than there could be.",
                               CLI_FAILED},
-    [CAGE_STATUS_MISSING] = {"FAIL", "31", "none", "Plugins will refuse to start.", 5},
+    [CAGE_STATUS_MISSING] = {"FAIL", "31", "Plugins will refuse to start.", 5},
 };
 
 static void put_extra(struct kg_buf *out, const char *label, const char *text)
@@ -210,28 +210,6 @@ static void put_checks(struct kg_buf *out, const struct cage_checks *checks)
     for (size_t i = 0; i < checks->count; i++)
         put_check(out, &checks->items[i], colors);
     kg_buf_printf(out, "\n%s\n", verdicts[cage_checks_worst(checks)].sentence);
-}
-
-static void put_json(struct kg_buf *out, const struct cage_checks *checks)
-{
-    struct kg_json_writer json = kg_json_writer(out);
-    kg_json_begin(&json, '{');
-    kg_json_named_begin(&json, "checks", '[');
-    for (size_t i = 0; i < checks->count; i++) {
-        const struct cage_check *check = &checks->items[i];
-        const char *const members[][2] = {{"name", check->name},
-                                          {"status", cage_status_names[check->status]},
-                                          {"detail", check->detail},
-                                          {"means", check->means},
-                                          {"remedy", check->remedy}};
-        kg_json_begin(&json, '{');
-        for (size_t k = 0; k < KG_COUNT(members); k++)
-            kg_json_named_text(&json, members[k][0], members[k][1]);
-        kg_json_end(&json, '}');
-    }
-    kg_json_end(&json, ']');
-    kg_json_named_text(&json, "verdict", verdicts[cage_checks_worst(checks)].verdict);
-    kg_json_end(&json, '}');
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -270,7 +248,8 @@ int cli_doctor(struct cli *cli)
     examine(cli, config, &owner, &checks);
     config_free(config);
     if (cli->json) {
-        put_json(&text, &checks);
+        struct kg_json_writer json = kg_json_writer(&text);
+        cage_checks_json(&checks, &json);
         print_json(kg_buf_view(&text));
     } else {
         put_checks(&text, &checks);

@@ -547,6 +547,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         .facts = daemon->facts,
         .no_cage = &daemon->no_cage,
         .cages = daemon->cages,
+        .checks = &daemon->checks,
         .user = daemon->user,
         .paths = daemon->paths,
         .config = kg_steal(&daemon->config),

@@ -28,13 +28,14 @@ struct host {
     struct audit_listener listener; /* counts events and passes them on */
     struct host_events *events;     /* owned */
     uint64_t audit_count;
-    struct loop_worker *reader;     /* owned; reads files for questions */
-    bool verifies;                  /* it checks the whole audit log */
-    char *plugins_dir;              /* owned */
-    const struct cage_facts *facts; /* borrowed; NULL: see no_cage */
-    struct kg_err no_cage;          /* KG_OK: cages can be built */
-    const char *cages, *user;       /* borrowed */
-    struct gate *gate;              /* owned; NULL without cages */
+    struct loop_worker *reader;       /* owned; reads files for questions */
+    bool verifies;                    /* it checks the whole audit log */
+    char *plugins_dir;                /* owned */
+    const struct cage_facts *facts;   /* borrowed; NULL: see no_cage */
+    struct kg_err no_cage;            /* KG_OK: cages can be built */
+    const struct cage_checks *checks; /* borrowed */
+    const char *cages, *user;         /* borrowed */
+    struct gate *gate;                /* owned; NULL without cages */
     struct storage_place storage;
     char *storage_dir; /* owned; borrowed by the place */
     struct supervisor supervisor;

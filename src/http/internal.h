@@ -334,6 +334,12 @@ http_handler_fn http_handle_script_approve;
 http_handler_fn http_handle_resources;
 http_handler_fn http_handle_prompts;
 http_handler_fn http_handle_questions;
+http_handler_fn http_handle_open_questions;
+http_handler_fn http_handle_doctor;
+http_handler_fn http_handle_mcp_found;
+http_handler_fn http_handle_mcp_found_take;
+http_handler_fn http_handle_upload;
+http_handler_fn http_handle_script_add;
 http_handler_fn http_handle_answer;
 http_handler_fn http_handle_prompt;
 http_handler_fn http_handle_completion;
@@ -392,6 +398,7 @@ http_handler_fn http_handle_project_reload;
 http_handler_fn http_handle_project_unload;
 http_handler_fn http_handle_agents;
 http_handler_fn http_handle_agent;
+http_handler_fn http_handle_project_add;
 http_handler_fn http_handle_mcp;
 http_handler_fn http_handle_mcp_listen;
 http_handler_fn http_handle_mcp_leave;
@@ -407,6 +414,12 @@ http_handler_fn http_handle_mcp_mark;
 
 /* Before it begins: the answer lasts for long, and its connection is counted apart. */
 void http_stream_apart(struct http_request *request);
+
+/* -- install.c --------------------------------------------------------------------------------- */
+
+struct consent_wish;
+/* Answers with the consent that waits for the operator's word on it, or why there is none. */
+void http_raise_consent(struct http_request *request, const struct consent_wish *wish);
 
 /* -- body.c ------------------------------------------------------------------------------------ */
 

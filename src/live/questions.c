@@ -246,6 +246,25 @@ void sessions_questions(struct sessions *sessions, const struct sessions_request
         live_op_open(&asking->op, questions_open);
 }
 
+void sessions_open_questions(const struct sessions *sessions, struct kg_buf *out)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    struct kg_str id;
+    void *value;
+    kg_json_begin(&json, '{');
+    kg_json_named_begin(&json, "questions", '[');
+    for (size_t at = 0; kg_map_next(sessions->live, &at, &id, &value);) {
+        const struct live_session *live = value;
+        for (const struct live_question *one = live->questions; one != NULL; one = one->next) {
+            struct shown shown = show(one);
+            live_question_write(&shown.row, &json);
+            shown_free(&shown);
+        }
+    }
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
+}
+
 /* Whatever the answer leads to, the question is out of the list by then. */
 static int give(struct live_op *op, struct live_question *question, struct kg_str answer,
                 struct kg_err *err)

@@ -31,6 +31,7 @@ BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
           ("post", "/api/v1/plugins/{name}/grant"): '{"capabilities": ["kaged:storage:read"]}',
           ("post", "/api/v1/plugins/{name}/revoke"): '{"capabilities": ["net:example.org:443"]}',
           ("post", "/api/v1/plugins/{name}/upgrade"): '{"source": "/nowhere"}',
+          ("post", "/api/v1/uploads"): '{"name": "x.zip", "content": "eA=="}',
           ("put", "/api/v1/plugins/{name}/knobs/{knob}"): '{"value": 1}'}
 # Routes that the walk through all of them leaves out, each with why.
 LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own",
@@ -55,6 +56,8 @@ LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its
                 ("get", "/api/v1/projects/{id}"), ("delete", "/api/v1/projects/{id}"),
                 ("post", "/api/v1/projects/{id}/reload"), ("get", "/api/v1/projects/{id}/agents"),
                 ("get", "/api/v1/projects/{id}/agents/{path}"),
+                ("post", "/api/v1/projects/{id}/agents/{path}/plugins"),
+                ("put", "/api/v1/scripts/{script}"), ("post", "/api/v1/mcp/found/{plugin}"),
                 ("put", "/api/v1/plugins/{name}/knobs/{knob}"),
                 ("get", "/api/v1/projects/{id}/sessions"),
                 ("post", "/api/v1/projects/{id}/sessions"),
@@ -261,6 +264,14 @@ class OpenApi(FlowTest):
             knob = self.ask(daemon, "put", "/api/v1/plugins/{name}/knobs/{knob}", {"value": 9},
                             "?project=music", name="declares-all", knob="turns")
             self.assertEqual(knob["value"], 9)
+            added = self.ask(daemon, "post", "/api/v1/projects/{id}/agents/{path}/plugins", {"plugin": "other"},
+                             id="music", path="primary")
+            self.assertIn("other", [plugin["package"] for plugin in added["agents"][0]["plugins"]])
+            for wrong, status in (({"plugin": "other"}, 409), ({"plugin": "no such/name"}, 422), ({"plugin": ""}, 400)):
+                answer = daemon.raw("POST", "/api/v1/projects/music/agents/primary/plugins", json.dumps(wrong))
+                self.assertEqual(answer[0], status, answer)
+            for place in ("music/agents/nobody", "nowhere/agents/primary"):
+                self.assertEqual(daemon.raw("POST", f"/api/v1/projects/{place}/plugins", '{"plugin": "x"}')[0], 404)
             daemon.write_project("music", "nonsense: 1\n")
             status, answer = daemon.raw("POST", "/api/v1/projects", json.dumps({"path": root}))
             self.assertEqual((status, len(json.loads(answer)["error"]["problems"])), (422, 4))
@@ -287,6 +298,10 @@ class OpenApi(FlowTest):
             listed = self.ask(daemon, "get", "/api/v1/mcp/profiles")
             self.assertEqual((len(listed["profiles"]), len(listed["marks"])), (1, 1))
             self.ask(daemon, "delete", one, profile="mine")
+            self.ask(daemon, "put", "/api/v1/scripts/{script}", {"source": "-- nothing"}, script="mine")
+            status, answer = daemon.raw("POST", "/api/v1/mcp/found/nobody")
+            self.assertEqual(status, 404)
+            self.check(self.operations["post", "/api/v1/mcp/found/{plugin}"], status, answer)
             self.assertEqual(daemon.raw("DELETE", "/api/v1/mcp/log")[0], 204)
 
     def test_sessions_answer_as_they_say(self):
