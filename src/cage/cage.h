@@ -168,7 +168,8 @@ enum cage_status cage_checks_worst(const struct cage_checks *checks);
 /* "full", "degraded: landlock, nft" or "none: bwrap is not on this machine". Owned. */
 char *cage_checks_words(const struct cage_checks *checks);
 /* {"checks":[{"name","status","detail","means","remedy"}],"verdict"} */
-void cage_checks_json(const struct cage_checks *checks, struct kg_json_writer *json);
+void cage_checks_json(const struct cage_checks *checks, enum cage_status worst,
+                      struct kg_json_writer *json);
 
 /* Where to look; what is NULL is not looked at. */
 struct cage_site {

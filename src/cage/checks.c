@@ -499,7 +499,8 @@ char *cage_checks_words(const struct cage_checks *checks)
     return kg_buf_terminate(&words);
 }
 
-void cage_checks_json(const struct cage_checks *checks, struct kg_json_writer *json)
+void cage_checks_json(const struct cage_checks *checks, enum cage_status worst,
+                      struct kg_json_writer *json)
 {
     static const char *const verdicts[] = {[CAGE_STATUS_OK] = "full",
                                            [CAGE_STATUS_DEGRADED] = "degraded",
@@ -519,7 +520,7 @@ void cage_checks_json(const struct cage_checks *checks, struct kg_json_writer *j
         kg_json_end(json, '}');
     }
     kg_json_end(json, ']');
-    kg_json_named_text(json, "verdict", verdicts[cage_checks_worst(checks)]);
+    kg_json_named_text(json, "verdict", verdicts[worst]);
     kg_json_end(json, '}');
 }
 

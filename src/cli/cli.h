@@ -344,6 +344,8 @@ int cli_mcp_mark(struct cli *cli);
 int cli_secret_set(struct cli *cli);
 int cli_secret_list(struct cli *cli);
 int cli_secret_rm(struct cli *cli);
+int cli_system_plugin_list(struct cli *cli);
+int cli_system_plugin_status(struct cli *cli);
 int cli_secret_rotate(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_status(struct cli *cli);

@@ -101,8 +101,10 @@ const struct cli_command cli_commands[] = {
         .help = "Looks at every layer that a cage is made of, builds a full one and runs a program "
                 "in it. For each layer that is lacking it says what that means and how to mend it. "
                 "Needs no daemon, and disturbs none.\n"
-                "The exit code is 0 if plugins run fully caged, 1 if some layer is degraded, 5 if "
-                "plugins refuse to start.",
+                "Then it looks at system plugins: whether each can be loaded, and in a daemon that "
+                "runs whether one is slow or was the last thing that was done before a crash.\n"
+                "The exit code is 0 if plugins run fully caged, 1 if some layer is degraded or a "
+                "system plugin is not well, 5 if plugins refuse to start.",
         .needs = CLI_PATHS,
         .run = cli_doctor,
     },
@@ -1170,6 +1172,25 @@ const struct cli_command cli_commands[] = {
             "tool without one writes.\n"
             " kaged mcp mark files.read_text_file reads",
         .run = cli_mcp_mark,
+    },
+    {
+        .words = "system-plugin list",
+        .summary = "list what is loaded into the daemon itself",
+        .help = "Shows the shared objects that [system_plugins] of local.toml loads into the "
+                "daemon: their state, how often their code was called, how many of these calls "
+                "took over 50 ms, how many events were dropped since they did not keep up; and "
+                "why one was left out. They change when the daemon starts, and at no other time. "
+                "kaged-system-plugin(3) tells how to write one.",
+        .run = cli_system_plugin_list,
+    },
+    {
+        .words = "system-plugin status",
+        .arguments = {"SYSTEM_PLUGIN"},
+        .summary = "show one of them: its file, its hooks, what it is doing",
+        .help = "Shows the file of a system plugin and its hash, the hooks that it may have and "
+                "those that it has, which of its calls was slowest, what it is in now, and what "
+                "it was in when the daemon before this one ended without a stop.",
+        .run = cli_system_plugin_status,
     },
     {
         .words = "secret set",

@@ -44,6 +44,7 @@ struct http_server {
     struct host *host;         /* borrowed, passed on to handlers only */
     struct sessions *sessions; /* the same */
     struct mcp *mcp;           /* the same */
+    struct native *native;     /* borrowed, or NULL */
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
@@ -106,6 +107,10 @@ struct http_source {
     /* What failed attempts are counted by: all of this machine is one, as is an IPv6 network. */
     unsigned char key[HTTP_SOURCE_KEY];
 };
+static inline const char *http_transport(const struct http_source *source)
+{
+    return source->tcp ? "tcp" : "unix";
+}
 void http_source_of(const struct sockaddr *address, struct http_source *ret_source);
 
 /* Takes the connection that waits at the listener. */
@@ -261,6 +266,8 @@ int http_request_hold(struct http_request *request, const struct http_server *se
 void http_request_identify(struct http_request *request);
 /* Splits and decodes the url into segments and query. */
 int http_request_decode_url(struct http_request *request);
+/* System plugins hear that it is answered. */
+void http_request_tell(const struct http_request *request, int status);
 /* The head of an answer; with HTTP_LENGTH_UNKNOWN its body comes in pieces. */
 #define HTTP_LENGTH_UNKNOWN SIZE_MAX
 void http_request_write_head(const struct http_request *request, int status,
@@ -302,6 +309,8 @@ void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str 
 /* -- handlers, for the table of routes --------------------------------------------------------- */
 
 http_handler_fn http_handle_health;
+http_handler_fn http_handle_system_plugins;
+http_handler_fn http_handle_system_plugin;
 http_handler_fn http_handle_status;
 http_handler_fn http_handle_reload;
 http_handler_fn http_handle_backup_made;

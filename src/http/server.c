@@ -142,6 +142,11 @@ void http_server_set_mcp(struct http_server *server, struct mcp *mcp)
     server->mcp = mcp;
 }
 
+void http_server_set_native(struct http_server *server, struct native *native)
+{
+    server->native = native;
+}
+
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data)
 {
     server->on_refused = on_refused;

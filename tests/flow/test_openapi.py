@@ -14,6 +14,7 @@ NAMES = {"secret": "to-be-set", "name": "declares-all", "method": "all.config", 
          "path": "primary"}
 # A refusal that is right: nothing was damaged; the unix socket has no session to leave.
 REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
+           ("get", "/api/v1/system-plugins/{name}"): 404,  # test_system_plugins.py has some
            ("post", "/api/v1/plugins/{name}/tools"): 409,  # its manifest declares them
            **{(method, "/api/v1/plugins/{name}/" + what): 409  # it is not an MCP server
               for method, what in (("get", "resources"), ("get", "prompts"), ("post", "prompts"),

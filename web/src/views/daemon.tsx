@@ -32,6 +32,34 @@ function Doctor() {
   );
 }
 
+// What the operator loaded into the daemon; most have none, and see nothing of it.
+function SystemPlugins() {
+  const asked = useAsk(() => call("GET /api/v1/system-plugins"), [], { every: 5000 });
+  const plugins = asked.value?.system_plugins ?? [];
+  if (plugins.length === 0) return null;
+  return (
+    <Card title="System plugins">
+      <div class="scroll" tabIndex={0} role="region" aria-label="System plugins">
+        <table>
+          <thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col">Calls</th><th scope="col">Over 50 ms</th><th scope="col">Dropped</th><th scope="col">File</th></tr></thead>
+          <tbody>
+            {plugins.map((one) => (
+              <tr key={one.name}>
+                <td><Said text={one.name} /></td>
+                <td><Badge word={one.state} />{(one.problem ?? one.left_in) && <div><Said text={one.problem ?? `The daemon ended while it was in: ${one.left_in}`} /></div>}</td>
+                <td>{count(one.calls)}</td>
+                <td>{count(one.slow)}</td>
+                <td>{count(one.dropped)}</td>
+                <td><code><Said text={one.path} /></code></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}
+
 export function DaemonView() {
   const asked = useAsk(() => call("GET /api/v1/status"), [], { every: 2000 });
   const reload = async () => {
@@ -71,6 +99,7 @@ export function DaemonView() {
               />
             </Card>
             <Doctor />
+            <SystemPlugins />
           </>
         )}
       </Shown>
