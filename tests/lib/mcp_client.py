@@ -1,5 +1,6 @@
 """A client of MCP over HTTP for tests: one that does as it is told, also what no client should."""
 import json
+import re
 import socket
 
 from harness import PATIENCE, UnixConnection, wait_for
@@ -118,9 +119,11 @@ class Client:
         return {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params, **more}
 
     def post(self, message, headers=None):
-        """(status, the answer or None)"""
-        status, _, body = self.raw("POST", json.dumps(message),
-                                   {**self.headers(message), **(headers or {})})
+        """(status, the answer or None); what took so long that it became a stream is its last event."""
+        status, given, body = self.raw("POST", json.dumps(message),
+                                       {**self.headers(message), **(headers or {})})
+        if given.get("Content-Type", "").startswith("text/event-stream"):
+            body = re.findall(rb"^data: ({.*)$", body, re.MULTILINE)[-1]
         return status, json.loads(body) if body.strip().startswith(b"{") else body
 
     def stream(self, method, params=None, headers=None, message=None):
