@@ -21,6 +21,7 @@ REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
                                    ("post", "completion"))},
            ("post", "/api/v1/plugins/{name}/grant"): 409,  # it may do that already
            ("post", "/api/v1/plugins/{name}/revoke"): 409,  # it may not do that
+           **{(method, "/api/v1/plugins/{name}/script"): 409 for method in ("get", "post")},  # it is no script
            ("delete", "/api/v1/session"): 409}
 # Bodies of routes that need more than an object.
 BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
@@ -32,6 +33,7 @@ BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
           ("post", "/api/v1/plugins/{name}/grant"): '{"capabilities": ["kaged:storage:read"]}',
           ("post", "/api/v1/plugins/{name}/revoke"): '{"capabilities": ["net:example.org:443"]}',
           ("post", "/api/v1/plugins/{name}/upgrade"): '{"source": "/nowhere"}',
+          ("post", "/api/v1/plugins/{name}/script"): '{"approve": "x"}',
           ("post", "/api/v1/uploads"): '{"name": "x.zip", "content": "eA=="}',
           ("put", "/api/v1/plugins/{name}/knobs/{knob}"): '{"value": 1}'}
 # Routes that the walk through all of them leaves out, each with why.
