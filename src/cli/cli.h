@@ -332,6 +332,8 @@ int cli_config_set(struct cli *cli);
 int cli_config_path(struct cli *cli);
 int cli_schema_check(struct cli *cli);
 int cli_mcp_serve(struct cli *cli);
+/* Whether --tools search was given; fails for another word. */
+int cli_mcp_searches(const struct cli *cli, bool *ret_searches, struct kg_err *err);
 int cli_mcp_connect(struct cli *cli);
 int cli_mcp_disconnect(struct cli *cli);
 int cli_mcp_status(struct cli *cli);

@@ -1068,12 +1068,15 @@ const struct cli_command cli_commands[] = {
         .options = {{"plugin", 0, "NAME", "Only the tools of this plugin, by their own names."},
                     {"no-project", 0, NULL, "Do not take the current folder for a project."},
                     {"profile", 0, "PROFILE", "Only the tools that this profile names."},
-                    {"read-only", 0, NULL, "Only tools that read."}},
+                    {"read-only", 0, NULL, "Only tools that read."},
+                    {"tools", 0, "search",
+                     "Offer three tools that find, describe and call the others."}},
         .summary = "be an MCP server on stdio, with the tools of every plugin",
         .help = "What a client of the Model Context Protocol starts: it speaks on stdin and "
                 "stdout, and kaged's daemon answers, which is started if it does not run, and "
                 "stays. The folder in which it is started is the project: what its file declares "
                 "for the primary agent, or without a file all plugins that are enabled and local. "
+                "A client that declares roots is asked for them, and the first is the project. "
                 "A folder that declares something that was never allowed waits for the "
                 "operator's yes, and each call says so.",
         .needs = CLI_PATHS,
@@ -1085,7 +1088,9 @@ const struct cli_command cli_commands[] = {
         .options = {{"write", 'w', NULL, "Put the entry into the client's own file."},
                     {"ssh", 0, "HOST", "Let the client run kaged on that machine, by ssh."},
                     {"profile", 0, "PROFILE", "Only the tools that this profile names."},
-                    {"read-only", 0, NULL, "Only tools that read."}},
+                    {"read-only", 0, NULL, "Only tools that read."},
+                    {"tools", 0, "search",
+                     "Offer three tools that find, describe and call the others."}},
         .summary = "show or write the entry that lets a client use kaged",
         .help = "Prints what a client wants in its file to start kaged mcp serve. With --write it "
                 "is put there, every other byte stays, and entries of servers that kaged runs "
@@ -1108,8 +1113,11 @@ const struct cli_command cli_commands[] = {
     {
         .words = "mcp status",
         .summary = "show which MCP clients are connected, and their last calls",
-        .help = "A legacy client is shown while its session lasts; a modern one has none, and is "
-                "shown with the last that was heard of it since the daemon started.",
+        .help =
+            "A legacy client is shown while its session lasts; a modern one has none, and is "
+            "shown with the last that was heard of it since the daemon started. LIST is how many "
+            "characters the list of tools took that a client was given; SAVED by how many "
+            "that is less than all of them would take (--tools search).",
         .run = cli_mcp_status,
     },
     {
@@ -1146,7 +1154,9 @@ const struct cli_command cli_commands[] = {
     {
         .words = "mcp profile set",
         .arguments = {"PROFILE", "PATTERN", "[PATTERN...]"},
-        .options = {{"read-only", 0, NULL, "Of those, only tools that read."}},
+        .options = {{"read-only", 0, NULL, "Of those, only tools that read."},
+                    {"tools", 0, "search",
+                     "Offer three tools that find, describe and call the others."}},
         .summary = "say which tools the clients of a profile may use",
         .help = "A pattern is a plugin, or PLUGIN.TOOL, with * for anything. What no pattern names "
                 "is neither listed nor called. A client has the profile that it was started with "

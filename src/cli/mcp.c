@@ -2,6 +2,15 @@
  */
 #include "cli/cli.h"
 
+int cli_mcp_searches(const struct cli *cli, bool *ret_searches, struct kg_err *err)
+{
+    const char *tools = cli_option_value(cli, "tools");
+    *ret_searches = tools != NULL;
+    return tools == NULL || strcmp(tools, "search") == 0
+               ? 0
+               : kg_fail(err, KG_E_USAGE, "--tools: %.64s is not known; there is: search", tools);
+}
+
 /* -- profiles ---------------------------------------------------------------------------------- */
 
 static void put_patterns(struct table *table, const struct kg_node *tools)
@@ -33,9 +42,10 @@ static void put_profiles(struct kg_buf *out, const struct cli *cli, const struct
     for (uint32_t i = 0; i < profiles->count; i++) {
         const struct kg_node *profile = &profiles->items[i];
         table_cell(table, cli_text(profile, "name"), NULL);
-        table_cell(table,
-                   kg_node_is_true(profile, "read_only") ? KG_STR("read-only") : KG_STR("all"),
-                   NULL);
+        kg_auto(kg_free) char *mode =
+            kg_format("%s%s", kg_node_is_true(profile, "read_only") ? "read-only" : "all",
+                      kg_node_is_true(profile, "search") ? ", search" : "");
+        table_cell(table, kg_str(mode), NULL);
         put_patterns(table, kg_node_list(profile, "tools"));
     }
     if (table != NULL)
@@ -59,6 +69,10 @@ int cli_mcp_profile_set(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
+    bool searches;
+    struct kg_err err;
+    if (cli_mcp_searches(cli, &searches, &err) < 0)
+        return print_error(&err);
     client_put_target(&target, "mcp/profiles", cli_argument(cli, 0), "");
     kg_json_begin(&json, '{');
     kg_json_named_begin(&json, "tools", '[');
@@ -66,6 +80,7 @@ int cli_mcp_profile_set(struct cli *cli)
         kg_json_text(&json, cli->arguments[i]);
     kg_json_end(&json, ']');
     kg_json_named_bool(&json, "read_only", cli_has(cli, "read-only"));
+    kg_json_named_bool(&json, "search", searches);
     kg_json_end(&json, '}');
     const struct client_request request = {
         .method = "PUT", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
@@ -125,8 +140,9 @@ int cli_mcp_mark(struct cli *cli)
 
 static void put_clients(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    static const char *const headings[] = {"CLIENT", "REVISION", "BY",   "PROJECT", "PROFILE",
-                                           "CALLS",  "LAST",     "WHEN", NULL};
+    static const char *const headings[] = {"CLIENT",  "REVISION", "BY",    "PROJECT",
+                                           "PROFILE", "LIST",     "SAVED", "CALLS",
+                                           "LAST",    "WHEN",     NULL};
     const struct kg_node *clients = kg_node_list(answer, "clients");
     (void)cli;
     if (clients->count == 0) {
@@ -137,7 +153,8 @@ static void put_clients(struct kg_buf *out, const struct cli *cli, const struct 
     for (uint32_t i = 0; i < clients->count; i++)
         table_texts(table, &clients->items[i],
                     (const char *const[]){"client", "revision", "owner", "project", "profile",
-                                          "calls", "last_tool", "last_at", NULL});
+                                          "characters", "saved", "calls", "last_tool", "last_at",
+                                          NULL});
     table_print(table);
 }
 

@@ -97,6 +97,10 @@ static char **make_words(const struct cli *cli)
     }
     if (cli_has(cli, "read-only"))
         kg_list_add(&words, kg_strdup("--read-only"));
+    if (cli_has(cli, "tools")) {
+        kg_list_add(&words, kg_strdup("--tools"));
+        kg_list_add(&words, kg_strdup("search"));
+    }
     return words;
 }
 
@@ -244,7 +248,8 @@ int cli_mcp_connect(struct cli *cli)
 {
     struct kg_err err;
     const struct client *client = find_client(cli_argument(cli, 0), &err);
-    if (client == NULL)
+    bool searches;
+    if (client == NULL || cli_mcp_searches(cli, &searches, &err) < 0)
         return print_error(&err);
     char **words = make_words(cli);
     kg_auto(kg_doc_cleanup) struct kg_doc *entry = make_entry(client, words);

@@ -2,7 +2,9 @@
  * kaged mcp serve: a bridge between a client that speaks MCP on stdio and /mcp of the daemon. It
  * knows of the protocol only what HTTP wants in headers: each line that comes in is one request on
  * a connection of its own, and what comes back, whole or in events, is written as lines. A daemon
- * that is not there is started, and stays; a session that a daemon lost is begun anew.
+ * that is not there is started, and stays; a session that a daemon lost is begun anew. A client
+ * that declares roots is asked for them: the first is the project, in place of the folder that we
+ * were started in.
  */
 #include "cli/cli.h"
 #include "wire/wire.h"
@@ -26,6 +28,8 @@
 #define NO_SESSION       (-32001)
 #define DRAIN_MS         2000
 #define AGAIN_MS         1000 /* before the stream of news is asked for again */
+#define ROOTS_ID         "\"kaged-roots\""
+#define ROOTS_MS         10000 /* that all waits for a client which was asked for them */
 
 enum link_kind {
     LINK_MESSAGE,
@@ -45,22 +49,29 @@ struct link {
     struct kg_buf body;        /* the answer, or the line of a stream that is not whole */
     char field[HEADER_MAX_BYTES], value[HEADER_MAX_BYTES]; /* the header that is being read */
     bool is_stream, is_whole, is_answered;
+    bool is_old; /* of a session that was ended: it is not asked again in another */
 };
 
 struct bridge {
     const struct cli *cli;
-    struct kg_buf target;   /* "/mcp?project=shop" */
+    struct kg_buf door;     /* "/mcp", with what was asked for by options */
+    struct kg_buf project;  /* its id; empty: none */
+    struct kg_buf target;   /* both: "/mcp?project=shop" */
     struct frame input;     /* lines of the client */
     struct kg_buf session;  /* terminated; empty: none, or the client is a modern one */
     struct kg_buf greeting; /* its initialize */
     struct link *links;
     size_t link_count;
-    struct kg_buf waiting; /* lines that came while a session is begun anew */
+    struct kg_buf
+        waiting; /* lines that came while a session is begun anew, or roots are asked for */
     bool is_greeting, is_lost;
     bool is_modern;
     bool has_news;
-    uint64_t news_due_ms; /* 0: not asked for, or there */
-    bool is_over;         /* nothing more comes from the client, or goes to it */
+    uint64_t news_due_ms;  /* 0: not asked for, or there */
+    bool has_roots;        /* the client has declared them, and may have a project */
+    bool asks_roots;       /* it has not said them yet, */
+    uint64_t roots_due_ms; /* and until then all waits for it; 0: nothing does */
+    bool is_over;          /* nothing more comes from the client, or goes to it */
 };
 
 /* -- to the client ----------------------------------------------------------------------------- */
@@ -247,11 +258,15 @@ static void ask_for_news(struct bridge *bridge)
     bridge->has_news = true;
 }
 
-/* The daemon that knew it is gone: what could not be said waits until there is another one. */
-static void begin_anew(struct bridge *bridge, struct kg_str line)
+/* What cannot be said yet waits until there is a session for it. */
+static void keep_waiting(struct bridge *bridge, struct kg_str line)
 {
     kg_buf_str(&bridge->waiting, line);
     kg_buf_char(&bridge->waiting, '\n');
+}
+
+static void begin_anew(struct bridge *bridge)
+{
     if (bridge->is_lost)
         return;
     bridge->is_lost = true;
@@ -265,10 +280,20 @@ static void send_waiting(struct bridge *bridge)
     kg_auto(kg_buf_free) struct kg_buf lines = bridge->waiting;
     struct kg_str rest = kg_buf_view(&lines);
     bridge->waiting = (struct kg_buf){0};
-    bridge->is_lost = false;
     while (rest.length > 0)
         (void)post_line(bridge, LINK_MESSAGE, kg_str_cut(&rest, '\n'));
-    ask_for_news(bridge);
+}
+
+static void end_session(struct bridge *bridge)
+{
+    struct kg_err err;
+    kg_auto(kg_free) char *headers = kg_format("Mcp-Session-Id: %s\r\n", bridge->session.data);
+    const struct client_request request = {
+        .method = "DELETE", .target = kg_buf_terminate(&bridge->target), .headers = headers};
+    kg_auto(kg_close) int fd = client_send(bridge->cli->paths.socket, &request, &err);
+    char answer[64];
+    if (fd >= 0)
+        (void)!recv(fd, answer, sizeof(answer), 0); /* so that it is not left in mid-request */
 }
 
 /* -- answers ----------------------------------------------------------------------------------- */
@@ -382,20 +407,26 @@ static void end_link(struct link *link)
 {
     struct bridge *bridge = link->bridge;
     enum link_kind kind = link->kind;
-    bool lost = kind != LINK_AGAIN && kind != LINK_GREETING && link->is_whole && is_lost(link);
+    bool lost = kind != LINK_AGAIN && kind != LINK_GREETING && !link->is_old && link->is_whole &&
+                is_lost(link);
     if (kind == LINK_NEWS)
         bridge->news_due_ms = bridge->session.length > 0 ? kg_monotonic_ms() + AGAIN_MS : 0;
     else if (lost)
-        begin_anew(bridge, kg_buf_view(&link->message));
+        keep_waiting(bridge, kg_buf_view(&link->message));
     else if (!link->is_answered)
         tell_whole(link);
     link_free(link);
+    if (lost)
+        begin_anew(bridge);
     if (kind == LINK_GREETING)
         bridge->is_greeting = false;
     if (kind == LINK_GREETING && bridge->session.length > 0)
         ask_for_news(bridge);
-    if (kind == LINK_AGAIN)
+    if (kind == LINK_AGAIN) {
+        bridge->is_lost = false;
         send_waiting(bridge);
+        ask_for_news(bridge);
+    }
 }
 
 static void read_link(struct link *link)
@@ -408,6 +439,125 @@ static void read_link(struct link *link)
         got > 0 ? llhttp_execute(&link->parser, bytes, (size_t)got) : llhttp_finish(&link->parser);
     if (link->is_whole || got <= 0 || fault != HPE_OK)
         end_link(link);
+}
+
+/* -- the project ------------------------------------------------------------------------------- */
+
+static void make_target(struct bridge *bridge)
+{
+    bridge->target.length = 0;
+    kg_buf_str(&bridge->target, kg_buf_view(&bridge->door));
+    if (bridge->project.length > 0)
+        client_put_query(&bridge->target, "project", kg_buf_view(&bridge->project));
+}
+
+/* A folder of the system's as a whole is none. */
+static int find_project(const struct cli *cli, const char *folder, struct kg_buf *ret_id)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    struct client_reply reply = {0};
+    struct kg_err err = {0};
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "path", folder);
+    kg_json_end(&json, '}');
+    const struct client_request request = {
+        .method = "POST", .target = "/api/v1/projects", .body = kg_buf_view(&body)};
+    if (client_exchange(cli->paths.socket, &request, &reply, &err) < 0)
+        return print_error(&err);
+    kg_auto(kg_buf_free) struct kg_buf answer = reply.body;
+    if (reply.status == kg_error_row(KG_E_REFUSED)->http_status) {
+        fprintf(stderr, "kaged: %s is not taken for a project\n", folder);
+        return CLI_DONE;
+    }
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&answer), &err);
+    if (doc == NULL || reply.status != 200) {
+        struct kg_str words = doc ? cli_text(kg_node_get(doc->root, "error"), "message")
+                                  : KG_STR("the daemon's answer cannot be read");
+        return print_problem(CLI_FAILED, words, KG_STR_NULL);
+    }
+    kg_buf_str(ret_id, cli_text(doc->root, "id"));
+    return CLI_DONE;
+}
+
+/* "file:///srv/shop" is /srv/shop. Owned; NULL: it names no file of this machine. */
+static char *path_of(struct kg_str uri)
+{
+    static const char scheme[] = "file://";
+    kg_auto(kg_buf_free) struct kg_buf path = {0};
+    if (!kg_str_starts(uri, "file:///"))
+        return NULL;
+    for (size_t i = strlen(scheme); i < uri.length; i++) {
+        int high = uri.data[i] == '%' && i + 2 < uri.length ? kg_hex_digit(uri.data[i + 1]) : -1;
+        int low = high >= 0 ? kg_hex_digit(uri.data[i + 2]) : -1;
+        char character = low >= 0 ? (char)(high << 4 | low) : uri.data[i];
+        i += low >= 0 ? 2 : 0;
+        if (character == '\0')
+            return NULL;
+        kg_buf_char(&path, character);
+    }
+    return kg_str_dup(kg_buf_view(&path));
+}
+
+static bool declares_roots(const struct rpc_message *message)
+{
+    struct kg_str capabilities, roots;
+    return message->params.data != NULL &&
+           kg_json_member(message->params, "capabilities", &capabilities) &&
+           kg_json_member(capabilities, "roots", &roots) && roots.data[0] == '{';
+}
+
+static void ask_for_roots(struct bridge *bridge)
+{
+    say(bridge, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":" ROOTS_ID ",\"method\":\"roots/list\"}"));
+    bridge->asks_roots = true;
+    bridge->roots_due_ms = kg_monotonic_ms() + ROOTS_MS;
+}
+
+/* Another session takes its place; the client hears that its tools may be others. */
+static void change_project(struct bridge *bridge, struct kg_buf *id)
+{
+    for (struct link *at = bridge->links, *next; at != NULL; at = next) {
+        next = at->next;
+        at->is_old = true;
+        if (at->kind == LINK_NEWS)
+            link_free(at);
+    }
+    bridge->news_due_ms = 0;
+    end_session(bridge);
+    kg_buf_free(&bridge->project);
+    bridge->project = *id;
+    *id = (struct kg_buf){0};
+    make_target(bridge);
+    begin_anew(bridge);
+    say(bridge, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"));
+}
+
+/* The first that is a folder of this machine. A client that says none, or nothing, keeps what it
+ * has. */
+static void take_roots(struct bridge *bridge, struct kg_str answer)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(answer, NULL);
+    kg_auto(kg_buf_free) struct kg_buf id = {0};
+    kg_auto(kg_free) char *folder = NULL;
+    const struct kg_node *roots =
+        kg_node_list(doc != NULL ? kg_node_get(doc->root, "result") : NULL, "roots");
+    bridge->roots_due_ms = 0;
+    for (uint32_t i = 0; folder == NULL && i < roots->count; i++)
+        folder = path_of(kg_node_text(&roots->items[i], "uri"));
+    bool changes = folder != NULL && bridge->session.length > 0 &&
+                   find_project(bridge->cli, folder, &id) == CLI_DONE && id.length > 0 &&
+                   !kg_str_equal(kg_buf_view(&id), kg_buf_view(&bridge->project));
+    if (changes)
+        change_project(bridge, &id);
+    else if (!bridge->is_lost)
+        send_waiting(bridge);
+}
+
+static bool is_roots_answer(const struct bridge *bridge, const struct rpc_message *message)
+{
+    return bridge->has_roots && message->method[0] == '\0' && message->id_text.data != NULL &&
+           kg_str_is(message->id_text, ROOTS_ID);
 }
 
 /* -- from the client --------------------------------------------------------------------------- */
@@ -427,6 +577,12 @@ static bool cancel(struct bridge *bridge, const struct rpc_message *message)
     return true;
 }
 
+static bool tells_of_roots(const struct rpc_message *message)
+{
+    return strcmp(message->method, "notifications/initialized") == 0 ||
+           strcmp(message->method, "notifications/roots/list_changed") == 0;
+}
+
 static bool on_line(void *data, struct kg_str line)
 {
     struct bridge *bridge = data;
@@ -438,11 +594,18 @@ static bool on_line(void *data, struct kg_str line)
     if (greets) {
         bridge->greeting.length = bridge->session.length = 0;
         kg_buf_str(&bridge->greeting, line);
+        bridge->has_roots = declares_roots(&message) && !cli_has(bridge->cli, "no-project");
         bridge->is_greeting = post(bridge, LINK_GREETING, line, &message);
-    } else if (bridge->is_lost) {
-        begin_anew(bridge, line);
+    } else if (is_roots_answer(bridge, &message)) {
+        if (bridge->asks_roots)
+            take_roots(bridge, line);
+        bridge->asks_roots = false;
+    } else if (bridge->is_lost || bridge->roots_due_ms != 0) {
+        keep_waiting(bridge, line);
     } else {
         (void)post(bridge, LINK_MESSAGE, line, &message);
+        if (bridge->has_roots && tells_of_roots(&message))
+            ask_for_roots(bridge);
     }
     return true;
 }
@@ -479,10 +642,12 @@ static void catch_signals(void)
 
 static int timeout_of(const struct bridge *bridge)
 {
-    uint64_t now_ms = kg_monotonic_ms();
-    if (bridge->news_due_ms == 0)
+    uint64_t now_ms = kg_monotonic_ms(), due_ms = bridge->news_due_ms;
+    if (bridge->roots_due_ms != 0 && (due_ms == 0 || bridge->roots_due_ms < due_ms))
+        due_ms = bridge->roots_due_ms;
+    if (due_ms == 0)
         return -1;
-    return bridge->news_due_ms > now_ms ? (int)(bridge->news_due_ms - now_ms) : 0;
+    return due_ms > now_ms ? (int)(due_ms - now_ms) : 0;
 }
 
 /* Stdin first, then the links in their order; a negative fd is passed over. */
@@ -514,6 +679,8 @@ static void turn(struct bridge *bridge)
     int ready = poll(fds, count, timeout_of(bridge));
     if (!bridge->is_over && bridge->news_due_ms != 0 && kg_monotonic_ms() >= bridge->news_due_ms)
         ask_for_news(bridge);
+    if (bridge->roots_due_ms != 0 && kg_monotonic_ms() >= bridge->roots_due_ms)
+        take_roots(bridge, KG_STR("{}"));
     for (size_t i = 1; ready > 0 && i < count; i++)
         if (fds[i].revents != 0 && has_link(bridge, links[i]))
             read_link(links[i]);
@@ -538,58 +705,17 @@ static void drain(struct bridge *bridge)
 
 static void leave(struct bridge *bridge)
 {
-    struct kg_err err;
     while (bridge->links != NULL)
         link_free(bridge->links);
-    if (bridge->session.length > 0) {
-        kg_auto(kg_free) char *headers = kg_format("Mcp-Session-Id: %s\r\n", bridge->session.data);
-        kg_auto(kg_close) int fd =
-            client_send(bridge->cli->paths.socket,
-                        &(struct client_request){.method = "DELETE",
-                                                 .target = kg_buf_terminate(&bridge->target),
-                                                 .headers = headers},
-                        &err);
-        char answer[64];
-        if (fd >= 0)
-            (void)!recv(fd, answer, sizeof(answer), 0); /* so that it is not left in mid-request */
-    }
+    if (bridge->session.length > 0)
+        end_session(bridge);
     frame_free(&bridge->input);
+    kg_buf_free(&bridge->door);
+    kg_buf_free(&bridge->project);
     kg_buf_free(&bridge->target);
     kg_buf_free(&bridge->session);
     kg_buf_free(&bridge->greeting);
     kg_buf_free(&bridge->waiting);
-}
-
-/* -- the project ------------------------------------------------------------------------------- */
-
-/* The folder that it was started in; one of the system's as a whole is none. */
-static int find_project(const struct cli *cli, struct kg_buf *target)
-{
-    kg_auto(kg_free) char *folder = getcwd(NULL, 0);
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    struct kg_json_writer json = kg_json_writer(&body);
-    struct client_reply reply = {0};
-    struct kg_err err = {0};
-    kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "path", folder);
-    kg_json_end(&json, '}');
-    const struct client_request request = {
-        .method = "POST", .target = "/api/v1/projects", .body = kg_buf_view(&body)};
-    if (client_exchange(cli->paths.socket, &request, &reply, &err) < 0)
-        return print_error(&err);
-    kg_auto(kg_buf_free) struct kg_buf answer = reply.body;
-    if (reply.status == kg_error_row(KG_E_REFUSED)->http_status) {
-        fprintf(stderr, "kaged: %s is not taken for a project\n", folder);
-        return CLI_DONE;
-    }
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&answer), &err);
-    if (doc == NULL || reply.status != 200) {
-        struct kg_str words = doc ? cli_text(kg_node_get(doc->root, "error"), "message")
-                                  : KG_STR("the daemon's answer cannot be read");
-        return print_problem(CLI_FAILED, words, KG_STR_NULL);
-    }
-    client_put_query(target, "project", cli_text(doc->root, "id"));
-    return CLI_DONE;
 }
 
 /* Starts a daemon if there is none. */
@@ -601,22 +727,36 @@ static int wake_daemon(const struct cli *cli)
     return fd < 0 ? print_error(&err) : CLI_DONE;
 }
 
+/* The folder that it was started in. */
+static int take_folder(struct bridge *bridge)
+{
+    kg_auto(kg_free) char *folder = getcwd(NULL, 0);
+    return find_project(bridge->cli, folder, &bridge->project);
+}
+
 int cli_mcp_serve(struct cli *cli)
 {
     struct bridge bridge = {.cli = cli, .input.line_max = LINE_MAX_BYTES};
     const char *plugin = cli_option_value(cli, "plugin");
+    bool searches;
+    struct kg_err err;
+    if (cli_mcp_searches(cli, &searches, &err) < 0)
+        return print_error(&err);
     catch_signals();
-    kg_buf_text(&bridge.target, "/mcp");
+    kg_buf_text(&bridge.door, "/mcp");
     if (plugin != NULL) {
-        kg_buf_char(&bridge.target, '/');
-        kg_buf_percent(&bridge.target, kg_str(plugin));
+        kg_buf_char(&bridge.door, '/');
+        kg_buf_percent(&bridge.door, kg_str(plugin));
     }
-    cli_put_option(&bridge.target, cli, "profile");
+    cli_put_option(&bridge.door, cli, "profile");
     if (cli_has(cli, "read-only"))
-        client_put_query(&bridge.target, "read_only", KG_STR("true"));
+        client_put_query(&bridge.door, "read_only", KG_STR("true"));
+    if (searches)
+        client_put_query(&bridge.door, "search", KG_STR("true"));
     int code = wake_daemon(cli);
     if (code == CLI_DONE && !cli_has(cli, "no-project"))
-        code = find_project(cli, &bridge.target);
+        code = take_folder(&bridge);
+    make_target(&bridge);
     while (code == CLI_DONE && !bridge.is_over && !is_asked_to_leave)
         turn(&bridge);
     if (!is_asked_to_leave)

@@ -97,6 +97,7 @@ static void visit(struct http_request *request, visit_fn *enter)
         .profile = http_query_parameter(request, "profile"),
         .confines = kg_str(request->profile),
         .reads_only = http_query_flag(request, "read_only"),
+        .searches = http_query_flag(request, "search"),
         .is_near = request->via == HTTP_VIA_UNIX,
         .owner = owner,
         .asker = http_asker(request),

@@ -121,6 +121,7 @@ static const struct http_parameter mcp_query[] = {
     {"profile", "string", "only what this profile names"},
     {"read_only", "boolean",
      "true: only tools that read, by their server's word or the operator's"},
+    {"search", "boolean", "true: three tools that find, describe and call the others"},
     {NULL, NULL, NULL},
 };
 

@@ -251,6 +251,8 @@ static void put_last(struct kg_json_writer *json, const struct mcp_last *last)
     kg_json_named_text(json, "last_tool", last->tool);
     kg_json_named_text(json, "last_outcome", last->outcome);
     kg_json_named_time(json, "last_at", last->at_ms);
+    kg_json_named_int(json, "characters", last->characters);
+    kg_json_named_int(json, "saved", last->saved);
 }
 
 void mcp_last_note(struct mcp_last *last, const struct mcp_call *call, const char *outcome)

@@ -146,6 +146,13 @@ static void put_text(struct kg_buf *out, enum mcp_era era, struct kg_str text, b
     kg_json_end(&json, '}');
 }
 
+void mcp_reply_text(struct mcp_exchange *exchange, struct kg_str text, bool is_error)
+{
+    kg_auto(kg_buf_free) struct kg_buf result = {0};
+    put_text(&result, exchange->era, text, false, is_error);
+    mcp_reply_result(exchange, kg_buf_view(&result));
+}
+
 /* With what helps, which often is a command. */
 static void put_failure(struct kg_buf *out, enum mcp_era era, const struct kg_err *err)
 {
@@ -370,6 +377,7 @@ static int send_to_project(struct mcp_call *call, const struct mcp_exchange *exc
 struct wanted {
     char name[NAME_MAX_BYTES + 1]; /* decoded */
     struct kg_str arguments, token;
+    bool is_inner; /* it was called by a tool that searches: headers are about that one */
 };
 
 static bool decode_name(struct kg_str raw, char ret_name[NAME_MAX_BYTES + 1])
@@ -552,6 +560,26 @@ static const char *compare_params(const struct mcp_exchange *exchange, const str
     return NULL;
 }
 
+/* What is wanted of one of our own tools; false: it is answered, or the exchange is. */
+static bool take_search(struct mcp_exchange *exchange, struct wanted *wanted)
+{
+    struct kg_str token = wanted->token, arguments = wanted->arguments;
+    switch (mcp_search_call(exchange, wanted->name, arguments)) {
+    case MCP_SEARCH_NONE:
+        return true;
+    case MCP_SEARCH_ANSWERED:
+        return false;
+    case MCP_SEARCH_CALL:
+        break;
+    }
+    const char *wrong = read_wanted(arguments, wanted);
+    wanted->token = token;
+    wanted->is_inner = true;
+    if (wrong != NULL)
+        mcp_reply_text(exchange, kg_str(wrong), true);
+    return wrong == NULL;
+}
+
 void mcp_handle_call(struct mcp_exchange *exchange, struct kg_str params)
 {
     struct wanted wanted;
@@ -563,9 +591,11 @@ void mcp_handle_call(struct mcp_exchange *exchange, struct kg_str params)
         mcp_reply_error(exchange, 200, MCP_INVALID_PARAMS, wrong);
     else if (refused != NULL)
         mcp_reply_error(exchange, 200, MCP_INVALID_REQUEST, refused);
+    else if (!take_search(exchange, &wanted))
+        return;
     else if (mcp_tool_find(&exchange->scope, kg_str(wanted.name), &tool, &err) < 0)
         mcp_reply_error(exchange, 200, MCP_INVALID_PARAMS, err.message);
-    else if (exchange->era == MCP_ERA_MODERN &&
+    else if (exchange->era == MCP_ERA_MODERN && !wanted.is_inner &&
              (wrong = compare_params(exchange, &tool, wanted.arguments)) != NULL)
         mcp_reply_error(exchange, 400, MCP_HEADER_MISMATCH, wrong);
     else

@@ -33,7 +33,8 @@ static bool is_his(const struct mcp_client *client, const struct mcp_exchange *e
     return strcmp(client->owner, exchange->owner) == 0 &&
            kg_str_is(scope->plugin, client->plugin) && kg_str_is(scope->project, client->project) &&
            kg_str_is(scope->profile, client->profile) &&
-           kg_str_is(scope->confines, client->confines) && scope->reads_only == client->reads_only;
+           kg_str_is(scope->confines, client->confines) &&
+           scope->reads_only == client->reads_only && scope->searches == client->searches;
 }
 
 struct mcp_scope mcp_client_scope(const struct mcp_client *client)
@@ -45,6 +46,7 @@ struct mcp_scope mcp_client_scope(const struct mcp_client *client)
         .profile = kg_str(client->profile),
         .confines = kg_str(client->confines),
         .reads_only = client->reads_only,
+        .searches = client->searches,
     };
 }
 
@@ -136,6 +138,7 @@ struct mcp_client *mcp_client_new(struct mcp_exchange *exchange, struct kg_err *
     client->profile = kg_str_dup(exchange->scope.profile);
     client->confines = kg_str_dup(exchange->scope.confines);
     client->reads_only = exchange->scope.reads_only;
+    client->searches = exchange->scope.searches;
     client->level = 1;
     link_client(client);
     exchange->client = client;

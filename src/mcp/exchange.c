@@ -25,6 +25,7 @@ struct mcp_exchange *mcp_exchange_new(struct mcp *mcp, const struct mcp_visit *v
         .profile = visit->profile,
         .confines = visit->confines,
         .reads_only = visit->reads_only,
+        .searches = visit->searches,
     };
     return exchange;
 }

@@ -33,7 +33,7 @@ struct mcp_scope {
     struct kg_str plugin;            /* empty: of all */
     struct kg_str project;           /* empty: of none */
     struct kg_str profile, confines; /* both count; empty: none */
-    bool reads_only;
+    bool reads_only, searches;
 };
 
 /* The last that was heard of a client. */
@@ -41,7 +41,8 @@ struct mcp_last {
     uint64_t calls;
     char *tool; /* owned */
     const char *outcome;
-    int64_t at_ms; /* wall clock; 0: it called nothing */
+    int64_t at_ms;             /* wall clock; 0: it called nothing */
+    int64_t characters, saved; /* of its list of tools; 0: it asked for none */
 };
 /* A modern client, which has no session. */
 #define MCP_VISITORS_MAX 64
@@ -58,6 +59,7 @@ struct mcp_activity {
 };
 
 struct mcp_ask;
+struct mcp_index;
 struct mcp_event;
 struct mcp_subscription;
 /*
@@ -85,7 +87,7 @@ struct mcp_client {
     char tag[12]; /* the same, in the ids of its events */
     char *owner;  /* owned, like those that follow */
     char *plugin, *project, *profile, *confines;
-    bool reads_only;
+    bool reads_only, searches;
     char *name, *version; /* owned; what it says it is; "" if it does not */
     const char *revision;
     unsigned level;    /* of logging: see mcp_levels */
@@ -160,11 +162,12 @@ struct mcp_call {
 };
 
 struct mcp {
-    struct host *host;       /* borrowed */
-    struct kg_map *by_id;    /* sessions */
-    struct kg_map *profiles; /* owned, like its values; see profiles.c */
-    struct kg_map *marks;    /* owned; the values only say which */
-    struct kg_map *prompts;  /* owned, like its values; see offers.c */
+    struct host *host;         /* borrowed */
+    struct kg_map *by_id;      /* sessions */
+    struct kg_map *profiles;   /* owned, like its values; see profiles.c */
+    struct kg_map *marks;      /* owned; the values only say which */
+    struct kg_map *prompts;    /* owned, like its values; see offers.c */
+    struct mcp_index *indexes; /* owned; see search.c */
     struct mcp_client *clients;
     struct mcp_exchange *exchanges; /* that wait for something, or carry a stream */
     struct mcp_call *calls;
@@ -247,8 +250,17 @@ struct mcp_tool {
 /* KG_OK and the tool, or why there is none of that name. */
 int mcp_tool_find(const struct mcp_scope *scope, struct kg_str name, struct mcp_tool *ret_tool,
                   struct kg_err *err);
-/* All of them as a list. */
+void mcp_tool_put_name(const struct mcp_scope *scope, const struct mcp_tool *tool,
+                       struct kg_buf *out);
+void mcp_tool_put(const struct mcp_scope *scope, const struct mcp_tool *tool,
+                  struct kg_json_writer *json);
+/* All that the client may use; false: enough. */
+typedef bool mcp_tool_fn(void *data, const struct mcp_tool *tool);
+void mcp_tools_walk(const struct mcp_scope *scope, mcp_tool_fn *on_tool, void *data);
+/* All of them as a list; or as it is offered, with three tools that find and call the others. */
+void mcp_tools_put_all(const struct mcp_scope *scope, struct kg_json_writer *json);
 void mcp_tools_put(const struct mcp_scope *scope, struct kg_json_writer *json);
+uint64_t mcp_tools_all_digest(const struct mcp_scope *scope);
 uint64_t mcp_tools_digest(const struct mcp_scope *scope);
 /* Whether the plugin is offered to the client at all. */
 bool mcp_has_plugin(const struct mcp_scope *scope, struct host_named named);
@@ -260,10 +272,28 @@ void mcp_profiles_close(struct mcp *mcp);
 /* Whether a client of the scope may see and call it; and whether it may use all of a plugin. */
 bool mcp_allows(const struct mcp_scope *scope, const struct mcp_tool *tool);
 bool mcp_allows_plugin(const struct mcp_scope *scope, const char *plugin);
+/* Whether it is offered tools that search, in place of all. */
+bool mcp_searches(const struct mcp_scope *scope);
+
+/* -- search.c ---------------------------------------------------------------------------------- */
+
+enum mcp_searching {
+    MCP_SEARCH_NONE,     /* it is no tool that searches */
+    MCP_SEARCH_ANSWERED, /* it was, and the exchange is answered */
+    MCP_SEARCH_CALL,     /* its arguments are the name and the arguments of another */
+};
+enum mcp_searching mcp_search_call(struct mcp_exchange *exchange, const char *name,
+                                   struct kg_str arguments);
+void mcp_search_put(struct kg_json_writer *json);
+/* How much the list takes of a model's context, and how much it would. */
+void mcp_search_note(const struct mcp_scope *scope, struct kg_str list, struct mcp_last *last);
+void mcp_search_close(struct mcp *mcp);
 
 /* -- call.c ------------------------------------------------------------------------------------ */
 
 void mcp_handle_call(struct mcp_exchange *exchange, struct kg_str params);
+/* A tool of ours answers. */
+void mcp_reply_text(struct mcp_exchange *exchange, struct kg_str text, bool is_error);
 /* A call of this exchange; texts are copied. */
 struct mcp_call *mcp_call_new(struct mcp_exchange *exchange, struct kg_str method,
                               struct kg_str arguments, struct kg_str token);

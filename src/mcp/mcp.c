@@ -59,6 +59,7 @@ void mcp_free(struct mcp *mcp)
     mcp_news_close(mcp);
     mcp_profiles_close(mcp);
     mcp_offers_close(mcp);
+    mcp_search_close(mcp);
     kg_map_free(mcp->by_id);
     free(mcp);
 }

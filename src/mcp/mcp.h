@@ -43,6 +43,7 @@ struct mcp_visit {
     struct kg_str profile;    /* that the client asks for, and ... */
     struct kg_str confines;   /* ... that it is confined to whatever it asks for; empty: none */
     bool reads_only;          /* it asks for nothing but tools that read */
+    bool searches;            /* it asks for three tools in place of all; see search.c */
     bool is_near;             /* it comes by the socket: nobody on its way reads headers alone */
     const char *owner;        /* whose sessions are his; copied */
     struct host_asker *asker; /* referred to for as long as it takes */

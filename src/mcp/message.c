@@ -66,6 +66,13 @@ static void put_capabilities(struct kg_json_writer *json, const struct mcp_excha
     kg_json_end(json, '}');
 }
 
+static struct mcp_last *last_of(const struct mcp_exchange *exchange)
+{
+    const char *name = exchange->client_name != NULL ? exchange->client_name : "unknown";
+    return exchange->client != NULL ? &exchange->client->last
+                                    : mcp_visitor_last(exchange->scope.mcp, exchange->owner, name);
+}
+
 /* All of them are on one page. */
 static void handle_tools(struct mcp_exchange *exchange, struct kg_str params)
 {
@@ -85,8 +92,10 @@ static void handle_tools(struct mcp_exchange *exchange, struct kg_str params)
     kg_json_key(&json, "tools");
     size_t begin = result.length;
     mcp_tools_put(&exchange->scope, &json);
+    struct kg_str list = kg_str_from(kg_buf_view(&result), begin);
+    mcp_search_note(&exchange->scope, list, last_of(exchange));
     if (exchange->client != NULL)
-        exchange->client->tools_told = kg_hash(kg_str_from(kg_buf_view(&result), begin));
+        exchange->client->tools_told = kg_hash(list);
     kg_json_end(&json, '}');
     mcp_reply_result(exchange, kg_buf_view(&result));
 }

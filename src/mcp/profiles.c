@@ -13,7 +13,7 @@
 
 struct profile {
     char **patterns; /* owned */
-    bool reads_only;
+    bool reads_only, searches;
 };
 
 /* Values of the map of marks. */
@@ -107,6 +107,18 @@ bool mcp_allows_plugin(const struct mcp_scope *scope, const char *plugin)
     return true;
 }
 
+bool mcp_searches(const struct mcp_scope *scope)
+{
+    const struct kg_str profiles[] = {scope->profile, scope->confines};
+    for (size_t i = 0; !scope->searches && i < KG_COUNT(profiles); i++) {
+        const struct profile *profile =
+            profiles[i].length > 0 ? kg_map_get(scope->mcp->profiles, profiles[i]) : NULL;
+        if (profile != NULL && profile->searches)
+            return true;
+    }
+    return scope->searches;
+}
+
 /* -- changing ---------------------------------------------------------------------------------- */
 
 static void set_profile(struct mcp *mcp, struct kg_str name, const struct kg_node *definition)
@@ -117,6 +129,7 @@ static void set_profile(struct mcp *mcp, struct kg_str name, const struct kg_nod
     const struct kg_node *tools = kg_node_list(definition, "tools");
     struct profile *profile = kg_alloc(sizeof(*profile));
     profile->reads_only = kg_node_is_true(definition, "read_only");
+    profile->searches = kg_node_is_true(definition, "search");
     profile->patterns = kg_list_new(tools->count);
     for (uint32_t i = 0; i < tools->count; i++)
         profile->patterns[i] = kg_str_dup(tools->items[i].text);
@@ -244,6 +257,7 @@ static void put_profile(struct kg_json_writer *json, struct kg_str name,
     kg_json_named_str(json, "name", name);
     kg_json_named_list(json, "tools", profile->patterns);
     kg_json_named_bool(json, "read_only", profile->reads_only);
+    kg_json_named_bool(json, "search", profile->searches);
     kg_json_end(json, '}');
 }
 

@@ -10,12 +10,9 @@
 
 /* -- which there are --------------------------------------------------------------------------- */
 
-/* False: enough. */
-typedef bool tool_fn(void *data, const struct mcp_tool *tool);
-
 /* All that the client may use of one. */
 static bool walk_manifest(const struct mcp_scope *scope, const struct manifest *manifest,
-                          tool_fn *on_tool, void *data)
+                          mcp_tool_fn *on_tool, void *data)
 {
     for (size_t i = 0; i < manifest->tool_count; i++) {
         const struct mcp_tool tool = {manifest, &manifest->tools[i]};
@@ -35,7 +32,7 @@ static const struct manifest *manifest_of(const struct mcp_scope *scope, struct 
     return is_offered ? host_status((struct host_named){.plugin = named.plugin}).manifest : NULL;
 }
 
-static void walk_plugins(const struct mcp_scope *scope, tool_fn *on_tool, void *data)
+static void walk_plugins(const struct mcp_scope *scope, mcp_tool_fn *on_tool, void *data)
 {
     size_t count;
     kg_auto(kg_free) struct host_named *names = host_names(scope->mcp->host, &count);
@@ -46,7 +43,7 @@ static void walk_plugins(const struct mcp_scope *scope, tool_fn *on_tool, void *
     }
 }
 
-static bool walk_plugin(const struct mcp_scope *scope, struct kg_str plugin, tool_fn *on_tool,
+static bool walk_plugin(const struct mcp_scope *scope, struct kg_str plugin, mcp_tool_fn *on_tool,
                         void *data)
 {
     struct host_named named;
@@ -57,8 +54,8 @@ static bool walk_plugin(const struct mcp_scope *scope, struct kg_str plugin, too
 }
 
 /* What its agent has switched on, with the words that the plugin has for it. */
-static bool walk_use(const struct mcp_scope *scope, const struct project_use *use, tool_fn *on_tool,
-                     void *data)
+static bool walk_use(const struct mcp_scope *scope, const struct project_use *use,
+                     mcp_tool_fn *on_tool, void *data)
 {
     struct host_named named;
     if (use->state != PROJECT_READY ||
@@ -75,7 +72,7 @@ static bool walk_use(const struct mcp_scope *scope, const struct project_use *us
     return true;
 }
 
-static void walk_project(const struct mcp_scope *scope, struct kg_str plugin, tool_fn *on_tool,
+static void walk_project(const struct mcp_scope *scope, struct kg_str plugin, mcp_tool_fn *on_tool,
                          void *data)
 {
     const struct projects_entry *project = projects_find(scope->mcp->host, scope->project, NULL);
@@ -93,7 +90,8 @@ static void walk_project(const struct mcp_scope *scope, struct kg_str plugin, to
 }
 
 /* plugin empty: those of all. */
-static void walk(const struct mcp_scope *scope, struct kg_str plugin, tool_fn *on_tool, void *data)
+static void walk(const struct mcp_scope *scope, struct kg_str plugin, mcp_tool_fn *on_tool,
+                 void *data)
 {
     if (scope->project.length > 0)
         walk_project(scope, plugin, on_tool, data);
@@ -125,7 +123,8 @@ bool mcp_has_plugin(const struct mcp_scope *scope, struct host_named named)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-static void put_name(const struct mcp_scope *scope, const struct mcp_tool *tool, struct kg_buf *out)
+void mcp_tool_put_name(const struct mcp_scope *scope, const struct mcp_tool *tool,
+                       struct kg_buf *out)
 {
     if (scope->plugin.length > 0) {
         kg_buf_text(out, tool->declared->name);
@@ -146,7 +145,7 @@ static bool compare_name(void *data, const struct mcp_tool *tool)
 {
     struct search *search = data;
     kg_auto(kg_buf_free) struct kg_buf name = {0};
-    put_name(search->scope, tool, &name);
+    mcp_tool_put_name(search->scope, tool, &name);
     if (kg_str_equal(kg_buf_view(&name), search->name))
         search->found = *tool;
     return search->found.declared == NULL;
@@ -196,14 +195,14 @@ static void put_schema(struct kg_json_writer *json, const struct kg_node *schema
 }
 
 /* What a server said of its tool is passed on, and what it cannot have said is not. */
-static void put_tool(const struct mcp_scope *scope, const struct mcp_tool *tool,
-                     struct kg_json_writer *json)
+void mcp_tool_put(const struct mcp_scope *scope, const struct mcp_tool *tool,
+                  struct kg_json_writer *json)
 {
     static const char *const passed_on[] = {"title", "outputSchema", "annotations", "icons",
                                             "_meta"};
     kg_auto(kg_buf_free) struct kg_buf name = {0};
     const struct manifest_tool *declared = tool->declared;
-    put_name(scope, tool, &name);
+    mcp_tool_put_name(scope, tool, &name);
     kg_json_begin(json, '{');
     kg_json_named_str(json, "name", kg_buf_view(&name));
     if (declared->description != NULL)
@@ -228,22 +227,46 @@ struct listing {
 static bool list_tool(void *data, const struct mcp_tool *tool)
 {
     const struct listing *listing = data;
-    put_tool(listing->scope, tool, listing->json);
+    mcp_tool_put(listing->scope, tool, listing->json);
     return true;
+}
+
+void mcp_tools_walk(const struct mcp_scope *scope, mcp_tool_fn *on_tool, void *data)
+{
+    walk(scope, scope->plugin, on_tool, data);
+}
+
+void mcp_tools_put_all(const struct mcp_scope *scope, struct kg_json_writer *json)
+{
+    struct listing listing = {scope, json};
+    kg_json_begin(json, '[');
+    mcp_tools_walk(scope, list_tool, &listing);
+    kg_json_end(json, ']');
 }
 
 void mcp_tools_put(const struct mcp_scope *scope, struct kg_json_writer *json)
 {
-    struct listing listing = {scope, json};
-    kg_json_begin(json, '[');
-    walk(scope, scope->plugin, list_tool, &listing);
-    kg_json_end(json, ']');
+    if (mcp_searches(scope))
+        mcp_search_put(json);
+    else
+        mcp_tools_put_all(scope, json);
+}
+
+static uint64_t digest(const struct mcp_scope *scope,
+                       void (*put)(const struct mcp_scope *, struct kg_json_writer *))
+{
+    kg_auto(kg_buf_free) struct kg_buf list = {0};
+    struct kg_json_writer json = kg_json_writer(&list);
+    put(scope, &json);
+    return kg_hash(kg_buf_view(&list));
+}
+
+uint64_t mcp_tools_all_digest(const struct mcp_scope *scope)
+{
+    return digest(scope, mcp_tools_put_all);
 }
 
 uint64_t mcp_tools_digest(const struct mcp_scope *scope)
 {
-    kg_auto(kg_buf_free) struct kg_buf list = {0};
-    struct kg_json_writer json = kg_json_writer(&list);
-    mcp_tools_put(scope, &json);
-    return kg_hash(kg_buf_view(&list));
+    return digest(scope, mcp_tools_put);
 }

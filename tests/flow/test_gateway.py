@@ -473,6 +473,76 @@ class AsksModern(FlowTest):
             self.assertTrue("cancel" in text or "several conversations" in text, text)
 
 
+class Search(GatewayTest):
+    """Three tools in place of all."""
+
+    def found(self, client, words, **more):
+        return [tool["name"] for tool in
+                json.loads(client.text("find_tools", {"words": words, **more}))]
+
+    def test_three_tools_find_describe_and_call_the_others(self):
+        client = self.client("/mcp?search=true")
+        self.assertEqual(set(client.tools()), {"find_tools", "describe_tool", "call_tool"})
+        self.assertEqual(self.found(client, "image")[0], "mcp-reference__test_image_content")
+        name = self.found(client, "json schema address")[0]
+        self.assertEqual(name, "mcp-reference__json_schema_2020_12_tool")
+        described = json.loads(client.text("describe_tool", {"name": name}))
+        self.assertEqual((described["name"], described["inputSchema"]["$defs"]["address"]["type"]),
+                         (name, "object"))
+        answer = client.text("call_tool", {"name": "hears-hooks__echo", "arguments": {"text": "hi"}})
+        self.assertIn("hi", answer)
+        self.assertEqual(len(self.found(client, "", limit=4)), 4)
+        self.assertEqual(self.found(client, "zzzz"), [])
+        modern = Client(self.daemon, "/mcp/mcp-reference?search=true", revision=MODERN)
+        self.assertIn("test_image_content", self.found(modern, "images"))
+        self.assertIn("simple", modern.text("call_tool", {"name": "test_simple_text"}))
+
+    def test_only_what_the_client_may_use_is_found_described_and_called(self):
+        self.daemon.cli("mcp", "profile", "set", "few", "mcp-reference.test_*_content", "--tools",
+                        "search")
+        client = self.client("/mcp?profile=few")
+        self.assertEqual(set(client.tools()), {"find_tools", "describe_tool", "call_tool"})
+        self.assertEqual(set(self.found(client, "")), {"mcp-reference__test_image_content",
+                                                      "mcp-reference__test_audio_content"})
+        for tool in ("describe_tool", "call_tool"):
+            _, answer = client.post(client.make("tools/call", {
+                "name": tool, "arguments": {"name": "hears-hooks__echo"}}))
+            self.assertIn("no tool", json.dumps(answer))
+        self.assertIn("all, search", self.daemon.cli("mcp", "profile", "list")[1])
+
+    def test_words_that_mean_something_to_an_index_are_words(self):
+        client = self.client("/mcp?search=true")
+        for words in ('"', "a OR", "name:x", "image AND (", "*", "^image", "NEAR(image text)", "\u0000",
+                      "{name}: image", "-image", "x" * 500):
+            self.assertIsInstance(self.found(client, words), list, words)
+        for arguments in ({}, {"words": 3}, {"words": "x" * 600}, {"words": "x", "limit": 0},
+                          {"words": "x", "limit": "many"}):
+            self.assertTrue(client.call("find_tools", arguments)["isError"], arguments)
+        for arguments in ({}, {"name": 3}, {"name": "mcp-reference__sleep", "arguments": []}):
+            self.assertTrue(client.call("call_tool", arguments)["isError"], arguments)
+
+    def test_the_status_says_what_it_saves(self):
+        plain, client = self.client(), self.client("/mcp?search=true")
+        for each in (plain, client):
+            each.tools()
+        rows = [row for row in self.daemon.api("GET", "/mcp/clients")[1]["clients"]
+                if row["profile"] is None and row["plugin"] is None and row["era"] == "legacy"]
+        all_of_them = max(row["characters"] for row in rows)
+        saved = max(row["saved"] for row in rows)
+        self.assertGreater(saved, 0)
+        self.assertIn(all_of_them - saved, {row["characters"] for row in rows if row["saved"]})
+        self.assertIn(str(saved), self.daemon.cli("mcp", "status")[1])
+        self.assertEqual(self.daemon.cli("mcp", "serve", "--tools", "few")[0], 2)
+
+    def test_a_tool_that_comes_or_changes_is_found_as_it_is_now(self):
+        client = self.client("/mcp?search=true")
+        self.assertIn("hears-hooks__echo", self.found(client, "echo"))
+        self.daemon.act("hears-hooks", "disable")
+        wait_for(lambda: "hears-hooks__echo" not in self.found(client, "echo"), "it to go")
+        self.daemon.act("hears-hooks", "enable")
+        wait_for(lambda: "hears-hooks__echo" in self.found(client, "echo"), "it to come back")
+
+
 class Activity(FlowTest):
     plugins = ["mcp-reference", "hears-hooks"]
     config = {"mcp.activity": "full"}

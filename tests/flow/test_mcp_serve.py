@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+from urllib.parse import quote
 
 from harness import KAGED, PATIENCE, Daemon, FlowTest, main, wait_for
 from mcp_client import LATEST, MODERN, Client, approve_tools
@@ -158,6 +159,62 @@ primary:
         status, answer = self.daemon.api("GET", "/projects")
         self.assertEqual(status, 200)
         self.assertTrue([p for p in answer["projects"] if p["id"].startswith("work-")], answer)
+
+    def answer_roots(self, serve, *folders):
+        """What the bridge asks for, and what it says when another project is taken."""
+        asked = serve.receive()
+        self.assertEqual(asked["method"], "roots/list")
+        serve.send({"jsonrpc": "2.0", "id": asked["id"], "result": {
+            "roots": [{"uri": "file://" + quote(folder)} for folder in folders]}})
+
+    def test_the_roots_of_a_client_are_the_project_in_place_of_the_folder(self):
+        folders = []
+        for name in ("fruit", "fish and more"):
+            root = self.daemon.write_project(name, f"""version: 1
+name: {name.split()[0]}
+primary:
+  model: m0
+  plugins:
+    notes: {{ package: hears-hooks }}
+""")
+            folders.append(root)
+
+        def project(serve):
+            words = serve.text("hears-hooks__echo", {"text": "x"})
+            return json.loads(words)["context"]["project_id"]
+        with self.serve() as serve:
+            serve.initialize({"roots": {"listChanged": True}})
+            serve.send(serve.maker.make("tools/list"))  # which waits
+            self.answer_roots(serve, folders[0])
+            self.assertEqual(serve.receive()["method"], "notifications/tools/list_changed")
+            tools = serve.receive()["result"]["tools"]
+            self.assertEqual(len(tools), 3, tools)
+            self.assertEqual(project(serve), "fruit")
+            serve.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+            self.answer_roots(serve, folders[1], folders[0])
+            self.assertEqual(project(serve), "fish")
+            serve.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+            self.answer_roots(serve)  # none: it stays
+            self.assertEqual(project(serve), "fish")
+
+    def test_roots_that_are_none_leave_the_folder(self):
+        with self.serve() as serve:
+            serve.initialize({"roots": {}})
+            asked = serve.receive()
+            serve.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [
+                {"uri": "https://example.org/x"}, {"uri": "file:///srv/%00"}, {"uri": 3}, {}]}})
+            serve.tools()
+            serve.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})  # to nobody
+            self.assertTrue(serve.tools())
+        with self.serve() as serve:
+            serve.initialize({"roots": {}})
+            asked = serve.receive()
+            serve.send({"jsonrpc": "2.0", "id": asked["id"],
+                        "error": {"code": -32603, "message": "no"}})
+            self.assertTrue(serve.tools())
+        with self.serve() as serve:
+            serve.initialize({"roots": {}})  # and it never says them
+            self.assertTrue(serve.tools())
 
     def test_a_folder_of_the_system_is_no_project(self):
         with Serve(self.daemon, "/") as serve:
