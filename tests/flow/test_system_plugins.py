@@ -8,7 +8,7 @@ import socket
 import subprocess
 import unittest
 
-from harness import BUILD, KAGED, PATIENCE, ROOT, Daemon, FlowTest, main, wait_for
+from harness import BUILD, KAGED, PATIENCE, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 from models import Provider, plain
 
 BUILT = os.path.join(BUILD, "tests/native")
@@ -208,6 +208,9 @@ class Hooks(FlowTest):
                 self.assertNotIn(token, json.dumps(details))
             self.assertEqual(daemon.api("POST", "/reload")[0], 200)
             wait_told(daemon, "config.updated")
+            self.assertNotIn("applies when the daemon starts", daemon.log())
+            self.assertEqual(daemon.api("POST", "/plugins", {"source": os.path.join(PLUGINS, "good-bash")})[0], 202)
+            self.assertEqual(wait_told(daemon, "consent.raised")[0]["details"]["kind"], "install")
             event = daemon.wait_audit("system_plugin.loaded")[0]
             self.assertEqual((event["name"], event["hash"]), ("acts", seen["hash"]))
             self.assertIn("running", daemon.cli("system-plugin", "list")[1])
@@ -228,6 +231,26 @@ class Hooks(FlowTest):
             self.assertEqual(wait_told(daemon, "auth.failed")[0]["details"]["via"], "launch")
             self.assertIn(b" 303 ", get("/" + url.split("/", 3)[3]))
             wait_told(daemon, "auth.cookieIssued")
+
+    def test_a_change_of_their_tables_waits_for_the_next_start(self):
+        with daemon_with("tell", hooks=HOOKS) as daemon:
+            wait_shown(daemon, "running")
+            daemon.write_local("")
+            self.assertEqual(daemon.api("POST", "/reload")[0], 200)
+            self.assertIn("[system_plugins] of local.toml was changed: that applies when the daemon starts", daemon.log())
+            self.assertEqual(shown(daemon)["state"], "running")
+
+    def test_without_a_daemon_doctor_says_whether_they_could_be_loaded(self):
+        daemon = daemon_with("tell", hooks=HOOKS)
+        try:
+            self.assertIn("acts: its file may be loaded", daemon.cli("doctor")[1])
+            os.chmod(os.path.join(daemon.base, "so/acts.so"), 0o777)
+            code, text, _ = daemon.cli("doctor")
+            self.assertIn(code, (1, 5))
+            self.assertIn("acts: ", text)
+            self.assertIn("can be written by others", text)
+        finally:
+            daemon.discard()
 
     def test_other_threads_reach_the_loop_and_timers(self):
         with daemon_with("threads", hooks=["daemon.ready"]) as daemon:
