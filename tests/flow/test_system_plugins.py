@@ -8,6 +8,7 @@ import socket
 import subprocess
 import unittest
 
+from browser import Browser, skip_reason
 from harness import BUILD, KAGED, PATIENCE, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 from models import Provider, plain
 
@@ -16,6 +17,7 @@ WEBHOOK = os.path.join(BUILD, "system-plugins/webhook-notify.so")
 MANUAL = os.path.join(ROOT, "docs/kaged-system-plugin.3.in")
 HOOKS = [match.group(1) for match in re.finditer(
     r'^NATIVE_HOOK\(\w+, \w+, "([^"]+)"', open(os.path.join(ROOT, "src/native/hooks.def")).read(), re.M)]
+PAGE = os.path.isdir(os.path.join(ROOT, "build/web/files"))
 SHUTDOWN = -108  # -ESHUTDOWN
 
 
@@ -316,6 +318,16 @@ class Hooks(FlowTest):
                 self.assertIn("hook daemon.ready", daemon.cli("doctor")[1])
         finally:
             daemon.discard()
+
+
+@unittest.skipUnless(PAGE and not skip_reason(), skip_reason() or "the page was built without npm")
+class Page(FlowTest):
+    def test_the_view_of_the_daemon_has_them_with_what_is_wrong(self):
+        with daemon_with("fail", config={"daemon.bind": "127.0.0.1:0"}) as daemon, Browser() as browser:
+            wait_shown(daemon, "failed")
+            browser.enter(daemon, "daemon")
+            browser.wait_text("main", "System plugins")
+            browser.wait_text("main", "it was told to fail")
 
 
 class Webhook(FlowTest):
