@@ -312,11 +312,13 @@ struct native *native_open(const struct native_parts *parts, struct kg_err *err)
     struct native *native = kg_alloc(sizeof(*native));
     kg_auto(kg_free) char *folder = kg_path_join(parts->state_dir, FOLDER);
     native->place = parts->place;
+    /* A plugin that says that the audit log fails could not, if this had to be in the log first. */
+    native->place.tells_later = true;
     native->audit = parts->audit;
     native->tables = hash_tables(parts->local);
     native->stopped.run = on_stopped_task;
     native->fetch_place = (struct fetch_place){
-        .where = parts->place,
+        .where = native->place,
         .facts = parts->facts,
         .calls_max = REQUESTS_MAX,
         .idle_ms = IDLE_MS,

@@ -1,4 +1,5 @@
 """System plugins: which files are loaded, what they hear and may do, and that none holds the daemon up."""
+import contextlib
 import hashlib
 import json
 import os
@@ -361,6 +362,34 @@ class Webhook(FlowTest):
             self.assertEqual(wait_shown(daemon, "running", "webhook-notify")["hooks"], ["plugin.state"])
             (_, body), = self.requests(server, 1)
             self.assertRegex(body["text"], "^plugin.failed: plugin wrong-name has failed: ")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can make a small disk")
+    def test_an_audit_log_that_cannot_be_written_is_told(self):
+        # Nobody else may connect then: a connection that cannot be audited is not made.
+        with Provider(plain(200)) as server:
+            daemon = self.webhook(server, 'body = \'{"text": "{message}"}\'\n', events=["audit.unavailable"])
+            disk = os.path.join(daemon.home, "state/audit")
+            os.makedirs(disk)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "none", disk], check=True)
+            try:
+                daemon.start()
+                wait_shown(daemon, "running", "webhook-notify")
+                with open(os.path.join(disk, "ballast"), "wb", buffering=0) as ballast:
+                    with contextlib.suppress(OSError):
+                        while True:
+                            ballast.write(b"x" * 4096)
+                wait_for(lambda: (daemon.api("POST", "/reload"), daemon.api("GET", "/status"))[1][1]["audit_problem"],
+                         "events that find no room")
+                (_, body), = self.requests(server, 1)
+                self.assertIn("the audit log cannot be written: ", body["text"])
+                os.unlink(os.path.join(disk, "ballast"))
+                wait_for(lambda: [event for event in daemon.audit("system_plugin.connection")
+                                  if event["outcome"] == "connected"], "the connection is audited later")
+                daemon.stop()
+            finally:
+                daemon.kill_if_running()
+                subprocess.run(["umount", disk], check=True)
+                daemon.discard()
 
     def test_a_server_that_is_not_well_is_asked_again(self):
         with Provider(plain(503), plain(200)) as server, self.webhook(server) as daemon:
