@@ -268,9 +268,12 @@ void gate_ask_first(struct gate *gate, gate_hearing_fn *hearing, void *data)
     gate->hearing_data = data;
 }
 
-enum gate_hearing gate_hearing(const struct gate *gate)
+enum gate_hearing gate_hearing(const struct gate_cage *cage)
 {
-    return gate->hearing != NULL ? gate->hearing(gate->hearing_data) : GATE_HEARS;
+    const struct gate *gate = cage->gate;
+    if (gate->hearing == NULL || cage->tells_later)
+        return GATE_HEARS;
+    return gate->hearing(gate->hearing_data);
 }
 
 void gate_free(struct gate *gate)
@@ -329,6 +332,11 @@ struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
     cage->names = cage->any ? gate_names_new() : NULL;
     cage->ready_tail = &cage->ready;
     return cage;
+}
+
+void gate_cage_tell_later(struct gate_cage *cage)
+{
+    cage->tells_later = true;
 }
 
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd)

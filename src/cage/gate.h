@@ -64,6 +64,11 @@ void gate_free(struct gate *gate); /* after its cages */
 /* The network of one child. The plan may go after the call. */
 struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
                                 gate_event_fn *on_event, void *data);
+/*
+ * Its connections are made whether or not they can be told now, and are told later: for who has to
+ * say that nothing can be told. Before the first socket.
+ */
+void gate_cage_tell_later(struct gate_cage *cage);
 /* What on_socket of the child brought; taken over. */
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd);
 /* Connections that are open or being opened, at this moment. */

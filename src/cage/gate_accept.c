@@ -82,7 +82,7 @@ static void check_limits(struct gate_cage *cage, struct gate_target *target)
     const struct gate_limits *limits = &cage->gate->limits;
     if (target->denied != NULL)
         return;
-    if (gate_hearing(cage->gate) == GATE_HEARS_NOTHING)
+    if (gate_hearing(cage) == GATE_HEARS_NOTHING)
         target->denied = "the audit log cannot be written";
     else if (cage->connection_count >= limits->connections_max)
         target->denied = "the plugin has too many connections: limits.net_connections";
@@ -140,7 +140,7 @@ void gate_listener_ready(struct gate_source *source, uint32_t events)
 {
     (void)events;
     struct gate_socket *socket = KG_CONTAINER(source, struct gate_socket, source);
-    if (gate_hearing(socket->cage->gate) == GATE_HEARS_LATER)
+    if (gate_hearing(socket->cage) == GATE_HEARS_LATER)
         pause_accepting(socket->cage);
     for (int i = 0; i < ACCEPTS_PER_TURN && !socket->cage->paused; i++) {
         int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -137,7 +137,7 @@ bool gate_mailbox_is_full(struct gate_mailbox *mailbox)
 
 static bool may_tell(struct gate_mailbox *mailbox)
 {
-    return gate_hearing(mailbox->cage->gate) == GATE_HEARS && !gate_mailbox_is_full(mailbox);
+    return gate_hearing(mailbox->cage) == GATE_HEARS && !gate_mailbox_is_full(mailbox);
 }
 
 static const char *copy(const char *text_or_null, char *ret_text, size_t size)

@@ -168,8 +168,8 @@ struct gate_source {
 int gate_watch(struct gate *gate, struct gate_source *source, uint32_t events);
 /* Stops watching and closes; what epoll told already is not delivered any more. */
 void gate_unwatch(struct gate *gate, struct gate_source *source);
-/* Whether what happens now can be told. */
-enum gate_hearing gate_hearing(const struct gate *gate);
+/* Whether what happens now in a cage can be told. */
+enum gate_hearing gate_hearing(const struct gate_cage *cage);
 /* Makes the relay's next turn come at once. */
 void gate_wake(struct gate *gate);
 
@@ -238,6 +238,7 @@ struct gate_cage {
     struct gate_host *closed; /* owned; hosts and ports that are refused all the same */
     size_t closed_count;
     bool any;
+    bool tells_later; /* it is not asked whether somebody hears */
     /* The relay's from here on. */
     struct gate_socket *sockets;
     bool paused;              /* no accepting for a moment */

@@ -174,8 +174,7 @@ static void add_settings(const struct cli *cli, const struct config *config,
 static void add_native(struct cage_checks *checks, struct kg_str name, const char *detail,
                        const char *means, const char *remedy)
 {
-    kg_auto(kg_free) char *words =
-        kg_format("system plugin %.*s: %s", KG_STR_CUT(name, 64), detail);
+    kg_auto(kg_free) char *words = kg_format("%.*s: %s", KG_STR_CUT(name, 64), detail);
     cage_checks_add(checks, "system plugin", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK, words,
                     means, remedy);
 }
@@ -183,7 +182,7 @@ static void add_native(struct cage_checks *checks, struct kg_str name, const cha
 /* What the daemon that runs knows of one. */
 static void add_running(struct cage_checks *checks, const struct kg_node *plugin)
 {
-    static const char after[] = "what it was doing is in: kaged system-plugin status";
+    static const char after[] = "ask its author; without its table in local.toml it is not loaded";
     struct kg_str name = cli_text(plugin, "name"), problem = cli_text(plugin, "problem");
     kg_auto(kg_buf_free) struct kg_buf detail = {0};
     if (problem.length > 0) {
@@ -199,12 +198,12 @@ static void add_running(struct cage_checks *checks, const struct kg_node *plugin
     } else if (kg_node_number(plugin, "busy_ms") > 1000) {
         print_words(&detail, plugin, "it has been in {busy} for {busy_ms} ms");
         add_native(checks, name, kg_buf_terminate(&detail), "its events wait, and then are dropped",
-                   "ask its author; without its table in local.toml it is not loaded");
+                   after);
     } else if (kg_node_number(plugin, "slow") > 0) {
         print_words(&detail, plugin,
                     "{slow} of {calls} calls took over 50 ms; {slowest} took {slowest_ms} ms");
         add_native(checks, name, kg_buf_terminate(&detail), "its events wait, and may be dropped",
-                   "ask its author");
+                   after);
     } else {
         print_words(&detail, plugin, "{state}, {calls} calls, none of them slow");
         add_native(checks, name, kg_buf_terminate(&detail), NULL, NULL);

@@ -319,6 +319,7 @@ static void on_reloaded(void *data)
     struct http_auth_limits who = auth_limits(host_config(daemon->host));
     http_server_set_limits(daemon->server, &limits);
     http_auth_set_limits(daemon->auth, &who);
+    native_see_reload(daemon->native, host_local(daemon->host));
 }
 
 static void on_refused(void *data, uid_t uid, pid_t pid, const char *reason)

@@ -16,6 +16,7 @@ struct helper_place {
     struct loop *loop;
     struct cage_spawner *spawner;
     struct gate *gate; /* NULL: nothing can be reached from here */
+    bool tells_later;  /* connections are made also while they cannot be told */
 };
 
 /* Where a program of ours is; owned. NULL: it is not installed, and err says so. */

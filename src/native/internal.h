@@ -80,7 +80,8 @@ struct native_plugin {
     struct kaged kaged; /* first: what the plugin is given */
     struct native_plugin *next;
     struct native *native; /* for the loop only */
-    char *name, *path;     /* owned, like the next three */
+    char *name, *path;     /* owned, like the next four */
+    char *local_file;      /* where its table is, for messages */
     char *config;
     struct native_setting *settings;
     size_t setting_count;
@@ -158,6 +159,5 @@ void native_functions_fill(struct kaged *kaged);
 
 struct fetch_client *native_fetch(struct native *native);
 struct audit *native_audit(struct native *native);
-const char *native_local_file(const struct native *native);
 
 #endif

@@ -91,7 +91,7 @@ static int check_hooks(const struct native_plugin *plugin, uint32_t *ret_hooks, 
         kg_fail(err, KG_E_REFUSED, "it registers the hook %s, which its table does not name",
                 native_hook_rows[hook].name);
         return kg_hint(err, "if it may have it, add it to hooks of [system_plugins.%s] in %s",
-                       plugin->name, native_local_file(plugin->native));
+                       plugin->name, plugin->local_file);
     }
     return 0;
 }

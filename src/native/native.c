@@ -21,7 +21,7 @@ struct entry {
 struct native {
     struct helper_place place;
     struct audit *audit;
-    char *local_file; /* owned */
+    uint64_t tables; /* a hash of what local.toml has of them */
     struct entry *first;
     uint32_t wanted; /* hooks that somebody may want, a bit each */
     struct fetch_place fetch_place;
@@ -49,11 +49,6 @@ struct fetch_client *native_fetch(struct native *native)
 struct audit *native_audit(struct native *native)
 {
     return native->audit;
-}
-
-const char *native_local_file(const struct native *native)
-{
-    return native->local_file;
 }
 
 /* -- what is heard of them --------------------------------------------------------------------- */
@@ -239,11 +234,12 @@ static void note_left(struct native_plugin *plugin)
                AUDIT_V_TEXT(plugin->name), AUDIT_V_TEXT(plugin->left));
 }
 
-static void open_one(struct native *native, const char *folder,
+static void open_one(struct native *native, const struct native_parts *parts, const char *folder,
                      const struct local_system_plugin *table)
 {
     struct kg_err err = {0};
     struct native_plugin *plugin = native_plugin_new(native, native->place.loop, table);
+    plugin->local_file = kg_strdup(parts->local_file);
     struct entry *entry = kg_alloc(sizeof(*entry));
     struct entry **last = &native->first;
     while (*last != NULL)
@@ -293,16 +289,36 @@ static void on_stopped_task(struct loop_task *task)
     native->on_stopped(native->stopped_data);
 }
 
+static uint64_t hash_tables(const struct local *local)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    const struct kg_node *tables = kg_node_get(local->doc->root, "system_plugins");
+    if (tables != NULL)
+        kg_json_put_node(&text, tables);
+    return kg_hash(kg_buf_view(&text));
+}
+
+void native_see_reload(struct native *native, const struct local *local)
+{
+    uint64_t tables = hash_tables(local);
+    if (tables != native->tables)
+        kg_log(KG_INFO, "[system_plugins] of local.toml was changed: that applies when the daemon "
+                        "starts");
+    native->tables = tables;
+}
+
 struct native *native_open(const struct native_parts *parts, struct kg_err *err)
 {
     struct native *native = kg_alloc(sizeof(*native));
     kg_auto(kg_free) char *folder = kg_path_join(parts->state_dir, FOLDER);
     native->place = parts->place;
+    /* A plugin that says that the audit log fails could not, if this had to be in the log first. */
+    native->place.tells_later = true;
     native->audit = parts->audit;
-    native->local_file = kg_strdup(parts->local_file);
+    native->tables = hash_tables(parts->local);
     native->stopped.run = on_stopped_task;
     native->fetch_place = (struct fetch_place){
-        .where = parts->place,
+        .where = native->place,
         .facts = parts->facts,
         .calls_max = REQUESTS_MAX,
         .idle_ms = IDLE_MS,
@@ -315,7 +331,7 @@ struct native *native_open(const struct native_parts *parts, struct kg_err *err)
         return NULL;
     }
     for (size_t i = 0; i < parts->local->system_plugin_count; i++)
-        open_one(native, folder, &parts->local->system_plugins[i]);
+        open_one(native, parts, folder, &parts->local->system_plugins[i]);
     gather_wanted(native);
     look_later(native);
     if (wait_for_required(native, err) == 0)
@@ -413,7 +429,6 @@ void native_free(struct native *native)
         entry->plugin->native = NULL;
         free(entry);
     }
-    free(native->local_file);
     free(native);
 }
 

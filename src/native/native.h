@@ -67,6 +67,9 @@ void native_tell_values(struct native *native_or_null, enum native_hook hook,
 /* The same of an object, by its members. */
 void native_tell_object(struct native *native_or_null, enum native_hook hook, struct kg_str json);
 
+/* local.toml was read again: a change of their tables is said to wait for the next start. */
+void native_see_reload(struct native *native, const struct local *local);
+
 /* Ends the threads, those that take too long by leaving them; on_stopped once, never before. */
 void native_stop(struct native *native, void (*on_stopped)(void *data), void *data);
 void native_free(struct native *native); /* takes NULL */

@@ -1,4 +1,5 @@
 """System plugins: which files are loaded, what they hear and may do, and that none holds the daemon up."""
+import contextlib
 import hashlib
 import json
 import os
@@ -8,7 +9,8 @@ import socket
 import subprocess
 import unittest
 
-from harness import BUILD, KAGED, PATIENCE, ROOT, Daemon, FlowTest, main, wait_for
+from browser import Browser, skip_reason
+from harness import BUILD, KAGED, PATIENCE, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 from models import Provider, plain
 
 BUILT = os.path.join(BUILD, "tests/native")
@@ -16,6 +18,7 @@ WEBHOOK = os.path.join(BUILD, "system-plugins/webhook-notify.so")
 MANUAL = os.path.join(ROOT, "docs/kaged-system-plugin.3.in")
 HOOKS = [match.group(1) for match in re.finditer(
     r'^NATIVE_HOOK\(\w+, \w+, "([^"]+)"', open(os.path.join(ROOT, "src/native/hooks.def")).read(), re.M)]
+PAGE = os.path.isdir(os.path.join(ROOT, "build/web/files"))
 SHUTDOWN = -108  # -ESHUTDOWN
 
 
@@ -208,6 +211,9 @@ class Hooks(FlowTest):
                 self.assertNotIn(token, json.dumps(details))
             self.assertEqual(daemon.api("POST", "/reload")[0], 200)
             wait_told(daemon, "config.updated")
+            self.assertNotIn("applies when the daemon starts", daemon.log())
+            self.assertEqual(daemon.api("POST", "/plugins", {"source": os.path.join(PLUGINS, "good-bash")})[0], 202)
+            self.assertEqual(wait_told(daemon, "consent.raised")[0]["details"]["kind"], "install")
             event = daemon.wait_audit("system_plugin.loaded")[0]
             self.assertEqual((event["name"], event["hash"]), ("acts", seen["hash"]))
             self.assertIn("running", daemon.cli("system-plugin", "list")[1])
@@ -228,6 +234,26 @@ class Hooks(FlowTest):
             self.assertEqual(wait_told(daemon, "auth.failed")[0]["details"]["via"], "launch")
             self.assertIn(b" 303 ", get("/" + url.split("/", 3)[3]))
             wait_told(daemon, "auth.cookieIssued")
+
+    def test_a_change_of_their_tables_waits_for_the_next_start(self):
+        with daemon_with("tell", hooks=HOOKS) as daemon:
+            wait_shown(daemon, "running")
+            daemon.write_local("")
+            self.assertEqual(daemon.api("POST", "/reload")[0], 200)
+            self.assertIn("[system_plugins] of local.toml was changed: that applies when the daemon starts", daemon.log())
+            self.assertEqual(shown(daemon)["state"], "running")
+
+    def test_without_a_daemon_doctor_says_whether_they_could_be_loaded(self):
+        daemon = daemon_with("tell", hooks=HOOKS)
+        try:
+            self.assertIn("acts: its file may be loaded", daemon.cli("doctor")[1])
+            os.chmod(os.path.join(daemon.base, "so/acts.so"), 0o777)
+            code, text, _ = daemon.cli("doctor")
+            self.assertIn(code, (1, 5))
+            self.assertIn("acts: ", text)
+            self.assertIn("can be written by others", text)
+        finally:
+            daemon.discard()
 
     def test_other_threads_reach_the_loop_and_timers(self):
         with daemon_with("threads", hooks=["daemon.ready"]) as daemon:
@@ -295,6 +321,16 @@ class Hooks(FlowTest):
             daemon.discard()
 
 
+@unittest.skipUnless(PAGE and not skip_reason(), skip_reason() or "the page was built without npm")
+class Page(FlowTest):
+    def test_the_view_of_the_daemon_has_them_with_what_is_wrong(self):
+        with daemon_with("fail", config={"daemon.bind": "127.0.0.1:0"}) as daemon, Browser() as browser:
+            wait_shown(daemon, "failed")
+            browser.enter(daemon, "daemon")
+            browser.wait_text("main", "System plugins")
+            browser.wait_text("main", "it was told to fail")
+
+
 class Webhook(FlowTest):
     def webhook(self, server, config="", events=None, plugins=(), **more):
         daemon = Daemon(plugins, config={"daemon.bind": "127.0.0.1:0", **more})
@@ -326,6 +362,34 @@ class Webhook(FlowTest):
             self.assertEqual(wait_shown(daemon, "running", "webhook-notify")["hooks"], ["plugin.state"])
             (_, body), = self.requests(server, 1)
             self.assertRegex(body["text"], "^plugin.failed: plugin wrong-name has failed: ")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can make a small disk")
+    def test_an_audit_log_that_cannot_be_written_is_told(self):
+        # Nobody else may connect then: a connection that cannot be audited is not made.
+        with Provider(plain(200)) as server:
+            daemon = self.webhook(server, 'body = \'{"text": "{message}"}\'\n', events=["audit.unavailable"])
+            disk = os.path.join(daemon.home, "state/audit")
+            os.makedirs(disk)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "none", disk], check=True)
+            try:
+                daemon.start()
+                wait_shown(daemon, "running", "webhook-notify")
+                with open(os.path.join(disk, "ballast"), "wb", buffering=0) as ballast:
+                    with contextlib.suppress(OSError):
+                        while True:
+                            ballast.write(b"x" * 4096)
+                wait_for(lambda: (daemon.api("POST", "/reload"), daemon.api("GET", "/status"))[1][1]["audit_problem"],
+                         "events that find no room")
+                (_, body), = self.requests(server, 1)
+                self.assertIn("the audit log cannot be written: ", body["text"])
+                os.unlink(os.path.join(disk, "ballast"))
+                wait_for(lambda: [event for event in daemon.audit("system_plugin.connection")
+                                  if event["outcome"] == "connected"], "the connection is audited later")
+                daemon.stop()
+            finally:
+                daemon.kill_if_running()
+                subprocess.run(["umount", disk], check=True)
+                daemon.discard()
 
     def test_a_server_that_is_not_well_is_asked_again(self):
         with Provider(plain(503), plain(200)) as server, self.webhook(server) as daemon:
