@@ -234,8 +234,8 @@ void kaged_every(struct kaged_call *call, unsigned milliseconds, kaged_handler *
 int kaged_notify(struct kaged_call *call, const char *type, struct kaged_writer *params);
 
 /*
- * Tells who called how far it is; the figure does not fall. total: 0 if it is not known; message: or
- * NULL. 0, or -1 if it cannot be sent.
+ * Tells who called how far it is; the figure does not fall. total: 0 if it is not known; message:
+ * or NULL. 0, or -1 if it cannot be sent.
  */
 int kaged_progress(struct kaged_call *call, double progress, double total, const char *message);
 

@@ -10,8 +10,8 @@ import threading
 from harness import KAGED, PATIENCE, Daemon, FlowTest, main, wait_for
 
 NAME = "does-as-told"
-FETCH = "import urllib.request; result = urllib.request.urlopen({!r}, timeout=5).read().decode()"
-CONNECT = "import socket; socket.create_connection(({!r}, {}), timeout=5); result = 'connected'"
+FETCH = "import urllib.request; result = urllib.request.urlopen({!r}, timeout=25).read().decode()"
+CONNECT = "import socket; socket.create_connection(({!r}, {}), timeout=25); result = 'connected'"
 
 
 def read_file(path):

@@ -226,8 +226,8 @@ class Hosts(FlowTest):
             daemon.declare(told, "net:localhost:*")
             with daemon:
                 def reaches(port):
-                    code = (f"import socket; s = socket.create_connection(('127.0.0.1', {port}), timeout=5); "
-                            "s.settimeout(5); s.sendall(b'x'); result = s.recv(1) == b'y'")
+                    code = (f"import socket; s = socket.create_connection(('127.0.0.1', {port}), timeout=25); "
+                            "s.settimeout(25); s.sendall(b'x'); result = s.recv(1) == b'y'")
                     return daemon.call(told, "told.run", {"code": code}).get("result", False)
 
                 for server in (shut, open_one):
