@@ -181,6 +181,18 @@ static __attribute__((noinline)) char *put_any(struct kg_buf *buf, char *at,
     return buf->data + buf->length;
 }
 
+/* Most are durations and numbers of things. */
+static inline char *put_count(char *at, int64_t number)
+{
+    if (number < 0 || number > 9999)
+        return NULL;
+    size_t length = 1 + (size_t)(number > 9) + (size_t)(number > 99) + (size_t)(number > 999);
+    char *end = at + length;
+    for (char *digit = end; digit > at; number /= 10)
+        *--digit = (char)('0' + number % 10);
+    return end;
+}
+
 /* Where there is room for it. NULL: it is not that simple. */
 static inline char *put_short(char *at, const struct audit_value *value)
 {
@@ -191,10 +203,7 @@ static inline char *put_short(char *at, const struct audit_value *value)
         return put_piece(at, &words[0]);
     if (value->type == AUDIT_BOOL)
         return put_piece(at, &words[value->number ? 1 : 2]);
-    if (value->type != AUDIT_INT || value->number < 0 || value->number > 9)
-        return NULL;
-    *at = (char)('0' + value->number);
-    return at + 1;
+    return value->type == AUDIT_INT ? put_count(at, value->number) : NULL;
 }
 
 static void tell_listeners(struct audit *audit, enum audit_event event, size_t start)

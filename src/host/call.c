@@ -407,12 +407,22 @@ void *host_call_data(const struct host_call *call)
     return call->data;
 }
 
+static struct audit_value name_of(const struct host_call *call)
+{
+    return AUDIT_V_STR(((struct kg_str){call->process->name, call->process->name_length}));
+}
+
+static struct audit_value method_of(const struct host_call *call)
+{
+    return AUDIT_V_STR(((struct kg_str){call->method, call->method_length}));
+}
+
 void host_audit_called(const struct host_call *call)
 {
     const struct host_asker *asker = call->asker;
     audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, kg_str(asker->request_id),
-               AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(call->method),
-               AUDIT_V_TEXT(asker->operator_id), AUDIT_V_TEXT(asker->project_id));
+               name_of(call), method_of(call), AUDIT_V_TEXT(asker->operator_id),
+               AUDIT_V_TEXT(asker->project_id));
 }
 
 void host_audit_returned(const struct host_call *call, const struct host_reply *reply,
@@ -421,8 +431,7 @@ void host_audit_returned(const struct host_call *call, const struct host_reply *
     enum kg_code code = reply->error.code;
     bool success = code == KG_OK;
     audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->asker->request_id),
-               AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(call->method),
-               AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
+               name_of(call), method_of(call), AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
                success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(code)->name));
 }
 
@@ -508,6 +517,8 @@ static int enter(struct host_call *call, const struct host_passage *passage, str
     call->data = passage->data;
     call->waiting = NULL;
     kg_str_copy(passage->method, call->method, sizeof(call->method));
+    call->method_length =
+        passage->method.length < RPC_METHOD_MAX ? passage->method.length : RPC_METHOD_MAX;
     bool waits = host->door->first != NULL || !audit_ready(host->audit, NULL);
     return (waits ? hold : send_call)(call, passage, err);
 }

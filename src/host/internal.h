@@ -193,7 +193,8 @@ struct host_process {
     struct host_process *next;  /* of the plugin */
     uint32_t references;        /* of the plugin's list, of checks, of those who measure */
     const struct host_tier *tier;
-    char *name;                    /* see host_process_name */
+    char *name; /* see host_process_name */
+    size_t name_length;
     struct host_whom whom;         /* its texts are owned */
     struct manifest *manifest;     /* one reference; of the version that it was started with */
     char *dir;                     /* owned; of the plugin when that was read */
@@ -394,6 +395,7 @@ struct host_call {
     struct host_held *held;       /* owned; NULL: it does not wait for the audit log */
     struct host_waiting *waiting; /* for its process; NULL: it does not wait for that */
     char method[RPC_METHOD_MAX + 1];
+    size_t method_length;
 };
 
 /* Calls that wait at the door for the audit log, oldest first. */

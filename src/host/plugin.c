@@ -56,36 +56,42 @@ bool host_is_gone(struct host_named named)
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
-/* The index of the first whose name is not below that one. */
-static size_t place_of(const struct host *host, struct kg_str name)
+/* The index of the one of that name, else of the first whose name is above it. */
+static size_t place_of(const struct host *host, struct kg_str name, bool *ret_found)
 {
     size_t low = 0, high = host->plugin_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (kg_str_compare(name, kg_str(host->plugins[middle]->name)) <= 0)
+        int order = kg_str_compare(name, kg_str(host->plugins[middle]->name));
+        if (order == 0) {
+            *ret_found = true;
+            return middle;
+        }
+        if (order < 0)
             high = middle;
         else
             low = middle + 1;
     }
+    *ret_found = false;
     return low;
 }
 
 struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name)
 {
-    size_t place = place_of(host, name);
-    return place < host->plugin_count && kg_str_is(name, host->plugins[place]->name)
-               ? host->plugins[place]
-               : NULL;
+    bool found;
+    size_t place = place_of(host, name, &found);
+    return found ? host->plugins[place] : NULL;
 }
 
 struct host_process *host_process_after(const struct host *host,
                                         const struct host_process *process_or_null)
 {
     size_t place = 0;
+    bool found;
     if (process_or_null != NULL && process_or_null->next != NULL)
         return process_or_null->next;
     if (process_or_null != NULL)
-        place = place_of(host, kg_str(process_or_null->plugin->name)) + 1;
+        place = place_of(host, kg_str(process_or_null->plugin->name), &found) + 1;
     while (place < host->plugin_count && host->plugins[place]->processes == NULL)
         place++;
     return place < host->plugin_count ? host->plugins[place]->processes : NULL;
@@ -93,7 +99,8 @@ struct host_process *host_process_after(const struct host *host,
 
 static void insert(struct host *host, struct host_plugin *plugin)
 {
-    size_t place = place_of(host, kg_str(plugin->name));
+    bool found;
+    size_t place = place_of(host, kg_str(plugin->name), &found);
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
     memmove(&host->plugins[place + 1], &host->plugins[place],
             (host->plugin_count - place) * sizeof(*host->plugins));
@@ -148,7 +155,8 @@ void host_find_plugins(struct host *host)
 void host_plugin_remove(struct host_plugin *plugin)
 {
     struct host *host = plugin->host;
-    size_t place = place_of(host, kg_str(plugin->name));
+    bool found;
+    size_t place = place_of(host, kg_str(plugin->name), &found);
     loop_undefer(host->loop, &plugin->tools_task);
     while (plugin->processes != NULL)
         host_process_remove(plugin->processes);

@@ -476,6 +476,7 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->tier = host_tier_of(plugin->manifest);
     process->secrets = redact_set_new(redact_shared());
     process->name = host_process_name(plugin->name, whom);
+    process->name_length = strlen(process->name);
     process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->project),
                                        kg_strdup(whom->root), kg_strdup(whom->file)};
     process->manifest = manifest_keep(plugin->manifest);

@@ -31,6 +31,12 @@ static bool sqlite_in_transaction(struct state *state)
     return !sqlite3_get_autocommit(sqlite_own(state)->db);
 }
 
+/* Whether the last statement changed a row. */
+static bool changed_any(struct state *state)
+{
+    return sqlite3_changes64(sqlite_own(state)->db) > 0;
+}
+
 /* -- sessions ---------------------------------------------------------------------------------- */
 
 static int sqlite_session_add(struct state *state, const struct state_session *session,
@@ -45,11 +51,29 @@ static int sqlite_session_add(struct state *state, const struct state_session *s
     return result;
 }
 
+/* Of a session whose state is that already; *ret_found tells whether it was. */
+static int set_within_state(struct state *state, const struct state_session *session,
+                            bool *ret_found, struct kg_err *err)
+{
+    int result = sqlite_run(state, SESSION_SET, err, "ittiit", session->number, session->seat,
+                            session->state, session->updated_ms, session->entries, session->title);
+    *ret_found = result == 0 && changed_any(state);
+    return result;
+}
+
+/*
+ * Every entry changes its session, and few change its state: where that is written, SQLite makes a
+ * table of its own for the check of it, which takes longer than all the rest.
+ */
 static int sqlite_session_set(struct state *state, const struct state_session *session,
                               struct kg_err *err)
 {
-    return sqlite_run(state, SESSION_SET, err, "ittiit", session->number, session->seat,
-                      session->state, session->updated_ms, session->entries, session->title);
+    bool found;
+    int result = set_within_state(state, session, &found, err);
+    if (result < 0 || found)
+        return result;
+    result = sqlite_run(state, SESSION_SET_STATE, err, "it", session->number, session->state);
+    return result < 0 ? result : set_within_state(state, session, &found, err);
 }
 
 /* Steps through the rows of a statement that was started. */
@@ -227,18 +251,31 @@ static int sqlite_entries_spread(struct state *state, int64_t session, const cha
 
 /* -- agents ------------------------------------------------------------------------------------ */
 
-static int sqlite_agent_add(struct state *state, int64_t session, const struct state_agent *more,
-                            int64_t *ret_tokens, struct kg_err *err)
+static int read_tokens(struct state *state, int64_t session, const char *path, int64_t *ret_tokens,
+                       struct kg_err *err)
 {
     sqlite3_stmt *row;
-    int result = sqlite_start(state, AGENT_ADD, &row, err, "itiii", session, more->path,
-                              more->entries, more->tokens, more->generation);
+    int result = sqlite_start(state, AGENT_TOKENS, &row, err, "it", session, path);
     if (result < 0)
         return result;
     int code = sqlite3_step(row);
-    if (code == SQLITE_ROW && ret_tokens != NULL)
+    if (code == SQLITE_ROW)
         *ret_tokens = sqlite3_column_int64(row, 0);
-    return sqlite_finish(state, AGENT_ADD, code, err);
+    return sqlite_finish(state, AGENT_TOKENS, code, err);
+}
+
+/* Three short statements: one that does it all needs a journal and a table of its own. */
+static int sqlite_agent_add(struct state *state, int64_t session, const struct state_agent *more,
+                            int64_t *ret_tokens, struct kg_err *err)
+{
+    int result = sqlite_run(state, AGENT_MORE, err, "itiii", session, more->path, more->entries,
+                            more->tokens, more->generation);
+    if (result == 0 && !changed_any(state))
+        result = sqlite_run(state, AGENT_ADD, err, "itiii", session, more->path, more->entries,
+                            more->tokens, more->generation);
+    if (result < 0 || ret_tokens == NULL)
+        return result;
+    return read_tokens(state, session, more->path, ret_tokens, err);
 }
 
 static int sqlite_agent_sum(struct state *state, int64_t session, const char *path,

@@ -55,6 +55,7 @@ enum statement {
     STEP_FORGET,
     SESSION_ADD,
     SESSION_SET,
+    SESSION_SET_STATE,
     SESSION_GET,
     SESSIONS,
     SESSIONS_OF_PROJECT,
@@ -78,6 +79,8 @@ enum statement {
     MARK_MADE_FALL,
     ENTRIES_SPREAD,
     AGENT_ADD,
+    AGENT_MORE,
+    AGENT_TOKENS,
     AGENT_SUM,
     AGENTS,
     STATEMENT_COUNT

@@ -138,9 +138,10 @@ static const struct {
                      "INSERT INTO session (id, project_id, workdir, seat, state, operator_id, "
                      "parent, parent_entry, created_ms, updated_ms, entries, title) "
                      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
-    [SESSION_SET] = {"change a session", "UPDATE session SET seat = ?2, state = ?3, "
-                                         "updated_ms = ?4, entries = ?5, title = ?6 "
-                                         "WHERE number = ?1"},
+    [SESSION_SET] = {"change a session", "UPDATE session SET seat = ?2, updated_ms = ?4, "
+                                         "entries = ?5, title = ?6 WHERE number = ?1 AND "
+                                         "state = ?3"},
+    [SESSION_SET_STATE] = {"change a session", "UPDATE session SET state = ?2 WHERE number = ?1"},
     [SESSION_GET] = {"read a session", SESSION_COLUMNS "WHERE id = ?1"},
     [SESSIONS] = {"read sessions",
                   SESSION_COLUMNS "WHERE id >= ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) "
@@ -208,10 +209,12 @@ static const struct {
                         "UPDATE session_entry SET rank = place * ?3 FROM (SELECT seq AS s, "
                         "row_number() OVER (ORDER BY rank, seq) AS place FROM session_entry "
                         "WHERE session = ?1 AND agent = ?2) WHERE session = ?1 AND seq = s"},
-    [AGENT_ADD] = {"add to an agent's sums",
-                   "INSERT INTO session_agent VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE "
-                   "SET entries = entries + ?3, tokens = tokens + ?4, "
-                   "generation = generation + ?5 RETURNING tokens"},
+    [AGENT_ADD] = {"add an agent's sums", "INSERT INTO session_agent VALUES (?1, ?2, ?3, ?4, ?5)"},
+    [AGENT_MORE] = {"add to an agent's sums",
+                    "UPDATE session_agent SET entries = entries + ?3, tokens = tokens + ?4, "
+                    "generation = generation + ?5 WHERE session = ?1 AND path = ?2"},
+    [AGENT_TOKENS] = {"read an agent's sums",
+                      "SELECT tokens FROM session_agent WHERE session = ?1 AND path = ?2"},
     [AGENT_SUM] = {"add up a context",
                    "INSERT INTO session_agent SELECT ?1, ?2, count(*), coalesce(sum(tokens), 0), "
                    "0 FROM session_entry WHERE session = ?1 AND agent = ?2 AND "

@@ -299,6 +299,23 @@ static void an_event_is_a_line_with_the_fields_of_its_row(void **data)
     assert_string_equal(text.data, expected);
 }
 
+static void numbers_of_any_length_come_out_as_they_are(void **data)
+{
+    struct fixture *fixture = *data;
+    static const int64_t numbers[] = {0,    9,    10,   99,    100,       999,
+                                      1000, 1001, 9999, 10000, INT64_MAX, INT64_MIN};
+    open_log(fixture);
+    for (size_t i = 0; i < KG_COUNT(numbers); i++)
+        audit_emit(fixture->audit, AUDIT_PLUGIN_NOTIFICATION_FLOOD, KG_STR_NULL,
+                   AUDIT_V_TEXT("hello"), AUDIT_V_INT(numbers[i]));
+    close_log(fixture);
+    kg_auto(kg_buf_free) struct kg_buf text = ask(fixture, (struct audit_filter){0});
+    for (size_t i = 0; i < KG_COUNT(numbers); i++) {
+        kg_auto(kg_free) char *expected = kg_format(",\"rate\":%lld}\n", (long long)numbers[i]);
+        assert_non_null(strstr(text.data, expected));
+    }
+}
+
 static void an_event_without_request_has_no_request_id(void **data)
 {
     struct fixture *fixture = *data;
@@ -1187,6 +1204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(each_event_has_a_name_of_its_own_and_few_enough_fields),
         TEST(an_event_is_a_line_with_the_fields_of_its_row),
+        TEST(numbers_of_any_length_come_out_as_they_are),
         TEST(an_event_without_request_has_no_request_id),
         TEST(every_event_of_the_table_comes_out_as_json),
         TEST(hostile_bytes_stay_within_their_string),
