@@ -303,6 +303,8 @@ const struct cli_command cli_commands[] = {
             "among them is proposed as a capability. Other MCP servers are program:/PATH, a "
             "program of this machine, which is run where it lies, and mcp+https://HOST/PATH, "
             "one somewhere else.\n"
+            "A file NAME.lua is a script: after a yes it is copied to the others, see "
+            "kaged-script(7).\n"
             "Where there is no terminal to ask on, --yes must be given; else the exit code is "
             "5 and nothing is done. The exit code is 6 if the plugin cannot be used.\n"
             "Works with and without a daemon.\n"
@@ -336,6 +338,9 @@ const struct cli_command cli_commands[] = {
             "stopped meanwhile, and comes back.\n"
             "Where there is no terminal to ask on, --yes must be given. With --json each line is "
             "what the daemon told.\n"
+            "A file NAME.lua is a script: it is run from among the others, each change of it as "
+            "soon "
+            "as it is written, and keeps what config.toml grants it meanwhile.\n"
             " kaged plugin dev ./oh-my-pi",
         .run = cli_plugin_dev,
     },
@@ -758,7 +763,10 @@ const struct cli_command cli_commands[] = {
         .words = "session send",
         .arguments = {"SESSION", "[TEXT...]"},
         .options = {{"steps", 0, "N", "Ask the model at most N times, as long as it wants tools."},
-                    {"reasoning", 0, NULL, "Show what the model thinks, too, on stderr."}},
+                    {"reasoning", 0, NULL, "Show what the model thinks, too, on stderr."},
+                    {"answer", 0, "TEXT",
+                     "What a question of a plugin is answered; again for the next one."},
+                    {"yes", 'y', NULL, "Say yes to questions that take yes or no."}},
         .summary = "say something, and show what the model answers",
         .help = "Sends a message to the agent in the session's seat and runs its turn: the model "
                 "is asked, the tools that it wants are called, and so on until it is done. What it "
@@ -783,11 +791,16 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session command",
         .arguments = {"SESSION", "NAME", "[ARGS...]"},
+        .options = {{"answer", 0, "TEXT",
+                     "What a question of a plugin is answered; again for the next one."},
+                    {"yes", 'y', NULL, "Say yes to questions that take yes or no."}},
         .summary = "run a command of a script",
-        .help = "Runs it with the words behind its name. What it returns goes to stdout, what its "
-                "script tells meanwhile to stderr. The exit code is 1 if it failed, and 4 if there "
-                "is no such command. With --json each line is what the API told.\n"
-                " kaged session command @last heard",
+        .help =
+            "Runs it with the words behind its name. What it returns goes to stdout, what its "
+            "script tells meanwhile to stderr. The exit code is 1 if it failed, and 4 if there "
+            "is no such command. What its script asks is asked on the terminal, unless --answer or "
+            "--yes have said it. With --json each line is what the API told.\n"
+            " kaged session command @last heard",
         .run = cli_session_command,
     },
     {

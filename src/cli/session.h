@@ -15,7 +15,14 @@ int session_find_project(const struct cli *cli, char **ret_project);
 void session_put_compaction(struct kg_buf *out, const struct kg_node *told);
 
 /* A question of a plugin while a turn runs: asked here, and answered. */
-void session_ask(const struct cli *cli, const struct kg_node *question);
+/* Answers that were given beforehand, --answer and --yes, are taken in their order. */
+struct session_answers {
+    char **texts; /* owned; NULL until it is looked for */
+    size_t used;
+};
+void session_answers_free(struct session_answers *answers);
+void session_ask(const struct cli *cli, const struct kg_node *question,
+                 struct session_answers *answers);
 
 /* -- commands of scripts, see session_command.c ------------------------------------------------ */
 

@@ -394,6 +394,7 @@ struct host_cage_parts {
     const struct host_search *search; /* what was found to be guarded; NULL: it is looked for now */
     bool unguarded;                   /* nobody looks: the plan is not for a cage */
     const struct cage_facts *facts;
+    const char *runs_all; /* a program that may run all of the system; NULL: none */
     /* Those below config:/ that it may write to, and those that are to be closed to it. */
     bool make_folders;
 };

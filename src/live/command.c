@@ -3,6 +3,7 @@
  * meanwhile and what it returns are lines, the last of which is the result. A command that is left
  * alone by its caller goes on in its script, whose deadline stands.
  */
+#include "host/asks.h"
 #include "host/process.h"
 #include "live/internal.h"
 
@@ -128,6 +129,33 @@ static void put_result(struct command *command, const struct host_reply *reply)
     tell(command, &json);
 }
 
+static void tell_question(void *data, const struct state_question *row)
+{
+    struct command *command = data;
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = kg_json_writer(&line);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "type", "question");
+    kg_json_named_text(&json, "plugin", command->plugin);
+    kg_json_key(&json, "question");
+    live_question_write(row, &json);
+    tell(command, &json);
+}
+
+static bool ask(void *data, struct host_ask *asked)
+{
+    struct command *command = data;
+    return asked->kind != HOST_ASK_SAMPLE &&
+           live_question_begin(&command->work, asked, tell_question, command);
+}
+
+static void withdraw_question(void *data, struct host_ask *asked, const char *why)
+{
+    struct command *command = data;
+    (void)why;
+    live_question_end(&command->work, asked);
+}
+
 /* -- the call ---------------------------------------------------------------------------------- */
 
 static void on_called(struct live_work *work, const struct kg_err *err_or_null)
@@ -164,6 +192,7 @@ static int send_command(struct command *command, struct host_process *process, s
         .audit_sent = host_audit_called,
         .audit_ended = host_audit_returned,
     };
+    static const struct host_asked_ops asked = {.ask = ask, .withdraw = withdraw_question};
     struct host *host = command->work.sessions->host;
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_json_writer json = kg_json_writer(&params);
@@ -179,6 +208,7 @@ static int send_command(struct command *command, struct host_process *process, s
         .timeout_ms = host_call_timeout_ms(host, 0),
         .kind = &kind,
         .on_done = on_done,
+        .asked = &asked,
         .data = command,
     };
     command->call = host_pass(host, &passage, err);

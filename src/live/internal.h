@@ -205,6 +205,11 @@ struct live_scripts {
     char *blocked;       /* owned; why the call must not be made; NULL: it may */
     struct kg_buf input; /* other arguments for it; empty: as they were */
     bool stop;           /* the turn ends here */
+    bool changed;        /* of a value that they may change: `data` is another */
+    /* Of such a one: whether what a script made of it can be used. NULL: it is none. */
+    int (*check)(struct live_scripts *scripts, const struct kg_node *value, struct kg_err *err);
+    /* A script asks a question meanwhile; NULL: nobody is told. */
+    void (*on_question)(struct live_scripts *scripts, const struct state_question *question);
 };
 /* Its process for this session; NULL: there is none. */
 struct host_process *live_script_process(const struct live_session *live,
@@ -214,8 +219,16 @@ void live_scripts_start(struct live_scripts *scripts, struct live_work *work, li
 /* A step: those that listen hear of it, in turn. Maybe before it returns. */
 void live_scripts_tell(struct live_scripts *scripts, const char *event, struct kg_str data,
                        live_next_fn *next);
+/* The same with a value that each may change for the next; what `check` refuses is left out. */
+void live_scripts_transform(struct live_scripts *scripts, const char *event, struct kg_str data,
+                            int (*check)(struct live_scripts *scripts, const struct kg_node *value,
+                                         struct kg_err *err),
+                            live_next_fn *next);
+/* Whether any of them listens. */
+bool live_scripts_hear(const struct live_scripts *scripts, const char *event);
 /* From then on no process is exchanged for what its file has become, or may be again. */
 void live_scripts_in_turn(struct live_session *live, bool in_turn);
+void live_scripts_end(struct live_session *live); /* it is closed, and they leave */
 void live_scripts_clear(struct live_scripts *scripts);
 
 /* -- tools, see tool.c ------------------------------------------------------------------------- */
@@ -262,6 +275,11 @@ void live_tool_cancel(struct live_tool *tool, const struct kg_err *why);
  */
 
 extern const struct host_asked_ops live_asked_ops; /* data is the tool */
+/* A question to a person, in the name of a work; told at once, if there is whom to tell. */
+typedef void live_question_fn(void *data, const struct state_question *question);
+bool live_question_begin(struct live_work *work, struct host_ask *ask,
+                         live_question_fn *on_question_or_null, void *data);
+void live_question_end(struct live_work *work, const struct host_ask *ask); /* it is withdrawn */
 void live_question_write(const struct state_question *row, struct kg_json_writer *json);
 bool live_sample_begin(struct live_tool *tool, struct host_ask *ask);
 void live_sample_end(struct live_tool *tool, const struct host_ask *ask); /* nobody waits for it */
@@ -455,6 +473,7 @@ struct turn {
 
     char *prompt; /* owned; NULL: none */
     struct session_conversation conversation;
+    struct kg_buf tools; /* that the model is offered, a JSON list */
     enum model_failure failure;
     enum model_stop model_stop;
     struct turn_answer answer;
@@ -474,6 +493,7 @@ struct turn {
 
 /* -- what scripts hear of it, see turn_scripts.c: each is a step, maybe before it returns ------ */
 
+void turn_hear_before(struct turn *turn, live_next_fn *next);
 void turn_hear_start(struct turn *turn, live_next_fn *next);
 void turn_hear_step(struct turn *turn, live_next_fn *next);
 void turn_hear_message(struct turn *turn, const char *event, live_next_fn *next);
@@ -481,6 +501,17 @@ void turn_hear_answer(struct turn *turn, const char *event, live_next_fn *next);
 void turn_hear_call(struct turn *turn, const struct turn_call *call, live_next_fn *next);
 void turn_hear_result(struct turn *turn, const struct turn_call *call, live_next_fn *next);
 void turn_hear_end(struct turn *turn, live_next_fn *next);
+/* What the model is asked with may be another afterwards; the second is the whole request. */
+void turn_hear_context(struct turn *turn, live_next_fn *next);
+void turn_take_context(struct turn *turn);
+void turn_hear_request(struct turn *turn, const char *model, live_next_fn *next);
+void turn_take_request(struct turn *turn);
+
+/* -- in the shape that scripts know, see turn_shapes.c ----------------------------------------- */
+
+void turn_shape(struct kg_str neutral, struct kg_json_writer *json);
+/* Fails for what no model could be asked with. */
+int turn_unshape(const struct kg_node *shaped, struct kg_buf *ret_neutral, struct kg_err *err);
 
 /* -- what the reader is told, see turn_lines.c ------------------------------------------------- */
 
@@ -492,7 +523,8 @@ void turn_tell_call(struct turn *turn, const struct turn_call *call);
 void turn_tell_result(struct turn *turn, const struct turn_call *call, bool blocked, bool is_error,
                       struct kg_str result);
 void turn_tell_progress(struct turn *turn, const struct turn_call *call, struct kg_str progress);
-void turn_tell_question(struct turn *turn, const struct turn_call *call,
+/* The call is NULL where a script asks before or after all of them. */
+void turn_tell_question(struct turn *turn, const struct turn_call *call_or_null,
                         const struct state_question *question);
 void turn_tell_compaction(struct turn *turn, const struct live_compacted *compacted);
 void turn_tell_end(struct turn *turn);
