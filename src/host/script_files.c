@@ -335,7 +335,7 @@ void host_script_serve_write(struct host_script_request *request, const struct k
 
 /* -- kage.http --------------------------------------------------------------------------------- */
 
-/* kaged-fetch writes a line of JSON, and behind it the body. */
+/* kaged-http writes a line of JSON, and behind it the body. */
 static void on_fetched(struct host_script_request *request, struct helper_run_result *ran)
 {
     static const char call[] = "kage.http";
@@ -405,7 +405,7 @@ void host_script_serve_http(struct host_script_request *request, const struct kg
     struct kg_err err = {0};
     int64_t seconds = 0, max_bytes = 0;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_free) char *reach = NULL, *program = helper_program("kaged-fetch", &err);
+    kg_auto(kg_free) char *reach = NULL, *program = helper_program("kaged-http", &err);
     kg_auto(kg_free) char *url = kg_str_dup(kg_node_text(params, "url"));
     (void)data;
     if (program == NULL || make_reach(request, url, &reach, &err) < 0 ||

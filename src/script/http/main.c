@@ -1,5 +1,5 @@
 /*
- * kaged-fetch: one request over HTTP for a script. On stdin a line of JSON says what is asked for,
+ * kaged-http: one request over HTTP for a script. On stdin a line of JSON says what is asked for,
  * and behind it is the body; on stdout a line says what was answered, and behind it is that body.
  * Redirects are not followed: where they lead to was not looked at. It can do nothing else: its
  * cage lets it reach what the operator granted.
