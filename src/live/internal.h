@@ -26,6 +26,7 @@ struct live_compacted;
 struct live_run {
     struct live_run *outer; /* the turn that it runs inside of; NULL: of none */
     const char *agent;
+    bool moves;     /* it is no turn: the session moves to another branch */
     bool cancelled; /* it was told to */
     /*
      * End soon, for this reason: the session is closed, its project unloaded, the daemon stops, or
@@ -53,6 +54,7 @@ enum live_start { LIVE_NOT_STARTED, LIVE_STARTING, LIVE_STARTED };
 struct live_session {
     struct sessions *sessions;
     struct kg_id id;
+    struct kg_id branch; /* that it stands on */
     char *project_id, *workdir;
     char *seat;               /* as it was written last */
     enum session_state state; /* the same */
@@ -203,6 +205,7 @@ struct live_scripts {
     struct host_call *call;
     /* What came of the event: */
     char *blocked;       /* owned; why the call must not be made; NULL: it may */
+    char *cancelled;     /* owned; why the move must not be made; NULL: it may */
     struct kg_buf input; /* other arguments for it; empty: as they were */
     bool stop;           /* the turn ends here */
 };
@@ -299,6 +302,8 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
 bool live_compact_if_full(struct live_work *work, const char *agent, uint64_t tokens);
 /* A step: when none of that agent is under way. Maybe before it returns. */
 void live_when_compacted(struct live_work *work, const char *agent, live_next_fn *next);
+/* An agent whose context is being compacted; NULL: there is none. */
+const char *live_compacting(const struct live_session *live);
 /* As a JSON object: what the route answers, and what a turn tells. */
 void live_compacted_write(const struct live_compacted *compacted, struct kg_json_writer *json);
 

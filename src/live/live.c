@@ -95,6 +95,7 @@ struct live_session *live_adopt(struct sessions *sessions, const struct session 
     live = kg_alloc(sizeof(*live));
     live->sessions = sessions;
     live->id = session->id;
+    live->branch = session->branch;
     live->project_id = kg_strdup(session->project_id);
     live->workdir = kg_strdup(session->workdir);
     live->seat = kg_strdup(session->seat);
@@ -180,7 +181,12 @@ int live_check_no_run(const struct live_session *live, struct kg_err *err)
 {
     if (live->run == NULL)
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text, live->run->agent);
+    if (live->run->moves)
+        kg_fail(err, KG_E_CONFLICT, "session %s: it is being moved to another branch",
+                live->id.text);
+    else
+        kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text,
+                live->run->agent);
     kg_hint(err, "wait for its end, or kaged session cancel %s", live->id.text);
     return -EBUSY;
 }

@@ -42,7 +42,7 @@ struct sessions_request {
 
 /*
  * Session:
- * {"id","project_id","workdir","title","seat","state","operator_id","created_at","updated_at",
+ * {"id","branch","left_by","project_id","workdir","title","seat","state","operator_id","created_at","updated_at",
  *           "parent","parent_entry","entries","running",
  *           "agents":[{"path","entries","tokens","window_tokens","threshold"}]}
  * The last two of an agent are null while its project is not loaded.
@@ -113,6 +113,18 @@ void sessions_pin(struct sessions *sessions, const struct sessions_request *requ
 /* At the last entry unless one is named -> Session, the new one */
 void sessions_fork(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str entry);
+struct sessions_movement {
+    enum session_act act;
+    struct kg_str target; /* the entry of a rewind; else empty */
+    bool dry_run;         /* only tells what it would do */
+};
+/*
+ * To another branch -> {"session_id","act","applied","from","to","entry","entries_before",
+ * "entries_after","said"}; KG_E_CONFLICT while a turn runs, or if there is nothing to undo or redo;
+ * KG_E_REFUSED if a script forbids it
+ */
+void sessions_move(struct sessions *sessions, const struct sessions_request *request,
+                   const struct sessions_movement *wanted);
 /* With the same seat unless one is named -> Session; KG_E_CONFLICT while a turn runs */
 void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str seat);
