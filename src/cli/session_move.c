@@ -7,19 +7,42 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-static void put_body(struct kg_buf *out, const char *entry_or_null, bool dry_run)
+static void put_body(struct kg_buf *out, const struct cli *cli, const char *entry_or_null,
+                     bool dry_run)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
     if (entry_or_null != NULL)
         kg_json_named_text(&json, "entry", entry_or_null);
     kg_json_named_bool(&json, "dry_run", dry_run);
+    kg_json_named_bool(&json, "conversation_only", cli_has(cli, "conversation-only"));
     kg_json_end(&json, '}');
 }
 
 static void put_entries(struct kg_buf *out, int64_t count)
 {
     kg_buf_printf(out, "%" PRId64 " %s", count, count == 1 ? "entry" : "entries");
+}
+
+/* What becomes of files. */
+static void put_files(struct kg_buf *out, const struct kg_node *plan)
+{
+    const struct kg_node *files = kg_node_typed(plan, "files", KG_OBJECT);
+    if (files == NULL) {
+        kg_buf_text(out, "files stay as they are: no snapshot of them was made for that\n");
+        return;
+    }
+    const struct kg_node *changes = kg_node_list(files, "changes");
+    const struct kg_node *left_out = kg_node_list(files, "left_out");
+    int64_t more = kg_node_number(files, "change_count") - changes->count;
+    for (uint32_t i = 0; i < changes->count; i++)
+        print_words(out, &changes->items[i], "  {change}: {path}\n");
+    if (more > 0)
+        kg_buf_printf(out, "  and %" PRId64 " more files\n", more);
+    if (changes->count == 0)
+        kg_buf_text(out, "no file is another one\n");
+    for (uint32_t i = 0; i < left_out->count; i++)
+        print_words(out, &left_out->items[i], "  left alone: {path}, {why}\n");
 }
 
 /* What is to happen, or has. */
@@ -42,6 +65,7 @@ static void put_plan(struct kg_buf *out, const struct kg_node *plan)
         print_put_text(out, said, "");
     }
     kg_buf_char(out, '\n');
+    put_files(out, plan);
 }
 
 static void put_done(struct kg_buf *out, const struct cli *cli, const struct kg_node *moved)
@@ -61,7 +85,7 @@ static int show_plan(const struct cli *cli, const char *rest, const char *entry_
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, answer = {0}, out = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     session_put_target(&target, cli, rest);
-    put_body(&body, entry_or_null, true);
+    put_body(&body, cli, entry_or_null, true);
     const struct client_request request = {.method = "POST",
                                            .target = kg_buf_terminate(&target),
                                            .body = kg_buf_view(&body),
@@ -99,7 +123,7 @@ static int move(const struct cli *cli, const char *rest, const char *entry_or_nu
     int code = dry_run || cli_has(cli, "yes") ? CLI_DONE : ask(cli, rest, entry_or_null);
     if (code != CLI_DONE)
         return code;
-    put_body(&body, entry_or_null, dry_run);
+    put_body(&body, cli, entry_or_null, dry_run);
     return session_show(cli, "POST", rest, kg_buf_view(&body), put_done);
 }
 

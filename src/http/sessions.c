@@ -59,7 +59,10 @@ static void move(struct http_request *request, enum session_act act, struct kg_s
 {
     const struct sessions_request asked = request_of(request);
     const struct sessions_movement wanted = {
-        .act = act, .target = target, .dry_run = http_body_flag(request, "dry_run", false)};
+        .act = act,
+        .target = target,
+        .dry_run = http_body_flag(request, "dry_run", false),
+        .conversation_only = http_body_flag(request, "conversation_only", false)};
     sessions_move(http_sessions(request), &asked, &wanted);
 }
 

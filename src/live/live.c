@@ -22,6 +22,7 @@ static void live_free(struct live_session *live)
     free(live->workdir);
     free(live->seat);
     free(live->operator_id);
+    live_wanted_free(live->wanted);
     free(live);
 }
 
@@ -218,6 +219,7 @@ void live_run_end(struct live_session *live, struct live_run *run)
     *link = run->outer;
     if (live->run == NULL && live->state == SESSION_ACTIVE && live->entered)
         live_activity(live);
+    live_move_if_wanted(live);
     live_release(live);
 }
 
@@ -281,8 +283,11 @@ struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err 
     sessions->store = store;
     sessions->live = kg_map_new();
     sessions->models = models_new(parts->host);
+    kg_auto(kg_free) char *folder = kg_path_folder(parts->state_db);
+    sessions->snapshots_dir = kg_path_join(folder, "snapshots");
     sessions->listener.on_change = on_project_change;
     projects_listen(sessions->host, &sessions->listener);
+    live_serve_scripts(sessions, true);
     return sessions;
 }
 
@@ -324,6 +329,7 @@ void sessions_free(struct sessions *sessions)
         return;
     sessions_stop(sessions);
     end_waits(sessions);
+    live_serve_scripts(sessions, false);
     session_store_free(sessions->store);
     struct kg_str id;
     void *value;
@@ -332,5 +338,6 @@ void sessions_free(struct sessions *sessions)
     kg_map_free(sessions->live);
     models_free(sessions->models);
     projects_unlisten(sessions->host, &sessions->listener);
+    free(sessions->snapshots_dir);
     free(sessions);
 }

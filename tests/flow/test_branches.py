@@ -187,4 +187,5 @@ class Terminal(FlowTest):
             self.assertEqual((code, words(shop)), (0, ["u0"]))
 
 
-main()
+if __name__ == "__main__":
+    main()
