@@ -10,6 +10,14 @@
     {                                                                                              \
         "yes", 'y', NULL, "Ask nothing: say yes beforehand, for scripts."                          \
     }
+#define DRY_RUN                                                                                    \
+    {                                                                                              \
+        "dry-run", 'n', NULL, "Only show what would change."                                       \
+    }
+#define CONVERSATION_ONLY                                                                          \
+    {                                                                                              \
+        "conversation-only", 0, NULL, "Leave files as they are."                                   \
+    }
 #define GRANT_PROJECT                                                                              \
     {                                                                                              \
         "project", 0, "P", "Only in this project, where it has a process of its own then."         \
@@ -876,6 +884,42 @@ const struct cli_command cli_commands[] = {
                 "last), and prints its id. ENTRY is the number that session show prints, or an id. "
                 "The other session stays as it is.",
         .run = cli_session_fork,
+    },
+    {
+        .words = "session undo",
+        .arguments = {"SESSION"},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .summary = "go back to before what was said last",
+        .help = "Goes back to before the last message of the user: the session, whose id stays, "
+                "stands on another branch, on which that was not said. Again for the message "
+                "before. Nothing is deleted: session redo takes it back, and the branch that was "
+                "left is a closed session with an id of its own. Files of the session's folder are "
+                "put back as they were before that message, where the project is in "
+                "sessions.rewind; those of now are kept first, for the redo. What will change is "
+                "shown first, and a yes asked for; the exit code is 5 without one. Not while a "
+                "turn runs.\n"
+                " kaged session undo @last --dry-run",
+        .run = cli_session_undo,
+    },
+    {
+        .words = "session redo",
+        .arguments = {"SESSION"},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .summary = "take the last undo or rewind back",
+        .help = "Goes back to the branch that the last session undo or session rewind left; again "
+                "for the one before; files, too, are as they were then. What was said since stays, "
+                "on a branch of its own.",
+        .run = cli_session_redo,
+    },
+    {
+        .words = "session rewind",
+        .arguments = {"SESSION", "ENTRY"},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .summary = "go back to an entry",
+        .help = "As session undo, to any place: ENTRY, which is the number that session show "
+                "prints, or an id, is the last one afterwards.\n"
+                " kaged session rewind @last 12 --yes",
+        .run = cli_session_rewind,
     },
     {
         .words = "session resume",

@@ -102,6 +102,7 @@ enum host_event_type {
     HOST_EVENT_PROGRESS, /* of a call */
     HOST_EVENT_LOG,      /* what an MCP server logs */
     HOST_EVENT_QUESTION, /* a plugin asks one in a session, or it is over */
+    HOST_EVENT_BRANCH,   /* a session moved to another branch */
     HOST_EVENT_TYPE_COUNT
 };
 extern const char *const host_event_type_names[HOST_EVENT_TYPE_COUNT];
@@ -120,7 +121,7 @@ struct host_event {
     enum host_event_type type;
     struct kg_str plugin; /* empty: it is about none */
     struct kg_str name;   /* the notification's method, the new state, the audit event; the call's
-                             method, the level, the state of a question */
+                             method, the level, the state of a question, the new branch */
     struct kg_str params; /* of a notification; empty: none; how far a call is; what is logged */
     const char *from, *reason;
     const char *request_id, *session_id; /* of a call; NULL: none */
@@ -152,6 +153,8 @@ void host_events_log(struct host_events *events, const char *plugin, struct kg_s
                      struct kg_str message);
 void host_events_question(struct host_events *events, const char *plugin, const char *session_id,
                           const char *state, struct kg_str question);
+void host_events_branch(struct host_events *events, const char *session_id, const char *from,
+                        const char *to);
 void host_events_audit(struct host_events *events, struct kg_str line, enum audit_event audited);
 struct host_events *host_events(struct host *host);
 

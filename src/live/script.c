@@ -110,7 +110,10 @@ static void take(struct live_scripts *scripts, struct kg_str result)
     struct kg_err err;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
     struct kg_str block = doc ? kg_node_text(doc->root, "block") : KG_STR_NULL;
+    struct kg_str cancel = doc ? kg_node_text(doc->root, "cancel") : KG_STR_NULL;
     scripts->stop |= doc != NULL && kg_node_is_true(doc->root, "stop");
+    if (cancel.data != NULL && scripts->cancelled == NULL)
+        scripts->cancelled = kg_str_dup(cancel);
     if (block.data != NULL && scripts->blocked == NULL)
         scripts->blocked = kg_str_dup(block);
     struct kg_str input;
@@ -211,7 +214,8 @@ static bool send_event(struct live_scripts *scripts, struct host_process *proces
 static void send_next(struct live_scripts *scripts)
 {
     struct host_process *process;
-    while (scripts->blocked == NULL && (process = next_listener(scripts)) != NULL)
+    while (scripts->blocked == NULL && scripts->cancelled == NULL &&
+           (process = next_listener(scripts)) != NULL)
         if (send_event(scripts, process))
             return;
     live_arrived(scripts->work, NULL);
@@ -252,6 +256,7 @@ void live_scripts_transform(struct live_scripts *scripts, const char *event, str
     scripts->changed = false;
     kg_free(&scripts->last);
     kg_free(&scripts->blocked);
+    kg_free(&scripts->cancelled);
     scripts->input.length = 0;
     scripts->stop = false;
     scripts->data.length = 0;
@@ -268,6 +273,7 @@ void live_scripts_clear(struct live_scripts *scripts)
 {
     kg_free(&scripts->last);
     kg_free(&scripts->blocked);
+    kg_free(&scripts->cancelled);
     kg_buf_free(&scripts->data);
     kg_buf_free(&scripts->input);
 }

@@ -46,6 +46,7 @@ static void turn_free(struct turn *turn)
     if (turn->scripted)
         live_scripts_in_turn(turn->work.live, false);
     live_scripts_clear(&turn->scripts);
+    live_snapshot_clear(&turn->snapshot);
     kg_buf_free(&turn->told);
     kg_buf_free(&turn->tools);
     if (turn->begun)
@@ -646,7 +647,7 @@ static void tell_started(const struct turn *turn, const struct local_model *mode
                AUDIT_V_STR(model->alias), AUDIT_V_TEXT(work->asker->operator_id));
 }
 
-static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
+static void on_files_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
     struct live_agent agent;
@@ -667,6 +668,16 @@ static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
                                                  .content = kg_buf_view(&turn->said)};
         live_append(work, turn->drafts, 1, NULL, on_said);
     }
+}
+
+/* What the turn does to files can be undone, where the project wants that. */
+static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    if (err_or_null == NULL && !turn->cancelled && live_snapshots_wanted(work->live))
+        live_snapshot_take(&turn->snapshot, work, on_files_kept);
+    else
+        on_files_kept(work, err_or_null);
 }
 
 /* Scripts hear of the primary's turns alone. */

@@ -195,7 +195,7 @@ static void begin_job(struct store_fetch *fetch)
     static const struct store_progress checking = {.phase = "checking"};
     if (fetch->error.code == KG_OK && fetch->words.on_progress != NULL)
         fetch->words.on_progress(fetch->data, &checking);
-    fetch->worker = loop_worker_new(fetch->parts.loop, "kaged-http");
+    fetch->worker = loop_worker_new(fetch->parts.loop, "kaged-fetch");
     fetch->job = (struct loop_job){.run = run_job, .done = on_job_done};
     loop_worker_submit(fetch->worker, &fetch->job);
 }

@@ -3,10 +3,11 @@ import getpass
 import json
 import os
 import re
+import signal
 import socket
 import time
 
-from harness import ROOT, FlowTest, UnixConnection, at_once, main, wait_for
+from harness import PATIENCE, ROOT, FlowTest, UnixConnection, at_once, main, wait_for
 
 
 class Calls(FlowTest):
@@ -132,7 +133,7 @@ class Calls(FlowTest):
 
     def with_id(self, request_id):
         """(the id in the answer's header, the one that the plugin was told)"""
-        connection = UnixConnection(self.daemon.socket, 20)
+        connection = UnixConnection(self.daemon.socket, PATIENCE)
         connection.request("POST", "/api/v1/plugins/context-echo/call/params.echo", "{}",
                            {"X-Request-Id": request_id})
         answer = connection.getresponse()
@@ -174,7 +175,7 @@ class Calls(FlowTest):
     def test_caller_that_leaves_gives_up_its_call(self):
         client = socket.socket(socket.AF_UNIX)
         client.connect(self.daemon.socket)
-        body = b'{"after_ms":1000}'
+        body = b'{"after_ms":20000}'
         client.sendall(b"POST /api/v1/plugins/answers-late/call/late.answer HTTP/1.1\r\nHost: x\r\n"
                        b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         self.daemon.wait_status("answers-late", lambda s: s["in_flight"] > 0, "the call")
@@ -198,19 +199,19 @@ class Calls(FlowTest):
 
 class HostDeadline(FlowTest):
     plugins = ["silent-call", "half-line", "good-c"]
-    config = {"limits.call_timeout_ms": 300}
+    config = {"limits.call_timeout_ms": 2000}
 
     def test_timeout(self):
         started = time.monotonic()
         answer = self.daemon.try_call("silent-call", "work.do")
         self.assert_error(answer, 504, "plugin_timeout")
-        self.assertGreater(time.monotonic() - started, 0.25)
+        self.assertGreater(time.monotonic() - started, 1.9)
 
     def test_host_deadline_kills_and_restarts(self):
         starts = self.daemon.wait_state("silent-call", "running")["starts"]
         self.assertEqual(self.daemon.try_call("silent-call", "work.do")[0], 504)
         report = self.daemon.wait_exit("silent-call", "timeout")
-        self.assertIn("work.do took longer than 300 ms", report["words"])
+        self.assertIn("work.do took longer than 2000 ms", report["words"])
         self.daemon.wait_restarted("silent-call", starts)
 
     def test_host_deadline_kills_although_the_caller_left_earlier(self):
@@ -232,16 +233,28 @@ class HostDeadline(FlowTest):
 
 
 class Busy(FlowTest):
-    plugins = ["answers-late", "no-read"]
-    config = {"limits.calls_in_flight": 2, "limits.write_queue_bytes": 200_000,
-              "limits.call_timeout_ms": 2000}
+    plugins = ["answers-late"]
+    config = {"limits.calls_in_flight": 2}
 
     def test_resource_busy(self):
-        call = lambda: self.daemon.try_call("answers-late", "late.answer", {"after_ms": 500})
-        statuses = [answer[0] for answer in at_once([call] * 6)]
-        self.assertEqual(sorted(set(statuses)), [200, 429])
-        self.assertEqual(statuses.count(200), 2)
+        def call():
+            return self.daemon.try_call("answers-late", "late.answer", {"after_ms": 0})[0]
+
+        def more():
+            self.daemon.wait_status("answers-late", lambda s: s["in_flight"] == 2, "two calls")
+            statuses = [call() for _ in range(4)]
+            os.kill(pid, signal.SIGCONT)
+            return statuses
+
+        pid = self.daemon.status("answers-late")["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        self.assertEqual(at_once([call, call, more]), [200, 200, [429] * 4])
         self.daemon.call("answers-late", "late.answer", {"after_ms": 0})
+
+
+class Deaf(FlowTest):
+    plugins = ["no-read"]
+    config = {"limits.write_queue_bytes": 200_000, "limits.call_timeout_ms": 8000}
 
     def test_plugin_that_does_not_read_is_busy_then_restarted(self):
         big = {"text": "x" * 150_000}
@@ -257,7 +270,7 @@ class Busy(FlowTest):
 class BadRequests(FlowTest):
     plugins = ["good-c"]
     config = {"limits.http_body_bytes": 100_000, "limits.http_header_bytes": 8192,
-              "limits.http_idle_ms": 500}
+              "limits.http_idle_ms": 3000}
 
     def exchange(self, data, close=False):
         """What the daemon answers to raw bytes, until it closes."""

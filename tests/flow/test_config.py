@@ -566,7 +566,7 @@ class Mended(FlowTest):
         # Enabling it read the new manifest at once, and freed the old one under a call that still
         # pointed into it; a method that only the old one had was then looked up in vain.
         change_manifest(self.daemon, "answers-late", "late.answer", "late.other")
-        caller = threading.Thread(target=self.late, args=[300])
+        caller = threading.Thread(target=self.late, args=[8000])
         caller.start()
         self.daemon.wait_status("answers-late", lambda status: status["in_flight"] == 1, "a call")
         self.daemon.act("answers-late", "enable")

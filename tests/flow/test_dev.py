@@ -167,7 +167,7 @@ class Dev(FlowTest):
             wait_for(lambda: struct.unpack("i", fcntl.ioctl(run.stdout, termios.FIONREAD, bytes(4)))
                      [0] > 3000, "a full pipe")
             run.send_signal(signal.SIGINT)
-            out, err = run.communicate(timeout=20)
+            out, err = run.communicate(timeout=60)
         self.assertEqual((run.returncode, err), (0, ""))
         self.assertGreater(len([json.loads(line) for line in out.splitlines()]), 10)
 

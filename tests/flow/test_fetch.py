@@ -103,7 +103,7 @@ def tree_hash(folder):
 
 class FetchTest(unittest.TestCase):
     def setUp(self):
-        self.base = tempfile.mkdtemp(prefix="kaged-http-")
+        self.base = tempfile.mkdtemp(prefix="kaged-fetch-")
         os.chmod(self.base, 0o755)
         self.addCleanup(shutil.rmtree, self.base)
 

@@ -329,7 +329,8 @@ class FirstPlugin(FlowTest):
                 env = {**daemon.environment(), "LC_ALL": locale}
                 for words, text in (("tools", "café or 咖啡"), ("knobs", "Café au lait")):
                     command = [KAGED, "--home", daemon.home, "plugin", words, "first"]
-                    done = subprocess.run(command, env=env, capture_output=True, timeout=20)
+                    done = subprocess.run(command, env=env, capture_output=True,
+                                          timeout=PATIENCE)
                     self.assertEqual(done.returncode, 0, done.stderr)
                     self.assertIn(text, done.stdout.decode())
                     with Terminal(command, env, columns=60) as terminal:

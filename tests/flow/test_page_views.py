@@ -54,6 +54,7 @@ class Turns(BrowserTest):
         self.see("notes.search")
         self.see("There are two notes")
         self.browser.waitGone("[aria-label='The turn that runs']")
+        self.see("after the last frost", "ol.md li")
         self.assertEqual(self.browser.texts("ol.md li"), ["Sow them indoors in March.",
                                                           "Move them out after the last frost."])
         self.assertEqual(self.browser.count("main a[href^='http']"), 0)

@@ -167,7 +167,7 @@ class Life(FlowTest):
             self.assertEqual(first["project"], again["project"])
 
     def test_a_session_that_is_awake_keeps_the_process_of_its_project(self):
-        with Notes(config={"limits.idle_after_ms": 100, "sessions.idle_after_sec": 1}) as daemon:
+        with Notes(config={"limits.idle_after_ms": 100, "sessions.idle_after_sec": 5}) as daemon:
             name, session = f"{NOTES}@music", daemon.session("music")
             daemon.note(session, "a")
             status = daemon.wait_state(name, "idle")  # the session is idle by then

@@ -137,7 +137,7 @@ class Live(FlowTest):
 
     def test_limits__ping_timeout_ms(self):
         # A ping that is under way keeps its time: the first one comes after the reload.
-        with Daemon(["ignores-ping"], {"limits.health_interval_ms": 4000,
+        with Daemon(["ignores-ping"], {"limits.health_interval_ms": 15_000,
                                        "limits.ping_timeout_ms": 600_000}) as daemon:
             reload(daemon, limits__ping_timeout_ms=20)
             daemon.wait_audit("plugin.health_fail", "ignores-ping")

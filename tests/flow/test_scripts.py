@@ -169,7 +169,7 @@ class Turns(FlowTest):
     def test_a_script_that_hangs_costs_its_deadline_and_the_turn_goes_on(self):
         hangs = "kage.on('agent_start', function() string.find(string.rep('a', 1 << 20), " \
                 "'.-.-.-.-.-b') end)"
-        with Scripted({"hangs": hangs, "hears": HEARS}, says("hello"), config={"limits.hook_timeout_ms": 500}) as shop:
+        with Scripted({"hangs": hangs, "hears": HEARS}, says("hello"), config={"limits.hook_timeout_ms": 5000}) as shop:
             self.assertEqual(text_of(shop.run("hi")), "hello")
             self.assertIn("agent_end", shop.text("heard"))
             shop.daemon.wait_restarted(f"hangs@{shop.session}", 1)

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 
-from harness import PATIENCE, Daemon, FlowTest, UnixConnection, at_once, main, wait_for
+from harness import PATIENCE, TEST_CONFIG, Daemon, FlowTest, UnixConnection, at_once, main, wait_for
 
 PROJECT = """\
 version: 1
@@ -19,6 +19,7 @@ primary:
   subagents:
     reader: {}
 """
+HANGS = "time.sleep(3600)"
 LOCAL = """\
 [providers.none]
 kind = "openai"
@@ -87,6 +88,20 @@ class Tea(Daemon):
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def hurried(self):
+        """Meanwhile a hook has little time; then hears-hooks, which hangs, begins anew."""
+        def give(timeout_ms):
+            self.write_config(limits__hook_timeout_ms=timeout_ms)
+            self.post("/reload")
+
+        starts = self.status("hears-hooks")["starts"]
+        give(3000)
+        yield
+        give(TEST_CONFIG["limits.hook_timeout_ms"])
+        self.post("/plugins/hears-hooks/restart")
+        self.wait_restarted("hears-hooks", starts)
 
     def heard(self, plugin="hears-hooks"):
         return self.call(plugin, "heard.calls")["calls"]
@@ -273,14 +288,13 @@ class Hooks(SessionTest):
 
     def test_a_start_hook_that_fails_or_hangs_costs_its_timeout_only(self):
         d = self.daemon
-        d.answer("on_session_start", "time.sleep(8)")
+        d.answer("on_session_start", HANGS)
         d.answer("on_session_start", "result = ['what']", "hears-more")
         session = d.new()
-        d.say(session, "hello")
+        with d.hurried():
+            d.say(session, "hello")
         self.assertEqual(d.texts(session), ["hello"])
         self.assertTrue(d.wait_audit("plugin.hook.timeout", "hears-hooks"))
-        d.wait_state("hears-hooks", "running")
-        d.wait_status("hears-hooks", lambda status: status["pid"], "a process")
 
     def test_idle_tells_what_was_said_and_the_next_message_wakes_the_session(self):
         d = self.daemon
@@ -358,7 +372,7 @@ BAD = {
     "garbage": ("result = 'tea'", "invalid_compactor_result"),
     "nothing": ("result = None", "invalid_compactor_result"),
     "an error": ("1 / 0", "compactor_failed"),
-    "too late": ("time.sleep(8)", "compactor_timeout"),
+    "too late": (HANGS, "compactor_timeout"),
     "unknown ids": (GOOD + "result['superseded'] = ['01ARZ3NDEKTSV4RRFFQ69G5FAV']",
                     "invalid_compactor_result"),
     "left out and not superseded": (GOOD + "result['superseded'] = []", "invalid_compactor_result"),
@@ -436,7 +450,8 @@ class Compaction(SessionTest):
                 d.wait_status("hears-hooks", lambda s: s["state"] == "running" and s["pid"], "a run")
                 session = self.talk()
                 d.answer("pre_compact", code)
-                done = d.act(session, "compact")
+                with d.hurried() if code == HANGS else contextlib.nullcontext():
+                    done = d.act(session, "compact")
                 self.assertEqual((done["strategy"], done["fell_back"]), ("drop", reason))
                 self.assertEqual(d.texts(session), ["question 0", "question 2", "answer 2"])
                 self.assertEqual(self.told(session), ["compaction.triggered", "compaction.failed",
@@ -556,12 +571,12 @@ class Around(FlowTest):
         with Tea() as d:
             d.load()
             session = d.new()
-            d.answer("on_session_start", "time.sleep(0.3)")
             connection = UnixConnection(d.socket, PATIENCE)
-            connection.request("POST", f"/api/v1/sessions/{session}/messages",
-                               json.dumps({"messages": [{"role": "user", "content": "bye"}]}))
-            wait_for(lambda: d.audit("plugin.hook.fired"), "the hook")
-            connection.close()
+            with d.held():
+                connection.request("POST", f"/api/v1/sessions/{session}/messages",
+                                   json.dumps({"messages": [{"role": "user", "content": "bye"}]}))
+                wait_for(lambda: d.audit("plugin.hook.fired"), "the hook")
+                connection.close()
             wait_for(lambda: d.texts(session) == ["bye"], "its message")
 
     def test_a_context_that_no_line_can_hold_is_not_told_to_the_compactor(self):
@@ -583,7 +598,7 @@ class Around(FlowTest):
         with Tea() as d:
             d.load()
             session = d.new()
-            d.answer("on_session_start", "time.sleep(60)")
+            d.answer("on_session_start", HANGS)
             answers = []
             at_once([lambda: answers.append(d.api("POST", f"/sessions/{session}/messages",
                                                   {"messages": [{"role": "user", "content": "x"}]})),

@@ -140,7 +140,7 @@ class Backoff(FlowTest):
 
 class Health(FlowTest):
     plugins = ["ignores-ping", "ping-error", "good-c"]
-    config = {"limits.health_interval_ms": 100, "limits.ping_timeout_ms": 400}
+    config = {"limits.health_interval_ms": 100, "limits.ping_timeout_ms": 2000}
 
     def fails(self, plugin, reason):
         report = self.daemon.wait_exit(plugin, "health")
@@ -165,8 +165,8 @@ class Health(FlowTest):
 
 class Rest(FlowTest):
     def test_pings_of_plugins_that_start_together_are_spread(self):
-        interval, plugins = 2.4, ["ignores-ping", "ping-error"]
-        with Daemon(plugins, {"limits.health_interval_ms": int(interval * 1000),
+        interval, plugins = 8, ["ignores-ping", "ping-error"]
+        with Daemon(plugins, {"limits.health_interval_ms": interval * 1000,
                               "limits.ping_timeout_ms": 20,
                               "limits.health_failures": 1000}) as daemon:
             first = [when(daemon.wait_audit("plugin.health_fail", name)[0]) -
@@ -197,7 +197,7 @@ class Rest(FlowTest):
 class Ending(FlowTest):
     plugins = ["good-c", "good-python", "good-node", "ignores-shutdown", "ignores-sigterm",
                "answers-late"]
-    config = {"limits.shutdown_timeout_ms": 500, "limits.term_timeout_ms": 500}
+    config = {"limits.shutdown_timeout_ms": 4000, "limits.term_timeout_ms": 4000}
 
     def disable(self, plugin):
         """Seconds until it was gone."""
@@ -219,13 +219,13 @@ class Ending(FlowTest):
                 self.assertEqual((status["last_exit"]["cause"], status["pid"]), ("operator", None))
 
     def test_sigterm_follows_the_shutdown_that_is_ignored(self):
-        self.assertGreater(self.disable("ignores-shutdown"), 0.45)
+        self.assertGreater(self.disable("ignores-shutdown"), 3.9)
         self.assertEqual(self.daemon.status("ignores-shutdown")["last_exit"]["signal"],
                          signal.SIGTERM)
         self.assertEqual(self.daemon.audit("plugin.killed", "ignores-shutdown"), [])
 
     def test_forced_kill(self):
-        self.assertGreater(self.disable("ignores-sigterm"), 0.9)
+        self.assertGreater(self.disable("ignores-sigterm"), 7.8)
         self.assertEqual(len(self.daemon.audit("plugin.killed", "ignores-sigterm")), 1)
         self.assertEqual(self.daemon.status("ignores-sigterm")["last_exit"]["signal"],
                          signal.SIGKILL)
@@ -233,7 +233,7 @@ class Ending(FlowTest):
     def test_call_in_flight_ends_with_the_plugin(self):
         answers = []
         caller = threading.Thread(target=lambda: answers.append(self.daemon.try_call(
-            "answers-late", "late.answer", {"after_ms": 10_000})))
+            "answers-late", "late.answer", {"after_ms": 25_000})))
         caller.start()
         self.daemon.wait_status("answers-late", lambda s: s["in_flight"] == 1, "a call in flight")
         self.disable("answers-late")

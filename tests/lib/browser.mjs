@@ -12,6 +12,7 @@ const axeSource = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const context = await chromium.launchPersistentContext(folder, {
   executablePath: executable,
   headless: true,
+  timeout: 180_000,
   args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync"],
 });

@@ -31,6 +31,8 @@ PATIENCE = 60  # seconds that a condition gets on a busy machine; when all is we
 # Short enough that tests are quick, long enough for a loaded machine.
 TEST_CONFIG = {
     "limits.initialize_timeout_ms": 60_000,
+    "limits.hook_timeout_ms": 60_000,
+    "limits.ping_timeout_ms": 60_000,
     "limits.restart_delay_ms": 20,
     "limits.restart_delay_max_ms": 200,
     "limits.restart_failures": 100,

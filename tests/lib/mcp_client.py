@@ -38,6 +38,10 @@ class Stream:
         self.response.close()
         self.connection.close()
 
+    def is_stream(self):
+        """Or an answer at once."""
+        return (self.response.headers["Content-Type"] or "").startswith("text/event-stream")
+
     def event(self):
         """The next one; None at the end. Comments are passed over."""
         fields = {}
@@ -118,10 +122,17 @@ class Client:
         return {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params, **more}
 
     def post(self, message, headers=None):
-        """(status, the answer or None)"""
-        status, _, body = self.raw("POST", json.dumps(message),
-                                   {**self.headers(message), **(headers or {})})
-        return status, json.loads(body) if body.strip().startswith(b"{") else body
+        """(status, the answer; bytes, where it is none), which may have become a stream of its own"""
+        stream = self.stream(None, headers=headers, message=message)
+        try:
+            status = stream.response.status
+            if stream.is_stream():
+                answer, = stream.rest()
+                return status, answer
+            body = stream.response.read()
+            return status, json.loads(body) if body.strip().startswith(b"{") else body
+        finally:
+            stream.connection.close()
 
     def stream(self, method, params=None, headers=None, message=None):
         message = message or self.make(method, params)
@@ -140,7 +151,7 @@ class Client:
         """The result, from JSON or the last event of a stream."""
         message = self.make(method, params)
         with self.stream(method, message=message) as stream:
-            if stream.response.headers["Content-Type"].startswith("text/event-stream"):
+            if stream.is_stream():
                 answer = stream.rest()[-1]
             else:
                 answer = json.loads(stream.response.read())

@@ -1,6 +1,7 @@
 """Providers of models for tests: one that does as it is told, and aimock; and kaged-model on pipes."""
 import json
 import os
+import re
 import select
 import shutil
 import socket
@@ -162,9 +163,7 @@ class Aimock:
         self.base = tempfile.mkdtemp(prefix="kaged-aimock-")
         with open(os.path.join(self.base, "fixtures.json"), "w") as file:
             json.dump({"fixtures": fixtures}, file)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = probe.getsockname()[1]
-        self.process = None
+        self.process = self.address = None
         try:
             self.start(key)
         except BaseException:
@@ -176,14 +175,16 @@ class Aimock:
         if problem is None:
             # As CommonJS it runs with Debian's node as well: what that lacks is never called.
             command = ["node", os.path.join(MODULES, "@copilotkit/aimock/dist/cli.cjs"), "--port",
-                       str(self.port), "--fixtures", self.base, "--strict", "--log-level", "warn"]
+                       "0", "--fixtures", self.base, "--strict", "--log-level", "info"]
             keys = {} if key is None else {"AIMOCK_API_KEYS": key}
-            self.process = subprocess.Popen(command, env={**os.environ, **keys},
-                                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                            stderr=subprocess.PIPE)
-            wait_for(lambda: self.listens() or self.process.poll() is not None, "aimock", 60)
-            if self.process.poll() is not None:
-                problem = "aimock does not run: " + self.process.stderr.read().decode()[-300:]
+            log = os.path.join(self.base, "log")
+            with open(log, "wb") as file:
+                self.process = subprocess.Popen(command, env={**os.environ, **keys}, stderr=file,
+                                                stdin=subprocess.DEVNULL, stdout=file)
+            wait_for(lambda: self.listens(log) or self.process.poll() is not None, "aimock")
+            if self.address is None:
+                with open(log, errors="replace") as file:
+                    problem = "aimock does not run: " + file.read()[-300:]
         if problem is not None and os.environ.get("CI") == "true":
             raise AssertionError(problem)
         if problem is not None:
@@ -198,18 +199,20 @@ class Aimock:
                               text=True)
         return None if done.returncode == 0 else "aimock is missing: " + done.stderr[-600:]
 
-    def listens(self):
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+    def listens(self, log):
+        """Whether it said where, in a whole line."""
+        with open(log, errors="replace") as file:
+            found = re.search(r"listening on (http://\S+)\n", file.read())
+        self.address = found and found.group(1)
+        return self.address
 
     def url(self, kind):
-        return f"http://127.0.0.1:{self.port}" + ("/v1" if kind == "openai" else "")
+        return self.address + ("/v1" if kind == "openai" else "")
 
     def stop(self):
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-            self.process.stderr.close()
         shutil.rmtree(self.base, ignore_errors=True)
 
 

@@ -215,6 +215,62 @@ function kage.credential()
   return nil
 end
 
+-- ---- the session -------------------------------------------------------------------------------
+
+-- What a script asks for is made by the daemon between turns, when its command is over; the last of several counts.
+kage.session = kage.session or {}
+
+function kage.session.entries()
+  need("session_write", "kage.session.entries")
+  return host.ask("script.session.entries", {}).entries
+end
+
+function kage.session.fork_to(at)
+  need("session_write", "kage.session.fork_to")
+  optional(at, "string", "kage.session.fork_to", "the entry")
+  host.ask("script.session.fork_to", { target = at })
+end
+
+function kage.session.switch(target)
+  need("session_write", "kage.session.switch")
+  want_text(target, "kage.session.switch", "the session")
+  host.ask("script.session.switch", { target = target })
+end
+
+-- The files of the session's folder: kept, and made to be those of a snapshot. Beyond kage.
+function kage.session.snapshot()
+  need("session_write", "kage.session.snapshot")
+  need("exec", "kage.session.snapshot")
+  return host.ask("script.session.snapshot", {})
+end
+
+function kage.session.restore(id, options)
+  need("session_write", "kage.session.restore")
+  need("exec", "kage.session.restore")
+  want_text(id, "kage.session.restore", "the snapshot")
+  optional(options, "table", "kage.session.restore", "the options")
+  return host.ask("script.session.restore", { id = id, dry_run = options ~= nil and options.dry_run == true })
+end
+
+-- undo, redo and rewind of words and files: what each would do, or nil and why not; and that it is to be done.
+function kage.session.plan(act, entry)
+  need("session_write", "kage.session.plan")
+  want_text(act, "kage.session.plan", "what is to be done")
+  optional(entry, "string", "kage.session.plan", "the entry")
+  local ok, plan = pcall(host.ask, "script.session.rewind", { act = act, target = entry, dry_run = true })
+  if ok then
+    return plan
+  end
+  return nil, words(plan)
+end
+
+function kage.session.rewind(act, entry)
+  need("session_write", "kage.session.rewind")
+  want_text(act, "kage.session.rewind", "what is to be done")
+  optional(entry, "string", "kage.session.rewind", "the entry")
+  host.ask("script.session.rewind", { act = act, target = entry })
+end
+
 -- ---- files, programs, hosts ---------------------------------------------------------------------
 
 -- The daemon sends bytes that are no text as KEY_base64.
