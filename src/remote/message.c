@@ -2,7 +2,6 @@
  * What has to be known of messages to carry them over HTTP; pure. Nothing is changed in them: what
  * the server sent goes on as it is, but for the white space around its tokens.
  */
-#include "base/base64.h"
 #include "remote/internal.h"
 
 #include "wire/wire.h"
@@ -81,6 +80,19 @@ int64_t remote_cancelled(struct kg_str line)
     return found ? number : 0;
 }
 
+static void put_base64(struct kg_buf *out, struct kg_str bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < bytes.length; i += 3) {
+        size_t count = bytes.length - i < 3 ? bytes.length - i : 3;
+        uint32_t bits = 0;
+        for (size_t k = 0; k < 3; k++)
+            bits = bits << 8 | (k < count ? (unsigned char)bytes.data[i + k] : 0u);
+        for (size_t k = 0; k < 4; k++)
+            kg_buf_char(out, k <= count ? digits[bits >> (18 - 6 * k) & 63] : '=');
+    }
+}
+
 void remote_put_header(struct kg_buf *out, struct kg_str value)
 {
     bool plain = value.length > 0 && value.data[0] != ' ' && value.data[value.length - 1] != ' ' &&
@@ -92,7 +104,7 @@ void remote_put_header(struct kg_buf *out, struct kg_str value)
         return;
     }
     kg_buf_text(out, "=?base64?");
-    kg_base64_put(out, value);
+    put_base64(out, value);
     kg_buf_text(out, "?=");
 }
 
